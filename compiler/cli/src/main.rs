@@ -1,0 +1,2 @@
+//! The hgnnc command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Spans, diagnostics and their code table.

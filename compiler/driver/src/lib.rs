@@ -1,0 +1,1 @@
+//! compile(sources, options): source text to artifact, no I/O.

@@ -1,0 +1,1 @@
+//! The dataflow IR: operations, text form, verifier and f64 interpreter.

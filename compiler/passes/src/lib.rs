@@ -1,0 +1,1 @@
+//! Differentiation, optimisers and the passes over the dataflow IR.

@@ -1,0 +1,1 @@
+//! Names, types, spaces and shapes; elaboration of a model into the dataflow IR.

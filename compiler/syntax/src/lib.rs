@@ -1,0 +1,1 @@
+//! Lexer, grammar, syntax tree and formatter of .hgnn files.

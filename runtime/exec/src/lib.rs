@@ -1,0 +1,1 @@
+//! Full-batch execution, training, metrics and checkpoints.

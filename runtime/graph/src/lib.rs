@@ -1,0 +1,1 @@
+//! Datasets, heterogeneous graphs and the semantic graph build.
