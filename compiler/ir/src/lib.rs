@@ -1,1 +1,23 @@
-//! The dataflow IR: operations, text form, verifier and f64 interpreter.
+//! The dataflow IR: what a model computes, before anything decides how.
+//!
+//! A [`Dataflow`] is a list of values in SSA form. Every value has one row for each element of a
+//! [`Space`] (a vertex type, the edges of a semantic graph, or nothing for parameters and scalars),
+//! trailing dimensions, and a [`Stage`]. The operation set is small on purpose: softmax, attention,
+//! losses and optimisers are compositions, so that one differentiation rule per operation and one
+//! meaning per operation cover every model.
+//!
+//! This crate has no idea of syntax, devices or datasets. Front end and runtime meet in [`Artifact`].
+
+pub mod artifact;
+pub mod dataflow;
+pub mod infer;
+pub mod ops;
+pub mod random;
+pub mod types;
+
+pub use artifact::Artifact;
+pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
+pub use ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+pub use types::{
+    DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType,
+};

@@ -1,0 +1,377 @@
+//! Typing rules: the result type of an operation from the types of its operands.
+//!
+//! The builder, the parser and the verifier all ask here, so a program that exists is typed.
+
+use std::fmt;
+
+use crate::dataflow::Dataflow;
+use crate::ops::{BinaryOp, Direction, Op, UnaryOp};
+use crate::types::{DType, Dim, Layout, Space, Type, Value};
+
+/// Operands that do not fit their operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TypeError(pub String);
+
+impl fmt::Display for TypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TypeError {}
+
+fn error<T>(message: impl Into<String>) -> Result<T, TypeError> {
+    Err(TypeError(message.into()))
+}
+
+/// The type of `op` applied to `args`.
+///
+/// # Errors
+/// When the number or the types of the operands do not fit, or a table row does not exist.
+pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError> {
+    let expected = match op {
+        Op::Input(_) | Op::Param(_) | Op::State(..) | Op::Const(_) | Op::Count(_) | Op::RandomMask { .. } => Some(0),
+        Op::Binary(_) | Op::MatMul { .. } | Op::MatMulT { .. } | Op::Outer { .. } => Some(2),
+        Op::Concat => None,
+        Op::Unary(_)
+        | Op::Broadcast(_)
+        | Op::StopGradient
+        | Op::Reshape(_)
+        | Op::Slice { .. }
+        | Op::OneHot { .. }
+        | Op::Rows(_)
+        | Op::Unrows
+        | Op::GatherSrc(_)
+        | Op::GatherDst(_)
+        | Op::Segment { .. }
+        | Op::ReduceTrailing { .. }
+        | Op::ReduceSpace(_) => Some(1),
+    };
+    if expected.is_some_and(|n| n != args.len()) || (expected.is_none() && args.is_empty()) {
+        return error(format!("takes {} operands, has {}", expected.unwrap_or(1), args.len()));
+    }
+    if let Some(bad) = args.iter().find(|a| a.index() >= flow.values.len()) {
+        return error(format!("operand {bad} is not defined before its use"));
+    }
+    let ty = |i: usize| flow.ty(args[i]);
+    if !matches!(op, Op::OneHot { .. } | Op::StopGradient) {
+        for &arg in args {
+            if flow.ty(arg).dtype != DType::F32 {
+                return error(format!("operand {arg} is an integer"));
+            }
+        }
+    }
+    let dense = |i: usize| match ty(i).layout {
+        Layout::Dense => Ok(()),
+        Layout::Sparse(_) => error(format!(
+            "operand {} is sparse; only products, zero-preserving element-wise operations and row reductions take it",
+            args[i]
+        )),
+    };
+    let known = |index: usize, len: usize, what: &str| {
+        if index < len { Ok(()) } else { error(format!("no such {what}: {index}")) }
+    };
+
+    match op {
+        Op::Input(input) => {
+            known(input.index(), flow.inputs.len(), "input")?;
+            Ok(flow.inputs[input.index()].ty.clone())
+        }
+        Op::Param(param) | Op::State(param, _) => {
+            known(param.index(), flow.params.len(), "parameter")?;
+            Ok(flow.param_type(*param))
+        }
+        Op::Const(_) => Ok(Type::scalar()),
+        Op::Count(space) => {
+            known_space(flow, *space)?;
+            Ok(Type::scalar())
+        }
+        Op::RandomMask { rate, ty, .. } => {
+            if !(0.0..1.0).contains(rate) {
+                return error(format!("rate {rate} is not in [0, 1)"));
+            }
+            known_space(flow, ty.space)?;
+            Ok(ty.clone())
+        }
+
+        Op::Unary(f) => {
+            if ty(0).is_sparse() && !f.preserves_zero() {
+                dense(0)?;
+            }
+            Ok(ty(0).clone())
+        }
+        Op::Binary(f) => binary(*f, ty(0), ty(1)),
+        Op::Broadcast(target) => {
+            dense(0)?;
+            known_space(flow, target.space)?;
+            let from = ty(0);
+            let space_fits = from.space == target.space || from.is_unit();
+            if space_fits
+                && target.dims.starts_with(&from.dims)
+                && *target == Type::new(target.space, target.dims.clone())
+            {
+                Ok(target.clone())
+            } else {
+                error(format!("cannot broadcast {} to {}", show(flow, from), show(flow, target)))
+            }
+        }
+        Op::StopGradient => Ok(ty(0).clone()),
+
+        Op::Reshape(dims) => {
+            dense(0)?;
+            if volume(dims) == volume(&ty(0).dims) {
+                Ok(ty(0).with_dims(dims.clone()))
+            } else {
+                error(format!("cannot reshape {} to {} elements per row", show(flow, ty(0)), show_dims(flow, dims)))
+            }
+        }
+        Op::Concat => {
+            let first = ty(0);
+            let Some((_, lead)) = first.dims.split_last() else {
+                return error("operands need at least one trailing dimension");
+            };
+            let mut total = 0;
+            for i in 0..args.len() {
+                dense(i)?;
+                let part = ty(i);
+                match part.dims.split_last() {
+                    Some((Dim::Fixed(last), rest)) if rest == lead && part.space == first.space => total += last,
+                    _ => return error(format!("cannot join {} and {}", show(flow, first), show(flow, part))),
+                }
+            }
+            let mut dims = lead.to_vec();
+            dims.push(Dim::Fixed(total));
+            Ok(first.with_dims(dims))
+        }
+        Op::Slice { start, len } => {
+            dense(0)?;
+            match ty(0).dims.split_last() {
+                Some((Dim::Fixed(last), lead)) if start + len <= *last => {
+                    let mut dims = lead.to_vec();
+                    dims.push(Dim::Fixed(*len));
+                    Ok(ty(0).with_dims(dims))
+                }
+                _ => error(format!("{} has no elements {start}..{}", show(flow, ty(0)), start + len)),
+            }
+        }
+        Op::OneHot { classes } => {
+            if ty(0).dtype == DType::I32 && ty(0).dims.is_empty() {
+                Ok(Type::fixed(ty(0).space, &[*classes]))
+            } else {
+                error("the operand is not a class label")
+            }
+        }
+        Op::Rows(vertex) => {
+            dense(0)?;
+            known(vertex.index(), flow.vertex_types.len(), "vertex type")?;
+            match ty(0).dims.split_first() {
+                Some((Dim::Count(rows), rest)) if rows == vertex && ty(0).is_unit() => {
+                    Ok(Type::new(Space::Vertices(*vertex), rest))
+                }
+                _ => error(format!("{} does not have one row per vertex", show(flow, ty(0)))),
+            }
+        }
+        Op::Unrows => {
+            dense(0)?;
+            match ty(0).space {
+                Space::Vertices(vertex) => {
+                    let mut dims = vec![Dim::Count(vertex)];
+                    dims.extend(&ty(0).dims);
+                    Ok(Type::new(Space::Unit, dims))
+                }
+                Space::Unit | Space::Edges(_) => error("the operand is not a vertex value"),
+            }
+        }
+
+        Op::MatMul { batch } => {
+            dense(1)?;
+            let (x, w) = (ty(0), ty(1));
+            let b = *batch;
+            if ty(0).is_sparse() && b > 0 {
+                dense(0)?;
+            }
+            if w.is_unit() && x.dims.len() == b + 1 && w.dims.len() > b && w.dims[..=b] == x.dims[..] {
+                let mut dims = x.dims[..b].to_vec();
+                dims.extend(&w.dims[b + 1..]);
+                Ok(Type::new(x.space, dims))
+            } else {
+                error(format!("cannot multiply {} by {}", show(flow, x), show(flow, w)))
+            }
+        }
+        Op::MatMulT { batch } => {
+            dense(0)?;
+            dense(1)?;
+            let (y, w) = (ty(0), ty(1));
+            let b = *batch;
+            if w.is_unit()
+                && w.dims.len() > b
+                && y.dims.len() >= b
+                && w.dims[..b] == y.dims[..b]
+                && w.dims[b + 1..] == y.dims[b..]
+            {
+                let mut dims = y.dims[..b].to_vec();
+                dims.push(w.dims[b]);
+                Ok(Type::new(y.space, dims))
+            } else {
+                error(format!("cannot multiply {} by the transpose of {}", show(flow, y), show(flow, w)))
+            }
+        }
+        Op::Outer { batch } => {
+            dense(1)?;
+            let (x, y) = (ty(0), ty(1));
+            let b = *batch;
+            if x.is_sparse() && b > 0 {
+                dense(0)?;
+            }
+            if x.space == y.space && x.dims.len() == b + 1 && y.dims.len() >= b && x.dims[..b] == y.dims[..b] {
+                let mut dims = x.dims.clone();
+                dims.extend(&y.dims[b..]);
+                Ok(Type::new(Space::Unit, dims))
+            } else {
+                error(format!("no outer product of {} and {}", show(flow, x), show(flow, y)))
+            }
+        }
+
+        Op::GatherSrc(graph) | Op::GatherDst(graph) => {
+            dense(0)?;
+            known(graph.index(), flow.graphs.len(), "graph")?;
+            let direction = if matches!(op, Op::GatherSrc(_)) { Direction::Out } else { Direction::In };
+            if ty(0).space == flow.graph_end(*graph, direction) {
+                Ok(Type::new(Space::Edges(*graph), ty(0).dims.clone()))
+            } else {
+                error(format!("{} has no row per end of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
+            }
+        }
+        Op::Segment { graph, direction, .. } => {
+            dense(0)?;
+            known(graph.index(), flow.graphs.len(), "graph")?;
+            if ty(0).space == Space::Edges(*graph) {
+                Ok(Type::new(flow.graph_end(*graph, *direction), ty(0).dims.clone()))
+            } else {
+                error(format!("{} has no row per edge of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
+            }
+        }
+
+        Op::ReduceTrailing { axes, reduce } => {
+            let from = ty(0);
+            if from.is_sparse() && *reduce != crate::Reduce::Sum {
+                dense(0)?;
+            }
+            if *axes >= 1 && *axes <= from.dims.len() {
+                Ok(Type::new(from.space, &from.dims[..from.dims.len() - axes]))
+            } else {
+                error(format!("{} does not have {axes} trailing dimensions to reduce", show(flow, from)))
+            }
+        }
+        Op::ReduceSpace(_) => {
+            dense(0)?;
+            Ok(Type::new(Space::Unit, ty(0).dims.clone()))
+        }
+    }
+}
+
+/// Element-wise on two operands: the wider space and the longer dimensions win.
+fn binary(op: BinaryOp, a: &Type, b: &Type) -> Result<Type, TypeError> {
+    let space = match (a.space, b.space) {
+        (x, y) if x == y => x,
+        (Space::Unit, y) => y,
+        (x, Space::Unit) => x,
+        _ => return error("the operands have rows for different things"),
+    };
+    let dims = if a.dims.starts_with(&b.dims) {
+        &a.dims
+    } else if b.dims.starts_with(&a.dims) {
+        &b.dims
+    } else {
+        return error("the operands' trailing dimensions do not fit");
+    };
+    let layout = match (a.layout, b.layout) {
+        (Layout::Dense, Layout::Dense) => Layout::Dense,
+        (Layout::Sparse(p), Layout::Sparse(q)) if p == q && op.zero_with_zero() => Layout::Sparse(p),
+        // Zero stays zero when multiplied by anything, and when divided.
+        (Layout::Sparse(p), Layout::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && a.dims == *dims => {
+            Layout::Sparse(p)
+        }
+        (Layout::Dense, Layout::Sparse(p)) if op == BinaryOp::Mul && b.dims == *dims => Layout::Sparse(p),
+        _ => return error("the operation would turn the zeros of a sparse operand into something else"),
+    };
+    Ok(Type { space, dims: dims.clone(), dtype: DType::F32, layout })
+}
+
+impl UnaryOp {
+    /// Does `f(0) = 0` hold, so that a sparse operand stays sparse?
+    pub fn preserves_zero(self) -> bool {
+        match self {
+            UnaryOp::Neg
+            | UnaryOp::Sqrt
+            | UnaryOp::Abs
+            | UnaryOp::Sign
+            | UnaryOp::Step
+            | UnaryOp::Tanh
+            | UnaryOp::Relu
+            | UnaryOp::LeakyRelu(_)
+            | UnaryOp::Elu
+            | UnaryOp::Gelu
+            | UnaryOp::Erf => true,
+            UnaryOp::Exp | UnaryOp::Log | UnaryOp::Softplus | UnaryOp::Recip | UnaryOp::Sigmoid => false,
+        }
+    }
+}
+
+impl BinaryOp {
+    /// Does `0 ∘ 0 = 0` hold?
+    fn zero_with_zero(self) -> bool {
+        match self {
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min | BinaryOp::Gt => true,
+            BinaryOp::Div | BinaryOp::Pow | BinaryOp::LogAddExp | BinaryOp::Eq => false,
+        }
+    }
+}
+
+fn known_space(flow: &Dataflow, space: Space) -> Result<(), TypeError> {
+    let exists = match space {
+        Space::Unit => true,
+        Space::Vertices(v) => v.index() < flow.vertex_types.len(),
+        Space::Edges(g) => g.index() < flow.graphs.len(),
+    };
+    if exists { Ok(()) } else { error(format!("no such space: {space:?}")) }
+}
+
+/// The number of elements per row as (product of fixed extents, sorted symbolic extents).
+fn volume(dims: &[Dim]) -> (usize, Vec<Dim>) {
+    let fixed = dims.iter().filter_map(|d| d.fixed()).product();
+    let mut symbolic: Vec<Dim> = dims.iter().copied().filter(|d| d.fixed().is_none()).collect();
+    symbolic.sort();
+    (fixed, symbolic)
+}
+
+/// A type as text: `f32[Paper; 8, 8]`, `f32[edges(PAP); 8]`, `f32[64]`.
+pub fn show(flow: &Dataflow, ty: &Type) -> String {
+    let dtype = match ty.dtype {
+        DType::F32 => "f32",
+        DType::I32 => "i32",
+    };
+    let dims = show_dims(flow, &ty.dims);
+    let space = match ty.space {
+        Space::Unit => None,
+        Space::Vertices(v) => Some(flow.vertex_types[v.index()].name.clone()),
+        Space::Edges(g) => Some(format!("edges({})", flow.graphs[g.index()].name)),
+    };
+    let sparse = if ty.is_sparse() { " sparse" } else { "" };
+    match space {
+        None => format!("{dtype}[{dims}]{sparse}"),
+        Some(space) if dims.is_empty() => format!("{dtype}[{space}]{sparse}"),
+        Some(space) => format!("{dtype}[{space}; {dims}]{sparse}"),
+    }
+}
+
+fn show_dims(flow: &Dataflow, dims: &[Dim]) -> String {
+    let dims: Vec<String> = dims
+        .iter()
+        .map(|dim| match dim {
+            Dim::Fixed(n) => n.to_string(),
+            Dim::Count(v) => format!("|{}|", flow.vertex_types[v.index()].name),
+        })
+        .collect();
+    dims.join(", ")
+}

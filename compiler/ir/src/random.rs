@@ -1,0 +1,89 @@
+//! Counter-based random numbers: a mask element depends on what it is, never on who draws it or when.
+//!
+//! The generator is two rounds of a 32-bit finaliser with full avalanche (the constants of
+//! "lowbias32", C. Wellons), keyed by 64 bits: enough for dropout, cheap enough to recompute in the
+//! backward pass, and the same few 32-bit instructions on a CPU and on a GPU.
+
+/// The key of one mask in one training step.
+pub fn mask_key(seed: u64, step: u64, stream: u32) -> u64 {
+    split_mix(split_mix(split_mix(seed).wrapping_add(step)).wrapping_add(u64::from(stream)))
+}
+
+/// 32 random bits for element `index` under `key`.
+#[inline(always)]
+pub fn bits(key: u64, index: u64) -> u32 {
+    let first = mix(index as u32 ^ key as u32);
+    let high = ((index >> 32) as u32).wrapping_mul(0x9e37_79b9);
+    mix(first.wrapping_add((key >> 32) as u32).wrapping_add(high))
+}
+
+/// The element is kept where its [`bits`] are below this.
+pub fn keep_threshold(rate: f64) -> u32 {
+    ((1.0 - rate) * 4_294_967_296.0).min(4_294_967_295.0) as u32
+}
+
+/// The factor of kept elements: `1 / (1 - rate)`.
+pub fn keep_scale(rate: f64) -> f64 {
+    1.0 / (1.0 - rate)
+}
+
+/// One element of dropout's mask.
+pub fn mask_element(key: u64, index: u64, rate: f64) -> f64 {
+    if rate <= 0.0 || bits(key, index) < keep_threshold(rate) { keep_scale(rate) } else { 0.0 }
+}
+
+/// A uniform number in [0, 1) with 53 random bits, for initialisation.
+pub fn uniform(key: u64, index: u64) -> f64 {
+    let word = split_mix(key ^ split_mix(index));
+    (word >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A standard normal number (Box–Muller), for initialisation.
+pub fn normal(key: u64, index: u64) -> f64 {
+    let radius = (-2.0 * (1.0 - uniform(key, 2 * index)).ln()).sqrt();
+    radius * (std::f64::consts::TAU * uniform(key, 2 * index + 1)).cos()
+}
+
+/// The SplitMix64 finaliser (Steele et al. 2014).
+fn split_mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[inline(always)]
+fn mix(mut x: u32) -> u32 {
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x7feb_352d);
+    x ^= x >> 15;
+    x = x.wrapping_mul(0x846c_a68b);
+    x ^ (x >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_keep_their_share_and_differ_between_streams_and_steps() {
+        for rate in [0.0, 0.1, 0.5, 0.9] {
+            let key = mask_key(7, 3, 1);
+            let kept = (0..100_000).filter(|&i| mask_element(key, i, rate) > 0.0).count() as f64;
+            assert!((kept / 1e5 - (1.0 - rate)).abs() < 0.01, "rate {rate}: kept {kept}");
+        }
+        let drawn = |seed, step, stream| (0..64).map(|i| bits(mask_key(seed, step, stream), i)).collect::<Vec<_>>();
+        assert_ne!(drawn(0, 0, 0), drawn(0, 0, 1));
+        assert_ne!(drawn(0, 0, 0), drawn(0, 1, 0));
+        assert_ne!(drawn(0, 0, 0), drawn(1, 0, 0));
+    }
+
+    #[test]
+    fn uniform_and_normal_have_their_moments() {
+        let n = 200_000u64;
+        let mean = |f: &dyn Fn(u64) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
+        assert!((mean(&|i| uniform(1, i)) - 0.5).abs() < 0.005);
+        assert!(mean(&|i| normal(1, i)).abs() < 0.01);
+        assert!((mean(&|i| normal(1, i).powi(2)) - 1.0).abs() < 0.02);
+    }
+}
