@@ -312,8 +312,9 @@ impl UnaryOp {
             | UnaryOp::LeakyRelu(_)
             | UnaryOp::Elu
             | UnaryOp::Gelu
-            | UnaryOp::Erf => true,
-            UnaryOp::Exp | UnaryOp::Log | UnaryOp::Softplus | UnaryOp::Recip | UnaryOp::Sigmoid => false,
+            | UnaryOp::Erf
+            | UnaryOp::Floor => true,
+            UnaryOp::Exp | UnaryOp::Log | UnaryOp::Softplus | UnaryOp::Recip | UnaryOp::Sigmoid | UnaryOp::Cos => false,
         }
     }
 }

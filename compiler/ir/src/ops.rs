@@ -146,6 +146,10 @@ pub enum UnaryOp {
     Gelu,
     /// The error function.
     Erf,
+    /// The largest integer that is not larger. Its derivative is 0 everywhere it has one.
+    Floor,
+    /// Cosine, of radians.
+    Cos,
 }
 
 /// Element-wise functions of two operands.
