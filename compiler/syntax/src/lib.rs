@@ -1,1 +1,3 @@
-//! Lexer, grammar, syntax tree and formatter of .hgnn files.
+//! Lexer, grammar, syntax tree and formatter of `.hgnn` files.
+
+pub mod ast;
