@@ -11,6 +11,7 @@
 pub mod artifact;
 pub mod dataflow;
 pub mod infer;
+pub mod interp;
 pub mod ops;
 pub mod random;
 pub mod types;
