@@ -1,1 +1,22 @@
-//! Datasets, heterogeneous graphs and the semantic graph build.
+//! Datasets, heterogeneous graphs and the semantic graph build (SGB).
+//!
+//! - [`Dataset::load`] reads and validates a dataset folder (the format is described in [`dataset`]).
+//! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
+//!
+//! This crate computes on graph structure only: no features are transformed, nothing is sampled, no device is known.
+
+pub mod csr;
+pub mod dataset;
+pub mod error;
+pub mod load;
+pub mod npy;
+pub mod sgb;
+
+pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};
+pub use dataset::{
+    Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,
+    SparseFeatures, SplitData, VertexTypeData,
+};
+pub use error::{DataError, DataErrors};
+pub use npy::FloatArray;
+pub use sgb::{Estimate, MetapathOptions, MetapathStats, RelationOptions, SemanticGraphs, SgbError, Step};

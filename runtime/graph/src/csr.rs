@@ -1,0 +1,402 @@
+//! Adjacency by source and by destination, and the semantic graph that has both.
+//!
+//! The edges of a semantic graph are numbered by their position in the CSC order: by destination, within a destination by
+//! source, equal edges in the order in which they were given. Whatever has one row per edge uses that order.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+/// In `SemanticGraph::original`: the edge is a self loop that was added and is in no file.
+pub const NO_ORIGINAL: u32 = u32::MAX;
+
+/// Below this many edges one thread is faster than several.
+const PARALLEL_EDGES: usize = 1 << 16;
+
+/// In-edges of each destination. Edge `e` is position `e`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Csc {
+    /// Where the in-edges of each destination start. `[num_dst + 1]`
+    pub indptr: Vec<u64>,
+    /// Source of each edge, ascending within a destination. `[E]`
+    pub src: Vec<u32>,
+}
+
+/// Out-edges of each source.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Csr {
+    /// Where the out-edges of each source start. `[num_src + 1]`
+    pub indptr: Vec<u64>,
+    /// Destination of each out-edge, ascending within a source. `[E]`
+    pub dst: Vec<u32>,
+    /// Edge (position in the CSC order) of each out-edge. `[E]`
+    pub edge: Vec<u32>,
+}
+
+/// The bipartite graph that a relation or metapath induces between its two end types.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SemanticGraph {
+    /// Name, as reports show it.
+    pub name: String,
+    /// Vertices on the source side.
+    pub num_src: usize,
+    /// Vertices on the destination side.
+    pub num_dst: usize,
+    /// By destination: the forward direction.
+    pub csc: Csc,
+    /// By source: the backward direction.
+    pub csr: Csr,
+    /// Path instances behind each edge, for a counted metapath. `[E]`
+    pub counts: Option<Vec<f32>>,
+    /// Weight of each edge, for a relation that has weights. `[E]`
+    pub weight: Option<Vec<f32>>,
+    /// Position in the relation's file of each edge ([`NO_ORIGINAL`] for an added self loop); `None` for a metapath.
+    /// This is how rows of edge features are found. `[E]`
+    pub original: Option<Vec<u32>>,
+}
+
+/// Why edges do not make a graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EdgeError {
+    /// Lists of different lengths.
+    #[error("{sources} sources, but {destinations} destinations")]
+    Lengths {
+        /// Number of sources.
+        sources: usize,
+        /// Number of destinations.
+        destinations: usize,
+    },
+    /// An id that is not a vertex.
+    #[error("edge {edge}: {end} {value} is out of range (there are {bound})")]
+    OutOfRange {
+        /// Position of the edge.
+        edge: usize,
+        /// `source` or `destination`.
+        end: &'static str,
+        /// The id.
+        value: u32,
+        /// Number of vertices.
+        bound: usize,
+    },
+    /// More edges than 32-bit edge numbers can name.
+    #[error("{0} edges, but edge numbers have 32 bits")]
+    TooMany(usize),
+}
+
+impl SemanticGraph {
+    /// Builds a graph from an edge list; duplicates are kept. `original` maps each edge to its place in the list.
+    ///
+    /// Errors when the lists differ in length, an id is out of range, or there are 2^32 - 1 edges or more.
+    pub fn from_edges(
+        name: impl Into<String>,
+        num_src: usize,
+        num_dst: usize,
+        src: &[u32],
+        dst: &[u32],
+    ) -> Result<SemanticGraph, EdgeError> {
+        if src.len() != dst.len() {
+            return Err(EdgeError::Lengths { sources: src.len(), destinations: dst.len() });
+        }
+        if src.len() >= NO_ORIGINAL as usize {
+            return Err(EdgeError::TooMany(src.len()));
+        }
+        for (end, ids, bound) in [("source", src, num_src), ("destination", dst, num_dst)] {
+            if let Some(edge) = ids.iter().position(|&v| v as usize >= bound) {
+                return Err(EdgeError::OutOfRange { edge, end, value: ids[edge], bound });
+            }
+        }
+        let (csc, original) = csc_of(num_dst, src, dst);
+        let csr = transpose(&csc, num_src);
+        Ok(SemanticGraph {
+            name: name.into(),
+            num_src,
+            num_dst,
+            csc,
+            csr,
+            original: Some(original),
+            ..SemanticGraph::default()
+        })
+    }
+
+    /// Number of edges.
+    pub fn num_edges(&self) -> usize {
+        self.csc.src.len()
+    }
+
+    /// Edges into `dst`. Panics if there is no such vertex.
+    pub fn in_edges(&self, dst: usize) -> Range<usize> {
+        self.csc.indptr[dst] as usize..self.csc.indptr[dst + 1] as usize
+    }
+
+    /// Sources of the edges into `dst`, ascending. Panics if there is no such vertex.
+    pub fn in_neighbors(&self, dst: usize) -> &[u32] {
+        &self.csc.src[self.in_edges(dst)]
+    }
+
+    /// Positions in the CSR arrays of the edges out of `src`. Panics if there is no such vertex.
+    pub fn out_range(&self, src: usize) -> Range<usize> {
+        self.csr.indptr[src] as usize..self.csr.indptr[src + 1] as usize
+    }
+
+    /// Destinations of the edges out of `src`, ascending. Panics if there is no such vertex.
+    pub fn out_neighbors(&self, src: usize) -> &[u32] {
+        &self.csr.dst[self.out_range(src)]
+    }
+
+    /// Edges out of `src`, in the order of [`out_neighbors`](Self::out_neighbors). Panics if there is no such vertex.
+    pub fn out_edges(&self, src: usize) -> &[u32] {
+        &self.csr.edge[self.out_range(src)]
+    }
+
+    /// Number of edges into `dst`. Panics if there is no such vertex.
+    pub fn in_degree(&self, dst: usize) -> usize {
+        self.in_edges(dst).len()
+    }
+
+    /// Number of edges out of `src`. Panics if there is no such vertex.
+    pub fn out_degree(&self, src: usize) -> usize {
+        self.out_range(src).len()
+    }
+
+    /// Largest in-degree, 0 without vertices.
+    pub fn max_in_degree(&self) -> usize {
+        (0..self.num_dst).map(|v| self.in_degree(v)).max().unwrap_or(0)
+    }
+
+    /// Largest out-degree, 0 without vertices.
+    pub fn max_out_degree(&self) -> usize {
+        (0..self.num_src).map(|v| self.out_degree(v)).max().unwrap_or(0)
+    }
+
+    /// Destination of each edge (COO form). `[E]`
+    pub fn edge_dst(&self) -> Vec<u32> {
+        rows_of(&self.csc.indptr)
+    }
+
+    /// Bytes that the arrays take.
+    pub fn bytes(&self) -> u64 {
+        let floats = |v: &Option<Vec<f32>>| v.as_ref().map_or(0, Vec::len);
+        let words = self.csc.src.len()
+            + self.csr.dst.len()
+            + self.csr.edge.len()
+            + floats(&self.counts)
+            + floats(&self.weight)
+            + self.original.as_ref().map_or(0, Vec::len);
+        8 * (self.csc.indptr.len() + self.csr.indptr.len()) as u64 + 4 * words as u64
+    }
+
+    /// Checks every invariant stated on the fields; the message says which one is broken.
+    ///
+    /// Graphs made by this crate keep them: this is for tests and for graphs put together elsewhere.
+    pub fn verify(&self) -> Result<(), String> {
+        let edges = self.num_edges();
+        let indptr = |what: &str, indptr: &[u64], rows: usize| {
+            if indptr.len() != rows + 1 {
+                return Err(format!("{what}.indptr has {} entries for {rows} rows", indptr.len()));
+            }
+            if indptr[0] != 0 || indptr[rows] != edges as u64 || indptr.windows(2).any(|w| w[0] > w[1]) {
+                return Err(format!("{what}.indptr does not ascend from 0 to {edges}"));
+            }
+            Ok(())
+        };
+        indptr("csc", &self.csc.indptr, self.num_dst)?;
+        indptr("csr", &self.csr.indptr, self.num_src)?;
+        if self.csr.dst.len() != edges || self.csr.edge.len() != edges {
+            return Err("csr has another number of edges than csc".into());
+        }
+        if self.csc.src.iter().any(|&v| v as usize >= self.num_src) {
+            return Err("a source is out of range".into());
+        }
+        for dst in 0..self.num_dst {
+            if !self.in_neighbors(dst).is_sorted() {
+                return Err(format!("in-neighbours of {dst} do not ascend"));
+            }
+        }
+        let dst_of = self.edge_dst();
+        let mut seen = vec![false; edges];
+        for src in 0..self.num_src {
+            if !self.out_edges(src).is_sorted_by(|a, b| a < b) {
+                return Err(format!("out-edges of {src} do not ascend"));
+            }
+            for (&dst, &edge) in self.out_neighbors(src).iter().zip(self.out_edges(src)) {
+                let e = edge as usize;
+                if e >= edges || dst_of[e] != dst || self.csc.src[e] as usize != src || seen[e] {
+                    return Err(format!("csr edge {edge} ({src} -> {dst}) is not that edge of csc"));
+                }
+                seen[e] = true;
+            }
+        }
+        for (what, len) in [
+            ("counts", self.counts.as_ref().map(Vec::len)),
+            ("weight", self.weight.as_ref().map(Vec::len)),
+            ("original", self.original.as_ref().map(Vec::len)),
+        ] {
+            if len.is_some_and(|l| l != edges) {
+                return Err(format!("{what} has another length than there are edges"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The row of each entry of a row-offset array.
+pub(crate) fn rows_of(indptr: &[u64]) -> Vec<u32> {
+    let mut rows = Vec::with_capacity(indptr.last().map_or(0, |&n| n as usize));
+    for (row, w) in indptr.windows(2).enumerate() {
+        rows.extend(std::iter::repeat_n(row as u32, (w[1] - w[0]) as usize));
+    }
+    rows
+}
+
+/// CSC of an edge list with ids in range, and the position in the list of each edge.
+pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>) {
+    let indptr = offsets(num_dst, dst);
+    let mut original = vec![0u32; dst.len()];
+    let blocks = row_blocks(&indptr, scatter_blocks(dst.len()));
+    let parts = cut(&mut original, &indptr, &blocks);
+    blocks.into_par_iter().zip(parts).for_each(|(rows, original)| {
+        let base = indptr[rows.start];
+        let mut next: Vec<u64> = indptr[rows.clone()].iter().map(|&p| p - base).collect();
+        for (i, &d) in dst.iter().enumerate() {
+            if rows.contains(&(d as usize)) {
+                let at = &mut next[d as usize - rows.start];
+                original[*at as usize] = i as u32;
+                *at += 1;
+            }
+        }
+        // Positions ascend within a row, so a stable order by source is the order by (source, position).
+        for row in rows {
+            let edges = &mut original[(indptr[row] - base) as usize..(indptr[row + 1] - base) as usize];
+            if !edges.is_sorted_by_key(|&i| src[i as usize]) {
+                edges.sort_unstable_by_key(|&i| (src[i as usize], i));
+            }
+        }
+    });
+    let sources = original.par_iter().with_min_len(PARALLEL_EDGES).map(|&i| src[i as usize]).collect();
+    (Csc { indptr, src: sources }, original)
+}
+
+/// CSR of the same edges as `csc`, whose sources are below `num_src`.
+pub(crate) fn transpose(csc: &Csc, num_src: usize) -> Csr {
+    let indptr = offsets(num_src, &csc.src);
+    let edges = csc.src.len();
+    let (mut dst, mut edge) = (vec![0u32; edges], vec![0u32; edges]);
+    let blocks = row_blocks(&indptr, scatter_blocks(edges));
+    let parts = cut(&mut dst, &indptr, &blocks).into_iter().zip(cut(&mut edge, &indptr, &blocks));
+    let parts: Vec<_> = parts.collect();
+    blocks.into_par_iter().zip(parts).for_each(|(rows, (dst, edge))| {
+        let base = indptr[rows.start];
+        let mut next: Vec<u64> = indptr[rows.clone()].iter().map(|&p| p - base).collect();
+        let mut e = 0u32;
+        for (d, w) in csc.indptr.windows(2).enumerate() {
+            for &s in &csc.src[w[0] as usize..w[1] as usize] {
+                if rows.contains(&(s as usize)) {
+                    let at = &mut next[s as usize - rows.start];
+                    dst[*at as usize] = d as u32;
+                    edge[*at as usize] = e;
+                    *at += 1;
+                }
+                e = e.wrapping_add(1);
+            }
+        }
+    });
+    Csr { indptr, dst, edge }
+}
+
+/// Row offsets of entries whose rows are `rows`.
+fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
+    let mut indptr = vec![0u64; num + 1];
+    for &r in rows {
+        indptr[r as usize + 1] += 1;
+    }
+    for i in 0..num {
+        indptr[i + 1] += indptr[i];
+    }
+    indptr
+}
+
+/// How many row blocks to scatter in parallel. Each block reads all edges and writes its own rows, so that no two
+/// threads write to one place and the order does not depend on the number of threads.
+fn scatter_blocks(edges: usize) -> usize {
+    if edges < PARALLEL_EDGES { 1 } else { rayon::current_num_threads().clamp(1, 32) }
+}
+
+/// Cuts the rows into at most `num` consecutive non-empty blocks of about as many entries each.
+pub(crate) fn row_blocks(indptr: &[u64], num: usize) -> Vec<Range<usize>> {
+    let rows = indptr.len() - 1;
+    let total = indptr[rows];
+    let mut blocks = Vec::with_capacity(num);
+    let mut start = 0;
+    for block in 1..=num as u64 {
+        let upto = total / num as u64 * block + total % num as u64 * block / num as u64;
+        let end = if block == num as u64 { rows } else { indptr.partition_point(|&p| p < upto).min(rows) };
+        if end > start {
+            blocks.push(start..end);
+            start = end;
+        }
+    }
+    blocks
+}
+
+/// Cuts an array with one element per entry at the block boundaries.
+pub(crate) fn cut<'a, T>(mut data: &'a mut [T], indptr: &[u64], blocks: &[Range<usize>]) -> Vec<&'a mut [T]> {
+    let mut parts = Vec::with_capacity(blocks.len());
+    for rows in blocks {
+        let (part, rest) = data.split_at_mut((indptr[rows.end] - indptr[rows.start]) as usize);
+        parts.push(part);
+        data = rest;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_stay_and_rows_ascend() {
+        let g = SemanticGraph::from_edges("r", 3, 4, &[2, 0, 2, 2, 0], &[1, 1, 1, 3, 0]).unwrap();
+        assert_eq!(g.csc.indptr, [0, 1, 4, 4, 5]);
+        assert_eq!(g.csc.src, [0, 0, 2, 2, 2]);
+        assert_eq!(g.original.as_deref(), Some(&[4, 1, 0, 2, 3][..]));
+        assert_eq!(g.csr.indptr, [0, 2, 2, 5]);
+        assert_eq!(g.csr.dst, [0, 1, 1, 1, 3]);
+        assert_eq!(g.csr.edge, [0, 1, 2, 3, 4]);
+        assert_eq!(g.edge_dst(), [0, 1, 1, 1, 3]);
+        assert_eq!((g.max_in_degree(), g.max_out_degree()), (3, 3));
+        g.verify().unwrap();
+    }
+
+    #[test]
+    fn an_empty_graph_is_a_graph() {
+        for (s, d) in [(0, 0), (3, 0), (0, 2), (2, 2)] {
+            let g = SemanticGraph::from_edges("none", s, d, &[], &[]).unwrap();
+            g.verify().unwrap();
+            assert_eq!((g.num_edges(), g.max_in_degree()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn bad_edges_are_refused() {
+        let build = |s: &[u32], d: &[u32]| SemanticGraph::from_edges("r", 2, 3, s, d).unwrap_err();
+        assert_eq!(build(&[0], &[]), EdgeError::Lengths { sources: 1, destinations: 0 });
+        assert_eq!(build(&[0, 1], &[0, 3]).to_string(), "edge 1: destination 3 is out of range (there are 3)");
+        assert_eq!(build(&[2], &[0]).to_string(), "edge 0: source 2 is out of range (there are 2)");
+    }
+
+    #[test]
+    fn large_graphs_do_not_depend_on_the_number_of_threads() {
+        let n = 500u32;
+        let edges = 3 * PARALLEL_EDGES as u32;
+        let src: Vec<u32> = (0..edges).map(|i| i.wrapping_mul(2_654_435_761) >> 7).map(|h| h % n).collect();
+        let dst: Vec<u32> = (0..edges).map(|i| i.wrapping_mul(40_503) % (n + 1)).collect();
+        let build = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| SemanticGraph::from_edges("r", n as usize, n as usize + 1, &src, &dst).unwrap())
+        };
+        let one = build(1);
+        one.verify().unwrap();
+        assert_eq!(one, build(3));
+        assert_eq!(one, build(8));
+    }
+}

@@ -1,0 +1,395 @@
+//! A dataset in memory.
+//!
+//! # The format
+//!
+//! A dataset is a folder with a `dataset.toml` and the `.npy` files that it names. All ids start at 0 within their vertex
+//! type. Keys that are not listed here are ignored. Integer files may be int32, int64 or uint32, float files are float32;
+//! in memory ids are `u32` and offsets `u64`.
+//!
+//! ```toml
+//! name = "acm"                      # also: title, task, generator
+//!
+//! [[vertex_type]]
+//! name = "paper"
+//! count = 3025
+//! kind_file = "paper.kind.npy"      # optional: int [count], index into kind_names
+//! kind_names = ["article", "book"]
+//! [vertex_type.features]            # optional; none means that the type has no features
+//! kind = "csr"                      # or "dense" with `file`, float32 [count, dim]
+//! dim = 1902
+//! nnz = 257527                      # optional, checked
+//! indptr = "paper.x.indptr.npy"     # int [count + 1]
+//! indices = "paper.x.indices.npy"   # int [nnz], strictly ascending within a row
+//! data = "paper.x.data.npy"         # float32 [nnz]
+//!
+//! [[relation]]
+//! name = "paper-author"
+//! src = "paper"
+//! dst = "author"
+//! edges = 9936                      # optional, checked
+//! file = "paper-author.npy"         # int [2, E]: row 0 sources, row 1 destinations; duplicates are kept
+//! columns = [0, 9936]               # optional: this relation is columns b..e of a shared file
+//! weight = "paper-author.w.npy"     # optional: float32 [E]
+//! [relation.features]               # optional (an extension): one row per edge, in file order
+//! file = "paper-author.x.npy"       # float32 [E, dim]
+//! dim = 8                           # optional, checked
+//!
+//! [[label]]
+//! vertex_type = "paper"
+//! name = "y"                        # optional (an extension), default "y"
+//! kind = "single"                   # optional, see below
+//! classes = 3
+//! file = "paper.y.npy"
+//! class_names = ["a", "b", "c"]     # optional
+//!
+//! [[split]]                         # int index files, any part may be missing; `*_size` optional, checked
+//! name = "gtn"
+//! vertex_type = "paper"
+//! train = "paper.gtn.train.npy"
+//! train_size = 600
+//! val = "paper.gtn.val.npy"
+//! test = "paper.gtn.test.npy"
+//!
+//! [[link_split]]                    # all edges of the relations are training edges
+//! name = "standard"
+//! val = "standard.val.npy"          # int [3, E]: source, position of the relation in this file, destination
+//! test = "standard.test.npy"
+//!
+//! [[metapath]]
+//! name = "PAP"
+//! steps = [">paper-author", "<paper-author"]   # `>` forward, `<` reverse
+//! pairs = 29436                     # optional, as are self_pairs, instances, max_degree, rows and cols
+//! ```
+//!
+//! Labels (the last two kinds are extensions of ours):
+//! - `kind = "single"` (or no kind): int [count], -1 = no label.
+//! - `kind = "multi"`: 0/1 rows, float32, uint8, bool or int, [count, classes]. A row of -1 is unlabelled; so is a row whose
+//!   entry in `mask_file` (bool, uint8 or int [count]) is 0.
+//! - `kind = "real"`: float32 [count, dim] (or [count], which is one column); `mask_file` as above.
+//!
+//! This module holds the data and does not read files: see [`Dataset::load`] in [`crate::load`].
+
+use std::path::PathBuf;
+
+use crate::npy::FloatArray;
+use crate::sgb::Step;
+
+/// A loaded and validated heterogeneous graph with features, targets and splits.
+///
+/// Vertex types and relations are referred to by their position.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// The folder it came from; empty for a dataset made in memory.
+    pub folder: PathBuf,
+    /// `name` of `dataset.toml`.
+    pub name: String,
+    /// One line about it.
+    pub title: Option<String>,
+    /// Program, version and seed that made it, for synthetic data.
+    pub generator: Option<String>,
+    /// Vertex types, in file order.
+    pub vertex_types: Vec<VertexTypeData>,
+    /// Relations, in file order.
+    pub relations: Vec<RelationData>,
+    /// Targets.
+    pub labels: Vec<LabelData>,
+    /// Vertex splits.
+    pub splits: Vec<SplitData>,
+    /// Held-out links.
+    pub link_splits: Vec<LinkSplitData>,
+    /// Declared metapaths.
+    pub metapaths: Vec<MetapathData>,
+}
+
+/// A vertex type: `count` vertices with ids `0..count`.
+#[derive(Clone, Debug)]
+pub struct VertexTypeData {
+    /// Name.
+    pub name: String,
+    /// Number of vertices.
+    pub count: usize,
+    /// Feature rows, one per vertex; `None` where the data have none.
+    pub features: Option<Features>,
+    /// What each vertex is, where the data say so (RDF).
+    pub kinds: Option<Kinds>,
+}
+
+/// A finer classification of the vertices of one type.
+#[derive(Clone, Debug)]
+pub struct Kinds {
+    /// Kind names.
+    pub names: Vec<String>,
+    /// Kind of each vertex, an index into `names`. `[count]`
+    pub of: Vec<u32>,
+}
+
+/// Feature rows of a vertex type.
+#[derive(Clone, Debug)]
+pub enum Features {
+    /// Every value is stored.
+    Dense(DenseFeatures),
+    /// Rows in CSR form.
+    Sparse(SparseFeatures),
+}
+
+impl Features {
+    /// Columns.
+    pub fn dim(&self) -> usize {
+        match self {
+            Features::Dense(x) => x.dim,
+            Features::Sparse(x) => x.dim,
+        }
+    }
+
+    /// Whether the rows are in CSR form.
+    pub fn is_sparse(&self) -> bool {
+        matches!(self, Features::Sparse(_))
+    }
+
+    /// Stored values: `rows * dim` for dense features, `nnz` for sparse ones.
+    pub fn num_stored(&self) -> usize {
+        match self {
+            Features::Dense(x) => x.rows.len(),
+            Features::Sparse(x) => x.data.len(),
+        }
+    }
+}
+
+/// Dense rows. `x: f32[rows, dim]`, row-major, usually still in a mapped file.
+#[derive(Clone, Debug)]
+pub struct DenseFeatures {
+    /// Columns.
+    pub dim: usize,
+    /// `rows * dim` values.
+    pub rows: FloatArray,
+}
+
+impl DenseFeatures {
+    /// Row `row`, `dim` values. Panics if there is no such row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.rows[row * self.dim..(row + 1) * self.dim]
+    }
+}
+
+/// Sparse rows in CSR form. `x: f32[rows, dim]`.
+#[derive(Clone, Debug)]
+pub struct SparseFeatures {
+    /// Columns.
+    pub dim: usize,
+    /// Where each row starts in `indices` and `data`. `[rows + 1]`
+    pub indptr: Vec<u64>,
+    /// Column of each stored value, strictly ascending within a row, each less than `dim`. `[nnz]`
+    pub indices: Vec<u32>,
+    /// The stored values. `[nnz]`
+    pub data: FloatArray,
+}
+
+impl SparseFeatures {
+    /// Columns and values of row `row`. Panics if there is no such row.
+    pub fn row(&self, row: usize) -> (&[u32], &[f32]) {
+        let range = self.indptr[row] as usize..self.indptr[row + 1] as usize;
+        (&self.indices[range.clone()], &self.data[range])
+    }
+}
+
+/// A relation: typed edges `src -> dst`.
+#[derive(Clone, Debug)]
+pub struct RelationData {
+    /// Name.
+    pub name: String,
+    /// Vertex type of the sources.
+    pub src: usize,
+    /// Vertex type of the destinations.
+    pub dst: usize,
+    /// Source of each edge, in file order. `[E]`
+    pub src_ids: Vec<u32>,
+    /// Destination of each edge. `[E]`
+    pub dst_ids: Vec<u32>,
+    /// Weight of each edge. `[E]`
+    pub weight: Option<FloatArray>,
+    /// Feature row of each edge. `f32[E, dim]`
+    pub features: Option<DenseFeatures>,
+}
+
+impl RelationData {
+    /// Number of edges, duplicates included.
+    pub fn num_edges(&self) -> usize {
+        self.src_ids.len()
+    }
+}
+
+/// A target of one vertex type.
+#[derive(Clone, Debug)]
+pub struct LabelData {
+    /// Name, `y` unless given.
+    pub name: String,
+    /// Vertex type it belongs to.
+    pub vertex_type: usize,
+    /// The values.
+    pub values: LabelValues,
+    /// Class names, `classes` of them, or none.
+    pub class_names: Vec<String>,
+}
+
+impl LabelData {
+    /// Whether `vertex` has a label. Panics if there is no such vertex.
+    pub fn is_labelled(&self, vertex: usize) -> bool {
+        match &self.values {
+            LabelValues::Single { of, .. } => of[vertex] >= 0,
+            LabelValues::Multi { labelled, .. } | LabelValues::Real { labelled, .. } => labelled[vertex],
+        }
+    }
+
+    /// Number of labelled vertices.
+    pub fn num_labelled(&self) -> usize {
+        match &self.values {
+            LabelValues::Single { of, .. } => of.iter().filter(|&&y| y >= 0).count(),
+            LabelValues::Multi { labelled, .. } | LabelValues::Real { labelled, .. } => {
+                labelled.iter().filter(|&&y| y).count()
+            }
+        }
+    }
+}
+
+/// Values of a target.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LabelValues {
+    /// One class per vertex.
+    Single {
+        /// Number of classes.
+        classes: usize,
+        /// Class of each vertex, -1 = none. `[count]`
+        of: Vec<i32>,
+    },
+    /// Any number of classes per vertex.
+    Multi {
+        /// Number of classes.
+        classes: usize,
+        /// 0 or 1, row-major; rows without a label are 0. `f32[count, classes]`
+        rows: Vec<f32>,
+        /// Which rows have a label. `[count]`
+        labelled: Vec<bool>,
+    },
+    /// Real values.
+    Real {
+        /// Columns.
+        dim: usize,
+        /// Row-major; rows without a label are 0. `f32[count, dim]`
+        rows: Vec<f32>,
+        /// Which rows have a label. `[count]`
+        labelled: Vec<bool>,
+    },
+}
+
+/// Disjoint sets of labelled vertices. Ids ascend. A part that the data lack is empty.
+#[derive(Clone, Debug)]
+pub struct SplitData {
+    /// Name.
+    pub name: String,
+    /// Vertex type.
+    pub vertex_type: usize,
+    /// Training vertices.
+    pub train: Vec<u32>,
+    /// Validation vertices.
+    pub val: Vec<u32>,
+    /// Test vertices.
+    pub test: Vec<u32>,
+}
+
+/// Held-out links; all edges of the relations are for training.
+#[derive(Clone, Debug)]
+pub struct LinkSplitData {
+    /// Name.
+    pub name: String,
+    /// Validation links.
+    pub val: Links,
+    /// Test links.
+    pub test: Links,
+}
+
+/// Links of any relation.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    /// Sources. `[L]`
+    pub src: Vec<u32>,
+    /// Relations. `[L]`
+    pub relation: Vec<u32>,
+    /// Destinations. `[L]`
+    pub dst: Vec<u32>,
+}
+
+impl Links {
+    /// Number of links.
+    pub fn len(&self) -> usize {
+        self.src.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.src.is_empty()
+    }
+}
+
+/// A declared metapath. The counts are what `dataset.toml` claims; loading does not check them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetapathData {
+    /// Name.
+    pub name: String,
+    /// The path; steps join.
+    pub steps: Vec<Step>,
+    /// Vertex type at which it starts.
+    pub start: usize,
+    /// Vertex type at which it ends.
+    pub end: usize,
+    /// Claimed distinct (start, end) pairs.
+    pub pairs: Option<u64>,
+    /// Claimed pairs with start = end.
+    pub self_pairs: Option<u64>,
+    /// Claimed number of paths.
+    pub instances: Option<u64>,
+    /// Claimed largest number of distinct ends of one start.
+    pub max_degree: Option<u64>,
+}
+
+impl Dataset {
+    /// Position of the vertex type called `name`.
+    pub fn vertex_type(&self, name: &str) -> Option<usize> {
+        self.vertex_types.iter().position(|v| v.name == name)
+    }
+
+    /// Position of the relation called `name`.
+    pub fn relation(&self, name: &str) -> Option<usize> {
+        self.relations.iter().position(|r| r.name == name)
+    }
+
+    /// The metapath called `name`.
+    pub fn metapath(&self, name: &str) -> Option<&MetapathData> {
+        self.metapaths.iter().find(|m| m.name == name)
+    }
+
+    /// The label called `name` of vertex type `vertex_type`.
+    pub fn label(&self, vertex_type: usize, name: &str) -> Option<&LabelData> {
+        self.labels.iter().find(|l| l.vertex_type == vertex_type && l.name == name)
+    }
+
+    /// The split called `name` of vertex type `vertex_type`; without a name the first one of that type.
+    pub fn split(&self, vertex_type: usize, name: Option<&str>) -> Option<&SplitData> {
+        self.splits.iter().find(|s| s.vertex_type == vertex_type && name.is_none_or(|n| s.name == n))
+    }
+
+    /// Number of vertices of all types.
+    pub fn num_vertices(&self) -> usize {
+        self.vertex_types.iter().map(|v| v.count).sum()
+    }
+
+    /// Number of edges of all relations.
+    pub fn num_edges(&self) -> usize {
+        self.relations.iter().map(RelationData::num_edges).sum()
+    }
+
+    /// Vertex types at which `step` starts and ends. Panics if there is no such relation.
+    pub fn step_ends(&self, step: Step) -> (usize, usize) {
+        let relation = &self.relations[step.relation];
+        if step.reverse { (relation.dst, relation.src) } else { (relation.src, relation.dst) }
+    }
+}

@@ -1,0 +1,285 @@
+//! Reads keys of `dataset.toml` and opens the files they name, collecting what is wrong.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use toml::{Table, Value};
+
+use crate::error::DataError;
+use crate::npy::{FloatArray, Npy};
+
+/// The folder being loaded, what is wrong with it so far, and the files already open.
+pub(super) struct Loader {
+    folder: PathBuf,
+    pub errors: Vec<DataError>,
+    open: HashMap<String, Npy>,
+}
+
+/// A table of `dataset.toml` and how messages call it.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub table: &'a Table,
+    pub name: &'a str,
+}
+
+/// An open file with the field that named it.
+pub(super) struct NamedFile<'a> {
+    pub npy: Npy,
+    pub file: String,
+    pub at: At<'a>,
+    pub field: &'static str,
+}
+
+impl Loader {
+    pub fn new(folder: &Path) -> Loader {
+        Loader { folder: folder.to_path_buf(), errors: Vec::new(), open: HashMap::new() }
+    }
+
+    pub fn fail<T>(&mut self, error: DataError) -> Option<T> {
+        self.errors.push(error);
+        None
+    }
+
+    /// The tables of `[[key]]`, none if the key is missing.
+    pub fn tables<'a>(&mut self, root: At<'a>, key: &'static str) -> Vec<&'a Table> {
+        let Some(value) = root.table.get(key) else { return Vec::new() };
+        let tables = value.as_array().map(|a| a.iter().map(Value::as_table).collect::<Option<Vec<_>>>());
+        if let Some(Some(tables)) = tables {
+            return tables;
+        }
+        self.bad::<()>(root, key, "an array of tables", value);
+        Vec::new()
+    }
+
+    /// Says that `field` is not `expected`.
+    pub fn bad<T>(&mut self, at: At<'_>, field: &str, expected: &str, found: &Value) -> Option<T> {
+        self.fail(DataError::BadField {
+            at: at.name.to_string(),
+            field: field.to_string(),
+            expected: expected.to_string(),
+            found: describe(found),
+        })
+    }
+
+    fn required<'a>(&mut self, at: At<'a>, field: &str, expected: &str) -> Option<&'a Value> {
+        let value = at.table.get(field);
+        if value.is_none() {
+            self.fail::<()>(DataError::MissingField {
+                at: at.name.to_string(),
+                field: field.to_string(),
+                expected: expected.to_string(),
+            });
+        }
+        value
+    }
+
+    /// A required non-empty string.
+    pub fn string(&mut self, at: At<'_>, field: &str) -> Option<String> {
+        let value = self.required(at, field, "a string")?;
+        match value.as_str() {
+            Some(s) if !s.is_empty() => Some(s.to_string()),
+            _ => self.bad(at, field, "a non-empty string", value),
+        }
+    }
+
+    /// An optional string; `None` also where it is ill-typed, which is recorded.
+    pub fn optional_string(&mut self, at: At<'_>, field: &str) -> Option<String> {
+        at.table.get(field)?;
+        self.string(at, field)
+    }
+
+    /// A required count.
+    pub fn count(&mut self, at: At<'_>, field: &str) -> Option<u64> {
+        let value = self.required(at, field, "a non-negative integer")?;
+        match value.as_integer().and_then(|n| u64::try_from(n).ok()) {
+            Some(n) => Some(n),
+            None => self.bad(at, field, "a non-negative integer", value),
+        }
+    }
+
+    /// An optional count.
+    pub fn optional_count(&mut self, at: At<'_>, field: &str) -> Option<u64> {
+        at.table.get(field)?;
+        self.count(at, field)
+    }
+
+    /// A required count that must fit a `u32` id.
+    pub fn small_count(&mut self, at: At<'_>, field: &str) -> Option<usize> {
+        let n = self.count(at, field)?;
+        match usize::try_from(n) {
+            Ok(small) if n <= u64::from(u32::MAX) => Some(small),
+            _ => self.bad(
+                at,
+                field,
+                "below 2^32 (ids have 32 bits)",
+                &Value::Integer(i64::try_from(n).unwrap_or(i64::MAX)),
+            ),
+        }
+    }
+
+    /// A list of strings, empty if the key is missing.
+    pub fn strings(&mut self, at: At<'_>, field: &str) -> Option<Vec<String>> {
+        let Some(value) = at.table.get(field) else { return Some(Vec::new()) };
+        let strings =
+            value.as_array().and_then(|a| a.iter().map(|s| s.as_str().map(str::to_string)).collect::<Option<Vec<_>>>());
+        match strings {
+            Some(strings) => Some(strings),
+            None => self.bad(at, field, "an array of strings", value),
+        }
+    }
+
+    /// Compares a declared count with what a file holds.
+    pub fn check_count(&mut self, at: At<'_>, field: &str, file: &str, found: u64) {
+        if let Some(declared) = self.optional_count(at, field)
+            && declared != found
+        {
+            self.errors.push(DataError::WrongCount {
+                at: at.name.to_string(),
+                field: field.to_string(),
+                declared,
+                file: file.to_string(),
+                found,
+            });
+        }
+    }
+
+    /// Opens the file that a required field names.
+    pub fn file<'a>(&mut self, at: At<'a>, field: &'static str) -> Option<NamedFile<'a>> {
+        let file = self.string(at, field)?;
+        let path = Path::new(&file);
+        if !path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir)) {
+            return self.bad(at, field, "a file inside the dataset folder", &Value::String(file.clone()));
+        }
+        if let Some(npy) = self.open.get(&file) {
+            return Some(NamedFile { npy: npy.clone(), file, at, field });
+        }
+        let path = self.folder.join(path);
+        if !path.exists() {
+            return self.fail(DataError::MissingFile { file, at: at.name.to_string(), field: field.to_string() });
+        }
+        match Npy::open(&path) {
+            Ok(npy) => {
+                self.open.insert(file.clone(), npy.clone());
+                Some(NamedFile { npy, file, at, field })
+            }
+            Err(problem) => {
+                self.fail(DataError::Npy { file, at: at.name.to_string(), field: field.to_string(), problem })
+            }
+        }
+    }
+
+    /// Opens the file that an optional field names. `Err(())` if there is a field but no usable file.
+    pub fn optional_file<'a>(&mut self, at: At<'a>, field: &'static str) -> Result<Option<NamedFile<'a>>, ()> {
+        if at.table.contains_key(field) { self.file(at, field).map(Some).ok_or(()) } else { Ok(None) }
+    }
+
+    /// Checks the shape of `file`. `expected` explains it; an axis of `None` may have any length.
+    pub fn shape(&mut self, file: &NamedFile<'_>, axes: &[Option<usize>], expected: &str) -> Option<()> {
+        let found = file.npy.shape();
+        if found.len() == axes.len() && axes.iter().zip(found).all(|(want, have)| want.is_none_or(|w| w == *have)) {
+            return Some(());
+        }
+        self.fail(DataError::Shape {
+            file: file.file.clone(),
+            at: file.at.name.to_string(),
+            field: file.field.to_string(),
+            expected: expected.to_string(),
+            found: found.to_vec(),
+        })
+    }
+
+    /// All elements as integers.
+    pub fn integers(&mut self, file: &NamedFile<'_>) -> Option<Vec<i64>> {
+        match file.npy.to_i64() {
+            Some(all) => Some(all),
+            None => self.wrong_dtype(file, "int32 (or int64)"),
+        }
+    }
+
+    /// All elements as `f32`.
+    pub fn floats(&mut self, file: &NamedFile<'_>) -> Option<FloatArray> {
+        match file.npy.to_f32() {
+            Some(all) => Some(all),
+            None => self.wrong_dtype(file, "float32"),
+        }
+    }
+
+    pub fn wrong_dtype<T>(&mut self, file: &NamedFile<'_>, expected: &str) -> Option<T> {
+        self.fail(DataError::Dtype {
+            file: file.file.clone(),
+            at: file.at.name.to_string(),
+            field: file.field.to_string(),
+            expected: expected.to_string(),
+            found: file.npy.dtype(),
+        })
+    }
+
+    /// Turns integers into ids below `bound`. `what` and `place` say which id of which item a position is.
+    pub fn ids(
+        &mut self,
+        file: &NamedFile<'_>,
+        values: &[i64],
+        what: &str,
+        place: impl Fn(usize) -> String,
+        bound: usize,
+        bound_of: &str,
+    ) -> Option<Vec<u32>> {
+        let wrong = |v: i64| v < 0 || v as u64 >= bound as u64;
+        if let Some(first) = values.iter().position(|&v| wrong(v)) {
+            let more = values[first + 1..].iter().filter(|&&v| wrong(v)).count();
+            return self.fail(DataError::IdOutOfRange {
+                file: file.file.clone(),
+                at: file.at.name.to_string(),
+                what: what.to_string(),
+                place: place(first),
+                value: values[first],
+                bound_of: bound_of.to_string(),
+                bound: bound as u64,
+                more,
+            });
+        }
+        // Each value is below `bound`, which fits 32 bits.
+        Some(values.iter().map(|&v| v as u32).collect())
+    }
+
+    /// Checks that values are finite; `dim` is the row length, `place` maps a flat position to (row, column).
+    pub fn finite(
+        &mut self,
+        file: &NamedFile<'_>,
+        values: &[f32],
+        place: impl Fn(usize) -> (usize, usize),
+    ) -> Option<()> {
+        use rayon::prelude::*;
+        const CHUNK: usize = 1 << 16;
+        let wrong: usize = values.par_chunks(CHUNK).map(|c| c.iter().filter(|v| !v.is_finite()).count()).sum();
+        if wrong == 0 {
+            return Some(());
+        }
+        let first = values.iter().position(|v| !v.is_finite()).unwrap_or(0);
+        let (row, column) = place(first);
+        self.fail(DataError::NotFinite {
+            file: file.file.clone(),
+            at: file.at.name.to_string(),
+            row,
+            column,
+            value: values[first],
+            more: wrong.saturating_sub(1),
+        })
+    }
+}
+
+/// A TOML value for a message.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::String(s) => format!("`{s}`"),
+        Value::Integer(n) => n.to_string(),
+        Value::Float(x) => x.to_string(),
+        Value::Boolean(b) => b.to_string(),
+        Value::Datetime(d) => d.to_string(),
+        Value::Array(a) if a.len() <= 8 && a.iter().all(|v| v.is_integer() || v.is_str()) => {
+            format!("[{}]", a.iter().map(describe).collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(_) => "an array".to_string(),
+        Value::Table(_) => "a table".to_string(),
+    }
+}

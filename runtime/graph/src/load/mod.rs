@@ -1,0 +1,412 @@
+//! Loads and validates a dataset folder.
+//!
+//! Everything that is wrong is found in one go: a part that cannot be read silences what depends on it and nothing else.
+//! Not checked here: the counts claimed by `[[metapath]]`, which cost a semantic graph build each.
+
+mod fields;
+mod targets;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use self::fields::{At, Loader};
+use crate::dataset::{
+    Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, VertexTypeData,
+};
+use crate::error::{DataError, DataErrors};
+use crate::sgb::Step;
+
+impl Dataset {
+    /// Loads the dataset in `folder`: reads `dataset.toml`, maps its files and checks all of them.
+    ///
+    /// Errors with everything that is wrong, in the order of `dataset.toml`.
+    pub fn load(folder: impl AsRef<Path>) -> Result<Dataset, DataErrors> {
+        let folder = folder.as_ref();
+        let mut loader = Loader::new(folder);
+        let dataset = load(folder, &mut loader);
+        match dataset {
+            Some(dataset) if loader.errors.is_empty() => Ok(dataset),
+            _ => Err(DataErrors { folder: folder.to_path_buf(), errors: loader.errors }),
+        }
+    }
+}
+
+/// What the later parts need to know of a vertex type; `count` is `None` where the type itself is broken.
+struct TypeSketch {
+    name: String,
+    count: Option<usize>,
+}
+
+/// What the later parts need to know of a relation; `None` where it is not known.
+struct RelationSketch {
+    name: String,
+    ends: Option<(usize, usize)>,
+}
+
+fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
+    let text = match std::fs::read_to_string(folder.join("dataset.toml")) {
+        Ok(text) => text,
+        Err(e) => {
+            let reason = if e.kind() == std::io::ErrorKind::NotFound {
+                "does not exist".to_string()
+            } else {
+                format!("cannot be read: {e}")
+            };
+            return loader.fail(DataError::NotADataset { folder: folder.to_path_buf(), reason });
+        }
+    };
+    let table: Table = match text.parse() {
+        Ok(table) => table,
+        Err(e) => return loader.fail(DataError::Toml { message: e.to_string().trim_end().to_string() }),
+    };
+    let root = At { table: &table, name: "the dataset" };
+    let name = loader.string(root, "name");
+    let title = loader.optional_string(root, "title");
+    let generator = loader.optional_string(root, "generator");
+
+    let mut types = Vec::new();
+    let mut vertex_types = Vec::new();
+    for (i, table) in loader.tables(root, "vertex_type").into_iter().enumerate() {
+        let (name, data) = vertex_type(loader, table, i);
+        types.push(name);
+        vertex_types.extend(data);
+    }
+    if types.is_empty() && loader.errors.is_empty() {
+        loader.fail::<()>(DataError::MissingField {
+            at: root.name.into(),
+            field: "vertex_type".into(),
+            expected: "at least one [[vertex_type]]".into(),
+        });
+    }
+    unique(loader, "vertex types", types.iter().map(|t| &t.name[..]));
+
+    let mut sketches = Vec::new();
+    let mut relations = Vec::new();
+    for (i, table) in loader.tables(root, "relation").into_iter().enumerate() {
+        let (sketch, data) = relation(loader, table, i, &types);
+        sketches.push(sketch);
+        relations.extend(data);
+    }
+    unique(loader, "relations", sketches.iter().map(|r| &r.name[..]));
+
+    let labels = targets::labels(loader, root, &types);
+    let splits = targets::splits(loader, root, &types, &labels);
+    let link_splits = targets::link_splits(loader, root, &types, &sketches);
+
+    let mut metapaths = Vec::new();
+    for (i, table) in loader.tables(root, "metapath").into_iter().enumerate() {
+        metapaths.extend(metapath(loader, table, i, &types, &sketches));
+    }
+    unique(loader, "metapaths", metapaths.iter().map(|m: &MetapathData| &m.name[..]));
+
+    Some(Dataset {
+        folder: folder.to_path_buf(),
+        name: name?,
+        title,
+        generator,
+        vertex_types,
+        relations,
+        labels: labels.into_iter().filter_map(|(_, l)| l).collect(),
+        splits,
+        link_splits,
+        metapaths,
+    })
+}
+
+/// Says which names occur twice.
+fn unique<'a>(loader: &mut Loader, what: &str, names: impl Iterator<Item = &'a str>) {
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<&str> = names.filter(|n| !n.is_empty() && !seen.insert(*n)).collect();
+    for name in twice {
+        loader.errors.push(DataError::Duplicate { what: what.into(), name: name.into() });
+    }
+}
+
+/// How messages call a table: by its name, or by its position where it has none.
+fn called(kind: &str, table: &Table, position: usize) -> String {
+    match table.get("name").and_then(Value::as_str) {
+        Some(name) => format!("{kind} `{name}`"),
+        None => format!("{kind} number {}", position + 1),
+    }
+}
+
+/// Looks up the vertex type that `field` names.
+fn type_named(loader: &mut Loader, at: At<'_>, field: &str, types: &[TypeSketch]) -> Option<usize> {
+    let name = loader.string(at, field)?;
+    let found = types.iter().position(|t| t.name == name);
+    if found.is_none() {
+        loader.fail::<()>(DataError::UnknownName {
+            at: at.name.into(),
+            field: field.into(),
+            name,
+            what: "vertex type".into(),
+            known: list(types.iter().map(|t| &t.name[..])),
+        });
+    }
+    found
+}
+
+/// A short list of names for a message.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.filter(|n| !n.is_empty()).collect();
+    let mut text = names.iter().take(12).map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => text.push_str("none"),
+        n if n > 12 => text.push_str(&format!(" and {} more", n - 12)),
+        _ => {}
+    }
+    text
+}
+
+fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSketch, Option<VertexTypeData>) {
+    let called = called("vertex type", table, position);
+    let at = At { table, name: &called };
+    let name = loader.string(at, "name");
+    let count = loader.small_count(at, "count");
+    let sketch = TypeSketch { name: name.clone().unwrap_or_default(), count };
+    let Some(count) = count else { return (sketch, None) };
+    let features = match table.get("features") {
+        None => None,
+        Some(Value::Table(inner)) => {
+            let called = format!("features of {called}");
+            features(loader, At { table: inner, name: &called }, count)
+        }
+        Some(other) => loader.bad(at, "features", "a table", other),
+    };
+    let kinds = if table.contains_key("kind_file") { kinds(loader, at, count) } else { None };
+    (sketch, name.map(|name| VertexTypeData { name, count, features, kinds }))
+}
+
+fn kinds(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Kinds> {
+    let names = loader.strings(at, "kind_names")?;
+    let file = loader.file(at, "kind_file")?;
+    loader.shape(&file, &[Some(count)], &format!("[{count}] (one entry per vertex)"))?;
+    let all = loader.integers(&file)?;
+    let of = loader.ids(&file, &all, "kind", |i| format!("vertex {i}"), names.len(), "`kind_names`")?;
+    Some(Kinds { names, of })
+}
+
+fn features(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Features> {
+    let kind = loader.string(at, "kind")?;
+    let dim = loader.small_count(at, "dim");
+    match &kind[..] {
+        "dense" => dense(loader, at, count, dim?, "vertex").map(Features::Dense),
+        "csr" => sparse(loader, at, count, dim?).map(Features::Sparse),
+        _ => loader.bad(at, "kind", "`dense` or `csr`", &Value::String(kind)),
+    }
+}
+
+fn dense(loader: &mut Loader, at: At<'_>, count: usize, dim: usize, per: &str) -> Option<DenseFeatures> {
+    let file = loader.file(at, "file")?;
+    loader.shape(&file, &[Some(count), Some(dim)], &format!("[{count}, {dim}] (one row per {per})"))?;
+    let rows = loader.floats(&file)?;
+    loader.finite(&file, &rows, |i| (i / dim, i % dim))?;
+    Some(DenseFeatures { dim, rows })
+}
+
+fn sparse(loader: &mut Loader, at: At<'_>, count: usize, dim: usize) -> Option<SparseFeatures> {
+    // Open all three before giving up on one, so that each is reported.
+    let (indptr, indices, data) = (loader.file(at, "indptr"), loader.file(at, "indices"), loader.file(at, "data"));
+    let (indptr_file, indices_file, data_file) = (indptr?, indices?, data?);
+    loader.shape(&indptr_file, &[Some(count + 1)], &format!("[{}] (vertices + 1)", count + 1))?;
+    loader.shape(&indices_file, &[None], "[nnz] (one axis)")?;
+    let nnz = indices_file.npy.shape()[0];
+    loader.check_count(at, "nnz", &indices_file.file, nnz as u64);
+    loader.shape(&data_file, &[Some(nnz)], &format!("[{nnz}] (as many as `{}`)", indices_file.file))?;
+
+    let ends = loader.integers(&indptr_file)?;
+    let name = |f: &fields::NamedFile<'_>| (f.file.clone(), at.name.to_string());
+    if ends[0] != 0 {
+        let (file, at) = name(&indptr_file);
+        return loader.fail(DataError::IndptrStart { file, at, found: ends[0] });
+    }
+    if let Some(row) = ends.windows(2).position(|w| w[1] < w[0]) {
+        let (file, at) = name(&indptr_file);
+        return loader.fail(DataError::IndptrDecreases { file, at, row, from: ends[row], to: ends[row + 1] });
+    }
+    if ends[count] != nnz as i64 {
+        let (file, at) = name(&indptr_file);
+        return loader.fail(DataError::IndptrEnd { file, at, expected: nnz as u64, found: ends[count] });
+    }
+    // From here on `ends` ascends from 0 to `nnz`.
+    let indptr: Vec<u64> = ends.iter().map(|&e| e as u64).collect();
+    let row_of = |i: usize| indptr.partition_point(|&e| e <= i as u64) - 1;
+
+    let columns = loader.integers(&indices_file)?;
+    let place = |i: usize| format!("row {} (position {i})", row_of(i));
+    let indices = loader.ids(&indices_file, &columns, "column", place, dim, "`dim`")?;
+    for (row, w) in indptr.windows(2).enumerate() {
+        let columns = &indices[w[0] as usize..w[1] as usize];
+        if let Some(i) = columns.windows(2).position(|c| c[1] <= c[0]) {
+            let (file, at) = name(&indices_file);
+            return loader.fail(DataError::ColumnOrder { file, at, row, previous: columns[i], column: columns[i + 1] });
+        }
+    }
+    let data = loader.floats(&data_file)?;
+    loader.finite(&data_file, &data, |i| (row_of(i), indices[i] as usize))?;
+    Some(SparseFeatures { dim, indptr, indices, data })
+}
+
+fn relation(
+    loader: &mut Loader,
+    table: &Table,
+    position: usize,
+    types: &[TypeSketch],
+) -> (RelationSketch, Option<RelationData>) {
+    let called = called("relation", table, position);
+    let at = At { table, name: &called };
+    let name = loader.string(at, "name");
+    let (src, dst) = (type_named(loader, at, "src", types), type_named(loader, at, "dst", types));
+    let ends = src.zip(dst);
+    let sketch = RelationSketch { name: name.clone().unwrap_or_default(), ends };
+    (sketch, edges(loader, at, name.unwrap_or_default(), ends, types))
+}
+
+fn edges(
+    loader: &mut Loader,
+    at: At<'_>,
+    name: String,
+    ends: Option<(usize, usize)>,
+    types: &[TypeSketch],
+) -> Option<RelationData> {
+    let file = loader.file(at, "file")?;
+    loader.shape(&file, &[Some(2), None], "[2, edges] (row 0 sources, row 1 destinations)")?;
+    let all = file.npy.shape()[1];
+    let (begin, end) = columns(loader, at, all)?;
+    let num = end - begin;
+    loader.check_count(at, "edges", &file.file, num as u64);
+    let rows = file.npy.range_to_i64(begin, end).zip(file.npy.range_to_i64(all + begin, all + end));
+    let Some((sources, destinations)) = rows else { return loader.wrong_dtype(&file, "int32 (or int64)") };
+
+    let weight = match loader.optional_file(at, "weight") {
+        Ok(None) => Some(None),
+        Ok(Some(file)) => weight(loader, &file, num).map(Some),
+        Err(()) => None,
+    };
+    let features = match at.table.get("features") {
+        None => Some(None),
+        Some(Value::Table(inner)) => {
+            let called = format!("features of {}", at.name);
+            let at = At { table: inner, name: &called };
+            // The width is in the file; `dim` only confirms it.
+            let dim = match loader.optional_count(at, "dim") {
+                Some(dim) => Some(dim as usize),
+                None => loader.file(at, "file").map(|f| f.npy.shape().get(1).copied().unwrap_or(1)),
+            };
+            dim.and_then(|dim| dense(loader, at, num, dim, "edge")).map(Some)
+        }
+        Some(other) => loader.bad(at, "features", "a table", other),
+    };
+
+    let (src, dst) = ends?;
+    let bound_of = |t: usize| format!("vertex type `{}`", types[t].name);
+    let place = |i: usize| format!("edge {i}");
+    // Both ends are checked before giving up, so that each is reported.
+    let src_ids =
+        types[src].count.and_then(|bound| loader.ids(&file, &sources, "source", place, bound, &bound_of(src)));
+    let dst_ids = types[dst]
+        .count
+        .and_then(|bound| loader.ids(&file, &destinations, "destination", place, bound, &bound_of(dst)));
+    Some(RelationData { name, src, dst, src_ids: src_ids?, dst_ids: dst_ids?, weight: weight?, features: features? })
+}
+
+/// The columns of a shared edge file that belong to this relation.
+fn columns(loader: &mut Loader, at: At<'_>, all: usize) -> Option<(usize, usize)> {
+    let Some(value) = at.table.get("columns") else { return Some((0, all)) };
+    let numbers: Option<Vec<usize>> =
+        value.as_array().and_then(|a| a.iter().map(|v| v.as_integer().and_then(|n| usize::try_from(n).ok())).collect());
+    match numbers.as_deref() {
+        Some(&[begin, end]) if begin <= end && end <= all => Some((begin, end)),
+        _ => loader.bad(
+            at,
+            "columns",
+            &format!("[begin, end] with 0 <= begin <= end <= {all} (edges in the file)"),
+            value,
+        ),
+    }
+}
+
+fn weight(loader: &mut Loader, file: &fields::NamedFile<'_>, num: usize) -> Option<crate::npy::FloatArray> {
+    loader.shape(file, &[Some(num)], &format!("[{num}] (one weight per edge)"))?;
+    let values = loader.floats(file)?;
+    loader.finite(file, &values, |i| (i, 0))?;
+    Some(values)
+}
+
+fn metapath(
+    loader: &mut Loader,
+    table: &Table,
+    position: usize,
+    types: &[TypeSketch],
+    relations: &[RelationSketch],
+) -> Option<MetapathData> {
+    let called = called("metapath", table, position);
+    let at = At { table, name: &called };
+    let name = loader.string(at, "name");
+    let pairs = loader.optional_count(at, "pairs");
+    let self_pairs = loader.optional_count(at, "self_pairs");
+    let instances = loader.optional_count(at, "instances");
+    let max_degree = loader.optional_count(at, "max_degree");
+
+    let written = loader.strings(at, "steps")?;
+    if written.is_empty() {
+        return loader.fail(DataError::MissingField {
+            at: called.clone(),
+            field: "steps".into(),
+            expected: "at least one step, such as \">writes\"".into(),
+        });
+    }
+    let mut steps = Vec::with_capacity(written.len());
+    let mut ends: Option<(usize, usize)> = None;
+    for (i, text) in written.iter().enumerate() {
+        let (reverse, relation) = match (text.strip_prefix('>'), text.strip_prefix('<')) {
+            (Some(r), _) => (false, r),
+            (_, Some(r)) => (true, r),
+            _ => {
+                let found = Value::String(text.clone());
+                return loader.bad(at, "steps", "`>relation` (forward) or `<relation` (reverse)", &found);
+            }
+        };
+        let Some(relation) = relations.iter().position(|r| r.name == relation) else {
+            return loader.fail(DataError::UnknownName {
+                at: called.clone(),
+                field: "steps".into(),
+                name: relation.into(),
+                what: "relation".into(),
+                known: list(relations.iter().map(|r| &r.name[..])),
+            });
+        };
+        let (src, dst) = relations[relation].ends?;
+        let (from, to) = if reverse { (dst, src) } else { (src, dst) };
+        if let Some((_, before)) = ends
+            && before != from
+        {
+            return loader.fail(DataError::StepsDoNotJoin {
+                at: called.clone(),
+                position: i + 1,
+                step: text.clone(),
+                starts: types[from].name.clone(),
+                ends: types[before].name.clone(),
+            });
+        }
+        ends = Some((ends.map_or(from, |(start, _)| start), to));
+        steps.push(Step { relation, reverse });
+    }
+    let (start, end) = ends?;
+    for (field, ty) in [("rows", start), ("cols", end)] {
+        let Some(count) = types[ty].count else { continue };
+        if let Some(declared) = loader.optional_count(at, field)
+            && declared != count as u64
+        {
+            loader.errors.push(DataError::BadField {
+                at: called.clone(),
+                field: field.into(),
+                expected: format!("{count} (the vertices of `{}`)", types[ty].name),
+                found: declared.to_string(),
+            });
+        }
+    }
+    Some(MetapathData { name: name?, steps, start, end, pairs, self_pairs, instances, max_degree })
+}

@@ -1,0 +1,342 @@
+//! Loads labels, splits and held-out links.
+
+use toml::Value;
+
+use super::fields::{At, Loader, NamedFile};
+use super::{RelationSketch, TypeSketch, called, type_named, unique};
+use crate::dataset::{LabelData, LabelValues, LinkSplitData, Links, SplitData};
+use crate::error::DataError;
+use crate::npy::Dtype;
+
+/// The labels, each with the vertex type it is for (known even where the label itself is broken).
+pub(super) fn labels(
+    loader: &mut Loader,
+    root: At<'_>,
+    types: &[TypeSketch],
+) -> Vec<(Option<usize>, Option<LabelData>)> {
+    let mut labels = Vec::new();
+    let mut names = Vec::new();
+    for (i, table) in loader.tables(root, "label").into_iter().enumerate() {
+        let of = table.get("vertex_type").and_then(Value::as_str);
+        let name = table.get("name").and_then(Value::as_str).unwrap_or("y");
+        let called = match of {
+            Some(of) => format!("label `{name}` of vertex type `{of}`"),
+            None => called("label", table, i),
+        };
+        let at = At { table, name: &called };
+        let ty = type_named(loader, at, "vertex_type", types);
+        let label = ty.and_then(|ty| label(loader, at, ty, types[ty].count?));
+        if let Some(of) = of {
+            names.push(format!("{of}.{name}"));
+        }
+        labels.push((ty, label));
+    }
+    unique(loader, "labels", names.iter().map(|n| &n[..]));
+    labels
+}
+
+fn label(loader: &mut Loader, at: At<'_>, vertex_type: usize, count: usize) -> Option<LabelData> {
+    let name = if at.table.contains_key("name") { loader.string(at, "name")? } else { "y".to_string() };
+    let kind = if at.table.contains_key("kind") { loader.string(at, "kind")? } else { "single".to_string() };
+    let values = match &kind[..] {
+        "single" => single(loader, at, count),
+        "multi" => multi(loader, at, count),
+        "real" => real(loader, at, count),
+        _ => loader.bad(at, "kind", "`single`, `multi` or `real`", &Value::String(kind)),
+    }?;
+    let class_names = loader.strings(at, "class_names")?;
+    let classes = match &values {
+        LabelValues::Single { classes, .. } | LabelValues::Multi { classes, .. } => *classes,
+        LabelValues::Real { dim, .. } => *dim,
+    };
+    if !class_names.is_empty() && class_names.len() != classes {
+        return loader.fail(DataError::BadField {
+            at: at.name.into(),
+            field: "class_names".into(),
+            expected: format!("{classes} names"),
+            found: format!("{} names", class_names.len()),
+        });
+    }
+    let label = LabelData { name, vertex_type, values, class_names };
+    if let Some(file) = at.table.get("file").and_then(Value::as_str) {
+        loader.check_count(at, "labelled", file, label.num_labelled() as u64);
+    }
+    Some(label)
+}
+
+fn single(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
+    let classes = num_classes(loader, at)?;
+    let file = loader.file(at, "file")?;
+    loader.shape(&file, &[Some(count)], &format!("[{count}] (one class per vertex)"))?;
+    let all = loader.integers(&file)?;
+    let wrong = |y: i64| y < -1 || y >= classes as i64 || y > i64::from(i32::MAX);
+    if let Some(row) = all.iter().position(|&y| wrong(y)) {
+        return loader.fail(DataError::LabelOutOfRange {
+            file: file.file.clone(),
+            at: at.name.into(),
+            row,
+            value: all[row],
+            classes,
+            more: all[row + 1..].iter().filter(|&&y| wrong(y)).count(),
+        });
+    }
+    Some(LabelValues::Single { classes, of: all.iter().map(|&y| y as i32).collect() })
+}
+
+/// The number of classes, at least one.
+fn num_classes(loader: &mut Loader, at: At<'_>) -> Option<usize> {
+    match loader.small_count(at, "classes")? {
+        0 => loader.bad(at, "classes", "at least 1", &Value::Integer(0)),
+        n => Some(n),
+    }
+}
+
+fn multi(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
+    let classes = num_classes(loader, at)?;
+    let file = loader.file(at, "file")?;
+    let expected = format!("[{count}, {classes}] (one row per vertex, one column per class)");
+    loader.shape(&file, &[Some(count), Some(classes)], &expected)?;
+    let mut rows: Vec<f32> = match file.npy.dtype() {
+        Dtype::F32 => loader.floats(&file)?.to_vec(),
+        // Only 0, 1 and -1 pass the check below, so rounding of larger integers does not matter.
+        _ => match file.npy.to_i64() {
+            Some(all) => all.into_iter().map(|v| v as f32).collect(),
+            None => return loader.wrong_dtype(&file, "float32, uint8, bool or int32"),
+        },
+    };
+    let mut labelled = mask(loader, at, count)?;
+    for (row, (values, labelled)) in rows.chunks_exact_mut(classes).zip(&mut labelled).enumerate() {
+        if values.iter().all(|&v| v == -1.0) {
+            *labelled = false;
+        }
+        if !*labelled {
+            values.fill(0.0);
+        } else if let Some(column) = values.iter().position(|&v| v != 0.0 && v != 1.0) {
+            return loader.fail(DataError::NotZeroOne {
+                file: file.file.clone(),
+                at: at.name.into(),
+                row,
+                column,
+                value: f64::from(values[column]),
+                expected: "0 or 1 (or -1 in the whole row for no label)".into(),
+            });
+        }
+    }
+    Some(LabelValues::Multi { classes, rows, labelled })
+}
+
+fn real(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
+    let file = loader.file(at, "file")?;
+    let dim = match file.npy.shape() {
+        [_] => 1,
+        [_, dim] => *dim,
+        _ => 0,
+    };
+    let expected = format!("[{count}, dim] or [{count}] (one row per vertex)");
+    // A width of 0 would let a header of a few bytes claim any number of rows.
+    let axes = [Some(count), (dim == 0).then_some(1)];
+    loader.shape(&file, if file.npy.shape().len() == 1 { &axes[..1] } else { &axes[..] }, &expected)?;
+    if at.table.contains_key("dim") {
+        let declared = loader.count(at, "dim")?;
+        if declared != dim as u64 {
+            let (file, at, field) = (file.file.clone(), at.name.into(), "dim".into());
+            return loader.fail(DataError::WrongCount { at, field, declared, file, found: dim as u64 });
+        }
+    }
+    let mut rows = loader.floats(&file)?.to_vec();
+    let labelled = mask(loader, at, count)?;
+    for (values, _) in rows.chunks_exact_mut(dim).zip(&labelled).filter(|(_, l)| !**l) {
+        values.fill(0.0);
+    }
+    loader.finite(&file, &rows, |i| (i / dim, i % dim))?;
+    Some(LabelValues::Real { dim, rows, labelled })
+}
+
+/// Which rows have a label according to `mask_file`; all without one.
+fn mask(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Vec<bool>> {
+    let Some(file) = loader.optional_file(at, "mask_file").ok()? else { return Some(vec![true; count]) };
+    loader.shape(&file, &[Some(count)], &format!("[{count}] (one entry per vertex)"))?;
+    let all = loader.integers(&file)?;
+    if let Some(row) = all.iter().position(|&m| m != 0 && m != 1) {
+        return loader.fail(DataError::NotZeroOne {
+            file: file.file.clone(),
+            at: at.name.into(),
+            row,
+            column: 0,
+            value: all[row] as f64,
+            expected: "0 or 1".into(),
+        });
+    }
+    Some(all.iter().map(|&m| m == 1).collect())
+}
+
+/// One part of a split: ids ascending, with the file they came from.
+struct Part {
+    name: &'static str,
+    ids: Vec<u32>,
+}
+
+pub(super) fn splits(
+    loader: &mut Loader,
+    root: At<'_>,
+    types: &[TypeSketch],
+    labels: &[(Option<usize>, Option<LabelData>)],
+) -> Vec<SplitData> {
+    let mut splits = Vec::new();
+    let mut names = Vec::new();
+    for (i, table) in loader.tables(root, "split").into_iter().enumerate() {
+        let called = called("split", table, i);
+        let at = At { table, name: &called };
+        let (name, ty) = (loader.string(at, "name"), type_named(loader, at, "vertex_type", types));
+        if let (Some(name), Some(ty)) = (&name, ty) {
+            names.push(format!("{name}` (vertex type `{}", types[ty].name));
+        }
+        let Some((count, ty)) = ty.and_then(|ty| Some((types[ty].count?, ty))) else { continue };
+        // Where a label of this type is broken nobody can say what is labelled.
+        let mine: Vec<_> = labels.iter().filter(|(of, _)| *of == Some(ty)).collect();
+        let known: Option<Vec<&LabelData>> = mine.iter().map(|(_, l)| l.as_ref()).collect();
+        if mine.is_empty() {
+            loader.errors.push(DataError::UnknownName {
+                at: called.clone(),
+                field: "vertex_type".into(),
+                name: types[ty].name.clone(),
+                what: "[[label]]".into(),
+                known: super::list(labels.iter().filter_map(|(of, _)| of.map(|t| &types[t].name[..]))),
+            });
+        }
+        let parts: Vec<Option<Part>> = [("train", "train_size"), ("val", "val_size"), ("test", "test_size")]
+            .into_iter()
+            .map(|(part, size)| split_part(loader, at, part, size, count, &types[ty].name, known.as_deref()))
+            .collect();
+        let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() else { continue };
+        let before = loader.errors.len();
+        for (i, first) in parts.iter().enumerate() {
+            for second in &parts[i..] {
+                overlap(loader, at, first, second);
+            }
+        }
+        if let (Some(name), Ok([train, val, test])) = (name, <[Part; 3]>::try_from(parts))
+            && loader.errors.len() == before
+        {
+            splits.push(SplitData { name, vertex_type: ty, train: train.ids, val: val.ids, test: test.ids });
+        }
+    }
+    unique(loader, "splits", names.iter().map(|n| &n[..]));
+    splits
+}
+
+fn split_part(
+    loader: &mut Loader,
+    at: At<'_>,
+    part: &'static str,
+    size: &'static str,
+    count: usize,
+    type_name: &str,
+    labels: Option<&[&LabelData]>,
+) -> Option<Part> {
+    let Some(file) = loader.optional_file(at, part).ok()? else { return Some(Part { name: part, ids: Vec::new() }) };
+    loader.shape(&file, &[None], "[n] (one axis)")?;
+    let all = loader.integers(&file)?;
+    loader.check_count(at, size, &file.file, all.len() as u64);
+    let place = |i: usize| format!("position {i} of `{part}`");
+    let mut ids = loader.ids(&file, &all, "vertex", place, count, &format!("vertex type `{type_name}`"))?;
+    if let Some(labels) = labels.filter(|l| !l.is_empty()) {
+        let unlabelled = |v: u32| !labels.iter().any(|l| l.is_labelled(v as usize));
+        if let Some(position) = ids.iter().position(|&v| unlabelled(v)) {
+            return loader.fail(DataError::SplitUnlabelled {
+                file: file.file.clone(),
+                at: at.name.into(),
+                part: part.into(),
+                position,
+                vertex: ids[position],
+                more: ids[position + 1..].iter().filter(|&&v| unlabelled(v)).count(),
+            });
+        }
+    }
+    ids.sort_unstable();
+    Some(Part { name: part, ids })
+}
+
+/// Reports vertices that two parts share, or that one part (given twice) has twice.
+fn overlap(loader: &mut Loader, at: At<'_>, first: &Part, second: &Part) {
+    let shared: Vec<u32> = if first.name == second.name {
+        first.ids.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect()
+    } else {
+        first.ids.iter().copied().filter(|v| second.ids.binary_search(v).is_ok()).collect()
+    };
+    if let Some(&vertex) = shared.first() {
+        loader.errors.push(DataError::SplitOverlap {
+            at: at.name.into(),
+            first: first.name.into(),
+            second: second.name.into(),
+            vertex,
+            more: shared.len() - 1,
+        });
+    }
+}
+
+pub(super) fn link_splits(
+    loader: &mut Loader,
+    root: At<'_>,
+    types: &[TypeSketch],
+    relations: &[RelationSketch],
+) -> Vec<LinkSplitData> {
+    let mut splits = Vec::new();
+    for (i, table) in loader.tables(root, "link_split").into_iter().enumerate() {
+        let called = called("link split", table, i);
+        let at = At { table, name: &called };
+        let name = loader.string(at, "name");
+        let val = links(loader, at, "val", "val_edges", types, relations);
+        let test = links(loader, at, "test", "test_edges", types, relations);
+        if let (Some(name), Some(val), Some(test)) = (name, val, test) {
+            splits.push(LinkSplitData { name, val, test });
+        }
+    }
+    unique(loader, "link splits", splits.iter().map(|s| &s.name[..]));
+    splits
+}
+
+fn links(
+    loader: &mut Loader,
+    at: At<'_>,
+    field: &'static str,
+    size: &'static str,
+    types: &[TypeSketch],
+    relations: &[RelationSketch],
+) -> Option<Links> {
+    let Some(file) = loader.optional_file(at, field).ok()? else { return Some(Links::default()) };
+    loader.shape(&file, &[Some(3), None], "[3, links] (source, relation, destination)")?;
+    let num = file.npy.shape()[1];
+    loader.check_count(at, size, &file.file, num as u64);
+    let all = loader.integers(&file)?;
+    let (sources, rest) = all.split_at(num);
+    let (middle, destinations) = rest.split_at(num);
+    let place = |i: usize| format!("link {i}");
+    let relation = loader.ids(&file, middle, "relation", place, relations.len(), "the list of relations")?;
+    let src = ends(loader, &file, sources, &relation, "source", types, |r| relations[r].ends.map(|e| e.0));
+    let dst = ends(loader, &file, destinations, &relation, "destination", types, |r| relations[r].ends.map(|e| e.1));
+    Some(Links { src: src?, relation, dst: dst? })
+}
+
+/// Ids of one end of links; each is bounded by the vertex type at that end of its own relation.
+fn ends(
+    loader: &mut Loader,
+    file: &NamedFile<'_>,
+    values: &[i64],
+    relation: &[u32],
+    what: &str,
+    types: &[TypeSketch],
+    type_of: impl Fn(usize) -> Option<usize>,
+) -> Option<Vec<u32>> {
+    let mut ids = Vec::with_capacity(values.len());
+    for (i, (&value, &r)) in values.iter().zip(relation).enumerate() {
+        let ty = type_of(r as usize)?;
+        let bound = types[ty].count?;
+        if value < 0 || value as u64 >= bound as u64 {
+            let bound_of = format!("vertex type `{}`", types[ty].name);
+            return loader.ids(file, &[value], what, |_| format!("link {i}"), bound, &bound_of).and(None);
+        }
+        ids.push(value as u32);
+    }
+    Some(ids)
+}

@@ -1,0 +1,501 @@
+//! Reads and writes NumPy's `.npy` files.
+//!
+//! Versions 1 to 3 of the format, little-endian numbers, one or more axes, C or Fortran order. Files are memory-mapped;
+//! what is used as an index is copied out, so that nobody can change it after it was checked, while
+//! floating-point values stay in the mapping. Structured dtypes, strings, objects and big-endian files are refused.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+/// The element type of a `.npy` file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dtype {
+    /// `|b1`
+    Bool,
+    /// `|u1`
+    U8,
+    /// `<i4`
+    I32,
+    /// `<u4`
+    U32,
+    /// `<i8`
+    I64,
+    /// `<f4`
+    F32,
+    /// `<f8`
+    F64,
+}
+
+impl Dtype {
+    /// Bytes per element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Dtype::Bool | Dtype::U8 => 1,
+            Dtype::I32 | Dtype::U32 | Dtype::F32 => 4,
+            Dtype::I64 | Dtype::F64 => 8,
+        }
+    }
+
+    fn descr(self) -> &'static str {
+        match self {
+            Dtype::Bool => "|b1",
+            Dtype::U8 => "|u1",
+            Dtype::I32 => "<i4",
+            Dtype::U32 => "<u4",
+            Dtype::I64 => "<i8",
+            Dtype::F32 => "<f4",
+            Dtype::F64 => "<f8",
+        }
+    }
+
+    fn from_descr(descr: &str) -> Option<Dtype> {
+        let (order, kind) = descr.split_at_checked(1)?;
+        if order == ">" {
+            return None;
+        }
+        match (order, kind) {
+            ("<" | "|" | "=", "b1") => Some(Dtype::Bool),
+            ("<" | "|" | "=", "u1") => Some(Dtype::U8),
+            ("<" | "=", "i4") => Some(Dtype::I32),
+            ("<" | "=", "u4") => Some(Dtype::U32),
+            ("<" | "=", "i8") => Some(Dtype::I64),
+            ("<" | "=", "f4") => Some(Dtype::F32),
+            ("<" | "=", "f8") => Some(Dtype::F64),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Dtype::Bool => "bool",
+            Dtype::U8 => "uint8",
+            Dtype::I32 => "int32",
+            Dtype::U32 => "uint32",
+            Dtype::I64 => "int64",
+            Dtype::F32 => "float32",
+            Dtype::F64 => "float64",
+        })
+    }
+}
+
+/// Why a file is not a `.npy` file that this crate reads.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NpyProblem {
+    /// The operating system refused.
+    #[error("cannot be read: {0}")]
+    Io(String),
+    /// The first bytes are not `\x93NUMPY`.
+    #[error("is not a .npy file (its first bytes are not \\x93NUMPY)")]
+    Magic,
+    /// A format version that does not exist yet.
+    #[error("has .npy format version {0}, but only versions 1 to 3 are known")]
+    Version(u8),
+    /// The file ends inside the header.
+    #[error("is truncated: the header needs {expected} bytes, the file has {found}")]
+    HeaderTruncated {
+        /// Bytes up to the end of the header.
+        expected: u64,
+        /// Bytes in the file.
+        found: u64,
+    },
+    /// The header is not the dictionary that the format prescribes.
+    #[error("has a malformed header: {0}")]
+    Header(String),
+    /// An element type that is not read.
+    #[error("has element type {0}, which is not supported (little-endian bool, uint8, int32, uint32, int64, float32)")]
+    Descr(String),
+    /// The data are shorter or longer than the shape says.
+    #[error(
+        "should have {expected} bytes of data (shape {shape:?}, {dtype}), but has {found}{}",
+        if found < expected { ": the file is truncated" } else { "" }
+    )]
+    Length {
+        /// Shape in the header.
+        shape: Vec<usize>,
+        /// Element type in the header.
+        dtype: Dtype,
+        /// Bytes that shape and type need.
+        expected: u64,
+        /// Bytes after the header.
+        found: u64,
+    },
+}
+
+/// An open, mapped `.npy` file whose length agrees with its header.
+#[derive(Clone, Debug)]
+pub struct Npy {
+    map: Arc<Mmap>,
+    offset: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    fortran: bool,
+}
+
+impl Npy {
+    /// Opens and maps `path` and checks header and length; the elements are not looked at.
+    pub fn open(path: &Path) -> Result<Npy, NpyProblem> {
+        let map = map_file(path).map_err(|e| NpyProblem::Io(e.to_string()))?;
+        let bytes: &[u8] = &map;
+        let found = bytes.len() as u64;
+        if bytes.len() < 10 || &bytes[..6] != b"\x93NUMPY" {
+            return Err(NpyProblem::Magic);
+        }
+        let (start, len) = match bytes[6] {
+            1 => (10, u64::from(u16::from_le_bytes([bytes[8], bytes[9]]))),
+            2 | 3 if bytes.len() < 12 => {
+                return Err(NpyProblem::HeaderTruncated { expected: 12, found });
+            }
+            2 | 3 => (12, u64::from(u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]))),
+            v => return Err(NpyProblem::Version(v)),
+        };
+        let expected = start + len;
+        if found < expected {
+            return Err(NpyProblem::HeaderTruncated { expected, found });
+        }
+        // `expected <= bytes.len()`, so both fit a usize.
+        let offset = expected as usize;
+        let text = std::str::from_utf8(&bytes[start as usize..offset])
+            .map_err(|_| NpyProblem::Header("it is not text".into()))?;
+        let header = Header::parse(text)?;
+        let dtype = Dtype::from_descr(&header.descr).ok_or_else(|| NpyProblem::Descr(format!("`{}`", header.descr)))?;
+        let data = found - expected;
+        let need = header
+            .shape
+            .iter()
+            .try_fold(dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64))
+            .ok_or_else(|| NpyProblem::Header(format!("shape {:?} does not fit 64 bits", header.shape)))?;
+        if need != data {
+            return Err(NpyProblem::Length { shape: header.shape, dtype, expected: need, found: data });
+        }
+        Ok(Npy { map: Arc::new(map), offset, dtype, shape: header.shape, fortran: header.fortran })
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Shape, slowest axis first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> &[u8] {
+        &self.map[self.offset..]
+    }
+
+    /// All elements in row-major order as integers, or `None` for a floating-point file.
+    pub fn to_i64(&self) -> Option<Vec<i64>> {
+        let all = match self.dtype {
+            Dtype::Bool | Dtype::U8 => self.data().iter().map(|&b| i64::from(b)).collect(),
+            Dtype::I32 => self.words::<4>().map(|b| i64::from(i32::from_le_bytes(b))).collect(),
+            Dtype::U32 => self.words::<4>().map(|b| i64::from(u32::from_le_bytes(b))).collect(),
+            Dtype::I64 => self.words::<8>().map(i64::from_le_bytes).collect(),
+            Dtype::F32 | Dtype::F64 => return None,
+        };
+        Some(self.row_major(all))
+    }
+
+    /// Elements `begin..end` of the flattened row-major order as integers; `None` for a floating-point file or a range
+    /// outside it. Copies no more than the range of a C-ordered file.
+    pub fn range_to_i64(&self, begin: usize, end: usize) -> Option<Vec<i64>> {
+        if self.fortran && self.shape.len() > 1 {
+            return self.to_i64()?.get(begin..end).map(<[i64]>::to_vec);
+        }
+        let width = self.dtype.bytes();
+        let data = self.data().get(begin.checked_mul(width)?..end.checked_mul(width)?)?;
+        Some(match self.dtype {
+            Dtype::Bool | Dtype::U8 => data.iter().map(|&b| i64::from(b)).collect(),
+            Dtype::I32 => words::<4>(data).map(|b| i64::from(i32::from_le_bytes(b))).collect(),
+            Dtype::U32 => words::<4>(data).map(|b| i64::from(u32::from_le_bytes(b))).collect(),
+            Dtype::I64 => words::<8>(data).map(i64::from_le_bytes).collect(),
+            Dtype::F32 | Dtype::F64 => return None,
+        })
+    }
+
+    /// All elements in row-major order as `f32`, still in the mapping where the file allows it; `None` unless the
+    /// file is float32.
+    pub fn to_f32(&self) -> Option<FloatArray> {
+        if self.dtype != Dtype::F32 {
+            return None;
+        }
+        let in_place = cfg!(target_endian = "little")
+            && !(self.fortran && self.shape.len() > 1)
+            && bytemuck::try_cast_slice::<u8, f32>(self.data()).is_ok();
+        if in_place {
+            return Some(FloatArray(Storage::Mapped { map: Arc::clone(&self.map), offset: self.offset }));
+        }
+        let all = self.words::<4>().map(f32::from_le_bytes).collect();
+        Some(FloatArray(Storage::Owned(self.row_major(all))))
+    }
+
+    fn words<const N: usize>(&self) -> impl Iterator<Item = [u8; N]> + '_ {
+        words(self.data())
+    }
+
+    /// Reorders elements of a Fortran-ordered file; does nothing to any other.
+    fn row_major<T: Copy>(&self, all: Vec<T>) -> Vec<T> {
+        if !self.fortran || self.shape.len() < 2 {
+            return all;
+        }
+        // In Fortran order the first axis runs fastest: element (i0, i1, …) lies at Σ i_a · Π_{b<a} shape_b.
+        let mut strides = Vec::with_capacity(self.shape.len());
+        let mut stride = 1;
+        for &d in &self.shape {
+            strides.push(stride);
+            stride *= d;
+        }
+        (0..all.len())
+            .map(|flat| {
+                let mut rest = flat;
+                let mut at = 0;
+                for (&d, &s) in self.shape.iter().zip(&strides).rev() {
+                    at += rest % d * s;
+                    rest /= d;
+                }
+                all[at]
+            })
+            .collect()
+    }
+}
+
+fn words<const N: usize>(data: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
+    data.as_chunks::<N>().0.iter().copied()
+}
+
+fn map_file(path: &Path) -> io::Result<Mmap> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+    }
+    // SAFETY: the mapping is read-only and every byte pattern is a valid `u8` and `f32`. Anything used as an index is
+    // copied out before it is checked, so a file that changes underneath gives wrong numbers, never a wild access.
+    #[allow(unsafe_code)]
+    unsafe {
+        Mmap::map(&file)
+    }
+}
+
+/// Row-major `f32` values that are either owned or still in a mapped file. Dereferences to `[f32]`.
+#[derive(Clone, Debug)]
+pub struct FloatArray(Storage);
+
+#[derive(Clone, Debug)]
+enum Storage {
+    Owned(Vec<f32>),
+    Mapped { map: Arc<Mmap>, offset: usize },
+}
+
+impl FloatArray {
+    /// Whether the values lie in a mapped file instead of on the heap.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.0, Storage::Mapped { .. })
+    }
+}
+
+impl Deref for FloatArray {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match &self.0 {
+            Storage::Owned(values) => values,
+            // Alignment and length were checked when the array was made, and a mapping does not move.
+            Storage::Mapped { map, offset } => bytemuck::cast_slice(&map[*offset..]),
+        }
+    }
+}
+
+impl From<Vec<f32>> for FloatArray {
+    fn from(values: Vec<f32>) -> FloatArray {
+        FloatArray(Storage::Owned(values))
+    }
+}
+
+impl PartialEq for FloatArray {
+    fn eq(&self, other: &FloatArray) -> bool {
+        **self == **other
+    }
+}
+
+/// The dictionary in a `.npy` header.
+struct Header {
+    descr: String,
+    fortran: bool,
+    shape: Vec<usize>,
+}
+
+impl Header {
+    /// Parses the Python literal `{'descr': '<i4', 'fortran_order': False, 'shape': (2, 5), }`; keys in any order.
+    fn parse(text: &str) -> Result<Header, NpyProblem> {
+        let bad = |what: &str| NpyProblem::Header(what.to_string());
+        let mut rest = text.trim().strip_prefix('{').ok_or_else(|| bad("it does not start with `{`"))?;
+        let (mut descr, mut fortran, mut shape) = (None, None, None);
+        loop {
+            rest = rest.trim_start();
+            if rest.starts_with('}') {
+                break;
+            }
+            let (key, after) = quoted(rest).ok_or_else(|| bad("a key is not a string"))?;
+            rest = after.trim_start().strip_prefix(':').ok_or_else(|| bad("a key has no `:`"))?.trim_start();
+            match key {
+                "descr" => {
+                    if rest.starts_with('[') {
+                        return Err(NpyProblem::Descr("a structure".into()));
+                    }
+                    let (value, after) = quoted(rest).ok_or_else(|| bad("`descr` is not a string"))?;
+                    descr = Some(value.to_string());
+                    rest = after;
+                }
+                "fortran_order" => {
+                    let value = rest.starts_with("True");
+                    rest = rest
+                        .strip_prefix(if value { "True" } else { "False" })
+                        .ok_or_else(|| bad("`fortran_order` is neither True nor False"))?;
+                    fortran = Some(value);
+                }
+                "shape" => {
+                    let (inside, after) = rest
+                        .strip_prefix('(')
+                        .and_then(|r| r.split_once(')'))
+                        .ok_or_else(|| bad("`shape` is not a tuple"))?;
+                    let dims: Result<Vec<usize>, _> =
+                        inside.split(',').map(str::trim).filter(|d| !d.is_empty()).map(str::parse).collect();
+                    shape = Some(dims.map_err(|_| NpyProblem::Header(format!("`shape` is ({inside})")))?);
+                    rest = after;
+                }
+                _ => return Err(NpyProblem::Header(format!("unknown key `{key}`"))),
+            }
+            rest = rest.trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest);
+        }
+        Ok(Header {
+            descr: descr.ok_or_else(|| bad("`descr` is missing"))?,
+            fortran: fortran.ok_or_else(|| bad("`fortran_order` is missing"))?,
+            shape: shape.ok_or_else(|| bad("`shape` is missing"))?,
+        })
+    }
+}
+
+/// Splits a leading Python string literal without escapes off `text`.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+    text[1..].split_once(quote)
+}
+
+/// Numbers that [`write`] can store.
+pub trait Element: Copy {
+    /// The element type of the file.
+    const DTYPE: Dtype;
+    /// Appends the little-endian bytes of `self`.
+    fn put(self, out: &mut Vec<u8>);
+}
+
+macro_rules! element {
+    ($($t:ty => $d:ident),*) => {$(
+        impl Element for $t {
+            const DTYPE: Dtype = Dtype::$d;
+            fn put(self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+    )*};
+}
+element!(u8 => U8, i32 => I32, u32 => U32, i64 => I64, f32 => F32, f64 => F64);
+
+/// Writes `values` (row-major, of the given shape) as a version 1 `.npy` file.
+///
+/// Errors when the product of `shape` is not `values.len()` or the file cannot be written.
+pub fn write<T: Element>(path: &Path, shape: &[usize], values: &[T]) -> io::Result<()> {
+    if shape.iter().product::<usize>() != values.len() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("shape {shape:?} does not hold {} values", values.len()),
+        ));
+    }
+    let dims = match shape {
+        [one] => format!("({one},)"),
+        more => format!("({})", more.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    let mut header = format!("{{'descr': '{}', 'fortran_order': False, 'shape': {dims}, }}", T::DTYPE.descr());
+    // The data start at a multiple of 64 bytes, so that a mapping is aligned.
+    let pad = 64 - (10 + header.len() + 1) % 64;
+    header.extend(std::iter::repeat_n(' ', pad % 64));
+    header.push('\n');
+    let mut out = Vec::with_capacity(10 + header.len() + values.len() * T::DTYPE.bytes());
+    out.extend_from_slice(b"\x93NUMPY\x01\x00");
+    out.extend_from_slice(&(header.len() as u16).to_le_bytes());
+    out.extend_from_slice(header.as_bytes());
+    for &value in values {
+        value.put(&mut out);
+    }
+    File::create(path)?.write_all(&out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        write(&path, &[2, 3], &[1i32, -2, 3, 4, 5, 6]).unwrap();
+        let npy = Npy::open(&path).unwrap();
+        assert_eq!((npy.dtype(), npy.shape()), (Dtype::I32, &[2, 3][..]));
+        assert_eq!(npy.to_i64().unwrap(), [1, -2, 3, 4, 5, 6]);
+        assert_eq!(npy.range_to_i64(2, 4).unwrap(), [3, 4]);
+        assert_eq!(npy.range_to_i64(2, 7), None);
+        assert!(npy.to_f32().is_none());
+
+        write(&path, &[3], &[0.5f32, 1.5, -2.0]).unwrap();
+        let floats = Npy::open(&path).unwrap().to_f32().unwrap();
+        assert!(floats.is_mapped());
+        assert_eq!(&floats[..], [0.5, 1.5, -2.0]);
+    }
+
+    #[test]
+    fn fortran_order_is_transposed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        write(&path, &[2, 3], &[1i32, 4, 2, 5, 3, 6]).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let text = String::from_utf8_lossy(&bytes[10..128]).replace("False", "True ");
+        let mut changed = bytes.clone();
+        changed[10..128].copy_from_slice(text.as_bytes());
+        std::fs::write(&path, changed).unwrap();
+        assert_eq!(Npy::open(&path).unwrap().to_i64().unwrap(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn problems_say_what_was_expected() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        write(&path, &[3], &[1i64, 2, 3]).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 4]).unwrap();
+        let said = Npy::open(&path).unwrap_err().to_string();
+        assert_eq!(said, "should have 24 bytes of data (shape [3], int64), but has 20: the file is truncated");
+        std::fs::write(&path, &whole[..40]).unwrap();
+        assert!(Npy::open(&path).unwrap_err().to_string().contains("the file has 40"));
+        std::fs::write(&path, b"PK").unwrap();
+        assert_eq!(Npy::open(&path).unwrap_err(), NpyProblem::Magic);
+        std::fs::write(&path, b"").unwrap();
+        assert!(Npy::open(&path).is_err());
+        assert!(Npy::open(dir.path()).is_err());
+        for (from, to) in [("<i8", ">i8"), ("<i8", "<c8"), ("(3,)", "(x,)"), ("descr", "desks"), ("False", "Maybe")] {
+            let text = String::from_utf8_lossy(&whole[10..64]).replace(from, to);
+            let mut changed = whole.clone();
+            changed[10..10 + text.len()].copy_from_slice(text.as_bytes());
+            std::fs::write(&path, changed).unwrap();
+            assert!(Npy::open(&path).is_err(), "{to}");
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! Semantic graph build (SGB): from relations and metapaths to [`SemanticGraph`]s.
+//!
+//! A semantic graph leads from the vertices at which its path starts (sources) to those at which it ends (destinations);
+//! the graph of a single forward step is the relation itself. A metapath's graph is a product of adjacency matrices,
+//! computed row by row (Gustavson): per destination the path is walked backwards, one set of vertices per step, so
+//! that no intermediate product is stored unless [`plan`] found that storing it saves work. Two passes, count then fill:
+//! what is allocated is the result, one accumulator per thread and the stored intermediates, never more.
+//!
+//! Edge weights play no part in metapaths. Sampled or lazy metapath graphs are not made here.
+
+mod plan;
+mod walk;
+
+use std::sync::{Arc, OnceLock};
+
+use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of, transpose};
+use crate::dataset::Dataset;
+
+use self::plan::Plan;
+use self::walk::Mode;
+
+/// One step of a metapath: along a relation, or against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Step {
+    /// Position of the relation in the dataset.
+    pub relation: usize,
+    /// Whether the step goes from the relation's destination to its source.
+    pub reverse: bool,
+}
+
+impl Step {
+    /// A step along `relation`.
+    pub fn forward(relation: usize) -> Step {
+        Step { relation, reverse: false }
+    }
+
+    /// A step against `relation`.
+    pub fn reverse(relation: usize) -> Step {
+        Step { relation, reverse: true }
+    }
+
+    fn flipped(self) -> Step {
+        Step { reverse: !self.reverse, ..self }
+    }
+}
+
+/// How a relation becomes a semantic graph. By default as it is: forward, duplicates kept, no self loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelationOptions {
+    /// Swap the ends.
+    pub reverse: bool,
+    /// Merge equal edges: weights are added, `original` is that of the first.
+    pub dedup: bool,
+    /// Add the edge (v, v), of weight 1, where it is missing. Errors if the ends are different vertex types.
+    pub self_loops: bool,
+}
+
+/// How a metapath becomes a semantic graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetapathOptions {
+    /// Store the number of path instances of each pair; without it the graph only says which pairs are reachable.
+    pub counted: bool,
+    /// Add the pair (v, v), counted once, where it is missing. Errors if the ends are different vertex types.
+    pub self_loops: bool,
+    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). Stored intermediates are held to a quarter of it.
+    pub memory_budget: u64,
+}
+
+impl MetapathOptions {
+    /// 4 GiB, about 350 million pairs.
+    pub const DEFAULT_MEMORY_BUDGET: u64 = 4 << 30;
+}
+
+impl Default for MetapathOptions {
+    fn default() -> MetapathOptions {
+        MetapathOptions { counted: false, self_loops: false, memory_budget: Self::DEFAULT_MEMORY_BUDGET }
+    }
+}
+
+/// What a metapath's graph would cost, found without building it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Vertices of the type at which the metapath starts.
+    pub rows: usize,
+    /// Vertices of the type at which it ends.
+    pub cols: usize,
+    /// Path instances, exact (saturated at `u128::MAX`).
+    pub instances: u128,
+    /// No more distinct pairs than this.
+    pub max_pairs: u64,
+    /// Bytes of the graph (reachable) if it had `max_pairs` pairs.
+    pub max_bytes: u64,
+    /// Edges that one pass would touch, about.
+    pub work: f64,
+}
+
+/// Exact size of a metapath's graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct MetapathStats {
+    /// Vertices of the type at which the metapath starts.
+    pub rows: usize,
+    /// Vertices of the type at which it ends.
+    pub cols: usize,
+    /// Distinct (start, end) pairs, those with start = end included.
+    pub pairs: u64,
+    /// Pairs with start = end; 0 where the ends are different vertex types.
+    pub self_pairs: u64,
+    /// Path instances (saturated at `u128::MAX`).
+    pub instances: u128,
+    /// Most distinct ends of one start.
+    pub max_degree: u64,
+}
+
+/// Why a semantic graph cannot be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SgbError {
+    /// A metapath without steps.
+    #[error("metapath `{graph}` has no steps")]
+    NoSteps {
+        /// The graph.
+        graph: String,
+    },
+    /// A step along a relation that does not exist.
+    #[error("semantic graph `{graph}` uses relation number {relation}, but the dataset has {relations}")]
+    NoSuchRelation {
+        /// The graph.
+        graph: String,
+        /// Position asked for.
+        relation: usize,
+        /// Number of relations.
+        relations: usize,
+    },
+    /// Steps that do not join.
+    #[error(
+        "metapath `{graph}`: step {position} starts at vertex type `{starts}`, but the step before it ends at `{ends}`"
+    )]
+    StepsDoNotJoin {
+        /// The graph.
+        graph: String,
+        /// Which step, from 1.
+        position: usize,
+        /// Vertex type at which it starts.
+        starts: String,
+        /// Vertex type at which the step before ends.
+        ends: String,
+    },
+    /// Self loops between different vertex types.
+    #[error("self loops on `{graph}` make no sense: it leads from vertex type `{src}` to `{dst}`")]
+    BipartiteSelfLoops {
+        /// The graph.
+        graph: String,
+        /// Vertex type of the sources.
+        src: String,
+        /// Vertex type of the destinations.
+        dst: String,
+    },
+    /// The graph is larger than the caller allows. Nothing of its size was allocated.
+    #[error(
+        "semantic graph `{graph}` would have {}{pairs} pairs and take {}, but the memory budget is {}",
+        if *exact { "" } else { "up to " }, show_bytes(*bytes), show_bytes(*budget)
+    )]
+    OverBudget {
+        /// The graph.
+        graph: String,
+        /// Distinct pairs.
+        pairs: u64,
+        /// Whether `pairs` was counted; otherwise it is an upper bound.
+        exact: bool,
+        /// Bytes of a graph of that many pairs.
+        bytes: u64,
+        /// The budget in bytes.
+        budget: u64,
+    },
+    /// More edges than 32-bit edge numbers can name.
+    #[error("semantic graph `{graph}` would have {edges} edges, but edge numbers have 32 bits")]
+    TooManyEdges {
+        /// The graph.
+        graph: String,
+        /// Number of edges.
+        edges: u64,
+    },
+    /// A pair has more path instances than 64 bits hold.
+    #[error("metapath `{graph}`: a pair has 2^64 path instances or more; use the reachable form")]
+    CountOverflow {
+        /// The graph.
+        graph: String,
+    },
+}
+
+/// A number of bytes with a unit, for messages.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => format!("{bytes} bytes"),
+        10_000..=9_999_999 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        10_000_000..=9_999_999_999 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+/// A sparse matrix by rows: what a walk steps along. Columns ascend within a row; duplicates may occur.
+#[derive(Debug)]
+pub(crate) struct Adjacency {
+    indptr: Vec<u64>,
+    cols: Vec<u32>,
+    /// Path instances of each entry where it is a product; 1 each otherwise.
+    counts: Option<Vec<u64>>,
+    num_cols: usize,
+}
+
+impl Adjacency {
+    fn num_rows(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    fn range(&self, row: usize) -> std::ops::Range<usize> {
+        self.indptr[row] as usize..self.indptr[row + 1] as usize
+    }
+
+    fn row(&self, row: usize) -> &[u32] {
+        &self.cols[self.range(row)]
+    }
+}
+
+/// Builds semantic graphs of one dataset. Adjacency of a relation is made when first needed and kept for the next graph.
+pub struct SemanticGraphs<'a> {
+    dataset: &'a Dataset,
+    /// For each relation: by source, by destination.
+    adjacency: Vec<[OnceLock<Arc<Adjacency>>; 2]>,
+}
+
+/// Above this many touched edges an exact count is not worth having before refusing a graph.
+const CHEAP_WORK: f64 = 2e10;
+
+impl<'a> SemanticGraphs<'a> {
+    /// A builder for `dataset`; does no work yet.
+    pub fn new(dataset: &'a Dataset) -> SemanticGraphs<'a> {
+        SemanticGraphs { dataset, adjacency: dataset.relations.iter().map(|_| Default::default()).collect() }
+    }
+
+    /// The graph of a relation, named like it (reversed: with `<` in front). Edges keep weight and `original`.
+    ///
+    /// Errors for a relation that does not exist, self loops between different vertex types, and too many edges.
+    pub fn relation(&self, relation: usize, options: RelationOptions) -> Result<SemanticGraph, SgbError> {
+        let name = self.dataset.relations.get(relation).map_or("", |r| &r.name);
+        let graph = if options.reverse { format!("<{name}") } else { name.to_string() };
+        let (src_type, dst_type) =
+            self.ends(&graph, &[Step { relation, reverse: options.reverse }], options.self_loops)?;
+        let data = &self.dataset.relations[relation];
+        let (mut src, mut dst) = (&data.src_ids[..], &data.dst_ids[..]);
+        if options.reverse {
+            std::mem::swap(&mut src, &mut dst);
+        }
+        let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
+        let num_file_edges = src.len();
+        let (mut with_loops_src, mut with_loops_dst);
+        if options.self_loops {
+            let mut missing = vec![true; num_src];
+            for (&s, _) in src.iter().zip(dst).filter(|(s, d)| s == d) {
+                missing[s as usize] = false;
+            }
+            let loops = || missing.iter().enumerate().filter(|(_, m)| **m).map(|(v, _)| v as u32);
+            (with_loops_src, with_loops_dst) = (src.to_vec(), dst.to_vec());
+            with_loops_src.extend(loops());
+            with_loops_dst.extend(loops());
+            (src, dst) = (&with_loops_src, &with_loops_dst);
+        }
+        if src.len() >= NO_ORIGINAL as usize {
+            return Err(SgbError::TooManyEdges { graph, edges: src.len() as u64 });
+        }
+        let (mut csc, mut original) = csc_of(num_dst, src, dst);
+        let weight_of = |&i: &u32| data.weight.as_ref().and_then(|w| w.get(i as usize)).copied().unwrap_or(1.0);
+        let mut weight: Option<Vec<f32>> = data.weight.as_ref().map(|_| original.iter().map(weight_of).collect());
+        if options.dedup {
+            dedup(&mut csc, &mut original, weight.as_mut());
+        }
+        for i in &mut original {
+            if *i as usize >= num_file_edges {
+                *i = NO_ORIGINAL;
+            }
+        }
+        let csr = transpose(&csc, num_src);
+        Ok(SemanticGraph { name: graph, num_src, num_dst, csc, csr, counts: None, weight, original: Some(original) })
+    }
+
+    /// The graph of a metapath: one edge per distinct (start, end) pair, start = source.
+    ///
+    /// Errors when the steps do not join, on self loops between different vertex types, when the result would be over the
+    /// memory budget or 2^32 - 1 edges, and when a counted pair needs more than 64 bits.
+    pub fn metapath(&self, name: &str, steps: &[Step], options: MetapathOptions) -> Result<SemanticGraph, SgbError> {
+        let (src_type, dst_type) = self.ends(name, steps, options.self_loops)?;
+        let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
+        // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
+        let chain: Vec<Arc<Adjacency>> = steps.iter().rev().map(|s| self.step(s.flipped())).collect();
+        let plan = Plan::new(chain, options.memory_budget / 4, options.counted);
+        let loops = if options.self_loops { num_dst as u64 } else { 0 };
+        let bytes = |pairs: u64| graph_bytes(num_src, num_dst, pairs, options.counted);
+        let over = |pairs: u64, exact: bool| {
+            let (bytes, budget) = (bytes(pairs), options.memory_budget);
+            Err(SgbError::OverBudget { graph: name.into(), pairs, exact, bytes, budget })
+        };
+        let max_pairs = plan.max_pairs.saturating_add(loops);
+        // The row offsets are the only part whose size does not depend on the pairs.
+        if bytes(0) > options.memory_budget || (bytes(max_pairs) > options.memory_budget && plan.work > CHEAP_WORK) {
+            return over(max_pairs, false);
+        }
+        let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
+        let rows = walk::Rows::new(&plan, options.self_loops);
+        let indptr = rows.count();
+        let pairs = indptr[num_dst];
+        if bytes(pairs) > options.memory_budget {
+            return over(pairs, true);
+        }
+        if pairs >= u64::from(NO_ORIGINAL) {
+            return Err(SgbError::TooManyEdges { graph: name.into(), edges: pairs });
+        }
+        let filled = rows.fill(&indptr, mode, |count| count as f32);
+        if filled.overflow {
+            return Err(SgbError::CountOverflow { graph: name.into() });
+        }
+        let csc = Csc { indptr, src: filled.cols };
+        let csr = transpose(&csc, num_src);
+        Ok(SemanticGraph {
+            name: name.into(),
+            num_src,
+            num_dst,
+            csc,
+            csr,
+            counts: filled.counts,
+            weight: None,
+            original: None,
+        })
+    }
+
+    /// What the graph of a metapath would cost at most, by counting paths: time in the number of edges of its relations.
+    ///
+    /// Errors when the steps do not join.
+    pub fn estimate(&self, steps: &[Step]) -> Result<Estimate, SgbError> {
+        let (src_type, dst_type) = self.ends("", steps, false)?;
+        let (rows, cols) = (self.count(src_type), self.count(dst_type));
+        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
+        let instances = plan::count_paths(&chain);
+        let plan = Plan::estimate_only(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4);
+        let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false);
+        Ok(Estimate { rows, cols, instances, max_pairs: plan.max_pairs, max_bytes, work: plan.work })
+    }
+
+    /// Exact size of a metapath's graph, row by row, without building it.
+    ///
+    /// Errors when the steps do not join.
+    pub fn stats(&self, steps: &[Step]) -> Result<MetapathStats, SgbError> {
+        let (src_type, dst_type) = self.ends("", steps, false)?;
+        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
+        let instances = plan::count_paths(&chain);
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false);
+        let size = walk::Rows::new(&plan, false).measure();
+        Ok(MetapathStats {
+            rows: self.count(src_type),
+            cols: self.count(dst_type),
+            pairs: size.pairs,
+            self_pairs: if src_type == dst_type { size.self_pairs } else { 0 },
+            instances,
+            max_degree: size.max_degree,
+        })
+    }
+
+    /// The vertex types at which `steps` start and end, once they are known to join.
+    fn ends(&self, graph: &str, steps: &[Step], self_loops: bool) -> Result<(usize, usize), SgbError> {
+        let relations = self.dataset.relations.len();
+        if let Some(step) = steps.iter().find(|s| s.relation >= relations) {
+            return Err(SgbError::NoSuchRelation { graph: graph.into(), relation: step.relation, relations });
+        }
+        let name = |ty: usize| self.dataset.vertex_types[ty].name.clone();
+        let mut ends: Option<(usize, usize)> = None;
+        for (i, &step) in steps.iter().enumerate() {
+            let (from, to) = self.dataset.step_ends(step);
+            match ends {
+                Some((_, before)) if before != from => {
+                    return Err(SgbError::StepsDoNotJoin {
+                        graph: graph.into(),
+                        position: i + 1,
+                        starts: name(from),
+                        ends: name(before),
+                    });
+                }
+                _ => ends = Some((ends.map_or(from, |e| e.0), to)),
+            }
+        }
+        let (src, dst) = ends.ok_or_else(|| SgbError::NoSteps { graph: graph.into() })?;
+        if self_loops && src != dst {
+            return Err(SgbError::BipartiteSelfLoops { graph: graph.into(), src: name(src), dst: name(dst) });
+        }
+        Ok((src, dst))
+    }
+
+    fn count(&self, vertex_type: usize) -> usize {
+        self.dataset.vertex_types[vertex_type].count
+    }
+
+    /// Adjacency from the start of `step` to its end.
+    fn step(&self, step: Step) -> Arc<Adjacency> {
+        let made = self.adjacency[step.relation][usize::from(step.reverse)].get_or_init(|| {
+            let relation = &self.dataset.relations[step.relation];
+            let (from, to) = self.dataset.step_ends(step);
+            let (rows, cols) = if step.reverse {
+                (&relation.dst_ids, &relation.src_ids)
+            } else {
+                (&relation.src_ids, &relation.dst_ids)
+            };
+            let (csc, _) = csc_of(self.count(from), cols, rows);
+            Arc::new(Adjacency { indptr: csc.indptr, cols: csc.src, counts: None, num_cols: self.count(to) })
+        });
+        Arc::clone(made)
+    }
+}
+
+/// Bytes of a semantic graph: both row offsets; source, destination and edge number per pair; and its count.
+fn graph_bytes(num_src: usize, num_dst: usize, pairs: u64, counted: bool) -> u64 {
+    let per_pair = if counted { 16 } else { 12 };
+    (8 * (num_src as u64 + num_dst as u64 + 2)).saturating_add(pairs.saturating_mul(per_pair))
+}
+
+/// Merges equal edges, which are neighbours in the CSC order.
+fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32>>) {
+    let dst = rows_of(&csc.indptr);
+    let mut kept = 0;
+    let mut degree = vec![0u64; csc.indptr.len()];
+    for e in 0..dst.len() {
+        let same = kept > 0 && e > 0 && dst[e] == dst[e - 1] && csc.src[e] == csc.src[kept - 1];
+        if same {
+            if let Some(w) = weight.as_deref_mut() {
+                w[kept - 1] += w[e];
+            }
+            continue;
+        }
+        csc.src[kept] = csc.src[e];
+        original[kept] = original[e];
+        if let Some(w) = weight.as_deref_mut() {
+            w[kept] = w[e];
+        }
+        degree[dst[e] as usize + 1] += 1;
+        kept += 1;
+    }
+    csc.src.truncate(kept);
+    original.truncate(kept);
+    if let Some(w) = weight {
+        w.truncate(kept);
+    }
+    for row in 1..degree.len() {
+        degree[row] += degree[row - 1];
+    }
+    csc.indptr = degree;
+}

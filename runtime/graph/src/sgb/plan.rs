@@ -1,0 +1,243 @@
+//! Chooses how to multiply the adjacency matrices of a metapath.
+//!
+//! Walking the whole chain for one row after another is the left-associated product without its intermediates: a row of
+//! `A·B` is used once, in that row. What can pay is to store a product `B·C` further right, because many rows pass through
+//! the same vertices. The plan cuts the chain into segments: the first is one step, each other one a step or a stored
+//! product (planned in the same way). Cost is the number of matrix entries touched, estimated by counting paths:
+//!
+//! - at boundary m, vertex v is visited by at most `min(paths arriving at v, rows)` rows, and
+//! - a row of segment m..j has at most `min(paths leaving v, columns reached)` entries,
+//!
+//! so `Σ_v visits(v) · entries(v)` bounds the work of the segment, and `Σ_v entries(v)` its size when stored. Vectors of
+//! path counts take time in the number of edges and never the size of a product.
+
+use std::sync::Arc;
+
+use super::Adjacency;
+use super::walk::{Mode, Rows};
+
+/// Longer chains are walked step by step: the tables of a plan grow with the square of the length.
+const MAX_PLANNED_STEPS: usize = 12;
+
+/// Storing an entry (two passes, memory) costs about as much as touching this many.
+const STORE_COST: f64 = 4.0;
+
+/// How to compute the rows of a product.
+pub(super) struct Plan {
+    /// Matrices to walk along, in order.
+    pub segments: Vec<Arc<Adjacency>>,
+    /// No more distinct pairs than this.
+    pub max_pairs: u64,
+    /// Entries that one pass over all rows touches, about.
+    pub work: f64,
+}
+
+impl Plan {
+    /// Plans the product of `chain` (not empty) and stores the intermediates that pay, each of at most `store_budget`
+    /// bytes; with path counts if `counted`.
+    pub fn new(chain: Vec<Arc<Adjacency>>, store_budget: u64, counted: bool) -> Plan {
+        Plan::make(chain, store_budget, counted, true)
+    }
+
+    /// The same estimates, but nothing is stored: `segments` is the chain itself.
+    pub fn estimate_only(chain: Vec<Arc<Adjacency>>, store_budget: u64) -> Plan {
+        Plan::make(chain, store_budget, false, false)
+    }
+
+    fn make(chain: Vec<Arc<Adjacency>>, store_budget: u64, counted: bool, store: bool) -> Plan {
+        if chain.len() > MAX_PLANNED_STEPS || chain.len() == 1 {
+            let (max_pairs, work) = bound(&chain);
+            return Plan { segments: chain, max_pairs, work };
+        }
+        let paths = Paths::new(&chain);
+        let costs = Costs::new(&paths, &chain, store_budget, counted);
+        let k = chain.len();
+        let max_pairs = paths.entries(0, k).ceil().min(u64::MAX as f64) as u64;
+        let segments = if store { costs.store(&chain, 0, k, counted) } else { chain };
+        Plan { segments, max_pairs, work: costs.walk(0, k) }
+    }
+}
+
+/// Total number of paths through `chain`, saturated at `u128::MAX`.
+pub(super) fn count_paths(chain: &[Arc<Adjacency>]) -> u128 {
+    let Some(last) = chain.last() else { return 0 };
+    let mut from = vec![1u128; last.num_cols];
+    for step in chain.iter().rev() {
+        from = (0..step.num_rows())
+            .map(|v| step.row(v).iter().fold(0u128, |sum, &c| sum.saturating_add(from[c as usize])))
+            .collect();
+    }
+    from.iter().fold(0, |sum: u128, &n| sum.saturating_add(n))
+}
+
+/// Bounds on pairs and work of a chain that is walked step by step.
+fn bound(chain: &[Arc<Adjacency>]) -> (u64, f64) {
+    let rows = chain[0].num_rows();
+    let mut arriving = vec![1f64; rows];
+    let mut work = 0.0;
+    for step in chain {
+        let mut next = vec![0f64; step.num_cols];
+        for (v, &n) in arriving.iter().enumerate() {
+            for &c in step.row(v) {
+                next[c as usize] += n;
+            }
+            work += n.min(rows as f64) * step.row(v).len() as f64;
+        }
+        arriving = next;
+    }
+    let pairs: f64 = arriving.iter().map(|n| n.min(rows as f64)).sum();
+    (pairs.ceil().min(u64::MAX as f64) as u64, work)
+}
+
+/// Numbers of paths through parts `i..j` of a chain. They are upper bounds for estimates, so `f64` will do.
+struct Paths {
+    /// `leaving[i][j - i - 1][v]`: paths through `i..j` that leave vertex v of boundary i.
+    leaving: Vec<Vec<Vec<f64>>>,
+    /// `arriving[i][j - i - 1][v]`: paths through `i..j` that arrive at vertex v of boundary j.
+    arriving: Vec<Vec<Vec<f64>>>,
+}
+
+impl Paths {
+    fn new(chain: &[Arc<Adjacency>]) -> Paths {
+        let k = chain.len();
+        let mut leaving: Vec<Vec<Vec<f64>>> = vec![Vec::new(); k];
+        let mut arriving: Vec<Vec<Vec<f64>>> = vec![Vec::new(); k];
+        for i in (0..k).rev() {
+            let step = &chain[i];
+            let degree: Vec<f64> = (0..step.num_rows()).map(|v| step.row(v).len() as f64).collect();
+            let further: Vec<Vec<f64>> = leaving.get(i + 1).map_or(Vec::new(), |next| {
+                next.iter()
+                    .map(|on| {
+                        let sum = |v: usize| step.row(v).iter().map(|&c| on[c as usize]).sum();
+                        (0..step.num_rows()).map(sum).collect()
+                    })
+                    .collect()
+            });
+            leaving[i].push(degree);
+            leaving[i].extend(further);
+        }
+        for i in 0..k {
+            let mut at = vec![1f64; chain[i].num_rows()];
+            for step in &chain[i..] {
+                let mut next = vec![0f64; step.num_cols];
+                for (v, &n) in at.iter().enumerate().filter(|(_, n)| **n > 0.0) {
+                    for &c in step.row(v) {
+                        next[c as usize] += n;
+                    }
+                }
+                arriving[i].push(next.clone());
+                at = next;
+            }
+        }
+        Paths { leaving, arriving }
+    }
+
+    fn leaving(&self, i: usize, j: usize) -> &[f64] {
+        &self.leaving[i][j - i - 1]
+    }
+
+    fn arriving(&self, i: usize, j: usize) -> &[f64] {
+        &self.arriving[i][j - i - 1]
+    }
+
+    /// Columns that any path through `i..j` reaches.
+    fn columns(&self, i: usize, j: usize) -> f64 {
+        self.arriving(i, j).iter().filter(|n| **n > 0.0).count() as f64
+    }
+
+    /// Rows from which any path through `i..j` leaves.
+    fn rows(&self, i: usize, j: usize) -> f64 {
+        self.leaving(i, j).iter().filter(|n| **n > 0.0).count() as f64
+    }
+
+    /// Bound on the distinct pairs of `i..j`.
+    fn entries(&self, i: usize, j: usize) -> f64 {
+        let (columns, rows) = (self.columns(i, j), self.rows(i, j));
+        let by_row: f64 = self.leaving(i, j).iter().map(|n| n.min(columns)).sum();
+        let by_column: f64 = self.arriving(i, j).iter().map(|n| n.min(rows)).sum();
+        by_row.min(by_column)
+    }
+
+    /// Bound on the entries touched when rows that started at `i` go through segment `m..j`.
+    fn segment(&self, i: usize, m: usize, j: usize) -> f64 {
+        let (rows, columns) = (self.rows(i, m), self.columns(m, j));
+        let visits = self.arriving(i, m).iter().map(|n| n.min(rows));
+        visits.zip(self.leaving(m, j)).map(|(visits, n)| visits * n.min(columns)).sum()
+    }
+}
+
+/// The cheapest last cut of every part of a chain.
+struct Costs {
+    /// `best[i][j]`: cost of walking `i..j`, and where its last segment starts.
+    best: Vec<Vec<(f64, usize)>>,
+}
+
+impl Costs {
+    fn new(paths: &Paths, chain: &[Arc<Adjacency>], store_budget: u64, counted: bool) -> Costs {
+        let k = chain.len();
+        let entry_bytes = if counted { 12.0 } else { 4.0 };
+        let mut best = vec![vec![(f64::INFINITY, 0); k + 1]; k];
+        for len in 1..=k {
+            for i in 0..=k - len {
+                let j = i + len;
+                if len == 1 {
+                    best[i][j] = (chain[i].cols.len() as f64, i);
+                    continue;
+                }
+                for m in i + 1..j {
+                    let stored = if j - m == 1 {
+                        0.0
+                    } else {
+                        let entries = paths.entries(m, j);
+                        if entries * entry_bytes > store_budget as f64 {
+                            continue;
+                        }
+                        2.0 * best[m][j].0 + STORE_COST * entries
+                    };
+                    let cost = best[i][m].0 + paths.segment(i, m, j) + stored;
+                    // Later cuts are shorter segments: on a tie nothing is stored.
+                    if cost <= best[i][j].0 {
+                        best[i][j] = (cost, m);
+                    }
+                }
+            }
+        }
+        Costs { best }
+    }
+
+    fn walk(&self, i: usize, j: usize) -> f64 {
+        self.best[i][j].0
+    }
+
+    /// The segments of `i..j`; computes those that are to be stored.
+    fn store(&self, chain: &[Arc<Adjacency>], i: usize, j: usize, counted: bool) -> Vec<Arc<Adjacency>> {
+        let mut segments = Vec::new();
+        let mut end = j;
+        while end > i {
+            let start = self.best[i][end].1;
+            segments.push(if end - start == 1 {
+                Arc::clone(&chain[start])
+            } else {
+                let plan = Plan {
+                    segments: self.store(chain, start, end, counted),
+                    max_pairs: 0,
+                    work: self.walk(start, end),
+                };
+                Arc::new(product(&plan, counted))
+            });
+            end = start;
+        }
+        segments.reverse();
+        segments
+    }
+}
+
+/// The product of a plan's segments. Counts saturate, and saturated counts stay so in whatever is made of them.
+fn product(plan: &Plan, counted: bool) -> Adjacency {
+    let rows = Rows::new(plan, false);
+    let indptr = rows.count();
+    let mode = if counted { Mode::Counted } else { Mode::Reachable };
+    let filled = rows.fill(&indptr, mode, |count| count);
+    let num_cols = plan.segments.last().map_or(0, |s| s.num_cols);
+    Adjacency { indptr, cols: filled.cols, counts: filled.counts, num_cols }
+}

@@ -1,0 +1,344 @@
+//! Rows of a product of adjacency matrices, one at a time, in parallel over rows.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rayon::prelude::*;
+
+use super::Adjacency;
+use super::plan::Plan;
+use crate::csr::{cut, row_blocks};
+
+/// What to compute per row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// The set of columns.
+    Reachable,
+    /// Columns with their number of paths.
+    Counted,
+}
+
+/// Blocks of rows per thread: enough for skewed rows to even out.
+const BLOCKS_PER_THREAD: usize = 32;
+
+/// The rows of a planned product.
+pub(super) struct Rows<'a> {
+    segments: Vec<&'a Adjacency>,
+    /// For each segment, how many of its columns occur at all: a row that has that many is complete.
+    reached: Vec<usize>,
+    self_loops: bool,
+    num_rows: usize,
+}
+
+/// Entries of all rows.
+pub(super) struct Filled<C> {
+    pub cols: Vec<u32>,
+    pub counts: Option<Vec<C>>,
+    /// Whether a count did not fit 64 bits.
+    pub overflow: bool,
+}
+
+/// Size of a product.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Size {
+    pub pairs: u64,
+    pub self_pairs: u64,
+    pub max_degree: u64,
+}
+
+impl<'a> Rows<'a> {
+    /// Rows of the product; with `self_loops` (v, v) is added where it is missing, counted once.
+    pub fn new(plan: &'a Plan, self_loops: bool) -> Rows<'a> {
+        let segments: Vec<&Adjacency> = plan.segments.iter().map(|s| &**s).collect();
+        let reached = segments
+            .iter()
+            .map(|s| {
+                let mut bits = Bits::new(s.num_cols);
+                s.cols.iter().filter(|c| bits.insert(**c)).count()
+            })
+            .collect();
+        let num_rows = segments.first().map_or(0, |s| s.num_rows());
+        Rows { segments, reached, self_loops, num_rows }
+    }
+
+    /// Row offsets: the first pass.
+    pub fn count(&self) -> Vec<u64> {
+        let mut indptr = vec![0u64; self.num_rows + 1];
+        let pool = Pool::new(|| Sets::new(&self.segments));
+        let block = self.num_rows.div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads()).max(1);
+        indptr[1..].par_chunks_mut(block).enumerate().for_each(|(i, degrees)| {
+            pool.with(|sets| {
+                for (r, degree) in degrees.iter_mut().enumerate() {
+                    *degree = self.reach(sets, i * block + r) as u64;
+                    sets.clear();
+                }
+            });
+        });
+        for row in 0..self.num_rows {
+            indptr[row + 1] += indptr[row];
+        }
+        indptr
+    }
+
+    /// Entries of the rows at the offsets that [`count`](Self::count) found: the second pass.
+    pub fn fill<C: Copy + Default + Send>(
+        &self,
+        indptr: &[u64],
+        mode: Mode,
+        convert: impl Fn(u64) -> C + Sync,
+    ) -> Filled<C> {
+        let pairs = indptr[self.num_rows] as usize;
+        let mut cols = vec![0u32; pairs];
+        let blocks = row_blocks(indptr, BLOCKS_PER_THREAD * rayon::current_num_threads());
+        let parts = cut(&mut cols, indptr, &blocks);
+        let place = |row: usize, base: u64| (indptr[row] - base) as usize..(indptr[row + 1] - base) as usize;
+        match mode {
+            Mode::Reachable => {
+                let pool = Pool::new(|| Sets::new(&self.segments));
+                blocks.into_par_iter().zip(parts).for_each(|(rows, cols)| {
+                    let base = indptr[rows.start];
+                    pool.with(|sets| {
+                        for row in rows {
+                            self.reach(sets, row);
+                            sets.emit(&mut cols[place(row, base)]);
+                            sets.clear();
+                        }
+                    });
+                });
+                Filled { cols, counts: None, overflow: false }
+            }
+            Mode::Counted => {
+                let mut counts = vec![C::default(); pairs];
+                let overflow = AtomicBool::new(false);
+                let pool = Pool::new(|| Sums::new(&self.segments));
+                let count_parts = cut(&mut counts, indptr, &blocks);
+                blocks.into_par_iter().zip(parts).zip(count_parts).for_each(|((rows, cols), counts)| {
+                    let base = indptr[rows.start];
+                    pool.with(|sums| {
+                        for row in rows {
+                            let place = place(row, base);
+                            let (cols, counts) = (&mut cols[place.clone()], &mut counts[place]);
+                            if self.sum(sums, row, cols, counts, &convert) {
+                                overflow.store(true, Ordering::Relaxed);
+                            }
+                        }
+                    });
+                });
+                Filled { cols, counts: Some(counts), overflow: overflow.into_inner() }
+            }
+        }
+    }
+
+    /// Sizes only.
+    pub fn measure(&self) -> Size {
+        let pool = Pool::new(|| Sets::new(&self.segments));
+        let block = self.num_rows.div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads()).max(1);
+        let blocks = self.num_rows.div_ceil(block);
+        let measure = |i: usize| {
+            pool.with(|sets| {
+                let mut size = Size::default();
+                for row in i * block..((i + 1) * block).min(self.num_rows) {
+                    let degree = self.reach(sets, row) as u64;
+                    size.pairs += degree;
+                    size.max_degree = size.max_degree.max(degree);
+                    size.self_pairs += u64::from(sets.contains(row));
+                    sets.clear();
+                }
+                size
+            })
+        };
+        (0..blocks).into_par_iter().map(measure).reduce(Size::default, |a, b| Size {
+            pairs: a.pairs + b.pairs,
+            self_pairs: a.self_pairs + b.self_pairs,
+            max_degree: a.max_degree.max(b.max_degree),
+        })
+    }
+
+    /// Puts the columns of `row` into the last set of `sets`, which must be clear. Returns how many there are.
+    fn reach(&self, sets: &mut Sets, row: usize) -> usize {
+        let start = [row as u32];
+        for (i, segment) in self.segments.iter().enumerate() {
+            let (done, rest) = sets.0.split_at_mut(i);
+            let from: &[u32] = done.last().map_or(&start, |set| &set.list);
+            let into = &mut rest[0];
+            'all: for &v in from {
+                for &c in segment.row(v as usize) {
+                    if into.bits.insert(c) {
+                        into.list.push(c);
+                    }
+                }
+                if into.list.len() == self.reached[i] {
+                    break 'all;
+                }
+            }
+        }
+        let Some(last) = sets.0.last_mut() else { return 0 };
+        if self.self_loops && last.bits.insert(row as u32) {
+            last.list.push(row as u32);
+        }
+        last.list.len()
+    }
+
+    /// Writes columns and path counts of `row`, columns ascending. Returns whether a count overflowed.
+    fn sum<C>(
+        &self,
+        sums: &mut Sums,
+        row: usize,
+        cols: &mut [u32],
+        counts: &mut [C],
+        convert: &impl Fn(u64) -> C,
+    ) -> bool {
+        let start = [row as u32];
+        for (i, segment) in self.segments.iter().enumerate() {
+            let (done, rest) = sums.0.split_at_mut(i);
+            let (from, paths): (&[u32], Option<&[u64]>) = match done.last() {
+                Some(before) => (&before.list, Some(&before.count)),
+                None => (&start, None),
+            };
+            let into = &mut rest[0];
+            for &v in from {
+                let n = paths.map_or(1, |p| p[v as usize]);
+                for e in segment.range(v as usize) {
+                    let c = segment.cols[e];
+                    let sum = &mut into.count[c as usize];
+                    if *sum == 0 {
+                        into.list.push(c);
+                    }
+                    *sum = sum.saturating_add(n.saturating_mul(segment.counts.as_ref().map_or(1, |w| w[e])));
+                }
+            }
+        }
+        let Some(last) = sums.0.last_mut() else { return false };
+        if self.self_loops && last.count[row] == 0 {
+            last.count[row] = 1;
+            last.list.push(row as u32);
+        }
+        last.list.sort_unstable();
+        let mut overflow = false;
+        for ((&c, col), count) in last.list.iter().zip(cols).zip(counts) {
+            let n = last.count[c as usize];
+            overflow |= n == u64::MAX;
+            *col = c;
+            *count = convert(n);
+        }
+        for sum in &mut sums.0 {
+            for &c in &sum.list {
+                sum.count[c as usize] = 0;
+            }
+            sum.list.clear();
+        }
+        overflow
+    }
+}
+
+/// One set of vertices per segment: a row's state while it is walked.
+struct Sets(Vec<Set>);
+
+struct Set {
+    bits: Bits,
+    list: Vec<u32>,
+}
+
+impl Sets {
+    fn new(segments: &[&Adjacency]) -> Sets {
+        Sets(segments.iter().map(|s| Set { bits: Bits::new(s.num_cols), list: Vec::new() }).collect())
+    }
+
+    fn contains(&self, v: usize) -> bool {
+        self.0.last().is_some_and(|s| s.bits.contains(v))
+    }
+
+    fn clear(&mut self) {
+        for set in &mut self.0 {
+            for &c in &set.list {
+                set.bits.remove(c);
+            }
+            set.list.clear();
+        }
+    }
+
+    /// Writes the last set in ascending order.
+    fn emit(&mut self, cols: &mut [u32]) {
+        let Some(last) = self.0.last_mut() else { return };
+        // Reading every word beats sorting once a few words in ten have a vertex.
+        if last.list.len() > last.bits.0.len() / 4 {
+            for (col, c) in cols.iter_mut().zip(last.bits.iter()) {
+                *col = c;
+            }
+        } else {
+            last.list.sort_unstable();
+            cols.copy_from_slice(&last.list);
+        }
+    }
+}
+
+/// One count per vertex and segment: a row's state while its paths are counted.
+struct Sums(Vec<Sum>);
+
+struct Sum {
+    count: Vec<u64>,
+    list: Vec<u32>,
+}
+
+impl Sums {
+    fn new(segments: &[&Adjacency]) -> Sums {
+        Sums(segments.iter().map(|s| Sum { count: vec![0; s.num_cols], list: Vec::new() }).collect())
+    }
+}
+
+/// A set of small integers.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(len: usize) -> Bits {
+        Bits(vec![0; len.div_ceil(64)])
+    }
+
+    /// Adds `v`; returns whether it is new.
+    fn insert(&mut self, v: u32) -> bool {
+        let (word, bit) = (&mut self.0[v as usize / 64], 1u64 << (v % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    fn remove(&mut self, v: u32) {
+        self.0[v as usize / 64] &= !(1u64 << (v % 64));
+    }
+
+    fn contains(&self, v: usize) -> bool {
+        self.0.get(v / 64).is_some_and(|word| word >> (v % 64) & 1 == 1)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().enumerate().flat_map(|(i, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(i as u32 * 64 + bit)
+            })
+        })
+    }
+}
+
+/// Accumulators that threads take and give back: there are never more than threads at work.
+struct Pool<T, F> {
+    free: Mutex<Vec<T>>,
+    make: F,
+}
+
+impl<T, F: Fn() -> T> Pool<T, F> {
+    fn new(make: F) -> Pool<T, F> {
+        Pool { free: Mutex::new(Vec::new()), make }
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let lock = || self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let taken = lock().pop();
+        let mut one = taken.unwrap_or_else(&self.make);
+        let result = work(&mut one);
+        lock().push(one);
+        result
+    }
+}
