@@ -1,0 +1,5 @@
+//! The passes against the interpreter.
+
+mod common;
+mod gradients;
+mod optimizers;
