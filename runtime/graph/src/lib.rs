@@ -2,14 +2,17 @@
 //!
 //! - [`Dataset::load`] reads and validates a dataset folder (the format is described in [`dataset`]).
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
+//! - [`DatasetInfo`] and [`schema_text`] describe a dataset to people.
 //!
 //! This crate computes on graph structure only: no features are transformed, nothing is sampled, no device is known.
 
 pub mod csr;
 pub mod dataset;
 pub mod error;
+pub mod info;
 pub mod load;
 pub mod npy;
+pub mod schema;
 pub mod sgb;
 
 pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};
@@ -18,5 +21,7 @@ pub use dataset::{
     SparseFeatures, SplitData, VertexTypeData,
 };
 pub use error::{DataError, DataErrors};
+pub use info::DatasetInfo;
 pub use npy::FloatArray;
+pub use schema::schema_text;
 pub use sgb::{Estimate, MetapathOptions, MetapathStats, RelationOptions, SemanticGraphs, SgbError, Step};

@@ -1,0 +1,407 @@
+//! What is in a dataset: schema, counts, degrees, sizes of its metapaths.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::dataset::{Dataset, Features, LabelValues};
+use crate::sgb::{SemanticGraphs, SgbError, Step};
+
+/// Everything that `data info` says about a dataset. Serialises to the JSON object of `data info --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DatasetInfo {
+    /// Name.
+    pub name: String,
+    /// One line about it.
+    pub title: Option<String>,
+    /// Program, version and seed that made it, for synthetic data.
+    pub generator: Option<String>,
+    /// Vertices of all types.
+    pub vertices: u64,
+    /// Edges of all relations.
+    pub edges: u64,
+    /// Vertex types, in file order.
+    pub vertex_types: Vec<VertexTypeInfo>,
+    /// Relations, in file order.
+    pub relations: Vec<RelationInfo>,
+    /// Targets.
+    pub labels: Vec<LabelInfo>,
+    /// Vertex splits.
+    pub splits: Vec<SplitInfo>,
+    /// Held-out links.
+    pub link_splits: Vec<LinkSplitInfo>,
+    /// Metapaths, measured.
+    pub metapaths: Vec<MetapathInfo>,
+}
+
+/// A vertex type.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VertexTypeInfo {
+    /// Name.
+    pub name: String,
+    /// Vertices.
+    pub count: u64,
+    /// `dense`, `sparse` or `none`.
+    pub features: &'static str,
+    /// Feature columns, 0 without features.
+    pub dim: u64,
+    /// Stored feature values.
+    pub stored: u64,
+}
+
+/// A relation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RelationInfo {
+    /// Name.
+    pub name: String,
+    /// Vertex type of the sources.
+    pub src: String,
+    /// Vertex type of the destinations.
+    pub dst: String,
+    /// Edges, duplicates included.
+    pub edges: u64,
+    /// Whether edges have weights.
+    pub weight: bool,
+    /// Columns of edge features, 0 without.
+    pub feature_dim: u64,
+    /// Edges per source.
+    pub out_degree: DegreeInfo,
+    /// Edges per destination.
+    pub in_degree: DegreeInfo,
+}
+
+/// Degrees of the vertices on one side of a relation, in edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DegreeInfo {
+    /// Smallest.
+    pub min: u64,
+    /// Mean over all vertices.
+    pub mean: f64,
+    /// Median (the lower one of two).
+    pub median: u64,
+    /// 99 % of the vertices have at most this.
+    pub p99: u64,
+    /// Largest.
+    pub max: u64,
+    /// Vertices without an edge.
+    pub isolated: u64,
+}
+
+/// A target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LabelInfo {
+    /// Name.
+    pub name: String,
+    /// Vertex type.
+    pub vertex_type: String,
+    /// `single`, `multi` or `real`.
+    pub kind: &'static str,
+    /// Classes, or columns of a real target.
+    pub classes: u64,
+    /// Vertices with a label.
+    pub labelled: u64,
+    /// Vertices of each class; empty for a real target.
+    pub per_class: Vec<u64>,
+}
+
+/// A vertex split.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SplitInfo {
+    /// Name.
+    pub name: String,
+    /// Vertex type.
+    pub vertex_type: String,
+    /// Training vertices.
+    pub train: u64,
+    /// Validation vertices.
+    pub val: u64,
+    /// Test vertices.
+    pub test: u64,
+}
+
+/// A link split.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkSplitInfo {
+    /// Name.
+    pub name: String,
+    /// Validation links.
+    pub val: u64,
+    /// Test links.
+    pub test: u64,
+}
+
+/// A metapath with the size of its semantic graph.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MetapathInfo {
+    /// Name.
+    pub name: String,
+    /// Steps as in `dataset.toml`.
+    pub steps: Vec<String>,
+    /// Vertices at the start.
+    pub rows: u64,
+    /// Vertices at the end.
+    pub cols: u64,
+    /// Distinct (start, end) pairs, self pairs included.
+    pub pairs: u64,
+    /// Pairs with start = end.
+    pub self_pairs: u64,
+    /// Path instances.
+    pub instances: u128,
+    /// Most distinct ends of one start.
+    pub max_degree: u64,
+}
+
+impl DatasetInfo {
+    /// Measures `dataset`; metapaths are counted row by row, their graphs are not built.
+    ///
+    /// Errors when the steps of a metapath do not join, which a loaded dataset excludes.
+    pub fn new(dataset: &Dataset) -> Result<DatasetInfo, SgbError> {
+        let type_name = |t: usize| dataset.vertex_types[t].name.clone();
+        let graphs = SemanticGraphs::new(dataset);
+        let metapaths = dataset
+            .metapaths
+            .iter()
+            .map(|path| {
+                let stats = graphs.stats(&path.steps)?;
+                Ok(MetapathInfo {
+                    name: path.name.clone(),
+                    steps: path.steps.iter().map(|&s| step_text(dataset, s)).collect(),
+                    rows: stats.rows as u64,
+                    cols: stats.cols as u64,
+                    pairs: stats.pairs,
+                    self_pairs: stats.self_pairs,
+                    instances: stats.instances,
+                    max_degree: stats.max_degree,
+                })
+            })
+            .collect::<Result<_, SgbError>>()?;
+        Ok(DatasetInfo {
+            name: dataset.name.clone(),
+            title: dataset.title.clone(),
+            generator: dataset.generator.clone(),
+            vertices: dataset.num_vertices() as u64,
+            edges: dataset.num_edges() as u64,
+            vertex_types: dataset
+                .vertex_types
+                .iter()
+                .map(|v| VertexTypeInfo {
+                    name: v.name.clone(),
+                    count: v.count as u64,
+                    features: match &v.features {
+                        Some(Features::Dense(_)) => "dense",
+                        Some(Features::Sparse(_)) => "sparse",
+                        None => "none",
+                    },
+                    dim: v.features.as_ref().map_or(0, |x| x.dim() as u64),
+                    stored: v.features.as_ref().map_or(0, |x| x.num_stored() as u64),
+                })
+                .collect(),
+            relations: dataset
+                .relations
+                .iter()
+                .map(|r| RelationInfo {
+                    name: r.name.clone(),
+                    src: type_name(r.src),
+                    dst: type_name(r.dst),
+                    edges: r.num_edges() as u64,
+                    weight: r.weight.is_some(),
+                    feature_dim: r.features.as_ref().map_or(0, |x| x.dim as u64),
+                    out_degree: degrees(dataset.vertex_types[r.src].count, &r.src_ids),
+                    in_degree: degrees(dataset.vertex_types[r.dst].count, &r.dst_ids),
+                })
+                .collect(),
+            labels: dataset
+                .labels
+                .iter()
+                .map(|l| {
+                    let (kind, classes, per_class) = classes(&l.values);
+                    let (name, vertex_type) = (l.name.clone(), type_name(l.vertex_type));
+                    LabelInfo { name, vertex_type, kind, classes, labelled: l.num_labelled() as u64, per_class }
+                })
+                .collect(),
+            splits: dataset
+                .splits
+                .iter()
+                .map(|s| SplitInfo {
+                    name: s.name.clone(),
+                    vertex_type: type_name(s.vertex_type),
+                    train: s.train.len() as u64,
+                    val: s.val.len() as u64,
+                    test: s.test.len() as u64,
+                })
+                .collect(),
+            link_splits: dataset
+                .link_splits
+                .iter()
+                .map(|s| LinkSplitInfo { name: s.name.clone(), val: s.val.len() as u64, test: s.test.len() as u64 })
+                .collect(),
+            metapaths,
+        })
+    }
+
+    /// The tables that `data info` prints, ending in a newline.
+    pub fn text(&self) -> String {
+        self.to_string()
+    }
+
+    /// The object that `data info --json` prints.
+    pub fn json(&self) -> serde_json::Value {
+        // Only maps with non-string keys and failing `Serialize` implementations error, and there are none; a count of
+        // paths beyond 64 bits is not representable as a JSON number of this crate, hence the fallback to text.
+        serde_json::to_value(self).unwrap_or_else(|e| serde_json::json!({ "error": e.to_string() }))
+    }
+}
+
+impl fmt::Display for DatasetInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        if let Some(title) = &self.title {
+            write!(f, ": {title}")?;
+        }
+        writeln!(f)?;
+        if let Some(generator) = &self.generator {
+            writeln!(f, "made by {generator}")?;
+        }
+        writeln!(f, "{} vertices, {} edges", self.vertices, self.edges)?;
+
+        let mut table = Table::new(&["vertex type", "vertices", "features", "stored"]);
+        for v in &self.vertex_types {
+            let features = if v.features == "none" { "none".into() } else { format!("{} {}", v.dim, v.features) };
+            table.row([v.name.clone(), v.count.to_string(), features, v.stored.to_string()]);
+        }
+        table.write(f)?;
+
+        let mut table = Table::new(&[
+            "relation", "ends", "edges", "out mean", "p99", "max", "none", "in mean", "p99", "max", "none",
+        ]);
+        for r in &self.relations {
+            let weight = if r.weight { " (weighted)" } else { "" };
+            let (o, i) = (&r.out_degree, &r.in_degree);
+            table.row([
+                r.name.clone(),
+                format!("{} -> {}{weight}", r.src, r.dst),
+                r.edges.to_string(),
+                format!("{:.2}", o.mean),
+                o.p99.to_string(),
+                o.max.to_string(),
+                o.isolated.to_string(),
+                format!("{:.2}", i.mean),
+                i.p99.to_string(),
+                i.max.to_string(),
+                i.isolated.to_string(),
+            ]);
+        }
+        table.write(f)?;
+
+        let mut table = Table::new(&["label", "kind", "classes", "labelled", "per class"]);
+        for l in &self.labels {
+            let per_class = l.per_class.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+            let name = format!("{}.{}", l.vertex_type, l.name);
+            table.row([name, l.kind.into(), l.classes.to_string(), l.labelled.to_string(), per_class]);
+        }
+        table.write(f)?;
+
+        let mut table = Table::new(&["split", "of", "train", "val", "test"]);
+        for s in &self.splits {
+            let sizes = [s.train, s.val, s.test].map(|n| n.to_string());
+            let [train, val, test] = sizes;
+            table.row([s.name.clone(), s.vertex_type.clone(), train, val, test]);
+        }
+        for s in &self.link_splits {
+            table.row([s.name.clone(), "links".into(), self.edges.to_string(), s.val.to_string(), s.test.to_string()]);
+        }
+        table.write(f)?;
+
+        let mut table = Table::new(&["metapath", "steps", "pairs", "self pairs", "instances", "max degree"]);
+        for m in &self.metapaths {
+            table.row([
+                m.name.clone(),
+                m.steps.join(" "),
+                m.pairs.to_string(),
+                m.self_pairs.to_string(),
+                m.instances.to_string(),
+                m.max_degree.to_string(),
+            ]);
+        }
+        table.write(f)
+    }
+}
+
+/// A step as `dataset.toml` writes it.
+fn step_text(dataset: &Dataset, step: Step) -> String {
+    format!("{}{}", if step.reverse { '<' } else { '>' }, dataset.relations[step.relation].name)
+}
+
+fn degrees(count: usize, ids: &[u32]) -> DegreeInfo {
+    if count == 0 {
+        return DegreeInfo::default();
+    }
+    let mut degree = vec![0u64; count];
+    for &v in ids {
+        degree[v as usize] += 1;
+    }
+    degree.sort_unstable();
+    DegreeInfo {
+        min: degree[0],
+        mean: ids.len() as f64 / count as f64,
+        median: degree[(count - 1) / 2],
+        p99: degree[(count * 99).div_ceil(100) - 1],
+        max: degree[count - 1],
+        isolated: degree.partition_point(|&d| d == 0) as u64,
+    }
+}
+
+/// Kind, classes and vertices per class of a target.
+fn classes(values: &LabelValues) -> (&'static str, u64, Vec<u64>) {
+    match values {
+        LabelValues::Single { classes, of } => {
+            let mut per_class = vec![0; *classes];
+            for &y in of.iter().filter(|&&y| y >= 0) {
+                per_class[y as usize] += 1;
+            }
+            ("single", *classes as u64, per_class)
+        }
+        LabelValues::Multi { classes, rows, .. } => {
+            let per_class =
+                (0..*classes).map(|c| rows.iter().skip(c).step_by(*classes).filter(|v| **v == 1.0).count() as u64);
+            ("multi", *classes as u64, per_class.collect())
+        }
+        LabelValues::Real { dim, .. } => ("real", *dim as u64, Vec::new()),
+    }
+}
+
+/// A table with aligned columns; text to the left, numbers to the right. Without rows it prints nothing.
+struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn new(head: &[&str]) -> Table {
+        Table { rows: vec![head.iter().map(|h| h.to_string()).collect()] }
+    }
+
+    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [head, body @ ..] = &self.rows[..] else { return Ok(()) };
+        if body.is_empty() {
+            return Ok(());
+        }
+        let width = |c: usize| self.rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let number: Vec<bool> = (0..head.len()).map(|c| body.iter().all(|r| r[c].parse::<f64>().is_ok())).collect();
+        writeln!(f)?;
+        for row in &self.rows {
+            let mut line = String::new();
+            for (c, cell) in row.iter().enumerate() {
+                let pad = " ".repeat(widths[c] - cell.chars().count());
+                let gap = if c == 0 { "" } else { "  " };
+                line += &if number[c] { format!("{gap}{pad}{cell}") } else { format!("{gap}{cell}{pad}") };
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! A starting `.hgnn` schema for a dataset.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use crate::dataset::{Dataset, Features, LabelValues};
+
+/// The `schema` block that describes `dataset`, ending in a newline.
+///
+/// Identifiers are made from the dataset's names (letters, digits and underscores, no two alike within the block); each
+/// item says with `from "…"` which name it stands for. Types without features get `x: onehot`.
+pub fn schema_text(dataset: &Dataset) -> String {
+    let mut names = Names::default();
+    let mut text = format!("schema {} {{\n", names.fresh(&camel(&dataset.name), "Graph"));
+    let types: Vec<String> =
+        dataset.vertex_types.iter().map(|v| names.fresh(&camel(short(&v.name)), "Vertex")).collect();
+    for (t, (vertex, ident)) in dataset.vertex_types.iter().zip(&types).enumerate() {
+        let mut fields = Names::default();
+        let x = fields.fresh("x", "x");
+        let mut list = vec![match &vertex.features {
+            Some(Features::Dense(d)) => format!("{x}: f32[{}]", d.dim),
+            Some(Features::Sparse(s)) => format!("{x}: f32[{}] sparse", s.dim),
+            None => format!("{x}: onehot"),
+        }];
+        for label in dataset.labels.iter().filter(|l| l.vertex_type == t) {
+            let name = fields.fresh(&snake(&label.name), "y");
+            list.push(match &label.values {
+                LabelValues::Single { classes, .. } => format!("{name}: class[{classes}]"),
+                LabelValues::Multi { classes, .. } => format!("{name}: multilabel[{classes}]"),
+                LabelValues::Real { dim, .. } => format!("{name}: real[{dim}]"),
+            });
+        }
+        text += &format!("    vertex {ident} {{ {} }} from {}\n", list.join(", "), quote(&vertex.name));
+    }
+    let relations: Vec<String> =
+        dataset.relations.iter().map(|r| names.fresh(&snake(short(&r.name)), "relation")).collect();
+    for (relation, ident) in dataset.relations.iter().zip(&relations) {
+        let (src, dst) = (&types[relation.src], &types[relation.dst]);
+        text += &format!("    relation {ident}: {src} -> {dst} from {}", quote(&relation.name));
+        let weight = relation.weight.as_ref().map(|_| "weight: f32".to_string());
+        let features = relation.features.as_ref().map(|x| format!("x: f32[{}]", x.dim));
+        let fields: Vec<String> = weight.into_iter().chain(features).collect();
+        if !fields.is_empty() {
+            text += &format!(" {{ {} }}", fields.join(", "));
+        }
+        text.push('\n');
+    }
+    for path in &dataset.metapaths {
+        let ident = names.fresh(&identifier(&path.name), "metapath");
+        text += &format!("    metapath {ident} = {}", types[path.start]);
+        for &step in &path.steps {
+            let (relation, (_, to)) = (&relations[step.relation], dataset.step_ends(step));
+            let (left, right) = if step.reverse { ("<-", "-") } else { ("-", "->") };
+            text += &format!(" {left}{relation}{right} {}", types[to]);
+        }
+        text.push('\n');
+    }
+    text + "}\n"
+}
+
+/// Words of the language, which cannot be identifiers.
+const KEYWORDS: &[&str] = &[
+    "across",
+    "aggregate",
+    "as",
+    "basis",
+    "class",
+    "counted",
+    "dataset",
+    "edge",
+    "else",
+    "epochs",
+    "f32",
+    "false",
+    "for",
+    "from",
+    "fuse",
+    "graph",
+    "graphs",
+    "has",
+    "if",
+    "import",
+    "in",
+    "in_edges",
+    "layer",
+    "let",
+    "loss",
+    "metapath",
+    "metrics",
+    "model",
+    "multilabel",
+    "not",
+    "of",
+    "on",
+    "onehot",
+    "optimizer",
+    "out_edges",
+    "output",
+    "over",
+    "param",
+    "project",
+    "reachable",
+    "real",
+    "relation",
+    "schema",
+    "sparse",
+    "stop",
+    "train",
+    "true",
+    "use",
+    "vertex",
+    "when",
+    "with",
+];
+
+/// Identifiers in use.
+#[derive(Default)]
+struct Names(BTreeSet<String>);
+
+impl Names {
+    /// `wanted` (or `fallback` if nothing is left of it), changed as little as makes it a new identifier.
+    fn fresh(&mut self, wanted: &str, fallback: &str) -> String {
+        let mut base = if wanted.is_empty() { fallback.to_string() } else { wanted.to_string() };
+        if base.starts_with(|c: char| c.is_ascii_digit()) {
+            base = format!("{fallback}_{base}");
+        }
+        if KEYWORDS.contains(&&base[..]) {
+            base.push('_');
+        }
+        let mut name = base.clone();
+        let mut n = 2;
+        while !self.0.insert(name.clone()) {
+            name = format!("{base}_{n}");
+            n += 1;
+        }
+        name
+    }
+}
+
+/// The telling part of a name: the fragment or last segment of a URI, all of anything else.
+fn short(name: &str) -> &str {
+    if !name.contains("://") {
+        return name;
+    }
+    name.trim_end_matches(['/', '#']).rsplit(['/', '#']).next().unwrap_or(name)
+}
+
+/// Letters, digits and single underscores between them; case as it is.
+fn identifier(name: &str) -> String {
+    let parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|p| !p.is_empty());
+    parts.collect::<Vec<_>>().join("_")
+}
+
+/// `snake_case`; a capital after a small letter starts a word.
+fn snake(name: &str) -> String {
+    let mut out = String::new();
+    let mut before = '_';
+    for c in identifier(name).chars() {
+        if c.is_ascii_uppercase() && before.is_ascii_lowercase() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+        before = c;
+    }
+    out
+}
+
+/// `CamelCase`.
+fn camel(name: &str) -> String {
+    let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
+    identifier(name).split('_').filter(|w| !w.is_empty()).map(capital).collect()
+}
+
+/// A string literal of the language.
+fn quote(name: &str) -> String {
+    let mut out = String::from('"');
+    for c in name.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out += "\\n",
+            '\t' => out += "\\t",
+            c if c.is_control() => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{LabelData, MetapathData, RelationData, VertexTypeData};
+    use crate::sgb::Step;
+
+    fn relation(name: &str, src: usize, dst: usize, weight: bool) -> RelationData {
+        let weight = weight.then(|| vec![].into());
+        RelationData { name: name.into(), src, dst, src_ids: vec![], dst_ids: vec![], weight, features: None }
+    }
+
+    #[test]
+    fn names_become_unique_identifiers() {
+        let vertex = |name: &str| VertexTypeData { name: name.into(), count: 0, features: None, kinds: None };
+        let steps = vec![Step::forward(0), Step::reverse(0)];
+        let label = |name: &str, values| LabelData { name: name.into(), vertex_type: 0, values, class_names: vec![] };
+        let dataset = Dataset {
+            folder: "".into(),
+            name: "my-set 2".into(),
+            title: None,
+            generator: None,
+            vertex_types: vec![vertex("paper"), vertex("Paper"), vertex("3d"), vertex("http://x.org/a#BigThing")],
+            relations: vec![
+                relation("paper-author", 0, 1, true),
+                relation("paper author", 0, 1, false),
+                relation("of", 2, 3, false),
+                relation("http://x.org/o#isAbout", 3, 3, false),
+                relation("\"é\"", 0, 0, false),
+            ],
+            labels: vec![
+                label("y", LabelValues::Multi { classes: 5, rows: vec![], labelled: vec![] }),
+                label("x", LabelValues::Real { dim: 1, rows: vec![], labelled: vec![] }),
+            ],
+            splits: vec![],
+            link_splits: vec![],
+            metapaths: vec![MetapathData {
+                name: "P-A-P".into(),
+                steps,
+                start: 0,
+                end: 0,
+                pairs: None,
+                self_pairs: None,
+                instances: None,
+                max_degree: None,
+            }],
+        };
+        let expected = r#"schema MySet2 {
+    vertex Paper { x: onehot, y: multilabel[5], x_2: real[1] } from "paper"
+    vertex Paper_2 { x: onehot } from "Paper"
+    vertex Vertex_3d { x: onehot } from "3d"
+    vertex BigThing { x: onehot } from "http://x.org/a#BigThing"
+    relation paper_author: Paper -> Paper_2 from "paper-author" { weight: f32 }
+    relation paper_author_2: Paper -> Paper_2 from "paper author"
+    relation of_: Vertex_3d -> BigThing from "of"
+    relation is_about: BigThing -> BigThing from "http://x.org/o#isAbout"
+    relation relation_: Paper -> Paper from "\"é\""
+    metapath P_A_P = Paper -paper_author-> Paper_2 <-paper_author- Paper
+}
+"#;
+        assert_eq!(schema_text(&dataset), expected);
+    }
+}
