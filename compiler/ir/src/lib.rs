@@ -13,12 +13,19 @@ pub mod dataflow;
 pub mod infer;
 pub mod interp;
 pub mod ops;
+pub mod parse;
+pub mod print;
 pub mod random;
+pub mod random_program;
 pub mod types;
+pub mod verify;
 
 pub use artifact::Artifact;
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
 pub use ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+pub use parse::{ParseError, parse};
+pub use print::print;
 pub use types::{
     DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType,
 };
+pub use verify::{Violation, verify};

@@ -1,0 +1,749 @@
+//! Reads the text that [`crate::print()`] writes. Comments go from `//` or, outside brackets, `;` to the end of the
+//! line.
+//!
+//! The parser checks text, not programs: operands may name values that do not exist and types are taken as they
+//! stand, so that broken programs can be written down. [`crate::verify()`] judges them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::dataflow::{
+    Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PatternDecl, RelationDecl, Step,
+    ValueData, VertexTypeDecl,
+};
+use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::types::{DType, Dim, Graph, Input, Layout, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType};
+use crate::verify::Place;
+
+/// Text that is not a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParseError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// A program and where its parts stand.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parsed {
+    /// The program.
+    pub flow: Dataflow,
+    /// The line of each table row, value and output, from 1.
+    pub lines: BTreeMap<Place, usize>,
+}
+
+/// Reads a program.
+///
+/// # Errors
+/// At the first text that does not fit.
+pub fn parse(text: &str) -> Result<Dataflow, ParseError> {
+    parse_with_lines(text).map(|parsed| parsed.flow)
+}
+
+/// Reads a program and notes where its parts stand.
+///
+/// # Errors
+/// At the first text that does not fit.
+pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
+    let tokens = tokens(text)?;
+    let parsed = Parsed { flow: Dataflow::default(), lines: BTreeMap::new() };
+    let mut parser = Parser { tokens, next: 0, parsed };
+    parser.program()?;
+    Ok(parser.parsed)
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Token {
+    Word(String),
+    Quoted(String),
+    Number(String),
+    Value(u32),
+    Sign(&'static str),
+    End,
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Token::Word(word) | Token::Number(word) => write!(f, "`{word}`"),
+            Token::Quoted(text) => write!(f, "{text:?}"),
+            Token::Value(value) => write!(f, "`%{value}`"),
+            Token::Sign(sign) => write!(f, "`{sign}`"),
+            Token::End => f.write_str("the end"),
+        }
+    }
+}
+
+struct Spanned {
+    token: Token,
+    line: usize,
+    column: usize,
+}
+
+/// Longer signs first.
+const SIGNS: [&str; 15] = ["->", "{", "}", "[", "]", "(", ")", "|", ",", ":", ";", "=", "@", "<", ">"];
+
+fn tokens(text: &str) -> Result<Vec<Spanned>, ParseError> {
+    let mut tokens = vec![];
+    let mut brackets = 0usize;
+    let mut end = (1, 1);
+    for (line, content) in text.lines().enumerate() {
+        let chars: Vec<char> = content.chars().collect();
+        let line = line + 1;
+        let mut at = 0;
+        while at < chars.len() {
+            let start = at;
+            let rest = &chars[at..];
+            let is = |i: usize, test: fn(&char) -> bool| rest.get(i).is_some_and(test);
+            let digits = |from: usize| rest[from..].iter().take_while(|c| c.is_ascii_digit()).count();
+            let error = |message: String| Err(ParseError { line, column: start + 1, message });
+            let c = rest[0];
+            if c.is_whitespace() {
+                at += 1;
+                continue;
+            }
+            if (c == '/' && rest.get(1) == Some(&'/')) || (c == ';' && brackets == 0) {
+                break;
+            }
+            let negative = usize::from(c == '-');
+            let token = if c.is_ascii_alphabetic() || c == '_' {
+                let word = |c: &&char| c.is_ascii_alphanumeric() || **c == '_' || **c == '.';
+                at += rest.iter().take_while(word).count();
+                Token::Word(rest[..at - start].iter().collect())
+            } else if c.is_ascii_digit() || (c == '-' && is(1, |c| c.is_ascii_digit())) {
+                let mut len = negative + digits(negative);
+                if rest.get(len) == Some(&'.') {
+                    len += 1 + digits(len + 1);
+                }
+                if rest.get(len) == Some(&'e') {
+                    let signed = usize::from(rest.get(len + 1) == Some(&'-'));
+                    len += 1 + signed + digits(len + 1 + signed);
+                }
+                at += len;
+                Token::Number(rest[..len].iter().collect())
+            } else if rest.starts_with(&['-', 'i', 'n', 'f']) {
+                at += 4;
+                Token::Number("-inf".into())
+            } else if c == '%' {
+                let len = digits(1);
+                at += 1 + len;
+                let index: String = rest[1..=len].iter().collect();
+                match index.parse() {
+                    Ok(index) => Token::Value(index),
+                    Err(_) => return error("`%` without the number of a value".into()),
+                }
+            } else if c == '"' {
+                let mut name = String::new();
+                at += 1;
+                loop {
+                    match (chars.get(at), chars.get(at + 1)) {
+                        (Some('"'), _) => break,
+                        (Some('\\'), Some('n')) => {
+                            name.push('\n');
+                            at += 2;
+                        }
+                        (Some('\\'), Some(&c)) => {
+                            name.push(c);
+                            at += 2;
+                        }
+                        (Some(&c), _) => {
+                            name.push(c);
+                            at += 1;
+                        }
+                        (None, _) => return error("the quotes do not end on this line".into()),
+                    }
+                }
+                at += 1;
+                Token::Quoted(name)
+            } else if let Some(sign) = SIGNS.iter().find(|sign| rest.iter().copied().take(sign.len()).eq(sign.chars()))
+            {
+                match *sign {
+                    "[" => brackets += 1,
+                    "]" => brackets = brackets.saturating_sub(1),
+                    _ => {}
+                }
+                at += sign.len();
+                Token::Sign(sign)
+            } else {
+                return error(format!("`{c}` means nothing here"));
+            };
+            tokens.push(Spanned { token, line, column: start + 1 });
+        }
+        end = (line, chars.len() + 1);
+    }
+    tokens.push(Spanned { token: Token::End, line: end.0, column: end.1 });
+    Ok(tokens)
+}
+
+struct Parser {
+    tokens: Vec<Spanned>,
+    next: usize,
+    parsed: Parsed,
+}
+
+type Parse<T> = Result<T, ParseError>;
+
+impl Parser {
+    // ---- tokens -------------------------------------------------------------------------------
+
+    fn peek(&self) -> &Token {
+        &self.tokens[self.next].token
+    }
+
+    fn take(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.next = (self.next + 1).min(self.tokens.len() - 1);
+        token
+    }
+
+    /// An error at the next token.
+    fn error<T>(&self, message: impl Into<String>) -> Parse<T> {
+        self.error_at(self.next, message)
+    }
+
+    fn error_at<T>(&self, token: usize, message: impl Into<String>) -> Parse<T> {
+        let Spanned { line, column, .. } = self.tokens[token];
+        Err(ParseError { line, column, message: message.into() })
+    }
+
+    fn expected<T>(&self, what: &str) -> Parse<T> {
+        self.error(format!("expected {what}, found {}", self.peek()))
+    }
+
+    fn accept(&mut self, sign: &'static str) -> bool {
+        let found = *self.peek() == Token::Sign(sign);
+        if found {
+            self.take();
+        }
+        found
+    }
+
+    fn sign(&mut self, sign: &'static str) -> Parse<()> {
+        if self.accept(sign) { Ok(()) } else { self.expected(&format!("`{sign}`")) }
+    }
+
+    fn accept_word(&mut self, word: &str) -> bool {
+        let found = matches!(self.peek(), Token::Word(found) if found == word);
+        if found {
+            self.take();
+        }
+        found
+    }
+
+    fn word(&mut self, word: &str) -> Parse<()> {
+        if self.accept_word(word) { Ok(()) } else { self.expected(&format!("`{word}`")) }
+    }
+
+    fn name(&mut self) -> Parse<String> {
+        match self.peek() {
+            Token::Word(name) | Token::Quoted(name) => {
+                let name = name.clone();
+                self.take();
+                Ok(name)
+            }
+            Token::Number(_) | Token::Value(_) | Token::Sign(_) | Token::End => self.expected("a name"),
+        }
+    }
+
+    fn integer<T: std::str::FromStr>(&mut self) -> Parse<T> {
+        if let Token::Number(digits) = self.peek()
+            && let Ok(number) = digits.parse()
+        {
+            self.take();
+            return Ok(number);
+        }
+        self.expected("a number")
+    }
+
+    fn float(&mut self) -> Parse<f64> {
+        let number = match self.peek() {
+            Token::Number(text) => text.parse().ok(),
+            Token::Word(word) if word == "inf" || word == "NaN" => word.parse().ok(),
+            Token::Word(_) | Token::Quoted(_) | Token::Value(_) | Token::Sign(_) | Token::End => None,
+        };
+        match number {
+            Some(number) => {
+                self.take();
+                Ok(number)
+            }
+            None => self.expected("a number"),
+        }
+    }
+
+    fn value(&mut self) -> Parse<Value> {
+        match *self.peek() {
+            Token::Value(index) => {
+                self.take();
+                Ok(Value(index))
+            }
+            _ => self.expected("a value"),
+        }
+    }
+
+    // ---- table rows ---------------------------------------------------------------------------
+
+    /// The position of the row that the next name names.
+    fn row(&mut self, what: &str, find: impl Fn(&Dataflow, &str) -> Option<usize>) -> Parse<usize> {
+        let at = self.next;
+        let name = self.name()?;
+        match find(&self.parsed.flow, &name) {
+            Some(row) => Ok(row),
+            None => self.error_at(at, format!("there is no {what} `{name}`")),
+        }
+    }
+
+    fn vertex(&mut self) -> Parse<VertexType> {
+        let find = |flow: &Dataflow, name: &str| flow.vertex_types.iter().position(|decl| decl.name == name);
+        self.row("vertex type", find).map(VertexType::new)
+    }
+
+    fn relation(&mut self) -> Parse<u32> {
+        let find = |flow: &Dataflow, name: &str| flow.relations.iter().position(|decl| decl.name == name);
+        Ok(self.row("relation", find)? as u32)
+    }
+
+    fn graph(&mut self) -> Parse<Graph> {
+        let find = |flow: &Dataflow, name: &str| flow.graphs.iter().position(|decl| decl.name == name);
+        self.row("graph", find).map(Graph::new)
+    }
+
+    fn input(&mut self) -> Parse<Input> {
+        let find = |flow: &Dataflow, name: &str| flow.inputs.iter().position(|decl| decl.name == name);
+        self.row("input", find).map(Input::new)
+    }
+
+    fn param(&mut self) -> Parse<Param> {
+        let find = |flow: &Dataflow, name: &str| flow.params.iter().position(|decl| decl.name == name);
+        self.row("parameter", find).map(Param::new)
+    }
+
+    fn slot(&mut self) -> Parse<(Param, u32)> {
+        let param = self.param()?;
+        self.sign("[")?;
+        let slot = self.integer()?;
+        self.sign("]")?;
+        Ok((param, slot))
+    }
+
+    // ---- the program --------------------------------------------------------------------------
+
+    fn program(&mut self) -> Parse<()> {
+        self.word("dataflow")?;
+        self.parsed.flow.name = self.name()?;
+        self.sign("{")?;
+        while !self.accept("}") {
+            let line = self.tokens[self.next].line;
+            let place = self.item()?;
+            self.parsed.lines.insert(place, line);
+        }
+        if *self.peek() == Token::End { Ok(()) } else { self.expected("the end") }
+    }
+
+    fn item(&mut self) -> Parse<Place> {
+        if matches!(self.peek(), Token::Value(_)) {
+            return self.value_line();
+        }
+        let at = self.next;
+        let Token::Word(keyword) = self.take() else {
+            return self.error_at(
+                at,
+                format!("expected a declaration, a value or an output, found {}", self.tokens[at].token),
+            );
+        };
+        match keyword.as_str() {
+            "vertex" => {
+                let name = self.name()?;
+                self.word("from")?;
+                let dataset_name = self.name()?;
+                self.parsed.flow.vertex_types.push(VertexTypeDecl { name, dataset_name });
+                Ok(Place::VertexType(self.parsed.flow.vertex_types.len() - 1))
+            }
+            "relation" => {
+                let name = self.name()?;
+                let (src, dst) = self.ends()?;
+                self.word("from")?;
+                let dataset_name = self.name()?;
+                self.parsed.flow.relations.push(RelationDecl { name, dataset_name, src, dst });
+                Ok(Place::Relation(self.parsed.flow.relations.len() - 1))
+            }
+            "graph" => {
+                let name = self.name()?;
+                let (src, dst) = self.ends()?;
+                self.sign("=")?;
+                let mut steps = vec![];
+                loop {
+                    let reverse = if self.accept("<") {
+                        true
+                    } else if self.accept(">") {
+                        false
+                    } else {
+                        break;
+                    };
+                    steps.push(Step { relation: self.relation()?, reverse });
+                }
+                let counted = self.accept_word("counted");
+                let self_loops = self.accept_word("self_loops");
+                self.parsed.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops });
+                Ok(Place::Graph(self.parsed.flow.graphs.len() - 1))
+            }
+            "pattern" => {
+                let row = self.parsed.flow.patterns.len();
+                self.word(&format!("p{row}"))?;
+                self.sign(":")?;
+                let vertex = self.vertex()?;
+                self.word("x")?;
+                let columns = self.integer()?;
+                self.parsed.flow.patterns.push(PatternDecl { vertex, columns });
+                Ok(Place::Pattern(row))
+            }
+            "input" => {
+                let name = self.name()?;
+                self.sign(":")?;
+                let ty = self.ty()?;
+                self.sign("=")?;
+                let binding = self.binding()?;
+                self.parsed.flow.inputs.push(InputDecl { name, ty, binding });
+                Ok(Place::Input(self.parsed.flow.inputs.len() - 1))
+            }
+            "param" => {
+                let name = self.name()?;
+                self.sign(":")?;
+                let at = self.next;
+                let ty = self.ty()?;
+                if ty != Type::new(Space::Unit, ty.dims.clone()) {
+                    return self.error_at(at, "a parameter is a dense f32 without a space");
+                }
+                self.sign("=")?;
+                let init = self.init()?;
+                let decay = self.accept_word("decay");
+                self.parsed.flow.params.push(ParamDecl { name, dims: ty.dims, init, decay });
+                Ok(Place::Param(self.parsed.flow.params.len() - 1))
+            }
+            "result" => {
+                let name = self.name()?;
+                self.output(OutputKind::Result(name))
+            }
+            "update" => {
+                let param = self.param()?;
+                self.output(OutputKind::UpdateParam(param))
+            }
+            "state" => {
+                let (param, slot) = self.slot()?;
+                self.output(OutputKind::UpdateState(param, slot))
+            }
+            _ => self.error_at(at, format!("`{keyword}` does not begin a declaration or an output")),
+        }
+    }
+
+    fn output(&mut self, kind: OutputKind) -> Parse<Place> {
+        self.sign("=")?;
+        let value = self.value()?;
+        self.parsed.flow.outputs.push(Output { kind, value });
+        Ok(Place::Output(self.parsed.flow.outputs.len() - 1))
+    }
+
+    fn ends(&mut self) -> Parse<(VertexType, VertexType)> {
+        self.sign(":")?;
+        let src = self.vertex()?;
+        self.sign("->")?;
+        Ok((src, self.vertex()?))
+    }
+
+    fn dim(&mut self) -> Parse<Dim> {
+        if self.accept("|") {
+            let vertex = self.vertex()?;
+            self.sign("|")?;
+            Ok(Dim::Count(vertex))
+        } else {
+            self.integer().map(Dim::Fixed)
+        }
+    }
+
+    fn space(&mut self) -> Parse<Space> {
+        let edges = matches!(self.peek(), Token::Word(word) if word == "edges")
+            && self.tokens.get(self.next + 1).is_some_and(|after| after.token == Token::Sign("("));
+        if edges {
+            self.take();
+            self.sign("(")?;
+            let graph = self.graph()?;
+            self.sign(")")?;
+            Ok(Space::Edges(graph))
+        } else {
+            self.vertex().map(Space::Vertices)
+        }
+    }
+
+    fn ty(&mut self) -> Parse<Type> {
+        let dtype = if self.accept_word("i32") {
+            DType::I32
+        } else if self.accept_word("f32") {
+            DType::F32
+        } else {
+            return self.expected("a type");
+        };
+        self.sign("[")?;
+        let mut dims = vec![];
+        let mut space = Space::Unit;
+        if matches!(self.peek(), Token::Word(_) | Token::Quoted(_)) {
+            space = self.space()?;
+            if self.accept(";") {
+                dims.push(self.dim()?);
+            }
+        } else if *self.peek() != Token::Sign("]") {
+            dims.push(self.dim()?);
+        }
+        while !dims.is_empty() && self.accept(",") {
+            dims.push(self.dim()?);
+        }
+        self.sign("]")?;
+        let mut layout = Layout::Dense;
+        if self.accept_word("sparse") {
+            self.sign("(")?;
+            let at = self.next;
+            let name = self.name()?;
+            match name.strip_prefix('p').and_then(|digits| digits.parse().ok()) {
+                Some(row) => layout = Layout::Sparse(Pattern(row)),
+                None => return self.error_at(at, format!("there is no pattern `{name}`")),
+            }
+            self.sign(")")?;
+        }
+        Ok(Type { space, dims, dtype, layout })
+    }
+
+    fn binding(&mut self) -> Parse<Binding> {
+        let at = self.next;
+        let kind = self.name()?;
+        match kind.as_str() {
+            "step_number" => return Ok(Binding::StepNumber),
+            "epoch_number" => return Ok(Binding::EpochNumber),
+            _ => {}
+        }
+        self.sign("(")?;
+        let binding = match kind.as_str() {
+            "features" => Binding::Features(self.vertex()?),
+            "label" => {
+                let vertex = self.vertex()?;
+                self.sign(",")?;
+                Binding::Label(vertex, self.name()?)
+            }
+            "train_mask" => Binding::TrainMask(self.vertex()?),
+            "edge_weight" => Binding::EdgeWeight(self.graph()?),
+            "edge_count" => Binding::EdgeCount(self.graph()?),
+            "edge_features" => Binding::EdgeFeatures(self.graph()?),
+            _ => return self.error_at(at, format!("nothing is bound by `{kind}`")),
+        };
+        self.sign(")")?;
+        Ok(binding)
+    }
+
+    fn init(&mut self) -> Parse<Init> {
+        let at = self.next;
+        let kind = self.name()?;
+        self.sign("(")?;
+        let init = match kind.as_str() {
+            "constant" => Init::Constant(self.float()?),
+            "glorot" => {
+                let fan_in = self.dim()?;
+                self.sign(",")?;
+                Init::Glorot { fan_in, fan_out: self.integer()? }
+            }
+            "he" => Init::He { fan_in: self.dim()? },
+            "uniform" => Init::Uniform(self.float()?),
+            "normal" => Init::Normal { std: self.float()? },
+            _ => return self.error_at(at, format!("no parameter starts as `{kind}`")),
+        };
+        self.sign(")")?;
+        Ok(init)
+    }
+
+    // ---- values -------------------------------------------------------------------------------
+
+    fn value_line(&mut self) -> Parse<Place> {
+        let row = self.parsed.flow.values.len();
+        let at = self.next;
+        let value = self.value()?;
+        if value.index() != row {
+            return self.error_at(at, format!("this is value %{row}"));
+        }
+        self.sign("=")?;
+        let at = self.next;
+        let (op, args) = self.op()?;
+        self.sign(":")?;
+        let ty = self.ty()?;
+        self.sign("@")?;
+        let (stage, phase) = self.stage()?;
+        let op = match op {
+            Written::Op(op) => op,
+            Written::Mask { stream, rate } => Op::RandomMask { stream, rate, ty: ty.clone() },
+            Written::Broadcast => Op::Broadcast(ty.clone()),
+            Written::Reshape => Op::Reshape(ty.dims.clone()),
+            Written::Unknown(mnemonic) => return self.error_at(at, format!("there is no operation `{mnemonic}`")),
+        };
+        self.parsed.flow.values.push(ValueData { op, args, ty, stage, phase, origin: None });
+        Ok(Place::Value(value))
+    }
+
+    fn stage(&mut self) -> Parse<(Stage, Phase)> {
+        let at = self.next;
+        let text = self.name()?;
+        let (stage, phase) = text.split_once('.').unwrap_or((&text, "forward"));
+        let stage = Stage::ALL.into_iter().find(|known| known.name() == stage);
+        let phases = [Phase::Forward, Phase::Backward, Phase::Update];
+        let phase = phases.into_iter().find(|known| known.name() == phase);
+        match (stage, phase) {
+            (Some(stage), Some(phase)) => Ok((stage, phase)),
+            _ => self.error_at(at, format!("there is no stage `{text}`")),
+        }
+    }
+
+    fn op(&mut self) -> Parse<(Written, Vec<Value>)> {
+        let Token::Word(mnemonic) = self.peek().clone() else { return self.expected("an operation") };
+        self.take();
+        let op = self.op_head(&mnemonic)?;
+        let mut args = vec![];
+        if matches!(self.peek(), Token::Value(_)) {
+            args.push(self.value()?);
+            while self.accept(",") {
+                args.push(self.value()?);
+            }
+        }
+        Ok((op, args))
+    }
+
+    /// The operation with everything before its operands.
+    fn op_head(&mut self, mnemonic: &str) -> Parse<Written> {
+        if let Some(f) = UnaryOp::PLAIN.into_iter().find(|f| f.name() == mnemonic) {
+            return Ok(Written::Op(Op::Unary(f)));
+        }
+        if let Some(f) = BinaryOp::ALL.into_iter().find(|f| f.name() == mnemonic) {
+            return Ok(Written::Op(Op::Binary(f)));
+        }
+        let reduce_of = |name: &str| Reduce::ALL.into_iter().find(|reduce| reduce.name() == name);
+        if let Some((reduce, direction)) = mnemonic.strip_prefix("segment.").and_then(|rest| rest.split_once('.')) {
+            let direction = [Direction::In, Direction::Out].into_iter().find(|known| known.name() == direction);
+            let (Some(reduce), Some(direction)) = (reduce_of(reduce), direction) else {
+                return Ok(Written::Unknown(mnemonic.to_owned()));
+            };
+            let graph = self.graph()?;
+            self.comma_before_value()?;
+            return Ok(Written::Op(Op::Segment { graph, direction, reduce }));
+        }
+        if let Some(reduce) = mnemonic.strip_prefix("reduce.").and_then(reduce_of) {
+            self.sign("(")?;
+            self.word("axes")?;
+            let axes = self.integer()?;
+            self.sign(")")?;
+            return Ok(Written::Op(Op::ReduceTrailing { reduce, axes }));
+        }
+        if let Some(reduce) = mnemonic.strip_prefix("reduce_space.").and_then(reduce_of) {
+            return Ok(Written::Op(Op::ReduceSpace(reduce)));
+        }
+        Ok(Written::Op(match mnemonic {
+            "input" => Op::Input(self.input()?),
+            "param" => Op::Param(self.param()?),
+            "state" => {
+                let (param, slot) = self.slot()?;
+                Op::State(param, slot)
+            }
+            "const" => Op::Const(self.float()?),
+            "count" => {
+                let space = if self.accept("[") {
+                    self.sign("]")?;
+                    Space::Unit
+                } else {
+                    self.space()?
+                };
+                Op::Count(space)
+            }
+            "random_mask" => {
+                self.sign("(")?;
+                self.word("stream")?;
+                let stream = self.integer()?;
+                self.sign(",")?;
+                self.word("rate")?;
+                let rate = self.float()?;
+                self.sign(")")?;
+                return Ok(Written::Mask { stream, rate });
+            }
+            "leaky_relu" => {
+                self.sign("(")?;
+                let slope = self.float()?;
+                self.sign(")")?;
+                Op::Unary(UnaryOp::LeakyRelu(slope))
+            }
+            "broadcast" => return Ok(Written::Broadcast),
+            "reshape" => return Ok(Written::Reshape),
+            "stop_gradient" => Op::StopGradient,
+            "concat" => Op::Concat,
+            "slice" => {
+                self.sign("(")?;
+                let start = self.integer()?;
+                self.sign(",")?;
+                let len = self.integer()?;
+                self.sign(")")?;
+                Op::Slice { start, len }
+            }
+            "one_hot" => {
+                self.sign("(")?;
+                let classes = self.integer()?;
+                self.sign(")")?;
+                Op::OneHot { classes }
+            }
+            "rows" => {
+                let vertex = self.vertex()?;
+                self.comma_before_value()?;
+                Op::Rows(vertex)
+            }
+            "unrows" => Op::Unrows,
+            "matmul" => Op::MatMul { batch: self.batch()? },
+            "matmul_t" => Op::MatMulT { batch: self.batch()? },
+            "outer" => Op::Outer { batch: self.batch()? },
+            "gather.src" => {
+                let graph = self.graph()?;
+                self.comma_before_value()?;
+                Op::GatherSrc(graph)
+            }
+            "gather.dst" => {
+                let graph = self.graph()?;
+                self.comma_before_value()?;
+                Op::GatherDst(graph)
+            }
+            _ => return Ok(Written::Unknown(mnemonic.to_owned())),
+        }))
+    }
+
+    /// Between a table row and the operands, if there are any.
+    fn comma_before_value(&mut self) -> Parse<()> {
+        if *self.peek() == Token::Sign(":") { Ok(()) } else { self.sign(",") }
+    }
+
+    fn batch(&mut self) -> Parse<usize> {
+        if !self.accept("(") {
+            return Ok(0);
+        }
+        self.word("batch")?;
+        let batch = self.integer()?;
+        self.sign(")")?;
+        Ok(batch)
+    }
+}
+
+/// An operation as far as its text says it: some take the type of their line.
+enum Written {
+    Op(Op),
+    Mask { stream: u32, rate: f64 },
+    Broadcast,
+    Reshape,
+    Unknown(String),
+}

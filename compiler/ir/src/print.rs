@@ -1,0 +1,384 @@
+//! The canonical text of a program. [`crate::parse()`] reads it back: `parse(print(f)) == f`, except for origins
+//! and the cursor, which have no text (see [`without_origins`]).
+//!
+//! ```text
+//! dataflow han.train {
+//!   vertex Paper from "paper"
+//!   relation written_by: Paper -> Author from "paper-author"
+//!   graph PAP: Paper -> Paper = >written_by <written_by
+//!   pattern p0: Paper x 1902
+//!   input Paper.x : f32[Paper; 1902] sparse(p0) = features(Paper)
+//!   param conv.w : f32[1902, 8, 8] = glorot(1902, 64) decay
+//!   %0 = input Paper.x           : f32[Paper; 1902] sparse(p0) @FP
+//!   %1 = param conv.w            : f32[1902, 8, 8]             @FP
+//!   %2 = matmul %0, %1           : f32[Paper; 8, 8]            @FP
+//!   %9 = segment.lse.in PAP, %8  : f32[Paper; 8]               @NA.backward
+//!   result topic_logits = %9
+//!   update conv.w = %20
+//!   state conv.w[0] = %21
+//! }
+//! ```
+//!
+//! A hop of a graph is `>relation`, or `<relation` where it is walked in reverse. Names that are not identifiers
+//! (letters, digits, `_` and `.`) stand in quotes. What a type says already is not said twice: `broadcast`,
+//! `reshape` and `random_mask` take the type of their line.
+
+use std::fmt::{self, Write};
+
+use crate::dataflow::{Binding, Cursor, Dataflow, Init, OutputKind, ValueData};
+use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Type, VertexType};
+
+/// The text of a program. Never panics: a handle that names nothing prints as `?v7`, which does not parse.
+pub fn print(flow: &Dataflow) -> String {
+    let mut text = String::new();
+    Printer { flow, out: &mut text }.program().expect("writing to a string does not fail");
+    text
+}
+
+/// The text of one operation with its operands, as it stands in [`print`].
+pub fn print_op(flow: &Dataflow, data: &ValueData) -> String {
+    Names(flow).op(data)
+}
+
+/// The text of a type, as it stands in [`print`].
+pub fn print_type(flow: &Dataflow, ty: &Type) -> String {
+    Names(flow).ty(ty)
+}
+
+/// The same program without what text does not hold: origins and the cursor.
+pub fn without_origins(flow: &Dataflow) -> Dataflow {
+    let mut flow = flow.clone();
+    flow.cursor = Cursor::default();
+    flow.values.iter_mut().for_each(|data| data.origin = None);
+    flow
+}
+
+impl fmt::Display for Dataflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&print(self))
+    }
+}
+
+/// A name as it stands in text.
+pub(crate) fn quoted(name: &str) -> String {
+    let mut chars = name.chars();
+    let plain = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+    if plain { name.to_owned() } else { format!("\"{}\"", escaped(name)) }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Operations are aligned to this width; longer ones stand out.
+const OP_COLUMN: usize = 40;
+/// So are types.
+const TYPE_COLUMN: usize = 34;
+
+struct Printer<'a> {
+    flow: &'a Dataflow,
+    out: &'a mut String,
+}
+
+impl Printer<'_> {
+    fn program(&mut self) -> fmt::Result {
+        let flow = self.flow;
+        let names = Names(flow);
+        writeln!(self.out, "dataflow {} {{", quoted(&flow.name))?;
+        for decl in &flow.vertex_types {
+            writeln!(self.out, "  vertex {} from \"{}\"", quoted(&decl.name), escaped(&decl.dataset_name))?;
+        }
+        for decl in &flow.relations {
+            let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
+            writeln!(self.out, "  relation {name}: {src} -> {dst} from \"{}\"", escaped(&decl.dataset_name))?;
+        }
+        for decl in &flow.graphs {
+            let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
+            write!(self.out, "  graph {name}: {src} -> {dst} =")?;
+            for step in &decl.steps {
+                let sign = if step.reverse { '<' } else { '>' };
+                write!(self.out, " {sign}{}", names.relation(step.relation))?;
+            }
+            if decl.counted {
+                write!(self.out, " counted")?;
+            }
+            if decl.self_loops {
+                write!(self.out, " self_loops")?;
+            }
+            writeln!(self.out)?;
+        }
+        for (i, decl) in flow.patterns.iter().enumerate() {
+            writeln!(self.out, "  pattern p{i}: {} x {}", names.vertex(decl.vertex), decl.columns)?;
+        }
+        for decl in &flow.inputs {
+            let (name, ty, binding) = (quoted(&decl.name), names.ty(&decl.ty), names.binding(&decl.binding));
+            writeln!(self.out, "  input {name} : {ty} = {binding}")?;
+        }
+        for decl in &flow.params {
+            let ty = names.ty(&Type::new(Space::Unit, decl.dims.clone()));
+            let decay = if decl.decay { " decay" } else { "" };
+            writeln!(self.out, "  param {} : {ty} = {}{decay}", quoted(&decl.name), names.init(decl.init))?;
+        }
+        self.values()?;
+        for output in &flow.outputs {
+            let value = output.value;
+            match &output.kind {
+                OutputKind::Result(name) => writeln!(self.out, "  result {} = {value}", quoted(name))?,
+                OutputKind::UpdateParam(param) => writeln!(self.out, "  update {} = {value}", names.param(*param))?,
+                OutputKind::UpdateState(param, slot) => {
+                    writeln!(self.out, "  state {}[{slot}] = {value}", names.param(*param))?;
+                }
+            }
+        }
+        writeln!(self.out, "}}")
+    }
+
+    fn values(&mut self) -> fmt::Result {
+        let names = Names(self.flow);
+        let lines: Vec<(String, String)> = self
+            .flow
+            .values
+            .iter()
+            .enumerate()
+            .map(|(i, data)| (format!("%{i} = {}", names.op(data)), names.ty(&data.ty)))
+            .collect();
+        let widest = |column: &dyn Fn(&(String, String)) -> usize, limit: usize| {
+            lines.iter().map(column).filter(|w| *w <= limit).max().unwrap_or(0)
+        };
+        let op_width = widest(&|line| line.0.chars().count(), OP_COLUMN);
+        let type_width = widest(&|line| line.1.chars().count(), TYPE_COLUMN);
+        for (data, (op, ty)) in self.flow.values.iter().zip(&lines) {
+            let phase = match data.phase {
+                Phase::Forward => "",
+                Phase::Backward => ".backward",
+                Phase::Update => ".update",
+            };
+            writeln!(self.out, "  {op:op_width$} : {ty:type_width$} @{}{phase}", data.stage.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// Table rows by name.
+struct Names<'a>(&'a Dataflow);
+
+impl Names<'_> {
+    fn vertex(&self, vertex: VertexType) -> String {
+        self.0.vertex_types.get(vertex.index()).map_or_else(|| format!("?{vertex}"), |decl| quoted(&decl.name))
+    }
+
+    fn relation(&self, relation: u32) -> String {
+        self.0.relations.get(relation as usize).map_or_else(|| format!("?r{relation}"), |decl| quoted(&decl.name))
+    }
+
+    fn graph(&self, graph: Graph) -> String {
+        self.0.graphs.get(graph.index()).map_or_else(|| format!("?{graph}"), |decl| quoted(&decl.name))
+    }
+
+    fn input(&self, input: Input) -> String {
+        self.0.inputs.get(input.index()).map_or_else(|| format!("?{input}"), |decl| quoted(&decl.name))
+    }
+
+    fn param(&self, param: Param) -> String {
+        self.0.params.get(param.index()).map_or_else(|| format!("?{param}"), |decl| quoted(&decl.name))
+    }
+
+    fn dim(&self, dim: Dim) -> String {
+        match dim {
+            Dim::Fixed(extent) => extent.to_string(),
+            Dim::Count(vertex) => format!("|{}|", self.vertex(vertex)),
+        }
+    }
+
+    fn space(&self, space: Space) -> Option<String> {
+        match space {
+            Space::Unit => None,
+            Space::Vertices(vertex) => Some(self.vertex(vertex)),
+            Space::Edges(graph) => Some(format!("edges({})", self.graph(graph))),
+        }
+    }
+
+    fn ty(&self, ty: &Type) -> String {
+        let dtype = match ty.dtype {
+            DType::F32 => "f32",
+            DType::I32 => "i32",
+        };
+        let dims = ty.dims.iter().map(|&d| self.dim(d)).collect::<Vec<_>>().join(", ");
+        let inside = match self.space(ty.space) {
+            None => dims,
+            Some(space) if dims.is_empty() => space,
+            Some(space) => format!("{space}; {dims}"),
+        };
+        match ty.layout {
+            Layout::Dense => format!("{dtype}[{inside}]"),
+            Layout::Sparse(pattern) => format!("{dtype}[{inside}] sparse({pattern})"),
+        }
+    }
+
+    fn binding(&self, binding: &Binding) -> String {
+        match binding {
+            Binding::Features(vertex) => format!("features({})", self.vertex(*vertex)),
+            Binding::Label(vertex, name) => format!("label({}, {})", self.vertex(*vertex), quoted(name)),
+            Binding::TrainMask(vertex) => format!("train_mask({})", self.vertex(*vertex)),
+            Binding::EdgeWeight(graph) => format!("edge_weight({})", self.graph(*graph)),
+            Binding::EdgeCount(graph) => format!("edge_count({})", self.graph(*graph)),
+            Binding::EdgeFeatures(graph) => format!("edge_features({})", self.graph(*graph)),
+            Binding::StepNumber => "step_number".into(),
+            Binding::EpochNumber => "epoch_number".into(),
+        }
+    }
+
+    fn init(&self, init: Init) -> String {
+        match init {
+            Init::Constant(number) => format!("constant({number:?})"),
+            Init::Glorot { fan_in, fan_out } => format!("glorot({}, {fan_out})", self.dim(fan_in)),
+            Init::He { fan_in } => format!("he({})", self.dim(fan_in)),
+            Init::Uniform(bound) => format!("uniform({bound:?})"),
+            Init::Normal { std } => format!("normal({std:?})"),
+        }
+    }
+
+    fn op(&self, data: &ValueData) -> String {
+        let batched = |name: &str, batch: usize| match batch {
+            0 => name.to_owned(),
+            _ => format!("{name}(batch {batch})"),
+        };
+        let (mnemonic, table_row) = match &data.op {
+            Op::Input(input) => ("input".to_owned(), Some(self.input(*input))),
+            Op::Param(param) => ("param".to_owned(), Some(self.param(*param))),
+            Op::State(param, slot) => ("state".to_owned(), Some(format!("{}[{slot}]", self.param(*param)))),
+            Op::Const(number) => (format!("const {number:?}"), None),
+            Op::Count(space) => (format!("count {}", self.space(*space).unwrap_or_else(|| "[]".into())), None),
+            Op::RandomMask { stream, rate, .. } => (format!("random_mask(stream {stream}, rate {rate:?})"), None),
+            Op::Unary(UnaryOp::LeakyRelu(slope)) => (format!("leaky_relu({slope:?})"), None),
+            Op::Unary(f) => (f.name().to_owned(), None),
+            Op::Binary(f) => (f.name().to_owned(), None),
+            Op::Broadcast(_) => ("broadcast".to_owned(), None),
+            Op::StopGradient => ("stop_gradient".to_owned(), None),
+            Op::Reshape(_) => ("reshape".to_owned(), None),
+            Op::Concat => ("concat".to_owned(), None),
+            Op::Slice { start, len } => (format!("slice({start}, {len})"), None),
+            Op::OneHot { classes } => (format!("one_hot({classes})"), None),
+            Op::Rows(vertex) => ("rows".to_owned(), Some(self.vertex(*vertex))),
+            Op::Unrows => ("unrows".to_owned(), None),
+            Op::MatMul { batch } => (batched("matmul", *batch), None),
+            Op::MatMulT { batch } => (batched("matmul_t", *batch), None),
+            Op::Outer { batch } => (batched("outer", *batch), None),
+            Op::GatherSrc(graph) => ("gather.src".to_owned(), Some(self.graph(*graph))),
+            Op::GatherDst(graph) => ("gather.dst".to_owned(), Some(self.graph(*graph))),
+            Op::Segment { graph, direction, reduce } => {
+                (format!("segment.{}.{}", reduce.name(), direction.name()), Some(self.graph(*graph)))
+            }
+            Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
+            Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),
+        };
+        let operands: Vec<String> = table_row.into_iter().chain(data.args.iter().map(ToString::to_string)).collect();
+        if operands.is_empty() { mnemonic } else { format!("{mnemonic} {}", operands.join(", ")) }
+    }
+}
+
+impl UnaryOp {
+    /// Its word in text. [`UnaryOp::LeakyRelu`] has its slope beside it.
+    pub fn name(self) -> &'static str {
+        match self {
+            UnaryOp::Neg => "neg",
+            UnaryOp::Exp => "exp",
+            UnaryOp::Log => "log",
+            UnaryOp::Softplus => "softplus",
+            UnaryOp::Sqrt => "sqrt",
+            UnaryOp::Recip => "recip",
+            UnaryOp::Abs => "abs",
+            UnaryOp::Sign => "sign",
+            UnaryOp::Step => "step",
+            UnaryOp::Tanh => "tanh",
+            UnaryOp::Sigmoid => "sigmoid",
+            UnaryOp::Relu => "relu",
+            UnaryOp::LeakyRelu(_) => "leaky_relu",
+            UnaryOp::Elu => "elu",
+            UnaryOp::Gelu => "gelu",
+            UnaryOp::Erf => "erf",
+            UnaryOp::Floor => "floor",
+            UnaryOp::Cos => "cos",
+        }
+    }
+
+    /// All functions without numbers of their own.
+    pub const PLAIN: [UnaryOp; 17] = [
+        UnaryOp::Neg,
+        UnaryOp::Exp,
+        UnaryOp::Log,
+        UnaryOp::Softplus,
+        UnaryOp::Sqrt,
+        UnaryOp::Recip,
+        UnaryOp::Abs,
+        UnaryOp::Sign,
+        UnaryOp::Step,
+        UnaryOp::Tanh,
+        UnaryOp::Sigmoid,
+        UnaryOp::Relu,
+        UnaryOp::Elu,
+        UnaryOp::Gelu,
+        UnaryOp::Erf,
+        UnaryOp::Floor,
+        UnaryOp::Cos,
+    ];
+}
+
+impl BinaryOp {
+    /// Its word in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "add",
+            BinaryOp::Sub => "sub",
+            BinaryOp::Mul => "mul",
+            BinaryOp::Div => "div",
+            BinaryOp::Max => "max",
+            BinaryOp::Min => "min",
+            BinaryOp::Pow => "pow",
+            BinaryOp::LogAddExp => "log_add_exp",
+            BinaryOp::Eq => "eq",
+            BinaryOp::Gt => "gt",
+        }
+    }
+
+    /// All functions.
+    pub const ALL: [BinaryOp; 10] = [
+        BinaryOp::Add,
+        BinaryOp::Sub,
+        BinaryOp::Mul,
+        BinaryOp::Div,
+        BinaryOp::Max,
+        BinaryOp::Min,
+        BinaryOp::Pow,
+        BinaryOp::LogAddExp,
+        BinaryOp::Eq,
+        BinaryOp::Gt,
+    ];
+}
+
+impl Reduce {
+    /// Its word in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reduce::Sum => "sum",
+            Reduce::Max => "max",
+            Reduce::Min => "min",
+            Reduce::Lse => "lse",
+        }
+    }
+
+    /// All reductions.
+    pub const ALL: [Reduce; 4] = [Reduce::Sum, Reduce::Max, Reduce::Min, Reduce::Lse];
+}
+
+impl Direction {
+    /// Its word in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::In => "in",
+            Direction::Out => "out",
+        }
+    }
+}

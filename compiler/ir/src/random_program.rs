@@ -1,0 +1,593 @@
+//! Random programs for differential tests: every pass and every back end must compute what the interpreter
+//! computes on these.
+//!
+//! Programs are well-typed and their numbers stay small (nothing infinite or NaN), so that results can be compared
+//! with tolerances. Functions that jump (step, floor, comparisons) are only applied to inputs, where no rounding
+//! comes before the jump. Graphs have isolated vertices, duplicate edges, self loops and no edges at all. Common
+//! prey of passes (projections of gathered values, attention, constants, repeated expressions) is frequent.
+
+use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
+use crate::interp::{Bindings, Tensor};
+use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::random;
+use crate::types::{DType, Dim, Graph, Layout, Param, Space, Stage, Type, Value, VertexType};
+
+/// A forward program with a scalar result `loss` that depends on most values, further results `r0`, `r1`, …, and
+/// bindings that it runs on. The same seed gives the same program. All extents but those of vertex counts are fixed.
+pub fn random_program(seed: u64) -> (Dataflow, Bindings) {
+    let mut generator = Generator {
+        flow: Dataflow::new(format!("random{seed}")),
+        bindings: Bindings { seed, step: 1 + seed % 5, ..Bindings::default() },
+        key: random::mask_key(seed, 0, 0),
+        draws: 0,
+        pool: vec![],
+        leaves: vec![],
+    };
+    generator.tables();
+    generator.leaves();
+    for _ in 0..6 + generator.below(14) {
+        generator.flow.cursor.stage = [Stage::FP, Stage::NA, Stage::SF][generator.below(3)];
+        generator.production();
+    }
+    generator.outputs();
+    (generator.flow, generator.bindings)
+}
+
+struct Generator {
+    flow: Dataflow,
+    bindings: Bindings,
+    key: u64,
+    draws: u64,
+    /// Dense f32 values of moderate size.
+    pool: Vec<Value>,
+    /// Those that no rounding has touched.
+    leaves: Vec<Value>,
+}
+
+impl Generator {
+    fn uniform(&mut self) -> f64 {
+        self.draws += 1;
+        random::uniform(self.key, self.draws)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        ((self.uniform() * n as f64) as usize).min(n - 1)
+    }
+
+    fn chance(&mut self, p: f64) -> bool {
+        self.uniform() < p
+    }
+
+    fn tensor(&mut self, rows: usize, width: usize) -> Tensor {
+        // Multiples of 1/64 are exact in f32, too.
+        Tensor::from_fn(rows, width, |_, _| (self.uniform() * 128.0 - 64.0).round() / 64.0)
+    }
+
+    fn tables(&mut self) {
+        for i in 0..2 + self.below(2) {
+            let name = ["Paper", "Author", "Venue"][i];
+            let dataset_name = name.to_lowercase();
+            self.flow.vertex_types.push(VertexTypeDecl { name: name.into(), dataset_name });
+            let count = [1, 2, 3, 5, 8][self.below(5)];
+            self.bindings.num_vertices.push(count);
+        }
+        let num_types = self.flow.vertex_types.len();
+        for i in 0..2 + self.below(3) {
+            // The first graph stays inside a type, so that there are self loops.
+            let src = VertexType::new(self.below(num_types));
+            let dst = if i == 0 { src } else { VertexType::new(self.below(num_types)) };
+            let name = format!("rel{i}");
+            self.flow.relations.push(RelationDecl { name: name.clone(), dataset_name: name, src, dst });
+            self.flow.graphs.push(GraphDecl {
+                name: format!("G{i}"),
+                src,
+                dst,
+                steps: vec![Step { relation: i as u32, reverse: false }],
+                counted: false,
+                self_loops: false,
+            });
+            let ends = [src, dst].map(|end| self.bindings.num_vertices[end.index()]);
+            let count = if self.chance(0.2) { 0 } else { self.below(3 * ends[1] + 2) };
+            let mut edges: Vec<(u32, u32)> =
+                (0..count).map(|_| (self.below(ends[0]) as u32, self.below(ends[1]) as u32)).collect();
+            if self.chance(0.5) {
+                edges.extend(edges.first().copied());
+            }
+            edges.sort_by_key(|&(src, dst)| (dst, src));
+            self.bindings.edges.push(edges);
+        }
+    }
+
+    fn leaves(&mut self) {
+        for i in 0..self.flow.vertex_types.len() {
+            let vertex = VertexType::new(i);
+            let name = self.flow.vertex_types[i].name.clone();
+            let width = 2 + self.below(4);
+            let mut ty = Type::fixed(Space::Vertices(vertex), &[width]);
+            let sparse = self.chance(0.4);
+            if sparse {
+                ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
+            }
+            let x = self.input(format!("{name}.x"), ty, Binding::Features(vertex));
+            if sparse {
+                self.sparse_projection(x, width);
+            } else {
+                self.pool.push(x);
+                self.leaves.push(x);
+            }
+            // A table with one row per vertex.
+            let dims = vec![Dim::Count(vertex), Dim::Fixed(2 + self.below(3))];
+            let table = self.param(dims);
+            let rows = self.flow.add(Op::Rows(vertex), &[table]);
+            self.pool.push(rows);
+            self.leaves.push(rows);
+        }
+        let labels = Type { dtype: DType::I32, ..Type::fixed(Space::Vertices(VertexType(0)), &[]) };
+        let input = self.input("Paper.topic".into(), labels, Binding::Label(VertexType(0), "topic".into()));
+        let Op::Input(handle) = self.flow.value(input).op else { unreachable!("just built") };
+        let rows = self.bindings.num_vertices[0];
+        let classes = Tensor::from_fn(rows, 1, |_, _| self.below(4) as f64 - 1.0);
+        self.bindings.inputs.insert(handle, classes);
+        let hot = self.flow.add(Op::OneHot { classes: 3 }, &[input]);
+        self.pool.push(hot);
+        let graph = Graph(0);
+        let weight = self.input("G0.weight".into(), Type::new(Space::Edges(graph), vec![]), Binding::EdgeWeight(graph));
+        self.pool.push(weight);
+        self.leaves.push(weight);
+    }
+
+    fn input(&mut self, name: String, ty: Type, binding: Binding) -> Value {
+        let mut tensor = self.tensor(self.bindings.rows(ty.space), self.bindings.width(&ty.dims));
+        if ty.is_sparse() {
+            for i in 0..tensor.data.len() {
+                if self.chance(0.5) {
+                    tensor.data[i] = 0.0;
+                }
+            }
+        }
+        let input = self.flow.declare_input(InputDecl { name, ty, binding });
+        self.bindings.inputs.insert(input, tensor);
+        self.flow.add(Op::Input(input), &[])
+    }
+
+    fn param(&mut self, dims: Vec<Dim>) -> Value {
+        let tensor = self.tensor(1, self.bindings.width(&dims));
+        let name = format!("w{}", self.flow.params.len());
+        let init = Init::Uniform(1.0);
+        let decay = self.chance(0.5);
+        let param = self.flow.declare_param(ParamDecl { name, dims, init, decay });
+        self.bindings.params.insert(param, tensor);
+        self.flow.add(Op::Param(param), &[])
+    }
+
+    /// A parameter of fixed extents; sometimes one that is there already.
+    fn weight(&mut self, dims: Vec<Dim>) -> Value {
+        let known = self.flow.params.iter().position(|decl| decl.dims == dims);
+        match known {
+            Some(row) if self.chance(0.3) => self.flow.add(Op::Param(Param::new(row)), &[]),
+            _ => self.param(dims),
+        }
+    }
+
+    fn sparse_projection(&mut self, mut x: Value, width: usize) {
+        if self.chance(0.5) {
+            let ty = self.flow.ty(x).clone();
+            let mask = self.flow.add(Op::RandomMask { stream: 100, rate: 0.4, ty }, &[]);
+            x = self.flow.binary(BinaryOp::Mul, x, mask);
+        }
+        if self.chance(0.3) {
+            x = self.flow.unary(UnaryOp::Tanh, x);
+        }
+        let out = 2 + self.below(3);
+        let w = self.param(vec![Dim::Fixed(width), Dim::Fixed(out)]);
+        let h = self.flow.add(Op::MatMul { batch: 0 }, &[x, w]);
+        self.pool.push(h);
+        let sums = self.flow.reduce_trailing(Reduce::Sum, 1, x);
+        self.keep(sums);
+    }
+
+    fn pick(&mut self) -> Value {
+        // Recent values more often.
+        let n = self.pool.len();
+        let i = if self.chance(0.5) { n - 1 - self.below(n.min(4)) } else { self.below(n) };
+        self.pool[i]
+    }
+
+    fn pick_where(&mut self, test: impl Fn(&Type) -> bool) -> Option<Value> {
+        let fitting: Vec<Value> = self.pool.iter().copied().filter(|&v| test(self.flow.ty(v))).collect();
+        if fitting.is_empty() { None } else { Some(fitting[self.below(fitting.len())]) }
+    }
+
+    /// Keeps a value that may be large: bounded.
+    fn keep(&mut self, v: Value) {
+        let v = self.flow.unary(UnaryOp::Tanh, v);
+        self.pool.push(v);
+    }
+
+    /// Makes the infinities of rows without elements finite.
+    fn clamp(&mut self, v: Value) -> Value {
+        let (low, high) = (self.flow.constant(-2.0), self.flow.constant(2.0));
+        let v = self.flow.binary(BinaryOp::Max, v, low);
+        self.flow.binary(BinaryOp::Min, v, high)
+    }
+
+    fn positive(&mut self, v: Value) -> Value {
+        let v = self.flow.unary(UnaryOp::Softplus, v);
+        let half = self.flow.constant(0.5);
+        self.flow.binary(BinaryOp::Add, v, half)
+    }
+
+    /// Fixed trailing extents; values with others are not picked for shape operations.
+    fn fixed_dims(&self, v: Value) -> Option<Vec<usize>> {
+        self.flow.ty(v).dims.iter().map(|d| d.fixed()).collect()
+    }
+
+    fn production(&mut self) {
+        match self.below(16) {
+            0 => self.smooth_unary(),
+            1 => self.jump(),
+            2 | 3 => self.elementwise(),
+            4 => self.shape(),
+            5 | 6 => self.product(),
+            7 | 8 => self.gather(),
+            9 => self.segment(),
+            10 => self.reduction(),
+            11 => self.attention(),
+            12 => self.convolution(),
+            13 => self.algebra(),
+            14 => self.dropout(),
+            _ => self.scores(),
+        }
+    }
+
+    fn smooth_unary(&mut self) {
+        let x = self.pick();
+        let bounded = [
+            UnaryOp::Neg,
+            UnaryOp::Abs,
+            UnaryOp::Tanh,
+            UnaryOp::Sigmoid,
+            UnaryOp::Relu,
+            UnaryOp::LeakyRelu(0.25),
+            UnaryOp::Elu,
+            UnaryOp::Gelu,
+            UnaryOp::Erf,
+            UnaryOp::Cos,
+        ];
+        let on_positive = [UnaryOp::Log, UnaryOp::Sqrt, UnaryOp::Recip, UnaryOp::Exp, UnaryOp::Softplus];
+        let choice = self.below(bounded.len() + on_positive.len());
+        if let Some(&f) = bounded.get(choice) {
+            let y = self.flow.unary(f, x);
+            self.pool.push(y);
+        } else {
+            let x = self.flow.unary(UnaryOp::Tanh, x);
+            let x = self.positive(x);
+            let y = self.flow.unary(on_positive[choice - bounded.len()], x);
+            self.keep(y);
+        }
+    }
+
+    fn jump(&mut self) {
+        let i = self.below(self.leaves.len());
+        let x = self.leaves[i];
+        let zero = self.flow.constant(0.0);
+        let y = match self.below(5) {
+            0 => self.flow.unary(UnaryOp::Sign, x),
+            1 => self.flow.unary(UnaryOp::Step, x),
+            2 => self.flow.unary(UnaryOp::Floor, x),
+            3 => self.flow.binary(BinaryOp::Gt, x, zero),
+            _ => self.flow.binary(BinaryOp::Eq, x, zero),
+        };
+        self.pool.push(y);
+    }
+
+    fn elementwise(&mut self) {
+        let a = self.pick();
+        let ty = self.flow.ty(a).clone();
+        let fits = |other: &Type| {
+            (other.space == ty.space || other.is_unit() || ty.is_unit())
+                && (other.dims.starts_with(&ty.dims) || ty.dims.starts_with(&other.dims))
+        };
+        let b = match self.pick_where(fits) {
+            Some(b) if self.chance(0.7) => b,
+            _ => self.weight(ty.dims[..self.draws as usize % (ty.dims.len() + 1)].to_vec()),
+        };
+        let (a, b) = if self.chance(0.5) { (a, b) } else { (b, a) };
+        let y = match self.below(8) {
+            0 | 1 => self.flow.binary(BinaryOp::Add, a, b),
+            2 => self.flow.binary(BinaryOp::Sub, a, b),
+            3 => self.flow.binary(BinaryOp::Mul, a, b),
+            4 => {
+                let b = self.positive(b);
+                self.flow.binary(BinaryOp::Div, a, b)
+            }
+            5 => self.flow.binary(BinaryOp::Max, a, b),
+            6 => {
+                let a = self.positive(a);
+                let exponent = [2.0, 0.5, -1.0][self.below(3)];
+                let exponent = self.flow.constant(exponent);
+                let power = self.flow.binary(BinaryOp::Pow, a, exponent);
+                self.flow.binary(BinaryOp::Min, power, b)
+            }
+            _ => self.flow.binary(BinaryOp::LogAddExp, a, b),
+        };
+        self.keep(y);
+    }
+
+    fn shape(&mut self) {
+        let x = self.pick();
+        let Some(dims) = self.fixed_dims(x) else { return };
+        let space = self.flow.ty(x).space;
+        let y = match self.below(5) {
+            0 => {
+                let mut wider = dims;
+                wider.push(2);
+                self.flow.add(Op::Broadcast(Type::fixed(space, &wider)), &[x])
+            }
+            1 => {
+                let flat = dims.iter().product();
+                let flat = self.flow.add(Op::Reshape(vec![Dim::Fixed(flat)]), &[x]);
+                self.flow.add(Op::Reshape(vec![Dim::Fixed(1), self.flow.ty(flat).dims[0]]), &[flat])
+            }
+            2 => self.flow.add(Op::StopGradient, &[x]),
+            3 if !dims.is_empty() => {
+                let other = self.flow.unary(UnaryOp::Neg, x);
+                let joined = self.flow.add(Op::Concat, &[x, other, x]);
+                let last = dims[dims.len() - 1];
+                let start = self.below(2 * last);
+                let len = 1 + self.below(3 * last - start);
+                self.flow.add(Op::Slice { start, len }, &[joined])
+            }
+            _ => {
+                let ty = self.flow.ty(x).clone();
+                let Space::Vertices(vertex) = space else { return };
+                let table = self.flow.add(Op::Unrows, &[x]);
+                let table = self.flow.unary(UnaryOp::Neg, table);
+                let back = self.flow.add(Op::Rows(vertex), &[table]);
+                debug_assert_eq!(*self.flow.ty(back), ty);
+                back
+            }
+        };
+        self.pool.push(y);
+    }
+
+    fn product(&mut self) {
+        let x = self.pick();
+        let Some(dims) = self.fixed_dims(x) else { return };
+        if dims.is_empty() || dims.iter().product::<usize>() > 32 {
+            return;
+        }
+        let batch = dims.len() - 1;
+        let mut weight: Vec<Dim> = self.flow.ty(x).dims.clone();
+        for _ in 0..self.below(3) {
+            let extent = 1 + self.below(4);
+            weight.push(Dim::Fixed(extent));
+        }
+        let w = self.weight(weight);
+        let y = self.flow.add(Op::MatMul { batch }, &[x, w]);
+        if self.chance(0.3) {
+            let back = self.flow.add(Op::MatMulT { batch }, &[y, w]);
+            self.keep(back);
+        }
+        if self.chance(0.3) {
+            let outer = self.flow.add(Op::Outer { batch }, &[x, y]);
+            self.keep(outer);
+        }
+        self.keep(y);
+    }
+
+    fn any_graph(&mut self) -> Graph {
+        Graph::new(self.below(self.flow.graphs.len()))
+    }
+
+    fn end(&mut self, graph: Graph, direction: Direction) -> Option<Value> {
+        let space = self.flow.graph_end(graph, direction);
+        self.pick_where(|ty| ty.space == space && ty.dims.len() <= 3)
+    }
+
+    fn gather(&mut self) {
+        let graph = self.any_graph();
+        let (direction, op) = if self.chance(0.5) {
+            (Direction::Out, Op::GatherSrc(graph))
+        } else {
+            (Direction::In, Op::GatherDst(graph))
+        };
+        let Some(x) = self.end(graph, direction) else { return };
+        let mut y = self.flow.add(op, &[x]);
+        self.pool.push(y);
+        // The prey of reordering.
+        if let Some(&[width]) = self.fixed_dims(y).as_deref()
+            && self.chance(0.6)
+        {
+            let out = 1 + self.below(4);
+            let w = self.weight(vec![Dim::Fixed(width), Dim::Fixed(out)]);
+            y = self.flow.add(Op::MatMul { batch: 0 }, &[y, w]);
+            let y = self.flow.segment(graph, Direction::In, Reduce::Sum, y);
+            self.keep(y);
+        }
+    }
+
+    fn segment(&mut self) {
+        let Some(x) = self.pick_where(|ty| matches!(ty.space, Space::Edges(_))) else { return self.gather() };
+        let Space::Edges(graph) = self.flow.ty(x).space else { return };
+        let direction = if self.chance(0.7) { Direction::In } else { Direction::Out };
+        let reduce = Reduce::ALL[self.below(4)];
+        let y = self.flow.segment(graph, direction, reduce, x);
+        let y = self.clamp(y);
+        self.pool.push(y);
+    }
+
+    fn reduction(&mut self) {
+        let x = self.pick();
+        let ty = self.flow.ty(x).clone();
+        let reduce = Reduce::ALL[self.below(4)];
+        let y = if ty.dims.is_empty() || self.chance(0.3) {
+            self.flow.add(Op::ReduceSpace(reduce), &[x])
+        } else {
+            let axes = 1 + self.below(ty.dims.len());
+            self.flow.reduce_trailing(reduce, axes, x)
+        };
+        let mut y = self.clamp(y);
+        if self.chance(0.2) {
+            let count = self.flow.add(Op::Count(ty.space), &[]);
+            let count = self.positive(count);
+            y = self.flow.binary(BinaryOp::Div, y, count);
+        }
+        self.pool.push(y);
+    }
+
+    /// Softmax-weighted sum over in-edges, the way the front end lowers it.
+    fn attention(&mut self) {
+        let graph = self.any_graph();
+        let (Some(src), Some(dst)) = (self.end(graph, Direction::Out), self.end(graph, Direction::In)) else { return };
+        if self.flow.ty(src).dims.is_empty() || self.flow.ty(dst).dims.is_empty() {
+            return;
+        }
+        let mut ends = vec![];
+        for (end, op) in [(src, Op::GatherSrc(graph)), (dst, Op::GatherDst(graph))] {
+            let a = self.weight(self.flow.ty(end).dims.clone());
+            let product = self.flow.binary(BinaryOp::Mul, end, a);
+            let axes = self.flow.ty(end).dims.len();
+            let score = self.flow.reduce_trailing(Reduce::Sum, axes, product);
+            ends.push(self.flow.add(op, &[score]));
+        }
+        let score = self.flow.binary(BinaryOp::Add, ends[0], ends[1]);
+        let score = self.flow.unary(UnaryOp::LeakyRelu(0.2), score);
+        let lse = self.flow.segment(graph, Direction::In, Reduce::Lse, score);
+        let lse = self.flow.add(Op::GatherDst(graph), &[lse]);
+        let difference = self.flow.binary(BinaryOp::Sub, score, lse);
+        let alpha = self.flow.unary(UnaryOp::Exp, difference);
+        let messages = self.flow.add(Op::GatherSrc(graph), &[src]);
+        let messages = self.flow.binary(BinaryOp::Mul, messages, alpha);
+        let z = self.flow.segment(graph, Direction::In, Reduce::Sum, messages);
+        self.keep(z);
+    }
+
+    /// The mean over in-edges of projected sources.
+    fn convolution(&mut self) {
+        let graph = self.any_graph();
+        let Some(src) = self.end(graph, Direction::Out) else { return };
+        let Some(&[width]) = self.fixed_dims(src).as_deref() else { return };
+        let out = 1 + self.below(5);
+        let w = self.weight(vec![Dim::Fixed(width), Dim::Fixed(out)]);
+        let projected = self.flow.add(Op::MatMul { batch: 0 }, &[src, w]);
+        let messages = self.flow.add(Op::GatherSrc(graph), &[projected]);
+        let sum = self.flow.segment(graph, Direction::In, Reduce::Sum, messages);
+        let one = self.flow.constant(1.0);
+        let ones = self.flow.add(Op::Broadcast(Type::new(Space::Edges(graph), vec![])), &[one]);
+        let degree = self.flow.segment(graph, Direction::In, Reduce::Sum, ones);
+        let degree = self.flow.binary(BinaryOp::Max, degree, one);
+        let mean = self.flow.binary(BinaryOp::Div, sum, degree);
+        self.keep(mean);
+    }
+
+    /// What simplification should find.
+    fn algebra(&mut self) {
+        let x = self.pick();
+        let number = [0.0, 1.0, -1.0, 2.0][self.below(4)];
+        let number = self.flow.constant(number);
+        let same = self.flow.unary(UnaryOp::Tanh, x);
+        let again = self.flow.unary(UnaryOp::Tanh, x);
+        let y = match self.below(7) {
+            0 => self.flow.binary(BinaryOp::Mul, same, number),
+            1 => self.flow.binary(BinaryOp::Add, number, same),
+            2 => self.flow.binary(BinaryOp::Sub, same, again),
+            3 => {
+                let y = self.flow.unary(UnaryOp::Neg, same);
+                self.flow.unary(UnaryOp::Neg, y)
+            }
+            4 => {
+                let y = self.flow.unary(UnaryOp::Exp, same);
+                self.flow.unary(UnaryOp::Log, y)
+            }
+            5 => {
+                let y = self.flow.binary(BinaryOp::Pow, number, number);
+                self.flow.binary(BinaryOp::Add, y, same)
+            }
+            _ => {
+                let ty = self.flow.ty(x).clone();
+                let wide = self.flow.add(Op::Broadcast(ty), &[number]);
+                self.flow.binary(BinaryOp::Mul, wide, again)
+            }
+        };
+        self.keep(y);
+    }
+
+    fn dropout(&mut self) {
+        let x = self.pick();
+        let ty = self.flow.ty(x).clone();
+        let stream = self.flow.values.len() as u32;
+        let mask = self.flow.add(Op::RandomMask { stream, rate: 0.3, ty }, &[]);
+        let y = self.flow.binary(BinaryOp::Mul, x, mask);
+        self.pool.push(y);
+    }
+
+    /// a · (W x)
+    fn scores(&mut self) {
+        let x = self.pick();
+        let Some(&[width]) = self.fixed_dims(x).as_deref() else { return };
+        let (heads, inner) = (1 + self.below(2), 1 + self.below(3));
+        let w = self.weight(vec![Dim::Fixed(width), Dim::Fixed(heads), Dim::Fixed(inner)]);
+        let a = self.weight(vec![Dim::Fixed(heads), Dim::Fixed(inner)]);
+        let h = self.flow.add(Op::MatMul { batch: 0 }, &[x, w]);
+        let product = self.flow.binary(BinaryOp::Mul, h, a);
+        let score = self.flow.reduce_trailing(Reduce::Sum, 1, product);
+        self.keep(score);
+        if self.chance(0.3) {
+            self.keep(h);
+        }
+    }
+
+    fn outputs(&mut self) {
+        self.flow.cursor.stage = Stage::LC;
+        let recent: Vec<Value> = self.pool.iter().rev().take(4).copied().collect();
+        for (i, &v) in recent.iter().enumerate() {
+            self.flow.output(format!("r{i}"), v);
+        }
+        let mut loss = None;
+        for v in self.pool.clone() {
+            let ty = self.flow.ty(v).clone();
+            let mut sum = self.flow.binary(BinaryOp::Mul, v, v);
+            if !ty.dims.is_empty() {
+                sum = self.flow.reduce_trailing(Reduce::Sum, ty.dims.len(), sum);
+            }
+            if !ty.is_unit() {
+                sum = self.flow.add(Op::ReduceSpace(Reduce::Sum), &[sum]);
+            }
+            loss = Some(loss.map_or(sum, |loss| self.flow.binary(BinaryOp::Add, loss, sum)));
+        }
+        self.flow.output("loss", loss.expect("the pool has leaves"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::interp::run;
+    use crate::parse::parse;
+    use crate::print::{print, without_origins};
+    use crate::verify::verify;
+
+    #[test]
+    fn programs_are_sound_finite_and_read_back() {
+        let mut mnemonics = BTreeSet::new();
+        for seed in 0..400 {
+            let (flow, bindings) = random_program(seed);
+            let text = print(&flow);
+            verify(&flow).unwrap_or_else(|broken| panic!("seed {seed}: {broken:#?}\n{text}"));
+            let read = parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+            assert_eq!(read, without_origins(&flow), "seed {seed}\n{text}");
+            assert_eq!(print(&read), text, "seed {seed}");
+            let run = run(&flow, &bindings).expect("bound");
+            let loss = run.scalar(flow.result("loss").expect("a loss"));
+            assert!(loss.is_finite() && loss.abs() < 1e5, "seed {seed}: loss {loss}\n{text}");
+            mnemonics.extend(flow.values.iter().map(|data| {
+                crate::print::print_op(&flow, data).split([' ', '(']).next().map(str::to_owned).expect("a mnemonic")
+            }));
+        }
+        // Everything but optimiser state turns up.
+        assert!(mnemonics.len() >= 60, "only {}: {mnemonics:?}", mnemonics.len());
+    }
+}

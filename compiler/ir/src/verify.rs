@@ -1,0 +1,356 @@
+//! The rules that every program keeps. Passes may rely on them and are checked by them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::dataflow::{Binding, Dataflow, Init, OutputKind};
+use crate::infer::infer;
+use crate::ops::{Op, UnaryOp};
+use crate::print::{print_op, print_type};
+use crate::types::{DType, Dim, Layout, Param, Space, Type, Value, VertexType};
+
+/// A part of a program: a row of a table by position, a value, an output by position.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Place {
+    /// A vertex type.
+    VertexType(usize),
+    /// A relation.
+    Relation(usize),
+    /// A semantic graph.
+    Graph(usize),
+    /// A sparsity pattern.
+    Pattern(usize),
+    /// An input.
+    Input(usize),
+    /// A parameter.
+    Param(usize),
+    /// A value.
+    Value(Value),
+    /// An output.
+    Output(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::VertexType(row) => write!(f, "vertex type {row}"),
+            Place::Relation(row) => write!(f, "relation {row}"),
+            Place::Graph(row) => write!(f, "graph {row}"),
+            Place::Pattern(row) => write!(f, "pattern {row}"),
+            Place::Input(row) => write!(f, "input {row}"),
+            Place::Param(row) => write!(f, "parameter {row}"),
+            Place::Value(value) => write!(f, "value {value}"),
+            Place::Output(row) => write!(f, "output {row}"),
+        }
+    }
+}
+
+/// A broken rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Where.
+    pub place: Place,
+    /// Which.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// Checks every rule:
+///
+/// - handles name rows of their tables; names are unique in their table;
+/// - the hops of a graph join its end types, and a graph without hops has one end type;
+/// - sparse types have the shape of their pattern; inputs have the type that their binding gives them;
+/// - operands are earlier values, of the same or an earlier phase; every type is the inferred one;
+/// - constants and initial values are finite;
+/// - outputs name values; the `loss` is a scalar, an update has the type of its parameter and is the only one.
+///
+/// # Errors
+/// All violations, in the order of the program.
+pub fn verify(flow: &Dataflow) -> Result<(), Vec<Violation>> {
+    let mut verifier = Verifier { flow, violations: vec![] };
+    verifier.tables();
+    verifier.values();
+    verifier.outputs();
+    if verifier.violations.is_empty() { Ok(()) } else { Err(verifier.violations) }
+}
+
+struct Verifier<'a> {
+    flow: &'a Dataflow,
+    violations: Vec<Violation>,
+}
+
+impl Verifier<'_> {
+    fn report(&mut self, place: Place, message: impl Into<String>) {
+        self.violations.push(Violation { place, message: message.into() });
+    }
+
+    fn has_vertex(&self, vertex: VertexType) -> bool {
+        vertex.index() < self.flow.vertex_types.len()
+    }
+
+    fn tables(&mut self) {
+        let flow = self.flow;
+        self.unique(Place::VertexType, flow.vertex_types.iter().map(|decl| &decl.name));
+        self.unique(Place::Relation, flow.relations.iter().map(|decl| &decl.name));
+        self.unique(Place::Graph, flow.graphs.iter().map(|decl| &decl.name));
+        self.unique(Place::Input, flow.inputs.iter().map(|decl| &decl.name));
+        self.unique(Place::Param, flow.params.iter().map(|decl| &decl.name));
+        for (row, decl) in flow.relations.iter().enumerate() {
+            self.vertices(Place::Relation(row), [decl.src, decl.dst]);
+        }
+        for row in 0..flow.graphs.len() {
+            self.graph(row);
+        }
+        for (row, decl) in flow.patterns.iter().enumerate() {
+            self.vertices(Place::Pattern(row), [decl.vertex]);
+        }
+        for (row, decl) in flow.inputs.iter().enumerate() {
+            let place = Place::Input(row);
+            if self.ty(place, &decl.ty) {
+                self.binding(place, &decl.binding, &decl.ty);
+            }
+        }
+        for (row, decl) in flow.params.iter().enumerate() {
+            let place = Place::Param(row);
+            self.dims(place, &decl.dims);
+            let numbers = match decl.init {
+                Init::Constant(number) | Init::Uniform(number) | Init::Normal { std: number } => Some(number),
+                Init::Glorot { fan_in, .. } | Init::He { fan_in } => {
+                    self.dims(place, &[fan_in]);
+                    None
+                }
+            };
+            if numbers.is_some_and(|number| !number.is_finite()) {
+                self.report(place, "the initial value is not finite");
+            }
+        }
+    }
+
+    fn unique<'n>(&mut self, place: fn(usize) -> Place, names: impl Iterator<Item = &'n String>) {
+        let mut seen = BTreeSet::new();
+        for (row, name) in names.enumerate() {
+            if !seen.insert(name) {
+                self.report(place(row), format!("the name `{name}` is taken"));
+            }
+        }
+    }
+
+    fn vertices(&mut self, place: Place, vertices: impl IntoIterator<Item = VertexType>) -> bool {
+        let mut good = true;
+        for vertex in vertices {
+            if !self.has_vertex(vertex) {
+                self.report(place, format!("there is no vertex type {vertex}"));
+                good = false;
+            }
+        }
+        good
+    }
+
+    /// Messages walk from the sources over the hops to the destinations.
+    fn graph(&mut self, row: usize) {
+        let (flow, place) = (self.flow, Place::Graph(row));
+        let decl = &flow.graphs[row];
+        if !self.vertices(place, [decl.src, decl.dst]) {
+            return;
+        }
+        let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
+        let mut at = decl.src;
+        for step in &decl.steps {
+            let Some(relation) = flow.relations.get(step.relation as usize) else {
+                self.report(place, format!("there is no relation {}", step.relation));
+                return;
+            };
+            let (from, to) = if step.reverse { (relation.dst, relation.src) } else { (relation.src, relation.dst) };
+            if from != at {
+                let (from, at) = (name(from), name(at));
+                self.report(place, format!("the hop over `{}` starts at `{from}`, not at `{at}`", relation.name));
+            }
+            at = to;
+        }
+        if at != decl.dst {
+            self.report(place, format!("the hops end at `{}`, not at `{}`", name(at), name(decl.dst)));
+        }
+    }
+
+    fn dims(&mut self, place: Place, dims: &[Dim]) -> bool {
+        let vertices = dims.iter().filter_map(|dim| match dim {
+            Dim::Fixed(_) => None,
+            Dim::Count(vertex) => Some(*vertex),
+        });
+        self.vertices(place, vertices.collect::<Vec<_>>())
+    }
+
+    /// The handles of a type name something, and a sparse type has the shape of its pattern.
+    fn ty(&mut self, place: Place, ty: &Type) -> bool {
+        let mut good = self.dims(place, &ty.dims);
+        match ty.space {
+            Space::Unit => {}
+            Space::Vertices(vertex) => good &= self.vertices(place, [vertex]),
+            Space::Edges(graph) if graph.index() >= self.flow.graphs.len() => {
+                self.report(place, format!("there is no graph {graph}"));
+                good = false;
+            }
+            Space::Edges(_) => {}
+        }
+        if let Layout::Sparse(pattern) = ty.layout {
+            match self.flow.patterns.get(pattern.index()) {
+                None => {
+                    self.report(place, format!("there is no pattern {pattern}"));
+                    good = false;
+                }
+                Some(decl) => {
+                    let shape = (Space::Vertices(decl.vertex), vec![Dim::Fixed(decl.columns)], DType::F32);
+                    if shape != (ty.space, ty.dims.clone(), ty.dtype) {
+                        self.report(place, format!("the type does not have the shape of {pattern}"));
+                    }
+                }
+            }
+        }
+        good
+    }
+
+    fn binding(&mut self, place: Place, binding: &Binding, ty: &Type) {
+        let graphs = self.flow.graphs.len();
+        let expected = match binding {
+            Binding::Features(vertex) => self.vertices(place, [*vertex]).then(|| {
+                // Dense or sparse, of any width.
+                let dims = if ty.dims.len() == 1 { ty.dims.clone() } else { vec![Dim::Fixed(1)] };
+                Type { layout: ty.layout, ..Type::new(Space::Vertices(*vertex), dims) }
+            }),
+            Binding::TrainMask(vertex) => {
+                self.vertices(place, [*vertex]).then(|| Type::new(Space::Vertices(*vertex), vec![]))
+            }
+            Binding::Label(vertex, _) => {
+                self.vertices(place, [*vertex]);
+                None
+            }
+            Binding::EdgeWeight(graph) | Binding::EdgeCount(graph) | Binding::EdgeFeatures(graph)
+                if graph.index() >= graphs =>
+            {
+                self.report(place, format!("there is no graph {graph}"));
+                None
+            }
+            Binding::EdgeWeight(graph) | Binding::EdgeCount(graph) => Some(Type::new(Space::Edges(*graph), vec![])),
+            Binding::EdgeFeatures(graph) => Some(Type::new(Space::Edges(*graph), ty.dims.clone())),
+            Binding::StepNumber | Binding::EpochNumber => Some(Type::scalar()),
+        };
+        if let Some(expected) = expected
+            && expected != *ty
+        {
+            self.report(place, format!("its binding gives {}", print_type(self.flow, &expected)));
+        }
+    }
+
+    fn values(&mut self) {
+        let flow = self.flow;
+        // Values whose types can be shown and used.
+        let mut sound = vec![false; flow.values.len()];
+        for value in flow.handles() {
+            let (data, place) = (flow.value(value), Place::Value(value));
+            let mut good = self.ty(place, &data.ty);
+            let mut operands = true;
+            for &arg in &data.args {
+                if arg >= value {
+                    self.report(place, format!("operand {arg} is not an earlier value"));
+                    operands = false;
+                    continue;
+                }
+                let before = flow.value(arg).phase;
+                if before > data.phase {
+                    let (phase, before) = (data.phase.name(), before.name());
+                    self.report(place, format!("a {phase} value reads {arg}, which is a {before} value"));
+                }
+                operands &= sound[arg.index()];
+            }
+            good &= self.attributes(place, &data.op, &data.ty);
+            if good && operands {
+                match infer(flow, &data.op, &data.args) {
+                    Err(error) => self.report(place, format!("`{}`: {error}", print_op(flow, data))),
+                    Ok(ty) if ty != data.ty => {
+                        self.report(place, format!("its type is {}", print_type(flow, &ty)));
+                    }
+                    Ok(_) => {}
+                }
+            }
+            sound[value.index()] = good;
+        }
+    }
+
+    /// What an operation holds besides operands, beyond what inference checks.
+    fn attributes(&mut self, place: Place, op: &Op, ty: &Type) -> bool {
+        match op {
+            Op::Const(number) | Op::Unary(UnaryOp::LeakyRelu(number)) => {
+                if !number.is_finite() {
+                    self.report(place, "the constant is not finite");
+                }
+                true
+            }
+            // Mostly the type of the value, which has been checked.
+            Op::RandomMask { ty: own, .. } | Op::Broadcast(own) => own == ty || self.ty(place, own),
+            Op::Reshape(dims) => *dims == ty.dims || self.dims(place, dims),
+            Op::Rows(vertex) => self.vertices(place, [*vertex]),
+            Op::Input(_)
+            | Op::Param(_)
+            | Op::State(..)
+            | Op::Count(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::StopGradient
+            | Op::Concat
+            | Op::Slice { .. }
+            | Op::OneHot { .. }
+            | Op::Unrows
+            | Op::MatMul { .. }
+            | Op::MatMulT { .. }
+            | Op::Outer { .. }
+            | Op::GatherSrc(_)
+            | Op::GatherDst(_)
+            | Op::Segment { .. }
+            | Op::ReduceTrailing { .. }
+            | Op::ReduceSpace(_) => true,
+        }
+    }
+
+    fn outputs(&mut self) {
+        let flow = self.flow;
+        let mut results = BTreeSet::new();
+        let mut updates = BTreeSet::new();
+        for (row, output) in flow.outputs.iter().enumerate() {
+            let place = Place::Output(row);
+            let Some(data) = flow.values.get(output.value.index()) else {
+                self.report(place, format!("there is no value {}", output.value));
+                continue;
+            };
+            let mut update = |verifier: &mut Self, param: Param, slot: Option<u32>| {
+                let Some(decl) = flow.params.get(param.index()) else {
+                    return verifier.report(place, format!("there is no parameter {param}"));
+                };
+                if !updates.insert((param, slot)) {
+                    verifier.report(place, format!("`{}` is updated twice", decl.name));
+                }
+                let expected = flow.param_type(param);
+                if data.ty != expected {
+                    let expected = print_type(flow, &expected);
+                    verifier.report(place, format!("`{}` is {expected}, its update is not", decl.name));
+                }
+            };
+            match &output.kind {
+                OutputKind::Result(name) => {
+                    if !results.insert(name) {
+                        self.report(place, format!("the name `{name}` is taken"));
+                    }
+                    if name == "loss" && data.ty != Type::scalar() {
+                        self.report(place, "the loss is not a scalar");
+                    }
+                }
+                OutputKind::UpdateParam(param) => update(self, *param, None),
+                OutputKind::UpdateState(param, slot) => update(self, *param, Some(*slot)),
+            }
+        }
+    }
+}
