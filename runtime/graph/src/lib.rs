@@ -3,6 +3,7 @@
 //! - [`Dataset::load`] reads and validates a dataset folder (the format is described in [`dataset`]).
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
 //! - [`DatasetInfo`] and [`schema_text`] describe a dataset to people.
+//! - [`synth::generate`] writes synthetic datasets in the shape of well-known ones.
 //!
 //! This crate computes on graph structure only: no features are transformed, nothing is sampled, no device is known.
 
@@ -14,6 +15,7 @@ pub mod load;
 pub mod npy;
 pub mod schema;
 pub mod sgb;
+pub mod synth;
 
 pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};
 pub use dataset::{

@@ -1,0 +1,280 @@
+//! Semantic graphs against naive products, and what is refused.
+
+use std::collections::BTreeMap;
+
+use hgnnc_graph::{
+    Dataset, MetapathOptions, NO_ORIGINAL, RelationData, RelationOptions, SemanticGraph, SemanticGraphs, SgbError,
+    Step, VertexTypeData,
+};
+use proptest::prelude::*;
+
+type Edges = Vec<(u32, u32)>;
+
+/// A dataset of vertex types with `counts` vertices and relations `(src, dst, edges)`.
+fn dataset(counts: &[usize], relations: &[(usize, usize, Edges)]) -> Dataset {
+    Dataset {
+        folder: "".into(),
+        name: "tiny".into(),
+        title: None,
+        generator: None,
+        vertex_types: counts
+            .iter()
+            .enumerate()
+            .map(|(i, &count)| VertexTypeData { name: format!("t{i}"), count, features: None, kinds: None })
+            .collect(),
+        relations: relations
+            .iter()
+            .enumerate()
+            .map(|(i, (src, dst, edges))| RelationData {
+                name: format!("r{i}"),
+                src: *src,
+                dst: *dst,
+                src_ids: edges.iter().map(|e| e.0).collect(),
+                dst_ids: edges.iter().map(|e| e.1).collect(),
+                weight: None,
+                features: None,
+            })
+            .collect(),
+        labels: vec![],
+        splits: vec![],
+        link_splits: vec![],
+        metapaths: vec![],
+    }
+}
+
+/// Number of paths for each (start, end), by following every edge.
+fn naive(dataset: &Dataset, steps: &[Step]) -> BTreeMap<(u32, u32), u64> {
+    let start = dataset.step_ends(steps[0]).0;
+    let mut paths: BTreeMap<(u32, u32), u64> =
+        (0..dataset.vertex_types[start].count as u32).map(|v| ((v, v), 1)).collect();
+    for step in steps {
+        let r = &dataset.relations[step.relation];
+        let mut next = BTreeMap::new();
+        for (&(s, at), &n) in &paths {
+            for (&u, &v) in r.src_ids.iter().zip(&r.dst_ids) {
+                let (from, to) = if step.reverse { (v, u) } else { (u, v) };
+                if from == at {
+                    *next.entry((s, to)).or_insert(0) += n;
+                }
+            }
+        }
+        paths = next;
+    }
+    paths
+}
+
+/// (source, destination) of each edge with its count, in source order.
+fn listed(graph: &SemanticGraph) -> BTreeMap<(u32, u32), u64> {
+    let counts = graph.counts.as_ref();
+    let edges = graph.csc.src.iter().zip(graph.edge_dst());
+    edges.enumerate().map(|(e, (&s, d))| ((s, d), counts.map_or(1, |c| c[e] as u64))).collect()
+}
+
+/// Vertex counts, relations between random types, and a random walk over the schema. The third type may be empty.
+fn case() -> impl Strategy<Value = (Dataset, Vec<Step>)> {
+    let counts = (1..7usize, 1..9usize, 0..4usize).prop_map(|(a, b, c)| vec![a, b, c]);
+    counts.prop_flat_map(|counts| {
+        let relation = |counts: Vec<usize>| {
+            (0..3usize, 0..3usize).prop_flat_map(move |(s, d)| {
+                let (ns, nd) = (counts[s] as u32, counts[d] as u32);
+                let most = if ns == 0 || nd == 0 { 0 } else { 24 };
+                let edge = (0..ns.max(1), 0..nd.max(1));
+                (Just(s), Just(d), proptest::collection::vec(edge, 0..=most))
+            })
+        };
+        let relations = proptest::collection::vec(relation(counts.clone()), 1..5);
+        (Just(counts), relations, proptest::collection::vec(any::<u32>(), 1..6)).prop_map(
+            |(counts, relations, choices)| {
+                let dataset = dataset(&counts, &relations);
+                let all: Vec<Step> = (0..relations.len()).flat_map(|r| [Step::forward(r), Step::reverse(r)]).collect();
+                let mut steps: Vec<Step> = Vec::new();
+                for choice in choices {
+                    let fits: Vec<Step> = all
+                        .iter()
+                        .copied()
+                        .filter(|&s| steps.last().is_none_or(|&l| dataset.step_ends(l).1 == dataset.step_ends(s).0))
+                        .collect();
+                    // The step just taken can always be taken back, so there is one.
+                    steps.push(fits[choice as usize % fits.len()]);
+                }
+                (dataset, steps)
+            },
+        )
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn products_agree_with_following_every_path((dataset, steps) in case()) {
+        let graphs = SemanticGraphs::new(&dataset);
+        let mut paths = naive(&dataset, &steps);
+        let instances: u64 = paths.values().sum();
+        let (start, end) = (dataset.step_ends(steps[0]).0, dataset.step_ends(steps[steps.len() - 1]).1);
+
+        let stats = graphs.stats(&steps).unwrap();
+        prop_assert_eq!(stats.pairs, paths.len() as u64);
+        prop_assert_eq!(stats.instances, u128::from(instances));
+        let selfs = if start == end { paths.keys().filter(|p| p.0 == p.1).count() } else { 0 };
+        prop_assert_eq!(stats.self_pairs, selfs as u64);
+        let mut degree = BTreeMap::new();
+        for (s, _) in paths.keys() {
+            *degree.entry(s).or_insert(0u64) += 1;
+        }
+        prop_assert_eq!(stats.max_degree, degree.values().max().copied().unwrap_or(0));
+        let estimate = graphs.estimate(&steps).unwrap();
+        prop_assert!(estimate.max_pairs >= stats.pairs);
+        prop_assert_eq!(estimate.instances, stats.instances);
+
+        let counted = MetapathOptions { counted: true, ..Default::default() };
+        let graph = graphs.metapath("p", &steps, counted).unwrap();
+        graph.verify().map_err(TestCaseError::fail)?;
+        prop_assert_eq!(listed(&graph), paths.clone());
+        let reachable = graphs.metapath("p", &steps, MetapathOptions::default()).unwrap();
+        prop_assert!(reachable.counts.is_none());
+        prop_assert_eq!((&reachable.csc, &reachable.csr), (&graph.csc, &graph.csr));
+
+        let options = MetapathOptions { self_loops: true, ..counted };
+        let looped = graphs.metapath("p", &steps, options);
+        if start == end {
+            for v in 0..dataset.vertex_types[start].count as u32 {
+                paths.entry((v, v)).or_insert(1);
+            }
+            let looped = looped.unwrap();
+            looped.verify().map_err(TestCaseError::fail)?;
+            prop_assert_eq!(listed(&looped), paths);
+        } else {
+            prop_assert!(matches!(looped, Err(SgbError::BipartiteSelfLoops { .. })), "self loops on a bipartite graph");
+        }
+    }
+
+    #[test]
+    fn relations_keep_their_edges((dataset, steps) in case(), self_loops: bool, dedup: bool) {
+        let graphs = SemanticGraphs::new(&dataset);
+        let Step { relation, reverse } = steps[0];
+        let data = &dataset.relations[relation];
+        let self_loops = self_loops && data.src == data.dst;
+        let graph = graphs.relation(relation, RelationOptions { reverse, dedup, self_loops }).unwrap();
+        graph.verify().map_err(TestCaseError::fail)?;
+        let mut expected: Edges = data.src_ids.iter().copied().zip(data.dst_ids.iter().copied()).collect();
+        if reverse {
+            expected.iter_mut().for_each(|e| *e = (e.1, e.0));
+        }
+        let original = expected.clone();
+        if self_loops {
+            let n = dataset.vertex_types[data.src].count as u32;
+            expected.extend((0..n).filter(|&v| !original.contains(&(v, v))).map(|v| (v, v)));
+        }
+        expected.sort_unstable();
+        if dedup {
+            expected.dedup();
+        }
+        let mut found: Edges = graph.csc.src.iter().copied().zip(graph.edge_dst()).collect();
+        for (e, &i) in graph.original.as_ref().unwrap().iter().enumerate() {
+            if i == NO_ORIGINAL {
+                prop_assert!(self_loops && found[e].0 == found[e].1);
+            } else {
+                prop_assert_eq!(original[i as usize], found[e]);
+            }
+        }
+        found.sort_unstable();
+        prop_assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn weights_follow_their_edges() {
+    let mut data = dataset(&[2, 2], &[(0, 0, vec![(1, 0), (0, 1), (1, 0), (0, 0)])]);
+    data.relations[0].weight = Some(vec![1.0, 2.0, 4.0, 8.0].into());
+    let graphs = SemanticGraphs::new(&data);
+    let plain = graphs.relation(0, RelationOptions::default()).unwrap();
+    assert_eq!(plain.csc.src, [0, 1, 1, 0]);
+    assert_eq!(plain.weight.as_deref(), Some(&[8.0, 1.0, 4.0, 2.0][..]));
+    assert_eq!(plain.original.as_deref(), Some(&[3, 0, 2, 1][..]));
+    let options = RelationOptions { reverse: true, dedup: true, self_loops: true };
+    let changed = graphs.relation(0, options).unwrap();
+    assert_eq!(changed.name, "<r0");
+    assert_eq!((&changed.csc.indptr[..], &changed.csc.src[..]), (&[0, 2, 4][..], &[0, 1, 0, 1][..]));
+    assert_eq!(changed.weight.as_deref(), Some(&[8.0, 2.0, 5.0, 1.0][..]));
+    assert_eq!(changed.original.as_deref(), Some(&[3, 1, 0, NO_ORIGINAL][..]));
+}
+
+#[test]
+fn paths_that_make_no_sense_are_refused() {
+    let data = dataset(&[2, 3], &[(0, 1, vec![(0, 0)])]);
+    let graphs = SemanticGraphs::new(&data);
+    let error = |steps: &[Step]| graphs.metapath("P", steps, MetapathOptions::default()).unwrap_err().to_string();
+    assert_eq!(error(&[]), "metapath `P` has no steps");
+    assert_eq!(error(&[Step::forward(1)]), "semantic graph `P` uses relation number 1, but the dataset has 1");
+    assert_eq!(
+        error(&[Step::forward(0), Step::forward(0)]),
+        "metapath `P`: step 2 starts at vertex type `t0`, but the step before it ends at `t1`"
+    );
+    let options = RelationOptions { self_loops: true, ..Default::default() };
+    assert_eq!(
+        graphs.relation(0, options).unwrap_err().to_string(),
+        "self loops on `r0` make no sense: it leads from vertex type `t0` to `t1`"
+    );
+    assert!(matches!(graphs.relation(7, options), Err(SgbError::NoSuchRelation { .. })));
+    assert!(graphs.stats(&[]).is_err() && graphs.estimate(&[]).is_err());
+}
+
+#[test]
+fn a_graph_over_the_budget_is_refused_with_its_size() {
+    // A star: n leaves around one hub make n² pairs.
+    let n = 1000u32;
+    let data = dataset(&[n as usize, 1], &[(0, 1, (0..n).map(|v| (v, 0)).collect())]);
+    let graphs = SemanticGraphs::new(&data);
+    let steps = [Step::forward(0), Step::reverse(0)];
+    let options = MetapathOptions { memory_budget: 1_000_000, ..Default::default() };
+    let error = graphs.metapath("star", &steps, options).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "semantic graph `star` would have 1000000 pairs and take 11.5 MiB, but the memory budget is 976.6 KiB"
+    );
+    assert!(matches!(error, SgbError::OverBudget { exact: true, pairs: 1_000_000, .. }));
+    let estimate = graphs.estimate(&steps).unwrap();
+    assert_eq!((estimate.max_pairs, estimate.instances), (1_000_000, 1_000_000));
+    assert_eq!(estimate.max_bytes, 12_000_000 + 8 * 2002);
+    let enough = MetapathOptions { memory_budget: estimate.max_bytes, ..Default::default() };
+    let graph = graphs.metapath("star", &steps, enough).unwrap();
+    assert_eq!(graph.bytes(), estimate.max_bytes);
+}
+
+#[test]
+fn counts_beyond_64_bits_are_refused_and_totals_are_exact() {
+    // Two vertices joined by every edge twice: 4^k paths from each, 2^(2k + 1) in all after k steps.
+    let edges = vec![(0, 0), (0, 1), (1, 0), (1, 1), (0, 0), (0, 1), (1, 0), (1, 1)];
+    let data = dataset(&[2], &[(0, 0, edges)]);
+    let graphs = SemanticGraphs::new(&data);
+    for (k, fits) in [(10usize, true), (31, true), (33, false), (60, false)] {
+        let steps = vec![Step::forward(0); k];
+        assert_eq!(graphs.stats(&steps).unwrap().instances, 1u128 << (2 * k + 1));
+        let counted = graphs.metapath("P", &steps, MetapathOptions { counted: true, ..Default::default() });
+        if fits {
+            assert_eq!(counted.unwrap().counts.unwrap(), vec![(1u64 << (2 * k - 1)) as f32; 4]);
+        } else {
+            assert_eq!(counted.unwrap_err(), SgbError::CountOverflow { graph: "P".into() });
+        }
+        assert_eq!(graphs.metapath("P", &steps, MetapathOptions::default()).unwrap().num_edges(), 4);
+    }
+}
+
+#[test]
+fn a_metapath_does_not_depend_on_the_number_of_threads() {
+    let edges = (0..4000u32).map(|i| (i.wrapping_mul(2_654_435_761) % 700, i.wrapping_mul(40_503) % 90)).collect();
+    let data = dataset(&[700, 90], &[(0, 1, edges)]);
+    let steps = [Step::forward(0), Step::reverse(0), Step::forward(0), Step::reverse(0)];
+    let build = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let options = MetapathOptions { counted: true, ..Default::default() };
+            SemanticGraphs::new(&data).metapath("P", &steps, options).unwrap()
+        })
+    };
+    let one = build(1);
+    one.verify().unwrap();
+    assert_eq!(one, build(2));
+    assert_eq!(one, build(7));
+}

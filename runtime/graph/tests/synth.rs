@@ -1,0 +1,235 @@
+//! Synthetic datasets: they load, have the sizes they promise, and hide what a graph model can find.
+
+use std::path::Path;
+
+use hgnnc_graph::synth::{Outcome, Shape, SynthError, generate};
+use hgnnc_graph::{
+    Dataset, DatasetInfo, Features, LabelValues, MetapathOptions, RelationOptions, SemanticGraph, SemanticGraphs,
+};
+
+fn made(shape: Shape, dir: &Path) -> Dataset {
+    let target = dir.join(shape.name());
+    assert_eq!(generate(shape, 0, &target).unwrap(), Outcome::Written);
+    Dataset::load(&target).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn sizes_are_those_of_the_real_datasets() {
+    let dir = tempfile::tempdir().unwrap();
+    // Edges per relation, then (pairs least, most) per metapath: within a third of the real ones, DBLP as published.
+    type Sizes = (Shape, usize, &'static [(&'static str, u64, u64)]);
+    let expected: [Sizes; 6] = [
+        (
+            Shape::Acm,
+            9936 + 3025,
+            &[("PAP", 20_000, 40_000), ("PSP", 1_500_000, 2_900_000), ("APSPA", 6_500_000, 13_000_000)],
+        ),
+        (Shape::AcmHan, 29281 + 3025, &[("PAP", 29281, 29281), ("PSP", 1_500_000, 2_900_000)]),
+        (Shape::Imdb, 4278 + 12828, &[("MDM", 11_000, 23_000), ("MAM", 57_000, 114_000)]),
+        (
+            Shape::Dblp,
+            19645 + 14328 + 85810,
+            &[("APA", 10_000, 17_000), ("APVPA", 4_000_000, 6_000_000), ("APTPA", 5_600_000, 8_400_000)],
+        ),
+        (Shape::Cora, 10556, &[("PP", 10556, 10556), ("PPP", 60_000, 130_000)]),
+        (Shape::Aifb, 29043, &[]),
+    ];
+    let mut wrong = Vec::new();
+    for (shape, edges, paths) in expected {
+        let start = std::time::Instant::now();
+        let dataset = made(shape, dir.path());
+        println!("{shape}: {} ms", start.elapsed().as_millis());
+        assert_eq!(dataset.name, shape.name());
+        assert_eq!(dataset.num_edges(), edges, "{shape}");
+        let info = DatasetInfo::new(&dataset).unwrap();
+        println!("{info}");
+        for (path, &(name, least, most)) in paths.iter().map(|p| (info.metapaths.iter().find(|m| m.name == p.0), p)) {
+            let pairs = path.unwrap().pairs;
+            assert_eq!(dataset.metapath(name).unwrap().pairs, Some(pairs), "{shape} {name}: written and measured");
+            if !(least..=most).contains(&pairs) {
+                wrong.push(format!("{shape} {name}: {pairs} pairs, not {least} to {most}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let read = |name: &str, seed: u64| {
+        let target = dir.path().join(name);
+        generate(Shape::Cora, seed, &target).unwrap();
+        let mut files: Vec<_> = std::fs::read_dir(&target).unwrap().map(|e| e.unwrap().path()).collect();
+        files.sort();
+        files.iter().map(|f| (f.file_name().unwrap().to_owned(), std::fs::read(f).unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(read("a", 1), read("b", 1));
+    assert_ne!(read("a", 1), read("c", 2));
+}
+
+#[test]
+fn a_target_is_kept_replaced_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("deep/er/cora");
+    assert_eq!(generate(Shape::Cora, 0, &target).unwrap(), Outcome::Written);
+    assert_eq!(generate(Shape::Cora, 0, &target).unwrap(), Outcome::Kept);
+    assert_eq!(generate(Shape::Cora, 1, &target).unwrap(), Outcome::Written);
+    // Incomplete: made again.
+    std::fs::remove_file(target.join("cites.npy")).unwrap();
+    assert_eq!(generate(Shape::Cora, 1, &target).unwrap(), Outcome::Written);
+    Dataset::load(&target).unwrap();
+    // An empty folder is as good as none; anything else is not ours.
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    assert_eq!(generate(Shape::Cora, 0, &empty).unwrap(), Outcome::Written);
+    let other = dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("thesis.tex"), "precious").unwrap();
+    assert!(matches!(generate(Shape::Cora, 0, &other), Err(SynthError::Occupied(_))));
+    assert!(other.join("thesis.tex").exists());
+    // Nothing is left behind beside the targets.
+    let mut names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["deep", "empty", "other"]);
+    assert!("acmm".parse::<Shape>().unwrap_err().to_string().contains("there is acm, acm_han"));
+}
+
+/// A model that needs no training machinery: multinomial logistic regression on `Σ_g mean_g(x) W_g`, over the vertex's own
+/// row and the mean over its in-neighbours in each graph.
+struct Regression<'a> {
+    dataset: &'a Dataset,
+    /// For each block: rows of the target vertices over input columns, as (column, value) lists.
+    graphs: Vec<Option<SemanticGraph>>,
+}
+
+impl Regression<'_> {
+    /// Test accuracy in per cent.
+    fn accuracy(&self) -> f64 {
+        let ds = self.dataset;
+        let LabelValues::Single { classes, of } = &ds.labels[0].values else { panic!("single labels") };
+        let (k, n, split) = (*classes, of.len(), &ds.splits[0]);
+        // Input rows: the features, or one-hot ids where there are none.
+        let rows: Vec<Vec<u32>> = match &ds.vertex_types[ds.labels[0].vertex_type].features {
+            Some(Features::Sparse(x)) => (0..n).map(|v| x.row(v).0.to_vec()).collect(),
+            _ => (0..n as u32).map(|v| vec![v]).collect(),
+        };
+        let dim = rows.iter().flatten().max().map_or(0, |&c| c as usize + 1);
+        let value = |v: usize| 1.0 / (rows[v].len().max(1) as f32).sqrt();
+        let blocks = self.graphs.len();
+        let mut w = vec![0f32; blocks * dim * k];
+        let (mut m1, mut m2) = (vec![0f32; w.len()], vec![0f32; w.len()]);
+        let mut logits = vec![0f32; n * k];
+        for step in 1..=60i32 {
+            logits.fill(0.0);
+            let mut errors = vec![0f32; n * k];
+            for (b, graph) in self.graphs.iter().enumerate() {
+                let w = &w[b * dim * k..(b + 1) * dim * k];
+                let mut xw = vec![0f32; n * k];
+                for v in 0..n {
+                    for &c in &rows[v] {
+                        for j in 0..k {
+                            xw[v * k + j] += value(v) * w[c as usize * k + j];
+                        }
+                    }
+                }
+                for v in 0..n {
+                    let own = [v as u32];
+                    let from = graph.as_ref().map_or(&own[..], |g| g.in_neighbors(v));
+                    for &u in from {
+                        for j in 0..k {
+                            logits[v * k + j] += xw[u as usize * k + j] / from.len() as f32;
+                        }
+                    }
+                }
+            }
+            for &v in &split.train {
+                let v = v as usize;
+                let row = &logits[v * k..][..k];
+                let max = row.iter().fold(f32::MIN, |a, &b| a.max(b));
+                let sum: f32 = row.iter().map(|l| (l - max).exp()).sum();
+                for j in 0..k {
+                    let p = (row[j] - max).exp() / sum;
+                    errors[v * k + j] = (p - f32::from(of[v] as usize == j)) / split.train.len() as f32;
+                }
+            }
+            let mut grad = vec![0f32; w.len()];
+            for (b, graph) in self.graphs.iter().enumerate() {
+                let grad = &mut grad[b * dim * k..(b + 1) * dim * k];
+                let mut back = vec![0f32; n * k];
+                for &v in &split.train {
+                    let own = [v];
+                    let from = graph.as_ref().map_or(&own[..], |g| g.in_neighbors(v as usize));
+                    for &u in from {
+                        for j in 0..k {
+                            back[u as usize * k + j] += errors[v as usize * k + j] / from.len() as f32;
+                        }
+                    }
+                }
+                for v in 0..n {
+                    for &c in &rows[v] {
+                        for j in 0..k {
+                            grad[c as usize * k + j] += value(v) * back[v * k + j];
+                        }
+                    }
+                }
+            }
+            // Adam with a little weight decay.
+            let (c1, c2) = (1.0 - 0.9f32.powi(step), 1.0 - 0.99f32.powi(step));
+            for i in 0..w.len() {
+                let g = grad[i] + 5e-4 * w[i];
+                m1[i] = 0.9 * m1[i] + 0.1 * g;
+                m2[i] = 0.99 * m2[i] + 0.01 * g * g;
+                w[i] -= 0.05 * (m1[i] / c1) / ((m2[i] / c2).sqrt() + 1e-8);
+            }
+        }
+        let right = |v: &&u32| {
+            let row = &logits[**v as usize * k..][..k];
+            let best = (0..k).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+            best as i32 == of[**v as usize]
+        };
+        100.0 * split.test.iter().filter(right).count() as f64 / split.test.len() as f64
+    }
+}
+
+#[test]
+fn neighbours_tell_more_than_features_and_not_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    // Bounds on the accuracy in per cent: own features alone, and with the means over the named metapaths.
+    let expected = [
+        (Shape::Acm, &["PAP", "PSP"][..], 66.0..82.0, 86.0..95.0),
+        (Shape::AcmHan, &["PAP", "PSP"], 66.0..82.0, 86.0..95.0),
+        (Shape::Imdb, &["MDM", "MAM"], 60.0..80.0, 80.0..95.0),
+        (Shape::Dblp, &["APA", "APVPA", "APTPA"], 65.0..82.0, 86.0..96.0),
+        (Shape::Cora, &["PP", "PPP"], 45.0..70.0, 76.0..92.0),
+    ];
+    let mut wrong = Vec::new();
+    for (shape, paths, alone, together) in expected {
+        let dataset = made(shape, dir.path());
+        let graphs = SemanticGraphs::new(&dataset);
+        let own = Regression { dataset: &dataset, graphs: vec![None] }.accuracy();
+        let graph = |name: &&str| {
+            let path = dataset.metapath(name).unwrap();
+            Some(graphs.metapath(name, &path.steps, MetapathOptions::default()).unwrap())
+        };
+        let all = std::iter::once(None).chain(paths.iter().map(graph)).collect();
+        let both = Regression { dataset: &dataset, graphs: all }.accuracy();
+        println!("{shape}: {own:.1} % from features, {both:.1} % with neighbours");
+        if !alone.contains(&own) || !together.contains(&both) {
+            wrong.push(format!("{shape}: {own:.1} % not in {alone:?} or {both:.1} % not in {together:?}"));
+        }
+    }
+    // AIFB has no features: ids of the neighbours by relation and direction.
+    let dataset = made(Shape::Aifb, dir.path());
+    let graphs = SemanticGraphs::new(&dataset);
+    let all = (0..dataset.relations.len())
+        .flat_map(|r| [false, true].map(|reverse| RelationOptions { reverse, ..Default::default() }).map(|o| (r, o)))
+        .map(|(r, options)| Some(graphs.relation(r, options).unwrap()))
+        .collect();
+    let accuracy = Regression { dataset: &dataset, graphs: all }.accuracy();
+    println!("aifb: {accuracy:.1} % from neighbours");
+    if !(80.0..100.1).contains(&accuracy) {
+        wrong.push(format!("aifb: {accuracy:.1} %"));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
