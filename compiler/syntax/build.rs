@@ -1,1 +1,9 @@
-fn main() {}
+//! Turns `grammar.lalrpop` into the tables of the parser.
+
+fn main() {
+    lalrpop::Configuration::new()
+        .use_cargo_dir_conventions()
+        .emit_rerun_directives(true)
+        .process()
+        .expect("the grammar is LR(1)");
+}

@@ -1,0 +1,35 @@
+//! What the grammar's actions share: they only build nodes.
+
+use hgnnc_diag::FileId;
+
+use crate::ast::*;
+use crate::tokens::Pos;
+
+pub(crate) fn span(file: FileId, start: Pos, end: Pos) -> Span {
+    Span::new(file, start.offset, end.offset)
+}
+
+pub(crate) fn ident(name: &str, span: Span) -> Ident {
+    Ident { name: name.to_owned(), span }
+}
+
+pub(crate) fn expr(kind: ExprKind, span: Span) -> Expr {
+    Expr { kind, span }
+}
+
+pub(crate) fn binary(op: BinaryOp, left: Expr, right: Expr, span: Span) -> Expr {
+    expr(ExprKind::Binary(op, Box::new(left), Box::new(right)), span)
+}
+
+pub(crate) fn unary(op: UnaryOp, operand: Expr, span: Span) -> Expr {
+    expr(ExprKind::Unary(op, Box::new(operand)), span)
+}
+
+/// A layer's only result may go without a name; it is called `out`, and its name is where its type is.
+pub(crate) fn unnamed_result(rows: RowsOf, dims: Option<Vec<Expr>>, span: Span) -> LayerResult {
+    LayerResult { name: ident("out", span), rows, dims: dims.unwrap_or_default(), span }
+}
+
+pub(crate) fn prepend(first: Arg, rest: Vec<Arg>) -> Vec<Arg> {
+    std::iter::once(first).chain(rest).collect()
+}

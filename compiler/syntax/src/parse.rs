@@ -1,0 +1,179 @@
+//! Text to tree, whatever the text.
+
+use hgnnc_diag::{Diagnostics, FileId, Span, codes};
+use lalrpop_util::{ParseError, lalrpop_mod};
+
+use crate::ast::{Item, Module};
+use crate::recover::repair;
+use crate::report::{Expected, Mistake};
+use crate::structure::{Frame, Groups, balance, starts_item, too_deep, too_deep_report};
+use crate::tokens::{Lexeme, Pos, Token, lex};
+
+lalrpop_mod!(
+    #[allow(clippy::all, clippy::pedantic, missing_docs, unused, reason = "generated")]
+    grammar
+);
+
+/// Repairs of one declaration before it is given up: nobody reads more reports at once.
+const MAX_REPAIRS: usize = 64;
+
+/// Parses a file. What does not parse is reported and left out of the tree, or an
+/// [`ExprKind::Error`](crate::ast::ExprKind::Error) in it.
+pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Module {
+    let mut found = Diagnostics::default();
+    let mut module = Module::default();
+    let mut lexemes = lex(file, text, &mut found);
+    take_module_doc(file, &mut lexemes, &mut module, &mut found);
+    lexemes.retain(|lexeme| lexeme.token != Token::Comment);
+    let docs = take_docs(&mut lexemes);
+    let tokens = balance(file, lexemes, &mut found);
+    let starts = item_starts(&tokens);
+    for (number, &start) in starts.iter().enumerate() {
+        let end = starts.get(number + 1).copied().unwrap_or(tokens.len());
+        let mut item = parse_item(file, text, tokens[start..end].to_vec(), tokens.get(end), &mut found);
+        if let Some(Item::Layer(_) | Item::Model(_)) = item {
+            let lines = docs.iter().filter(|(at, _)| *at == tokens[start].start).map(|(_, line)| line.clone());
+            match &mut item {
+                Some(Item::Layer(layer)) => layer.doc = lines.collect(),
+                Some(Item::Model(model)) => model.doc = lines.collect(),
+                _ => {}
+            }
+        }
+        module.items.extend(item);
+    }
+    found.sort();
+    diagnostics.append(found);
+    module
+}
+
+fn take_module_doc(file: FileId, lexemes: &mut Vec<Lexeme>, module: &mut Module, diagnostics: &mut Diagnostics) {
+    let mut at_top = true;
+    lexemes.retain(|lexeme| {
+        let Token::ModuleDoc(line) = &lexeme.token else {
+            at_top &= matches!(lexeme.token, Token::Comment);
+            return true;
+        };
+        if at_top {
+            module.doc.push(line.clone());
+        } else {
+            let span = Span::new(file, lexeme.start, lexeme.end);
+            diagnostics.push(
+                hgnnc_diag::Diagnostic::at(codes::UNEXPECTED_TOKEN, span, "`//!` stands only at the top of a file", "")
+                    .help("write `//` for a comment, `///` for the documentation of a layer or model"),
+            );
+        }
+        false
+    });
+}
+
+/// Takes the `///` lines out; each goes with the start of the token that follows it.
+fn take_docs(lexemes: &mut Vec<Lexeme>) -> Vec<(usize, String)> {
+    let mut docs: Vec<(usize, String)> = Vec::new();
+    let mut next = usize::MAX;
+    for lexeme in lexemes.iter().rev() {
+        match &lexeme.token {
+            Token::Doc(line) => docs.push((next, line.clone())),
+            _ => next = lexeme.start,
+        }
+    }
+    docs.reverse();
+    lexemes.retain(|lexeme| !matches!(lexeme.token, Token::Doc(_)));
+    docs
+}
+
+/// Where the declarations start. What stands before the first one is cut off as if it were one.
+fn item_starts(tokens: &[Lexeme]) -> Vec<usize> {
+    let mut depth = 0;
+    let mut starts = Vec::new();
+    for (index, lexeme) in tokens.iter().enumerate() {
+        if depth == 0 && (index == 0 || starts_item(&lexeme.token)) {
+            starts.push(index);
+        }
+        depth += usize::from(lexeme.token.is_opening());
+        depth -= usize::from(lexeme.token.is_closing());
+    }
+    starts
+}
+
+fn parse_item(
+    file: FileId,
+    text: &str,
+    mut tokens: Vec<Lexeme>,
+    following: Option<&Lexeme>,
+    diagnostics: &mut Diagnostics,
+) -> Option<Item> {
+    let parser = grammar::TopItemParser::new();
+    for _ in 0..MAX_REPAIRS {
+        let groups = Groups::new(&tokens);
+        if let Some(at) = too_deep(&tokens, &groups) {
+            let lexeme = &tokens[at];
+            diagnostics.push(too_deep_report(Span::new(file, lexeme.start, lexeme.end)));
+            apply(&mut tokens, &groups, at, false, |_| ())?;
+            continue;
+        }
+        let (mut at, mut expected) = match parser.parse(file, stream(&tokens)) {
+            Ok(item) => return item,
+            Err(error) => place(error, tokens.len()),
+        };
+        let mut fresh = expected.fresh_part();
+        // The word that starts the next statement was taken for the operand that is missing before it.
+        if expected.after_operand() && at > 0 {
+            let group = groups.of.get(at).copied().unwrap_or(0);
+            let before = at - 1;
+            if before > groups.begin(group)
+                && !matches!(groups.list[group].frame, Frame::Fields | Frame::Plain | Frame::Top)
+                && groups.starts(&tokens, group).contains(&before)
+            {
+                (at, expected, fresh) = (before, Expected::expression(), false);
+            }
+        }
+        let mistake = Mistake { file, text, tokens: &tokens, following, at, expected: &expected };
+        let report = mistake.report(&groups);
+        apply(&mut tokens, &groups, at, fresh, |known| {
+            if !known {
+                diagnostics.push(report);
+            }
+        })?;
+    }
+    None
+}
+
+/// Repairs; tells `report` whether something was said about the place before.
+fn apply(tokens: &mut Vec<Lexeme>, groups: &Groups, at: usize, fresh: bool, report: impl FnOnce(bool)) -> Option<()> {
+    let repair = repair(tokens, groups, at, fresh);
+    let reported = |range: std::ops::Range<usize>| tokens[range].iter().any(|lexeme| lexeme.reported);
+    let here = at.min(tokens.len())..(at + 1).min(tokens.len());
+    let around = repair.as_ref().map_or(0..tokens.len(), |repair| repair.range.clone());
+    report(reported(here) || reported(around));
+    let repair = repair?;
+    let place = |index: usize| tokens.get(index).or(tokens.last()).map_or(0, |l| l.start);
+    let start = place(repair.range.start);
+    let end = repair.range.clone().last().map_or(start, |last| tokens[last].end);
+    let mut by = repair.by.map(|token| Lexeme::stand_in(token, start, end));
+    // An inserted comma is as good as one that was written.
+    if let Some(lexeme) = &mut by
+        && lexeme.token == Token::Comma
+    {
+        lexeme.reported = false;
+    }
+    tokens.splice(repair.range, by);
+    Some(())
+}
+
+fn stream(tokens: &[Lexeme]) -> impl Iterator<Item = Result<(Pos, Token, Pos), ()>> {
+    tokens.iter().enumerate().map(|(index, lexeme)| {
+        let start = Pos { offset: lexeme.start, index };
+        Ok((start, lexeme.token.clone(), Pos { offset: lexeme.end, index }))
+    })
+}
+
+/// Which token it was, and what could have stood there.
+fn place(error: ParseError<Pos, Token, ()>, end: usize) -> (usize, Expected) {
+    match error {
+        ParseError::UnrecognizedToken { token: (start, ..), expected } => (start.index, Expected::new(&expected)),
+        ParseError::UnrecognizedEof { expected, .. } => (end, Expected::new(&expected)),
+        ParseError::ExtraToken { token: (start, ..) } => (start.index, Expected::default()),
+        ParseError::InvalidToken { location } => (location.index, Expected::default()),
+        ParseError::User { .. } => (end, Expected::default()),
+    }
+}

@@ -1,0 +1,519 @@
+//! Tokens, and the lexer that finds them.
+//!
+//! Spellings from other languages (`;`, `:=`, `&&`, `True`, `# …`) are recognised here, reported, and
+//! replaced by what was meant, so that they cost one report and nothing after it.
+
+use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Span, codes};
+use logos::{Lexer, Logos};
+
+macro_rules! tokens {
+    (reserved { $($reserved:ident $reserved_text:tt)* }
+     contextual { $($contextual:ident $contextual_text:tt)* }
+     symbols { $($symbol:ident $symbol_text:tt)* }) => {
+        /// A token.
+        #[derive(Logos, Clone, PartialEq, Debug)]
+        #[logos(extras = Vec<Problem>, skip r"[ \t\r\n\f\u{feff}]+")]
+        #[allow(missing_docs, reason = "each is spelled out beside its name")]
+        pub enum Token {
+            $(#[token($reserved_text)] $reserved,)*
+            $(#[token($contextual_text)] $contextual,)*
+            $(#[token($symbol_text)] $symbol,)*
+
+            #[regex("[A-Za-z_][A-Za-z0-9_]*", |lexer| lexer.slice().to_owned())]
+            #[token("`", quoted_name)]
+            Name(String),
+            #[regex(r"[0-9](?:[eE][+-]|[0-9A-Za-z_.])*", number)]
+            Number(f64),
+            #[token("\"", string)]
+            #[regex(r"'[^'\n]*'", single_quoted)]
+            Text(String),
+
+            #[regex(r"//[^\n]*", allow_greedy = true)]
+            Comment,
+            /// `///`, without slashes.
+            Doc(String),
+            /// `//!`, without slashes.
+            ModuleDoc(String),
+            #[regex(r"#[^\n]*", allow_greedy = true)]
+            HashComment,
+
+            /// What no token starts with.
+            Unknown,
+            /// Stands for an expression that did not parse.
+            BadExpr,
+            /// Stands for a statement, field, schema item or train entry that did not parse.
+            BadElement,
+            /// Stands for the head of a vertex type or relation with fields.
+            BadDeclHead,
+            /// Stands for the head of a stage.
+            BadBlockHead,
+            /// Stands for the head of a schema.
+            BadSchemaHead,
+            /// Stands for the head of a layer.
+            BadLayerHead,
+            /// Stands for the head of a model.
+            BadModelHead,
+            /// Stands for the head of a train block.
+            BadTrainHead,
+        }
+
+        /// Words that are never names.
+        pub const RESERVED: &[&str] = &[$($reserved_text),*];
+
+        /// Words that mean something in one place and are names elsewhere.
+        pub const CONTEXTUAL: &[&str] = &[$($contextual_text),*];
+
+        impl Token {
+            /// The spelling of a word or symbol that has only one.
+            pub fn text(&self) -> Option<&'static str> {
+                match self {
+                    $(Token::$reserved => Some($reserved_text),)*
+                    $(Token::$contextual => Some($contextual_text),)*
+                    $(Token::$symbol => Some($symbol_text),)*
+                    _ => None,
+                }
+            }
+
+            /// Can it be a name? Words that only mean something in one place can.
+            pub fn is_name(&self) -> bool {
+                matches!(self, Token::Name(_) $(| Token::$contextual)*)
+            }
+
+            /// Is it a word that is never a name?
+            pub fn is_reserved(&self) -> bool {
+                matches!(self, $(Token::$reserved)|*)
+            }
+
+            /// The name that it is, where it can be one.
+            fn into_name(self) -> Token {
+                match self {
+                    $(Token::$contextual => Token::Name($contextual_text.to_owned()),)*
+                    other => other,
+                }
+            }
+        }
+    };
+}
+
+tokens! {
+    reserved {
+        Use "use" Const "const" Schema "schema" Vertex "vertex" Relation "relation" Metapath "metapath"
+        Family "family" Layer "layer" Model "model" Train "train" Param "param" Let "let" Output "output"
+        Project "project" Aggregate "aggregate" Fuse "fuse" Over "over" Across "across" Of "of" Per "per"
+        If "if" Else "else" And "and" Or "or" Not "not" True "true" False "false" Into "into"
+        From "from" Counted "counted"
+    }
+    contextual {
+        Loss "loss" Optimizer "optimizer" Schedule "schedule" Clip "clip" Epochs "epochs" Stop "stop"
+        When "when" Has "has" Improved "improved" For "for" Select "select" Metrics "metrics" Split "split"
+        Dataset "dataset" Seed "seed" F32 "f32" Sparse "sparse" Onehot "onehot" Embedding "embedding"
+        Class "class" Multilabel "multilabel" Target "target" Graph "graph" Type "type" Src "src" Dst "dst"
+        Shared "shared" Basis "basis" Blocks "blocks" Optional "optional" NoDecay "no_decay" Dim "dim"
+        Real "real" Bool "bool" Fn "fn" In "in"
+    }
+    symbols {
+        LeftParen "(" RightParen ")" LeftBracket "[" RightBracket "]" LeftBrace "{" RightBrace "}"
+        Comma "," Colon ":" Path "::" Dot "." Assign "=" Arrow "->" BackArrow "<-" Plus "+" Minus "-"
+        Star "*" Slash "/" At "@" Equal "==" NotEqual "!=" Less "<" LessEqual "<=" Greater ">"
+        GreaterEqual ">=" Semicolon ";" ColonAssign ":=" AndAnd "&&" OrOr "||" Bang "!"
+    }
+}
+
+impl Token {
+    /// `(`, `[`, `{`
+    pub fn is_opening(&self) -> bool {
+        matches!(self, Token::LeftParen | Token::LeftBracket | Token::LeftBrace)
+    }
+
+    /// `)`, `]`, `}`
+    pub fn is_closing(&self) -> bool {
+        matches!(self, Token::RightParen | Token::RightBracket | Token::RightBrace)
+    }
+
+    /// The bracket that closes this one.
+    pub fn closing(&self) -> Token {
+        match self {
+            Token::LeftParen => Token::RightParen,
+            Token::LeftBracket => Token::RightBracket,
+            _ => Token::RightBrace,
+        }
+    }
+}
+
+/// A token with its place.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lexeme {
+    /// What.
+    pub token: Token,
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+    /// Is it the first on its line?
+    pub first: bool,
+    /// Something was reported here already: a mistake that involves it is a consequence.
+    pub reported: bool,
+}
+
+impl Lexeme {
+    /// A stand-in for something that was reported.
+    pub fn stand_in(token: Token, start: usize, end: usize) -> Self {
+        Self { token, start, end, first: false, reported: true }
+    }
+}
+
+/// Where a token starts or ends: its byte, and its number in the list that is being parsed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Pos {
+    /// Byte.
+    pub offset: usize,
+    /// Token.
+    pub index: usize,
+}
+
+/// A lexical mistake.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Problem {
+    code: Code,
+    start: usize,
+    end: usize,
+    message: String,
+    label: &'static str,
+    help: Option<String>,
+}
+
+/// All tokens of a text, comments among them.
+pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexeme> {
+    let mut lexer = Token::lexer(text);
+    let mut lexemes: Vec<Lexeme> = Vec::new();
+    let mut hash_reported = false;
+    let mut semicolon_reported = false;
+    let mut line_end = 0;
+    while let Some(result) = lexer.next() {
+        let range = lexer.span();
+        let first = lexemes.is_empty() || text[line_end..range.start].contains('\n');
+        line_end = range.end;
+        let problems = std::mem::take(&mut lexer.extras);
+        let mut reported = !problems.is_empty();
+        let mut report = |problem: Problem| {
+            let span = Span::new(file, problem.start, problem.end);
+            let mut diagnostic = Diagnostic::at(problem.code, span, problem.message, problem.label);
+            diagnostic.help.extend(problem.help);
+            diagnostics.push(diagnostic);
+        };
+        problems.into_iter().for_each(&mut report);
+        let mut misspelled = |meant: &str| {
+            report(Problem {
+                code: codes::UNEXPECTED_TOKEN,
+                start: range.start,
+                end: range.end,
+                message: format!("`{}` is written `{meant}`", &text[range.clone()]),
+                label: "",
+                help: None,
+            });
+        };
+        let token = match result {
+            Ok(Token::Comment) => comment(&text[range.clone()]),
+            Ok(Token::HashComment) => {
+                if !std::mem::replace(&mut hash_reported, true) {
+                    report(Problem {
+                        code: codes::UNKNOWN_CHARACTER,
+                        start: range.start,
+                        end: range.start + 1,
+                        message: "comments start with `//`, not with `#`".into(),
+                        label: "",
+                        help: Some("write `//`, here and on the lines below".into()),
+                    });
+                }
+                continue;
+            }
+            Ok(Token::Semicolon) => {
+                if !std::mem::replace(&mut semicolon_reported, true) {
+                    report(Problem {
+                        code: codes::UNEXPECTED_TOKEN,
+                        start: range.start,
+                        end: range.end,
+                        message: "`;` is not needed".into(),
+                        label: "",
+                        help: Some(
+                            "a statement ends where the next one starts; remove this and every other `;`".into(),
+                        ),
+                    });
+                }
+                continue;
+            }
+            Ok(Token::ColonAssign) => {
+                misspelled("=");
+                Token::Assign
+            }
+            Ok(Token::AndAnd) => {
+                misspelled("and");
+                Token::And
+            }
+            Ok(Token::OrOr) => {
+                misspelled("or");
+                Token::Or
+            }
+            Ok(Token::Bang) => {
+                misspelled("not");
+                Token::Not
+            }
+            Ok(token) => token,
+            Err(()) => {
+                if let Some(last) = lexemes.last_mut()
+                    && last.token == Token::Unknown
+                    && last.end == range.start
+                {
+                    last.end = range.end;
+                    continue;
+                }
+                reported = true;
+                report(unknown_character(text, range.start, range.end));
+                Token::Unknown
+            }
+        };
+        // An unreadable number stands for an expression that is not to be judged.
+        let token = if reported && matches!(token, Token::Number(_)) { Token::BadExpr } else { token };
+        lexemes.push(Lexeme { token, start: range.start, end: range.end, first, reported });
+    }
+    capital_booleans(file, &mut lexemes, diagnostics);
+    plain_names(&mut lexemes);
+    lexemes
+}
+
+fn comment(text: &str) -> Token {
+    let line = |rest: &str| rest.strip_prefix(' ').unwrap_or(rest).trim_end().to_owned();
+    match text.strip_prefix("//") {
+        Some(rest) if rest.starts_with('!') => Token::ModuleDoc(line(&rest[1..])),
+        Some(rest) if rest.starts_with('/') && !rest.starts_with("//") => Token::Doc(line(&rest[1..])),
+        _ => Token::Comment,
+    }
+}
+
+fn unknown_character(text: &str, start: usize, end: usize) -> Problem {
+    let character = &text[start..end];
+    let is_letter = character.chars().any(char::is_alphabetic);
+    let help = match character {
+        _ if is_letter => Some("names consist of ASCII letters, digits and `_`; put others in backquotes".to_owned()),
+        "'" => Some("strings stand in double quotes: \"…\"".to_owned()),
+        "%" => Some("there is no remainder; sizes are known when the model is compiled".to_owned()),
+        "^" => Some("a square is `x * x`".to_owned()),
+        "&" => Some("the logical operator is `and`".to_owned()),
+        "|" => Some("the logical operator is `or`".to_owned()),
+        _ => None,
+    };
+    Problem {
+        code: codes::UNKNOWN_CHARACTER,
+        start,
+        end,
+        message: format!("nothing starts with `{}`", character.escape_debug()),
+        label: "",
+        help,
+    }
+}
+
+/// `True` and `False` are no names anywhere, except after a dot and before a colon.
+fn capital_booleans(file: FileId, lexemes: &mut [Lexeme], diagnostics: &mut Diagnostics) {
+    for index in 0..lexemes.len() {
+        let token = match &lexemes[index].token {
+            Token::Name(name) if name == "True" => Token::True,
+            Token::Name(name) if name == "False" => Token::False,
+            _ => continue,
+        };
+        let before = index.checked_sub(1).map(|i| &lexemes[i].token);
+        let after = lexemes.get(index + 1).map(|l| &l.token);
+        let value_follows = [Token::Assign, Token::Colon, Token::Comma, Token::LeftParen, Token::LeftBrace];
+        let operators = [Token::And, Token::Or, Token::Not, Token::Equal, Token::NotEqual, Token::If];
+        let in_value = before.is_some_and(|t| value_follows.contains(t) || operators.contains(t));
+        if !in_value || matches!(after, Some(Token::Colon | Token::Minus | Token::Arrow)) {
+            continue;
+        }
+        let lexeme = &mut lexemes[index];
+        // A quoted name is two bytes longer than its text.
+        if lexeme.end - lexeme.start > 5 {
+            continue;
+        }
+        let span = Span::new(file, lexeme.start, lexeme.end);
+        let text = token.text().unwrap_or_default();
+        diagnostics.push(
+            Diagnostic::at(codes::UNEXPECTED_TOKEN, span, "truth values are written in small letters", "")
+                .help(format!("write `{text}`")),
+        );
+        lexeme.token = token;
+    }
+}
+
+/// A word after a dot is a field; `basis` and `blocks` mean something only before `(`, `no_decay` not
+/// before `=`. That keeps the grammar LR(1) while all of them stay usable as names.
+fn plain_names(lexemes: &mut [Lexeme]) {
+    for index in 0..lexemes.len() {
+        let after_dot = index > 0 && lexemes[index - 1].token == Token::Dot;
+        let next = lexemes.get(index + 1).map(|l| l.token.clone());
+        let plain = match lexemes[index].token {
+            Token::Basis | Token::Blocks => next != Some(Token::LeftParen),
+            Token::NoDecay => next == Some(Token::Assign),
+            _ => false,
+        };
+        let token = &mut lexemes[index].token;
+        if after_dot && token.is_reserved() {
+            *token = Token::Name(token.text().unwrap_or_default().to_owned());
+        } else if plain || after_dot {
+            *token = std::mem::replace(token, Token::Unknown).into_name();
+        }
+    }
+}
+
+fn quoted_name(lexer: &mut Lexer<'_, Token>) -> String {
+    let start = lexer.span().start;
+    let rest = lexer.remainder();
+    let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+    match line.find('`') {
+        Some(length) => {
+            let name = line[..length].to_owned();
+            lexer.bump(length + 1);
+            if name.is_empty() {
+                lexer.extras.push(Problem {
+                    code: codes::UNKNOWN_CHARACTER,
+                    start,
+                    end: start + 2,
+                    message: "a name cannot be empty".into(),
+                    label: "",
+                    help: None,
+                });
+            }
+            name
+        }
+        None => {
+            let length = unterminated_length(line);
+            lexer.bump(length);
+            lexer.extras.push(Problem {
+                code: codes::UNTERMINATED_STRING,
+                start,
+                end: start + 1 + length,
+                message: "quoted name without a closing backquote".into(),
+                label: "starts here",
+                help: Some("close it with a backquote on the same line".into()),
+            });
+            line[..length].to_owned()
+        }
+    }
+}
+
+/// A string that nobody closed ends before the first bracket, so that brackets still match, or with its line.
+fn unterminated_length(line: &str) -> usize {
+    let end = line.find(['(', ')', '[', ']', '{', '}']).unwrap_or(line.len());
+    line[..end].trim_end().len()
+}
+
+fn string(lexer: &mut Lexer<'_, Token>) -> String {
+    let start = lexer.span().start;
+    let rest = lexer.remainder();
+    let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+    let mut value = String::new();
+    let mut characters = line.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => {
+                lexer.bump(at + 1);
+                return value;
+            }
+            '\\' => match characters.next() {
+                Some((_, '"')) => value.push('"'),
+                Some((_, '\\')) => value.push('\\'),
+                Some((_, 'n')) => value.push('\n'),
+                Some((_, 't')) => value.push('\t'),
+                Some((_, other)) => lexer.extras.push(Problem {
+                    code: codes::BAD_ESCAPE,
+                    start: start + 1 + at,
+                    end: start + 2 + at + other.len_utf8(),
+                    message: format!("unknown escape `\\{}`", other.escape_debug()),
+                    label: "",
+                    help: Some(r#"there are \", \\, \n and \t; a backslash is written \\"#.into()),
+                }),
+                None => break,
+            },
+            other => value.push(other),
+        }
+    }
+    // What was found to be wrong inside is beside the point now.
+    lexer.extras.clear();
+    let length = unterminated_length(line);
+    lexer.bump(length);
+    lexer.extras.push(Problem {
+        code: codes::UNTERMINATED_STRING,
+        start,
+        end: start + 1 + length,
+        message: "string without a closing quote".into(),
+        label: "starts here",
+        help: Some("close it with `\"` on the same line".into()),
+    });
+    line[..length].to_owned()
+}
+
+fn single_quoted(lexer: &mut Lexer<'_, Token>) -> String {
+    let range = lexer.span();
+    let inside = &lexer.slice()[1..range.len() - 1];
+    lexer.extras.push(Problem {
+        code: codes::UNKNOWN_CHARACTER,
+        start: range.start,
+        end: range.end,
+        message: "strings stand in double quotes".into(),
+        label: "",
+        help: Some(format!("write \"{inside}\"")),
+    });
+    inside.to_owned()
+}
+
+fn number(lexer: &mut Lexer<'_, Token>) -> f64 {
+    let text = lexer.slice();
+    let mut problem = |code, message, help: &str| {
+        let range = lexer.span();
+        let help = Some(help.to_owned());
+        lexer.extras.push(Problem { code, start: range.start, end: range.end, message, label: "", help });
+        0.0
+    };
+    if !is_number(text) {
+        return problem(
+            codes::BAD_NUMBER,
+            format!("malformed number `{text}`"),
+            "numbers look like `1`, `0.5`, `1e-3` or `1_000`",
+        );
+    }
+    // The largest whole number up to which every one has its own value.
+    const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+    let is_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    let mantissa_is_zero = text.split(['e', 'E']).next().is_some_and(|m| m.bytes().all(|b| b"0_.".contains(&b)));
+    match text.replace('_', "").parse::<f64>() {
+        Ok(value) if is_whole && value > LARGEST_WHOLE => problem(
+            codes::NUMBER_OUT_OF_RANGE,
+            format!("`{text}` is too large"),
+            "whole numbers go up to 2^53 = 9007199254740992",
+        ),
+        Ok(value) if value.is_infinite() => {
+            problem(codes::NUMBER_OUT_OF_RANGE, format!("`{text}` is too large"), "numbers go up to about 1.8e308")
+        }
+        Ok(value) if value == 0.0 && !mantissa_is_zero => problem(
+            codes::NUMBER_OUT_OF_RANGE,
+            format!("`{text}` is too small: it would be 0"),
+            "numbers go down to about 5e-324",
+        ),
+        Ok(value) => value,
+        Err(_) => problem(codes::BAD_NUMBER, format!("malformed number `{text}`"), "numbers look like `0.5`"),
+    }
+}
+
+/// Digits, perhaps in groups, perhaps a fraction, perhaps an exponent.
+fn is_number(text: &str) -> bool {
+    let digits =
+        |part: &str| part.split('_').all(|group| !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit()));
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    let exponent_fits = exponent.is_none_or(|e| digits(e.strip_prefix(['+', '-']).unwrap_or(e)));
+    let mantissa_fits = match mantissa.split_once('.') {
+        Some((whole, fraction)) => digits(whole) && digits(fraction),
+        None => digits(mantissa),
+    };
+    mantissa_fits && exponent_fits
+}
