@@ -62,10 +62,10 @@
 //! ```
 //!
 //! Labels (the last two kinds are extensions of ours):
-//! - `kind = "single"` (or no kind): int [count], -1 = no label.
-//! - `kind = "multi"`: 0/1 rows, float32, uint8, bool or int, [count, classes]. A row of -1 is unlabelled; so is a row whose
-//!   entry in `mask_file` (bool, uint8 or int [count]) is 0.
-//! - `kind = "real"`: float32 [count, dim] (or [count], which is one column); `mask_file` as above.
+//! - `kind = "single"` (or no kind): int `[count]`, -1 = no label.
+//! - `kind = "multi"`: 0/1 rows, float32, uint8, bool or int, `[count, classes]`. A row of -1 is unlabelled; so is a row whose
+//!   entry in `mask_file` (bool, uint8 or int `[count]`) is 0.
+//! - `kind = "real"`: float32 `[count, dim]` (or `[count]`, which is one column); `mask_file` as above.
 //!
 //! This module holds the data and does not read files: see [`Dataset::load`] in [`crate::load`].
 

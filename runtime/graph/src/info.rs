@@ -145,7 +145,8 @@ pub struct MetapathInfo {
     pub pairs: u64,
     /// Pairs with start = end.
     pub self_pairs: u64,
-    /// Path instances.
+    /// Path instances; a whole number in JSON where 64 bits hold it, else a float.
+    #[serde(serialize_with = "paths")]
     pub instances: u128,
     /// Most distinct ends of one start.
     pub max_degree: u64,
@@ -246,9 +247,7 @@ impl DatasetInfo {
 
     /// The object that `data info --json` prints.
     pub fn json(&self) -> serde_json::Value {
-        // Only maps with non-string keys and failing `Serialize` implementations error, and there are none; a count of
-        // paths beyond 64 bits is not representable as a JSON number of this crate, hence the fallback to text.
-        serde_json::to_value(self).unwrap_or_else(|e| serde_json::json!({ "error": e.to_string() }))
+        serde_json::to_value(self).expect("strings, booleans, 64-bit numbers and lists of them are JSON")
     }
 }
 
@@ -324,6 +323,14 @@ impl fmt::Display for DatasetInfo {
             ]);
         }
         table.write(f)
+    }
+}
+
+/// JSON as this crate writes it has no integers beyond 64 bits.
+pub(crate) fn paths<S: serde::Serializer>(instances: &u128, to: S) -> Result<S::Ok, S::Error> {
+    match u64::try_from(*instances) {
+        Ok(n) => to.serialize_u64(n),
+        Err(_) => to.serialize_f64(*instances as f64),
     }
 }
 

@@ -390,7 +390,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     text[1..].split_once(quote)
 }
 
-/// Numbers that [`write`] can store.
+/// Numbers that [`write()`] can store.
 pub trait Element: Copy {
     /// The element type of the file.
     const DTYPE: Dtype;

@@ -63,3 +63,20 @@ fn relations_of_real_datasets_become_graphs() {
         }
     }
 }
+
+#[test]
+fn schemas_of_real_datasets_have_distinct_identifiers() {
+    for folder in common::real_datasets() {
+        let dataset = Dataset::load(&folder).unwrap_or_else(|e| panic!("{e}"));
+        let text = hgnnc_graph::schema_text(&dataset);
+        println!("{}", text.lines().take(16).collect::<Vec<_>>().join("\n"));
+        let mut names = std::collections::BTreeSet::new();
+        for line in text.lines().skip(1).filter(|l| *l != "}") {
+            let name = line.split_whitespace().nth(1).unwrap().trim_end_matches(':');
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{name}");
+            assert!(names.insert(name), "{}: two items are called {name}", dataset.name);
+        }
+        let items = dataset.vertex_types.len() + dataset.relations.len() + dataset.metapaths.len();
+        assert_eq!(names.len(), items);
+    }
+}

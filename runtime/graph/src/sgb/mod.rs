@@ -3,7 +3,7 @@
 //! A semantic graph leads from the vertices at which its path starts (sources) to those at which it ends (destinations);
 //! the graph of a single forward step is the relation itself. A metapath's graph is a product of adjacency matrices,
 //! computed row by row (Gustavson): per destination the path is walked backwards, one set of vertices per step, so
-//! that no intermediate product is stored unless [`plan`] found that storing it saves work. Two passes, count then fill:
+//! that no intermediate product is stored unless the plan found that storing it saves work. Two passes, count then fill:
 //! what is allocated is the result, one accumulator per thread and the stored intermediates, never more.
 //!
 //! Edge weights play no part in metapaths. Sampled or lazy metapath graphs are not made here.
@@ -106,6 +106,7 @@ pub struct MetapathStats {
     /// Pairs with start = end; 0 where the ends are different vertex types.
     pub self_pairs: u64,
     /// Path instances (saturated at `u128::MAX`).
+    #[serde(serialize_with = "crate::info::paths")]
     pub instances: u128,
     /// Most distinct ends of one start.
     pub max_degree: u64,
@@ -305,7 +306,8 @@ impl<'a> SemanticGraphs<'a> {
             return over(max_pairs, false);
         }
         let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
-        let rows = walk::Rows::new(&plan, options.self_loops);
+        let plan = plan.store();
+        let rows = walk::Rows::new(&plan.segments, options.self_loops);
         let indptr = rows.count();
         let pairs = indptr[num_dst];
         if bytes(pairs) > options.memory_budget {
@@ -340,7 +342,7 @@ impl<'a> SemanticGraphs<'a> {
         let (rows, cols) = (self.count(src_type), self.count(dst_type));
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::estimate_only(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4);
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false);
         let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false);
         Ok(Estimate { rows, cols, instances, max_pairs: plan.max_pairs, max_bytes, work: plan.work })
     }
@@ -352,8 +354,8 @@ impl<'a> SemanticGraphs<'a> {
         let (src_type, dst_type) = self.ends("", steps, false)?;
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false);
-        let size = walk::Rows::new(&plan, false).measure();
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false).store();
+        let size = walk::Rows::new(&plan.segments, false).measure();
         Ok(MetapathStats {
             rows: self.count(src_type),
             cols: self.count(dst_type),

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use super::Adjacency;
 use super::walk::{Mode, Rows};
 
-/// Longer chains are walked step by step: the tables of a plan grow with the square of the length.
-const MAX_PLANNED_STEPS: usize = 12;
+/// Longer chains are walked step by step: the tables of path counts grow with the square of the length.
+const MAX_PLANNED_STEPS: usize = 8;
 
 /// Storing an entry (two passes, memory) costs about as much as touching this many.
 const STORE_COST: f64 = 4.0;
@@ -30,31 +30,35 @@ pub(super) struct Plan {
     pub max_pairs: u64,
     /// Entries that one pass over all rows touches, about.
     pub work: f64,
+    /// Where to cut the chain, where that was worth a thought.
+    costs: Option<Costs>,
+    counted: bool,
 }
 
 impl Plan {
-    /// Plans the product of `chain` (not empty) and stores the intermediates that pay, each of at most `store_budget`
-    /// bytes; with path counts if `counted`.
+    /// Plans the product of `chain` (not empty), with path counts if `counted`, storing intermediates of at most
+    /// `store_budget` bytes each. Only estimates: until [`store`](Self::store) nothing is multiplied.
     pub fn new(chain: Vec<Arc<Adjacency>>, store_budget: u64, counted: bool) -> Plan {
-        Plan::make(chain, store_budget, counted, true)
-    }
-
-    /// The same estimates, but nothing is stored: `segments` is the chain itself.
-    pub fn estimate_only(chain: Vec<Arc<Adjacency>>, store_budget: u64) -> Plan {
-        Plan::make(chain, store_budget, false, false)
-    }
-
-    fn make(chain: Vec<Arc<Adjacency>>, store_budget: u64, counted: bool, store: bool) -> Plan {
-        if chain.len() > MAX_PLANNED_STEPS || chain.len() == 1 {
+        let k = chain.len();
+        if k == 1 || k > MAX_PLANNED_STEPS {
             let (max_pairs, work) = bound(&chain);
-            return Plan { segments: chain, max_pairs, work };
+            return Plan { segments: chain, max_pairs, work, costs: None, counted };
         }
         let paths = Paths::new(&chain);
         let costs = Costs::new(&paths, &chain, store_budget, counted);
-        let k = chain.len();
         let max_pairs = paths.entries(0, k).ceil().min(u64::MAX as f64) as u64;
-        let segments = if store { costs.store(&chain, 0, k, counted) } else { chain };
-        Plan { segments, max_pairs, work: costs.walk(0, k) }
+        Plan { segments: chain, max_pairs, work: costs.walk(0, k), costs: Some(costs), counted }
+    }
+
+    /// Computes the intermediates that pay and walks along them from now on.
+    pub fn store(self) -> Plan {
+        match &self.costs {
+            Some(costs) => {
+                let segments = costs.store(&self.segments, 0, self.segments.len(), self.counted);
+                Plan { segments, costs: None, ..self }
+            }
+            None => self,
+        }
     }
 }
 
@@ -218,12 +222,7 @@ impl Costs {
             segments.push(if end - start == 1 {
                 Arc::clone(&chain[start])
             } else {
-                let plan = Plan {
-                    segments: self.store(chain, start, end, counted),
-                    max_pairs: 0,
-                    work: self.walk(start, end),
-                };
-                Arc::new(product(&plan, counted))
+                Arc::new(product(&self.store(chain, start, end, counted), counted))
             });
             end = start;
         }
@@ -232,12 +231,12 @@ impl Costs {
     }
 }
 
-/// The product of a plan's segments. Counts saturate, and saturated counts stay so in whatever is made of them.
-fn product(plan: &Plan, counted: bool) -> Adjacency {
-    let rows = Rows::new(plan, false);
+/// The product of segments. Counts saturate, and saturated counts stay so in whatever is made of them.
+fn product(segments: &[Arc<Adjacency>], counted: bool) -> Adjacency {
+    let rows = Rows::new(segments, false);
     let indptr = rows.count();
     let mode = if counted { Mode::Counted } else { Mode::Reachable };
     let filled = rows.fill(&indptr, mode, |count| count);
-    let num_cols = plan.segments.last().map_or(0, |s| s.num_cols);
+    let num_cols = segments.last().map_or(0, |s| s.num_cols);
     Adjacency { indptr, cols: filled.cols, counts: filled.counts, num_cols }
 }

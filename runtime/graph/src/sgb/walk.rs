@@ -1,12 +1,11 @@
 //! Rows of a product of adjacency matrices, one at a time, in parallel over rows.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
 use super::Adjacency;
-use super::plan::Plan;
 use crate::csr::{cut, row_blocks};
 
 /// What to compute per row.
@@ -21,7 +20,7 @@ pub(super) enum Mode {
 /// Blocks of rows per thread: enough for skewed rows to even out.
 const BLOCKS_PER_THREAD: usize = 32;
 
-/// The rows of a planned product.
+/// The rows of a product.
 pub(super) struct Rows<'a> {
     segments: Vec<&'a Adjacency>,
     /// For each segment, how many of its columns occur at all: a row that has that many is complete.
@@ -47,9 +46,9 @@ pub(super) struct Size {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows of the product; with `self_loops` (v, v) is added where it is missing, counted once.
-    pub fn new(plan: &'a Plan, self_loops: bool) -> Rows<'a> {
-        let segments: Vec<&Adjacency> = plan.segments.iter().map(|s| &**s).collect();
+    /// Rows of the product of `segments`; with `self_loops` (v, v) is added where it is missing, counted once.
+    pub fn new(segments: &'a [Arc<Adjacency>], self_loops: bool) -> Rows<'a> {
+        let segments: Vec<&Adjacency> = segments.iter().map(|s| &**s).collect();
         let reached = segments
             .iter()
             .map(|s| {
