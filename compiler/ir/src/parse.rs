@@ -179,8 +179,8 @@ fn tokens(text: &str) -> Result<Vec<Spanned>, ParseError> {
                 return error(format!("`{c}` means nothing here"));
             };
             tokens.push(Spanned { token, line, column: start + 1 });
+            end = (line, at + 1);
         }
-        end = (line, chars.len() + 1);
     }
     tokens.push(Spanned { token: Token::End, line: end.0, column: end.1 });
     Ok(tokens)
