@@ -1,0 +1,197 @@
+//! What a program is bound to: incidences of graphs and sparse features, inputs, labels and splits.
+//!
+//! These structures know no file format. Making them from a dataset is `bind`'s work.
+
+use hgnnc_ir::ops::Direction;
+
+use crate::error::{ExecError, Result};
+
+/// For each row the edges that it owns.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Incidence {
+    /// `rows + 1` positions: row `r` owns edges `indptr[r]..indptr[r + 1]`.
+    pub indptr: Vec<u64>,
+    /// The other end of each edge.
+    pub other: Vec<u32>,
+    /// Position of each edge in CSC order. Empty: the order is CSC order.
+    pub position: Vec<u32>,
+}
+
+/// Edges between sources and destinations, owned from both ends. A sparse matrix is one as well: its rows
+/// are destinations, its columns sources, and its stored elements edges.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Topology {
+    /// Name in the model, for messages and the report.
+    pub name: String,
+    /// Number of sources (columns).
+    pub num_src: usize,
+    /// Number of destinations (rows).
+    pub num_dst: usize,
+    /// In-edges of each destination: CSC.
+    pub incoming: Incidence,
+    /// Out-edges of each source: CSR.
+    pub outgoing: Incidence,
+}
+
+impl Topology {
+    /// From in-edges: `indptr` of `num_dst + 1` positions, and the source of each edge.
+    ///
+    /// # Errors
+    /// When the positions do not ascend from 0 to the number of edges, a source does not exist, or there are
+    /// 2^32 edges or more.
+    pub fn from_csc(name: &str, num_src: usize, num_dst: usize, indptr: Vec<u64>, src: Vec<u32>) -> Result<Self> {
+        let wrong =
+            |found: String, expected: String| ExecError::Shape { what: format!("the graph `{name}`"), found, expected };
+        if u32::try_from(src.len()).is_err() {
+            return Err(wrong(format!("{} edges", src.len()), "fewer than 2^32".into()));
+        }
+        let framed = indptr.first() == Some(&0) && indptr.last() == Some(&(src.len() as u64));
+        if indptr.len() != num_dst + 1 || !framed || !indptr.is_sorted() {
+            return Err(wrong(
+                format!("{} row positions", indptr.len()),
+                format!("{} that ascend from 0 to {}", num_dst + 1, src.len()),
+            ));
+        }
+        if let Some(bad) = src.iter().find(|&&s| s as usize >= num_src) {
+            return Err(wrong(format!("an edge from source {bad}"), format!("{num_src} sources")));
+        }
+        let outgoing = transpose(&indptr, &src, num_src);
+        let incoming = Incidence { indptr, other: src, position: vec![] };
+        Ok(Self { name: name.to_owned(), num_src, num_dst, incoming, outgoing })
+    }
+
+    /// From edges (source, destination) in any order; they are sorted by destination, then source, stably.
+    ///
+    /// # Errors
+    /// When an end does not exist.
+    pub fn from_edges(name: &str, num_src: usize, num_dst: usize, edges: &[(u32, u32)]) -> Result<Self> {
+        let mut sorted = edges.to_vec();
+        sorted.sort_by_key(|&(src, dst)| (dst, src));
+        let mut indptr = vec![0u64; num_dst + 1];
+        for &(_, dst) in &sorted {
+            let slot = indptr.get_mut(dst as usize + 1).ok_or_else(|| ExecError::Shape {
+                what: format!("the graph `{name}`"),
+                found: format!("an edge to destination {dst}"),
+                expected: format!("{num_dst} destinations"),
+            })?;
+            *slot += 1;
+        }
+        for i in 0..num_dst {
+            indptr[i + 1] += indptr[i];
+        }
+        Self::from_csc(name, num_src, num_dst, indptr, sorted.iter().map(|&(src, _)| src).collect())
+    }
+
+    /// Number of edges (stored elements).
+    pub fn num_edges(&self) -> usize {
+        self.incoming.other.len()
+    }
+
+    /// The incidence of one direction.
+    pub fn incidence(&self, direction: Direction) -> &Incidence {
+        match direction {
+            Direction::In => &self.incoming,
+            Direction::Out => &self.outgoing,
+        }
+    }
+
+    /// Bytes of both incidences.
+    pub fn bytes(&self) -> u64 {
+        let of = |i: &Incidence| 8 * i.indptr.len() as u64 + 4 * (i.other.len() + i.position.len()) as u64;
+        of(&self.incoming) + of(&self.outgoing)
+    }
+}
+
+/// Edges by source, stable: the edges of a source keep their order.
+fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Incidence {
+    let mut out = vec![0u64; num_src + 1];
+    for &s in src {
+        out[s as usize + 1] += 1;
+    }
+    for i in 0..num_src {
+        out[i + 1] += out[i];
+    }
+    let mut next = out.clone();
+    let (mut other, mut position) = (vec![0u32; src.len()], vec![0u32; src.len()]);
+    for dst in 0..indptr.len() - 1 {
+        for e in indptr[dst]..indptr[dst + 1] {
+            let slot = &mut next[src[e as usize] as usize];
+            other[*slot as usize] = dst as u32;
+            position[*slot as usize] = e as u32;
+            *slot += 1;
+        }
+    }
+    Incidence { indptr: out, other, position }
+}
+
+/// What an input of the program is.
+#[derive(Clone, PartialEq, Debug)]
+pub enum InputData {
+    /// Rows times width numbers; for a sparse input its stored elements, row by row.
+    Numbers(Vec<f32>),
+    /// Class labels, -1 where there is none.
+    Classes(Vec<i32>),
+    /// The number of the training step, from 1.
+    StepNumber,
+    /// The number of the epoch, from 0.
+    EpochNumber,
+    /// Not provided; an error when a program uses it.
+    Missing,
+}
+
+/// What outputs are compared with.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Target {
+    /// One class per vertex, -1 where there is none.
+    Classes(Vec<i32>),
+    /// Rows of 0 or 1 (several labels) or real targets.
+    Rows(Vec<f32>),
+}
+
+/// Everything that a program runs on, except its parameters.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct BoundData {
+    /// Name of the dataset, for the report.
+    pub dataset: String,
+    /// Number of vertices of each vertex type.
+    pub num_vertices: Vec<usize>,
+    /// Graphs, by [`hgnnc_ir::Graph`].
+    pub graphs: Vec<Topology>,
+    /// Sparse features, by [`hgnnc_ir::Pattern`].
+    pub patterns: Vec<Topology>,
+    /// Inputs, by [`hgnnc_ir::Input`].
+    pub inputs: Vec<InputData>,
+    /// Labels of the trained vertex type.
+    pub target: Option<Target>,
+    /// Vertices of the training, validation and test part.
+    pub parts: [Vec<u32>; 3],
+    /// Seconds spent on loading.
+    pub load_s: f64,
+    /// Seconds spent on building semantic graphs.
+    pub sgb_s: f64,
+}
+
+impl BoundData {
+    /// Bytes of graphs, patterns and inputs.
+    pub fn bytes(&self) -> u64 {
+        let graphs: u64 = self.graphs.iter().chain(&self.patterns).map(Topology::bytes).sum();
+        let inputs: u64 = self
+            .inputs
+            .iter()
+            .map(|input| match input {
+                InputData::Numbers(numbers) => 4 * numbers.len() as u64,
+                InputData::Classes(classes) => 4 * classes.len() as u64,
+                InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
+            })
+            .sum();
+        graphs + inputs
+    }
+
+    /// Graph or, after all graphs, pattern `index`.
+    pub(crate) fn topology(&self, index: usize) -> &Topology {
+        match index.checked_sub(self.graphs.len()) {
+            None => &self.graphs[index],
+            Some(pattern) => &self.patterns[pattern],
+        }
+    }
+}

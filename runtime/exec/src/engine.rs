@@ -1,0 +1,466 @@
+//! Programs bound to data and memory, ready to run.
+
+// Products read and write ranges of shared slabs; see `raw`.
+#![allow(unsafe_code)]
+
+use std::time::Instant;
+
+use hgnnc_ir::dataflow::{Dataflow, Init, OutputKind};
+use hgnnc_ir::ops::Op;
+use hgnnc_ir::random;
+use hgnnc_ir::types::{Dim, Phase};
+use rayon::prelude::*;
+
+use crate::block::{Context, Scratch, combine, run_task};
+use crate::data::{BoundData, InputData};
+use crate::error::{ExecError, Result};
+use crate::kernels::{product, rows};
+use crate::plan::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, plan};
+use crate::raw::{PerThread, Slab};
+
+/// How to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EngineOptions {
+    /// Number of threads; 0: one per processor.
+    pub threads: usize,
+    /// Refuse to start above this many bytes; `None`: the memory of the machine.
+    pub memory_budget: Option<u64>,
+}
+
+/// Time spent, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Times {
+    /// Forward, backward, update.
+    pub phases: [f64; 3],
+    /// By stage, in the order of [`hgnnc_ir::Stage::ALL`].
+    pub stages: [f64; 5],
+}
+
+impl Times {
+    fn add(&mut self, step: &Step, nanos: f64) {
+        let phase = match step.phase {
+            Phase::Forward => 0,
+            Phase::Backward => 1,
+            Phase::Update => 2,
+        };
+        self.phases[phase] += nanos;
+        for (total, share) in self.stages.iter_mut().zip(step.shares) {
+            *total += nanos * f64::from(share);
+        }
+    }
+}
+
+/// Programs with the same tables, their parameters, optimiser states and data.
+#[derive(Debug)]
+pub struct Engine {
+    plans: Vec<Plan>,
+    slabs: Vec<Slab>,
+    data: BoundData,
+    states: Vec<StateId>,
+    params: u32,
+    num_params: usize,
+    first_state: u32,
+    counters: u32,
+    partials: u32,
+    scratch: PerThread<Scratch>,
+    pool: rayon::ThreadPool,
+}
+
+impl Engine {
+    /// Plans the programs, checks that everything fits in memory, and computes what never changes.
+    /// Parameters and states are zero.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
+    pub fn new(flows: &[&Dataflow], mut data: BoundData, options: EngineOptions) -> Result<Self> {
+        let tables = flows.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
+        check_tables(tables, &data)?;
+        let states = collect_states(flows);
+        let num_params = tables.params.len();
+        let programs = flows.len() as u32;
+        let params = 3 + 2 * programs;
+        let first_state = params + num_params as u32;
+        let inputs = first_state + states.len() as u32;
+        let mut plans = vec![];
+        for (index, flow) in flows.iter().enumerate() {
+            let persistent = 3 + 2 * index as u32;
+            let slabs = Slabs {
+                arena: 0,
+                partials: 1,
+                counters: 2,
+                persistent,
+                constants: persistent + 1,
+                params,
+                states: first_state,
+                inputs,
+            };
+            plans.push(plan(flow, &data, slabs, &states)?);
+        }
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(&data, d)).product() };
+        let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
+        let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
+        let persistent: usize = plans.iter().map(|p| p.persistent_len).sum();
+        let param_total: usize = (0..num_params).map(param_len).sum();
+        let state_total: usize = states.iter().map(|s| param_len(s.0.index())).sum();
+        let bytes = |elements: usize| 4 * elements as u64;
+        check_memory(
+            &[
+                ("intermediate values", bytes(arena + persistent + partials)),
+                ("scratch", threads as u64 * Scratch::bytes(&plans)),
+                // The best and the current parameters.
+                ("parameters and optimiser state", bytes(2 * param_total + state_total)),
+                ("graphs and features", data.bytes()),
+            ],
+            options.memory_budget,
+        )?;
+
+        let mut slabs = vec![Slab::zeros(arena), Slab::zeros(partials), Slab::zeros(2)];
+        for plan in &plans {
+            slabs.push(Slab::zeros(plan.persistent_len));
+            slabs.push(Slab::of(&plan.constants));
+        }
+        slabs.extend((0..num_params).map(|i| Slab::zeros(param_len(i))));
+        slabs.extend(states.iter().map(|s| Slab::zeros(param_len(s.0.index()))));
+        for input in &mut data.inputs {
+            slabs.push(match input {
+                // The slab replaces the numbers: they are not kept twice.
+                InputData::Numbers(numbers) => Slab::of(&std::mem::take(numbers)),
+                InputData::Classes(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing => {
+                    Slab::zeros(0)
+                }
+            });
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("hgnnc-{i}"))
+            .build()
+            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
+        let scratch = PerThread::new(threads, || Scratch::new(&plans));
+        let mut engine = Self {
+            plans,
+            slabs,
+            data,
+            states,
+            params,
+            num_params,
+            first_state,
+            counters: 2,
+            partials: 1,
+            scratch,
+            pool,
+        };
+        for program in 0..engine.plans.len() {
+            engine.execute(program, true, 0, 0, &mut Times::default());
+        }
+        Ok(engine)
+    }
+
+    /// Runs a program. Masks are drawn for (seed, step); step numbers count from 1, epochs from 0.
+    pub fn run(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
+        let counters = self.slabs[self.counters as usize].as_mut();
+        counters[0] = step as f32;
+        counters[1] = epoch as f32;
+        self.execute(program, false, seed, step, times);
+    }
+
+    fn execute(&mut self, program: usize, prelude: bool, seed: u64, step: u64, times: &mut Times) {
+        let plan = &self.plans[program];
+        let steps = if prelude { &plan.prelude } else { &plan.steps };
+        let runner = Runner {
+            context: Context { slabs: &self.slabs, data: &self.data, partials: self.partials, seed, step },
+            scratch: &self.scratch,
+        };
+        self.pool.install(|| {
+            for step in steps {
+                let start = Instant::now();
+                runner.step(step);
+                times.add(step, start.elapsed().as_nanos() as f64);
+            }
+        });
+    }
+
+    /// Takes over the new parameters and states that the last run of a program computed.
+    pub fn commit(&mut self, program: usize) {
+        for &(target, from) in &self.plans[program].updates {
+            if target == from.slab {
+                continue;
+            }
+            // SAFETY: nothing runs, and the slabs are different.
+            let source = unsafe { self.slabs[from.slab as usize].read(from.offset, from.len) };
+            // SAFETY: as above.
+            unsafe { self.slabs[target as usize].write(0, from.len) }.copy_from_slice(source);
+        }
+    }
+
+    /// The results of a program.
+    pub fn results(&self, program: usize) -> &[Named] {
+        &self.plans[program].results
+    }
+
+    /// A result of the last run of a program; invalid after another run.
+    pub fn result(&self, program: usize, name: &str) -> Option<(&Named, &[f32])> {
+        let named = self.plans[program].results.iter().find(|r| r.name == name)?;
+        // SAFETY: nothing runs while the engine is borrowed.
+        Some((named, unsafe { self.slabs[named.buffer.slab as usize].read(named.buffer.offset, named.buffer.len) }))
+    }
+
+    /// The plan of a program.
+    pub fn plan(&self, program: usize) -> &Plan {
+        &self.plans[program]
+    }
+
+    /// Graphs, labels and splits. The numbers of inputs are not here any more.
+    pub fn data(&self) -> &BoundData {
+        &self.data
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
+    /// Number of parameters.
+    pub fn num_params(&self) -> usize {
+        self.num_params
+    }
+
+    /// The elements of a parameter.
+    pub fn param(&mut self, index: usize) -> &mut [f32] {
+        self.slabs[self.params as usize + index].as_mut()
+    }
+
+    /// The optimiser states.
+    pub fn states(&self) -> &[StateId] {
+        &self.states
+    }
+
+    /// The elements of an optimiser state.
+    pub fn state(&mut self, index: usize) -> &mut [f32] {
+        self.slabs[self.first_state as usize + index].as_mut()
+    }
+
+    /// Bytes of planned memory: values, partial results and scratch.
+    pub fn arena_bytes(&self) -> u64 {
+        let shared: usize = self.slabs[..self.params as usize].iter().map(Slab::len).sum();
+        4 * shared as u64 + self.threads() as u64 * Scratch::bytes(&self.plans)
+    }
+
+    /// Fills all parameters with their initial values, which depend on the seed and their names only.
+    pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
+        for (index, decl) in tables.params.iter().enumerate() {
+            let of = |d: Dim| extent(&self.data, d) as f64;
+            let draw = match decl.init {
+                Init::Constant(c) => Draw::Constant(c),
+                Init::Glorot { fan_in, fan_out } => {
+                    Draw::Uniform((6.0 / (of(fan_in) + fan_out as f64).max(1.0)).sqrt())
+                }
+                Init::He { fan_in } => Draw::Uniform((6.0 / of(fan_in).max(1.0)).sqrt()),
+                Init::Uniform(bound) => Draw::Uniform(bound),
+                Init::Normal { std } => Draw::Normal(std),
+            };
+            let key = random::mask_key(seed, name_hash(&decl.name), 0);
+            for (i, slot) in self.param(index).iter_mut().enumerate() {
+                *slot = match draw {
+                    Draw::Constant(c) => c,
+                    Draw::Uniform(bound) => bound * (2.0 * random::uniform(key, i as u64) - 1.0),
+                    Draw::Normal(std) => std * random::normal(key, i as u64),
+                } as f32;
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Draw {
+    Constant(f64),
+    Uniform(f64),
+    Normal(f64),
+}
+
+/// FNV-1a: a parameter's numbers depend on its name, not on its position.
+fn name_hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn extent(data: &BoundData, dim: Dim) -> usize {
+    match dim {
+        Dim::Fixed(extent) => extent,
+        Dim::Count(vertex) => data.num_vertices[vertex.index()],
+    }
+}
+
+/// All optimiser states that a program reads or writes.
+fn collect_states(flows: &[&Dataflow]) -> Vec<StateId> {
+    let mut states: Vec<StateId> = vec![];
+    for flow in flows {
+        states.extend(flow.outputs.iter().filter_map(|output| match output.kind {
+            OutputKind::UpdateState(param, slot) => Some((param, slot)),
+            OutputKind::Result(_) | OutputKind::UpdateParam(_) => None,
+        }));
+        states.extend(flow.values.iter().filter_map(|value| match value.op {
+            Op::State(param, slot) => Some((param, slot)),
+            _ => None,
+        }));
+    }
+    states.sort_unstable();
+    states.dedup();
+    states
+}
+
+/// Do the graphs and patterns have the sizes that the tables say?
+fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
+    let wrong = |what: String, found: String, expected: String| Err(ExecError::Shape { what, found, expected });
+    for (what, found, expected) in [
+        ("vertex types", data.num_vertices.len(), flow.vertex_types.len()),
+        ("semantic graphs", data.graphs.len(), flow.graphs.len()),
+        ("sparse feature matrices", data.patterns.len(), flow.patterns.len()),
+    ] {
+        if found != expected {
+            return wrong("the data".into(), format!("{found} {what}"), expected.to_string());
+        }
+    }
+    if let Some((v, &count)) = data.num_vertices.iter().enumerate().find(|&(_, &n)| u32::try_from(n).is_err()) {
+        let what = format!("the vertex type `{}`", flow.vertex_types[v].name);
+        return wrong(what, format!("{count} vertices"), "fewer than 2^32".into());
+    }
+    for (decl, graph) in flow.graphs.iter().zip(&data.graphs) {
+        let expected = (data.num_vertices[decl.src.index()], data.num_vertices[decl.dst.index()]);
+        if (graph.num_src, graph.num_dst) != expected {
+            let show = |(src, dst): (usize, usize)| format!("{src} sources and {dst} destinations");
+            let what = format!("the graph `{}`", decl.name);
+            return wrong(what, show((graph.num_src, graph.num_dst)), show(expected));
+        }
+    }
+    for (decl, pattern) in flow.patterns.iter().zip(&data.patterns) {
+        let expected = (data.num_vertices[decl.vertex.index()], decl.columns);
+        if (pattern.num_dst, pattern.num_src) != expected {
+            let what = format!("the features of `{}`", flow.vertex_types[decl.vertex.index()].name);
+            let show = |(rows, columns): (usize, usize)| format!("{rows} rows and {columns} columns");
+            return wrong(what, show((pattern.num_dst, pattern.num_src)), show(expected));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what would not fit, before anything is allocated.
+fn check_memory(parts: &[(&str, u64)], budget: Option<u64>) -> Result<()> {
+    let needed: u64 = parts.iter().map(|p| p.1).sum();
+    let (limit, bytes) = match budget {
+        Some(bytes) => ("the budget", bytes),
+        None => match machine_memory() {
+            Some(bytes) => ("the memory of this machine", bytes),
+            None => return Ok(()),
+        },
+    };
+    if needed <= bytes {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let detail: Vec<String> = parts.iter().map(|&(what, bytes)| format!("{what} {}", mib(bytes))).collect();
+    Err(ExecError::Memory { needed_mib: mib(needed), detail: detail.join(", "), limit, limit_mib: mib(bytes) })
+}
+
+/// Physical memory in bytes, where the system tells.
+fn machine_memory() -> Option<u64> {
+    crate::proc::kib_field("/proc/meminfo", "MemTotal:").map(|kib| kib * 1024)
+}
+
+struct Runner<'a> {
+    context: Context<'a>,
+    scratch: &'a PerThread<Scratch>,
+}
+
+impl Runner<'_> {
+    fn step(&self, step: &Step) {
+        match &step.kind {
+            StepKind::Region(region) => {
+                parallel(region.tasks.len() - 1, |task| {
+                    let thread = rayon::current_thread_index().unwrap_or(0);
+                    // SAFETY: the index of a pool's thread is its own, and a task starts no other.
+                    unsafe { self.scratch.with(thread, |scratch| run_task(self.context, region, task, scratch)) };
+                });
+                combine(self.context, region);
+            }
+            StepKind::Product(product) => self.product(product),
+            StepKind::Copy { from, to } => {
+                let slabs = self.context.slabs;
+                // SAFETY: nothing else runs, and the plan gave the copy its own room.
+                let (source, target) = unsafe {
+                    (
+                        slabs[from.slab as usize].read(from.offset, from.len),
+                        slabs[to.slab as usize].write(to.offset, to.len),
+                    )
+                };
+                target.copy_from_slice(source);
+            }
+        }
+    }
+
+    fn product(&self, step: &Product) {
+        let Product { kind, of, rows, x, y, out, split } = *step;
+        let slabs = self.context.slabs;
+        // SAFETY: operands of a step are no outputs of it.
+        let (xs, ys) =
+            unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
+        // SAFETY (of all uses): each task writes its own range of the result.
+        let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
+        let (bk, bn) = (of.batch * of.k, of.batch * of.n);
+        match (kind, split) {
+            (ProductKind::Outer, Split::Bands(band)) => parallel(of.k.div_ceil(band), |t| {
+                let range = t * band..((t + 1) * band).min(of.k);
+                let out = write(range.start * of.n, range.len() * of.n);
+                product::outer(of, rows, range, xs, ys, out, false);
+            }),
+            (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => {
+                let size = of.batch * of.k * of.n;
+                let parts = rows.div_ceil(chunk);
+                // SAFETY (of all uses): parts are disjoint, and are read after all are written.
+                let part = |t: usize| unsafe { slabs[self.context.partials as usize].write(t * size, size) };
+                parallel(parts, |t| {
+                    let range = t * chunk..((t + 1) * chunk).min(rows);
+                    let (x, y) = (&xs[range.start * bk..range.end * bk], &ys[range.start * bn..range.end * bn]);
+                    let out = if parts == 1 { write(0, size) } else { part(t) };
+                    product::outer(of, range.len(), 0..of.k, x, y, out, false);
+                });
+                let out = write(0, size);
+                if parts != 1 {
+                    out.fill(0.0);
+                    if size > 0 {
+                        for t in 0..parts {
+                            rows::accumulate_rows(hgnnc_ir::Reduce::Sum, part(t), size, out);
+                        }
+                    }
+                }
+            }
+            (
+                ProductKind::MatMul | ProductKind::MatMulT,
+                Split::Rows(chunk) | Split::Bands(chunk) | Split::Parts(chunk),
+            ) => {
+                parallel(rows.div_ceil(chunk), |t| {
+                    let range = t * chunk..((t + 1) * chunk).min(rows);
+                    let (from, to) = if kind == ProductKind::MatMul { (bk, bn) } else { (bn, bk) };
+                    let x = &xs[range.start * from..range.end * from];
+                    let out = write(range.start * to, range.len() * to);
+                    if kind == ProductKind::MatMul {
+                        product::mat_mul(of, range.len(), x, ys, out);
+                    } else {
+                        product::mat_mul_t(of, range.len(), x, ys, out);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Runs tasks `0..tasks` on the threads of the pool.
+fn parallel(tasks: usize, task: impl Fn(usize) + Sync + Send) {
+    if tasks <= 1 || rayon::current_num_threads() == 1 {
+        (0..tasks).for_each(task);
+    } else {
+        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
+    }
+}

@@ -1,0 +1,99 @@
+//! What can go wrong at run time, in the user's words.
+
+use std::path::PathBuf;
+
+/// An error of planning, running, training or saving.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// The artifact was made by another version of the compiler.
+    #[error("the compiled model has format version {found}, this runtime reads version {expected}; compile it again")]
+    Version {
+        /// Version of the artifact.
+        found: u32,
+        /// [`hgnnc_ir::artifact::VERSION`].
+        expected: u32,
+    },
+    /// The model cannot do what was asked.
+    #[error("{0}")]
+    Unsupported(String),
+    /// An operation that cannot be executed.
+    #[error("{stage} of `{program}`: {op} of {shapes}: {reason}")]
+    Operation {
+        /// Name of the program.
+        program: String,
+        /// Stage of the operation.
+        stage: &'static str,
+        /// The operation.
+        op: String,
+        /// Types of its operands and result.
+        shapes: String,
+        /// Why.
+        reason: String,
+    },
+    /// Data that does not fit the program.
+    #[error("{what} has {found}, but the model expects {expected}")]
+    Shape {
+        /// Which input, parameter or graph.
+        what: String,
+        /// What it has.
+        found: String,
+        /// What it should have.
+        expected: String,
+    },
+    /// Not enough memory; found before anything ran.
+    #[error(
+        "training needs {needed_mib} MiB ({detail}), but {limit} is {limit_mib} MiB; use a smaller model or graph, or raise the limit"
+    )]
+    Memory {
+        /// What is needed.
+        needed_mib: u64,
+        /// What it consists of.
+        detail: String,
+        /// Which limit: the memory of the machine or the budget.
+        limit: &'static str,
+        /// The limit.
+        limit_mib: u64,
+    },
+    /// The loss is not finite.
+    #[error(
+        "the loss is {loss} in epoch {epoch}; the parameters of {kept} are kept. A smaller learning rate, \
+         normalised features or gradient clipping usually helps"
+    )]
+    Diverged {
+        /// Epoch, from 0.
+        epoch: u64,
+        /// The loss.
+        loss: f64,
+        /// Which parameters the trainer holds now.
+        kept: String,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// `read`, `write`.
+        action: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A weights or checkpoint file that does not fit the model.
+    #[error("{}: {reason}", path.display())]
+    Weights {
+        /// Which file.
+        path: PathBuf,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The thread pool could not be made.
+    #[error("cannot start {threads} threads: {reason}")]
+    Threads {
+        /// How many.
+        threads: usize,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Result of this crate.
+pub type Result<T, E = ExecError> = std::result::Result<T, E>;

@@ -1,0 +1,206 @@
+//! Element-wise functions over contiguous elements, and dropout masks.
+
+use hgnnc_ir::ops::{BinaryOp, UnaryOp};
+use hgnnc_ir::random;
+
+use crate::math;
+use crate::simd::multiversion;
+
+/// One side of an element-wise operation.
+#[derive(Clone, Copy, Debug)]
+pub enum Side<'a> {
+    /// As many elements as the result.
+    Elements(&'a [f32]),
+    /// One number for all.
+    Scalar(f32),
+}
+
+multiversion! {
+    /// `out = f(x)`; equal lengths.
+    pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) as unary_body
+}
+
+#[inline(always)]
+fn unary_body<const FMA: bool>(op: UnaryOp, x: &[f32], out: &mut [f32]) {
+    let n = out.len();
+    let x = &x[..n];
+    macro_rules! each {
+        ($f:expr) => {
+            for i in 0..n {
+                out[i] = $f(x[i]);
+            }
+        };
+    }
+    match op {
+        UnaryOp::Neg => each!(|v: f32| -v),
+        UnaryOp::Exp => each!(math::exp::<FMA>),
+        UnaryOp::Log => each!(math::ln::<FMA>),
+        UnaryOp::Softplus => each!(math::softplus::<FMA>),
+        UnaryOp::Sqrt => each!(|v: f32| v.sqrt()),
+        UnaryOp::Recip => each!(|v: f32| 1.0 / v),
+        UnaryOp::Abs => each!(|v: f32| v.abs()),
+        UnaryOp::Sign => each!(|v: f32| {
+            let up = if v > 0.0 { 1.0 } else { 0.0 };
+            let down = if v < 0.0 { 1.0 } else { 0.0 };
+            // NaN stays NaN.
+            if v.is_nan() { v } else { up - down }
+        }),
+        UnaryOp::Step => each!(|v: f32| if v > 0.0 { 1.0 } else { 0.0 }),
+        UnaryOp::Tanh => each!(math::tanh::<FMA>),
+        UnaryOp::Sigmoid => each!(math::sigmoid::<FMA>),
+        UnaryOp::Relu => each!(|v: f32| if v < 0.0 { 0.0 } else { v }),
+        UnaryOp::LeakyRelu(slope) => {
+            let slope = slope as f32;
+            each!(|v: f32| if v > 0.0 { v } else { slope * v });
+        }
+        UnaryOp::Elu => each!(|v: f32| if v > 0.0 { v } else { math::expm1_neg::<FMA>(v) }),
+        UnaryOp::Gelu => each!(math::gelu::<FMA>),
+        UnaryOp::Erf => each!(math::erf::<FMA>),
+        UnaryOp::Floor => each!(|v: f32| v.floor()),
+        UnaryOp::Cos => each!(|v: f32| v.cos()),
+    }
+}
+
+multiversion! {
+    /// `out = a ∘ b`; element sides have the length of `out`.
+    pub fn binary(op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mut [f32]) as binary_body
+}
+
+#[inline(always)]
+fn binary_body<const FMA: bool>(op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mut [f32]) {
+    let n = out.len();
+    macro_rules! each {
+        ($f:expr) => {
+            match (a, b) {
+                (Side::Elements(a), Side::Elements(b)) => {
+                    let (a, b) = (&a[..n], &b[..n]);
+                    for i in 0..n {
+                        out[i] = $f(a[i], b[i]);
+                    }
+                }
+                (Side::Elements(a), Side::Scalar(b)) => {
+                    let a = &a[..n];
+                    for i in 0..n {
+                        out[i] = $f(a[i], b);
+                    }
+                }
+                (Side::Scalar(a), Side::Elements(b)) => {
+                    let b = &b[..n];
+                    for i in 0..n {
+                        out[i] = $f(a, b[i]);
+                    }
+                }
+                (Side::Scalar(a), Side::Scalar(b)) => out.fill($f(a, b)),
+            }
+        };
+    }
+    match op {
+        BinaryOp::Add => each!(|x: f32, y: f32| x + y),
+        BinaryOp::Sub => each!(|x: f32, y: f32| x - y),
+        BinaryOp::Mul => each!(|x: f32, y: f32| x * y),
+        BinaryOp::Div => each!(|x: f32, y: f32| x / y),
+        BinaryOp::Max => each!(larger),
+        BinaryOp::Min => each!(smaller),
+        BinaryOp::Pow => each!(power),
+        BinaryOp::LogAddExp => each!(math::log_add_exp::<FMA>),
+        BinaryOp::Eq => each!(|x: f32, y: f32| if x == y { 1.0 } else { 0.0 }),
+        BinaryOp::Gt => each!(|x: f32, y: f32| if x > y { 1.0 } else { 0.0 }),
+    }
+}
+
+/// The larger; the other one where one is NaN, as `f64::max` has it.
+#[inline(always)]
+pub fn larger(x: f32, y: f32) -> f32 {
+    x.max(y)
+}
+
+/// The smaller; the other one where one is NaN, as `f64::min` has it.
+#[inline(always)]
+pub fn smaller(x: f32, y: f32) -> f32 {
+    x.min(y)
+}
+
+#[inline(always)]
+fn power(x: f32, y: f32) -> f32 {
+    // Squares are by far the most frequent, and β^t of Adam needs the accuracy.
+    if y == 2.0 { x * x } else { f64::from(x).powf(f64::from(y)) as f32 }
+}
+
+/// What a mask draws: [`random::mask_element`] with its rate resolved.
+#[derive(Clone, Copy, Debug)]
+pub struct MaskDraw {
+    /// Key of seed, step and stream.
+    pub key: u64,
+    /// Kept where the bits are below it.
+    pub threshold: u32,
+    /// The factor of kept elements.
+    pub scale: f32,
+    /// Rate 0 keeps everything, also the one word in 2^32 that the threshold would drop.
+    pub keep_all: bool,
+}
+
+impl MaskDraw {
+    /// The draw of one stream in one step.
+    pub fn new(seed: u64, step: u64, stream: u32, rate: f64) -> Self {
+        Self {
+            key: random::mask_key(seed, step, stream),
+            threshold: random::keep_threshold(rate),
+            scale: random::keep_scale(rate) as f32,
+            keep_all: rate <= 0.0,
+        }
+    }
+
+    #[inline(always)]
+    fn element(self, index: u64) -> f32 {
+        if self.keep_all || random::bits(self.key, index) < self.threshold { self.scale } else { 0.0 }
+    }
+}
+
+multiversion! {
+    /// Mask elements `start..start + out.len()`.
+    pub fn mask(draw: MaskDraw, start: u64, out: &mut [f32]) as mask_body
+}
+
+#[inline(always)]
+fn mask_body<const FMA: bool>(draw: MaskDraw, start: u64, out: &mut [f32]) {
+    for (i, o) in out.iter_mut().enumerate() {
+        *o = draw.element(start + i as u64);
+    }
+}
+
+multiversion! {
+    /// Mask rows at `position[i] · width`.
+    pub fn mask_rows(draw: MaskDraw, position: &[u32], width: usize, out: &mut [f32]) as mask_rows_body
+}
+
+#[inline(always)]
+fn mask_rows_body<const FMA: bool>(draw: MaskDraw, position: &[u32], width: usize, out: &mut [f32]) {
+    for (row, &at) in out.chunks_exact_mut(width).zip(position) {
+        let start = u64::from(at) * width as u64;
+        for (k, o) in row.iter_mut().enumerate() {
+            *o = draw.element(start + k as u64);
+        }
+    }
+}
+
+multiversion! {
+    /// Mask elements of a sparse matrix: element `i` at `row[i] · columns + column[i]`, rows counted from `first_row`.
+    pub fn mask_sparse(
+        draw: MaskDraw, row: &[u32], first_row: u64, column: &[u32], first_column: u64, columns: u64, out: &mut [f32],
+    ) as mask_sparse_body
+}
+
+#[inline(always)]
+fn mask_sparse_body<const FMA: bool>(
+    draw: MaskDraw,
+    row: &[u32],
+    first_row: u64,
+    column: &[u32],
+    first_column: u64,
+    columns: u64,
+    out: &mut [f32],
+) {
+    for ((o, &r), &c) in out.iter_mut().zip(row).zip(column) {
+        *o = draw.element((first_row + u64::from(r)) * columns + first_column + u64::from(c));
+    }
+}

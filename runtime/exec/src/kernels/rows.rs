@@ -1,0 +1,256 @@
+//! Copies and reductions within rows.
+
+use hgnnc_ir::ops::Reduce;
+
+use super::Rows;
+use super::flat::{larger, smaller};
+use crate::math;
+use crate::simd::multiversion;
+
+multiversion! {
+    /// Rows `first..` of an operand, every element repeated `expand` times, to contiguous elements; as many
+    /// rows as `out` has room for.
+    pub fn fetch(from: Rows<'_>, width: usize, expand: usize, first: usize, out: &mut [f32]) as fetch_body
+}
+
+#[inline(always)]
+fn fetch_body<const FMA: bool>(from: Rows<'_>, width: usize, expand: usize, first: usize, out: &mut [f32]) {
+    if expand == 1 {
+        match from {
+            Rows::Each(data) => out.copy_from_slice(&data[first * width..first * width + out.len()]),
+            Rows::Same(_) => fetch_rows(from, width, first, out),
+            Rows::Picked(data, index) => match width {
+                1 => {
+                    for (o, &at) in out.iter_mut().zip(&index[first..]) {
+                        *o = data[at as usize];
+                    }
+                }
+                4 => fetch_fixed::<4>(data, &index[first..], out),
+                8 => fetch_fixed::<8>(data, &index[first..], out),
+                16 => fetch_fixed::<16>(data, &index[first..], out),
+                _ => fetch_rows(from, width, first, out),
+            },
+        }
+        return;
+    }
+    match expand {
+        4 => fetch_expanded::<4>(from, width, first, out),
+        8 => fetch_expanded::<8>(from, width, first, out),
+        16 => fetch_expanded::<16>(from, width, first, out),
+        64 => fetch_expanded::<64>(from, width, first, out),
+        _ => {
+            for (i, row) in out.chunks_exact_mut(width * expand).enumerate() {
+                for (group, &x) in row.chunks_exact_mut(expand).zip(from.row(first + i, width)) {
+                    group.fill(x);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn fetch_rows(from: Rows<'_>, width: usize, first: usize, out: &mut [f32]) {
+    for (i, row) in out.chunks_exact_mut(width).enumerate() {
+        row.copy_from_slice(from.row(first + i, width));
+    }
+}
+
+#[inline(always)]
+fn fetch_fixed<const W: usize>(data: &[f32], index: &[u32], out: &mut [f32]) {
+    let (data, _) = data.as_chunks::<W>();
+    let (out, _) = out.as_chunks_mut::<W>();
+    for (row, &at) in out.iter_mut().zip(index) {
+        *row = data[at as usize];
+    }
+}
+
+#[inline(always)]
+fn fetch_expanded<const E: usize>(from: Rows<'_>, width: usize, first: usize, out: &mut [f32]) {
+    for (i, row) in out.chunks_exact_mut(width * E).enumerate() {
+        let (groups, _) = row.as_chunks_mut::<E>();
+        for (group, &x) in groups.iter_mut().zip(from.row(first + i, width)) {
+            *group = [x; E];
+        }
+    }
+}
+
+multiversion! {
+    /// Reduces groups of `inner` neighbouring elements.
+    pub fn reduce_trailing(reduce: Reduce, x: &[f32], inner: usize, out: &mut [f32]) as reduce_trailing_body
+}
+
+#[inline(always)]
+fn reduce_trailing_body<const FMA: bool>(reduce: Reduce, x: &[f32], inner: usize, out: &mut [f32]) {
+    if inner == 0 {
+        out.fill(reduce.identity() as f32);
+        return;
+    }
+    let groups = x.chunks_exact(inner).zip(out.iter_mut());
+    match reduce {
+        Reduce::Sum => groups.for_each(|(group, o)| *o = sum(group)),
+        Reduce::Max => groups.for_each(|(group, o)| *o = group.iter().copied().fold(f32::NEG_INFINITY, larger)),
+        Reduce::Min => groups.for_each(|(group, o)| *o = group.iter().copied().fold(f32::INFINITY, smaller)),
+        Reduce::Lse => groups.for_each(|(group, o)| *o = lse::<FMA>(group)),
+    }
+}
+
+/// Sum with 16 running sums, so that it vectorises and its error grows slowly.
+#[inline(always)]
+pub fn sum(x: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let (chunks, rest) = x.as_chunks::<16>();
+    for chunk in chunks {
+        for k in 0..16 {
+            lanes[k] += chunk[k];
+        }
+    }
+    for (lane, &v) in lanes.iter_mut().zip(rest) {
+        *lane += v;
+    }
+    fold_lanes(lanes)
+}
+
+#[inline(always)]
+fn fold_lanes(mut lanes: [f32; 16]) -> f32 {
+    for half in [8, 4, 2, 1] {
+        for k in 0..half {
+            lanes[k] += lanes[k + half];
+        }
+    }
+    lanes[0]
+}
+
+/// `ln Σ e^x`.
+#[inline(always)]
+pub fn lse<const FMA: bool>(x: &[f32]) -> f32 {
+    let largest = x.iter().copied().fold(f32::NEG_INFINITY, larger);
+    if largest.is_infinite() {
+        return largest;
+    }
+    let mut lanes = [0.0f32; 16];
+    let (chunks, rest) = x.as_chunks::<16>();
+    for chunk in chunks {
+        for k in 0..16 {
+            lanes[k] += math::exp::<FMA>(chunk[k] - largest);
+        }
+    }
+    for (lane, &v) in lanes.iter_mut().zip(rest) {
+        *lane += math::exp::<FMA>(v - largest);
+    }
+    largest + math::ln::<FMA>(fold_lanes(lanes))
+}
+
+multiversion! {
+    /// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements: products are not stored.
+    /// `outer` groups per row.
+    pub fn dot(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) as dot_body
+}
+
+#[inline(always)]
+fn dot_body<const FMA: bool>(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
+    match inner {
+        4 => dot_fixed::<FMA, 4>(a, b, outer, out),
+        8 => dot_fixed::<FMA, 8>(a, b, outer, out),
+        16 => dot_fixed::<FMA, 16>(a, b, outer, out),
+        32 => dot_fixed::<FMA, 32>(a, b, outer, out),
+        64 => dot_fixed::<FMA, 64>(a, b, outer, out),
+        _ => {
+            let width = outer * inner;
+            for (i, row) in out.chunks_exact_mut(outer).enumerate() {
+                let (x, y) = (a.row(i, width), b.row(i, width));
+                for (o, slot) in row.iter_mut().enumerate() {
+                    let range = o * inner..(o + 1) * inner;
+                    *slot = dot_slices::<FMA>(&x[range.clone()], &y[range]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn dot_slices<const FMA: bool>(x: &[f32], y: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let (xs, x_rest) = x.as_chunks::<16>();
+    let (ys, y_rest) = y.as_chunks::<16>();
+    for (x, y) in xs.iter().zip(ys) {
+        for k in 0..16 {
+            lanes[k] = math::fma::<FMA>(x[k], y[k], lanes[k]);
+        }
+    }
+    for ((lane, &x), &y) in lanes.iter_mut().zip(x_rest).zip(y_rest) {
+        *lane = math::fma::<FMA>(x, y, *lane);
+    }
+    fold_lanes(lanes)
+}
+
+#[inline(always)]
+fn dot_fixed<const FMA: bool, const K: usize>(a: Rows<'_>, b: Rows<'_>, outer: usize, out: &mut [f32]) {
+    let width = outer * K;
+    for (i, row) in out.chunks_exact_mut(outer).enumerate() {
+        let (x, _) = a.row(i, width).as_chunks::<K>();
+        let (y, _) = b.row(i, width).as_chunks::<K>();
+        for ((slot, x), y) in row.iter_mut().zip(x).zip(y) {
+            *slot = dot_array::<FMA, K>(x, y);
+        }
+    }
+}
+
+/// A dot product of a fixed power of two of elements, summed as a tree.
+#[inline(always)]
+fn dot_array<const FMA: bool, const K: usize>(x: &[f32; K], y: &[f32; K]) -> f32 {
+    let mut products = [0.0f32; K];
+    for k in 0..K {
+        products[k] = x[k] * y[k];
+    }
+    let mut half = K / 2;
+    while half > 0 {
+        for k in 0..half {
+            products[k] += products[k + half];
+        }
+        half /= 2;
+    }
+    products[0]
+}
+
+multiversion! {
+    /// `out = out ∘ Σ over rows`: accumulates rows of `width` elements into one row.
+    pub fn accumulate_rows(reduce: Reduce, x: &[f32], width: usize, out: &mut [f32]) as accumulate_rows_body
+}
+
+#[inline(always)]
+fn accumulate_rows_body<const FMA: bool>(reduce: Reduce, x: &[f32], width: usize, out: &mut [f32]) {
+    if width == 1 {
+        // One number per row: the vector runs along the rows.
+        let o = &mut out[0];
+        match reduce {
+            Reduce::Sum => *o += sum(x),
+            Reduce::Max => *o = x.iter().copied().fold(*o, larger),
+            Reduce::Min => *o = x.iter().copied().fold(*o, smaller),
+            Reduce::Lse => *o = math::log_add_exp::<FMA>(*o, lse::<FMA>(x)),
+        }
+        return;
+    }
+    if reduce == Reduce::Sum {
+        // Bands of columns whose sums stay in registers; added to the result once per 256 rows.
+        for (band, o) in out.chunks_mut(16).enumerate() {
+            let columns = band * 16..band * 16 + o.len();
+            for rows in x.chunks(256 * width) {
+                let mut part = [0.0f32; 16];
+                for row in rows.chunks_exact(width) {
+                    part.iter_mut().zip(&row[columns.clone()]).for_each(|(p, &v)| *p += v);
+                }
+                o.iter_mut().zip(part).for_each(|(o, p)| *o += p);
+            }
+        }
+        return;
+    }
+    for row in x.chunks_exact(width) {
+        let pairs = out.iter_mut().zip(row);
+        match reduce {
+            Reduce::Sum => {}
+            Reduce::Max => pairs.for_each(|(o, &v)| *o = larger(*o, v)),
+            Reduce::Min => pairs.for_each(|(o, &v)| *o = smaller(*o, v)),
+            Reduce::Lse => pairs.for_each(|(o, &v)| *o = math::log_add_exp::<FMA>(*o, v)),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Reductions over the edges of rows. `offsets[r]..offsets[r + 1]` are the edges of row `r` of the block.
+
+use hgnnc_ir::ops::Reduce;
+
+use super::Rows;
+use super::flat::{larger, smaller};
+use super::rows::{lse, sum};
+use crate::math;
+use crate::simd::multiversion;
+
+/// Sums of long rows are added up in runs of this many edges, so that rounding errors grow with the number
+/// of runs and the length of one, not with their product.
+const RUN: usize = 256;
+
+multiversion! {
+    /// `out[r] = reduce over the edges of r of x`, rows of `width` elements.
+    pub fn segment(reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) as segment_body
+}
+
+#[inline(always)]
+fn segment_body<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) {
+    if let (Rows::Each(data), 1) = (x, width) {
+        for (o, edges) in out.iter_mut().zip(offsets.windows(2)) {
+            let x = &data[edges[0] as usize..edges[1] as usize];
+            *o = match reduce {
+                Reduce::Sum => sum(x),
+                Reduce::Max => x.iter().copied().fold(f32::NEG_INFINITY, larger),
+                Reduce::Min => x.iter().copied().fold(f32::INFINITY, smaller),
+                Reduce::Lse => lse::<FMA>(x),
+            };
+        }
+        return;
+    }
+    match width {
+        4 => segment_fixed::<FMA, 4>(reduce, x, offsets, out),
+        8 => segment_fixed::<FMA, 8>(reduce, x, offsets, out),
+        16 => segment_fixed::<FMA, 16>(reduce, x, offsets, out),
+        _ if width.is_multiple_of(64) => segment_banded::<FMA, 64>(reduce, x, width, offsets, out),
+        _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, x, width, offsets, out),
+        _ => segment_any::<FMA>(reduce, x, width, offsets, out),
+    }
+}
+
+#[inline(always)]
+fn segment_fixed<const FMA: bool, const W: usize>(reduce: Reduce, x: Rows<'_>, offsets: &[u32], out: &mut [f32]) {
+    segment_banded::<FMA, W>(reduce, x, W, offsets, out);
+}
+
+/// Bands of `W` columns whose running results stay in registers.
+#[inline(always)]
+fn segment_banded<const FMA: bool, const W: usize>(
+    reduce: Reduce,
+    x: Rows<'_>,
+    width: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
+        let edges = edges[0] as usize..edges[1] as usize;
+        let (bands, _) = row.as_chunks_mut::<W>();
+        for (band, o) in bands.iter_mut().enumerate() {
+            let of = |e: usize| -> &[f32; W] {
+                x.row(e, width)[band * W..].first_chunk::<W>().expect("the width is a multiple of W")
+            };
+            let mut acc = [reduce.identity() as f32; W];
+            match reduce {
+                Reduce::Sum => {
+                    for start in edges.clone().step_by(RUN) {
+                        let mut part = [0.0f32; W];
+                        for e in start..edges.end.min(start + RUN) {
+                            let v = of(e);
+                            for k in 0..W {
+                                part[k] += v[k];
+                            }
+                        }
+                        for k in 0..W {
+                            acc[k] += part[k];
+                        }
+                    }
+                }
+                Reduce::Max => {
+                    for e in edges.clone() {
+                        let v = of(e);
+                        for k in 0..W {
+                            acc[k] = larger(acc[k], v[k]);
+                        }
+                    }
+                }
+                Reduce::Min => {
+                    for e in edges.clone() {
+                        let v = of(e);
+                        for k in 0..W {
+                            acc[k] = smaller(acc[k], v[k]);
+                        }
+                    }
+                }
+                Reduce::Lse => {
+                    for e in edges.clone() {
+                        let v = of(e);
+                        for k in 0..W {
+                            acc[k] = larger(acc[k], v[k]);
+                        }
+                    }
+                    let mut total = [0.0f32; W];
+                    let mut base = acc;
+                    for b in &mut base {
+                        *b = finite_base(*b);
+                    }
+                    for e in edges.clone() {
+                        let v = of(e);
+                        for k in 0..W {
+                            total[k] += math::exp::<FMA>(v[k] - base[k]);
+                        }
+                    }
+                    for k in 0..W {
+                        acc[k] = lse_of(acc[k], base[k], math::ln::<FMA>(total[k]));
+                    }
+                }
+            }
+            *o = acc;
+        }
+    }
+}
+
+/// What is subtracted before `exp`: an infinite maximum would give NaN.
+#[inline(always)]
+fn finite_base(largest: f32) -> f32 {
+    if largest.is_infinite() { 0.0 } else { largest }
+}
+
+#[inline(always)]
+fn lse_of(largest: f32, base: f32, ln_total: f32) -> f32 {
+    if largest.is_infinite() { largest } else { base + ln_total }
+}
+
+#[inline(always)]
+fn segment_any<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) {
+    for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
+        let edges = edges[0] as usize..edges[1] as usize;
+        row.fill(reduce.identity() as f32);
+        match reduce {
+            Reduce::Sum => {
+                // Columns in bands of 16, the last one narrower.
+                for (band, o) in row.chunks_mut(16).enumerate() {
+                    let columns = band * 16..band * 16 + o.len();
+                    for start in edges.clone().step_by(RUN) {
+                        let mut part = [0.0f32; 16];
+                        for e in start..edges.end.min(start + RUN) {
+                            part.iter_mut().zip(&x.row(e, width)[columns.clone()]).for_each(|(p, &v)| *p += v);
+                        }
+                        o.iter_mut().zip(part).for_each(|(o, p)| *o += p);
+                    }
+                }
+            }
+            Reduce::Max => {
+                for e in edges {
+                    row.iter_mut().zip(x.row(e, width)).for_each(|(o, &v)| *o = larger(*o, v));
+                }
+            }
+            Reduce::Min => {
+                for e in edges {
+                    row.iter_mut().zip(x.row(e, width)).for_each(|(o, &v)| *o = smaller(*o, v));
+                }
+            }
+            Reduce::Lse => {
+                for (k, o) in row.iter_mut().enumerate() {
+                    let largest = edges.clone().fold(f32::NEG_INFINITY, |m, e| larger(m, x.row(e, width)[k]));
+                    let base = finite_base(largest);
+                    let total: f32 = edges.clone().map(|e| math::exp::<FMA>(x.row(e, width)[k] - base)).sum();
+                    *o = lse_of(largest, base, math::ln::<FMA>(total));
+                }
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// Weighted gather-sum: `out[r, h, k] = Σ over the edges e of r of a[e, h] · x[e, h, k]`, with `heads`
+    /// weights per edge and `inner` elements per weight. The product is never stored.
+    pub fn weighted_sum(
+        a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32],
+    ) as weighted_sum_body
+}
+
+#[inline(always)]
+fn weighted_sum_body<const FMA: bool>(
+    a: Rows<'_>,
+    x: Rows<'_>,
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    match (heads, inner) {
+        (_, 8) if heads.is_multiple_of(8) => weighted_banded::<FMA, 8, 8>(a, x, heads, inner, offsets, out),
+        (_, 8) if heads.is_multiple_of(4) => weighted_banded::<FMA, 4, 8>(a, x, heads, inner, offsets, out),
+        (_, 16) if heads.is_multiple_of(4) => weighted_banded::<FMA, 4, 16>(a, x, heads, inner, offsets, out),
+        (_, 32) if heads.is_multiple_of(2) => weighted_banded::<FMA, 2, 32>(a, x, heads, inner, offsets, out),
+        _ if inner.is_multiple_of(64) => weighted_banded::<FMA, 1, 64>(a, x, heads, inner, offsets, out),
+        _ if inner.is_multiple_of(16) => weighted_banded::<FMA, 1, 16>(a, x, heads, inner, offsets, out),
+        _ if inner.is_multiple_of(8) => weighted_banded::<FMA, 1, 8>(a, x, heads, inner, offsets, out),
+        _ => weighted_any::<FMA>(a, x, heads, inner, offsets, out),
+    }
+}
+
+/// Bands of `H` weights times `K` elements; a band's sums stay in registers over all edges of a row.
+/// `inner` is a multiple of `K`, and equal to it where `H > 1`.
+#[inline(always)]
+fn weighted_banded<const FMA: bool, const H: usize, const K: usize>(
+    a: Rows<'_>,
+    x: Rows<'_>,
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    let width = heads * inner;
+    for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
+        for (band, o) in row.chunks_exact_mut(H * K).enumerate() {
+            let start = band * H * K;
+            let head = start / inner;
+            o.fill(0.0);
+            let end = edges[1] as usize;
+            for first in (edges[0] as usize..end).step_by(RUN) {
+                let mut acc = [[0.0f32; K]; H];
+                for e in first..end.min(first + RUN) {
+                    let weights = a.row(e, heads)[head..].first_chunk::<H>().expect("heads are a multiple of H");
+                    let (groups, _) = x.row(e, width)[start..start + H * K].as_chunks::<K>();
+                    for h in 0..H {
+                        for k in 0..K {
+                            acc[h][k] = math::fma::<FMA>(weights[h], groups[h][k], acc[h][k]);
+                        }
+                    }
+                }
+                for (o, acc) in o.chunks_exact_mut(K).zip(&acc) {
+                    o.iter_mut().zip(acc).for_each(|(o, a)| *o += a);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn weighted_any<const FMA: bool>(
+    a: Rows<'_>,
+    x: Rows<'_>,
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    let width = heads * inner;
+    for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
+        row.fill(0.0);
+        for e in edges[0] as usize..edges[1] as usize {
+            let groups = row.chunks_exact_mut(inner).zip(x.row(e, width).chunks_exact(inner));
+            for ((o, x), &weight) in groups.zip(a.row(e, heads)) {
+                o.iter_mut().zip(x).for_each(|(o, &x)| *o = math::fma::<FMA>(weight, x, *o));
+            }
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! What runs when, in which memory: made once from a program and the sizes of its data.
+//!
+//! A plan is a list of steps. A *region* is a set of operations that share their rows: vertices of a type,
+//! rows of a graph or of a sparse matrix in one direction, or elements of parameters. It is executed in
+//! blocks of rows, operation by operation, so edge values exist for the edges of a block only. A *product*
+//! is a dense product over all rows. This module says *what* a block computes; [`crate::block`] says how,
+//! and is what generated code can replace.
+
+mod facts;
+mod lower;
+pub mod memory;
+mod region;
+mod schedule;
+
+pub use lower::plan;
+
+use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
+use hgnnc_ir::types::{Param, Type, Value};
+
+use crate::kernels::product::Extents;
+use crate::raw::Buffer;
+
+/// Positions of the slabs that programs share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slabs {
+    /// Values of a run.
+    pub arena: u32,
+    /// Partial results of the tasks of one step.
+    pub partials: u32,
+    /// Step number and epoch number.
+    pub counters: u32,
+    /// Values that depend on no parameter, state, mask or counter.
+    pub persistent: u32,
+    /// Constants.
+    pub constants: u32,
+    /// The first parameter; the others follow.
+    pub params: u32,
+    /// The first optimiser state.
+    pub states: u32,
+    /// The first input.
+    pub inputs: u32,
+}
+
+/// A planned program.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// Steps that run once, when the program is bound.
+    pub prelude: Vec<Step>,
+    /// Steps of each run.
+    pub steps: Vec<Step>,
+    /// Elements of the arena.
+    pub arena_len: usize,
+    /// Elements of the persistent slab.
+    pub persistent_len: usize,
+    /// Elements of the slab of partial results.
+    pub partials_len: usize,
+    /// Elements of the scratch of one thread.
+    pub scratch_len: usize,
+    /// Elements of a tile of fetched operands.
+    pub tile_len: usize,
+    /// Most edges of a block.
+    pub block_edges: usize,
+    /// Most rows of a block.
+    pub block_rows: usize,
+    /// Constants.
+    pub constants: Vec<f32>,
+    /// Results by name.
+    pub results: Vec<Named>,
+    /// New values of parameters and states: (slab of the target, value).
+    pub updates: Vec<(u32, Buffer)>,
+}
+
+/// A result of a program.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements per row.
+    pub width: usize,
+    /// Where it is.
+    pub buffer: Buffer,
+}
+
+/// An optimiser state: its parameter and slot, in the order of the state slabs.
+pub type StateId = (Param, u32);
+
+/// One step.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Step {
+    /// What it does.
+    pub kind: StepKind,
+    /// Phase it is accounted to.
+    pub phase: hgnnc_ir::Phase,
+    /// Share of each stage (in the order of [`hgnnc_ir::Stage::ALL`]) of its time, by estimated cost.
+    pub shares: [f32; 5],
+    /// For people: operations and place.
+    pub label: String,
+}
+
+/// What a step does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StepKind {
+    /// A program per block of rows.
+    Region(Region),
+    /// A dense product over all rows.
+    Product(Product),
+    /// Copies elements.
+    Copy {
+        /// From.
+        from: Buffer,
+        /// To.
+        to: Buffer,
+    },
+}
+
+/// Which rows a region has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Domain {
+    /// This many rows without edges (one: unit values; elements of a parameter: rows of width 1).
+    Rows(usize),
+    /// The rows of a topology, with the edges that they own.
+    Edges {
+        /// Graph, or, after all graphs, pattern.
+        topology: usize,
+        /// Which end owns the edges.
+        direction: Direction,
+    },
+}
+
+/// A region.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Region {
+    /// Its rows.
+    pub domain: Domain,
+    /// What is computed for each block, in order.
+    pub ops: Vec<BlockOp>,
+    /// Values within a block.
+    pub locals: Vec<Local>,
+    /// First row of each block, and one past the last row.
+    pub blocks: Vec<u32>,
+    /// First block of each task, and one past the last block.
+    pub tasks: Vec<u32>,
+    /// Results that are sums (or other reductions) over tasks.
+    pub partials: Vec<Partial>,
+    /// Does an operand use [`Access::Own`], or a mask the own row?
+    pub uses_own: bool,
+    /// Number of columns where an operand uses [`Access::Full`].
+    pub full_columns: Option<usize>,
+}
+
+/// A reduction over the rows or edges of a region: each task has its own part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Partial {
+    /// The result.
+    pub out: Buffer,
+    /// How.
+    pub reduce: Reduce,
+    /// Elements.
+    pub width: usize,
+    /// Where the parts begin in the slab of partial results; part `t` at `offset + t · width`.
+    pub offset: usize,
+}
+
+/// What a value of a block has a row for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// Each row of the block.
+    Row,
+    /// Each edge of the block.
+    Edge,
+}
+
+/// A value within a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Local {
+    /// Rows or edges.
+    pub level: Level,
+    /// Elements per row.
+    pub width: usize,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Where a value of a block is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In the scratch of the thread, from this element.
+    Scratch(usize),
+    /// In its rows of a stored value.
+    Stored(Buffer),
+}
+
+/// Where an operand comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// A value of this block.
+    Local(u32),
+    /// A stored value.
+    Stored(Buffer),
+}
+
+/// Which row of the base belongs to row (edge) `i` of the operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Row `i`, counted within the block (from the block's first row where stored).
+    Each,
+    /// Always the same.
+    Same,
+    /// The row that owns edge `i`.
+    Own,
+    /// The other end of edge `i`.
+    Other,
+    /// The CSC position of edge `i`.
+    Position,
+    /// Element (row, column) of a dense matrix, for element `i` of a sparse one.
+    Full,
+}
+
+/// An operand of a block operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operand {
+    /// From where.
+    pub base: Base,
+    /// Which row.
+    pub access: Access,
+    /// Elements per row.
+    pub width: usize,
+}
+
+/// An operation of a block.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BlockOp {
+    /// What.
+    pub kind: BlockKind,
+    /// What the operands have a row for.
+    pub level: Level,
+    /// The local, or for the partial kinds the partial, that it computes.
+    pub out: u32,
+    /// The value of the program that it comes from.
+    pub value: Value,
+}
+
+/// What a block operation computes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum BlockKind {
+    /// `f(a)`
+    Unary(UnaryOp, Operand),
+    /// `a ∘ b`; narrower operands repeat each element.
+    Binary(BinaryOp, Operand, Operand),
+    /// Each element of `a` repeated to the width of the result.
+    Copy(Operand),
+    /// Along the last dimension: operands with the extent of their last dimension, and the leading extent.
+    Concat(Vec<(Operand, usize)>, usize),
+    /// `len` of every `last` elements.
+    Slice {
+        /// From.
+        a: Operand,
+        /// Extent of the last dimension of `a`.
+        last: usize,
+        /// First element.
+        start: usize,
+        /// Number of elements.
+        len: usize,
+    },
+    /// Class labels of the rows, by input.
+    OneHot {
+        /// Position in the table of inputs.
+        input: usize,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// A dropout mask.
+    Mask {
+        /// Its stream.
+        stream: u32,
+        /// Its rate.
+        rate: f64,
+        /// Columns of the dense layout, where the mask is sparse.
+        columns: Option<usize>,
+    },
+    /// `x · w`
+    MatMul(Extents, Operand, Operand),
+    /// `y · wᵀ`
+    MatMulT(Extents, Operand, Operand),
+    /// Over groups of `inner` elements.
+    ReduceTrailing(Reduce, Operand, usize),
+    /// `Σ a · b` over groups of `inner` elements.
+    Dot {
+        /// One side.
+        a: Operand,
+        /// The other.
+        b: Operand,
+        /// Elements of a group.
+        inner: usize,
+    },
+    /// Over the edges of each row.
+    Segment(Reduce, Operand),
+    /// `Σ a · x` over the edges of each row; `inner` elements of `x` per weight.
+    WeightedSum {
+        /// Weights, `heads` per edge.
+        a: Operand,
+        /// Rows of `heads · inner` elements.
+        x: Operand,
+        /// Elements per weight.
+        inner: usize,
+    },
+    /// Over all rows or edges, into a partial.
+    PartialReduce(Reduce, Operand),
+    /// The sum of outer products over all rows or edges, into a partial.
+    PartialOuter(Extents, Operand, Operand),
+}
+
+/// A dense product over all rows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Product {
+    /// Which.
+    pub kind: ProductKind,
+    /// Extents.
+    pub of: Extents,
+    /// Number of rows.
+    pub rows: usize,
+    /// First operand.
+    pub x: Buffer,
+    /// Second operand.
+    pub y: Buffer,
+    /// Result.
+    pub out: Buffer,
+    /// How it is divided.
+    pub split: Split,
+}
+
+/// Which product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProductKind {
+    /// `x · w`
+    MatMul,
+    /// `y · wᵀ`
+    MatMulT,
+    /// `Σ xᵀ y`
+    Outer,
+}
+
+/// How a product is divided into tasks: by shapes alone, never by threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Split {
+    /// Chunks of this many rows, each with its own rows of the result.
+    Rows(usize),
+    /// Bands of this many of the `k` rows of the result (`batch` is 1).
+    Bands(usize),
+    /// Chunks of this many rows whose parts of the result are added in order.
+    Parts(usize),
+}

@@ -1,0 +1,196 @@
+//! Runs a program on the engine and on the interpreter and compares all results.
+
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+
+use hgnnc_exec::{BoundData, Engine, EngineOptions, InputData, Topology};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexTypeDecl};
+use hgnnc_ir::interp::{self, Bindings, Tensor};
+use hgnnc_ir::random::uniform;
+use hgnnc_ir::*;
+
+/// Numbers in [-1, 1), different for each salt.
+pub fn numbers(salt: u64, len: usize) -> Vec<f32> {
+    (0..len as u64).map(|i| (2.0 * uniform(salt, i) - 1.0) as f32).collect()
+}
+
+/// A program under construction with the data that it is bound to.
+pub struct Case {
+    pub flow: Dataflow,
+    pub bindings: Bindings,
+    pub data: BoundData,
+    pub params: Vec<Vec<f32>>,
+}
+
+impl Case {
+    /// Vertex types with these counts, and graphs (source type, destination type, edges).
+    pub fn new(counts: &[usize], graphs: &[(u32, u32, Vec<(u32, u32)>)]) -> Self {
+        let mut flow = Dataflow::new("case");
+        for v in 0..counts.len() {
+            flow.vertex_types.push(VertexTypeDecl { name: format!("t{v}"), dataset_name: format!("t{v}") });
+        }
+        let mut data = BoundData { num_vertices: counts.to_vec(), ..BoundData::default() };
+        let mut bindings = Bindings { num_vertices: counts.to_vec(), seed: 5, step: 3, ..Bindings::default() };
+        for (i, (src, dst, edges)) in graphs.iter().enumerate() {
+            let name = format!("g{i}");
+            let (src, dst) = (VertexType(*src), VertexType(*dst));
+            flow.graphs.push(GraphDecl {
+                name: name.clone(),
+                src,
+                dst,
+                steps: vec![],
+                counted: false,
+                self_loops: false,
+            });
+            let mut sorted = edges.clone();
+            sorted.sort_by_key(|&(s, d)| (d, s));
+            let (num_src, num_dst) = (counts[src.index()], counts[dst.index()]);
+            data.graphs.push(Topology::from_edges(&name, num_src, num_dst, edges).expect("edges exist"));
+            bindings.edges.push(sorted);
+        }
+        Self { flow, bindings, data, params: vec![] }
+    }
+
+    pub fn input(&mut self, ty: Type, numbers: Vec<f32>) -> Value {
+        let index = self.flow.inputs.len();
+        let rows = self.bindings.rows(ty.space);
+        let width = self.bindings.width(&ty.dims);
+        // The binding only has to be new: data is given by position.
+        let name = format!("x{index}");
+        let binding = Binding::Label(VertexType(0), name.clone());
+        let input = self.flow.declare_input(InputDecl { name, ty, binding });
+        let tensor = Tensor::new(rows, width, numbers.iter().map(|&x| f64::from(x)).collect());
+        self.bindings.inputs.insert(input, tensor);
+        self.data.inputs.push(InputData::Numbers(numbers));
+        self.flow.add(Op::Input(input), &[])
+    }
+
+    /// An input of random numbers.
+    pub fn random(&mut self, space: Space, dims: &[usize]) -> Value {
+        let ty = Type::fixed(space, dims);
+        let len = self.bindings.rows(space) * dims.iter().product::<usize>();
+        let numbers = numbers(100 + self.flow.inputs.len() as u64, len);
+        self.input(ty, numbers)
+    }
+
+    pub fn labels(&mut self, vertex: VertexType, labels: Vec<i32>) -> Value {
+        let index = self.flow.inputs.len();
+        let ty = Type { dtype: DType::I32, ..Type::new(Space::Vertices(vertex), vec![]) };
+        let binding = Binding::Label(vertex, format!("labels{index}"));
+        let input = self.flow.declare_input(InputDecl { name: format!("labels{index}"), ty, binding });
+        let tensor = Tensor::new(labels.len(), 1, labels.iter().map(|&l| f64::from(l)).collect());
+        self.bindings.inputs.insert(input, tensor);
+        self.data.inputs.push(InputData::Classes(labels));
+        self.flow.add(Op::Input(input), &[])
+    }
+
+    /// Sparse features: rows of (column, number).
+    pub fn sparse(&mut self, vertex: VertexType, columns: usize, rows: &[Vec<(u32, f32)>]) -> Value {
+        let pattern = self.flow.declare_pattern(vertex, columns);
+        let mut indptr = vec![0u64];
+        let (mut indices, mut values, mut dense) = (vec![], vec![], vec![0.0; rows.len() * columns]);
+        for (r, row) in rows.iter().enumerate() {
+            for &(c, x) in row {
+                indices.push(c);
+                values.push(x);
+                dense[r * columns + c as usize] = f64::from(x);
+            }
+            indptr.push(indices.len() as u64);
+        }
+        let topology = Topology::from_csc("features", columns, rows.len(), indptr, indices).expect("valid rows");
+        self.data.patterns.push(topology);
+        let ty = Type { layout: Layout::Sparse(pattern), ..Type::fixed(Space::Vertices(vertex), &[columns]) };
+        let binding = Binding::Features(vertex);
+        let input = self.flow.declare_input(InputDecl { name: "sparse".into(), ty, binding });
+        self.bindings.inputs.insert(input, Tensor::new(rows.len(), columns, dense));
+        self.data.inputs.push(InputData::Numbers(values));
+        self.flow.add(Op::Input(input), &[])
+    }
+
+    pub fn param(&mut self, dims: &[Dim]) -> Value {
+        let len = self.bindings.width(dims);
+        let name = format!("w{}", self.params.len());
+        let init = Init::Constant(0.0);
+        let param = self.flow.declare_param(ParamDecl { name, dims: dims.to_vec(), init, decay: false });
+        let values = numbers(900 + self.params.len() as u64, len);
+        self.bindings.params.insert(param, Tensor::new(1, len, values.iter().map(|&x| f64::from(x)).collect()));
+        self.params.push(values);
+        self.flow.add(Op::Param(param), &[])
+    }
+
+    pub fn weight(&mut self, dims: &[usize]) -> Value {
+        self.param(&dims.iter().map(|&d| Dim::Fixed(d)).collect::<Vec<_>>())
+    }
+
+    pub fn result(&mut self, value: Value) {
+        let name = format!("r{}", self.flow.outputs.len());
+        self.flow.output(name, value);
+    }
+
+    /// The engine, with parameters filled in.
+    pub fn engine(&self, threads: usize) -> Engine {
+        let options = EngineOptions { threads, memory_budget: None };
+        let mut engine = match Engine::new(&[&self.flow], self.data.clone(), options) {
+            Ok(engine) => engine,
+            Err(error) => panic!("{error}"),
+        };
+        for (i, values) in self.params.iter().enumerate() {
+            engine.param(i).copy_from_slice(values);
+        }
+        engine
+    }
+
+    /// Results by name after one run.
+    pub fn run(&self, threads: usize) -> BTreeMap<String, Vec<f32>> {
+        let mut engine = self.engine(threads);
+        // Twice: what the first run leaves in memory must not matter.
+        for _ in 0..2 {
+            engine.run(0, self.bindings.seed, self.bindings.step, 0, &mut Default::default());
+        }
+        let names: Vec<String> = engine.results(0).iter().map(|r| r.name.clone()).collect();
+        names
+            .into_iter()
+            .map(|name| {
+                let values = engine.result(0, &name).expect("a result of the program").1.to_vec();
+                (name, values)
+            })
+            .collect()
+    }
+
+    /// Compares all results with the interpreter's. The tolerance is relative to the largest number of a result
+    /// (sums of many terms cancel), and absolute below 1.
+    pub fn check(&self, tolerance: f64) {
+        let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
+        let one = self.run(1);
+        assert_eq!(
+            one.iter().map(|(k, v)| (k, v.iter().map(|x| x.to_bits()).collect::<Vec<_>>())).collect::<Vec<_>>(),
+            self.run(3).iter().map(|(k, v)| (k, v.iter().map(|x| x.to_bits()).collect::<Vec<_>>())).collect::<Vec<_>>(),
+            "results are the same for any number of threads"
+        );
+        for output in &self.flow.outputs {
+            let OutputKind::Result(name) = &output.kind else { continue };
+            let exact = &oracle[output.value].data;
+            let got = &one[name];
+            assert_eq!(got.len(), exact.len(), "{name}");
+            let scale = exact.iter().copied().filter(|x| x.is_finite()).fold(1.0, |m: f64, x| m.max(x.abs()));
+            for (i, (&got, &exact)) in got.iter().zip(exact).enumerate() {
+                let got = f64::from(got);
+                let same = got == exact || (got - exact).abs() <= tolerance * scale || (got.is_nan() && exact.is_nan());
+                let op = &self.flow.value(output.value).op;
+                assert!(same, "{name} ({op:?})[{i}]: {got} instead of {exact}");
+            }
+        }
+    }
+}
+
+/// Random edges; `skew` > 1 gathers them at low destinations, so that some rows are long.
+pub fn random_edges(salt: u64, num_src: usize, num_dst: usize, edges: usize, skew: f64) -> Vec<(u32, u32)> {
+    (0..edges as u64)
+        .map(|e| {
+            let src = (uniform(salt, 2 * e) * num_src as f64) as u32;
+            let dst = (uniform(salt, 2 * e + 1).powf(skew) * num_dst as f64) as u32;
+            (src.min(num_src as u32 - 1), dst.min(num_dst as u32 - 1))
+        })
+        .collect()
+}

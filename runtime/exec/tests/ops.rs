@@ -1,0 +1,309 @@
+//! Every operation against the interpreter, on graphs with the corners that break things.
+
+mod common;
+
+use common::{Case, random_edges};
+use hgnnc_ir::*;
+
+const T0: Space = Space::Vertices(VertexType(0));
+const T1: Space = Space::Vertices(VertexType(1));
+const G: Graph = Graph(0);
+
+/// Graphs from type 0 to type 1.
+fn graphs() -> Vec<(&'static str, usize, usize, Vec<(u32, u32)>)> {
+    vec![
+        ("no edges", 3, 4, vec![]),
+        ("one vertex", 1, 1, vec![(0, 0)]),
+        ("duplicates and isolated ends", 4, 5, vec![(0, 1), (0, 1), (2, 1), (3, 4), (3, 0)]),
+        ("no sources", 0, 3, vec![]),
+        ("no destinations", 3, 0, vec![]),
+        ("random", 40, 60, random_edges(1, 40, 60, 900, 1.0)),
+        ("rows longer than a block", 300, 50, random_edges(2, 300, 50, 9000, 6.0)),
+    ]
+}
+
+fn each_graph(build: impl Fn(&mut Case)) {
+    for (name, num_src, num_dst, edges) in graphs() {
+        eprintln!("graph: {name}");
+        let mut case = Case::new(&[num_src, num_dst], &[(0, 1, edges)]);
+        build(&mut case);
+        case.check(4e-6);
+    }
+}
+
+#[test]
+fn element_wise_functions() {
+    use UnaryOp::*;
+    let mut case = Case::new(&[5000, 3], &[]);
+    let x = case.random(T0, &[3]);
+    let three = case.flow.constant(3.0);
+    let x3 = case.flow.binary(BinaryOp::Mul, x, three);
+    for op in
+        [Neg, Exp, Softplus, Recip, Abs, Sign, Step, Tanh, Sigmoid, Relu, LeakyRelu(0.2), Elu, Gelu, Erf, Floor, Cos]
+    {
+        let y = case.flow.unary(op, x3);
+        let y = if op == Recip { case.flow.unary(Tanh, y) } else { y };
+        case.result(y);
+    }
+    let positive = case.flow.unary(Abs, x3);
+    for op in [Log, Sqrt] {
+        let y = case.flow.unary(op, positive);
+        case.result(y);
+    }
+    let other = case.random(T0, &[3]);
+    let row = case.random(T0, &[]);
+    let unit = case.weight(&[3]);
+    for op in [
+        BinaryOp::Add,
+        BinaryOp::Sub,
+        BinaryOp::Mul,
+        BinaryOp::Max,
+        BinaryOp::Min,
+        BinaryOp::LogAddExp,
+        BinaryOp::Eq,
+        BinaryOp::Gt,
+    ] {
+        for (a, b) in [(x, other), (x, row), (row, x), (x, unit), (unit, x), (x, three), (three, x), (x, x)] {
+            let y = case.flow.binary(op, a, b);
+            case.result(y);
+        }
+    }
+    let quotient = case.flow.binary(BinaryOp::Div, row, three);
+    case.result(quotient);
+    let power = case.flow.binary(BinaryOp::Pow, positive, three);
+    case.result(power);
+    case.check(1e-6);
+}
+
+#[test]
+fn shapes_and_trailing_reductions() {
+    let mut case = Case::new(&[700, 1], &[]);
+    let x = case.random(T0, &[4, 6]);
+    let y = case.random(T0, &[4, 3]);
+    let joined = case.flow.add(Op::Concat, &[x, y]);
+    let slice = case.flow.add(Op::Slice { start: 5, len: 3 }, &[joined]);
+    let flat = case.flow.add(Op::Reshape(vec![Dim::Fixed(2), Dim::Fixed(12)]), &[x]);
+    let wide = case.flow.add(Op::Broadcast(Type::fixed(T0, &[4, 3, 5])), &[y]);
+    let unit = case.weight(&[4]);
+    let rows = case.flow.add(Op::Broadcast(Type::fixed(T0, &[4, 6])), &[unit]);
+    for v in [joined, slice, flat, wide, rows] {
+        case.result(v);
+        for reduce in [Reduce::Sum, Reduce::Max, Reduce::Min, Reduce::Lse] {
+            let r = case.flow.reduce_trailing(reduce, 1, v);
+            case.result(r);
+            let r = case.flow.add(Op::ReduceSpace(reduce), &[v]);
+            case.result(r);
+        }
+    }
+    let product = case.flow.binary(BinaryOp::Mul, x, rows);
+    let dot = case.flow.reduce_trailing(Reduce::Sum, 2, product);
+    case.result(dot);
+    let labels = case.labels(VertexType(0), (0..700).map(|i| i % 5 - 1).collect());
+    let hot = case.flow.add(Op::OneHot { classes: 3 }, &[labels]);
+    case.result(hot);
+    let mask = Op::RandomMask { stream: 2, rate: 0.3, ty: Type::fixed(T0, &[7]) };
+    let mask = case.flow.add(mask, &[]);
+    case.result(mask);
+    let count = case.flow.add(Op::Count(T0), &[]);
+    case.result(count);
+    case.check(4e-6);
+}
+
+#[test]
+fn dense_products() {
+    for rows in [0, 1, 37, 3000] {
+        let mut case = Case::new(&[rows, 1], &[]);
+        let x = case.random(T0, &[20]);
+        let w = case.weight(&[20, 7]);
+        let y = case.flow.add(Op::MatMul { batch: 0 }, &[x, w]);
+        case.result(y);
+        let back = case.flow.add(Op::MatMulT { batch: 0 }, &[y, w]);
+        case.result(back);
+        let dw = case.flow.add(Op::Outer { batch: 0 }, &[x, y]);
+        case.result(dw);
+        let heads = case.random(T0, &[3, 5]);
+        let v = case.weight(&[3, 5, 2, 2]);
+        let z = case.flow.add(Op::MatMul { batch: 1 }, &[heads, v]);
+        case.result(z);
+        let back = case.flow.add(Op::MatMulT { batch: 1 }, &[z, v]);
+        case.result(back);
+        let dv = case.flow.add(Op::Outer { batch: 1 }, &[heads, z]);
+        case.result(dv);
+        // Attention scores: one column per head.
+        let a = case.weight(&[3, 5]);
+        let score = case.flow.add(Op::MatMul { batch: 1 }, &[heads, a]);
+        case.result(score);
+        let back = case.flow.add(Op::MatMulT { batch: 1 }, &[score, a]);
+        case.result(back);
+        let da = case.flow.add(Op::Outer { batch: 1 }, &[heads, score]);
+        case.result(da);
+        let wide = case.random(T0, &[300]);
+        let tall = case.flow.add(Op::Outer { batch: 0 }, &[wide, y]);
+        case.result(tall);
+        // Products of unit values.
+        let row = case.flow.add(Op::ReduceSpace(Reduce::Sum), &[x]);
+        let unit = case.flow.add(Op::MatMul { batch: 0 }, &[row, w]);
+        case.result(unit);
+        let unit_outer = case.flow.add(Op::Outer { batch: 0 }, &[row, unit]);
+        case.result(unit_outer);
+        case.check(5e-6);
+    }
+}
+
+#[test]
+fn segments_of_gathered_rows() {
+    each_graph(|case| {
+        for width in [&[][..], &[3], &[8], &[2, 32]] {
+            let x = case.random(T0, width);
+            let y = case.random(T1, width);
+            let (src, dst) = (case.flow.add(Op::GatherSrc(G), &[x]), case.flow.add(Op::GatherDst(G), &[y]));
+            let sum = case.flow.binary(BinaryOp::Add, src, dst);
+            for direction in [Direction::In, Direction::Out] {
+                for reduce in [Reduce::Sum, Reduce::Max, Reduce::Min, Reduce::Lse] {
+                    for edges in [src, dst, sum] {
+                        let r = case.flow.segment(G, direction, reduce, edges);
+                        case.result(r);
+                    }
+                }
+            }
+            let total = case.flow.add(Op::ReduceSpace(Reduce::Sum), &[sum]);
+            case.result(total);
+        }
+    });
+}
+
+#[test]
+fn attention_forward_and_backward_pieces() {
+    each_graph(|case| {
+        for (h, k) in [(8, 8), (1, 64), (4, 16), (3, 5), (2, 1)] {
+            let x = case.random(T0, &[h, k]);
+            let (a, b) = (case.random(T0, &[h]), case.random(T1, &[h]));
+            let (ea, eb) = (case.flow.add(Op::GatherSrc(G), &[a]), case.flow.add(Op::GatherDst(G), &[b]));
+            let score = case.flow.binary(BinaryOp::Add, ea, eb);
+            let score = case.flow.unary(UnaryOp::LeakyRelu(0.2), score);
+            let lse = case.flow.segment(G, Direction::In, Reduce::Lse, score);
+            let at = case.flow.add(Op::GatherDst(G), &[lse]);
+            let shifted = case.flow.binary(BinaryOp::Sub, score, at);
+            let alpha = case.flow.unary(UnaryOp::Exp, shifted);
+            let mask = Op::RandomMask { stream: 1, rate: 0.4, ty: Type::fixed(Space::Edges(G), &[h]) };
+            let mask = case.flow.add(mask, &[]);
+            let dropped = case.flow.binary(BinaryOp::Mul, alpha, mask);
+            let xe = case.flow.add(Op::GatherSrc(G), &[x]);
+            let message = case.flow.binary(BinaryOp::Mul, dropped, xe);
+            let z = case.flow.segment(G, Direction::In, Reduce::Sum, message);
+            let z = case.flow.unary(UnaryOp::Elu, z);
+            case.result(z);
+            // Backward: gradients of the scores at both ends and of x.
+            let dz = case.random(T1, &[h, k]);
+            let dze = case.flow.add(Op::GatherDst(G), &[dz]);
+            let p = case.flow.binary(BinaryOp::Mul, dze, xe);
+            let dalpha = case.flow.reduce_trailing(Reduce::Sum, 1, p);
+            let dalpha = case.flow.binary(BinaryOp::Mul, dalpha, mask);
+            let w = case.flow.binary(BinaryOp::Mul, dalpha, alpha);
+            let inner = case.flow.segment(G, Direction::In, Reduce::Sum, w);
+            let back = case.flow.add(Op::GatherDst(G), &[inner]);
+            let centred = case.flow.binary(BinaryOp::Sub, dalpha, back);
+            let dscore = case.flow.binary(BinaryOp::Mul, alpha, centred);
+            for direction in [Direction::In, Direction::Out] {
+                let d = case.flow.segment(G, direction, Reduce::Sum, dscore);
+                case.result(d);
+            }
+            let dm = case.flow.binary(BinaryOp::Mul, dropped, dze);
+            let dx = case.flow.segment(G, Direction::Out, Reduce::Sum, dm);
+            case.result(dx);
+            let wide = case.flow.add(Op::Broadcast(Type::fixed(Space::Edges(G), &[h, k])), &[alpha]);
+            let message = case.flow.binary(BinaryOp::Mul, xe, wide);
+            let z = case.flow.segment(G, Direction::In, Reduce::Sum, message);
+            case.result(z);
+        }
+    });
+}
+
+#[test]
+fn products_and_inputs_on_edges() {
+    each_graph(|case| {
+        let x = case.random(T0, &[6]);
+        let w = case.weight(&[6, 4]);
+        let features = case.random(Space::Edges(G), &[4]);
+        let weight = case.random(Space::Edges(G), &[]);
+        let xe = case.flow.add(Op::GatherSrc(G), &[x]);
+        let y = case.flow.add(Op::MatMul { batch: 0 }, &[xe, w]);
+        let y = case.flow.binary(BinaryOp::Mul, y, weight);
+        let y = case.flow.add(Op::Concat, &[y, features]);
+        let y = case.flow.add(Op::Slice { start: 2, len: 5 }, &[y]);
+        for direction in [Direction::In, Direction::Out] {
+            for edges in [y, features, weight] {
+                let r = case.flow.segment(G, direction, Reduce::Sum, edges);
+                case.result(r);
+            }
+        }
+        let dw = case.flow.add(Op::Outer { batch: 0 }, &[xe, features]);
+        case.result(dw);
+        let back = case.flow.add(Op::MatMulT { batch: 0 }, &[features, w]);
+        let dx = case.flow.segment(G, Direction::Out, Reduce::Sum, back);
+        case.result(dx);
+        let degree = case.flow.constant(1.0);
+        let ones = case.flow.add(Op::Broadcast(Type::new(Space::Edges(G), vec![])), &[degree]);
+        let degree = case.flow.segment(G, Direction::In, Reduce::Sum, ones);
+        case.result(degree);
+    });
+}
+
+#[test]
+fn sparse_features() {
+    for rows in [0usize, 1, 50, 3000] {
+        let mut case = Case::new(&[rows, 1], &[]);
+        let columns = 30;
+        let sparse: Vec<Vec<(u32, f32)>> = (0..rows)
+            .map(|r| {
+                (0..columns as u32)
+                    .filter(|c| (r as u32 * 7 + c * c) % 5 == 1)
+                    .map(|c| (c, (r % 7) as f32 - c as f32))
+                    .collect()
+            })
+            .collect();
+        let x = case.sparse(VertexType(0), columns, &sparse);
+        let ty = case.flow.ty(x).clone();
+        let w = case.weight(&[columns, 64]);
+        let mask = case.flow.add(Op::RandomMask { stream: 3, rate: 0.5, ty }, &[]);
+        let sum = case.flow.reduce_trailing(Reduce::Sum, 1, x);
+        let one = case.flow.constant(1.0);
+        let safe = case.flow.binary(BinaryOp::Max, sum, one);
+        let normal = case.flow.binary(BinaryOp::Div, x, safe);
+        let column = case.weight(&[columns]);
+        let scaled = case.flow.binary(BinaryOp::Mul, normal, column);
+        let full = case.random(T0, &[columns]);
+        let scaled = case.flow.binary(BinaryOp::Mul, full, scaled);
+        let dropped = case.flow.binary(BinaryOp::Mul, scaled, mask);
+        let grad = case.random(T0, &[64]);
+        for v in [x, normal, dropped] {
+            let y = case.flow.add(Op::MatMul { batch: 0 }, &[v, w]);
+            case.result(y);
+            let dw = case.flow.add(Op::Outer { batch: 0 }, &[v, grad]);
+            case.result(dw);
+        }
+        case.check(4e-6);
+    }
+}
+
+#[test]
+fn embeddings_and_large_parameters() {
+    let mut case = Case::new(&[900, 3], &[]);
+    let table = case.param(&[Dim::Count(VertexType(0)), Dim::Fixed(16)]);
+    let rows = case.flow.add(Op::Rows(VertexType(0)), &[table]);
+    let y = case.flow.unary(UnaryOp::Tanh, rows);
+    let grad = case.flow.add(Op::Unrows, &[y]);
+    let rate = case.flow.constant(0.1);
+    let step = case.flow.binary(BinaryOp::Mul, grad, rate);
+    let new = case.flow.binary(BinaryOp::Sub, table, step);
+    case.result(new);
+    let norm = case.flow.binary(BinaryOp::Mul, new, new);
+    let norm = case.flow.reduce_trailing(Reduce::Sum, 2, norm);
+    case.result(norm);
+    let scaled = case.flow.binary(BinaryOp::Div, new, norm);
+    case.result(scaled);
+    let mask = case.flow.add(Op::RandomMask { stream: 0, rate: 0.2, ty: case.flow.ty(table).clone() }, &[]);
+    let masked = case.flow.binary(BinaryOp::Mul, scaled, mask);
+    case.result(masked);
+    case.check(4e-6);
+}
