@@ -77,7 +77,7 @@ use crate::sgb::Step;
 /// A loaded and validated heterogeneous graph with features, targets and splits.
 ///
 /// Vertex types and relations are referred to by their position.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Dataset {
     /// The folder it came from; empty for a dataset made in memory.
     pub folder: PathBuf,
@@ -102,7 +102,7 @@ pub struct Dataset {
 }
 
 /// A vertex type: `count` vertices with ids `0..count`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct VertexTypeData {
     /// Name.
     pub name: String,
@@ -193,7 +193,7 @@ impl SparseFeatures {
 }
 
 /// A relation: typed edges `src -> dst`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RelationData {
     /// Name.
     pub name: String,

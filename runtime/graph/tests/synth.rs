@@ -88,6 +88,8 @@ fn a_target_is_kept_replaced_or_refused() {
     std::fs::write(other.join("thesis.tex"), "precious").unwrap();
     assert!(matches!(generate(Shape::Cora, 0, &other), Err(SynthError::Occupied(_))));
     assert!(other.join("thesis.tex").exists());
+    let inside_file = other.join("thesis.tex/cora");
+    assert!(matches!(generate(Shape::Cora, 0, &inside_file), Err(SynthError::Io { .. })));
     // Nothing is left behind beside the targets.
     let mut names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();

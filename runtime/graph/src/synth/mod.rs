@@ -5,7 +5,8 @@
 //! words of a vertex's bag lean towards its community, degrees follow a power law, and the label is the community
 //! except for a share of noise, which bounds what any model can reach. Nothing is copied from the real data but sizes.
 //!
-//! A shape and a seed give the same files on every machine.
+//! A shape and a seed give the same files every time and for any number of threads; across platforms as far as their
+//! `powf` rounds alike.
 
 mod draw;
 mod shapes;
@@ -146,15 +147,22 @@ pub fn generate(shape: Shape, seed: u64, target: &Path) -> Result<Outcome, Synth
     }
     writer.finish()?;
 
-    if target.exists() {
-        let old = work.path().join("old");
+    let old = work.path().join("old");
+    let replaces = target.exists();
+    if replaces {
         std::fs::rename(target, &old).map_err(failed(target))?;
     }
     match std::fs::rename(&folder, target) {
         Ok(()) => Ok(Outcome::Written),
         // Another process may have written the same dataset in the meantime.
         Err(_) if is_made_by(target, &generator) => Ok(Outcome::Kept),
-        Err(source) => Err(SynthError::Io { path: target.to_path_buf(), source }),
+        Err(source) => {
+            if replaces {
+                // The first failure is the one to report; the old folder was there a moment ago.
+                let _ = std::fs::rename(&old, target);
+            }
+            Err(SynthError::Io { path: target.to_path_buf(), source })
+        }
     }
 }
 
