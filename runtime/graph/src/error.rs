@@ -135,8 +135,8 @@ pub enum DataError {
     },
     /// An id is negative or not below the size of what it points into.
     #[error(
-        "`{file}`: {at}, {what} of {place} is {value}, but {bound_of} has {bound}, so ids go from 0 to {}{}",
-        bound.saturating_sub(1), and_more(*more)
+        "`{file}`: {at}, {what} of {place} is {value}, but {bound_of} has {bound}, so {}{}",
+        id_range(*bound), and_more(*more)
     )]
     IdOutOfRange {
         /// File name as written.
@@ -311,6 +311,13 @@ pub enum DataError {
         /// Vertex type at which the step before ends.
         ends: String,
     },
+}
+
+fn id_range(bound: u64) -> String {
+    match bound.checked_sub(1) {
+        Some(last) => format!("ids go from 0 to {last}"),
+        None => "there are no ids".to_string(),
+    }
 }
 
 fn and_more(more: usize) -> String {
