@@ -1,7 +1,20 @@
 //! Differentiation, optimisers and the passes over the dataflow IR.
+//!
+//! The way of a training program: [`PassManager::run_forward`], [`differentiate()`], [`update`],
+//! [`PassManager::run_joint`].
 
+pub mod contract_scores;
 pub mod differentiate;
+pub mod erase_stops;
 pub mod optimizer;
+pub mod pipeline;
+pub mod project_on_vertices;
+pub mod remove_dead;
+mod rewrite;
+pub mod share_common;
+pub mod simplify;
+pub mod sum_before_projecting;
 
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
 pub use optimizer::{Clip, Optimizer, OptimizerOptions, Schedule, update};
+pub use pipeline::{Changed, PassCx, PassManager, SizeInfo, UnknownPass};

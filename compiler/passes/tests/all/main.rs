@@ -3,3 +3,4 @@
 mod common;
 mod gradients;
 mod optimizers;
+mod random;

@@ -1,0 +1,93 @@
+//! Multiplies a score vector into the weight instead of into every projected row.
+//!
+//! `a · (x W) = x (W a)`: with V rows, k columns and h heads of d columns, V k h d multiply-adds become V k h and k h d.
+//! The same products are added in another order.
+//!
+//! Before:  %2 = matmul %0, %1                   : f32[V; h, d]      %1: f32[k, h, d]
+//!          %4 = mul %2, %3                      : f32[V; h, d]      %3: f32[h, d]
+//!          %5 = reduce.sum(axes 1) %4           : f32[V; h]
+//! After:   per head: slice %1 and %3, matmul_t  : f32[k]
+//!          concat of the heads                  : f32[k, h]
+//!          %5 = matmul %0, …                    : f32[V; h]
+//!
+//! (Without heads, `%1: f32[k, d]`, it is one `matmul_t` and one `matmul`.) Applies where the projected value has no other
+//! use, the reduction leaves at most one dimension of at most [`MAX_HEADS`] heads, the extents are fixed and the new form
+//! needs fewer multiply-adds. It belongs before differentiation: the gradient of the old form reads the projected value
+//! again. Needs sizes.
+
+use hgnnc_ir::{BinaryOp, Dataflow, Dim, Op, Reduce, Value};
+
+use crate::pipeline::{Changed, PassCx, SizeInfo};
+use crate::rewrite::{Rewriter, count_uses, rewrite};
+
+/// Each head takes a few small operations.
+const MAX_HEADS: usize = 16;
+
+/// See the module.
+pub fn contract_scores(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    let Some(sizes) = cx.sizes_for("contract_scores") else { return Changed(false) };
+    let uses = count_uses(flow);
+    let mut log = vec![];
+    let moved = rewrite(flow, |r, value, _| contracted(r, &sizes, &uses, value, &mut log));
+    cx.explain_all("contract_scores", log);
+    Changed(moved > 0)
+}
+
+fn contracted(
+    r: &mut Rewriter<'_>,
+    sizes: &SizeInfo,
+    uses: &[usize],
+    value: Value,
+    log: &mut Vec<String>,
+) -> Option<Value> {
+    let old = r.old;
+    let Op::ReduceTrailing { reduce: Reduce::Sum, axes } = old.value(value).op else { return None };
+    let product = old.value(value).args[0];
+    if old.value(product).op != Op::Binary(BinaryOp::Mul) || uses[product.index()] > 1 {
+        return None;
+    }
+    let operands = &old.value(product).args;
+    let is_projection = |v: Value| old.value(v).op == Op::MatMul { batch: 0 };
+    let (projected, a) = match (is_projection(operands[0]), is_projection(operands[1])) {
+        (true, _) if old.ty(operands[1]).is_unit() => (operands[0], operands[1]),
+        (_, true) if old.ty(operands[0]).is_unit() => (operands[1], operands[0]),
+        _ => return None,
+    };
+    let (x, w) = (old.value(projected).args[0], old.value(projected).args[1]);
+    // The score vector covers the whole projected row, and so is reduced with it.
+    let dims = &old.ty(projected).dims;
+    if old.ty(a).dims != *dims || dims.len() < axes || dims.len() > axes + 1 || uses[projected.index()] > 1 {
+        return None;
+    }
+    let extents: Vec<usize> = dims.iter().map(|d| d.fixed()).collect::<Option<_>>()?;
+    let columns: usize = extents[extents.len() - axes..].iter().product();
+    let heads = if dims.len() > axes { Some(extents[0]) } else { None };
+    let k = old.ty(w).dims[0];
+    let (rows, k_extent, num_heads) = (sizes.rows(old.ty(x).space), sizes.extent(k), heads.unwrap_or(1));
+    let (h, d) = (num_heads as u64, columns as u64);
+    let now = rows * k_extent * h * d + rows * h * d;
+    let then = rows * k_extent * h + k_extent * h * d;
+    let verdict = if then < now && num_heads <= MAX_HEADS { "into the weight" } else { "stays" };
+    log.push(format!("score {value}: {now} by projected rows, {then} by the weight, {num_heads} heads; {verdict}"));
+    if then >= now || num_heads > MAX_HEADS || old.ty(x).is_unit() {
+        return None;
+    }
+
+    let (x, w, a) = (r.mapped(x), r.mapped(w), r.mapped(a));
+    let Some(heads) = heads else {
+        let vector = r.add(Op::MatMulT { batch: 0 }, &[a, w]);
+        return Some(r.add(Op::MatMul { batch: 0 }, &[x, vector]));
+    };
+    let flat = Dim::Fixed(heads * columns);
+    let w = r.add(Op::Reshape(vec![k, flat]), &[w]);
+    let a = r.add(Op::Reshape(vec![flat]), &[a]);
+    let mut vectors = vec![];
+    for head in 0..heads {
+        let part = Op::Slice { start: head * columns, len: columns };
+        let (w, a) = (r.add(part.clone(), &[w]), r.add(part, &[a]));
+        let vector = r.add(Op::MatMulT { batch: 0 }, &[a, w]);
+        vectors.push(r.add(Op::Reshape(vec![k, Dim::Fixed(1)]), &[vector]));
+    }
+    let matrix = r.add(Op::Concat, &vectors);
+    Some(r.add(Op::MatMul { batch: 0 }, &[x, matrix]))
+}

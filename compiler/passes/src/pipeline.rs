@@ -1,0 +1,216 @@
+//! The table of contents: which passes run, in which order, and why.
+//!
+//! There are two lists, because differentiation stands between them: [`FORWARD`] for programs that are still to be
+//! differentiated (or never will be), [`JOINT`] for what comes out of it.
+
+use std::fmt;
+
+use hgnnc_ir::{Dataflow, Dim, Space, Value, verify};
+
+use crate::contract_scores::contract_scores;
+use crate::erase_stops::erase_stops;
+use crate::project_on_vertices::project_on_vertices;
+use crate::remove_dead::remove_dead;
+use crate::share_common::share_common;
+use crate::simplify::simplify;
+use crate::sum_before_projecting::sum_before_projecting;
+
+/// A pass by its name.
+pub struct Pass {
+    /// The name for `--disable-pass` and in explanations.
+    pub name: &'static str,
+    /// What it does.
+    pub run: fn(&mut Dataflow, &mut PassCx) -> Changed,
+}
+
+const SIMPLIFY: Pass = Pass { name: "simplify", run: simplify };
+const SHARE_COMMON: Pass = Pass { name: "share_common", run: share_common };
+const REMOVE_DEAD: Pass = Pass { name: "remove_dead", run: remove_dead };
+const PROJECT_ON_VERTICES: Pass = Pass { name: "project_on_vertices", run: project_on_vertices };
+const SUM_BEFORE_PROJECTING: Pass = Pass { name: "sum_before_projecting", run: sum_before_projecting };
+const CONTRACT_SCORES: Pass = Pass { name: "contract_scores", run: contract_scores };
+const ERASE_STOPS: Pass = Pass { name: "erase_stops", run: erase_stops };
+
+/// On forward programs, before differentiation: what makes the forward pass cheap makes its gradient cheap.
+pub const FORWARD: &[Pass] = &[
+    // Reordering counts uses: without copies and dead values they are what they seem.
+    SIMPLIFY,
+    SHARE_COMMON,
+    REMOVE_DEAD,
+    // Scores first: a projection that only scores read is gone before its place is chosen.
+    CONTRACT_SCORES,
+    // Gathered projections come to stand on vertices, where the next pass finds them in one form.
+    PROJECT_ON_VERTICES,
+    SUM_BEFORE_PROJECTING,
+    SIMPLIFY,
+    SHARE_COMMON,
+    REMOVE_DEAD,
+];
+
+/// On joint programs, after differentiation, and on inference programs after [`FORWARD`].
+pub const JOINT: &[Pass] = &[
+    ERASE_STOPS,
+    SIMPLIFY,
+    // The backward softmax is the forward softmax.
+    SHARE_COMMON,
+    REMOVE_DEAD,
+    PROJECT_ON_VERTICES,
+    SHARE_COMMON,
+    REMOVE_DEAD,
+];
+
+/// Whether a pass changed the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Changed(pub bool);
+
+/// Row counts of a dataset, or estimates of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SizeInfo {
+    /// Number of vertices of each vertex type.
+    pub vertices: Vec<u64>,
+    /// Number of edges of each semantic graph.
+    pub edges: Vec<u64>,
+}
+
+impl SizeInfo {
+    /// Number of rows of a space.
+    pub fn rows(&self, space: Space) -> u64 {
+        match space {
+            Space::Unit => 1,
+            Space::Vertices(vertex) => self.vertices[vertex.index()],
+            Space::Edges(graph) => self.edges[graph.index()],
+        }
+    }
+
+    /// A dimension's extent.
+    pub fn extent(&self, dim: Dim) -> u64 {
+        match dim {
+            Dim::Fixed(extent) => extent as u64,
+            Dim::Count(vertex) => self.vertices[vertex.index()],
+        }
+    }
+
+    /// Elements per row of a value.
+    pub fn width(&self, flow: &Dataflow, value: Value) -> u64 {
+        flow.ty(value).dims.iter().map(|&d| self.extent(d)).product()
+    }
+
+    /// Elements of a value.
+    pub fn elements(&self, flow: &Dataflow, value: Value) -> u64 {
+        self.rows(flow.ty(value).space) * self.width(flow, value)
+    }
+}
+
+/// What passes know beyond the program, and what they say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PassCx {
+    /// Sizes of the dataset. Without them, passes that compare sizes change nothing.
+    pub sizes: Option<SizeInfo>,
+    /// What each pass did and refused, with the numbers that it compared.
+    pub explain: Vec<String>,
+}
+
+impl PassCx {
+    /// With sizes or without.
+    pub fn new(sizes: Option<SizeInfo>) -> Self {
+        Self { sizes, explain: vec![] }
+    }
+
+    /// Says what was done, where something was done.
+    pub(crate) fn note(&mut self, pass: &str, count: usize, what: impl FnOnce() -> String) -> Changed {
+        if count > 0 {
+            self.explain.push(format!("{pass}: {}", what()));
+        }
+        Changed(count > 0)
+    }
+
+    pub(crate) fn explain_all(&mut self, pass: &str, lines: Vec<String>) {
+        self.explain.extend(lines.into_iter().map(|line| format!("{pass}: {line}")));
+    }
+
+    pub(crate) fn sizes_for(&mut self, pass: &str) -> Option<SizeInfo> {
+        if self.sizes.is_none() {
+            self.explain.push(format!("{pass}: no sizes are known, nothing is moved"));
+        }
+        self.sizes.clone()
+    }
+}
+
+/// A name that no pass has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownPass {
+    /// The name.
+    pub name: String,
+    /// All names there are, in order.
+    pub known: Vec<&'static str>,
+}
+
+impl fmt::Display for UnknownPass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no pass `{}`; the passes are {}", self.name, self.known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownPass {}
+
+/// Lists of passes with some left out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PassManager {
+    disabled: Vec<String>,
+}
+
+impl PassManager {
+    /// Leaves out the passes of these names.
+    ///
+    /// # Errors
+    /// [`UnknownPass`] for the first name that no pass has.
+    pub fn new(disabled: &[String]) -> Result<Self, UnknownPass> {
+        let known = Self::names();
+        match disabled.iter().find(|name| !known.contains(&name.as_str())) {
+            Some(name) => Err(UnknownPass { name: name.clone(), known }),
+            None => Ok(Self { disabled: disabled.to_vec() }),
+        }
+    }
+
+    /// The names of all passes, each once, in the order in which they first run.
+    pub fn names() -> Vec<&'static str> {
+        let mut names = vec![];
+        for pass in FORWARD.iter().chain(JOINT) {
+            if !names.contains(&pass.name) {
+                names.push(pass.name);
+            }
+        }
+        names
+    }
+
+    /// Runs [`FORWARD`].
+    pub fn run_forward(&self, flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+        self.run(FORWARD, flow, cx)
+    }
+
+    /// Runs [`JOINT`].
+    pub fn run_joint(&self, flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+        self.run(JOINT, flow, cx)
+    }
+
+    /// Runs passes in order. Debug builds verify the program after each.
+    ///
+    /// # Panics
+    /// In debug builds, when a pass has broken the program: an internal error with the pass, the rules and the text.
+    pub fn run(&self, passes: &[Pass], flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+        let mut changed = false;
+        for pass in passes {
+            if self.disabled.iter().any(|name| name == pass.name) {
+                continue;
+            }
+            changed |= (pass.run)(flow, cx).0;
+            if cfg!(debug_assertions)
+                && let Err(broken) = verify(flow)
+            {
+                let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+                panic!("internal error: pass `{}` broke the program:\n{}\n{flow}", pass.name, broken.join("\n"));
+            }
+        }
+        Changed(changed)
+    }
+}

@@ -1,0 +1,310 @@
+//! Constants, identities, shapes: what is the same by algebra and cheaper.
+//!
+//! Every rule keeps the value of every element, infinities and NaN included, up to the rounding of one operation and
+//! the sign of zero. That is why `x * 0` stays (`∞ * 0` is NaN), `x - x` too, and `exp(log x)` (NaN for negative `x`).
+//!
+//! | before | after | condition |
+//! | --- | --- | --- |
+//! | `f(c)`, `c ∘ d` | constant | the result is finite |
+//! | `x + 0`, `x - 0`, `x * 1`, `x / 1`, `x ^ 1` | `x` | `x` has the type of the result |
+//! | `0 - x`, `x * -1`, `x / -1` | `-x` | as above |
+//! | `x ^ 2` | `x * x` | |
+//! | `(x * c) * d` | `x * (c d)` | |
+//! | `--x`, `||x||`, `|-x|`, `relu(relu x)`, `log(exp x)` | `x`, `|x|`, `|x|`, `relu x`, `x` | |
+//! | `a + -b`, `a - -b`, `-a * -b` | `a - b`, `a + b`, `a * b` | |
+//! | `broadcast(x) ∘ b` | `x ∘ b` | the type stays the same: operands broadcast by themselves |
+//! | `f(broadcast x)`, `gather(broadcast x)` | broadcast of the smaller value | |
+//! | reduction of a broadcast over just its new dimensions | `x * n`, `x` | extents are fixed; sum, or max and min |
+//! | reduction over dimensions of extent 1 | reshape | |
+//! | reshape, slice, rows, broadcast of their likes | one of them, or none | |
+//! | slice of a concatenation | (slice of) the part | it lies in one part |
+//! | mask that drops nothing | ones | dense |
+
+use hgnnc_ir::interp;
+use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Space, Type, UnaryOp, Value};
+
+use crate::pipeline::{Changed, PassCx};
+use crate::rewrite::{Rewriter, rewrite};
+
+/// See the module.
+pub fn simplify(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    let simpler = rewrite(flow, |r, value, args| {
+        let op = r.old.value(value).op.clone();
+        simpler(r, &op, args)
+    });
+    cx.note("simplify", simpler, || format!("{simpler} values by simpler ones"))
+}
+
+/// A value of the new program, simplified.
+fn make(r: &mut Rewriter<'_>, op: Op, args: &[Value]) -> Value {
+    simpler(r, &op, args).unwrap_or_else(|| r.add(op, args))
+}
+
+/// A simpler value that equals `op` of `args`.
+fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
+    match op {
+        Op::Unary(f) => unary(r, *f, args[0]),
+        Op::Binary(f) => binary(r, *f, args[0], args[1]),
+        Op::Broadcast(ty) => {
+            if r.new.ty(args[0]) == ty {
+                return Some(args[0]);
+            }
+            let (inner, _) = inside_broadcast(r, args[0])?;
+            Some(make(r, Op::Broadcast(ty.clone()), &[inner]))
+        }
+        Op::Reshape(dims) => {
+            let x = args[0];
+            if r.new.ty(x).dims == *dims {
+                return Some(x);
+            }
+            if let Some(number) = constant(r, x) {
+                let ty = r.new.ty(x).with_dims(dims.clone());
+                return Some(filled(r, ty, number));
+            }
+            let inner = inside(r, x, |op| matches!(op, Op::Reshape(_)))?;
+            Some(make(r, Op::Reshape(dims.clone()), &[inner]))
+        }
+        Op::Concat if args.len() == 1 => Some(args[0]),
+        Op::Slice { start, len } => slice(r, *start, *len, args[0]),
+        Op::Rows(_) => inside(r, args[0], |op| matches!(op, Op::Unrows)),
+        Op::Unrows => inside(r, args[0], |op| matches!(op, Op::Rows(_))),
+        Op::GatherSrc(graph) | Op::GatherDst(graph) => {
+            let (inner, ty) = inside_broadcast(r, args[0])?;
+            let space = Space::Edges(*graph);
+            let inner = if r.new.ty(inner).is_unit() { inner } else { make(r, op.clone(), &[inner]) };
+            Some(make(r, Op::Broadcast(Type::new(space, ty.dims)), &[inner]))
+        }
+        Op::ReduceTrailing { reduce, axes } => reduce_trailing(r, *reduce, *axes, args[0]),
+        Op::RandomMask { rate, ty, .. } if *rate == 0.0 && !ty.is_sparse() => Some(filled(r, ty.clone(), 1.0)),
+        Op::Input(_)
+        | Op::Param(_)
+        | Op::State(..)
+        | Op::Const(_)
+        | Op::Count(_)
+        | Op::RandomMask { .. }
+        | Op::StopGradient
+        | Op::Concat
+        | Op::OneHot { .. }
+        | Op::MatMul { .. }
+        | Op::MatMulT { .. }
+        | Op::Outer { .. }
+        | Op::Segment { .. }
+        | Op::ReduceSpace(_) => None,
+    }
+}
+
+fn unary(r: &mut Rewriter<'_>, f: UnaryOp, x: Value) -> Option<Value> {
+    if let Some(number) = constant(r, x) {
+        let result = interp::unary(f, number);
+        return result.is_finite().then(|| filled(r, r.new.ty(x).clone(), result));
+    }
+    let inner = |r: &Rewriter<'_>, g: UnaryOp| inside(r, x, |op| *op == Op::Unary(g));
+    match f {
+        UnaryOp::Neg => {
+            if let Some(y) = inner(r, UnaryOp::Neg) {
+                return Some(y);
+            }
+        }
+        UnaryOp::Abs => {
+            if inner(r, UnaryOp::Abs).is_some() {
+                return Some(x);
+            }
+            if let Some(y) = inner(r, UnaryOp::Neg) {
+                return Some(make(r, Op::Unary(UnaryOp::Abs), &[y]));
+            }
+        }
+        UnaryOp::Relu => {
+            if inner(r, UnaryOp::Relu).is_some() {
+                return Some(x);
+            }
+        }
+        UnaryOp::Log => {
+            if let Some(y) = inner(r, UnaryOp::Exp) {
+                return Some(y);
+            }
+        }
+        UnaryOp::Exp
+        | UnaryOp::Softplus
+        | UnaryOp::Sqrt
+        | UnaryOp::Recip
+        | UnaryOp::Sign
+        | UnaryOp::Step
+        | UnaryOp::Tanh
+        | UnaryOp::Sigmoid
+        | UnaryOp::LeakyRelu(_)
+        | UnaryOp::Elu
+        | UnaryOp::Gelu
+        | UnaryOp::Erf
+        | UnaryOp::Floor
+        | UnaryOp::Cos => {}
+    }
+    let (small, ty) = inside_broadcast(r, x)?;
+    let small = make(r, Op::Unary(f), &[small]);
+    Some(make(r, Op::Broadcast(ty), &[small]))
+}
+
+fn binary(r: &mut Rewriter<'_>, f: BinaryOp, a: Value, b: Value) -> Option<Value> {
+    use BinaryOp::{Add, Div, Mul, Pow, Sub};
+    let ty = result_type(r, &Op::Binary(f), &[a, b])?;
+    let (left, right) = (constant(r, a), constant(r, b));
+    if let (Some(x), Some(y)) = (left, right) {
+        let result = interp::binary(f, x, y);
+        return result.is_finite().then(|| filled(r, ty, result));
+    }
+    let neutral = match (f, left, right) {
+        (Add | Sub, _, Some(0.0)) | (Mul | Div | Pow, _, Some(1.0)) => Some((a, false)),
+        (Add, Some(0.0), _) | (Mul, Some(1.0), _) => Some((b, false)),
+        (Sub, Some(0.0), _) | (Mul, Some(-1.0), _) => Some((b, true)),
+        (Mul | Div, _, Some(-1.0)) => Some((a, true)),
+        _ => None,
+    };
+    if let Some((x, negated)) = neutral
+        && let Some(x) = as_type(r, x, &ty)
+    {
+        return Some(if negated { make(r, Op::Unary(UnaryOp::Neg), &[x]) } else { x });
+    }
+    if f == Pow && right == Some(2.0) && *r.new.ty(a) == ty {
+        return Some(make(r, Op::Binary(Mul), &[a, a]));
+    }
+    // (x * c) * d
+    if f == Mul
+        && let Some((x, d)) = right.map(|d| (a, d)).or(left.map(|c| (b, c)))
+        && r.new.value(x).op == Op::Binary(Mul)
+        && *r.new.ty(x) == ty
+    {
+        let (p, q) = (r.new.value(x).args[0], r.new.value(x).args[1]);
+        let found = constant(r, q).map(|c| (p, c)).or(constant(r, p).map(|c| (q, c)));
+        if let Some((y, c)) = found
+            && (c * d).is_finite()
+            && *r.new.ty(y) == ty
+        {
+            let product = r.new.constant(c * d);
+            return Some(make(r, Op::Binary(Mul), &[y, product]));
+        }
+    }
+    let negated = |r: &Rewriter<'_>, v: Value| inside(r, v, |op| *op == Op::Unary(UnaryOp::Neg));
+    match (f, negated(r, a), negated(r, b)) {
+        (Add, _, Some(y)) => return Some(make(r, Op::Binary(Sub), &[a, y])),
+        (Add, Some(x), None) => return Some(make(r, Op::Binary(Sub), &[b, x])),
+        (Sub, _, Some(y)) => return Some(make(r, Op::Binary(Add), &[a, y])),
+        (Mul | Div, Some(x), Some(y)) => return Some(make(r, Op::Binary(f), &[x, y])),
+        _ => {}
+    }
+    // Operands broadcast by themselves.
+    for (i, x) in [a, b].into_iter().enumerate() {
+        if let Some((inner, _)) = inside_broadcast(r, x) {
+            let args = if i == 0 { [inner, b] } else { [a, inner] };
+            if result_type(r, &Op::Binary(f), &args).as_ref() == Some(&ty) {
+                return Some(make(r, Op::Binary(f), &args));
+            }
+        }
+    }
+    // Both repeat the same way: work on what is repeated.
+    if let (Some((x, _)), Some((y, _))) = (inside_broadcast(r, a), inside_broadcast(r, b))
+        && result_type(r, &Op::Binary(f), &[x, y]).is_some()
+    {
+        let small = make(r, Op::Binary(f), &[x, y]);
+        return Some(make(r, Op::Broadcast(ty), &[small]));
+    }
+    None
+}
+
+fn slice(r: &mut Rewriter<'_>, start: usize, len: usize, x: Value) -> Option<Value> {
+    let data = r.new.value(x).clone();
+    let ty = result_type(r, &Op::Slice { start, len }, &[x])?;
+    if ty == data.ty {
+        return Some(x);
+    }
+    if let Some(number) = constant(r, x) {
+        return Some(filled(r, ty, number));
+    }
+    if let Op::Slice { start: outer, .. } = data.op {
+        return Some(make(r, Op::Slice { start: outer + start, len }, &data.args));
+    }
+    if data.op == Op::Concat {
+        let mut before = 0;
+        for &part in &data.args {
+            let width = r.new.ty(part).dims.last()?.fixed()?;
+            if before <= start && start + len <= before + width {
+                return Some(make(r, Op::Slice { start: start - before, len }, &[part]));
+            }
+            before += width;
+        }
+    }
+    None
+}
+
+fn reduce_trailing(r: &mut Rewriter<'_>, reduce: Reduce, axes: usize, x: Value) -> Option<Value> {
+    let from = r.new.ty(x).clone();
+    let lead = from.dims.len() - axes;
+    let count: usize = from.dims[lead..].iter().map(|d| d.fixed()).product::<Option<usize>>()?;
+    if from.is_sparse() || count == 0 {
+        return None;
+    }
+    if count == 1 {
+        return Some(make(r, Op::Reshape(from.dims[..lead].to_vec()), &[x]));
+    }
+    let (inner, _) = inside_broadcast(r, x)?;
+    let to = Type::new(from.space, &from.dims[..lead]);
+    // All reduced dimensions are repetitions.
+    if r.new.ty(inner).dims.len() > lead {
+        return None;
+    }
+    let small = match reduce {
+        Reduce::Sum => {
+            let count = r.new.constant(count as f64);
+            make(r, Op::Binary(BinaryOp::Mul), &[inner, count])
+        }
+        Reduce::Max | Reduce::Min => inner,
+        Reduce::Lse => {
+            let log = r.new.constant((count as f64).ln());
+            make(r, Op::Binary(BinaryOp::Add), &[inner, log])
+        }
+    };
+    Some(make(r, Op::Broadcast(to), &[small]))
+}
+
+/// The number that every element of a value is.
+fn constant(r: &Rewriter<'_>, v: Value) -> Option<f64> {
+    let data = r.new.value(v);
+    if let Op::Const(number) = data.op {
+        Some(number)
+    } else if matches!(data.op, Op::Broadcast(_)) {
+        constant(r, data.args[0])
+    } else {
+        None
+    }
+}
+
+/// A value of that type whose elements are all `number`.
+fn filled(r: &mut Rewriter<'_>, ty: Type, number: f64) -> Value {
+    let number = r.new.constant(number);
+    if ty == Type::scalar() { number } else { r.add(Op::Broadcast(Type::new(ty.space, ty.dims)), &[number]) }
+}
+
+/// `v`, repeated to the type where it is not of that type already. A sparse type cannot be repeated to.
+fn as_type(r: &mut Rewriter<'_>, v: Value, ty: &Type) -> Option<Value> {
+    if r.new.ty(v) == ty {
+        Some(v)
+    } else if ty.is_sparse() || r.new.is_sparse(v) {
+        None
+    } else {
+        Some(make(r, Op::Broadcast(ty.clone()), &[v]))
+    }
+}
+
+/// The operand of a value with such an operation.
+fn inside(r: &Rewriter<'_>, v: Value, test: impl Fn(&Op) -> bool) -> Option<Value> {
+    let data = r.new.value(v);
+    if test(&data.op) { data.args.first().copied() } else { None }
+}
+
+/// What a broadcast repeats, and its type.
+fn inside_broadcast(r: &Rewriter<'_>, v: Value) -> Option<(Value, Type)> {
+    let inner = inside(r, v, |op| matches!(op, Op::Broadcast(_)))?;
+    Some((inner, r.new.ty(v).clone()))
+}
+
+fn result_type(r: &Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Type> {
+    hgnnc_ir::infer::infer(&r.new, op, args).ok()
+}

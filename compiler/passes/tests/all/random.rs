@@ -1,0 +1,142 @@
+//! Every pass, and both lists of passes, on random programs: the interpreter computes the same before and after.
+//!
+//! Tolerance 1e-9 relative to max(1, |value|): passes reorder sums, nothing more.
+
+use hgnnc_ir::interp::{Bindings, Evaluation, run};
+use hgnnc_ir::random_program::random_program;
+use hgnnc_ir::{Dataflow, OutputKind, Param, verify};
+use hgnnc_passes::pipeline::{FORWARD, JOINT};
+use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
+
+const SEEDS: u64 = 300;
+
+fn evaluate(flow: &Dataflow, bindings: &Bindings, what: &str) -> Evaluation {
+    if let Err(broken) = verify(flow) {
+        panic!("{what}: {broken:#?}\n{flow}");
+    }
+    run(flow, bindings).unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn same(what: &str, before: (&Dataflow, &Evaluation), after: (&Dataflow, &Evaluation)) {
+    let ((flow, old), (new_flow, new)) = (before, after);
+    assert_eq!(flow.outputs.len(), new_flow.outputs.len(), "{what}");
+    for (a, b) in flow.outputs.iter().zip(&new_flow.outputs) {
+        assert_eq!(a.kind, b.kind, "{what}");
+        assert_eq!(flow.ty(a.value), new_flow.ty(b.value), "{what}");
+        for (x, y) in old[a.value].data.iter().zip(&new[b.value].data) {
+            let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
+            assert!(close, "{what}: {:?} was {x} and is {y}\nbefore {flow}\nafter {new_flow}", a.kind);
+        }
+    }
+}
+
+/// The sizes as they are, and sizes that make passes decide otherwise.
+fn sizes(bindings: &Bindings) -> Vec<Option<SizeInfo>> {
+    let vertices: Vec<u64> = bindings.num_vertices.iter().map(|&n| n as u64).collect();
+    let edges: Vec<u64> = bindings.edges.iter().map(|e| e.len() as u64).collect();
+    let many_edges = SizeInfo { vertices: vec![2; vertices.len()], edges: vec![1000; edges.len()] };
+    let few_edges = SizeInfo { vertices: vec![1000; vertices.len()], edges: vec![2; edges.len()] };
+    vec![None, Some(SizeInfo { vertices, edges }), Some(many_edges), Some(few_edges)]
+}
+
+/// A random program with its gradients and updates.
+fn joint_program(seed: u64) -> (Dataflow, Bindings) {
+    let (mut flow, mut bindings) = random_program(seed);
+    let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
+    let loss = flow.result("loss").expect("a loss");
+    let gradients = differentiate(&mut flow, loss, &wrt);
+    for (param, gradient) in &gradients {
+        flow.output(format!("d{param}"), *gradient);
+    }
+    update(&mut flow, &gradients, &OptimizerOptions::new(Optimizer::sgd(0.1)));
+    bindings.seed += 1;
+    (flow, bindings)
+}
+
+#[test]
+fn every_pass_keeps_the_meaning_of_forward_programs() {
+    for seed in 0..SEEDS {
+        let (flow, bindings) = random_program(seed);
+        let before = evaluate(&flow, &bindings, "as generated");
+        for sizes in sizes(&bindings) {
+            for pass in FORWARD.iter().chain(JOINT) {
+                let mut changed = flow.clone();
+                (pass.run)(&mut changed, &mut PassCx::new(sizes.clone()));
+                let what = format!("seed {seed}, {}", pass.name);
+                let after = evaluate(&changed, &bindings, &what);
+                same(&what, (&flow, &before), (&changed, &after));
+            }
+        }
+    }
+}
+
+#[test]
+fn both_lists_keep_the_meaning_of_joint_programs() {
+    for seed in 0..SEEDS {
+        let (flow, bindings) = joint_program(seed);
+        let before = evaluate(&flow, &bindings, "differentiated");
+        for sizes in sizes(&bindings) {
+            let mut changed = flow.clone();
+            let mut cx = PassCx::new(sizes);
+            let manager = PassManager::default();
+            manager.run_joint(&mut changed, &mut cx);
+            let what = format!("seed {seed}, joint");
+            same(&what, (&flow, &before), (&changed, &evaluate(&changed, &bindings, &what)));
+            // The forward list has nothing against backward values.
+            manager.run_forward(&mut changed, &mut cx);
+            let what = format!("seed {seed}, joint and forward");
+            same(&what, (&flow, &before), (&changed, &evaluate(&changed, &bindings, &what)));
+        }
+    }
+}
+
+#[test]
+fn gradients_of_optimised_programs_are_the_gradients() {
+    for seed in 0..SEEDS {
+        let (flow, bindings) = joint_program(seed);
+        let before = evaluate(&flow, &bindings, "differentiated");
+        for sizes in sizes(&bindings) {
+            let (mut optimised, _) = random_program(seed);
+            let manager = PassManager::default();
+            let mut cx = PassCx::new(sizes);
+            manager.run_forward(&mut optimised, &mut cx);
+            let loss = optimised.result("loss").expect("a loss");
+            let wrt: Vec<Param> = (0..optimised.params.len()).map(Param::new).collect();
+            let gradients = differentiate(&mut optimised, loss, &wrt);
+            for (param, gradient) in &gradients {
+                optimised.output(format!("d{param}"), *gradient);
+            }
+            manager.run_joint(&mut optimised, &mut cx);
+            let after = evaluate(&optimised, &bindings, "optimised");
+            for output in &optimised.outputs {
+                let OutputKind::Result(name) = &output.kind else { continue };
+                // A gradient may have become zero by simplification and be left out; no other output may.
+                let expected = &before[flow.result(name).expect("the same results")];
+                for (x, y) in expected.data.iter().zip(&after[output.value].data) {
+                    assert!(
+                        (x - y).abs() <= 1e-8 * x.abs().max(1.0),
+                        "seed {seed}: {name} was {x} and is {y}\n{optimised}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn passes_find_their_prey() {
+    // Random programs are only a test of passes that fire on them.
+    let mut fired = std::collections::BTreeMap::new();
+    for seed in 0..SEEDS {
+        let (flow, bindings) = random_program(seed);
+        for sizes in sizes(&bindings) {
+            for pass in FORWARD.iter().chain(JOINT) {
+                let changed = (pass.run)(&mut flow.clone(), &mut PassCx::new(sizes.clone()));
+                *fired.entry(pass.name).or_insert(0) += u32::from(changed.0);
+            }
+        }
+    }
+    for (name, times) in fired {
+        assert!(times >= 20, "{name} fires {times} times");
+    }
+}
