@@ -11,7 +11,7 @@
 //!
 //! [[vertex_type]]
 //! name = "paper"
-//! count = 3025
+//! count = 3025                      # at most 2^30
 //! kind_file = "paper.kind.npy"      # optional: int [count], index into kind_names
 //! kind_names = ["article", "book"]
 //! [vertex_type.features]            # optional; none means that the type has no features
@@ -38,7 +38,7 @@
 //! vertex_type = "paper"
 //! name = "y"                        # optional (an extension), default "y"
 //! kind = "single"                   # optional, see below
-//! classes = 3
+//! classes = 3                       # at most 2^24
 //! file = "paper.y.npy"
 //! class_names = ["a", "b", "c"]     # optional
 //!

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::dataset::{Dataset, Features, LabelValues};
@@ -339,22 +340,25 @@ fn step_text(dataset: &Dataset, step: Step) -> String {
     format!("{}{}", if step.reverse { '<' } else { '>' }, dataset.relations[step.relation].name)
 }
 
+/// Degrees of `count` vertices of which each entry of `ids` gives one another edge. Works on the edges, not the vertices:
+/// a count of vertices costs its author nothing to write.
 fn degrees(count: usize, ids: &[u32]) -> DegreeInfo {
     if count == 0 {
         return DegreeInfo::default();
     }
-    let mut degree = vec![0u64; count];
-    for &v in ids {
-        degree[v as usize] += 1;
-    }
+    let mut sorted = ids.to_vec();
+    sorted.par_sort_unstable();
+    let mut degree: Vec<u64> = sorted.chunk_by(|a, b| a == b).map(|run| run.len() as u64).collect();
     degree.sort_unstable();
+    let isolated = count - degree.len();
+    let at = |rank: usize| rank.checked_sub(isolated).map_or(0, |i| degree[i]);
     DegreeInfo {
-        min: degree[0],
+        min: at(0),
         mean: ids.len() as f64 / count as f64,
-        median: degree[(count - 1) / 2],
-        p99: degree[(count * 99).div_ceil(100) - 1],
-        max: degree[count - 1],
-        isolated: degree.partition_point(|&d| d == 0) as u64,
+        median: at((count - 1) / 2),
+        p99: at((count * 99).div_ceil(100) - 1),
+        max: at(count - 1),
+        isolated: isolated as u64,
     }
 }
 
@@ -410,5 +414,20 @@ impl Table {
             writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn degrees_count_vertices_without_edges() {
+        let d = degrees(5, &[4, 1, 4, 4, 0, 1]);
+        assert_eq!(d, DegreeInfo { min: 0, mean: 1.2, median: 1, p99: 3, max: 3, isolated: 2 });
+        assert_eq!(degrees(2, &[]), DegreeInfo { isolated: 2, ..DegreeInfo::default() });
+        assert_eq!(degrees(0, &[]), DegreeInfo::default());
+        let one = degrees(1, &[0, 0]);
+        assert_eq!((one.min, one.median, one.p99, one.max, one.isolated), (2, 2, 2, 2, 0));
     }
 }

@@ -130,7 +130,11 @@ fn fields() {
     );
     says(
         toml("count = 3", "count = 5000000000"),
-        &["dataset.toml: `count` of vertex type `author` should be below 2^32 (ids have 32 bits), but is 5000000000"],
+        &["dataset.toml: `count` of vertex type `author` should be at most 2^30, but is 5000000000"],
+    );
+    says(
+        toml("classes = 3", "classes = 4294967295"),
+        &["dataset.toml: `classes` of label `y` of vertex type `paper` should be from 1 to 2^24, but is 4294967295"],
     );
     says(
         toml("kind = \"csr\"", "kind = \"coo\""),

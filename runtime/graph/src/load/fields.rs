@@ -103,17 +103,12 @@ impl Loader {
         self.count(at, field)
     }
 
-    /// A required count that must fit a `u32` id.
-    pub fn small_count(&mut self, at: At<'_>, field: &str) -> Option<usize> {
+    /// A required count from `least` to `most`, in words.
+    pub fn count_within(&mut self, at: At<'_>, field: &str, least: u64, most: u64, words: &str) -> Option<usize> {
         let n = self.count(at, field)?;
         match usize::try_from(n) {
-            Ok(small) if n <= u64::from(u32::MAX) => Some(small),
-            _ => self.bad(
-                at,
-                field,
-                "below 2^32 (ids have 32 bits)",
-                &Value::Integer(i64::try_from(n).unwrap_or(i64::MAX)),
-            ),
+            Ok(small) if (least..=most).contains(&n) => Some(small),
+            _ => self.bad(at, field, words, &Value::Integer(i64::try_from(n).unwrap_or(i64::MAX))),
         }
     }
 

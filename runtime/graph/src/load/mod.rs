@@ -33,6 +33,10 @@ impl Dataset {
     }
 }
 
+/// Vertices of one type. Ids would allow four times as many, but what has an entry per vertex must fit some machine: this
+/// is a number that nobody means, read before it becomes an allocation.
+const MAX_VERTICES: u64 = 1 << 30;
+
 /// What the later parts need to know of a vertex type; `count` is `None` where the type itself is broken.
 struct TypeSketch {
     name: String,
@@ -164,7 +168,7 @@ fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSket
     let called = called("vertex type", table, position);
     let at = At { table, name: &called };
     let name = loader.string(at, "name");
-    let count = loader.small_count(at, "count");
+    let count = loader.count_within(at, "count", 0, MAX_VERTICES, "at most 2^30");
     let sketch = TypeSketch { name: name.clone().unwrap_or_default(), count };
     let Some(count) = count else { return (sketch, None) };
     let features = match table.get("features") {
@@ -190,7 +194,7 @@ fn kinds(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Kinds> {
 
 fn features(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Features> {
     let kind = loader.string(at, "kind")?;
-    let dim = loader.small_count(at, "dim");
+    let dim = loader.count_within(at, "dim", 0, u64::from(u32::MAX), "below 2^32 (column ids have 32 bits)");
     match &kind[..] {
         "dense" => dense(loader, at, count, dim?, "vertex").map(Features::Dense),
         "csr" => sparse(loader, at, count, dim?).map(Features::Sparse),

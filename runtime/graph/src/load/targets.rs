@@ -83,12 +83,9 @@ fn single(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> 
     Some(LabelValues::Single { classes, of: all.iter().map(|&y| y as i32).collect() })
 }
 
-/// The number of classes, at least one.
+/// The number of classes. Bounded, because what has an entry per class is allocated on the strength of this number alone.
 fn num_classes(loader: &mut Loader, at: At<'_>) -> Option<usize> {
-    match loader.small_count(at, "classes")? {
-        0 => loader.bad(at, "classes", "at least 1", &Value::Integer(0)),
-        n => Some(n),
-    }
+    loader.count_within(at, "classes", 1, 1 << 24, "from 1 to 2^24")
 }
 
 fn multi(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
