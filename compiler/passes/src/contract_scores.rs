@@ -12,7 +12,7 @@
 //!
 //! (Without heads, `%1: f32[k, d]`, it is one `matmul_t` and one `matmul`.) Applies where the projected value has no other
 //! use, the reduction leaves at most one dimension of at most [`MAX_HEADS`] heads, the extents are fixed and the new form
-//! needs fewer multiply-adds. It belongs before differentiation: the gradient of the old form reads the projected value
+//! needs at most half the multiply-adds, which pays for its small operations. It belongs before differentiation: the gradient of the old form reads the projected value
 //! again. Needs sizes.
 
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Op, Reduce, Value};
@@ -56,7 +56,11 @@ fn contracted(
     let (x, w) = (old.value(projected).args[0], old.value(projected).args[1]);
     // The score vector covers the whole projected row, and so is reduced with it.
     let dims = &old.ty(projected).dims;
-    if old.ty(a).dims != *dims || dims.len() < axes || dims.len() > axes + 1 || uses[projected.index()] > 1 {
+    if old.ty(a).dims != *dims || dims.len() < axes || dims.len() > axes + 1 || old.ty(x).is_unit() {
+        return None;
+    }
+    if uses[projected.index()] > 1 {
+        log.push(format!("score {value}: the projected value {projected} has other uses; stays"));
         return None;
     }
     let extents: Vec<usize> = dims.iter().map(|d| d.fixed()).collect::<Option<_>>()?;
@@ -67,12 +71,15 @@ fn contracted(
     let (h, d) = (num_heads as u64, columns as u64);
     let now = rows * k_extent * h * d + rows * h * d;
     let then = rows * k_extent * h + k_extent * h * d;
-    let verdict = if then < now && num_heads <= MAX_HEADS { "into the weight" } else { "stays" };
+    let moves = 2 * then <= now && num_heads <= MAX_HEADS;
+    let verdict = if moves { "into the weight" } else { "stays" };
     log.push(format!("score {value}: {now} by projected rows, {then} by the weight, {num_heads} heads; {verdict}"));
-    if then >= now || num_heads > MAX_HEADS || old.ty(x).is_unit() {
+    if !moves {
         return None;
     }
 
+    // A projection is accounted to its stage wherever it stands.
+    r.new.cursor.stage = old.value(projected).stage;
     let (x, w, a) = (r.mapped(x), r.mapped(w), r.mapped(a));
     let Some(heads) = heads else {
         let vector = r.add(Op::MatMulT { batch: 0 }, &[a, w]);

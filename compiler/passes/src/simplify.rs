@@ -12,7 +12,7 @@
 //! | `(x * c) * d` | `x * (c d)` | |
 //! | `--x`, `||x||`, `|-x|`, `relu(relu x)`, `log(exp x)` | `x`, `|x|`, `|x|`, `relu x`, `x` | |
 //! | `a + -b`, `a - -b`, `-a * -b` | `a - b`, `a + b`, `a * b` | |
-//! | `broadcast(x) ∘ b` | `x ∘ b` | the type stays the same: operands broadcast by themselves |
+//! | `broadcast(x) ∘ b` | `x ∘ b`, repeated if still needed | operands broadcast by themselves |
 //! | `f(broadcast x)`, `gather(broadcast x)` | broadcast of the smaller value | |
 //! | reduction of a broadcast over just its new dimensions | `x * n`, `x` | extents are fixed; sum, or max and min |
 //! | reduction over dimensions of extent 1 | reshape | |
@@ -190,21 +190,16 @@ fn binary(r: &mut Rewriter<'_>, f: BinaryOp, a: Value, b: Value) -> Option<Value
         (Mul | Div, Some(x), Some(y)) => return Some(make(r, Op::Binary(f), &[x, y])),
         _ => {}
     }
-    // Operands broadcast by themselves.
-    for (i, x) in [a, b].into_iter().enumerate() {
-        if let Some((inner, _)) = inside_broadcast(r, x) {
-            let args = if i == 0 { [inner, b] } else { [a, inner] };
-            if result_type(r, &Op::Binary(f), &args).as_ref() == Some(&ty) {
-                return Some(make(r, Op::Binary(f), &args));
-            }
+    // Operands broadcast by themselves; what repeats the same way is computed before it is repeated.
+    let inner = |v: Value| inside_broadcast(r, v).map_or(v, |(inner, _)| inner);
+    for operands in [[inner(a), inner(b)], [inner(a), b], [a, inner(b)]] {
+        if operands != [a, b]
+            && let Some(small) = result_type(r, &Op::Binary(f), &operands)
+            && (small == ty || !(small.is_sparse() || ty.is_sparse()))
+        {
+            let small = make(r, Op::Binary(f), &operands);
+            return as_type(r, small, &ty);
         }
-    }
-    // Both repeat the same way: work on what is repeated.
-    if let (Some((x, _)), Some((y, _))) = (inside_broadcast(r, a), inside_broadcast(r, b))
-        && result_type(r, &Op::Binary(f), &[x, y]).is_some()
-    {
-        let small = make(r, Op::Binary(f), &[x, y]);
-        return Some(make(r, Op::Broadcast(ty), &[small]));
     }
     None
 }

@@ -66,13 +66,17 @@ fn sum_first(
     let projection = old.value(projected);
     let Op::MatMul { .. } = projection.op else { return None };
     let (x, w) = (projection.args[0], projection.args[1]);
-    if old.is_sparse(x) || uses[summed.index()] > 1 || uses[projected.index()] > 1 {
+    let name = &old.graphs[graph.index()].name;
+    if old.is_sparse(x) {
+        return None;
+    }
+    if uses[summed.index()] > 1 || uses[projected.index()] > 1 {
+        log.push(format!("sum {value} over `{name}`: what it sums has other uses; the order stays"));
         return None;
     }
     let (k, n, products) = (sizes.width(old, x), sizes.width(old, projected), sizes.elements(old, w));
     let rows = sizes.rows(projection.ty.space);
     let (now, then) = (rows * products + edges * n, edges * k + ends * products);
-    let name = &old.graphs[graph.index()].name;
     log.push(format!("sum {value} over `{name}`: {now} to project first, {then} to sum first; {}", winner(now, then)));
     if then >= now {
         return None;
@@ -83,6 +87,8 @@ fn sum_first(
     }
     let v = r.add(sum.op.clone(), &[v]);
     let w = r.mapped(w);
+    // A projection is accounted to its stage wherever it stands.
+    r.new.cursor.stage = projection.stage;
     Some(r.add(projection.op.clone(), &[v, w]))
 }
 
@@ -116,6 +122,7 @@ fn project_first(
     }
     let (x, w) = (r.mapped(x), r.mapped(w));
     let v = r.add(projection.op.clone(), &[x, w]);
+    r.new.cursor.stage = sum.stage;
     let v = r.add(gather.op.clone(), &[v]);
     Some(r.add(sum.op.clone(), &[v]))
 }

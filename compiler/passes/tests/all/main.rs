@@ -1,5 +1,6 @@
 //! The passes against the interpreter.
 
+mod cases;
 mod common;
 mod gradients;
 mod optimizers;

@@ -1,0 +1,72 @@
+//! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9` (of each vertex type, of each
+//! graph), a program, `=>`, and the program after the pass and without what it left unread; or `=> unchanged`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hgnnc_ir::{Dataflow, parse, print, verify};
+use hgnnc_passes::pipeline::{FORWARD, JOINT};
+use hgnnc_passes::remove_dead::remove_dead;
+use hgnnc_passes::{PassCx, PassManager, SizeInfo};
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).expect("the folder exists").map(|entry| entry.expect("a readable entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+fn sizes(text: &str) -> Option<SizeInfo> {
+    let line = text.lines().find_map(|line| line.strip_prefix("; sizes: vertices "))?;
+    let (vertices, edges) = line.split_once(" edges").expect("`edges`");
+    let numbers = |text: &str| text.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+    Some(SizeInfo { vertices: numbers(vertices), edges: numbers(edges) })
+}
+
+fn read(path: &Path, text: &str) -> Dataflow {
+    let flow = parse(text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
+    if let Err(broken) = verify(&flow) {
+        panic!("{}: {broken:#?}", path.display());
+    }
+    flow
+}
+
+#[test]
+fn passes_do_what_their_cases_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut wrong = vec![];
+    for name in PassManager::names() {
+        let pass = FORWARD.iter().chain(JOINT).find(|pass| pass.name == name).expect("a pass of the lists");
+        for path in entries(&root.join(name)) {
+            let text = fs::read_to_string(&path).expect("a readable case");
+            let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
+            let mut flow = read(&path, before);
+            let untouched = flow.clone();
+            let mut cx = PassCx::new(sizes(&text));
+            let changed = (pass.run)(&mut flow, &mut cx);
+            assert_eq!(changed.0, flow != untouched, "{}: reports whether it changed something", path.display());
+            remove_dead(&mut flow, &mut PassCx::default());
+            let found = if changed.0 { format!("\n{}", print(&flow)) } else { " unchanged\n".to_owned() };
+            if found != expected {
+                wrong.push(format!("{}\n=>{found}{}\n", path.display(), cx.explain.join("\n")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn unknown_passes_are_an_error_and_known_ones_are_left_out() {
+    let error = PassManager::new(&["simplify".into(), "fuse".into()]).expect_err("`fuse` is no pass");
+    assert_eq!(error.name, "fuse");
+    assert!(error.to_string().contains("contract_scores"), "{error}");
+
+    let text = "dataflow d { param p : f32[] = uniform(1.0) %0 = param p : f32[] @FP %1 = neg %0 : f32[] @FP \
+                %2 = neg %1 : f32[] @FP result a = %2 }";
+    let original = parse(text).expect("text");
+    for (disabled, num_values) in [(vec![], 1), (vec!["simplify".to_owned()], 3)] {
+        let mut flow = original.clone();
+        PassManager::new(&disabled).expect("known").run_forward(&mut flow, &mut PassCx::default());
+        assert_eq!(flow.values.len(), num_values, "without {disabled:?}");
+    }
+}
