@@ -1,1 +1,300 @@
 //! Names, types, spaces and shapes; elaboration of a model into the dataflow IR.
+//!
+//! [`analyze`] takes the syntax trees of a file and of the standard library and gives the forward program
+//! of its model, with the loss where it is trained. It knows no files and no datasets: [`dataset`] compares
+//! a schema with a summary that the caller makes.
+
+pub mod consts;
+pub mod dataset;
+mod elaborate;
+mod eval;
+mod functions;
+mod layer;
+mod model;
+mod names;
+mod params;
+mod prune;
+mod reduce;
+pub mod schema;
+pub mod train;
+mod usage;
+mod value;
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
+use hgnnc_ir::Dataflow;
+use hgnnc_syntax::ast::{self, Item, Module};
+
+use consts::Consts;
+use elaborate::{Elaborator, LayerDef};
+use names::{did_you_mean, duplicate};
+use schema::Schema;
+use train::TrainSpec;
+
+/// A library module that a file can import from.
+pub struct Library<'a> {
+    /// `han` in `use std::han::HanConv`.
+    pub name: &'a str,
+    /// Its tree.
+    pub module: &'a Module,
+}
+
+/// A model, understood.
+pub struct Analyzed {
+    /// Name of the model.
+    pub name: String,
+    /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss`
+    /// where there is a train block.
+    pub flow: Dataflow,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// The schema.
+    pub schema: Schema,
+    /// The train block.
+    pub train: Option<TrainSpec>,
+}
+
+/// Analyzes a file. Everything that is wrong is reported; the result is `None` where no program can be made.
+pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagnostics) -> Option<Analyzed> {
+    let consts = Consts::of(file, diagnostics);
+    let library_consts: Vec<Consts> = libraries.iter().map(|l| Consts::of(l.module, diagnostics)).collect();
+    let layers = layers_in_scope(file, libraries, &consts, &library_consts, diagnostics);
+    usage::check(file, diagnostics);
+    let schemas = unique(file, "schema", diagnostics, |item| match item {
+        Item::Schema(schema) => Some((schema, &schema.name)),
+        _ => None,
+    });
+    let models = unique(file, "model", diagnostics, |item| match item {
+        Item::Model(model) => Some((model, &model.name)),
+        _ => None,
+    });
+    let trains = unique(file, "train block of", diagnostics, |item| match item {
+        Item::Train(train) => Some((train, &train.model)),
+        _ => None,
+    });
+    let resolved: Vec<Schema> = schemas.iter().map(|s| Schema::resolve(s, &consts, diagnostics)).collect();
+    for train in &trains {
+        if !models.iter().any(|m| m.name.name == train.model.name) {
+            let report = Diagnostic::at(
+                codes::UNKNOWN_MODEL,
+                train.model.span,
+                format!("there is no model `{}`", train.model.name),
+                "not declared",
+            );
+            diagnostics.push(did_you_mean(report, &train.model.name, models.iter().map(|m| m.name.name.as_str())));
+        }
+    }
+    let Some(model) = models.first() else {
+        if !diagnostics.has_errors() {
+            diagnostics.push(
+                Diagnostic::new(codes::NO_MODEL, "the file declares no model")
+                    .help("add `model NAME(schema: SCHEMA) { … output … }`"),
+            );
+        }
+        return None;
+    };
+    for extra in &models[1..] {
+        diagnostics.push(
+            Diagnostic::at(codes::DUPLICATE_NAME, extra.name.span, "a file holds one model", "a second model")
+                .label(model.name.span, "the first model")
+                .help("put it into a file of its own; layers can be shared by both only through the standard library"),
+        );
+    }
+    let Some(position) = resolved.iter().position(|s| s.name == model.schema.name) else {
+        let report = Diagnostic::at(
+            codes::UNKNOWN_SCHEMA,
+            model.schema.span,
+            format!("there is no schema `{}`", model.schema.name),
+            "not declared",
+        );
+        diagnostics.push(did_you_mean(report, &model.schema.name, resolved.iter().map(|s| s.name.as_str())));
+        return None;
+    };
+    let train = trains.iter().find(|t| t.model.name == model.name.name);
+    let (flow, outputs, train) =
+        elaborate_model(model, train.copied(), &resolved[position], &layers, &consts, diagnostics)?;
+    let schema = resolved.into_iter().nth(position).expect("position was found");
+    unused_declarations(&schema, diagnostics);
+    Some(Analyzed { name: model.name.name.clone(), flow, outputs, schema, train })
+}
+
+/// What an elaboration gives: the program, the names of its outputs, and the train block.
+type Elaborated = (Dataflow, Vec<String>, Option<TrainSpec>);
+
+fn elaborate_model(
+    model: &ast::Model,
+    train: Option<&ast::Train>,
+    schema: &Schema,
+    layers: &BTreeMap<String, LayerDef<'_>>,
+    consts: &Consts,
+    diagnostics: &mut Diagnostics,
+) -> Option<Elaborated> {
+    let mut elaborator = Elaborator::new(&model.name.name, schema, layers, diagnostics);
+    let outputs = elaborator.model(model, consts);
+    let spec = train.map(|train| elaborator.train(train, &outputs, consts));
+    let Elaborator { mut flow, param_spans, .. } = elaborator;
+    if diagnostics.has_errors() {
+        return None;
+    }
+    let declared: Vec<String> = flow.params.iter().map(|p| p.name.clone()).collect();
+    let kept = prune::prune(&mut flow);
+    no_gradient(model, &declared, &param_spans, &kept, diagnostics);
+    if spec.is_some() && flow.params.is_empty() {
+        diagnostics.push(Diagnostic::at(
+            codes::NOTHING_TO_TRAIN,
+            model.name.span,
+            format!("model `{}` has no parameter that the loss depends on", model.name.name),
+            "nothing to train",
+        ));
+        return None;
+    }
+    let spec = match spec {
+        Some(None) => return None,
+        Some(Some(spec)) => Some(spec),
+        None => None,
+    };
+    Some((flow, outputs.into_keys().collect(), spec))
+}
+
+/// Warns about declarations in the model's file none of whose parameters reaches an output.
+fn no_gradient(
+    model: &ast::Model,
+    names: &[String],
+    spans: &[Span],
+    kept: &[Option<hgnnc_ir::Param>],
+    diagnostics: &mut Diagnostics,
+) {
+    let mut by_span: BTreeMap<Span, (bool, &str)> = BTreeMap::new();
+    for ((name, span), kept) in names.iter().zip(spans).zip(kept) {
+        by_span.entry(*span).or_insert((false, name)).0 |= kept.is_some();
+    }
+    for (span, (reaches, name)) in by_span {
+        if !reaches && span.file == model.name.span.file {
+            diagnostics.push(Diagnostic::at(
+                codes::NO_GRADIENT,
+                span,
+                format!("parameter `{name}` does not influence any output"),
+                "left out of the compiled model",
+            ));
+        }
+    }
+}
+
+/// The layers that a file can use: its own and what it imports.
+fn layers_in_scope<'a>(
+    file: &'a Module,
+    libraries: &[Library<'a>],
+    consts: &'a Consts,
+    library_consts: &'a [Consts],
+    diagnostics: &mut Diagnostics,
+) -> BTreeMap<String, LayerDef<'a>> {
+    let mut layers: BTreeMap<String, LayerDef<'a>> = BTreeMap::new();
+    let mut spans: BTreeMap<String, Span> = BTreeMap::new();
+    let mut declare = |name: &ast::Ident, def: LayerDef<'a>, diagnostics: &mut Diagnostics| match spans.get(&name.name)
+    {
+        Some(first) => diagnostics.push(duplicate("layer", name, *first)),
+        None => {
+            spans.insert(name.name.clone(), name.span);
+            layers.insert(name.name.clone(), def);
+        }
+    };
+    for item in &file.items {
+        match item {
+            Item::Layer(layer) => declare(&layer.name, LayerDef { layer, consts }, diagnostics),
+            Item::Use(import) => {
+                let path: Vec<&str> = import.path.iter().map(|p| p.name.as_str()).collect();
+                let position = match path[..] {
+                    ["std", module] => libraries.iter().position(|l| l.name == module),
+                    _ => None,
+                };
+                let Some(position) = position else {
+                    let at = import.path.last().map_or(import.span, |p| p.span);
+                    let report = Diagnostic::at(
+                        codes::UNKNOWN_MODULE,
+                        at,
+                        format!("there is no module `{}`", path.join("::")),
+                        "unknown module",
+                    );
+                    let known: Vec<String> = libraries.iter().map(|l| format!("std::{}", l.name)).collect();
+                    diagnostics.push(did_you_mean(report, &path.join("::"), known.iter().map(String::as_str)));
+                    continue;
+                };
+                let exported: Vec<&ast::Layer> = libraries[position]
+                    .module
+                    .items
+                    .iter()
+                    .filter_map(|item| match item {
+                        Item::Layer(layer) => Some(layer),
+                        _ => None,
+                    })
+                    .collect();
+                for name in &import.names {
+                    match exported.iter().find(|l| l.name.name == name.name) {
+                        Some(layer) => {
+                            declare(name, LayerDef { layer, consts: &library_consts[position] }, diagnostics);
+                        }
+                        None => {
+                            let report = Diagnostic::at(
+                                codes::UNKNOWN_MODULE,
+                                name.span,
+                                format!("`{}` has no layer `{}`", path.join("::"), name.name),
+                                "not declared there",
+                            );
+                            let known = exported.iter().map(|l| l.name.name.as_str());
+                            diagnostics.push(did_you_mean(report, &name.name, known));
+                        }
+                    }
+                }
+            }
+            Item::Const(_) | Item::Schema(_) | Item::Model(_) | Item::Train(_) => {}
+        }
+    }
+    layers
+}
+
+/// All items of one kind; a second one of the same name is reported and left out.
+fn unique<'a, T>(
+    file: &'a Module,
+    what: &str,
+    diagnostics: &mut Diagnostics,
+    pick: impl Fn(&'a Item) -> Option<(&'a T, &'a ast::Ident)>,
+) -> Vec<&'a T> {
+    let mut found: Vec<(&T, &ast::Ident)> = vec![];
+    for item in &file.items {
+        let Some((item, name)) = pick(item) else { continue };
+        match found.iter().find(|(_, known)| known.name == name.name) {
+            Some((_, first)) => diagnostics.push(duplicate(what, name, first.span)),
+            None => found.push((item, name)),
+        }
+    }
+    found.into_iter().map(|(item, _)| item).collect()
+}
+
+fn unused_declarations(schema: &Schema, diagnostics: &mut Diagnostics) {
+    let mut warn = |span: Span, what: &str, name: &str| {
+        diagnostics.push(Diagnostic::at(
+            codes::UNUSED_DECLARATION,
+            span,
+            format!("{what} `{name}` is never used"),
+            "no layer runs over it",
+        ));
+    };
+    for relation in schema.relations.iter().filter(|r| !r.used.get()) {
+        warn(relation.span, "relation", &relation.name);
+    }
+    for metapath in schema.metapaths.iter().filter(|m| !m.used.get()) {
+        warn(metapath.span, "metapath", &metapath.name);
+    }
+    for family in schema.families.iter().filter(|f| !f.used.get()) {
+        warn(family.span, "family", &family.name);
+    }
+    for vertex in schema.vertices.iter().filter(|v| !v.used.get()) {
+        diagnostics.push(Diagnostic::at(
+            codes::UNUSED_DECLARATION,
+            vertex.span,
+            format!("vertex type `{}` is never used", vertex.name),
+            "no relation, layer or output mentions it",
+        ));
+    }
+}

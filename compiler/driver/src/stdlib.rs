@@ -1,0 +1,14 @@
+//! The standard library: the files of `stdlib/`, built into the compiler.
+
+/// Name and text of each module.
+pub const STDLIB: &[(&str, &str)] = &[
+    ("gat", include_str!("../../../stdlib/gat.hgnn")),
+    ("gcn", include_str!("../../../stdlib/gcn.hgnn")),
+    ("gin", include_str!("../../../stdlib/gin.hgnn")),
+    ("han", include_str!("../../../stdlib/han.hgnn")),
+    ("hgt", include_str!("../../../stdlib/hgt.hgnn")),
+    ("rgat", include_str!("../../../stdlib/rgat.hgnn")),
+    ("rgcn", include_str!("../../../stdlib/rgcn.hgnn")),
+    ("sage", include_str!("../../../stdlib/sage.hgnn")),
+    ("simple_hgn", include_str!("../../../stdlib/simple_hgn.hgnn")),
+];

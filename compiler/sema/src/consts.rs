@@ -1,0 +1,121 @@
+//! `const` declarations and compile-time numbers outside of layers.
+
+use std::collections::HashMap;
+
+use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
+use hgnnc_syntax::ast::{BinaryOp, Expr, ExprKind, Item, Module, UnaryOp};
+
+use crate::names::{did_you_mean, duplicate};
+
+/// The constants of a file.
+#[derive(Debug, Default)]
+pub struct Consts {
+    values: HashMap<String, (f64, Span)>,
+}
+
+impl Consts {
+    /// Evaluates the constants of a file in order.
+    pub fn of(module: &Module, diagnostics: &mut Diagnostics) -> Consts {
+        let mut consts = Consts::default();
+        for item in &module.items {
+            let Item::Const(decl) = item else { continue };
+            if let Some((_, first)) = consts.values.get(&decl.name.name) {
+                diagnostics.push(duplicate("constant", &decl.name, *first));
+            } else if let Some(value) = consts.number(&decl.value, diagnostics) {
+                consts.values.insert(decl.name.name.clone(), (value, decl.name.span));
+            }
+        }
+        consts
+    }
+
+    /// A constant by name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.get(name).map(|(value, _)| *value)
+    }
+
+    /// The names of all constants.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+
+    /// An expression of numbers and constants.
+    pub fn number(&self, expr: &Expr, diagnostics: &mut Diagnostics) -> Option<f64> {
+        match &expr.kind {
+            ExprKind::Number(number) => Some(*number),
+            ExprKind::Name(name) => {
+                let value = self.get(name);
+                if value.is_none() {
+                    diagnostics.push(did_you_mean(
+                        Diagnostic::at(codes::UNKNOWN_NAME, expr.span, format!("no constant `{name}`"), "not declared"),
+                        name,
+                        self.names(),
+                    ));
+                }
+                value
+            }
+            ExprKind::Unary(UnaryOp::Neg, a) => Some(-self.number(a, diagnostics)?),
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.number(a, diagnostics)?, self.number(b, diagnostics)?);
+                let value = arithmetic(*op, a, b);
+                if value.is_none() {
+                    diagnostics.push(not_constant(expr.span));
+                }
+                value
+            }
+            ExprKind::Error => None,
+            _ => {
+                diagnostics.push(not_constant(expr.span));
+                None
+            }
+        }
+    }
+
+    /// A positive whole number.
+    pub fn dimension(&self, expr: &Expr, diagnostics: &mut Diagnostics) -> Option<usize> {
+        let number = self.number(expr, diagnostics)?;
+        let dim = as_dimension(number);
+        if dim.is_none() {
+            diagnostics.push(bad_dimension(expr.span, number));
+        }
+        dim
+    }
+}
+
+/// `a ∘ b` for the operators that compute numbers.
+pub fn arithmetic(op: BinaryOp, a: f64, b: f64) -> Option<f64> {
+    match op {
+        BinaryOp::Add => Some(a + b),
+        BinaryOp::Sub => Some(a - b),
+        BinaryOp::Mul => Some(a * b),
+        BinaryOp::Div => Some(a / b),
+        BinaryOp::Or
+        | BinaryOp::And
+        | BinaryOp::Eq
+        | BinaryOp::Ne
+        | BinaryOp::Lt
+        | BinaryOp::Le
+        | BinaryOp::Gt
+        | BinaryOp::Ge
+        | BinaryOp::MatMul => None,
+    }
+}
+
+/// A number as the extent of a dimension.
+pub fn as_dimension(number: f64) -> Option<usize> {
+    (number >= 1.0 && number.fract() == 0.0 && number <= (1u64 << 31) as f64).then_some(number as usize)
+}
+
+/// The report of a number that is no extent.
+pub fn bad_dimension(span: Span, number: f64) -> Diagnostic {
+    Diagnostic::at(
+        codes::BAD_DIMENSION,
+        span,
+        "a dimension is a whole number between 1 and 2147483648",
+        format!("this is {number}"),
+    )
+}
+
+/// The report of an expression that is not known at compile time.
+pub fn not_constant(span: Span) -> Diagnostic {
+    Diagnostic::at(codes::NOT_CONSTANT, span, "a number known at compile time is expected", "not a constant")
+}

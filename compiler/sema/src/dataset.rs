@@ -1,0 +1,372 @@
+//! A model's schema against a dataset: after this and the dataset's own validation, no shape can be wrong.
+
+use hgnnc_diag::{Diagnostic, Diagnostics, codes};
+
+use crate::names::did_you_mean;
+use crate::schema::{FieldInfo, FieldKind, RelationInfo, Schema, VertexInfo};
+use crate::train::TrainSpec;
+
+/// What a dataset holds, as far as a schema can ask for it.
+#[derive(Clone, Debug, Default)]
+pub struct DatasetSummary {
+    /// Path of its `dataset.toml`, for messages.
+    pub path: String,
+    /// Vertex types.
+    pub vertices: Vec<VertexSummary>,
+    /// Relations.
+    pub relations: Vec<RelationSummary>,
+    /// Labels.
+    pub labels: Vec<LabelSummary>,
+    /// Splits as (name, position of the vertex type).
+    pub splits: Vec<(String, usize)>,
+}
+
+/// A vertex type of a dataset.
+#[derive(Clone, Debug)]
+pub struct VertexSummary {
+    /// Name.
+    pub name: String,
+    /// Number of vertices.
+    pub count: usize,
+    /// Width of the features and whether they are stored as CSR.
+    pub features: Option<(usize, bool)>,
+}
+
+/// A relation of a dataset.
+#[derive(Clone, Debug)]
+pub struct RelationSummary {
+    /// Name.
+    pub name: String,
+    /// Position of the source type.
+    pub src: usize,
+    /// Position of the destination type.
+    pub dst: usize,
+    /// Number of edges.
+    pub edges: usize,
+    /// Has a weight per edge.
+    pub weighted: bool,
+    /// Width of the edge features.
+    pub features: Option<usize>,
+}
+
+/// A label of a dataset.
+#[derive(Clone, Debug)]
+pub struct LabelSummary {
+    /// Name.
+    pub name: String,
+    /// Position of the vertex type.
+    pub vertex: usize,
+    /// Kind and width.
+    pub kind: LabelSummaryKind,
+}
+
+/// Kind of a label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LabelSummaryKind {
+    /// One class of several.
+    Class(usize),
+    /// Several labels at once.
+    Multi(usize),
+    /// Real numbers.
+    Real(usize),
+}
+
+/// Do a name of the model and a name of the dataset mean the same? Case, `-` and `_` do not matter, so
+/// that `written_by` finds `written-by` without a `from`.
+pub fn same_name(model: &str, dataset: &str) -> bool {
+    let fold = |name: &str| name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).collect::<String>().to_lowercase();
+    model == dataset || fold(model) == fold(dataset)
+}
+
+/// Position of the entry that a name of the model means: the exact one, or else the only similar one.
+pub fn find_name<'n>(model: &str, names: impl Iterator<Item = &'n str> + Clone) -> Option<usize> {
+    names.clone().position(|name| name == model).or_else(|| names.clone().position(|name| same_name(model, name)))
+}
+
+/// Compares schema and train block with a dataset. `split` is the one asked for on the command line.
+pub fn check_dataset(
+    schema: &Schema,
+    train: Option<&TrainSpec>,
+    dataset: &DatasetSummary,
+    split: Option<&str>,
+    diagnostics: &mut Diagnostics,
+) {
+    let places: Vec<Option<usize>> =
+        schema.vertices.iter().map(|vertex| check_vertex(vertex, dataset, diagnostics)).collect();
+    for relation in &schema.relations {
+        check_relation(schema, relation, &places, dataset, diagnostics);
+    }
+    for (vertex, place) in schema.vertices.iter().zip(&places) {
+        let Some(place) = *place else { continue };
+        for field in vertex.fields.iter().filter(|f| !f.kind.is_feature()) {
+            check_label(vertex, field, place, dataset, diagnostics);
+        }
+    }
+    if let Some(train) = train
+        && let Some(place) = places[train.training.vertex.index()]
+    {
+        check_split(train, place, dataset, split, diagnostics);
+    }
+}
+
+fn check_vertex(vertex: &VertexInfo, dataset: &DatasetSummary, diagnostics: &mut Diagnostics) -> Option<usize> {
+    let names = dataset.vertices.iter().map(|v| v.name.as_str());
+    let Some(place) = find_name(&vertex.dataset_name, names.clone()) else {
+        let report = Diagnostic::at(
+            codes::DATA_VERTEX_TYPE,
+            vertex.span,
+            format!("the dataset has no vertex type `{}`", vertex.dataset_name),
+            "not in the dataset",
+        )
+        .note(format!("{}: [[vertex_type]] has {}", dataset.path, list(names.clone())))
+        .help("name the dataset's vertex type: `vertex Paper from \"paper\"`");
+        diagnostics.push(did_you_mean(report, &vertex.dataset_name, names));
+        return None;
+    };
+    let found = &dataset.vertices[place];
+    for field in &vertex.fields {
+        let FieldKind::Real { width, sparse } = field.kind else { continue };
+        let at = |what: &str| format!("{}: [[vertex_type]] `{}`, {what}", dataset.path, found.name);
+        match found.features {
+            None => diagnostics.push(
+                Diagnostic::at(
+                    codes::DATA_FEATURES,
+                    field.ty_span,
+                    format!("`{}` has no features in the dataset", vertex.name),
+                    format!("declared with {width} columns"),
+                )
+                .note(at("no `features` table"))
+                .help(format!("declare `{0}: onehot` or `{0}: embedding[64]`", field.name)),
+            ),
+            Some((columns, _)) if columns != width => diagnostics.push(
+                Diagnostic::at(
+                    codes::DATA_WIDTH,
+                    field.ty_span,
+                    format!("`{}.{}` has {columns} columns in the dataset, not {width}", vertex.name, field.name),
+                    format!("expected f32[{columns}]"),
+                )
+                .note(at(&format!("features.dim = {columns}"))),
+            ),
+            Some((columns, true)) if !sparse => diagnostics.push(
+                Diagnostic::at(
+                    codes::DATA_LAYOUT,
+                    field.ty_span,
+                    format!("`{}.{}` is stored sparsely in the dataset", vertex.name, field.name),
+                    "declared as dense",
+                )
+                .note(at("features.kind = \"csr\""))
+                .help(format!("declare it `f32[{columns}] sparse`")),
+            ),
+            Some((columns, false)) if sparse => diagnostics.push(
+                Diagnostic::at(
+                    codes::DATA_LAYOUT,
+                    field.ty_span,
+                    format!("`{}.{}` is stored densely in the dataset", vertex.name, field.name),
+                    "declared as sparse",
+                )
+                .note(at("features.kind = \"dense\""))
+                .help(format!("declare it `f32[{columns}]`")),
+            ),
+            Some(_) => {}
+        }
+    }
+    Some(place)
+}
+
+fn check_relation(
+    schema: &Schema,
+    relation: &RelationInfo,
+    places: &[Option<usize>],
+    dataset: &DatasetSummary,
+    diagnostics: &mut Diagnostics,
+) {
+    let names = dataset.relations.iter().map(|r| r.name.as_str());
+    let Some(place) = find_name(&relation.dataset_name, names.clone()) else {
+        let report = Diagnostic::at(
+            codes::DATA_RELATION,
+            relation.span,
+            format!("the dataset has no relation `{}`", relation.dataset_name),
+            "not in the dataset",
+        )
+        .note(format!("{}: [[relation]] has {}", dataset.path, list(names.clone())))
+        .help("name the dataset's relation: `relation r: A -> B from \"a-b\"`");
+        diagnostics.push(did_you_mean(report, &relation.dataset_name, names));
+        return;
+    };
+    let found = &dataset.relations[place];
+    let vertex_name = |index: usize| dataset.vertices.get(index).map_or("?", |v| v.name.as_str());
+    let ends = (places[relation.src], places[relation.dst]);
+    if let (Some(src), Some(dst)) = ends
+        && (src, dst) != (found.src, found.dst)
+    {
+        let mut report = Diagnostic::at(
+            codes::DATA_RELATION_ENDS,
+            relation.span,
+            format!("`{}` joins other vertex types in the dataset", relation.name),
+            format!(
+                "declared from `{}` to `{}`",
+                schema.vertices[relation.src].name, schema.vertices[relation.dst].name
+            ),
+        )
+        .note(format!(
+            "{}: [[relation]] `{}` goes from `{}` to `{}`",
+            dataset.path,
+            found.name,
+            vertex_name(found.src),
+            vertex_name(found.dst)
+        ));
+        if (dst, src) == (found.src, found.dst) {
+            report = report.help("swap the two types; the other direction is `reverse(…)`");
+        }
+        diagnostics.push(report);
+    }
+    for field in &relation.fields {
+        let at = |what: &str| format!("{}: [[relation]] `{}`, {what}", dataset.path, found.name);
+        match (field.kind, found.features) {
+            (FieldKind::Number, _) if !found.weighted => diagnostics.push(
+                Diagnostic::at(
+                    codes::DATA_EDGE,
+                    field.ty_span,
+                    format!("the edges of `{}` have no weight in the dataset", relation.name),
+                    "declared here",
+                )
+                .note(at("no `weight`")),
+            ),
+            (FieldKind::Real { width, .. }, None) => diagnostics.push(
+                Diagnostic::at(
+                    codes::DATA_EDGE,
+                    field.ty_span,
+                    format!("the edges of `{}` have no features in the dataset", relation.name),
+                    format!("declared with {width} columns"),
+                )
+                .note(at("no `features` table")),
+            ),
+            (FieldKind::Real { width, .. }, Some(columns)) if width != columns => diagnostics.push(
+                Diagnostic::at(
+                    codes::DATA_WIDTH,
+                    field.ty_span,
+                    format!("`{}.{}` has {columns} columns in the dataset, not {width}", relation.name, field.name),
+                    format!("expected f32[{columns}]"),
+                )
+                .note(at(&format!("features.dim = {columns}"))),
+            ),
+            _ => {}
+        }
+    }
+    if found.edges == 0 && relation.used.get() {
+        diagnostics.push(
+            Diagnostic::at(
+                codes::EMPTY_RELATION,
+                relation.span,
+                format!("relation `{}` has no edges in the dataset", relation.name),
+                "sends no messages",
+            )
+            .note(format!("{}: [[relation]] `{}`, edges = 0", dataset.path, found.name)),
+        );
+    }
+}
+
+fn check_label(
+    vertex: &VertexInfo,
+    field: &FieldInfo,
+    place: usize,
+    dataset: &DatasetSummary,
+    diagnostics: &mut Diagnostics,
+) {
+    let of_vertex = || dataset.labels.iter().filter(|l| l.vertex == place);
+    let found = match &field.dataset_name {
+        Some(name) => of_vertex().find(|l| l.name == *name),
+        None => of_vertex().find(|l| l.name == field.name).or_else(|| of_vertex().next()),
+    };
+    let Some(found) = found else {
+        let names: Vec<&str> = of_vertex().map(|l| l.name.as_str()).collect();
+        let what = match &field.dataset_name {
+            Some(name) => format!("`{}` has no label `{name}` in the dataset", vertex.name),
+            None => format!("`{}` has no label in the dataset", vertex.name),
+        };
+        diagnostics.push(Diagnostic::at(codes::DATA_LABEL, field.span, what, "not in the dataset").note(format!(
+            "{}: [[label]] of `{}` has {}",
+            dataset.path,
+            dataset.vertices[place].name,
+            list(names.iter().copied())
+        )));
+        return;
+    };
+    let at = |what: String| format!("{}: [[label]] of `{}`, {what}", dataset.path, dataset.vertices[place].name);
+    let (declared, stored) = match (field.kind, found.kind) {
+        (FieldKind::Class(a), LabelSummaryKind::Class(b))
+        | (FieldKind::MultiLabel(a), LabelSummaryKind::Multi(b))
+        | (FieldKind::Target(a), LabelSummaryKind::Real(b)) => (a, b),
+        (_, kind) => {
+            let (kind, fitting) = match kind {
+                LabelSummaryKind::Class(n) => ("single", format!("class[{n}]")),
+                LabelSummaryKind::Multi(n) => ("multi", format!("multilabel[{n}]")),
+                LabelSummaryKind::Real(n) => ("real", format!("target[{n}]")),
+            };
+            diagnostics.push(
+                Diagnostic::at(
+                    codes::DATA_LABEL,
+                    field.ty_span,
+                    format!("`{}.{}` is a label of another kind in the dataset", vertex.name, field.name),
+                    format!("expected {fitting}"),
+                )
+                .note(at(format!("kind = \"{kind}\""))),
+            );
+            return;
+        }
+    };
+    if declared != stored {
+        diagnostics.push(
+            Diagnostic::at(
+                codes::DATA_CLASSES,
+                field.ty_span,
+                format!("`{}.{}` has {stored} classes in the dataset, not {declared}", vertex.name, field.name),
+                format!("expected {stored}"),
+            )
+            .note(at(format!("classes = {stored}"))),
+        );
+    }
+}
+
+fn check_split(
+    train: &TrainSpec,
+    place: usize,
+    dataset: &DatasetSummary,
+    asked: Option<&str>,
+    diagnostics: &mut Diagnostics,
+) {
+    let names: Vec<&str> = dataset.splits.iter().filter(|(_, v)| *v == place).map(|(n, _)| n.as_str()).collect();
+    let vertex = &dataset.vertices[place].name;
+    let note = format!("{}: [[split]] of `{vertex}` has {}", dataset.path, list(names.iter().copied()));
+    match asked.or(train.training.split.as_deref()) {
+        Some(name) if names.contains(&name) => {}
+        Some(name) => {
+            let message = format!("the dataset has no split `{name}` of `{vertex}`");
+            let report = match (asked, train.split_span) {
+                (None, Some(span)) => Diagnostic::at(codes::DATA_SPLIT, span, message, "not in the dataset"),
+                _ => Diagnostic::new(codes::DATA_SPLIT, message),
+            };
+            diagnostics.push(did_you_mean(report.note(note), name, names));
+        }
+        None if names.is_empty() => diagnostics.push(
+            Diagnostic::at(
+                codes::DATA_SPLIT,
+                train.span,
+                format!("the dataset has no split of `{vertex}`"),
+                "training needs one",
+            )
+            .note(note),
+        ),
+        None => {}
+    }
+}
+
+fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
+    match names.len() {
+        0 => "none".to_string(),
+        n if n > SHOWN => format!("{}, and {} more", names[..SHOWN].join(", "), n - SHOWN),
+        _ => names.join(", "),
+    }
+}

@@ -1,0 +1,311 @@
+//! The state of an elaboration, and statements that blocks and models share.
+//!
+//! Layers are templates: a use runs the body once for each vertex type (`project`, `fuse`) or for all
+//! semantic graphs of the family at once (`aggregate`), with widths known, and appends operations to one
+//! dataflow program. A mistake inside a layer is reported at its place in the layer, with a label at the use.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, VertexTypeDecl};
+use hgnnc_ir::{Dataflow, Dim, Graph, Layout, Op, Origin, Param, Phase, Space, Stage, Type, Value, VertexType};
+use hgnnc_syntax::ast::{self, Ident};
+
+use crate::consts::Consts;
+use crate::layer::LayerCx;
+use crate::names::duplicate;
+use crate::schema::{FieldKind, GraphRef, Schema};
+use crate::value::{Term, Val, ValKind, Width};
+
+/// A mistake found while evaluating; boxed, since it is rare and large.
+pub type Mistake = Box<Diagnostic>;
+
+/// A layer that can be used, with the constants of its file.
+#[derive(Clone, Copy)]
+pub struct LayerDef<'a> {
+    /// The declaration.
+    pub layer: &'a ast::Layer,
+    /// Constants in scope there.
+    pub consts: &'a Consts,
+}
+
+/// Elaborates one model.
+pub struct Elaborator<'a> {
+    /// Where mistakes go.
+    pub diagnostics: &'a mut Diagnostics,
+    /// The program under construction.
+    pub flow: Dataflow,
+    /// The model's schema.
+    pub schema: &'a Schema,
+    /// Layers in scope by name.
+    pub layers: &'a BTreeMap<String, LayerDef<'a>>,
+    /// Where each parameter was declared.
+    pub param_spans: Vec<Span>,
+    /// The layer uses that are being elaborated, outermost first, each with what it is running for.
+    pub frames: Vec<Frame>,
+    paths: HashSet<String>,
+    embeddings: HashMap<VertexType, Value>,
+    streams: u32,
+}
+
+/// A use of a layer.
+pub struct Frame {
+    /// The call.
+    pub span: Span,
+    /// The layer's name.
+    pub layer: String,
+    /// "for vertex type `Author`", where the body runs for one thing at a time.
+    pub instance: Option<String>,
+}
+
+/// Names in scope and what a block runs for.
+pub struct Scope<'s> {
+    /// Which kind of block.
+    pub place: Place,
+    /// `v` or `e`.
+    pub variable: Option<&'s Ident>,
+    /// Local names.
+    pub locals: HashMap<String, Term>,
+    /// Where local names were declared.
+    pub spans: HashMap<String, Span>,
+    /// The layer being elaborated.
+    pub layer: Option<&'s LayerCx<'s>>,
+    /// Constants of the file.
+    pub consts: &'s Consts,
+    /// Positions in the layer's family that [`Term::PerGraph`] has a value for.
+    pub graphs: Vec<usize>,
+    /// Prefix of parameter names: the path in the source.
+    pub path: String,
+}
+
+/// Which kind of block a scope belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The model's body.
+    Model,
+    /// Between the blocks of a layer.
+    Layer,
+    /// `project`; `many` when it runs for several vertex types.
+    Project(VertexType, bool),
+    /// `aggregate`
+    Aggregate,
+    /// `fuse`; `many` when it runs for several vertex types.
+    Fuse(VertexType, bool),
+}
+
+impl<'a> Elaborator<'a> {
+    /// An elaboration that has done nothing yet.
+    pub fn new(
+        name: &str,
+        schema: &'a Schema,
+        layers: &'a BTreeMap<String, LayerDef<'a>>,
+        diagnostics: &'a mut Diagnostics,
+    ) -> Self {
+        let mut flow = Dataflow::new(name);
+        for vertex in &schema.vertices {
+            let decl = VertexTypeDecl { name: vertex.name.clone(), dataset_name: vertex.dataset_name.clone() };
+            flow.vertex_types.push(decl);
+        }
+        for relation in &schema.relations {
+            flow.relations.push(RelationDecl {
+                name: relation.name.clone(),
+                dataset_name: relation.dataset_name.clone(),
+                src: VertexType::new(relation.src),
+                dst: VertexType::new(relation.dst),
+            });
+        }
+        Self {
+            diagnostics,
+            flow,
+            schema,
+            layers,
+            param_spans: vec![],
+            frames: vec![],
+            paths: HashSet::new(),
+            embeddings: HashMap::new(),
+            streams: 0,
+        }
+    }
+
+    /// Reports a mistake, with the uses of layers that led to it.
+    pub fn report(&mut self, mut mistake: Diagnostic) {
+        for frame in self.frames.iter().rev() {
+            let instance = frame.instance.as_ref().map(|i| format!(", {i}")).unwrap_or_default();
+            mistake = mistake.label(frame.span, format!("in this use of `{}`{instance}", frame.layer));
+        }
+        self.diagnostics.push(mistake);
+    }
+
+    /// Reports the mistake, if there is one, and goes on with an error term.
+    pub fn settle(&mut self, result: Result<Term, Mistake>) -> Term {
+        result.unwrap_or_else(|mistake| {
+            self.report(*mistake);
+            Term::Error
+        })
+    }
+
+    /// Appends an operation whose operands were checked, accounted to a place in the source.
+    pub fn emit(&mut self, op: Op, args: &[Value], span: Span) -> Value {
+        self.flow.cursor.origin = Some(Origin { file: span.file.0, start: span.start, end: span.end });
+        self.flow.add(op, args)
+    }
+
+    /// The stage that new operations are accounted to.
+    pub fn enter(&mut self, stage: Stage) {
+        self.flow.cursor.stage = stage;
+        self.flow.cursor.phase = Phase::Forward;
+    }
+
+    /// A number as a value.
+    pub fn constant(&mut self, number: f64, span: Span) -> Val {
+        Val { kind: ValKind::Stored(self.emit(Op::Const(number), &[], span)), widths: vec![] }
+    }
+
+    /// A new stream of random numbers.
+    pub fn next_stream(&mut self) -> u32 {
+        self.streams += 1;
+        self.streams - 1
+    }
+
+    /// A path that no other parameter starts with: `base`, `base_2`, …
+    pub fn unique_path(&mut self, base: &str) -> String {
+        let mut path = base.to_string();
+        let mut count = 1;
+        while !self.paths.insert(path.clone()) {
+            count += 1;
+            path = format!("{base}_{count}");
+        }
+        path
+    }
+
+    /// Declares a parameter and returns its value.
+    pub fn parameter(&mut self, name: String, widths: Vec<Width>, init: Init, decay: bool, span: Span) -> Val {
+        let dims = widths.iter().map(|w| w.dim).collect();
+        let param: Param = self.flow.declare_param(ParamDecl { name, dims, init, decay });
+        self.param_spans.push(span);
+        Val { kind: ValKind::Stored(self.emit(Op::Param(param), &[], span)), widths }
+    }
+
+    /// The semantic graph in the program's table.
+    pub fn declare_graph(&mut self, graph: &GraphRef) -> Graph {
+        let decl = GraphDecl {
+            name: graph.name.clone(),
+            src: VertexType::new(graph.src),
+            dst: VertexType::new(graph.dst),
+            steps: graph.steps.clone(),
+            counted: graph.counted,
+            self_loops: graph.self_loops,
+        };
+        let found = self.flow.graphs.iter().position(|known| *known == decl);
+        Graph::new(found.unwrap_or_else(|| {
+            self.flow.graphs.push(decl);
+            self.flow.graphs.len() - 1
+        }))
+    }
+
+    /// The features of a vertex type: `Paper.x`.
+    pub fn features(&mut self, vertex: VertexType, field: usize, span: Span) -> Val {
+        let info = &self.schema.vertices[vertex.index()];
+        let decl = &info.fields[field];
+        let name = format!("{}.{}", info.name, decl.name);
+        let space = Space::Vertices(vertex);
+        let origin = decl.ty_span;
+        let fixed = |n| Width { dim: Dim::Fixed(n), origin };
+        match decl.kind {
+            FieldKind::OneHot => {
+                Val { kind: ValKind::OneHot(vertex), widths: vec![Width { dim: Dim::Count(vertex), origin }] }
+            }
+            FieldKind::Embedding(width) => {
+                let value = match self.embeddings.get(&vertex) {
+                    Some(value) => *value,
+                    None => {
+                        let widths = vec![Width { dim: Dim::Count(vertex), origin }, fixed(width)];
+                        let init = Init::Glorot { fan_in: Dim::Count(vertex), fan_out: width };
+                        let table = self.parameter(name, widths, init, true, decl.span);
+                        let ValKind::Stored(table) = table.kind else { unreachable!("parameters are stored") };
+                        let value = self.emit(Op::Rows(vertex), &[table], span);
+                        self.embeddings.insert(vertex, value);
+                        value
+                    }
+                };
+                Val { kind: ValKind::Stored(value), widths: vec![fixed(width)] }
+            }
+            FieldKind::Number | FieldKind::Real { .. } => {
+                let (width, sparse) = match decl.kind {
+                    FieldKind::Real { width, sparse } => (width, sparse),
+                    _ => (1, false),
+                };
+                let mut ty = Type::fixed(space, &[width]);
+                if sparse {
+                    ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
+                }
+                let input = self.flow.declare_input(InputDecl { name, ty, binding: Binding::Features(vertex) });
+                Val { kind: ValKind::Stored(self.emit(Op::Input(input), &[], span)), widths: vec![fixed(width)] }
+            }
+            FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => {
+                unreachable!("labels are not asked for as features")
+            }
+        }
+    }
+
+    /// Binds a name in a scope; a second binding of it is a mistake.
+    pub fn bind(&mut self, scope: &mut Scope<'_>, name: &Ident, term: Term) {
+        if let Some(first) = scope.spans.get(&name.name) {
+            let report = duplicate("name", name, *first);
+            self.report(report);
+            return;
+        }
+        scope.spans.insert(name.name.clone(), name.span);
+        scope.locals.insert(name.name.clone(), term);
+    }
+
+    /// Runs the body for `instance` ("vertex type `Author`"), so that reports say so.
+    pub fn for_instance(&mut self, instance: Option<String>) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.instance = instance.map(|i| format!("for {i}"));
+        }
+    }
+
+    /// The name of a vertex type.
+    pub fn vertex_name(&self, vertex: VertexType) -> &'a str {
+        &self.schema.vertices[vertex.index()].name
+    }
+
+    /// The value in the program, where the value can stand by itself.
+    pub fn stored(&mut self, val: &Val, span: Span) -> Result<Value, Mistake> {
+        match &val.kind {
+            ValKind::Stored(value) => Ok(*value),
+            ValKind::OneHot(_) => Err(self.one_hot_mistake(val, span)),
+            ValKind::AtEnd(inner, ..) if matches!(**inner, ValKind::OneHot(_)) => Err(self.one_hot_mistake(val, span)),
+            ValKind::AtEnd(..) => Err(Box::new(
+                Diagnostic::at(
+                    codes::SPARSE_VALUE,
+                    span,
+                    "sparse features cannot be copied to edges",
+                    "these are sparse features at the end of an edge",
+                )
+                .label(val.widths[0].origin, "declared sparse here")
+                .help("project them first: `@ w`, or an assignment in a `project` block"),
+            )),
+            ValKind::BlockDiagonal(_) => Err(Box::new(Diagnostic::at(
+                codes::BAD_DECOMPOSITION,
+                span,
+                "a block-diagonal weight can only stand on the right of `@`",
+                "used otherwise here",
+            ))),
+        }
+    }
+
+    fn one_hot_mistake(&self, val: &Val, span: Span) -> Mistake {
+        Box::new(
+            Diagnostic::at(
+                codes::ONE_HOT_VALUE,
+                span,
+                "one-hot features can only be projected",
+                "used as they are here",
+            )
+            .label(val.widths[0].origin, "declared one-hot here")
+            .help("multiply them by a parameter (`@ w`), or declare `embedding[64]` for a learnable row per vertex"),
+        )
+    }
+}

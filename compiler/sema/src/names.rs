@@ -1,0 +1,38 @@
+//! Suggestions and reports about names.
+
+use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_syntax::ast::Ident;
+
+/// Adds "did you mean" where a known name is close, and else a list of the known names when it is short.
+pub fn did_you_mean<'a>(diagnostic: Diagnostic, name: &str, known: impl IntoIterator<Item = &'a str>) -> Diagnostic {
+    let mut known: Vec<&str> = known.into_iter().collect();
+    known.sort_unstable();
+    known.dedup();
+    match closest(name, &known) {
+        Some(best) => diagnostic.help(format!("did you mean `{best}`?")),
+        None if known.is_empty() || known.len() > 12 => diagnostic,
+        None => {
+            let list: Vec<String> = known.iter().map(|k| format!("`{k}`")).collect();
+            diagnostic.help(format!("known here: {}", list.join(", ")))
+        }
+    }
+}
+
+/// The known name that was probably meant.
+fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let folded = name.to_lowercase();
+    let distance = |candidate: &str| strsim::damerau_levenshtein(&folded, &candidate.to_lowercase());
+    let best = known.iter().copied().min_by_key(|candidate| distance(candidate))?;
+    (distance(best) <= (name.chars().count() / 3).max(1)).then_some(best)
+}
+
+/// The report of a second declaration.
+pub fn duplicate(what: &str, name: &Ident, first: Span) -> Diagnostic {
+    Diagnostic::at(
+        codes::DUPLICATE_NAME,
+        name.span,
+        format!("{what} `{}` is declared twice", name.name),
+        "declared again here",
+    )
+    .label(first, "first declared here")
+}

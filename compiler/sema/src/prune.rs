@@ -1,0 +1,93 @@
+//! Leaves out what reaches no output: a layer computes all its vertex types, a model seldom needs them all.
+
+use hgnnc_ir::dataflow::{InputDecl, OutputKind, ParamDecl, ValueData};
+use hgnnc_ir::{Dataflow, Input, Op, Param, Value};
+
+/// Removes values that reach no output, and parameters and inputs that no value uses. Gives, for each old
+/// parameter, its new handle.
+pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
+    let mut live = vec![false; flow.values.len()];
+    for output in &flow.outputs {
+        live[output.value.index()] = true;
+    }
+    for index in (0..live.len()).rev() {
+        if live[index] {
+            for arg in &flow.values[index].args {
+                live[arg.index()] = true;
+            }
+        }
+    }
+    let used =
+        |wanted: &dyn Fn(&Op) -> bool| flow.values.iter().zip(&live).any(|(value, live)| *live && wanted(&value.op));
+    let mut params: Vec<ParamDecl> = vec![];
+    let new_params: Vec<Option<Param>> = (0..flow.params.len())
+        .map(|index| {
+            let param = Param::new(index);
+            used(&|op| *op == Op::Param(param)).then(|| {
+                params.push(flow.params[index].clone());
+                Param::new(params.len() - 1)
+            })
+        })
+        .collect();
+    let mut inputs: Vec<InputDecl> = vec![];
+    let new_inputs: Vec<Option<Input>> = (0..flow.inputs.len())
+        .map(|index| {
+            let input = Input::new(index);
+            used(&|op| *op == Op::Input(input)).then(|| {
+                inputs.push(flow.inputs[index].clone());
+                Input::new(inputs.len() - 1)
+            })
+        })
+        .collect();
+    let mut moved: Vec<Option<Value>> = vec![None; live.len()];
+    let mut values: Vec<ValueData> = vec![];
+    for (index, mut value) in std::mem::take(&mut flow.values).into_iter().enumerate() {
+        if !live[index] {
+            continue;
+        }
+        // Operands of live values are live and stand before them; what they name is used.
+        value.args.iter_mut().for_each(|arg| *arg = moved[arg.index()].expect("operands come first"));
+        match &mut value.op {
+            Op::Param(param) | Op::State(param, _) => {
+                *param = new_params[param.index()].expect("a live value uses it");
+            }
+            Op::Input(input) => *input = new_inputs[input.index()].expect("a live value uses it"),
+            Op::Const(_)
+            | Op::Count(_)
+            | Op::RandomMask { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Broadcast(_)
+            | Op::StopGradient
+            | Op::Reshape(_)
+            | Op::Concat
+            | Op::Slice { .. }
+            | Op::OneHot { .. }
+            | Op::Rows(_)
+            | Op::Unrows
+            | Op::MatMul { .. }
+            | Op::MatMulT { .. }
+            | Op::Outer { .. }
+            | Op::GatherSrc(_)
+            | Op::GatherDst(_)
+            | Op::Segment { .. }
+            | Op::ReduceTrailing { .. }
+            | Op::ReduceSpace(_) => {}
+        }
+        moved[index] = Some(Value::new(values.len()));
+        values.push(value);
+    }
+    flow.values = values;
+    flow.params = params;
+    flow.inputs = inputs;
+    for output in &mut flow.outputs {
+        output.value = moved[output.value.index()].expect("outputs are live");
+        match &mut output.kind {
+            OutputKind::Result(_) => {}
+            OutputKind::UpdateParam(param) | OutputKind::UpdateState(param, _) => {
+                *param = new_params[param.index()].expect("an updated parameter is used");
+            }
+        }
+    }
+    new_params
+}

@@ -1,0 +1,631 @@
+//! Reductions: `sum(x) over in_edges`, `softmax(x) over in_edges across graphs`, `mean(x) over V`,
+//! `sum(x) across graphs`, `max(x) over last`.
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_ir::{BinaryOp, Dim, Direction, Op, Reduce, Space, Type, UnaryOp, VertexType};
+use hgnnc_syntax::ast::{Call, Expr, GraphExpr, Ident};
+
+use crate::elaborate::{Elaborator, Mistake, Place, Scope};
+use crate::layer::LayerCx;
+use crate::value::{Term, Val, ValKind, Width, show_space, show_widths};
+
+/// What a reduction computes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Sum,
+    Mean,
+    Max,
+    Min,
+    Softmax,
+    LogSumExp,
+    Concat,
+}
+
+impl Kind {
+    fn of(name: &str) -> Kind {
+        match name {
+            "sum" => Kind::Sum,
+            "mean" => Kind::Mean,
+            "max" => Kind::Max,
+            "min" => Kind::Min,
+            "softmax" => Kind::Softmax,
+            "logsumexp" => Kind::LogSumExp,
+            "concat" => Kind::Concat,
+            other => unreachable!("`{other}` is not a reduction"),
+        }
+    }
+
+    /// The reduction of the IR that it starts from.
+    fn base(self) -> Reduce {
+        match self {
+            Kind::Sum | Kind::Mean | Kind::Concat => Reduce::Sum,
+            Kind::Max => Reduce::Max,
+            Kind::Min => Reduce::Min,
+            Kind::Softmax | Kind::LogSumExp => Reduce::Lse,
+        }
+    }
+}
+
+/// Smaller than every score that means something, and still finite when it is multiplied by 0.
+const LOWEST: f64 = -3.0e38;
+
+impl Elaborator<'_> {
+    /// A call of a reduction.
+    pub fn reduction(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
+        let name = call.callee.name.as_str();
+        let kind = Kind::of(name);
+        if call.over.is_none() && call.across.is_none() {
+            return self.without_scope(kind, call, span, scope);
+        }
+        let [arg] = &call.args[..] else {
+            self.report(Diagnostic::at(
+                codes::EXTRA_ARGUMENT,
+                span,
+                format!("`{name}` with a scope takes one value"),
+                format!("has {}", call.args.len()),
+            ));
+            return Term::Error;
+        };
+        let x = self.eval(&arg.value, scope);
+        if matches!(x, Term::Error) {
+            return Term::Error;
+        }
+        let over = match &call.over {
+            None => None,
+            Some(GraphExpr::Name(name)) => Some(name),
+            Some(other) => {
+                self.report(
+                    Diagnostic::at(
+                        codes::WRONG_SCOPE,
+                        other.span(),
+                        format!("`{name}` reduces over a scope, not over semantic graphs"),
+                        "not a scope",
+                    )
+                    .help("scopes are `in_edges`, `vertices`, `last` and `first`"),
+                );
+                return Term::Error;
+            }
+        };
+        if let Some(across) = &call.across
+            && !self.is_family(across, scope)
+        {
+            return Term::Error;
+        }
+        let result = match (over, &call.across) {
+            (Some(over), across) if over.name == "in_edges" => {
+                self.over_in_edges(kind, x, arg.value.span, across.is_some(), over, span, scope)
+            }
+            (Some(over), Some(_)) => Err(Box::new(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                over.span,
+                format!("`over {}` and `across` are two reductions", over.name),
+                "only `over in_edges` goes together with `across`",
+            ))),
+            (Some(over), None) => return self.over_scope(kind, x, &arg.value, over, span, scope),
+            (None, Some(across)) => self.across_graphs(kind, x, &arg.value, across, span, scope),
+            (None, None) => unreachable!("handled above"),
+        };
+        self.settle(result)
+    }
+
+    /// `max(a, b)`, `min(a, b)`, `concat(a, b, …)`.
+    fn without_scope(&mut self, kind: Kind, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
+        let name = call.callee.name.as_str();
+        let args: Vec<&Expr> = call.args.iter().map(|a| &a.value).collect();
+        match (kind, &args[..]) {
+            (Kind::Max | Kind::Min, [a, b]) => {
+                let op = if kind == Kind::Max { BinaryOp::Max } else { BinaryOp::Min };
+                let (left, right) = (self.eval(a, scope), self.eval(b, scope));
+                self.map2(left, right, span, |this, x, y| this.elementwise(op, x, a.span, y, b.span, span))
+            }
+            (Kind::Concat, [first, rest @ ..]) if !rest.is_empty() => {
+                let mut joined = self.eval(first, scope);
+                for next in rest {
+                    let next = self.eval(next, scope);
+                    joined = self.map2(joined, next, span, |this, a, b| {
+                        // A single row is repeated, so that a parameter can be joined to every vertex.
+                        let (sa, sb) = (a.space(&this.flow), b.space(&this.flow));
+                        let a = if sa == Space::Unit { this.broadcast(a, sb, span)? } else { a };
+                        let b = if sb == Space::Unit { this.broadcast(b, sa, span)? } else { b };
+                        this.concat(vec![a, b], span)
+                    });
+                }
+                joined
+            }
+            _ => {
+                let scopes = match scope.place {
+                    Place::Aggregate => "`over in_edges`, `over last`",
+                    Place::Fuse(..) => "`across graphs`, `over vertices`, `over last`",
+                    Place::Model | Place::Layer | Place::Project(..) => "`over vertices`, `over last`",
+                };
+                self.report(
+                    Diagnostic::at(
+                        codes::MISSING_REDUCTION,
+                        span,
+                        format!("`{name}` needs to know what it reduces over"),
+                        "no scope",
+                    )
+                    .help(format!("add {scopes}")),
+                );
+                Term::Error
+            }
+        }
+    }
+
+    fn is_family(&mut self, across: &Ident, scope: &Scope<'_>) -> bool {
+        let family = scope.layer.and_then(|l| l.layer.over.as_ref());
+        match family {
+            Some(family) if family.name.name == across.name => true,
+            _ => {
+                let mut report = Diagnostic::at(
+                    codes::WRONG_SCOPE,
+                    across.span,
+                    format!("`{}` is not the family of semantic graphs of this layer", across.name),
+                    "unknown family",
+                );
+                if let Some(family) = family {
+                    report = report.label(family.span, format!("the family is called `{}`", family.name.name));
+                } else {
+                    report = report.help("`across` belongs into the blocks of a layer with `over graphs: […]`");
+                }
+                self.report(report);
+                false
+            }
+        }
+    }
+
+    /// Reduces the in-edges of each destination, of one semantic graph or of all of the family together.
+    #[allow(clippy::too_many_arguments)]
+    fn over_in_edges(
+        &mut self,
+        kind: Kind,
+        x: Term,
+        x_span: Span,
+        across: bool,
+        over: &Ident,
+        span: Span,
+        scope: &Scope<'_>,
+    ) -> Result<Term, Mistake> {
+        let layer = match (scope.place, scope.layer) {
+            (Place::Aggregate, Some(layer)) => layer,
+            _ => {
+                return Err(Box::new(
+                    Diagnostic::at(
+                        codes::WRONG_SCOPE,
+                        over.span,
+                        "`over in_edges` belongs into an `aggregate` block",
+                        "there are no edges here",
+                    )
+                    .help("reduce over `vertices`, `last` or `across` the family here"),
+                ));
+            }
+        };
+        if kind == Kind::Concat {
+            return Err(Box::new(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                span,
+                "vertices have different numbers of in-edges: they cannot be concatenated",
+                "use sum, mean, max, min or softmax",
+            )));
+        }
+        let mut edges = self.edge_values(x, x_span, layer, scope)?;
+        if kind == Kind::Softmax {
+            return self.softmax_over_edges(edges, layer, across, span);
+        }
+        // Mean: the sum divided by the degree; max and min: 0 where there is no edge.
+        let mut reduced = vec![];
+        let mut degrees = vec![];
+        for (index, val) in edges.drain(..).enumerate() {
+            let graph = layer.graphs[scope.graphs[index]];
+            let value = self.stored(&val, x_span)?;
+            let op = Op::Segment { graph, direction: Direction::In, reduce: kind.base() };
+            reduced.push(Val { kind: ValKind::Stored(self.emit(op, &[value], span)), widths: val.widths });
+            degrees.push(match kind {
+                Kind::Mean | Kind::Max | Kind::Min => Some(self.degree(graph, Direction::In, span)),
+                Kind::Sum | Kind::Softmax | Kind::LogSumExp | Kind::Concat => None,
+            });
+        }
+        if !across {
+            let mut finished = vec![];
+            for (val, degree) in reduced.into_iter().zip(degrees) {
+                finished.push(self.finish_segment(kind, val, degree, span)?);
+            }
+            return Ok(Term::PerGraph(finished));
+        }
+        // Per destination type: all graphs that end there.
+        let mut per_type: BTreeMap<VertexType, (Val, Option<Val>)> = BTreeMap::new();
+        for ((&position, val), degree) in scope.graphs.iter().zip(reduced).zip(degrees) {
+            let dst = layer.ends[position].1;
+            let joined = match per_type.remove(&dst) {
+                None => (val, degree),
+                Some((known, known_degree)) => {
+                    let op = match kind {
+                        Kind::Sum | Kind::Mean => BinaryOp::Add,
+                        Kind::Max => BinaryOp::Max,
+                        Kind::Min => BinaryOp::Min,
+                        Kind::LogSumExp => BinaryOp::LogAddExp,
+                        Kind::Softmax | Kind::Concat => unreachable!("handled above"),
+                    };
+                    let joined = self.elementwise(op, known, span, val, span, span)?;
+                    let degree = match (known_degree, degree) {
+                        (Some(a), Some(b)) => Some(self.elementwise(BinaryOp::Add, a, span, b, span, span)?),
+                        _ => None,
+                    };
+                    (joined, degree)
+                }
+            };
+            per_type.insert(dst, joined);
+        }
+        let mut finished = BTreeMap::new();
+        for (vertex, (val, degree)) in per_type {
+            finished.insert(vertex, self.finish_segment(kind, val, degree, span)?);
+        }
+        Ok(Term::PerType(finished))
+    }
+
+    /// Edge values, one for each graph in scope; single values are repeated for every edge.
+    fn edge_values(
+        &mut self,
+        x: Term,
+        x_span: Span,
+        layer: &LayerCx<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<Vec<Val>, Mistake> {
+        let vals = match x {
+            Term::PerGraph(vals) => vals,
+            Term::One(val) => vec![val; scope.graphs.len()],
+            Term::Number(number) => {
+                let val = self.constant(number, x_span);
+                vec![val; scope.graphs.len()]
+            }
+            other => return Err(Box::new(self.not_a_value(&other, x_span))),
+        };
+        let mut edges = vec![];
+        for (val, &position) in vals.into_iter().zip(&scope.graphs) {
+            let space = Space::Edges(layer.graphs[position]);
+            let found = val.space(&self.flow);
+            if found == Space::Unit {
+                edges.push(self.broadcast(val, space, x_span)?);
+            } else if found == space {
+                edges.push(val);
+            } else {
+                return Err(Box::new(
+                    Diagnostic::at(
+                        codes::WRONG_SCOPE,
+                        x_span,
+                        "this value has no in-edges to reduce over",
+                        format!("has {}", show_space(&self.flow, found)),
+                    )
+                    .help("a reduction over in_edges takes an edge value, such as `e.src.h`"),
+                ));
+            }
+        }
+        Ok(edges)
+    }
+
+    fn finish_segment(&mut self, kind: Kind, val: Val, degree: Option<Val>, span: Span) -> Result<Val, Mistake> {
+        let Some(degree) = degree else { return Ok(val) };
+        if kind == Kind::Mean {
+            let one = self.constant(1.0, span);
+            let divisor = self.elementwise(BinaryOp::Max, degree, span, one, span, span)?;
+            return self.elementwise(BinaryOp::Div, val, span, divisor, span, span);
+        }
+        // Without in-edges the result is 0, not an infinity.
+        let (limit, clamp) = if kind == Kind::Max { (LOWEST, BinaryOp::Max) } else { (-LOWEST, BinaryOp::Min) };
+        let limit = self.constant(limit, span);
+        let finite = self.elementwise(clamp, val, span, limit, span, span)?;
+        let zero = self.constant(0.0, span);
+        let has_edges = self.elementwise(BinaryOp::Gt, degree, span, zero, span, span)?;
+        self.elementwise(BinaryOp::Mul, finite, span, has_edges, span, span)
+    }
+
+    /// `exp(x - lse)`, with the log-sum-exp of the destination's in-edges.
+    fn softmax_over_edges(
+        &mut self,
+        edges: Vec<Val>,
+        layer: &LayerCx<'_>,
+        across: bool,
+        span: Span,
+    ) -> Result<Term, Mistake> {
+        let mut sums = vec![];
+        let mut per_type: BTreeMap<VertexType, Val> = BTreeMap::new();
+        for (position, val) in edges.iter().enumerate() {
+            let graph = layer.graphs[position];
+            let value = self.stored(val, span)?;
+            let op = Op::Segment { graph, direction: Direction::In, reduce: Reduce::Lse };
+            let lse = Val { kind: ValKind::Stored(self.emit(op, &[value], span)), widths: val.widths.clone() };
+            if across {
+                let dst = layer.ends[position].1;
+                let joined = match per_type.remove(&dst) {
+                    None => lse.clone(),
+                    Some(known) => self.elementwise(BinaryOp::LogAddExp, known, span, lse.clone(), span, span)?,
+                };
+                per_type.insert(dst, joined);
+            }
+            sums.push(lse);
+        }
+        let mut shares = vec![];
+        for (position, val) in edges.into_iter().enumerate() {
+            let graph = layer.graphs[position];
+            let lse = if across { per_type[&layer.ends[position].1].clone() } else { sums[position].clone() };
+            let lse = self.gather(lse, graph, Direction::In, span);
+            let shifted = self.elementwise(BinaryOp::Sub, val, span, lse, span, span)?;
+            shares.push(self.apply_unary(UnaryOp::Exp, shifted, span)?);
+        }
+        Ok(Term::PerGraph(shares))
+    }
+
+    /// `over last`, `over first`, `over vertices`.
+    fn over_scope(&mut self, kind: Kind, x: Term, arg: &Expr, over: &Ident, span: Span, scope: &Scope<'_>) -> Term {
+        let is_vertices = over.name == "vertices"
+            || over.name == "V" && scope.layer.is_none()
+            || scope.layer.is_some_and(|l| l.types.contains_key(&over.name));
+        match over.name.as_str() {
+            "last" => self.map(x, span, |this, val| this.over_last(kind, val, arg.span, span)),
+            "first" => self.map(x, span, |this, val| this.over_first(kind, val, arg.span, span)),
+            _ if is_vertices => self.map(x, span, |this, val| this.over_rows(kind, val, arg.span, over, span)),
+            _ => {
+                let report = Diagnostic::at(
+                    codes::WRONG_SCOPE,
+                    over.span,
+                    format!("`{}` is not a scope", over.name),
+                    "unknown scope",
+                );
+                let report = crate::names::did_you_mean(report, &over.name, ["in_edges", "vertices", "last", "first"]);
+                self.report(report);
+                Term::Error
+            }
+        }
+    }
+
+    fn over_last(&mut self, kind: Kind, val: Val, at: Span, span: Span) -> Result<Val, Mistake> {
+        let Some(width) = val.widths.last().copied() else {
+            return Err(Box::new(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                at,
+                "a single number per row has no dimension to reduce over",
+                format!("is {}", show_widths(&self.flow, &val.widths)),
+            )));
+        };
+        match kind {
+            Kind::Concat => Err(Box::new(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                span,
+                "use `flatten` to join dimensions",
+                "cannot concatenate over a dimension",
+            ))),
+            Kind::Softmax => {
+                let lse = self.reduce_last(val.clone(), Reduce::Lse, span)?;
+                let shifted = self.elementwise(BinaryOp::Sub, val, at, lse, at, span)?;
+                self.apply_unary(UnaryOp::Exp, shifted, span)
+            }
+            Kind::Mean => {
+                let count = match width.dim {
+                    Dim::Fixed(extent) => self.constant(extent as f64, span),
+                    Dim::Count(vertex) => self.count(Space::Vertices(vertex), span),
+                };
+                let sum = self.reduce_last(val, Reduce::Sum, span)?;
+                self.elementwise(BinaryOp::Div, sum, at, count, span, span)
+            }
+            Kind::Sum | Kind::Max | Kind::Min | Kind::LogSumExp => {
+                let sparse = matches!(val.kind, ValKind::Stored(v) if self.flow.is_sparse(v));
+                if sparse && kind != Kind::Sum {
+                    return Err(Box::new(Diagnostic::at(
+                        codes::SPARSE_VALUE,
+                        at,
+                        "only sums are taken over the rows of sparse features",
+                        "sparse features",
+                    )));
+                }
+                self.reduce_last(val, kind.base(), span)
+            }
+        }
+    }
+
+    /// Over the first trailing dimension (heads): slices, combined element by element in order.
+    fn over_first(&mut self, kind: Kind, val: Val, at: Span, span: Span) -> Result<Val, Mistake> {
+        let (Some(Width { dim: Dim::Fixed(first), .. }), true) = (val.widths.first().copied(), val.widths.len() >= 2)
+        else {
+            return Err(Box::new(
+                Diagnostic::at(
+                    codes::WRONG_SCOPE,
+                    at,
+                    "`over first` needs at least two dimensions",
+                    format!("is {}", show_widths(&self.flow, &val.widths)),
+                )
+                .help("`over last` reduces a single dimension"),
+            ));
+        };
+        let op = match kind {
+            Kind::Sum | Kind::Mean => BinaryOp::Add,
+            Kind::Max => BinaryOp::Max,
+            Kind::Min => BinaryOp::Min,
+            Kind::LogSumExp => BinaryOp::LogAddExp,
+            Kind::Softmax | Kind::Concat => {
+                return Err(Box::new(Diagnostic::at(
+                    codes::WRONG_SCOPE,
+                    span,
+                    "only sum, mean, max and min reduce over the first dimension",
+                    "not possible `over first`",
+                )));
+            }
+        };
+        let rest: Vec<Width> = val.widths[1..].to_vec();
+        let Some(len) = rest.iter().map(|w| w.dim.fixed()).product::<Option<usize>>() else {
+            return Err(Box::new(Diagnostic::at(
+                codes::BAD_RESHAPE,
+                at,
+                "the extents must be known at compile time",
+                "depends on the dataset",
+            )));
+        };
+        let value = self.stored(&val, at)?;
+        let flat = self.emit(Op::Reshape(vec![Dim::Fixed(first * len)]), &[value], span);
+        let mut total: Option<Val> = None;
+        for index in 0..first {
+            let slice = self.emit(Op::Slice { start: index * len, len }, &[flat], span);
+            let slice = self.emit(Op::Reshape(rest.iter().map(|w| w.dim).collect()), &[slice], span);
+            let slice = Val { kind: ValKind::Stored(slice), widths: rest.clone() };
+            total = Some(match total {
+                None => slice,
+                Some(sum) => self.elementwise(op, sum, at, slice, at, span)?,
+            });
+        }
+        let total = total.expect("extents are at least 1");
+        if kind != Kind::Mean {
+            return Ok(total);
+        }
+        let count = self.constant(first as f64, span);
+        self.elementwise(BinaryOp::Div, total, at, count, span, span)
+    }
+
+    fn over_rows(&mut self, kind: Kind, val: Val, at: Span, over: &Ident, span: Span) -> Result<Val, Mistake> {
+        let value = self.stored(&val, at)?;
+        let space = self.flow.ty(value).space;
+        if !matches!(space, Space::Vertices(_)) {
+            return Err(Box::new(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                over.span,
+                "only a vertex value has rows for all vertices",
+                format!("this has {}", show_space(&self.flow, space)),
+            )));
+        }
+        match kind {
+            Kind::Mean => self.mean_over_rows(val, at, span),
+            Kind::Softmax => {
+                let lse = self.emit(Op::ReduceSpace(Reduce::Lse), &[value], span);
+                let lse = Val { kind: ValKind::Stored(lse), widths: val.widths.clone() };
+                let shifted = self.elementwise(BinaryOp::Sub, val, at, lse, at, span)?;
+                self.apply_unary(UnaryOp::Exp, shifted, span)
+            }
+            Kind::Sum | Kind::Max | Kind::Min | Kind::LogSumExp => {
+                let value = self.emit(Op::ReduceSpace(kind.base()), &[value], span);
+                Ok(Val { kind: ValKind::Stored(value), ..val })
+            }
+            Kind::Concat => Err(Box::new(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                span,
+                "all vertices of a type cannot be concatenated",
+                "use sum, mean, max, min or softmax",
+            ))),
+        }
+    }
+
+    /// Combines the values of all semantic graphs in scope.
+    fn across_graphs(
+        &mut self,
+        kind: Kind,
+        x: Term,
+        arg: &Expr,
+        across: &Ident,
+        span: Span,
+        scope: &Scope<'_>,
+    ) -> Result<Term, Mistake> {
+        let Place::Fuse(vertex, _) = scope.place else {
+            return Err(Box::new(
+                Diagnostic::at(
+                    codes::WRONG_SCOPE,
+                    across.span,
+                    "`across` alone belongs into a `fuse` block",
+                    "not a `fuse` block",
+                )
+                .help("in `aggregate`, write `over in_edges across …` for all in-edges together"),
+            ));
+        };
+        let vals = match x {
+            Term::PerGraph(vals) => vals,
+            Term::One(_) | Term::Number(_) => {
+                return Err(Box::new(
+                    Diagnostic::at(
+                        codes::WRONG_SCOPE,
+                        arg.span,
+                        "this value is the same for all semantic graphs",
+                        "nothing to combine across the family",
+                    )
+                    .help("a value assigned in an `aggregate` block, such as `v.z`, has one for each semantic graph"),
+                ));
+            }
+            other => return Err(Box::new(self.not_a_value(&other, arg.span))),
+        };
+        let mut vals = vals.into_iter();
+        let Some(first) = vals.next() else {
+            // No semantic graph ends here: a sum over nothing is 0, anything else has no value.
+            return match kind {
+                Kind::Sum | Kind::Mean => Ok(Term::One(self.constant(0.0, span))),
+                Kind::Softmax => Ok(Term::PerGraph(vec![])),
+                Kind::Max | Kind::Min | Kind::LogSumExp | Kind::Concat => Err(Box::new(
+                    Diagnostic::at(
+                        codes::NO_INCOMING,
+                        span,
+                        format!("no semantic graph of the family ends in `{}`", self.vertex_name(vertex)),
+                        "nothing to combine",
+                    )
+                    .label(self.schema.vertices[vertex.index()].span, "the vertex type is declared here")
+                    .help("add a relation into it to the family (`reverses` has one for each relation), or combine by `sum`"),
+                )),
+            };
+        };
+        let all: Vec<Val> = std::iter::once(first).chain(vals).collect();
+        let number = all.len() as f64;
+        match kind {
+            Kind::Concat => Ok(Term::One(self.concat(all, span)?)),
+            Kind::Softmax => {
+                let lse = self.fold(all.clone(), BinaryOp::LogAddExp, span)?;
+                let mut shares = vec![];
+                for val in all {
+                    let shifted = self.elementwise(BinaryOp::Sub, val, span, lse.clone(), span, span)?;
+                    shares.push(self.apply_unary(UnaryOp::Exp, shifted, span)?);
+                }
+                Ok(Term::PerGraph(shares))
+            }
+            Kind::Sum => Ok(Term::One(self.fold(all, BinaryOp::Add, span)?)),
+            Kind::Max => Ok(Term::One(self.fold(all, BinaryOp::Max, span)?)),
+            Kind::Min => Ok(Term::One(self.fold(all, BinaryOp::Min, span)?)),
+            Kind::LogSumExp => Ok(Term::One(self.fold(all, BinaryOp::LogAddExp, span)?)),
+            Kind::Mean => {
+                let sum = self.fold(all, BinaryOp::Add, span)?;
+                let count = self.constant(number, span);
+                Ok(Term::One(self.elementwise(BinaryOp::Div, sum, span, count, span, span)?))
+            }
+        }
+    }
+
+    fn fold(&mut self, vals: Vec<Val>, op: BinaryOp, span: Span) -> Result<Val, Mistake> {
+        let mut vals = vals.into_iter();
+        let mut total = vals.next().expect("at least one graph");
+        for val in vals {
+            total = self.elementwise(op, total, span, val, span, span)?;
+        }
+        Ok(total)
+    }
+
+    /// A value as declared: a single zero (the sum over no graphs) is repeated to the declared shape.
+    pub fn fit(&mut self, val: Val, space: Space, dims: &[Width], span: Span) -> Result<Val, Mistake> {
+        let value = self.stored(&val, span)?;
+        let found = self.flow.ty(value).clone();
+        let wanted: Vec<Dim> = dims.iter().map(|w| w.dim).collect();
+        if found.space == space && found.dims == wanted {
+            return Ok(val);
+        }
+        if found.is_unit() && found.dims.is_empty() {
+            let ty = Type::new(space, wanted);
+            return Ok(Val {
+                kind: ValKind::Stored(self.emit(Op::Broadcast(ty), &[value], span)),
+                widths: dims.to_vec(),
+            });
+        }
+        let mut report = Diagnostic::at(
+            codes::RESULT_MISMATCH,
+            span,
+            "the result is not what the layer declares",
+            format!("{} with {}", show_widths(&self.flow, &val.widths), show_space(&self.flow, found.space)),
+        )
+        .note(format!("declared: {} with {}", show_widths(&self.flow, dims), show_space(&self.flow, space)));
+        if let Some((x, y)) = val.widths.iter().zip(dims).find(|(x, y)| x.dim != y.dim) {
+            report = report.label(x.origin, "this width is computed").label(y.origin, "this width is declared");
+        }
+        Err(Box::new(report))
+    }
+}

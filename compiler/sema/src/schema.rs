@@ -1,0 +1,574 @@
+//! Schemas: vertex types, relations, metapaths and families, resolved and joined with types checked.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
+use hgnnc_ir::dataflow::Step;
+use hgnnc_syntax::ast::{self, GraphExpr};
+
+use crate::consts::Consts;
+use crate::names::{did_you_mean, duplicate};
+
+/// A resolved schema. Everything in it is named by its position.
+#[derive(Debug, Default)]
+pub struct Schema {
+    /// Name.
+    pub name: String,
+    /// Vertex types.
+    pub vertices: Vec<VertexInfo>,
+    /// Relations.
+    pub relations: Vec<RelationInfo>,
+    /// Metapaths.
+    pub metapaths: Vec<MetapathInfo>,
+    /// Families, their members resolved.
+    pub families: Vec<FamilyInfo>,
+}
+
+/// A vertex type.
+#[derive(Debug)]
+pub struct VertexInfo {
+    /// Name in the model.
+    pub name: String,
+    /// Name in the dataset.
+    pub dataset_name: String,
+    /// Its name in the declaration.
+    pub span: Span,
+    /// Features and labels.
+    pub fields: Vec<FieldInfo>,
+    /// Mentioned anywhere outside its declaration.
+    pub used: Cell<bool>,
+}
+
+impl VertexInfo {
+    /// The field that holds features, where there is one.
+    pub fn features(&self) -> Option<&FieldInfo> {
+        self.fields.iter().find(|f| f.kind.is_feature())
+    }
+}
+
+/// A field of a vertex type or relation.
+#[derive(Debug, Clone)]
+pub struct FieldInfo {
+    /// Name.
+    pub name: String,
+    /// Its name in the declaration.
+    pub span: Span,
+    /// Its type in the declaration.
+    pub ty_span: Span,
+    /// Kind and width.
+    pub kind: FieldKind,
+    /// Name in the dataset, where one is written.
+    pub dataset_name: Option<String>,
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    /// A single number.
+    Number,
+    /// Features.
+    Real {
+        /// Number of columns.
+        width: usize,
+        /// Stored as CSR.
+        sparse: bool,
+    },
+    /// The identity matrix.
+    OneHot,
+    /// A learnable row per vertex.
+    Embedding(usize),
+    /// One class of several.
+    Class(usize),
+    /// Several labels at once.
+    MultiLabel(usize),
+    /// Real numbers to predict.
+    Target(usize),
+}
+
+impl FieldKind {
+    /// Can it be an input of a layer?
+    pub fn is_feature(self) -> bool {
+        match self {
+            FieldKind::Number | FieldKind::Real { .. } | FieldKind::OneHot | FieldKind::Embedding(_) => true,
+            FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => false,
+        }
+    }
+}
+
+/// A relation.
+#[derive(Debug)]
+pub struct RelationInfo {
+    /// Name in the model.
+    pub name: String,
+    /// Name in the dataset.
+    pub dataset_name: String,
+    /// Position of the source type.
+    pub src: usize,
+    /// Position of the destination type.
+    pub dst: usize,
+    /// Its name in the declaration.
+    pub span: Span,
+    /// Edge weight and features.
+    pub fields: Vec<FieldInfo>,
+    /// Mentioned anywhere outside its declaration.
+    pub used: Cell<bool>,
+}
+
+/// A metapath.
+#[derive(Debug)]
+pub struct MetapathInfo {
+    /// Name.
+    pub name: String,
+    /// Path instances instead of distinct pairs.
+    pub counted: bool,
+    /// Position of the first type.
+    pub src: usize,
+    /// Position of the last type.
+    pub dst: usize,
+    /// Hops.
+    pub steps: Vec<Step>,
+    /// Its name in the declaration.
+    pub span: Span,
+    /// Mentioned anywhere outside its declaration.
+    pub used: Cell<bool>,
+}
+
+/// A family.
+#[derive(Debug)]
+pub struct FamilyInfo {
+    /// Name.
+    pub name: String,
+    /// Its name in the declaration.
+    pub span: Span,
+    /// Members in order.
+    pub members: Vec<GraphRef>,
+    /// Mentioned anywhere outside its declaration.
+    pub used: Cell<bool>,
+}
+
+/// A semantic graph as a model names it. Messages go from `src` to `dst`.
+#[derive(Debug, Clone)]
+pub struct GraphRef {
+    /// Unique name: `PAP`, `reverse_written_by`, `PAP_self_loops`.
+    pub name: String,
+    /// Position of the source type.
+    pub src: usize,
+    /// Position of the destination type.
+    pub dst: usize,
+    /// Hops.
+    pub steps: Vec<Step>,
+    /// Path instances are counted.
+    pub counted: bool,
+    /// Missing edges (v, v) are added.
+    pub self_loops: bool,
+    /// Where it is named.
+    pub span: Span,
+}
+
+impl Schema {
+    /// Resolves a schema; what is wrong with it is reported and left out.
+    pub fn resolve(schema: &ast::Schema, consts: &Consts, diagnostics: &mut Diagnostics) -> Schema {
+        let mut resolved = Schema { name: schema.name.name.clone(), ..Schema::default() };
+        let mut seen: HashMap<String, Span> = HashMap::new();
+        let mut declare = |name: &ast::Ident, what: &str, diagnostics: &mut Diagnostics| {
+            if let Some(first) = seen.get(&name.name) {
+                diagnostics.push(duplicate(what, name, *first));
+                return false;
+            }
+            if ["relations", "reverses", "metapaths", "features", "vertices"].contains(&name.name.as_str()) {
+                diagnostics.push(
+                    Diagnostic::at(
+                        codes::RESERVED_NAME,
+                        name.span,
+                        format!("`{}` has a meaning of its own", name.name),
+                        "choose another name",
+                    )
+                    .help("`relations`, `reverses` and `metapaths` are families, `features` the features of all vertex types, `vertices` a scope"),
+                );
+                return false;
+            }
+            seen.insert(name.name.clone(), name.span);
+            true
+        };
+        // Types first: relations and metapaths may stand before them.
+        for item in &schema.items {
+            if let ast::SchemaItem::Vertex(vertex) = item
+                && declare(&vertex.name, "vertex type", diagnostics)
+            {
+                let fields = resolve_fields(&vertex.fields, consts, diagnostics);
+                resolved.vertices.push(VertexInfo {
+                    name: vertex.name.name.clone(),
+                    dataset_name: vertex.from.as_ref().map_or(vertex.name.name.clone(), |t| t.value.clone()),
+                    span: vertex.name.span,
+                    fields,
+                    used: Cell::new(false),
+                });
+            }
+        }
+        for item in &schema.items {
+            if let ast::SchemaItem::Relation(relation) = item
+                && declare(&relation.name, "relation", diagnostics)
+            {
+                let src = resolved.vertex(&relation.src, diagnostics);
+                let dst = resolved.vertex(&relation.dst, diagnostics);
+                let fields = resolve_fields(&relation.fields, consts, diagnostics);
+                for field in &fields {
+                    if !matches!(field.kind, FieldKind::Number | FieldKind::Real { sparse: false, .. }) {
+                        diagnostics.push(
+                            Diagnostic::at(
+                                codes::MODEL_ONLY,
+                                field.ty_span,
+                                "a relation has weights and dense features only",
+                                "not possible on edges",
+                            )
+                            .help("write `weight: f32` or `features: f32[8]`"),
+                        );
+                    }
+                }
+                if let (Some(src), Some(dst)) = (src, dst) {
+                    resolved.relations.push(RelationInfo {
+                        name: relation.name.name.clone(),
+                        dataset_name: relation.from.as_ref().map_or(relation.name.name.clone(), |t| t.value.clone()),
+                        src,
+                        dst,
+                        span: relation.name.span,
+                        fields,
+                        used: Cell::new(false),
+                    });
+                }
+            }
+        }
+        for item in &schema.items {
+            if let ast::SchemaItem::Metapath(metapath) = item
+                && declare(&metapath.name, "metapath", diagnostics)
+                && let Some(info) = resolved.join(metapath, diagnostics)
+            {
+                resolved.metapaths.push(info);
+            }
+        }
+        for item in &schema.items {
+            if let ast::SchemaItem::Family(family) = item
+                && declare(&family.name, "family", diagnostics)
+                && let Some(members) = resolved.graphs(&family.graphs, diagnostics)
+            {
+                let (name, span) = (family.name.name.clone(), family.name.span);
+                resolved.families.push(FamilyInfo { name, span, members, used: Cell::new(false) });
+            }
+        }
+        resolved
+    }
+
+    /// The position of a vertex type; marks it as used.
+    pub fn vertex(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<usize> {
+        let found = self.vertices.iter().position(|v| v.name == name.name);
+        match found {
+            Some(index) => self.vertices[index].used.set(true),
+            None => diagnostics.push(did_you_mean(
+                Diagnostic::at(
+                    codes::UNKNOWN_VERTEX_TYPE,
+                    name.span,
+                    format!("schema `{}` has no vertex type `{}`", self.name, name.name),
+                    "not declared",
+                ),
+                &name.name,
+                self.vertices.iter().map(|v| v.name.as_str()),
+            )),
+        }
+        found
+    }
+
+    /// The position of a relation; marks it as used.
+    fn relation(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<usize> {
+        let found = self.relations.iter().position(|r| r.name == name.name);
+        match found {
+            Some(index) => self.relations[index].used.set(true),
+            None => diagnostics.push(did_you_mean(
+                Diagnostic::at(
+                    codes::UNKNOWN_RELATION,
+                    name.span,
+                    format!("schema `{}` has no relation `{}`", self.name, name.name),
+                    "not declared",
+                ),
+                &name.name,
+                self.relations.iter().map(|r| r.name.as_str()),
+            )),
+        }
+        found
+    }
+
+    /// Joins the hops of a metapath, each to the type that the one before arrives at.
+    fn join(&self, metapath: &ast::MetapathDecl, diagnostics: &mut Diagnostics) -> Option<MetapathInfo> {
+        let src = self.vertex(&metapath.start, diagnostics)?;
+        let mut at = src;
+        let mut arrived = (metapath.start.span, format!("the path starts at `{}`", metapath.start.name));
+        let mut steps = vec![];
+        for hop in &metapath.hops {
+            let relation = self.relation(&hop.relation, diagnostics)?;
+            let to = self.vertex(&hop.to, diagnostics)?;
+            let info = &self.relations[relation];
+            let (from, into) = if hop.reverse { (info.dst, info.src) } else { (info.src, info.dst) };
+            let arrow = |a: usize, b: usize| format!("`{}` to `{}`", self.vertices[a].name, self.vertices[b].name);
+            let walked = if hop.reverse { "walked backwards, goes" } else { "goes" };
+            if from != at {
+                let mut report = Diagnostic::at(
+                    codes::METAPATH_JOIN,
+                    hop.relation.span,
+                    format!("metapath `{}` does not join at `{}`", metapath.name.name, hop.relation.name),
+                    format!("`{}`, {walked} from {}", hop.relation.name, arrow(from, into)),
+                )
+                .label(arrived.0, arrived.1)
+                .label(info.span, "the relation is declared here");
+                if into == at {
+                    let turned = if hop.reverse {
+                        format!("-{}->", hop.relation.name)
+                    } else {
+                        format!("<-{}-", hop.relation.name)
+                    };
+                    report = report.help(format!("walk it the other way: `{turned}`"));
+                }
+                diagnostics.push(report);
+                return None;
+            }
+            if into != to {
+                diagnostics.push(
+                    Diagnostic::at(
+                        codes::METAPATH_JOIN,
+                        hop.to.span,
+                        format!("metapath `{}` does not arrive at `{}`", metapath.name.name, hop.to.name),
+                        format!("expected `{}`", self.vertices[into].name),
+                    )
+                    .label(hop.relation.span, format!("`{}`, {walked} from {}", hop.relation.name, arrow(from, into))),
+                );
+                return None;
+            }
+            arrived = (hop.relation.span, format!("`{}` arrives at `{}`", hop.relation.name, self.vertices[into].name));
+            at = into;
+            steps.push(Step { relation: relation as u32, reverse: hop.reverse });
+        }
+        Some(MetapathInfo {
+            name: metapath.name.name.clone(),
+            counted: metapath.counted,
+            src,
+            dst: at,
+            steps,
+            span: metapath.name.span,
+            used: Cell::new(false),
+        })
+    }
+
+    /// The semantic graphs that an expression names, in order.
+    pub fn graphs(&self, expr: &GraphExpr, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
+        match expr {
+            GraphExpr::Name(name) => self.named_graphs(name, diagnostics),
+            GraphExpr::List(items, _) => {
+                // Every item is looked at, so that all mistakes are reported.
+                let found: Vec<_> = items.iter().map(|item| self.graphs(item, diagnostics)).collect();
+                Some(found.into_iter().collect::<Option<Vec<_>>>()?.concat())
+            }
+            GraphExpr::Filter { graphs, into, vertex } => {
+                let all = self.graphs(graphs, diagnostics)?;
+                let vertex = self.vertex(vertex, diagnostics)?;
+                Some(all.into_iter().filter(|g| if *into { g.dst == vertex } else { g.src == vertex }).collect())
+            }
+            GraphExpr::Call { function, argument, span } => match function.name.as_str() {
+                "reverse" => {
+                    let graphs = self.graphs(argument, diagnostics)?;
+                    Some(graphs.into_iter().map(|g| GraphRef { span: *span, ..g.reversed() }).collect())
+                }
+                "self_loops" => {
+                    let graphs = self.graphs(argument, diagnostics)?;
+                    graphs.into_iter().map(|g| self.with_self_loops(g, *span, diagnostics)).collect()
+                }
+                "identity" => {
+                    let GraphExpr::Name(name) = &**argument else {
+                        diagnostics.push(Diagnostic::at(
+                            codes::NOT_A_GRAPH,
+                            argument.span(),
+                            "`identity` takes a vertex type",
+                            "not a vertex type",
+                        ));
+                        return None;
+                    };
+                    let vertex = self.vertex(name, diagnostics)?;
+                    Some(vec![GraphRef {
+                        name: format!("identity_{}", name.name),
+                        src: vertex,
+                        dst: vertex,
+                        steps: vec![],
+                        counted: false,
+                        self_loops: true,
+                        span: *span,
+                    }])
+                }
+                _ => {
+                    diagnostics.push(did_you_mean(
+                        Diagnostic::at(
+                            codes::UNKNOWN_FUNCTION,
+                            function.span,
+                            format!("no function `{}` makes a semantic graph", function.name),
+                            "unknown here",
+                        ),
+                        &function.name,
+                        ["reverse", "self_loops", "identity"],
+                    ));
+                    None
+                }
+            },
+        }
+    }
+
+    fn with_self_loops(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
+        if graph.src != graph.dst {
+            let (src, dst) = (&self.vertices[graph.src], &self.vertices[graph.dst]);
+            let mut report = Diagnostic::at(
+                codes::BIPARTITE_SELF_LOOP,
+                span,
+                format!("`{}` cannot have self loops: it joins different vertex types", graph.name),
+                format!("goes from `{}` to `{}`", src.name, dst.name),
+            )
+            .help("give the layer a term for the vertex itself in its `fuse` block instead");
+            if let [step] = graph.steps[..] {
+                report = report.label(self.relations[step.relation as usize].span, "declared here");
+            }
+            diagnostics.push(report);
+            return None;
+        }
+        Some(GraphRef { name: format!("{}_self_loops", graph.name), self_loops: true, span, ..graph })
+    }
+
+    fn named_graphs(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
+        let span = name.span;
+        let all = 0..self.relations.len();
+        match name.name.as_str() {
+            "relations" => return Some(all.map(|r| self.relation_graph(r, span)).collect()),
+            "reverses" => return Some(all.map(|r| self.relation_graph(r, span).reversed()).collect()),
+            "metapaths" => return Some((0..self.metapaths.len()).map(|m| self.metapath_graph(m, span)).collect()),
+            _ => {}
+        }
+        if let Some(relation) = self.relations.iter().position(|r| r.name == name.name) {
+            return Some(vec![self.relation_graph(relation, span)]);
+        }
+        if let Some(metapath) = self.metapaths.iter().position(|m| m.name == name.name) {
+            return Some(vec![self.metapath_graph(metapath, span)]);
+        }
+        if let Some(family) = self.families.iter().find(|f| f.name == name.name) {
+            family.used.set(true);
+            return Some(family.members.iter().map(|g| GraphRef { span, ..g.clone() }).collect());
+        }
+        let known = self.relations.iter().map(|r| r.name.as_str());
+        let known = known.chain(self.metapaths.iter().map(|m| m.name.as_str()));
+        let known = known.chain(self.families.iter().map(|f| f.name.as_str()));
+        let known = known.chain(["relations", "reverses", "metapaths"]);
+        let mut report = Diagnostic::at(
+            codes::UNKNOWN_RELATION,
+            span,
+            format!("schema `{}` has no relation, metapath or family `{}`", self.name, name.name),
+            "not declared",
+        );
+        if self.vertices.iter().any(|v| v.name == name.name) {
+            report = report.help(format!("`{0}` is a vertex type; its identity graph is `identity({0})`", name.name));
+        } else {
+            report = did_you_mean(report, &name.name, known);
+        }
+        diagnostics.push(report);
+        None
+    }
+
+    fn relation_graph(&self, relation: usize, span: Span) -> GraphRef {
+        let info = &self.relations[relation];
+        info.used.set(true);
+        GraphRef {
+            name: info.name.clone(),
+            src: info.src,
+            dst: info.dst,
+            steps: vec![Step { relation: relation as u32, reverse: false }],
+            counted: false,
+            self_loops: false,
+            span,
+        }
+    }
+
+    fn metapath_graph(&self, metapath: usize, span: Span) -> GraphRef {
+        let info = &self.metapaths[metapath];
+        info.used.set(true);
+        let MetapathInfo { name, counted, src, dst, steps, .. } = info;
+        GraphRef {
+            name: name.clone(),
+            src: *src,
+            dst: *dst,
+            steps: steps.clone(),
+            counted: *counted,
+            self_loops: false,
+            span,
+        }
+    }
+}
+
+impl GraphRef {
+    /// The same edges with messages the other way.
+    fn reversed(self) -> GraphRef {
+        let steps = self.steps.iter().rev().map(|s| Step { reverse: !s.reverse, ..*s }).collect();
+        let name = match self.name.strip_prefix("reverse_") {
+            Some(forward) if self.steps.len() == 1 && self.steps[0].reverse => forward.to_string(),
+            _ => format!("reverse_{}", self.name),
+        };
+        GraphRef { name, src: self.dst, dst: self.src, steps, ..self }
+    }
+}
+
+fn resolve_fields(fields: &[ast::FieldDecl], consts: &Consts, diagnostics: &mut Diagnostics) -> Vec<FieldInfo> {
+    let mut resolved: Vec<FieldInfo> = vec![];
+    for field in fields {
+        if let Some(first) = resolved.iter().find(|f| f.name == field.name.name) {
+            diagnostics.push(duplicate("field", &field.name, first.span));
+            continue;
+        }
+        if ["src", "dst", "count", "in_degree", "out_degree"].contains(&field.name.name.as_str()) {
+            diagnostics.push(Diagnostic::at(
+                codes::RESERVED_NAME,
+                field.name.span,
+                format!("`{}` has a meaning of its own", field.name.name),
+                "choose another name and keep the dataset's with `from`",
+            ));
+            continue;
+        }
+        let mut dim = |expr| consts.dimension(expr, diagnostics);
+        let kind = match &field.ty {
+            ast::FieldType::Real { width: None, .. } => Some(FieldKind::Number),
+            ast::FieldType::Real { width: Some(width), sparse } => {
+                dim(width).map(|width| FieldKind::Real { width, sparse: *sparse })
+            }
+            ast::FieldType::OneHot => Some(FieldKind::OneHot),
+            ast::FieldType::Embedding(width) => dim(width).map(FieldKind::Embedding),
+            ast::FieldType::Class(classes) => dim(classes).map(FieldKind::Class),
+            ast::FieldType::MultiLabel(labels) => dim(labels).map(FieldKind::MultiLabel),
+            ast::FieldType::Target(width) => dim(width).map(FieldKind::Target),
+        };
+        if let Some(kind) = kind {
+            if kind.is_feature()
+                && let Some(first) = resolved.iter().find(|f| f.kind.is_feature() && f.kind != FieldKind::Number)
+                && kind != FieldKind::Number
+            {
+                diagnostics.push(
+                    Diagnostic::at(
+                        codes::DUPLICATE_NAME,
+                        field.name.span,
+                        "a dataset holds one feature matrix per vertex type or relation",
+                        "second feature field",
+                    )
+                    .label(first.span, "the first one"),
+                );
+                continue;
+            }
+            resolved.push(FieldInfo {
+                name: field.name.name.clone(),
+                span: field.name.span,
+                ty_span: field.ty_span,
+                kind,
+                dataset_name: field.from.as_ref().map(|t| t.value.clone()),
+            });
+        }
+    }
+    resolved
+}

@@ -1,0 +1,769 @@
+//! Train blocks: the loss as part of the program, and what the runtime needs to know.
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Task, Training};
+use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::{BinaryOp, DType, Dim, Op, Reduce, Space, Stage, Type, UnaryOp, Value, VertexType};
+use hgnnc_passes::{Clip, Optimizer, OptimizerOptions, Schedule};
+use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
+
+use crate::consts::Consts;
+use crate::elaborate::Elaborator;
+use crate::functions::match_arguments;
+use crate::model::OutputInfo;
+use crate::names::did_you_mean;
+use crate::schema::FieldKind;
+use crate::value::{ValKind, show_widths};
+
+/// A train block, understood.
+#[derive(Clone, Debug)]
+pub struct TrainSpec {
+    /// For the runtime.
+    pub training: Training,
+    /// For the update.
+    pub optimizer: OptimizerOptions,
+    /// Where the split is named.
+    pub split_span: Option<Span>,
+    /// Position of the label's field in its vertex type.
+    pub label_field: usize,
+    /// Where the block stands.
+    pub span: Span,
+}
+
+const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae"];
+
+impl Elaborator<'_> {
+    /// Adds `loss` and `row_loss` to the program and reads the options.
+    pub fn train(
+        &mut self,
+        train: &ast::Train,
+        outputs: &BTreeMap<String, OutputInfo>,
+        consts: &Consts,
+    ) -> Option<TrainSpec> {
+        self.unique_entries(train);
+        let loss = train.entries.iter().find_map(|entry| match entry {
+            TrainEntry::Loss(_, expr) => Some(expr),
+            _ => None,
+        });
+        let Some(loss) = loss else {
+            self.report(
+                Diagnostic::at(
+                    codes::TRAIN_ENTRY,
+                    train.span,
+                    format!("`train {}` has no loss", train.model.name),
+                    "what should be made small?",
+                )
+                .help("add `loss cross_entropy(OUTPUT, VertexType.label)`"),
+            );
+            return None;
+        };
+        self.enter(Stage::LC);
+        let target = self.loss(loss, outputs, consts);
+        // Options are read whether the loss is right or not, so that all mistakes are reported.
+        let options = self.options(train, consts, target.as_ref().map(|t| t.task));
+        let (target, mut options) = (target?, options?);
+        options.training.output = target.output;
+        options.training.vertex = target.vertex;
+        options.training.label = target.label;
+        options.training.task = target.task;
+        options.label_field = target.field;
+        Some(options)
+    }
+
+    fn unique_entries(&mut self, train: &ast::Train) {
+        let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+        for entry in &train.entries {
+            let (name, span) = match entry {
+                TrainEntry::Loss(span, _) => ("loss", *span),
+                TrainEntry::Optimizer(span, _) => ("optimizer", *span),
+                TrainEntry::Schedule(span, _) => ("schedule", *span),
+                TrainEntry::Clip(span, _) => ("clip", *span),
+                TrainEntry::Epochs(span, _) => ("epochs", *span),
+                TrainEntry::Stop(span, ..) => ("stop", *span),
+                TrainEntry::Select(span, _) => ("select", *span),
+                TrainEntry::Metrics(span, _) => ("metrics", *span),
+                TrainEntry::Split(span, _) => ("split", *span),
+                TrainEntry::Dataset(span, _) => ("dataset", *span),
+                TrainEntry::Seed(span, _) => ("seed", *span),
+            };
+            if let Some(first) = seen.get(name) {
+                let report =
+                    Diagnostic::at(codes::TRAIN_ENTRY, span, format!("`{name}` is given twice"), "given again here")
+                        .label(*first, "first given here");
+                self.report(report);
+            } else {
+                seen.insert(name, span);
+            }
+        }
+    }
+
+    fn loss(&mut self, expr: &Expr, outputs: &BTreeMap<String, OutputInfo>, consts: &Consts) -> Option<Target> {
+        let ExprKind::Call(call) = &expr.kind else {
+            if !matches!(expr.kind, ExprKind::Error) {
+                self.report(
+                    Diagnostic::at(
+                        codes::UNKNOWN_CHOICE,
+                        expr.span,
+                        "a loss compares an output with a label",
+                        "not a loss",
+                    )
+                    .help("write `cross_entropy(OUTPUT, VertexType.label)`"),
+                );
+            }
+            return None;
+        };
+        let name = call.callee.name.as_str();
+        let names: &[&str] = match name {
+            "cross_entropy" => &["output", "label", "class_weights", "label_smoothing"],
+            "binary_cross_entropy" | "mse" | "mae" => &["output", "label"],
+            _ => {
+                let report = Diagnostic::at(
+                    codes::UNKNOWN_CHOICE,
+                    call.callee.span,
+                    format!("`{name}` is not a loss"),
+                    "unknown loss",
+                );
+                let report = did_you_mean(report, name, LOSSES.iter().copied());
+                self.report(report);
+                return None;
+            }
+        };
+        let sorted = match match_arguments(&call.args, names, &format!("`{name}`"), expr.span) {
+            Ok(sorted) => sorted,
+            Err(mistake) => {
+                self.report(*mistake);
+                return None;
+            }
+        };
+        let (Some(output), Some(label)) = (sorted[0], sorted[1]) else {
+            self.report(Diagnostic::at(
+                codes::MISSING_ARGUMENT,
+                expr.span,
+                format!("`{name}` compares an output with a label"),
+                "takes (output, label)",
+            ));
+            return None;
+        };
+        let output_info = self.loss_output(output, outputs);
+        let label_info = self.loss_label(label);
+        let (output_name, info) = output_info?;
+        let (vertex, field) = label_info?;
+        let decl = &self.schema.vertices[vertex.index()].fields[field];
+        let label_name = format!("{}.{}", self.vertex_name(vertex), decl.name);
+        let kind_name = match decl.kind {
+            FieldKind::Class(_) => "a class",
+            FieldKind::MultiLabel(_) => "several labels",
+            _ => "real numbers",
+        };
+        let (task, extent) = match (name, decl.kind) {
+            ("cross_entropy", FieldKind::Class(classes)) => (Task::Classify { classes }, classes),
+            ("binary_cross_entropy", FieldKind::MultiLabel(labels)) => (Task::MultiLabel { labels }, labels),
+            ("mse" | "mae", FieldKind::Target(width)) => (Task::Regress { width }, width),
+            (_, kind) => {
+                let fitting = match kind {
+                    FieldKind::Class(_) => "cross_entropy",
+                    FieldKind::MultiLabel(_) => "binary_cross_entropy",
+                    _ => "mse` or `mae",
+                };
+                self.report(
+                    Diagnostic::at(
+                        codes::LABEL_LOSS_MISMATCH,
+                        call.callee.span,
+                        format!("`{name}` does not fit `{label_name}`, which is {kind_name}"),
+                        "compares something else",
+                    )
+                    .label(decl.ty_span, "the label is declared here")
+                    .help(format!("use `{fitting}`")),
+                );
+                return None;
+            }
+        };
+        if info.vertex != vertex {
+            self.report(
+                Diagnostic::at(
+                    codes::LABEL_VERTEX,
+                    label.span,
+                    format!(
+                        "output `{output_name}` belongs to `{}`, the label to `{}`",
+                        self.vertex_name(info.vertex),
+                        self.vertex_name(vertex)
+                    ),
+                    "another vertex type",
+                )
+                .label(info.span, "the output is declared here"),
+            );
+            return None;
+        }
+        if info.val.widths.len() != 1 || info.val.widths[0].dim != Dim::Fixed(extent) {
+            let what = match task {
+                Task::Classify { .. } => "classes",
+                Task::MultiLabel { .. } => "labels",
+                Task::Regress { .. } => "targets",
+            };
+            let mut report = Diagnostic::at(
+                codes::CLASS_COUNT,
+                output.span,
+                format!(
+                    "output `{output_name}` is {} per vertex, but `{label_name}` has {extent} {what}",
+                    show_widths(&self.flow, &info.val.widths)
+                ),
+                format!("should be [{extent}]"),
+            )
+            .label(decl.ty_span, format!("{extent} {what} declared here"));
+            if let Some(width) = info.val.widths.last() {
+                report = report.label(width.origin, "the output's width comes from here");
+            }
+            self.report(report);
+            return None;
+        }
+        let class_weights = match sorted.get(2).copied().flatten() {
+            Some(expr) => Some(self.class_weights(expr, extent, consts)?),
+            None => None,
+        };
+        let smoothing = match sorted.get(3).copied().flatten() {
+            Some(expr) => self.ranged(expr, consts, 0.0, 1.0, "label smoothing")?,
+            None => 0.0,
+        };
+        let ValKind::Stored(logits) = info.val.kind else { return None };
+        let at = expr.span;
+        let label_input = self.label_input(vertex, field, task, at);
+        let (row, weight) = match task {
+            Task::Classify { classes } => {
+                self.cross_entropy(logits, label_input, classes, class_weights, smoothing, at)
+            }
+            Task::MultiLabel { labels } => (self.binary_cross_entropy(logits, label_input, labels, at), None),
+            Task::Regress { width } => (self.distance(logits, label_input, width, name == "mse", at), None),
+        };
+        self.mean_loss(row, weight, vertex, at);
+        let label = decl.dataset_name.clone().unwrap_or_default();
+        Some(Target { output: output_name, vertex, label, task, field })
+    }
+
+    fn loss_output(&mut self, expr: &Expr, outputs: &BTreeMap<String, OutputInfo>) -> Option<(String, OutputInfo)> {
+        let ExprKind::Name(name) = &expr.kind else {
+            self.report(Diagnostic::at(
+                codes::UNKNOWN_NAME,
+                expr.span,
+                "the first argument of a loss is the name of an output",
+                "not a name",
+            ));
+            return None;
+        };
+        if let Some(info) = outputs.get(name) {
+            return Some((name.clone(), info.clone()));
+        }
+        // An output that was wrong itself has been reported.
+        if !self.diagnostics.has_errors() || !outputs.is_empty() {
+            let report = Diagnostic::at(
+                codes::UNKNOWN_NAME,
+                expr.span,
+                format!("the model has no output `{name}`"),
+                "unknown output",
+            );
+            let report = did_you_mean(report, name, outputs.keys().map(String::as_str));
+            self.report(report);
+        }
+        None
+    }
+
+    fn loss_label(&mut self, expr: &Expr) -> Option<(VertexType, usize)> {
+        let (ExprKind::Field(base, field), true) = (&expr.kind, true) else {
+            self.report(
+                Diagnostic::at(
+                    codes::UNKNOWN_NAME,
+                    expr.span,
+                    "the second argument of a loss is a label",
+                    "not a label",
+                )
+                .help("write `VertexType.label`, as in `Paper.topic`"),
+            );
+            return None;
+        };
+        let ExprKind::Name(vertex) = &base.kind else {
+            self.report(Diagnostic::at(codes::UNKNOWN_NAME, base.span, "a vertex type is expected", "not a name"));
+            return None;
+        };
+        let ident = ast::Ident { name: vertex.clone(), span: base.span };
+        let vertex = self.schema.vertex(&ident, self.diagnostics)?;
+        let info = &self.schema.vertices[vertex];
+        let is_label = |kind: FieldKind| !kind.is_feature();
+        match info.fields.iter().position(|f| f.name == field.name) {
+            Some(position) if is_label(info.fields[position].kind) => Some((VertexType::new(vertex), position)),
+            Some(position) => {
+                self.report(
+                    Diagnostic::at(
+                        codes::LABEL_LOSS_MISMATCH,
+                        expr.span,
+                        format!("`{}.{}` is a feature, not a label", info.name, field.name),
+                        "not a label",
+                    )
+                    .label(info.fields[position].ty_span, "declared here")
+                    .help("labels are declared as `class[n]`, `multilabel[n]` or `target[n]`"),
+                );
+                None
+            }
+            None => {
+                let report = Diagnostic::at(
+                    codes::UNKNOWN_FIELD,
+                    field.span,
+                    format!("vertex type `{}` has no field `{}`", info.name, field.name),
+                    "not declared",
+                )
+                .label(info.span, format!("`{}` is declared here", info.name));
+                let labels = info.fields.iter().filter(|f| is_label(f.kind)).map(|f| f.name.as_str());
+                let report = did_you_mean(report, &field.name, labels);
+                self.report(report);
+                None
+            }
+        }
+    }
+
+    fn class_weights(&mut self, expr: &Expr, classes: usize, consts: &Consts) -> Option<Vec<f64>> {
+        let ExprKind::List(items) = &expr.kind else {
+            self.report(Diagnostic::at(
+                codes::NOT_CONSTANT,
+                expr.span,
+                "class weights are a list of numbers",
+                "not a list",
+            ));
+            return None;
+        };
+        if items.len() != classes {
+            self.report(Diagnostic::at(
+                codes::CLASS_COUNT,
+                expr.span,
+                format!("there are {classes} classes, but {} weights", items.len()),
+                "one weight per class",
+            ));
+            return None;
+        }
+        items.iter().map(|item| self.ranged(item, consts, 0.0, f64::MAX, "a class weight")).collect()
+    }
+
+    fn label_input(&mut self, vertex: VertexType, field: usize, task: Task, at: Span) -> Value {
+        let decl = &self.schema.vertices[vertex.index()].fields[field];
+        let space = Space::Vertices(vertex);
+        let ty = match task {
+            Task::Classify { .. } => Type { dtype: DType::I32, ..Type::fixed(space, &[]) },
+            Task::MultiLabel { labels: width } | Task::Regress { width } => Type::fixed(space, &[width]),
+        };
+        let name = format!("{}.{}", self.vertex_name(vertex), decl.name);
+        let binding = Binding::Label(vertex, decl.dataset_name.clone().unwrap_or_default());
+        let input = self.flow.declare_input(InputDecl { name, ty, binding });
+        self.emit(Op::Input(input), &[], at)
+    }
+
+    /// `lse(logits) - logits[label]`, weighted by class, mixed with the mean over classes by smoothing.
+    fn cross_entropy(
+        &mut self,
+        logits: Value,
+        label: Value,
+        classes: usize,
+        class_weights: Option<Vec<f64>>,
+        smoothing: f64,
+        at: Span,
+    ) -> (Value, Option<Value>) {
+        let chosen = self.emit(Op::OneHot { classes }, &[label], at);
+        let lse = self.emit(Op::ReduceTrailing { reduce: Reduce::Lse, axes: 1 }, &[logits], at);
+        let picked = self.emit(Op::Binary(BinaryOp::Mul), &[logits, chosen], at);
+        let picked = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[picked], at);
+        let mut row = self.emit(Op::Binary(BinaryOp::Sub), &[lse, picked], at);
+        if smoothing > 0.0 {
+            let sum = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[logits], at);
+            let share = self.emit(Op::Const(1.0 / classes as f64), &[], at);
+            let mean = self.emit(Op::Binary(BinaryOp::Mul), &[sum, share], at);
+            let spread = self.emit(Op::Binary(BinaryOp::Sub), &[lse, mean], at);
+            let keep = self.emit(Op::Const(1.0 - smoothing), &[], at);
+            let rest = self.emit(Op::Const(smoothing), &[], at);
+            let a = self.emit(Op::Binary(BinaryOp::Mul), &[row, keep], at);
+            let b = self.emit(Op::Binary(BinaryOp::Mul), &[spread, rest], at);
+            row = self.emit(Op::Binary(BinaryOp::Add), &[a, b], at);
+        }
+        let Some(weights) = class_weights else { return (row, None) };
+        let parts: Vec<Value> = weights
+            .into_iter()
+            .map(|w| {
+                let w = self.emit(Op::Const(w), &[], at);
+                self.emit(Op::Reshape(vec![Dim::Fixed(1)]), &[w], at)
+            })
+            .collect();
+        let table = self.emit(Op::Concat, &parts, at);
+        let weighted = self.emit(Op::Binary(BinaryOp::Mul), &[chosen, table], at);
+        let weight = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[weighted], at);
+        (self.emit(Op::Binary(BinaryOp::Mul), &[row, weight], at), Some(weight))
+    }
+
+    /// `softplus(x) - x·y`, the mean over labels.
+    fn binary_cross_entropy(&mut self, logits: Value, label: Value, labels: usize, at: Span) -> Value {
+        let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[logits], at);
+        let product = self.emit(Op::Binary(BinaryOp::Mul), &[logits, label], at);
+        let each = self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at);
+        self.mean_of_row(each, labels, at)
+    }
+
+    fn distance(&mut self, output: Value, label: Value, width: usize, squared: bool, at: Span) -> Value {
+        let difference = self.emit(Op::Binary(BinaryOp::Sub), &[output, label], at);
+        let each = if squared {
+            self.emit(Op::Binary(BinaryOp::Mul), &[difference, difference], at)
+        } else {
+            self.emit(Op::Unary(UnaryOp::Abs), &[difference], at)
+        };
+        self.mean_of_row(each, width, at)
+    }
+
+    fn mean_of_row(&mut self, each: Value, width: usize, at: Span) -> Value {
+        let sum = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[each], at);
+        let share = self.emit(Op::Const(1.0 / width as f64), &[], at);
+        self.emit(Op::Binary(BinaryOp::Mul), &[sum, share], at)
+    }
+
+    /// The weighted mean of the row losses over the training part.
+    fn mean_loss(&mut self, row: Value, weight: Option<Value>, vertex: VertexType, at: Span) {
+        let ty = Type::fixed(Space::Vertices(vertex), &[]);
+        let name = format!("{}.train", self.vertex_name(vertex));
+        let mask = self.flow.declare_input(InputDecl { name, ty, binding: Binding::TrainMask(vertex) });
+        let mask = self.emit(Op::Input(mask), &[], at);
+        let masked = self.emit(Op::Binary(BinaryOp::Mul), &[row, mask], at);
+        let sum = self.emit(Op::ReduceSpace(Reduce::Sum), &[masked], at);
+        let weights = match weight {
+            Some(weight) => self.emit(Op::Binary(BinaryOp::Mul), &[weight, mask], at),
+            None => mask,
+        };
+        let total = self.emit(Op::ReduceSpace(Reduce::Sum), &[weights], at);
+        let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, total], at);
+        self.flow.output("loss", loss);
+        self.flow.output("row_loss", row);
+    }
+
+    fn options(&mut self, train: &ast::Train, consts: &Consts, task: Option<Task>) -> Option<TrainSpec> {
+        let task = task.unwrap_or(Task::Classify { classes: 1 });
+        let default_metrics = match task {
+            Task::Classify { .. } => vec![Metric::Accuracy, Metric::MacroF1],
+            Task::MultiLabel { .. } => vec![Metric::MicroF1, Metric::MacroF1],
+            Task::Regress { .. } => vec![Metric::Mae, Metric::Rmse],
+        };
+        let mut spec = TrainSpec {
+            training: Training {
+                output: String::new(),
+                vertex: VertexType::new(0),
+                label: String::new(),
+                task,
+                epochs: 200,
+                stop: None,
+                select: Criterion { part: Part::Val, metric: Metric::Loss },
+                metrics: default_metrics,
+                split: None,
+                dataset: None,
+                seed: 0,
+            },
+            optimizer: OptimizerOptions::new(Optimizer::adam(0.01)),
+            split_span: None,
+            label_field: 0,
+            span: train.span,
+        };
+        let mut select = None;
+        let mut fine = true;
+        for entry in &train.entries {
+            match entry {
+                TrainEntry::Loss(..) => {}
+                TrainEntry::Optimizer(_, expr) => match self.optimizer(expr, consts) {
+                    Some(optimizer) => spec.optimizer.optimizer = optimizer,
+                    None => fine = false,
+                },
+                TrainEntry::Schedule(_, expr) => match self.schedule(expr, consts) {
+                    Some(schedule) => spec.optimizer.schedule = schedule,
+                    None => fine = false,
+                },
+                TrainEntry::Clip(_, expr) => match self.clip(expr, consts) {
+                    Some(clip) => spec.optimizer.clip = Some(clip),
+                    None => fine = false,
+                },
+                TrainEntry::Epochs(_, expr) => match self.count_of(expr, consts, 1.0, "the number of epochs") {
+                    Some(epochs) => spec.training.epochs = epochs,
+                    None => fine = false,
+                },
+                TrainEntry::Stop(_, criterion, patience) => {
+                    let criterion = self.criterion(criterion, task);
+                    let patience = self.count_of(patience, consts, 1.0, "the number of epochs to wait");
+                    match (criterion, patience) {
+                        (Some(criterion), Some(patience)) => {
+                            spec.training.stop = Some(Stop { criterion, patience });
+                        }
+                        _ => fine = false,
+                    }
+                }
+                TrainEntry::Select(_, criterion) => match self.criterion(criterion, task) {
+                    Some(criterion) => select = Some(criterion),
+                    None => fine = false,
+                },
+                TrainEntry::Metrics(_, names) => {
+                    let metrics: Option<Vec<Metric>> = names.iter().map(|name| self.metric(name, task)).collect();
+                    match metrics {
+                        Some(metrics) => spec.training.metrics = metrics,
+                        None => fine = false,
+                    }
+                }
+                TrainEntry::Split(_, text) => {
+                    spec.training.split = Some(text.value.clone());
+                    spec.split_span = Some(text.span);
+                }
+                TrainEntry::Dataset(_, text) => spec.training.dataset = Some(text.value.clone()),
+                TrainEntry::Seed(_, expr) => match self.count_of(expr, consts, 0.0, "a seed") {
+                    Some(seed) => spec.training.seed = seed,
+                    None => fine = false,
+                },
+            }
+        }
+        // The best epoch is the one that early stopping watches for, unless something else is asked for.
+        if let Some(criterion) = select.or(spec.training.stop.map(|s| s.criterion)) {
+            spec.training.select = criterion;
+        }
+        fine.then_some(spec)
+    }
+
+    fn criterion(&mut self, criterion: &ast::Criterion, task: Task) -> Option<Criterion> {
+        let part = match criterion.part.name.as_str() {
+            "train" => Part::Train,
+            "val" => Part::Val,
+            "test" => {
+                self.report(
+                    Diagnostic::at(
+                        codes::UNKNOWN_CHOICE,
+                        criterion.part.span,
+                        "nothing is chosen by the test part",
+                        "would make the test result meaningless",
+                    )
+                    .help("use `val`"),
+                );
+                return None;
+            }
+            other => {
+                let report = Diagnostic::at(
+                    codes::UNKNOWN_CHOICE,
+                    criterion.part.span,
+                    format!("`{other}` is not a part of a split"),
+                    "unknown part",
+                );
+                let report = did_you_mean(report, other, ["train", "val"]);
+                self.report(report);
+                return None;
+            }
+        };
+        Some(Criterion { part, metric: self.metric(&criterion.metric, task)? })
+    }
+
+    fn metric(&mut self, name: &ast::Ident, task: Task) -> Option<Metric> {
+        let Some(metric) = Metric::ALL.into_iter().find(|m| m.name() == name.name) else {
+            let report = Diagnostic::at(
+                codes::UNKNOWN_CHOICE,
+                name.span,
+                format!("`{}` is not a metric", name.name),
+                "unknown metric",
+            );
+            let report = did_you_mean(report, &name.name, Metric::ALL.iter().map(|m| m.name()));
+            self.report(report);
+            return None;
+        };
+        let fits = match metric {
+            Metric::Loss => true,
+            Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1 => !matches!(task, Task::Regress { .. }),
+            Metric::Mae | Metric::Rmse => matches!(task, Task::Regress { .. }),
+        };
+        if !fits {
+            self.report(Diagnostic::at(
+                codes::METRIC_TASK,
+                name.span,
+                format!("`{}` does not fit the loss", name.name),
+                match task {
+                    Task::Regress { .. } => "the output is real numbers: use mae or rmse",
+                    Task::Classify { .. } | Task::MultiLabel { .. } => {
+                        "the output is classes: use accuracy, micro_f1 or macro_f1"
+                    }
+                },
+            ));
+            return None;
+        }
+        Some(metric)
+    }
+
+    fn optimizer(&mut self, expr: &Expr, consts: &Consts) -> Option<Optimizer> {
+        let (name, args) = self.choice(
+            expr,
+            "optimizer",
+            &[
+                ("adam", &["lr", "beta1", "beta2", "eps", "weight_decay"]),
+                ("adamw", &["lr", "beta1", "beta2", "eps", "weight_decay"]),
+                ("sgd", &["lr", "momentum", "nesterov", "weight_decay"]),
+            ],
+        )?;
+        let mut number = |index: usize, default: f64, low: f64, high: f64, what: &str| match args[index] {
+            Some(expr) => self.ranged(expr, consts, low, high, what),
+            None => Some(default),
+        };
+        let lr = number(0, if name == "sgd" { 0.1 } else { 0.001 }, 0.0, f64::MAX, "the learning rate")?;
+        if name == "sgd" {
+            let momentum = number(1, 0.0, 0.0, 1.0, "the momentum")?;
+            let weight_decay = number(3, 0.0, 0.0, f64::MAX, "the weight decay")?;
+            let nesterov = matches!(args[2], Some(Expr { kind: ExprKind::Bool(true), .. }));
+            return Some(Optimizer::Sgd { lr, momentum, nesterov, weight_decay });
+        }
+        let beta1 = number(1, 0.9, 0.0, 1.0, "beta1")?;
+        let beta2 = number(2, 0.999, 0.0, 1.0, "beta2")?;
+        let eps = number(3, 1e-8, 0.0, 1.0, "eps")?;
+        let weight_decay = number(4, if name == "adamw" { 0.01 } else { 0.0 }, 0.0, f64::MAX, "the weight decay")?;
+        Some(if name == "adam" {
+            Optimizer::Adam { lr, beta1, beta2, eps, weight_decay }
+        } else {
+            Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay }
+        })
+    }
+
+    fn schedule(&mut self, expr: &Expr, consts: &Consts) -> Option<Schedule> {
+        let (name, args) = self.choice(
+            expr,
+            "schedule",
+            &[
+                ("constant", &[]),
+                ("step", &["every", "factor"]),
+                ("exponential", &["factor"]),
+                ("cosine", &["epochs", "floor"]),
+                ("warmup", &["epochs", "then"]),
+            ],
+        )?;
+        let argument = |this: &mut Self, index: usize, what: &str| -> Option<Expr> {
+            let found: Option<&Expr> = args[index];
+            if found.is_none() {
+                this.report(Diagnostic::at(
+                    codes::MISSING_ARGUMENT,
+                    expr.span,
+                    format!("`{name}` needs `{what}`"),
+                    "argument is missing",
+                ));
+            }
+            found.cloned()
+        };
+        Some(match name.as_str() {
+            "constant" => Schedule::Constant,
+            "step" => {
+                let every = argument(self, 0, "every")?;
+                let every = self.count_of(&every, consts, 1.0, "the number of epochs")?;
+                let factor = argument(self, 1, "factor")?;
+                Schedule::Step { every, factor: self.ranged(&factor, consts, 0.0, 1.0, "the factor")? }
+            }
+            "exponential" => {
+                let factor = argument(self, 0, "factor")?;
+                Schedule::Exponential { factor: self.ranged(&factor, consts, 0.0, 1.0, "the factor")? }
+            }
+            "cosine" => {
+                let epochs = argument(self, 0, "epochs")?;
+                let epochs = self.count_of(&epochs, consts, 1.0, "the number of epochs")?;
+                let floor = match args[1] {
+                    Some(floor) => self.ranged(floor, consts, 0.0, 1.0, "the floor")?,
+                    None => 0.0,
+                };
+                Schedule::Cosine { epochs, floor }
+            }
+            _ => {
+                let epochs = argument(self, 0, "epochs")?;
+                let epochs = self.count_of(&epochs, consts, 1.0, "the number of epochs")?;
+                let then = match args[1] {
+                    Some(then) => self.schedule(then, consts)?,
+                    None => Schedule::Constant,
+                };
+                Schedule::Warmup { epochs, then: Box::new(then) }
+            }
+        })
+    }
+
+    fn clip(&mut self, expr: &Expr, consts: &Consts) -> Option<Clip> {
+        let (name, args) =
+            self.choice(expr, "way to clip gradients", &[("norm", &["limit"]), ("value", &["limit"])])?;
+        let Some(limit) = args[0] else {
+            self.report(Diagnostic::at(
+                codes::MISSING_ARGUMENT,
+                expr.span,
+                format!("`{name}` needs a limit"),
+                format!("as in `{name}(1.0)`"),
+            ));
+            return None;
+        };
+        let limit = self.ranged(limit, consts, 0.0, f64::MAX, "the limit")?;
+        Some(if name == "norm" { Clip::GlobalNorm(limit) } else { Clip::Value(limit) })
+    }
+
+    /// One of several named choices with its arguments.
+    fn choice<'e>(
+        &mut self,
+        expr: &'e Expr,
+        what: &str,
+        choices: &[(&str, &[&str])],
+    ) -> Option<(String, Vec<Option<&'e Expr>>)> {
+        let (name, span, args): (&str, Span, &[ast::Arg]) = match &expr.kind {
+            ExprKind::Name(name) => (name, expr.span, &[]),
+            ExprKind::Call(call) => (&call.callee.name, call.callee.span, &call.args),
+            _ => ("", expr.span, &[]),
+        };
+        let Some((_, names)) = choices.iter().find(|(known, _)| *known == name) else {
+            if !matches!(expr.kind, ExprKind::Error) {
+                let report = Diagnostic::at(
+                    codes::UNKNOWN_CHOICE,
+                    span,
+                    format!("`{name}` is not known as {what}"),
+                    format!("unknown {what}"),
+                );
+                let report = did_you_mean(report, name, choices.iter().map(|c| c.0));
+                self.report(report);
+            }
+            return None;
+        };
+        match match_arguments(args, names, &format!("`{name}`"), expr.span) {
+            Ok(mut sorted) => {
+                sorted.resize(names.len().max(2), None);
+                Some((name.to_string(), sorted))
+            }
+            Err(mistake) => {
+                self.report(*mistake);
+                None
+            }
+        }
+    }
+
+    fn ranged(&mut self, expr: &Expr, consts: &Consts, low: f64, high: f64, what: &str) -> Option<f64> {
+        let number = consts.number(expr, self.diagnostics)?;
+        if number >= low && number <= high {
+            return Some(number);
+        }
+        let range = if high == f64::MAX { format!("at least {low}") } else { format!("between {low} and {high}") };
+        self.report(Diagnostic::at(
+            codes::ARGUMENT_RANGE,
+            expr.span,
+            format!("{what} is {range}"),
+            format!("this is {number}"),
+        ));
+        None
+    }
+
+    fn count_of(&mut self, expr: &Expr, consts: &Consts, low: f64, what: &str) -> Option<u64> {
+        let number = self.ranged(expr, consts, low, 9e15, what)?;
+        if number.fract() == 0.0 {
+            return Some(number as u64);
+        }
+        self.report(Diagnostic::at(
+            codes::ARGUMENT_RANGE,
+            expr.span,
+            format!("{what} is a whole number"),
+            format!("this is {number}"),
+        ));
+        None
+    }
+}
+
+struct Target {
+    output: String,
+    vertex: VertexType,
+    label: String,
+    task: Task,
+    field: usize,
+}

@@ -1,0 +1,197 @@
+//! Warnings about what is declared and never used, from the syntax tree alone.
+
+use std::collections::HashSet;
+
+use hgnnc_diag::{Code, Diagnostic, Diagnostics, Span, codes};
+use hgnnc_syntax::ast::{Call, Expr, ExprKind, GraphExpr, Item, Layer, LayerStmt, Model, Module, ParamDecl, Stmt};
+
+/// Reports unused imports, layer arguments, parameters, locals and fields of a file.
+pub fn check(module: &Module, diagnostics: &mut Diagnostics) {
+    let mut file = Names::default();
+    for item in &module.items {
+        match item {
+            Item::Const(decl) => file.expr(&decl.value),
+            Item::Layer(layer) => {
+                file.layer(layer);
+                layer_usage(layer, diagnostics);
+            }
+            Item::Model(model) => {
+                file.body(&model.body);
+                model_usage(model, diagnostics);
+            }
+            Item::Use(_) | Item::Schema(_) | Item::Train(_) => {}
+        }
+    }
+    for item in &module.items {
+        if let Item::Use(import) = item {
+            for name in &import.names {
+                if !file.calls.contains(&name.name) {
+                    let message = format!("`{}` is imported but never used", name.name);
+                    unused(codes::UNUSED_IMPORT, name.span, message, "remove it", diagnostics);
+                }
+            }
+        }
+    }
+}
+
+fn layer_usage(layer: &Layer, diagnostics: &mut Diagnostics) {
+    let mut used = Names::default();
+    used.layer(layer);
+    for param in &layer.params {
+        let name = &param.name;
+        if !used.names.contains(&name.name) && !used.calls.contains(&name.name) {
+            let message = format!("argument `{}` of layer `{}` is never used", name.name, layer.name.name);
+            unused(codes::UNUSED_ARGUMENT, name.span, message, "has no effect", diagnostics);
+        }
+    }
+    let results: HashSet<&str> = layer.results.iter().map(|r| r.name.name.as_str()).collect();
+    let mut params: Vec<&ParamDecl> = vec![];
+    for stmt in &layer.body {
+        match stmt {
+            LayerStmt::Param(decl) => params.push(decl),
+            LayerStmt::Block(block) => {
+                for stmt in &block.body {
+                    match stmt {
+                        Stmt::Param(decl) => params.push(decl),
+                        Stmt::Let(binding) if !used.names.contains(&binding.name.name) => unused(
+                            codes::UNUSED_LET,
+                            binding.name.span,
+                            format!("`{}` is never used", binding.name.name),
+                            "has no effect",
+                            diagnostics,
+                        ),
+                        Stmt::Assign(binding)
+                            if !results.contains(binding.name.name.as_str())
+                                && !used.fields.contains(&binding.name.name)
+                                && !used.names.contains(&binding.name.name) =>
+                        {
+                            unused(
+                                codes::UNUSED_LET,
+                                binding.name.span,
+                                format!("field `{}` is never used", binding.name.name),
+                                "neither read nor a result of the layer",
+                                diagnostics,
+                            );
+                        }
+                        Stmt::Let(_) | Stmt::Assign(_) | Stmt::Output(_) => {}
+                    }
+                }
+            }
+        }
+    }
+    unused_params(&params, &used, diagnostics);
+}
+
+fn model_usage(model: &Model, diagnostics: &mut Diagnostics) {
+    let mut used = Names::default();
+    used.body(&model.body);
+    let mut params = vec![];
+    for stmt in &model.body {
+        match stmt {
+            Stmt::Param(decl) => params.push(decl),
+            Stmt::Let(binding) if !used.names.contains(&binding.name.name) => unused(
+                codes::UNUSED_LET,
+                binding.name.span,
+                format!("`{}` is never used", binding.name.name),
+                "has no effect on an output",
+                diagnostics,
+            ),
+            Stmt::Let(_) | Stmt::Assign(_) | Stmt::Output(_) => {}
+        }
+    }
+    unused_params(&params, &used, diagnostics);
+}
+
+fn unused_params(params: &[&ParamDecl], used: &Names, diagnostics: &mut Diagnostics) {
+    for decl in params {
+        if !used.names.contains(&decl.name.name) {
+            let message = format!("parameter `{}` is never used", decl.name.name);
+            unused(codes::UNUSED_PARAM, decl.name.span, message, "would not be trained", diagnostics);
+        }
+    }
+}
+
+fn unused(code: Code, span: Span, message: String, label: &str, diagnostics: &mut Diagnostics) {
+    diagnostics.push(Diagnostic::at(code, span, message, label));
+}
+
+/// The names that a piece of the tree mentions.
+#[derive(Default)]
+struct Names {
+    /// As a value.
+    names: HashSet<String>,
+    /// Behind a dot.
+    fields: HashSet<String>,
+    /// Called.
+    calls: HashSet<String>,
+}
+
+impl Names {
+    fn layer(&mut self, layer: &Layer) {
+        layer.params.iter().filter_map(|p| p.default.as_ref()).for_each(|e| self.expr(e));
+        layer.inputs.iter().flat_map(|i| &i.dims).for_each(|e| self.expr(e));
+        layer.results.iter().flat_map(|r| &r.dims).for_each(|e| self.expr(e));
+        for stmt in &layer.body {
+            match stmt {
+                LayerStmt::Param(decl) => self.param(decl),
+                LayerStmt::Block(block) => self.body(&block.body),
+            }
+        }
+    }
+
+    fn body(&mut self, body: &[Stmt]) {
+        for stmt in body {
+            match stmt {
+                Stmt::Param(decl) => self.param(decl),
+                Stmt::Let(binding) | Stmt::Assign(binding) => self.expr(&binding.value),
+                Stmt::Output(output) => self.expr(&output.value),
+            }
+        }
+    }
+
+    fn param(&mut self, decl: &ParamDecl) {
+        decl.dims.iter().for_each(|e| self.expr(e));
+        if let Some(init) = &decl.init {
+            self.expr(init);
+        }
+        match &decl.decomposition {
+            Some(hgnnc_syntax::ast::Decomposition::Basis(e) | hgnnc_syntax::ast::Decomposition::Blocks(e)) => {
+                self.expr(e);
+            }
+            None => {}
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Number(_) | ExprKind::Bool(_) | ExprKind::Error => {}
+            ExprKind::Name(name) => {
+                self.names.insert(name.clone());
+            }
+            ExprKind::Field(base, field) => {
+                self.fields.insert(field.name.clone());
+                self.expr(base);
+            }
+            ExprKind::Unary(_, a) => self.expr(a),
+            ExprKind::Binary(_, a, b) => {
+                self.expr(a);
+                self.expr(b);
+            }
+            ExprKind::Call(call) => self.call(call),
+            ExprKind::List(items) | ExprKind::Bundle(items) => items.iter().for_each(|e| self.expr(e)),
+            ExprKind::If(condition, yes, no) => {
+                self.expr(condition);
+                self.expr(yes);
+                self.expr(no);
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call) {
+        self.calls.insert(call.callee.name.clone());
+        call.args.iter().chain(&call.of).for_each(|arg| self.expr(&arg.value));
+        if let Some(GraphExpr::Name(name)) = &call.over {
+            self.names.insert(name.name.clone());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Values during elaboration: IR values with the source of every width, and families of them.
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::Span;
+use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Space, Value, VertexType};
+
+/// The extent of a dimension and where it was written, so that a mismatch can point to both origins.
+#[derive(Clone, Copy, Debug)]
+pub struct Width {
+    /// Extent.
+    pub dim: Dim,
+    /// Where it comes from.
+    pub origin: Span,
+}
+
+/// A value with known space and widths.
+#[derive(Clone, Debug)]
+pub struct Val {
+    /// What it is.
+    pub kind: ValKind,
+    /// Trailing dimensions.
+    pub widths: Vec<Width>,
+}
+
+/// How a value exists in the program under construction.
+#[derive(Clone, Debug)]
+pub enum ValKind {
+    /// A value of the dataflow program.
+    Stored(Value),
+    /// The identity matrix of a vertex type. Exists only until it is projected: then it *is* the weight.
+    OneHot(VertexType),
+    /// One-hot or sparse vertex values seen from an end of the edges. They are projected before they
+    /// are gathered, since neither can be gathered.
+    AtEnd(Box<ValKind>, Graph, Direction),
+    /// A block-diagonal weight `[blocks, in / blocks, out / blocks]`.
+    BlockDiagonal(Value),
+}
+
+impl Val {
+    /// The extents alone.
+    pub fn dims(&self) -> Vec<Dim> {
+        self.widths.iter().map(|w| w.dim).collect()
+    }
+
+    /// What it has one row for.
+    pub fn space(&self, flow: &Dataflow) -> Space {
+        fn space(kind: &ValKind, flow: &Dataflow) -> Space {
+            match kind {
+                ValKind::Stored(value) => flow.ty(*value).space,
+                ValKind::OneHot(vertex) => Space::Vertices(*vertex),
+                ValKind::AtEnd(_, graph, _) => Space::Edges(*graph),
+                ValKind::BlockDiagonal(_) => Space::Unit,
+            }
+        }
+        space(&self.kind, flow)
+    }
+}
+
+/// What an expression means.
+#[derive(Clone, Debug)]
+pub enum Term {
+    /// Wrong, and reported.
+    Error,
+    /// An optional input that was not given.
+    Absent,
+    /// A compile-time number.
+    Number(f64),
+    /// A width, which may be symbolic.
+    Width(Width),
+    /// A width for each semantic graph in scope.
+    Widths(Vec<Width>),
+    /// A compile-time truth.
+    Bool(bool),
+    /// The name of an element-wise function.
+    Function(String),
+    /// `[a, b]`
+    List(Vec<Term>),
+    /// One value.
+    One(Val),
+    /// One value for each semantic graph in scope.
+    PerGraph(Vec<Val>),
+    /// Values of several vertex types.
+    PerType(BTreeMap<VertexType, Val>),
+    /// Edge values of several semantic graphs, between layers.
+    PerEdge(BTreeMap<Graph, Val>),
+    /// The results of a layer that has several.
+    Record(Vec<(String, Term)>),
+    /// A label field: vertex type and position of the field.
+    Label(VertexType, usize),
+}
+
+impl Term {
+    /// What it is, for messages.
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Term::Error | Term::Absent => "nothing",
+            Term::Number(_) => "a number",
+            Term::Width(_) | Term::Widths(_) => "a width",
+            Term::Bool(_) => "a truth value",
+            Term::Function(_) => "a function",
+            Term::List(_) => "a list",
+            Term::One(_) => "a value",
+            Term::PerGraph(_) => "a value for each semantic graph",
+            Term::PerType(_) => "values of vertex types",
+            Term::PerEdge(_) => "edge values of semantic graphs",
+            Term::Record(_) => "several results of a layer",
+            Term::Label(..) => "a label",
+        }
+    }
+}
+
+/// An extent in the user's terms.
+pub fn show_dim(flow: &Dataflow, dim: Dim) -> String {
+    match dim {
+        Dim::Fixed(extent) => extent.to_string(),
+        Dim::Count(vertex) => format!("number of `{}` vertices", flow.vertex_types[vertex.index()].name),
+    }
+}
+
+/// Widths in the user's terms: `[8, 64]`.
+pub fn show_widths(flow: &Dataflow, widths: &[Width]) -> String {
+    let dims: Vec<String> = widths.iter().map(|w| show_dim(flow, w.dim)).collect();
+    format!("[{}]", dims.join(", "))
+}
+
+/// A space in the user's terms.
+pub fn show_space(flow: &Dataflow, space: Space) -> String {
+    match space {
+        Space::Unit => "a single row".to_string(),
+        Space::Vertices(v) => format!("one row per `{}` vertex", flow.vertex_types[v.index()].name),
+        Space::Edges(g) => format!("one row per edge of `{}`", flow.graphs[g.index()].name),
+    }
+}
