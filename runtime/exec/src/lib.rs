@@ -1,16 +1,30 @@
 //! Full-batch execution, training, metrics and checkpoints.
+//!
+//! [`Engine`] runs programs of the dataflow IR in f32 on all cores: a [`plan`] decides once what runs when and in
+//! which memory, and [`block`] executes it in blocks of rows, so that values of edges are never stored. [`Trainer`]
+//! is the training loop on top: early stopping, the best epoch, metrics, [`weights`], [`checkpoint`]s and the
+//! [`report`]. Results do not depend on the number of threads.
+//!
+//! This crate knows no source language and no file format of datasets; it samples nothing and generates no code.
 
 pub mod block;
+pub mod checkpoint;
 pub mod data;
 pub mod engine;
 pub mod error;
 pub mod kernels;
 pub mod math;
+pub mod metrics;
 pub mod plan;
 pub mod proc;
 pub mod raw;
+pub mod report;
 pub mod simd;
+pub mod trainer;
+pub mod weights;
 
 pub use data::{BoundData, Incidence, InputData, Target, Topology};
 pub use engine::{Engine, EngineOptions, Times};
 pub use error::{ExecError, Result};
+pub use report::Report;
+pub use trainer::{Epoch, Outcome, OutputRows, TrainOptions, Trainer};

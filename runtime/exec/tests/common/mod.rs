@@ -194,3 +194,49 @@ pub fn random_edges(salt: u64, num_src: usize, num_dst: usize, edges: usize, ske
         })
         .collect()
 }
+
+/// The data of a program that was made with bindings for the interpreter. Elements of sparse inputs are those
+/// that are not zero.
+pub fn data_of(flow: &Dataflow, bindings: &Bindings) -> BoundData {
+    let mut data = BoundData { num_vertices: bindings.num_vertices.clone(), ..BoundData::default() };
+    for (decl, edges) in flow.graphs.iter().zip(&bindings.edges) {
+        let (num_src, num_dst) = (bindings.num_vertices[decl.src.index()], bindings.num_vertices[decl.dst.index()]);
+        data.graphs.push(Topology::from_edges(&decl.name, num_src, num_dst, edges).expect("edges exist"));
+    }
+    data.patterns = vec![Topology::default(); flow.patterns.len()];
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        let bound = bindings.inputs.get(&Input::new(index));
+        data.inputs.push(match (&decl.binding, bound, decl.ty.layout) {
+            (Binding::StepNumber, ..) => InputData::StepNumber,
+            (Binding::EpochNumber, ..) => InputData::EpochNumber,
+            (_, None, _) => InputData::Missing,
+            (_, Some(tensor), _) if decl.ty.dtype == DType::I32 => {
+                InputData::Classes(tensor.data.iter().map(|&x| x as i32).collect())
+            }
+            (_, Some(tensor), Layout::Dense) => InputData::Numbers(tensor.data.iter().map(|&x| x as f32).collect()),
+            (_, Some(tensor), Layout::Sparse(pattern)) => {
+                let (mut indptr, mut columns, mut values) = (vec![0u64], vec![], vec![]);
+                for row in 0..tensor.rows {
+                    for (column, &x) in tensor.row(row).iter().enumerate().filter(|(_, x)| **x != 0.0) {
+                        columns.push(column as u32);
+                        values.push(x as f32);
+                    }
+                    indptr.push(columns.len() as u64);
+                }
+                data.patterns[pattern.index()] =
+                    Topology::from_csc("features", tensor.width, tensor.rows, indptr, columns).expect("valid rows");
+                InputData::Numbers(values)
+            }
+        });
+    }
+    data
+}
+
+/// A case of a program that was made elsewhere.
+pub fn case_of(flow: Dataflow, bindings: Bindings) -> Case {
+    let data = data_of(&flow, &bindings);
+    let params = (0..flow.params.len())
+        .map(|i| bindings.params[&Param::new(i)].data.iter().map(|&x| x as f32).collect())
+        .collect();
+    Case { flow, bindings, data, params }
+}

@@ -1,0 +1,117 @@
+//! The state of a training run in a file: a resumed run continues bit by bit where the other one stopped.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ExecError, Result};
+use crate::weights::{self, Tensor};
+
+/// Version of the checkpoint format.
+const VERSION: u32 = 1;
+
+/// Everything about a run that is not a tensor. Floating-point numbers are stored as their bits.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    version: u32,
+    /// Name of the model.
+    pub model: String,
+    /// Seed of parameters and masks.
+    pub seed: u64,
+    /// Epochs done.
+    pub epochs_done: u64,
+    /// Training steps done.
+    pub steps_done: u64,
+    /// The epoch whose parameters are the best so far.
+    pub best_epoch: Option<u64>,
+    /// Bits of its criterion.
+    best_bits: Option<u64>,
+    /// Bits of the best value that early stopping has seen.
+    stop_bits: Option<u64>,
+    /// Epochs since.
+    pub stop_since: u64,
+    /// Did early stopping end the run?
+    pub stopped: bool,
+    /// Bits of the training loss of each epoch.
+    loss_bits: Vec<u64>,
+}
+
+impl Progress {
+    /// The start of a run.
+    pub fn new(model: &str, seed: u64) -> Self {
+        Self { version: VERSION, model: model.to_owned(), seed, ..Self::default() }
+    }
+
+    /// Criterion of the best epoch.
+    pub fn best(&self) -> Option<f64> {
+        self.best_bits.map(f64::from_bits)
+    }
+
+    /// Notes a new best epoch.
+    pub fn set_best(&mut self, epoch: u64, value: f64) {
+        self.best_epoch = Some(epoch);
+        self.best_bits = Some(value.to_bits());
+    }
+
+    /// Best value that early stopping has seen.
+    pub fn stop_best(&self) -> Option<f64> {
+        self.stop_bits.map(f64::from_bits)
+    }
+
+    /// Notes an improvement of what early stopping watches.
+    pub fn set_stop_best(&mut self, value: f64) {
+        self.stop_bits = Some(value.to_bits());
+        self.stop_since = 0;
+    }
+
+    /// Notes the training loss of the next epoch.
+    pub fn push_loss(&mut self, loss: f64) {
+        self.loss_bits.push(loss.to_bits());
+    }
+
+    /// Training loss of each epoch.
+    pub fn losses(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
+        self.loss_bits.iter().map(|&bits| f64::from_bits(bits))
+    }
+
+    /// Makes room for the losses of so many epochs, so that training does not allocate.
+    pub fn reserve(&mut self, epochs: u64) {
+        self.loss_bits.reserve(usize::try_from(epochs).unwrap_or(0).min(1 << 20));
+    }
+}
+
+/// The file of a checkpoint folder.
+pub fn file_of(folder: &Path) -> PathBuf {
+    folder.join("checkpoint.safetensors")
+}
+
+/// Writes a checkpoint into a folder, which is made if needed. The one before stays until the new one is complete.
+///
+/// # Errors
+/// When the folder cannot be made or written, or the disk is full.
+pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>)>) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|source| ExecError::Io { action: "make", path: folder.into(), source })?;
+    let path = file_of(folder);
+    let text = serde_json::to_string(progress)
+        .map_err(|e| ExecError::Weights { path: path.clone(), reason: format!("cannot be written: {e}") })?;
+    weights::write(&path, tensors, Some(text))
+}
+
+/// Reads a checkpoint.
+///
+/// # Errors
+/// When there is none, it is damaged, or it belongs to another model.
+pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
+    let path = file_of(folder);
+    let file = weights::read(&path)?;
+    let wrong = |reason: String| ExecError::Weights { path: path.clone(), reason };
+    let text = file.text.as_deref().ok_or_else(|| wrong("is not a checkpoint: these are weights only".into()))?;
+    let progress: Progress = serde_json::from_str(text).map_err(|e| wrong(format!("is not a checkpoint: {e}")))?;
+    if progress.version != VERSION {
+        return Err(wrong(format!("has format version {}, this runtime reads version {VERSION}", progress.version)));
+    }
+    if progress.model != model {
+        return Err(wrong(format!("is a checkpoint of the model `{}`, not of `{model}`", progress.model)));
+    }
+    Ok((progress, file))
+}

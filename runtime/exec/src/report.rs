@@ -1,0 +1,110 @@
+//! The report of a run: one JSON object.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Median, smallest and largest of some times in milliseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Spread {
+    /// Median.
+    pub median: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these times; zeros where there are none.
+    pub fn of(times: &[f64]) -> Self {
+        let mut sorted = times.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else { return Self::default() };
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        Self { median, min, max }
+    }
+}
+
+/// A semantic graph of the report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GraphReport {
+    /// Name in the model.
+    pub name: String,
+    /// Destinations.
+    pub rows: usize,
+    /// Sources.
+    pub cols: usize,
+    /// Edges.
+    pub edges: usize,
+}
+
+/// The report of a training or evaluation run. Times are in milliseconds per epoch, after warm-up, unless named `_s`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Name of the model.
+    pub model: String,
+    /// Name of the dataset.
+    pub dataset: String,
+    /// Where it ran.
+    pub device: String,
+    /// Number of threads.
+    pub threads: usize,
+    /// Seed.
+    pub seed: u64,
+    /// Epochs that ran, those before a resume included.
+    pub epochs: u64,
+    /// The epoch, from 0, whose parameters were kept.
+    pub best_epoch: Option<u64>,
+    /// How the run ended: `finished`, `stopped early` or `interrupted`.
+    pub outcome: String,
+    /// Seconds of loading the dataset.
+    pub load_s: f64,
+    /// Seconds of building semantic graphs.
+    pub sgb_s: f64,
+    /// Seconds of compiling; the caller knows.
+    pub compile_s: f64,
+    /// Seconds of training, evaluation included.
+    pub train_s: f64,
+    /// Forward, backward and update.
+    pub epoch_ms: Spread,
+    /// Forward.
+    pub forward_ms: Spread,
+    /// Backward.
+    pub backward_ms: Spread,
+    /// Update.
+    pub update_ms: Spread,
+    /// One evaluation of all outputs.
+    pub infer_ms: Spread,
+    /// Mean by stage.
+    pub stage_ms: BTreeMap<&'static str, f64>,
+    /// Largest resident set of the process.
+    pub peak_rss_bytes: u64,
+    /// Memory for values, planned before anything ran.
+    pub arena_bytes: u64,
+    /// Memory on an accelerator.
+    pub device_bytes: u64,
+    /// By part and metric.
+    pub metrics: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
+    /// All semantic graphs.
+    pub semantic_graphs: Vec<GraphReport>,
+    /// Elements of all parameters.
+    pub params: u64,
+    /// Training loss of each epoch.
+    pub losses: Vec<f64>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_and_even_counts() {
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Spread::of(&[]), Spread::default());
+    }
+}

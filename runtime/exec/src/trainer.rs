@@ -1,0 +1,578 @@
+//! Trains and evaluates a compiled model.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hgnnc_ir::artifact::{self, Artifact, Criterion, Metric, Part, Task, Training};
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::types::{Dim, Stage};
+
+use crate::checkpoint::{self, Progress};
+use crate::data::{BoundData, Target};
+use crate::engine::{Engine, EngineOptions, Times};
+use crate::error::{ExecError, Result};
+use crate::metrics::Predictions;
+use crate::proc;
+use crate::report::{GraphReport, Report, Spread};
+use crate::weights::{self, Tensor};
+
+/// Epochs whose times are not reported: caches and clocks settle.
+const WARM_UP: usize = 3;
+
+/// How to train; what is `None` comes from the model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrainOptions {
+    /// Number of threads; 0: one per processor.
+    pub threads: usize,
+    /// Refuse to start above this many bytes.
+    pub memory_budget: Option<u64>,
+    /// Seed of parameters and masks.
+    pub seed: Option<u64>,
+    /// Number of epochs.
+    pub epochs: Option<u64>,
+    /// Folder of checkpoints.
+    pub checkpoint: Option<PathBuf>,
+    /// Continue from the checkpoint in that folder.
+    pub resume: bool,
+    /// Time between two checkpoints.
+    pub checkpoint_every: Duration,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            memory_budget: None,
+            seed: None,
+            epochs: None,
+            checkpoint: None,
+            resume: false,
+            checkpoint_every: Duration::from_secs(60),
+        }
+    }
+}
+
+/// An epoch that has just ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Epoch {
+    /// Its number, from 0.
+    pub epoch: u64,
+    /// How many are planned.
+    pub epochs: u64,
+    /// Training loss.
+    pub loss: f64,
+    /// The criterion that selects the best epoch, and its value.
+    pub criterion: Option<(Criterion, f64)>,
+    /// Is it the best epoch so far?
+    pub best: bool,
+    /// Milliseconds of forward, backward and update.
+    pub ms: f64,
+}
+
+/// How training ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// All epochs are done.
+    Finished,
+    /// Early stopping.
+    StoppedEarly,
+    /// The stop flag was set: the epoch was finished, and a checkpoint written where there is a folder for it.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The words of the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Finished => "finished",
+            Outcome::StoppedEarly => "stopped early",
+            Outcome::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// An output of the model for all vertices of its type.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OutputRows {
+    /// Number of vertices.
+    pub rows: usize,
+    /// Numbers per vertex.
+    pub width: usize,
+    /// `rows * width` numbers.
+    pub data: Vec<f32>,
+}
+
+/// A model bound to data, with its parameters.
+#[derive(Debug)]
+pub struct Trainer {
+    artifact: Artifact,
+    engine: Engine,
+    options: TrainOptions,
+    seed: u64,
+    epochs: u64,
+    progress: Progress,
+    /// Parameters of the best epoch.
+    best: Vec<Vec<f32>>,
+    timing: Timing,
+    warnings: Vec<String>,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Default)]
+struct Timing {
+    epochs: Vec<f64>,
+    phases: [Vec<f64>; 3],
+    stages: [f64; 5],
+    stage_epochs: usize,
+    infer: Vec<f64>,
+    train_s: f64,
+}
+
+/// Programs of the engine.
+const INFER: usize = 0;
+const TRAIN: usize = 1;
+
+impl Trainer {
+    /// Binds a model to data and initialises its parameters, or resumes where the options say so.
+    ///
+    /// # Errors
+    /// Another format version, data that does not fit, too little memory, or a checkpoint that cannot be resumed.
+    pub fn new(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Self> {
+        if artifact.version != artifact::VERSION {
+            return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
+        }
+        let engine_options = EngineOptions { threads: options.threads, memory_budget: options.memory_budget };
+        let programs: Vec<&Dataflow> = std::iter::once(&artifact.infer).chain(&artifact.train).collect();
+        let mut engine = Engine::new(&programs, data, engine_options)?;
+        let training = artifact.training.as_ref();
+        let seed = options.seed.or(training.map(|t| t.seed)).unwrap_or(0);
+        let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
+        engine.init_params(&artifact.infer, seed);
+        let progress = Progress::new(&artifact.model, seed);
+        let mut trainer = Self {
+            artifact,
+            engine,
+            options,
+            seed,
+            epochs,
+            progress,
+            best: vec![],
+            timing: Timing::default(),
+            warnings: vec![],
+            outcome: Outcome::Finished,
+        };
+        trainer.check_target()?;
+        if trainer.options.resume {
+            trainer.resume()?;
+        }
+        Ok(trainer)
+    }
+
+    /// The training block.
+    fn training(&self) -> Result<&Training> {
+        match (&self.artifact.training, &self.artifact.train) {
+            (Some(training), Some(_)) => Ok(training),
+            _ => Err(ExecError::Unsupported(format!(
+                "the model `{}` has no `train` block, so it cannot be trained",
+                self.artifact.model
+            ))),
+        }
+    }
+
+    /// Do labels and splits fit the training block?
+    fn check_target(&mut self) -> Result<()> {
+        let Some(training) = &self.artifact.training else { return Ok(()) };
+        let data = self.engine.data();
+        let rows = data.num_vertices.get(training.vertex.index()).copied().unwrap_or(0);
+        let what = || format!("the label `{}`", training.label);
+        let wrong = |found: String, expected: String| Err(ExecError::Shape { what: what(), found, expected });
+        match (&data.target, training.task) {
+            (None, _) => return wrong("no data".into(), format!("{rows} rows")),
+            (Some(Target::Classes(labels)), Task::Classify { classes }) => {
+                if labels.len() != rows {
+                    return wrong(format!("{} rows", labels.len()), rows.to_string());
+                }
+                if let Some(bad) = labels.iter().find(|&&l| l >= classes as i32) {
+                    return wrong(format!("class {bad}"), format!("classes 0 to {}", classes.saturating_sub(1)));
+                }
+            }
+            (Some(Target::Rows(targets)), Task::MultiLabel { labels: width } | Task::Regress { width }) => {
+                if targets.len() != rows * width {
+                    return wrong(format!("{} numbers", targets.len()), format!("{rows} rows of {width}"));
+                }
+            }
+            (Some(Target::Classes(_)), Task::MultiLabel { .. } | Task::Regress { .. }) => {
+                return wrong("one class per vertex".into(), "a row of numbers per vertex".into());
+            }
+            (Some(Target::Rows(_)), Task::Classify { .. }) => {
+                return wrong("a row of numbers per vertex".into(), "one class per vertex".into());
+            }
+        }
+        for part in data.parts.iter().flatten() {
+            if *part as usize >= rows {
+                return wrong(format!("vertex {part} in the split"), format!("vertices 0 to {}", rows.saturating_sub(1)));
+            }
+        }
+        let criteria = [Some(training.select), training.stop.map(|s| s.criterion)];
+        let mut missing: Vec<Criterion> = criteria.into_iter().flatten().filter(|c| self.rows(c.part).is_empty()).collect();
+        missing.dedup();
+        for c in missing {
+            self.warnings.push(format!(
+                "the split has no {} part, so `{}.{}` cannot be measured: all epochs run, and the last one is kept",
+                c.part.name(),
+                c.part.name(),
+                c.metric.name()
+            ));
+        }
+        Ok(())
+    }
+
+    fn rows(&self, part: Part) -> &[u32] {
+        &self.engine.data().parts[match part {
+            Part::Train => 0,
+            Part::Val => 1,
+            Part::Test => 2,
+        }]
+    }
+
+    /// Trains until all epochs are done, early stopping ends it, or `stop` is set; then the parameters of the best
+    /// epoch are restored (an interrupted run keeps its current ones for the checkpoint, and restores after it).
+    ///
+    /// # Errors
+    /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), or a
+    /// checkpoint that cannot be written.
+    pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut dyn FnMut(&Epoch)) -> Result<Outcome> {
+        let training = self.training()?;
+        let (select, early) = (training.select, training.stop);
+        let started = Instant::now();
+        let mut saved = Instant::now();
+        let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
+        self.reserve(remaining);
+        let mut outcome = if self.progress.stopped { Outcome::StoppedEarly } else { Outcome::Finished };
+        while self.progress.epochs_done < self.epochs && !self.progress.stopped {
+            if stop.load(Ordering::Relaxed) {
+                outcome = Outcome::Interrupted;
+                break;
+            }
+            let epoch = self.progress.epochs_done;
+            let (loss, ms) = self.train_epoch(epoch)?;
+            self.progress.epochs_done += 1;
+            self.progress.push_loss(loss);
+            let watched = early.map(|e| e.criterion);
+            let (selected, stopping) = self.measure(select, watched);
+            let better = |criterion: Criterion, new: f64, old: Option<f64>| {
+                !new.is_nan()
+                    && old.is_none_or(|old| if criterion.metric.smaller_is_better() { new < old } else { new > old })
+            };
+            let best = selected.is_some_and(|value| better(select, value, self.progress.best()));
+            if let (true, Some(value)) = (best, selected) {
+                self.progress.set_best(epoch, value);
+                self.keep_best();
+            }
+            if let (Some(early), Some(value)) = (early, stopping) {
+                if better(early.criterion, value, self.progress.stop_best()) {
+                    self.progress.set_stop_best(value);
+                } else {
+                    self.progress.stop_since += 1;
+                }
+                if self.progress.stop_since >= early.patience {
+                    self.progress.stopped = true;
+                    outcome = Outcome::StoppedEarly;
+                }
+            }
+            let criterion = selected.map(|value| (select, value));
+            on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms });
+            if self.options.checkpoint.is_some() && saved.elapsed() >= self.options.checkpoint_every {
+                self.save_checkpoint()?;
+                saved = Instant::now();
+            }
+        }
+        if self.options.checkpoint.is_some() {
+            self.save_checkpoint()?;
+        }
+        self.restore_best();
+        self.timing.train_s += started.elapsed().as_secs_f64();
+        self.outcome = outcome;
+        Ok(outcome)
+    }
+
+    /// Room for the records of so many epochs, so that the loop does not allocate.
+    fn reserve(&mut self, epochs: u64) {
+        let room = usize::try_from(epochs).unwrap_or(0).min(1 << 20);
+        let Timing { epochs: times, phases, infer, .. } = &mut self.timing;
+        for list in phases.iter_mut().chain([times, infer]) {
+            list.reserve(room);
+        }
+        self.progress.reserve(epochs);
+        if self.best.is_empty() {
+            self.best = (0..self.engine.num_params()).map(|i| self.engine.param(i).to_vec()).collect();
+        }
+    }
+
+    /// One training step. The update is taken over only where the loss is finite.
+    fn train_epoch(&mut self, epoch: u64) -> Result<(f64, f64)> {
+        let mut times = Times::default();
+        let start = Instant::now();
+        self.engine.run(TRAIN, self.seed, self.progress.steps_done + 1, epoch, &mut times);
+        let loss = match self.engine.result(TRAIN, "loss") {
+            Some((_, [loss])) => f64::from(*loss),
+            _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
+        };
+        if !loss.is_finite() {
+            let kept = match self.progress.best_epoch {
+                Some(best) => format!("epoch {best}, the best one"),
+                None => "the epoch before".to_owned(),
+            };
+            self.restore_best();
+            return Err(ExecError::Diverged { epoch, loss, kept });
+        }
+        let update = Instant::now();
+        self.engine.commit(TRAIN);
+        let commit = update.elapsed().as_nanos() as f64;
+        times.phases[2] += commit;
+        times.stages[4] += commit;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        self.progress.steps_done += 1;
+        self.timing.epochs.push(ms);
+        for (list, nanos) in self.timing.phases.iter_mut().zip(times.phases) {
+            list.push(nanos * 1e-6);
+        }
+        if self.timing.epochs.len() > WARM_UP {
+            self.timing.stage_epochs += 1;
+            for (total, nanos) in self.timing.stages.iter_mut().zip(times.stages) {
+                *total += nanos * 1e-6;
+            }
+        }
+        Ok((loss, ms))
+    }
+
+    /// The values of the two criteria after an epoch; evaluates only where one of them can be measured.
+    fn measure(&mut self, select: Criterion, watched: Option<Criterion>) -> (Option<f64>, Option<f64>) {
+        let possible = |c: Criterion| !self.rows(c.part).is_empty();
+        if !possible(select) && !watched.is_some_and(possible) {
+            return (None, None);
+        }
+        self.infer_all();
+        let value = |c: Criterion| self.metric(c.part, c.metric);
+        (value(select), watched.and_then(value))
+    }
+
+    /// Runs the evaluation program.
+    fn infer_all(&mut self) {
+        let start = Instant::now();
+        let epoch = self.progress.epochs_done;
+        self.engine.run(INFER, self.seed, self.progress.steps_done, epoch, &mut Times::default());
+        if self.timing.infer.len() < self.timing.infer.capacity() || self.timing.infer.len() < 16 {
+            self.timing.infer.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+
+    /// A metric of the last evaluation.
+    fn metric(&self, part: Part, metric: Metric) -> Option<f64> {
+        let training = self.artifact.training.as_ref()?;
+        let (named, outputs) = self.engine.result(INFER, &training.output)?;
+        let row_loss = self.engine.result(INFER, "row_loss").map(|(_, values)| values);
+        let target = self.engine.data().target.as_ref()?;
+        let rows = self.rows(part);
+        Predictions { outputs, width: named.width, row_loss, target, rows, task: training.task }.metric(metric)
+    }
+
+    /// Metrics of all parts with the current parameters: the loss, those of the model, and the usual ones of its task.
+    pub fn evaluate(&mut self) -> BTreeMap<&'static str, BTreeMap<&'static str, f64>> {
+        self.infer_all();
+        let mut all = BTreeMap::new();
+        for part in [Part::Train, Part::Val, Part::Test] {
+            let values: BTreeMap<&'static str, f64> =
+                Metric::ALL.into_iter().filter_map(|m| Some((m.name(), self.metric(part, m)?))).collect();
+            if !values.is_empty() {
+                all.insert(part.name(), values);
+            }
+        }
+        all
+    }
+
+    /// An output with the current parameters; without a name, the trained one or the only one.
+    ///
+    /// # Errors
+    /// When there is no such output.
+    pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
+        let names: Vec<String> =
+            self.engine.results(INFER).iter().map(|r| r.name.clone()).filter(|n| n != "row_loss").collect();
+        let trained = self.artifact.training.as_ref().map(|t| t.output.as_str());
+        let name = output.or(trained).or(names.first().map(String::as_str)).unwrap_or("").to_owned();
+        self.infer_all();
+        match self.engine.result(INFER, &name) {
+            Some((named, data)) => Ok(OutputRows { rows: named.rows, width: named.width, data: data.to_vec() }),
+            None => Err(ExecError::Unsupported(format!(
+                "the model has no output `{name}`; it has {}",
+                names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+            ))),
+        }
+    }
+
+    fn keep_best(&mut self) {
+        for (i, kept) in self.best.iter_mut().enumerate() {
+            kept.copy_from_slice(self.engine.param(i));
+        }
+    }
+
+    fn restore_best(&mut self) {
+        if self.progress.best_epoch.is_some() {
+            for (i, kept) in self.best.iter().enumerate() {
+                self.engine.param(i).copy_from_slice(kept);
+            }
+        }
+    }
+
+    /// Name and shape of every parameter.
+    fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let data = self.engine.data();
+        let extent = |dim: &Dim| match *dim {
+            Dim::Fixed(extent) => extent,
+            Dim::Count(vertex) => data.num_vertices[vertex.index()],
+        };
+        self.artifact.infer.params.iter().map(|p| (p.name.clone(), p.dims.iter().map(extent).collect())).collect()
+    }
+
+    /// Writes the current parameters by name; after [`Trainer::run`] those of the best epoch.
+    ///
+    /// # Errors
+    /// When the file cannot be written; an old one is then unchanged.
+    pub fn save_weights(&mut self, path: &Path) -> Result<()> {
+        let values: Vec<Vec<f32>> = (0..self.engine.num_params()).map(|i| self.engine.param(i).to_vec()).collect();
+        let shapes = self.shapes();
+        let tensors = shapes.into_iter().zip(&values).map(|((name, shape), data)| (name, Tensor { shape, data }));
+        weights::write(path, tensors.collect(), None)
+    }
+
+    /// Reads parameters by name.
+    ///
+    /// # Errors
+    /// When the file cannot be read or does not have exactly the parameters of the model.
+    pub fn load_weights(&mut self, path: &Path) -> Result<()> {
+        let file = weights::read(path)?;
+        let shapes = self.shapes();
+        weights::check(path, &file, &shapes)?;
+        for (i, (name, _)) in shapes.iter().enumerate() {
+            self.engine.param(i).copy_from_slice(&file.tensors[name].1);
+        }
+        Ok(())
+    }
+
+    fn save_checkpoint(&mut self) -> Result<()> {
+        let Some(folder) = self.options.checkpoint.clone() else { return Ok(()) };
+        let shapes = self.shapes();
+        let params: Vec<Vec<f32>> = (0..shapes.len()).map(|i| self.engine.param(i).to_vec()).collect();
+        let states: Vec<Vec<f32>> = (0..self.engine.states().len()).map(|i| self.engine.state(i).to_vec()).collect();
+        let mut tensors = vec![];
+        for ((name, shape), data) in shapes.iter().zip(&params) {
+            tensors.push((format!("param/{name}"), Tensor { shape: shape.clone(), data }));
+        }
+        if self.progress.best_epoch.is_some() {
+            for ((name, shape), data) in shapes.iter().zip(&self.best) {
+                tensors.push((format!("best/{name}"), Tensor { shape: shape.clone(), data }));
+            }
+        }
+        for (&(param, slot), data) in self.engine.states().iter().zip(&states) {
+            let (name, shape) = &shapes[param.index()];
+            tensors.push((format!("state{slot}/{name}"), Tensor { shape: shape.clone(), data }));
+        }
+        checkpoint::save(&folder, &self.progress, tensors)
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        let Some(folder) = self.options.checkpoint.clone() else {
+            return Err(ExecError::Unsupported("to resume, name the folder of the checkpoint".into()));
+        };
+        let (progress, file) = checkpoint::load(&folder, &self.artifact.model)?;
+        let path = checkpoint::file_of(&folder);
+        if self.options.seed.is_some_and(|seed| seed != progress.seed) {
+            let reason = format!("was trained with seed {}, so it cannot be resumed with seed {}", progress.seed, self.seed);
+            return Err(ExecError::Weights { path, reason });
+        }
+        let shapes = self.shapes();
+        let mut expected: Vec<(String, Vec<usize>)> =
+            shapes.iter().map(|(name, shape)| (format!("param/{name}"), shape.clone())).collect();
+        if progress.best_epoch.is_some() {
+            expected.extend(shapes.iter().map(|(name, shape)| (format!("best/{name}"), shape.clone())));
+        }
+        let states = self.engine.states().to_vec();
+        expected.extend(states.iter().map(|&(param, slot)| {
+            let (name, shape) = &shapes[param.index()];
+            (format!("state{slot}/{name}"), shape.clone())
+        }));
+        weights::check(&path, &file, &expected)?;
+        for (i, (name, _)) in shapes.iter().enumerate() {
+            self.engine.param(i).copy_from_slice(&file.tensors[&format!("param/{name}")].1);
+        }
+        if progress.best_epoch.is_some() {
+            self.best = shapes.iter().map(|(name, _)| file.tensors[&format!("best/{name}")].1.clone()).collect();
+        }
+        for (i, &(param, slot)) in states.iter().enumerate() {
+            let name = format!("state{slot}/{}", shapes[param.index()].0);
+            self.engine.state(i).copy_from_slice(&file.tensors[&name].1);
+        }
+        self.seed = progress.seed;
+        self.progress = progress;
+        Ok(())
+    }
+
+    /// The engine, to look at plans and parameters.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// Warnings so far.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Epochs done, those before a resume included.
+    pub fn epochs_done(&self) -> u64 {
+        self.progress.epochs_done
+    }
+
+    /// The report; evaluates all parts.
+    pub fn report(&mut self) -> Report {
+        let metrics = self.evaluate();
+        let data = self.engine.data();
+        let semantic_graphs = data
+            .graphs
+            .iter()
+            .map(|g| GraphReport { name: g.name.clone(), rows: g.num_dst, cols: g.num_src, edges: g.num_edges() })
+            .collect();
+        let warm = |times: &[f64]| Spread::of(if times.len() > WARM_UP { &times[WARM_UP..] } else { times });
+        let timing = &self.timing;
+        let per_epoch = |total: f64| if timing.stage_epochs == 0 { 0.0 } else { total / timing.stage_epochs as f64 };
+        Report {
+            model: self.artifact.model.clone(),
+            dataset: data.dataset.clone(),
+            device: "cpu".into(),
+            threads: self.engine.threads(),
+            seed: self.seed,
+            epochs: self.progress.epochs_done,
+            best_epoch: self.progress.best_epoch,
+            outcome: self.outcome.name().into(),
+            load_s: data.load_s,
+            sgb_s: data.sgb_s,
+            compile_s: 0.0,
+            train_s: timing.train_s,
+            epoch_ms: warm(&timing.epochs),
+            forward_ms: warm(&timing.phases[0]),
+            backward_ms: warm(&timing.phases[1]),
+            update_ms: warm(&timing.phases[2]),
+            infer_ms: warm(&timing.infer),
+            stage_ms: Stage::ALL.iter().zip(timing.stages).map(|(s, total)| (s.name(), per_epoch(total))).collect(),
+            peak_rss_bytes: proc::peak_rss_bytes(),
+            arena_bytes: self.engine.arena_bytes(),
+            device_bytes: 0,
+            metrics,
+            semantic_graphs,
+            params: self.shapes().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum(),
+            losses: self.progress.losses().collect(),
+            warnings: self.warnings.clone(),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Named tensors in safetensors files, written so that an old file survives a failed write.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
+
+use crate::error::{ExecError, Result};
+
+/// A tensor to write.
+#[derive(Clone, Debug)]
+pub struct Tensor<'a> {
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+    /// Elements, row-major.
+    pub data: &'a [f32],
+}
+
+impl View for Tensor<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Owned(self.data.iter().flat_map(|x| x.to_le_bytes()).collect())
+    }
+
+    fn data_len(&self) -> usize {
+        4 * self.data.len()
+    }
+}
+
+/// Writes tensors, and a text under the key `hgnnc` where given. The file is complete or unchanged.
+///
+/// # Errors
+/// When the folder cannot be written or the disk is full.
+pub fn write(path: &Path, tensors: Vec<(String, Tensor<'_>)>, text: Option<String>) -> Result<()> {
+    let metadata = text.map(|text| HashMap::from([("hgnnc".to_owned(), text)]));
+    let bytes = serialize(tensors, metadata)
+        .map_err(|e| ExecError::Weights { path: path.into(), reason: format!("cannot be written: {e}") })?;
+    write_atomically(path, &bytes)
+}
+
+/// Writes a temporary file beside `path`, flushes it to the disk and renames it.
+///
+/// # Errors
+/// When the folder cannot be written or the disk is full; `path` is then as before.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    let fail = |source| ExecError::Io { action: "write", path: path.into(), source };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail)?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
+    file.persist(path).map_err(|e| fail(e.error))?;
+    // The rename itself is durable when the folder is; not every system can flush one.
+    if let Ok(folder) = std::fs::File::open(folder) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
+}
+
+/// A file that was read.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct File {
+    /// Shape and elements by name.
+    pub tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+    /// The text under `hgnnc`.
+    pub text: Option<String>,
+}
+
+/// Reads all tensors of a file.
+///
+/// # Errors
+/// When the file cannot be read, is damaged, or holds anything but 32-bit floats.
+pub fn read(path: &Path) -> Result<File> {
+    let bytes = std::fs::read(path).map_err(|source| ExecError::Io { action: "read", path: path.into(), source })?;
+    let wrong = |reason: String| ExecError::Weights { path: path.into(), reason };
+    let damaged = |e: safetensors::SafeTensorError| wrong(format!("is not a safetensors file: {e}"));
+    let tensors = SafeTensors::deserialize(&bytes).map_err(damaged)?;
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(damaged)?;
+    let text = metadata.metadata().as_ref().and_then(|m| m.get("hgnnc")).cloned();
+    let mut file = File { text, ..File::default() };
+    for (name, tensor) in tensors.iter() {
+        if tensor.dtype() != Dtype::F32 {
+            return Err(wrong(format!("`{name}` has elements of type {:?}, but only F32 can be loaded", tensor.dtype())));
+        }
+        let (chunks, _) = tensor.data().as_chunks::<4>();
+        let data = chunks.iter().map(|&c| f32::from_le_bytes(c)).collect();
+        file.tensors.insert(name.to_owned(), (tensor.shape().to_vec(), data));
+    }
+    Ok(file)
+}
+
+/// Checks that a file has exactly the tensors with these names and shapes.
+///
+/// # Errors
+/// Names all that is missing, unknown or of another shape.
+pub fn check(path: &Path, file: &File, expected: &[(String, Vec<usize>)]) -> Result<()> {
+    let mut problems = vec![];
+    for (name, shape) in expected {
+        match file.tensors.get(name) {
+            None => problems.push(format!("`{name}` is missing")),
+            Some((found, _)) if found != shape => {
+                problems.push(format!("`{name}` has shape {found:?}, the model expects {shape:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let known = |name: &String| expected.iter().any(|(e, _)| e == name);
+    problems.extend(file.tensors.keys().filter(|n| !known(n)).map(|n| format!("the model has no parameter `{n}`")));
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let more = problems.len().saturating_sub(8);
+    problems.truncate(8);
+    if more > 0 {
+        problems.push(format!("and {more} more"));
+    }
+    let reason = format!("does not fit the model: {}", problems.join("; "));
+    Err(ExecError::Weights { path: path.into(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn save(path: &Path, data: &[f32]) -> Result<()> {
+        write(path, vec![("conv.w".into(), Tensor { shape: vec![2, data.len() / 2], data })], Some("text".into()))
+    }
+
+    #[test]
+    fn files_round_trip_and_mismatches_are_all_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("w.safetensors");
+        save(&path, &[1.0, f32::MIN_POSITIVE, -0.0, f32::INFINITY]).expect("written");
+        let file = read(&path).expect("read");
+        assert_eq!(file.tensors["conv.w"], (vec![2, 2], vec![1.0, f32::MIN_POSITIVE, -0.0, f32::INFINITY]));
+        assert_eq!(file.text.as_deref(), Some("text"));
+        check(&path, &file, &[("conv.w".into(), vec![2, 2])]).expect("fits");
+        let expected = [("conv.b".to_owned(), vec![2]), ("conv.w".to_owned(), vec![2, 3])];
+        let message = check(&path, &file, &expected).expect_err("does not fit").to_string();
+        for part in ["`conv.b` is missing", "`conv.w` has shape [2, 2], the model expects [2, 3]"] {
+            assert!(message.contains(part), "{message}");
+        }
+        let message = check(&path, &file, &[]).expect_err("does not fit").to_string();
+        assert!(message.contains("the model has no parameter `conv.w`"), "{message}");
+    }
+
+    #[test]
+    fn damaged_and_absent_files_are_errors() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("w.safetensors");
+        assert!(matches!(read(&path), Err(ExecError::Io { action: "read", .. })));
+        std::fs::write(&path, b"not tensors").expect("written");
+        assert!(matches!(read(&path), Err(ExecError::Weights { .. })));
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("w.safetensors");
+        save(&path, &[1.0, 2.0]).expect("written");
+        let gone = folder.path().join("no such folder").join("w.safetensors");
+        assert!(matches!(save(&gone, &[3.0, 4.0]), Err(ExecError::Io { action: "write", .. })));
+        // A folder in the way of the rename: nothing may stay behind.
+        let blocked = folder.path().join("blocked");
+        std::fs::create_dir(&blocked).expect("made");
+        std::fs::write(blocked.join("file"), b"").expect("written");
+        assert!(save(&blocked, &[3.0, 4.0]).is_err());
+        assert_eq!(read(&path).expect("read").tensors["conv.w"].1, [1.0, 2.0]);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 2);
+    }
+}
