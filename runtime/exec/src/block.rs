@@ -236,7 +236,7 @@ impl<'a> Block<'a> {
             // SAFETY: the scratch belongs to this thread, and locals alive together are disjoint.
             Place::Scratch(offset) => unsafe { self.floats.read(offset, len) },
             Place::Stored(buffer) => {
-                let start = buffer.offset + self.first_row * local.width;
+                let start = buffer.offset + self.first(local.level) * local.width;
                 // SAFETY: rows of this block, written by an earlier operation of it.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, len) }
             }
@@ -251,7 +251,7 @@ impl<'a> Block<'a> {
             // SAFETY: the scratch belongs to this thread, and no operand is placed where the result goes.
             Place::Scratch(offset) => unsafe { self.floats.write(offset, len) },
             Place::Stored(buffer) => {
-                let start = buffer.offset + self.first_row * local.width;
+                let start = buffer.offset + self.first(local.level) * local.width;
                 // SAFETY: the rows of a block belong to one task, and outputs of a step are disjoint.
                 unsafe { self.context.slabs[buffer.slab as usize].write(start, len) }
             }

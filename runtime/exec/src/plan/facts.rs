@@ -101,6 +101,11 @@ impl<'a> Facts<'a> {
         self.live[root.index()]
     }
 
+    /// Is it (the storage of) an output?
+    pub fn is_output(&self, root: Value) -> bool {
+        self.flow.outputs.iter().any(|output| self.root(output.value) == root)
+    }
+
     pub fn is_fixed(&self, root: Value) -> bool {
         self.fixed[root.index()]
     }
@@ -170,36 +175,6 @@ impl<'a> Facts<'a> {
     pub fn extents(&self, weight: &Type, batch: usize) -> Extents {
         let dims = &weight.dims;
         Extents { batch: self.volume(&dims[..batch]), k: self.extent(dims[batch]), n: self.volume(&dims[batch + 1..]) }
-    }
-
-    /// Looks through broadcasts: the consumer repeats elements itself.
-    pub fn peel(&self, value: Value) -> Value {
-        let node = self.flow.value(value);
-        match node.op {
-            Op::Broadcast(_) | Op::StopGradient => self.peel(node.args[0]),
-            Op::Input(_)
-            | Op::Param(_)
-            | Op::State(..)
-            | Op::Const(_)
-            | Op::Count(_)
-            | Op::RandomMask { .. }
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Reshape(_)
-            | Op::Concat
-            | Op::Slice { .. }
-            | Op::OneHot { .. }
-            | Op::Rows(_)
-            | Op::Unrows
-            | Op::MatMul { .. }
-            | Op::MatMulT { .. }
-            | Op::Outer { .. }
-            | Op::GatherSrc(_)
-            | Op::GatherDst(_)
-            | Op::Segment { .. }
-            | Op::ReduceTrailing { .. }
-            | Op::ReduceSpace(_) => value,
-        }
     }
 
     /// The operands of a product of two values.

@@ -54,9 +54,8 @@ pub fn plan(flow: &Dataflow, data: &BoundData, slabs: Slabs, states: &[StateId])
         updates: vec![],
     };
     for output in &flow.outputs {
-        if facts.topology(output.value).is_some() {
-            let why = "an edge value (or sparse value) cannot be an output: edge values are never stored";
-            return Err(facts.error(output.value, why));
+        if flow.is_sparse(output.value) {
+            return Err(facts.error(output.value, "a sparse value cannot be an output"));
         }
         let mut buffer = builder.buffer(output.value);
         let target = match &output.kind {

@@ -45,7 +45,12 @@ pub(super) fn lower_region(builder: &mut Builder<'_, '_>, group: &Group) -> Resu
     for &member in &group.members {
         // Members that nothing else needs are lowered where they are used, or fused there.
         if lowering.builder.stored(member).is_some() && !lowering.made.contains_key(&member) {
-            lowering.lower(member)?;
+            if matches!(facts.flow.value(member).op, Op::GatherSrc(_) | Op::GatherDst(_)) {
+                let gathered = lowering.operand(member, Level::Edge)?;
+                lowering.define(member, Level::Edge, gathered.width, BlockKind::Copy(gathered));
+            } else {
+                lowering.lower(member)?;
+            }
         }
     }
     lowering.finish()
@@ -233,10 +238,20 @@ impl Lowering<'_, '_, '_> {
         {
             return self.dense_of_sparse(value, pattern.index());
         }
-        let peeled = facts.peel(value);
+        let peeled = self.peel(value);
         // Only a prefix repeats the same way after looking through; a reshape between would not be seen.
         let prefix = of.dims.starts_with(&facts.flow.ty(peeled).dims);
         self.operand(if prefix { peeled } else { value }, level)
+    }
+
+    /// Looks through the broadcasts that this region would make, for consumers that repeat elements themselves.
+    /// A broadcast stored by an earlier step is read as it is: its operand may be gone.
+    fn peel(&self, value: Value) -> Value {
+        let facts = self.facts;
+        let node = facts.flow.value(value);
+        let root = facts.root(value);
+        let here = root != value || facts.topology(root).is_some() || self.members.contains(&root);
+        if here && matches!(node.op, Op::Broadcast(_) | Op::StopGradient) { self.peel(node.args[0]) } else { value }
     }
 
     /// A dense operand of an element-wise operation on stored elements.
@@ -391,7 +406,7 @@ impl Lowering<'_, '_, '_> {
             return Ok(None);
         }
         let Some((a, b)) = self.fusible(arg) else { return Ok(None) };
-        let (a, b) = (self.facts.peel(a), self.facts.peel(b));
+        let (a, b) = (self.peel(a), self.peel(b));
         let width = self.facts.width(arg);
         if self.facts.width(a) != width || self.facts.width(b) != width {
             return Ok(None);
@@ -405,7 +420,7 @@ impl Lowering<'_, '_, '_> {
             && let Some((a, b)) = self.fusible(arg)
         {
             // The narrower side holds the weights.
-            let (a, b) = (facts.peel(a), facts.peel(b));
+            let (a, b) = (self.peel(a), self.peel(b));
             let (a, x) = if facts.width(a) <= facts.width(b) { (a, b) } else { (b, a) };
             let (heads, all) = (facts.width(a), facts.width(x));
             let dims = &facts.flow.ty(facts.root(arg)).dims;

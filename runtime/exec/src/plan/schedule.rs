@@ -51,7 +51,9 @@ pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
     let nodes: Vec<Value> = facts
         .flow
         .handles()
-        .filter(|&v| facts.root(v) == v && facts.is_live(v) && !facts.is_leaf(v) && facts.topology(v).is_none())
+        .filter(|&v| facts.root(v) == v && facts.is_live(v) && !facts.is_leaf(v))
+        // Edge values belong to the regions that use them, unless they are results.
+        .filter(|&v| facts.topology(v).is_none() || facts.is_output(v))
         .collect();
     let mut scheduler = Scheduler { facts, done: vec![false; facts.flow.values.len()] };
     let (fixed, varying): (Vec<Value>, Vec<Value>) = nodes.into_iter().partition(|&v| facts.is_fixed(v));
@@ -129,6 +131,10 @@ impl Scheduler<'_, '_> {
     fn kinds(&self, v: Value) -> Vec<Kind> {
         let facts = self.facts;
         let node = facts.flow.value(v);
+        if let Some(topology) = facts.topology(v) {
+            // A result: its rows are the edges in CSC order.
+            return vec![Kind::Edges(topology, false)];
+        }
         let by_space = || match node.ty.space {
             Space::Unit => {
                 let len = facts.len(v);
