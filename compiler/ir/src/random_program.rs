@@ -488,7 +488,31 @@ impl Generator {
         let number = self.flow.constant(number);
         let same = self.flow.unary(UnaryOp::Tanh, x);
         let again = self.flow.unary(UnaryOp::Tanh, x);
-        let y = match self.below(7) {
+        let y = match self.below(10) {
+            7 => {
+                let f = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul][self.below(3)];
+                let negated = self.flow.unary(UnaryOp::Neg, again);
+                let pair = if self.chance(0.5) { [same, negated] } else { [negated, x] };
+                self.flow.binary(f, pair[0], pair[1])
+            }
+            8 => {
+                // A reduction over repetitions.
+                let mut ty = self.flow.ty(x).clone();
+                let repeated = 1 + self.below(2);
+                ty.dims.extend([Dim::Fixed(3), Dim::Fixed(2)].into_iter().take(repeated));
+                let wide = self.flow.add(Op::Broadcast(ty), &[same]);
+                let axes = 1 + self.below(repeated);
+                let reduce = Reduce::ALL[self.below(4)];
+                self.flow.reduce_trailing(reduce, axes, wide)
+            }
+            9 => {
+                // A slice of a slice.
+                let Some(&Dim::Fixed(last)) = self.flow.ty(x).dims.last() else { return };
+                let from = self.below(last);
+                let outer = self.flow.add(Op::Slice { start: from, len: last - from }, &[same]);
+                let start = self.below(last - from);
+                self.flow.add(Op::Slice { start, len: last - from - start }, &[outer])
+            }
             0 => self.flow.binary(BinaryOp::Mul, same, number),
             1 => self.flow.binary(BinaryOp::Add, number, same),
             2 => self.flow.binary(BinaryOp::Sub, same, again),

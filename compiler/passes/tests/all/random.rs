@@ -8,7 +8,7 @@ use hgnnc_ir::{Dataflow, OutputKind, Param, verify};
 use hgnnc_passes::pipeline::{FORWARD, JOINT};
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 200;
 
 fn evaluate(flow: &Dataflow, bindings: &Bindings, what: &str) -> Evaluation {
     if let Err(broken) = verify(flow) {
