@@ -5,10 +5,12 @@
 
 pub mod ast;
 mod build;
+mod format;
 mod parse;
 mod recover;
 mod report;
 mod structure;
 pub mod tokens;
 
+pub use format::format;
 pub use parse::parse;

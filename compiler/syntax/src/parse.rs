@@ -5,7 +5,7 @@ use lalrpop_util::{ParseError, lalrpop_mod};
 
 use crate::ast::{Item, Module};
 use crate::recover::repair;
-use crate::report::{Expected, Mistake};
+use crate::report::{Expected, Mistake, push};
 use crate::structure::{Frame, Groups, balance, starts_item, too_deep, too_deep_report};
 use crate::tokens::{Lexeme, Pos, Token, lex};
 
@@ -57,7 +57,8 @@ fn take_module_doc(file: FileId, lexemes: &mut Vec<Lexeme>, module: &mut Module,
             module.doc.push(line.clone());
         } else {
             let span = Span::new(file, lexeme.start, lexeme.end);
-            diagnostics.push(
+            push(
+                diagnostics,
                 hgnnc_diag::Diagnostic::at(codes::UNEXPECTED_TOKEN, span, "`//!` stands only at the top of a file", "")
                     .help("write `//` for a comment, `///` for the documentation of a layer or model"),
             );
@@ -107,7 +108,7 @@ fn parse_item(
         let groups = Groups::new(&tokens);
         if let Some(at) = too_deep(&tokens, &groups) {
             let lexeme = &tokens[at];
-            diagnostics.push(too_deep_report(Span::new(file, lexeme.start, lexeme.end)));
+            push(diagnostics, too_deep_report(Span::new(file, lexeme.start, lexeme.end)));
             apply(&mut tokens, &groups, at, false, |_| ())?;
             continue;
         }
@@ -131,7 +132,7 @@ fn parse_item(
         let report = mistake.report(&groups);
         apply(&mut tokens, &groups, at, fresh, |known| {
             if !known {
-                diagnostics.push(report);
+                push(diagnostics, report);
             }
         })?;
     }

@@ -2,10 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_diag::{Diagnostic, FileId, Span, codes};
+use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 
 use crate::structure::{Frame, Groups};
 use crate::tokens::{CONTEXTUAL, Lexeme, Token};
+
+/// Reports about one file before the rest is left unsaid: a file with so many is no `.hgnn` file.
+const MAX_REPORTS: usize = 200;
+
+/// Adds a report, unless there are too many.
+pub(crate) fn push(diagnostics: &mut Diagnostics, diagnostic: Diagnostic) {
+    if diagnostics.len() < MAX_REPORTS {
+        diagnostics.push(diagnostic);
+    }
+}
 
 /// A token at which the grammar stopped.
 pub(crate) struct Mistake<'a> {
@@ -42,12 +52,17 @@ impl Expected {
 
     /// An expression is complete: it could have gone on.
     pub(crate) fn after_operand(&self) -> bool {
-        self.has("@")
+        ["@", "+", "and", "or"].iter().any(|operator| self.has(operator))
     }
 
     /// A new statement, entry, schema item or member of a layer could have started.
     pub(crate) fn fresh_part(&self) -> bool {
         self.entry() || ["let", "vertex", "project"].iter().any(|start| self.has(start))
+    }
+
+    /// The found token is the mistake, not the lack of something before it.
+    fn previous_is_complete(&self) -> bool {
+        self.terminals.is_empty() || self.fresh_part() || self.after_operand()
     }
 
     /// An entry of a train block could have started. Its words are names elsewhere.
@@ -65,6 +80,9 @@ impl Expected {
             groups.push(text.to_owned());
         };
         let is_contextual = |terminal: &str| CONTEXTUAL.contains(&terminal);
+        if left.is_empty() {
+            return vec!["the next declaration".to_owned()];
+        }
         if self.after_operand() {
             group(&mut left, OPERATORS, "an operator");
             if self.has("let") {
@@ -83,6 +101,14 @@ impl Expected {
         } else if self.has("NAME") {
             group(&mut left, &["NAME"], "a name");
             left.retain(|terminal| !is_contextual(terminal));
+        }
+        if self.entry() && self.has(",") {
+            left.retain(|terminal| !is_contextual(terminal));
+            groups.push("the next entry".to_owned());
+        }
+        if self.has("vertex") && ["from", "into", "-"].iter().any(|more| self.has(more)) {
+            left.retain(|terminal| !["vertex", "relation", "metapath", "family"].contains(terminal));
+            groups.push("the next declaration".to_owned());
         }
         if left.remove("STRING") {
             groups.push("a string".to_owned());
@@ -203,9 +229,19 @@ impl Mistake<'_> {
             _ => format!("`{word}`"),
         };
         let span = Span::new(self.file, found.start, found.end);
-        let label = if alternatives.len() <= 3 { format!("expected {wanted}") } else { "not expected here".to_owned() };
         let message = format!("expected {wanted}{after}, found {described}");
-        let mut diagnostic = Diagnostic::at(codes::UNEXPECTED_TOKEN, span, message, label);
+        // What is missing at the end of a line is missed only on the next one.
+        let mut diagnostic = match previous {
+            Some(previous) if found.first && !after.is_empty() && !self.expected.previous_is_complete() => {
+                let place = Span::new(self.file, previous.start, previous.end);
+                Diagnostic::at(codes::UNEXPECTED_TOKEN, place, message, format!("expected {wanted} after this"))
+                    .label(span, "this comes instead")
+            }
+            _ if alternatives.len() <= 3 => {
+                Diagnostic::at(codes::UNEXPECTED_TOKEN, span, message, format!("expected {wanted}"))
+            }
+            _ => Diagnostic::at(codes::UNEXPECTED_TOKEN, span, message, "not expected here"),
+        };
         diagnostic.help.extend(self.help(groups, found, word));
         diagnostic
     }
@@ -230,7 +266,9 @@ impl Mistake<'_> {
             }
             Assign if frame == Frame::Train => return Some("entries have no `=`: `epochs 200`".to_owned()),
             Colon if frame == Frame::Train => return Some("entries have no `:`: `epochs 200`".to_owned()),
-            Assign if expected.has(":") => return Some("a type stands after `:`".to_owned()),
+            Assign if expected.has(":") && frame != Frame::Plain => {
+                return Some("the shape or type stands after `:`; the shape of a scalar is `[]`".to_owned());
+            }
             Colon if expected.has("=") && frame == Frame::Statements => {
                 return Some("a value is assigned with `=`; its type follows from it".to_owned());
             }
@@ -242,6 +280,9 @@ impl Mistake<'_> {
                     "every step of a metapath names its relation: `A -relation-> B`, or `A <-relation- B` against it"
                         .to_owned(),
                 );
+            }
+            Minus if expected.has("->") && before_previous == Some(&Minus) => {
+                return Some("a step along a relation is written `-r->`, a step against it `<-r-`".to_owned());
             }
             Minus if expected.has("->") => {
                 return Some("the two ends of a relation stand as `Source -> Destination`".to_owned());
@@ -260,33 +301,46 @@ impl Mistake<'_> {
             LeftParen if before_previous == Some(&Dot) => {
                 return Some("there are no methods: write `f(x)`, not `x.f()`".to_owned());
             }
-            LeftParen if expected.has("::") => return None,
+            Dot if expected.has("::") => return Some("the parts of a path are joined by `::`".to_owned()),
+            Let if expected.terminals.is_empty() => {
+                return Some("outside of models and layers, values are declared with `const`".to_owned());
+            }
+            _ if expected.has("->") && expected.has("of") => {
+                return Some("the type of the result stands after `->`".to_owned());
+            }
+            _ if expected.has(".") && frame == Frame::Train && !expected.after_operand() => {
+                return Some("a metric is measured on a part of the vertices, as in `val.loss`".to_owned());
+            }
             _ => {}
         }
         if expected.has("else") && !expected.after_operand() {
             return Some("an `if` chooses between two values and needs both: `if c { a } else { b }`".to_owned());
         }
-        if found.token.is_reserved() && (expected.has("NAME") && !expected.after_operand()) && !expected.has("let") {
+        let only_name = expected.has("NAME") && !expected.has("NUMBER") && !expected.has("let");
+        if found.token.is_reserved() && only_name && !found.first {
             return Some(format!("`{word}` is a keyword; as a name it stands in backquotes: `` `{word}` ``"));
+        }
+        let foreign = |words: &[&str]| {
+            let starts_line = self.at > 0 && self.tokens[self.at - 1].first;
+            words.contains(&word) || starts_line && words.contains(&text_of(self.at - 1))
+        };
+        if foreign(&["return", "yield"]) {
+            return Some("a layer's result is what is assigned to its name, `out = …`".to_owned());
+        }
+        if foreign(&["for", "while"]) && matches!(frame, Frame::Statements | Frame::Plain) {
+            return Some("there are no loops: an operation applies to all vertices or edges at once".to_owned());
+        }
+        if foreign(&["var", "val", "const", "mut", "auto"]) && frame == Frame::Statements {
+            return Some("local values are declared with `let`".to_owned());
         }
         if frame == Frame::Statements && expected.has("=") && previous.is_some_and(Token::is_name) {
             return Some(format!("a statement gives a name a value: `{} = …`", text_of(self.at - 1)));
         }
-        let is_foreign = |words: &[&str]| words.contains(&word);
-        if is_foreign(&["def", "fn", "func", "function", "struct", "class"]) && self.at == 0 {
+        if self.at == 0 && foreign(&["def", "fn", "func", "function", "struct", "class"]) {
             return Some("layers start with `layer`, models with `model`".to_owned());
         }
-        if is_foreign(&["import", "include", "from", "open"]) && self.at == 0 {
+        if self.at == 0 && foreign(&["import", "include", "from", "open"]) {
             return Some("other files are used with `use`, as in `use std::han::HanConv`".to_owned());
-        }
-        if is_foreign(&["return", "yield"]) {
-            return Some("a layer's result is what is assigned to its name, `out = …`".to_owned());
-        }
-        if is_foreign(&["for", "while"]) && (frame == Frame::Statements || frame == Frame::Plain) {
-            return Some("there are no loops: an operation applies to all vertices or edges at once".to_owned());
-        }
-        if is_foreign(&["var", "val", "const", "mut"]) && frame == Frame::Statements {
-            return Some("local values are declared with `let`".to_owned());
         }
         None
     }

@@ -5,6 +5,7 @@
 
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 
+use crate::report::push;
 use crate::tokens::{Lexeme, Token};
 
 /// Deeper trees would endanger the stack of whoever walks them.
@@ -76,24 +77,22 @@ fn starts_part(frame: Frame, tokens: &[Lexeme], begin: usize, index: usize) -> b
     let token = &tokens[index].token;
     let previous = (index > begin).then(|| &tokens[index - 1].token);
     let next = tokens.get(index + 1).map(|l| &l.token);
+    // No expression goes on with a name after an operand: whatever it is, it is something new.
+    let fresh = tokens[index].first && token.is_name() && previous.is_none_or(ends_operand);
     match frame {
         Frame::Top => starts_item(token),
-        Frame::Schema => matches!(token, Vertex | Relation | Metapath | Family | BadElement | BadDeclHead),
+        Frame::Schema => fresh || matches!(token, Vertex | Relation | Metapath | Family | BadElement | BadDeclHead),
         Frame::Fields => previous.is_none_or(|p| *p == Comma),
-        Frame::Layer => matches!(token, Param | Project | Aggregate | Fuse | BadElement | BadBlockHead),
+        Frame::Layer => fresh || matches!(token, Param | Project | Aggregate | Fuse | BadElement | BadBlockHead),
         Frame::Statements => match token {
             Let | Param | Output | BadElement => true,
             Shared => false,
             _ => {
-                token.is_name()
-                    && next == Some(&Assign)
-                    && !matches!(previous, Some(Let | Param | Output | Const | Dot | Colon | Per))
+                let assigns = token.is_name() && next == Some(&Assign);
+                fresh || assigns && !matches!(previous, Some(Let | Param | Output | Const | Dot | Colon | Per))
             }
         },
-        Frame::Train => {
-            let fresh = previous.is_none_or(ends_operand);
-            *token == BadElement || (fresh && tokens[index].first && token.is_name())
-        }
+        Frame::Train => fresh || *token == BadElement,
         Frame::Plain => false,
     }
 }
@@ -226,11 +225,14 @@ impl Unclosed<'_> {
         let span = Span::new(self.file, place.start, place.end);
         if !last.reported {
             let diagnostic = Diagnostic::at(code, span, message, label);
-            self.diagnostics.push(if opened == span {
-                diagnostic
-            } else {
-                diagnostic.label(opened, format!("this `{bracket}` has no `{closing}`"))
-            });
+            push(
+                self.diagnostics,
+                if opened == span {
+                    diagnostic
+                } else {
+                    diagnostic.label(opened, format!("this `{bracket}` has no `{closing}`"))
+                },
+            );
         }
         let end = last.end;
         while stack.len() > keep {
@@ -242,12 +244,15 @@ impl Unclosed<'_> {
     fn stray(&mut self, lexeme: &Lexeme) {
         let bracket = lexeme.token.text().unwrap_or_default();
         let span = Span::new(self.file, lexeme.start, lexeme.end);
-        self.diagnostics.push(Diagnostic::at(
-            codes::UNEXPECTED_TOKEN,
-            span,
-            format!("`{bracket}` closes nothing"),
-            "nothing is open here that it could close",
-        ));
+        push(
+            self.diagnostics,
+            Diagnostic::at(
+                codes::UNEXPECTED_TOKEN,
+                span,
+                format!("`{bracket}` closes nothing"),
+                "nothing is open here that it could close",
+            ),
+        );
     }
 }
 

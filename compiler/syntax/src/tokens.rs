@@ -6,6 +6,8 @@
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Span, codes};
 use logos::{Lexer, Logos};
 
+use crate::report::push;
+
 macro_rules! tokens {
     (reserved { $($reserved:ident $reserved_text:tt)* }
      contextual { $($contextual:ident $contextual_text:tt)* }
@@ -199,7 +201,7 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
             let span = Span::new(file, problem.start, problem.end);
             let mut diagnostic = Diagnostic::at(problem.code, span, problem.message, problem.label);
             diagnostic.help.extend(problem.help);
-            diagnostics.push(diagnostic);
+            push(diagnostics, diagnostic);
         };
         problems.into_iter().for_each(&mut report);
         let mut misspelled = |meant: &str| {
@@ -306,7 +308,7 @@ fn unknown_character(text: &str, start: usize, end: usize) -> Problem {
         code: codes::UNKNOWN_CHARACTER,
         start,
         end,
-        message: format!("nothing starts with `{}`", character.escape_debug()),
+        message: format!("unexpected character `{}`", character.escape_debug()),
         label: "",
         help,
     }
@@ -335,7 +337,8 @@ fn capital_booleans(file: FileId, lexemes: &mut [Lexeme], diagnostics: &mut Diag
         }
         let span = Span::new(file, lexeme.start, lexeme.end);
         let text = token.text().unwrap_or_default();
-        diagnostics.push(
+        push(
+            diagnostics,
             Diagnostic::at(codes::UNEXPECTED_TOKEN, span, "truth values are written in small letters", "")
                 .help(format!("write `{text}`")),
         );
@@ -479,12 +482,13 @@ fn number(lexer: &mut Lexer<'_, Token>) -> f64 {
             "numbers look like `1`, `0.5`, `1e-3` or `1_000`",
         );
     }
-    // The largest whole number up to which every one has its own value.
-    const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+    // Up to here every whole number has its own value.
+    const LARGEST_WHOLE: u64 = 1 << 53;
     let is_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    let whole = text.replace('_', "").parse::<u64>().unwrap_or(u64::MAX);
     let mantissa_is_zero = text.split(['e', 'E']).next().is_some_and(|m| m.bytes().all(|b| b"0_.".contains(&b)));
     match text.replace('_', "").parse::<f64>() {
-        Ok(value) if is_whole && value > LARGEST_WHOLE => problem(
+        Ok(_) if is_whole && whole > LARGEST_WHOLE => problem(
             codes::NUMBER_OUT_OF_RANGE,
             format!("`{text}` is too large"),
             "whole numbers go up to 2^53 = 9007199254740992",

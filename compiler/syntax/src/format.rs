@@ -1,0 +1,820 @@
+//! The one way to write a tree down.
+//!
+//! Comments are not part of the tree. They are found again in the text and printed by position: on their
+//! own line before what follows them, or at the end of the line that they ended. A comment in the middle
+//! of a statement moves before it. Single blank lines between statements stay.
+
+use std::fmt::Write;
+
+use hgnnc_diag::{Diagnostics, FileId};
+
+use crate::ast::*;
+use crate::tokens::{Lexeme, RESERVED, Token, lex};
+
+/// Where lines are broken.
+const WIDTH: usize = 100;
+const INDENT: usize = 4;
+/// Entries of a train block start in one column.
+const KEYWORD_WIDTH: usize = 10;
+
+/// Formats a module that parsed without errors from `text`. (What did not parse is not in the tree and
+/// would be lost.)
+pub fn format(module: &Module, text: &str) -> String {
+    let mut ignored = Diagnostics::default();
+    let lexemes = lex(FileId(0), text, &mut ignored);
+    let mut printer = Printer::new(text, &lexemes);
+    printer.module(module);
+    printer.out
+}
+
+#[derive(Clone, Copy)]
+struct Comment {
+    start: usize,
+    end: usize,
+    /// Written `///` where it documents nothing. It is printed with two slashes: where it moves to, it might
+    /// document something.
+    misplaced_doc: bool,
+}
+
+struct Printer<'a> {
+    text: &'a str,
+    out: String,
+    indent: usize,
+    /// Nothing was printed since the last opening brace.
+    fresh: bool,
+    /// Those that are not printed yet come last.
+    comments: Vec<Comment>,
+    next_comment: usize,
+    /// Without comments.
+    tokens: Vec<&'a Lexeme>,
+    /// Bytes at which braces open and close.
+    braces: Vec<(usize, usize)>,
+}
+
+impl<'a> Printer<'a> {
+    fn new(text: &'a str, lexemes: &'a [Lexeme]) -> Self {
+        let is_comment = |token: &Token| matches!(token, Token::Comment | Token::Doc(_) | Token::ModuleDoc(_));
+        let mut comments = Vec::new();
+        for (index, lexeme) in lexemes.iter().enumerate() {
+            let documents = || {
+                let next = lexemes[index..].iter().find(|l| !is_comment(&l.token));
+                next.is_some_and(|l| matches!(l.token, Token::Layer | Token::Model))
+            };
+            let misplaced_doc = match lexeme.token {
+                Token::Comment => false,
+                Token::Doc(_) if !documents() => true,
+                _ => continue,
+            };
+            comments.push(Comment { start: lexeme.start, end: lexeme.end, misplaced_doc });
+        }
+        let tokens: Vec<&Lexeme> = lexemes.iter().filter(|l| !is_comment(&l.token)).collect();
+        let mut open = Vec::new();
+        let mut braces = Vec::new();
+        for lexeme in &tokens {
+            match lexeme.token {
+                Token::LeftBrace => open.push(lexeme.start),
+                Token::RightBrace => braces.extend(open.pop().map(|start| (start, lexeme.start))),
+                _ => {}
+            }
+        }
+        braces.sort_unstable();
+        Self { text, out: String::new(), indent: 0, fresh: true, comments, next_comment: 0, tokens, braces }
+    }
+
+    // ---- lines and comments ----
+
+    fn line(&mut self, text: &str) {
+        let _ = writeln!(self.out, "{:1$}{text}", "", self.indent);
+        self.fresh = false;
+    }
+
+    fn comment(&self, comment: Comment) -> &'a str {
+        let start = comment.start + usize::from(comment.misplaced_doc);
+        self.text[start..comment.end].trim_end()
+    }
+
+    /// Was there a blank line before this byte?
+    fn blank_before(&self, start: usize) -> bool {
+        let before = &self.text[..start];
+        let space = &before[before.trim_end().len()..];
+        space.matches('\n').count() > 1
+    }
+
+    fn blank(&mut self) {
+        if !self.fresh {
+            self.out.push('\n');
+            self.fresh = true;
+        }
+    }
+
+    /// Prints the comments before and inside of something that reaches from `start` to `end`.
+    fn begin(&mut self, start: usize, end: usize, separate: bool) {
+        let mut separate = separate;
+        while let Some(comment) = self.comments.get(self.next_comment).copied()
+            && comment.start < end
+        {
+            if std::mem::take(&mut separate) || self.blank_before(comment.start) {
+                self.blank();
+            }
+            self.line(self.comment(comment));
+            self.next_comment += 1;
+        }
+        if separate || self.blank_before(start) {
+            self.blank();
+        }
+    }
+
+    /// Adds a comment that follows `end` on its line to the line just printed.
+    fn end(&mut self, end: usize) {
+        let Some(comment) = self.comments.get(self.next_comment).copied() else {
+            return;
+        };
+        let between = self.text.get(end..comment.start).unwrap_or("\n");
+        if between.chars().all(|c| matches!(c, ' ' | '\t' | ',' | ')' | '{')) {
+            self.out.truncate(self.out.trim_end().len());
+            let text = self.comment(comment);
+            let _ = writeln!(self.out, " {text}");
+            self.next_comment += 1;
+        }
+    }
+
+    /// The braces that open at or after `from`.
+    fn braces_after(&self, from: usize) -> (usize, usize) {
+        let index = self.braces.partition_point(|(open, _)| *open < from);
+        self.braces.get(index).copied().unwrap_or((self.text.len(), self.text.len()))
+    }
+
+    /// The start of the token before the one that starts at `start`: `let` before a name.
+    fn token_before(&self, start: usize) -> usize {
+        let index = self.tokens.partition_point(|lexeme| lexeme.start < start);
+        index.checked_sub(1).map_or(start, |i| self.tokens[i].start)
+    }
+
+    /// Prints what stands between braces; the opening one was printed.
+    fn body(&mut self, braces: (usize, usize), print: impl FnOnce(&mut Self)) {
+        self.end(braces.0);
+        self.indent += INDENT;
+        self.fresh = true;
+        print(self);
+        self.close(braces.1);
+    }
+
+    fn close(&mut self, close: usize) {
+        while let Some(comment) = self.comments.get(self.next_comment).copied()
+            && comment.start < close
+        {
+            let (start, end) = (comment.start, comment.end);
+            self.begin(start, end, false);
+        }
+        self.indent -= INDENT;
+        // No blank line before a closing brace.
+        self.out.truncate(self.out.trim_end().len());
+        self.out.push('\n');
+        self.line("}");
+        self.end(close + 1);
+    }
+
+    // ---- declarations ----
+
+    fn module(&mut self, module: &Module) {
+        let first = module.items.first().map_or(self.text.len(), |item| item_extent(item).0);
+        if !module.doc.is_empty() {
+            let doc = self.text.find("//!").unwrap_or(0);
+            self.begin(0, doc.min(first), false);
+            for line in &module.doc {
+                self.line(format!("//! {line}").trim_end());
+            }
+        }
+        let mut previous: Option<&Item> = None;
+        for item in &module.items {
+            let (start, end) = item_extent(item);
+            let alike =
+                matches!((previous, item), (Some(Item::Use(_)), Item::Use(_)) | (Some(Item::Const(_)), Item::Const(_)));
+            let separate = !alike && (previous.is_some() || !module.doc.is_empty());
+            self.begin(start, end, separate);
+            self.item(item);
+            previous = Some(item);
+        }
+        let end = self.text.len();
+        let separate = previous.is_some() && self.comments.get(self.next_comment).is_some();
+        self.begin(end, end, separate);
+        self.out.truncate(self.out.trim_end().len());
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
+    }
+
+    fn item(&mut self, item: &Item) {
+        match item {
+            Item::Use(item) => {
+                let path: String = item.path.iter().map(|part| name(part) + "::").collect();
+                let names: Vec<String> = item.names.iter().map(name).collect();
+                match names.as_slice() {
+                    [only] => self.line(&format!("use {path}{only}")),
+                    _ => self.line(&format!("use {path}{{{}}}", names.join(", "))),
+                }
+                self.end(item.span.end as usize);
+            }
+            Item::Const(item) => {
+                self.binding("const ", &item.name, &item.value);
+                self.end(item.span.end as usize);
+            }
+            Item::Schema(schema) => {
+                self.line(&format!("schema {} {{", name(&schema.name)));
+                let braces = self.braces_after(schema.name.span.end as usize);
+                self.body(braces, |printer| {
+                    for item in &schema.items {
+                        printer.schema_item(item);
+                    }
+                });
+            }
+            Item::Layer(layer) => self.layer(layer),
+            Item::Model(model) => {
+                self.doc(&model.doc);
+                self.line(&format!("model {}(schema: {}) {{", name(&model.name), name(&model.schema)));
+                let braces = self.braces_after(model.span.end as usize);
+                self.body(braces, |printer| printer.statements(&model.body));
+            }
+            Item::Train(train) => {
+                self.line(&format!("train {} {{", name(&train.model)));
+                let braces = self.braces_after(train.span.end as usize);
+                self.body(braces, |printer| {
+                    for entry in &train.entries {
+                        printer.entry(entry);
+                    }
+                });
+            }
+        }
+    }
+
+    fn doc(&mut self, lines: &[String]) {
+        for line in lines {
+            self.line(format!("/// {line}").trim_end());
+        }
+    }
+
+    fn schema_item(&mut self, item: &SchemaItem) {
+        match item {
+            SchemaItem::Vertex(vertex) => {
+                let head = format!("vertex {}{}", name(&vertex.name), from(&vertex.from, self.text));
+                self.with_fields(&head, &vertex.fields, vertex.span);
+            }
+            SchemaItem::Relation(relation) => {
+                let ends = format!("{} -> {}", name(&relation.src), name(&relation.dst));
+                let head = format!("relation {}: {ends}{}", name(&relation.name), from(&relation.from, self.text));
+                self.with_fields(&head, &relation.fields, relation.span);
+            }
+            SchemaItem::Metapath(metapath) => {
+                let counted = if metapath.counted { "counted " } else { "" };
+                let mut text = format!("metapath {} = {counted}{}", name(&metapath.name), name(&metapath.start));
+                for hop in &metapath.hops {
+                    let relation = name(&hop.relation);
+                    let (left, right) = if hop.reverse { ("<-", "-") } else { ("-", "->") };
+                    let _ = write!(text, " {left}{relation}{right} {}", name(&hop.to));
+                }
+                self.spanned(metapath.span, &text);
+            }
+            SchemaItem::Family(family) => {
+                let head = format!("family {} = ", name(&family.name));
+                let text = match &family.graphs {
+                    GraphExpr::List(graphs, _)
+                        if self.indent + width(&head) + width(&graph_expr(&family.graphs)) > WIDTH =>
+                    {
+                        let items: Vec<String> = graphs.iter().map(graph_expr).collect();
+                        head + &broken("[", &items, "]", self.indent)
+                    }
+                    graphs => head + &graph_expr(graphs),
+                };
+                self.spanned(family.span, &text);
+            }
+        }
+    }
+
+    /// Something without a body.
+    fn spanned(&mut self, span: Span, text: &str) {
+        self.begin(span.start as usize, span.end as usize, false);
+        self.line(text);
+        self.end(span.end as usize);
+    }
+
+    fn with_fields(&mut self, head: &str, fields: &[FieldDecl], span: Span) {
+        if fields.is_empty() {
+            return self.spanned(span, head);
+        }
+        let one: Vec<String> = fields.iter().map(|field| self.field(field)).collect();
+        let line = format!("{head} {{ {} }}", one.join(", "));
+        let head_end = fields[0].name.span.start as usize;
+        let (open, close) = {
+            let index = self.braces.partition_point(|(open, _)| *open < head_end);
+            index.checked_sub(1).map_or((head_end, span.end as usize), |i| self.braces[i])
+        };
+        let has_comments = self.comments.iter().any(|c| open < c.start && c.start < close);
+        if self.indent + width(&line) <= WIDTH && !has_comments {
+            return self.spanned(span, &line);
+        }
+        self.begin(span.start as usize, open, false);
+        self.line(&format!("{head} {{"));
+        self.body((open, close), |printer| {
+            for (field, text) in fields.iter().zip(one) {
+                let end = field.from.as_ref().map_or(field.ty_span, |text| text.span).end as usize;
+                printer.begin(field.name.span.start as usize, end, false);
+                printer.line(&(text + ","));
+                printer.end(end);
+            }
+        });
+    }
+
+    fn field(&self, field: &FieldDecl) -> String {
+        let ty = match &field.ty {
+            FieldType::Real { width, sparse } => {
+                let width = width.as_ref().map_or(String::new(), |w| format!("[{}]", self.expr(w, LOOSEST)));
+                format!("f32{width}{}", if *sparse { " sparse" } else { "" })
+            }
+            FieldType::OneHot => "onehot".to_owned(),
+            FieldType::Embedding(width) => format!("embedding[{}]", self.expr(width, LOOSEST)),
+            FieldType::Class(width) => format!("class[{}]", self.expr(width, LOOSEST)),
+            FieldType::MultiLabel(width) => format!("multilabel[{}]", self.expr(width, LOOSEST)),
+            FieldType::Target(width) => format!("target[{}]", self.expr(width, LOOSEST)),
+        };
+        format!("{}: {ty}{}", name(&field.name), from(&field.from, self.text))
+    }
+
+    fn layer(&mut self, layer: &Layer) {
+        self.doc(&layer.doc);
+        let params: Vec<String> = layer.params.iter().map(|param| self.layer_param(param)).collect();
+        let head = format!("layer {}", name(&layer.name));
+        let mut clauses = Vec::new();
+        if let Some(over) = &layer.over {
+            let ends = match &over.ends {
+                Some((src, dst)) => format!("{} -> {}", name(src), name(dst)),
+                None => "*".to_owned(),
+            };
+            clauses.push(format!("over {}: [{ends}]", name(&over.name)));
+        }
+        if !layer.inputs.is_empty() {
+            let inputs: Vec<String> = layer.inputs.iter().map(|input| self.input(input)).collect();
+            clauses.push(format!("of {}", inputs.join(", ")));
+        }
+        let results: Vec<String> = layer.results.iter().map(|result| self.result(result)).collect();
+        clauses.push(format!("-> {}", results.join(", ")));
+        let line = format!("{head}({}) {} {{", params.join(", "), clauses.join(" "));
+        if width(&line) <= WIDTH {
+            self.line(&line);
+        } else {
+            let line = format!("{head}({})", params.join(", "));
+            self.line(&if width(&line) <= WIDTH { line } else { head + &broken("(", &params, ")", 0) });
+            for clause in clauses {
+                self.line(&format!("    {clause}"));
+            }
+            self.line("{");
+        }
+        let braces = self.braces_after(layer.span.end as usize);
+        self.body(braces, |printer| {
+            for stmt in &layer.body {
+                match stmt {
+                    LayerStmt::Param(param) => printer.param(param),
+                    LayerStmt::Block(block) => printer.block(block),
+                }
+            }
+        });
+    }
+
+    fn layer_param(&self, param: &LayerParam) -> String {
+        let kind = match param.kind {
+            None => "",
+            Some(ParamKind::Dim) => ": dim",
+            Some(ParamKind::Real) => ": real",
+            Some(ParamKind::Bool) => ": bool",
+            Some(ParamKind::Function) => ": fn",
+        };
+        let default = param.default.as_ref().map_or(String::new(), |e| format!(" = {}", self.expr(e, LOOSEST)));
+        format!("{}{kind}{default}", name(&param.name))
+    }
+
+    fn input(&self, input: &LayerInput) -> String {
+        let optional = if input.optional { " optional" } else { "" };
+        format!("{}: {}{}{optional}", name(&input.name), rows(&input.rows), self.dims(&input.dims, false))
+    }
+
+    fn result(&self, result: &LayerResult) -> String {
+        let ty = format!("{}{}", rows(&result.rows), self.dims(&result.dims, false));
+        // A result without a name has the place of its type.
+        if result.name.name == "out" && result.name.span == result.span {
+            ty
+        } else {
+            format!("{}: {ty}", name(&result.name))
+        }
+    }
+
+    fn dims(&self, dims: &[Expr], always: bool) -> String {
+        if dims.is_empty() && !always {
+            return String::new();
+        }
+        let dims: Vec<String> = dims.iter().map(|dim| self.expr(dim, LOOSEST)).collect();
+        format!("[{}]", dims.join(", "))
+    }
+
+    fn block(&mut self, block: &Block) {
+        let variable = name(&block.variable);
+        let head = match &block.kind {
+            BlockKind::Project(of) => format!("project {variable}: {}", rows(of)),
+            BlockKind::Aggregate { graph, family } => {
+                format!("aggregate {variable}: {} in {}", name(graph), name(family))
+            }
+            BlockKind::Fuse { rows: of, family } => {
+                let across = family.as_ref().map_or(String::new(), |family| format!(" across {}", name(family)));
+                format!("fuse {variable}: {}{across}", rows(of))
+            }
+        };
+        self.begin(block.span.start as usize, block.span.end as usize, false);
+        self.line(&format!("{head} {{"));
+        let braces = self.braces_after(block.span.end as usize);
+        self.body(braces, |printer| printer.statements(&block.body));
+    }
+
+    // ---- statements ----
+
+    fn statements(&mut self, statements: &[Stmt]) {
+        for stmt in statements {
+            match stmt {
+                Stmt::Param(param) => self.param(param),
+                Stmt::Let(binding) => {
+                    let start = self.token_before(binding.name.span.start as usize);
+                    let end = binding.value.span.end as usize;
+                    self.begin(start, end, false);
+                    self.binding("let ", &binding.name, &binding.value);
+                    self.end(end);
+                }
+                Stmt::Assign(binding) => {
+                    let end = binding.value.span.end as usize;
+                    self.begin(binding.name.span.start as usize, end, false);
+                    self.binding("", &binding.name, &binding.value);
+                    self.end(end);
+                }
+                Stmt::Output(output) => {
+                    let start = self.token_before(output.name.span.start as usize);
+                    let end = output.value.span.end as usize;
+                    self.begin(start, end, false);
+                    let head = format!("output {}: {} = ", name(&output.name), name(&output.vertex));
+                    let value = self.layout(&output.value, LOOSEST, self.indent, self.indent + width(&head));
+                    self.line(&(head + &value));
+                    self.end(end);
+                }
+            }
+        }
+    }
+
+    fn binding(&mut self, keyword: &str, bound: &Ident, value: &Expr) {
+        // At the start of a statement `shared` would belong to a parameter above.
+        let bound = if keyword.is_empty() && bound.name == "shared" { "`shared`".to_owned() } else { name(bound) };
+        let head = format!("{keyword}{bound} = ");
+        let value = self.layout(value, LOOSEST, self.indent, self.indent + width(&head));
+        self.line(&(head + &value));
+    }
+
+    fn param(&mut self, param: &ParamDecl) {
+        let mut text = format!("param {}: {}", name(&param.name), self.dims(&param.dims, true));
+        if let Some((per, _)) = param.per {
+            text += match per {
+                Per::Graph => " per graph",
+                Per::Type => " per type",
+                Per::Src => " per src",
+                Per::Dst => " per dst",
+                Per::Shared => " shared",
+            };
+        }
+        match &param.decomposition {
+            Some(Decomposition::Basis(count)) => text += &format!(" basis({})", self.expr(count, LOOSEST)),
+            Some(Decomposition::Blocks(count)) => text += &format!(" blocks({})", self.expr(count, LOOSEST)),
+            None => {}
+        }
+        if let Some(init) = &param.init {
+            text += &format!(" = {}", self.expr(init, LOOSEST));
+        }
+        if param.no_decay {
+            text += " no_decay";
+        }
+        self.spanned(param.span, &text);
+    }
+
+    fn entry(&mut self, entry: &TrainEntry) {
+        let column = self.indent + KEYWORD_WIDTH;
+        let value = |expr: &Expr| self.layout(expr, LOOSEST, self.indent, column);
+        let (span, keyword, text) = match entry {
+            TrainEntry::Loss(span, expr) => (span, "loss", value(expr)),
+            TrainEntry::Optimizer(span, expr) => (span, "optimizer", value(expr)),
+            TrainEntry::Schedule(span, expr) => (span, "schedule", value(expr)),
+            TrainEntry::Clip(span, expr) => (span, "clip", value(expr)),
+            TrainEntry::Epochs(span, expr) => (span, "epochs", value(expr)),
+            TrainEntry::Seed(span, expr) => (span, "seed", value(expr)),
+            TrainEntry::Stop(span, criterion, patience) => {
+                let patience = self.expr(patience, LOOSEST);
+                let when = criterion_text(criterion);
+                (span, "stop", format!("when {when} has not improved for {patience} epochs"))
+            }
+            TrainEntry::Select(span, criterion) => (span, "select", criterion_text(criterion)),
+            TrainEntry::Metrics(span, names) => {
+                (span, "metrics", names.iter().map(name).collect::<Vec<_>>().join(", "))
+            }
+            TrainEntry::Split(span, text) => (span, "split", string(text, self.text)),
+            TrainEntry::Dataset(span, text) => (span, "dataset", string(text, self.text)),
+        };
+        self.spanned(*span, &format!("{keyword:KEYWORD_WIDTH$}{text}"));
+    }
+
+    // ---- expressions ----
+
+    /// On one line, in parentheses where it binds less tightly than `least`.
+    fn expr(&self, expr: &Expr, least: u8) -> String {
+        let text = match &expr.kind {
+            ExprKind::Number(value) => {
+                let written = &self.text.get(expr.span.start as usize..expr.span.end as usize);
+                match written {
+                    Some(text) if text.replace('_', "").parse() == Ok(*value) => (*text).to_owned(),
+                    _ => value.to_string(),
+                }
+            }
+            ExprKind::Bool(value) => value.to_string(),
+            ExprKind::Name(text) => quote(text),
+            ExprKind::Field(base, field) => format!("{}.{}", self.expr(base, POSTFIX), field_name(field)),
+            ExprKind::Unary(UnaryOp::Neg, operand) => format!("-{}", self.expr(operand, NEGATION)),
+            ExprKind::Unary(UnaryOp::Not, operand) => format!("not {}", self.expr(operand, NOT)),
+            ExprKind::Binary(op, left, right) => {
+                let (symbol, ..) = operator(*op);
+                let (left_least, right_least) = sides(*op);
+                format!("{} {symbol} {}", self.expr(left, left_least), self.expr(right, right_least))
+            }
+            ExprKind::Call(call) => {
+                let args: Vec<String> = call.args.iter().map(|arg| self.arg(arg)).collect();
+                let scope: String = self.scope(call).iter().map(|clause| format!(" {clause}")).collect();
+                format!("{}({}){scope}", name(&call.callee), args.join(", "))
+            }
+            ExprKind::List(items) => {
+                let items: Vec<String> = items.iter().map(|item| self.expr(item, LOOSEST)).collect();
+                format!("[{}]", items.join(", "))
+            }
+            ExprKind::Bundle(items) => {
+                let items: Vec<String> = items.iter().map(|item| self.expr(item, LOOSEST)).collect();
+                format!("{{{}}}", items.join(", "))
+            }
+            ExprKind::If(condition, then, otherwise) => {
+                let condition = self.expr(condition, LOOSEST);
+                let then = self.expr(then, LOOSEST);
+                let otherwise = match &otherwise.kind {
+                    ExprKind::If(..) => self.expr(otherwise, LOOSEST),
+                    _ => format!("{{ {} }}", self.expr(otherwise, LOOSEST)),
+                };
+                format!("if {condition} {{ {then} }} else {otherwise}")
+            }
+            ExprKind::Error => {
+                self.text.get(expr.span.start as usize..expr.span.end as usize).unwrap_or_default().to_owned()
+            }
+        };
+        if level(expr) < least { format!("({text})") } else { text }
+    }
+
+    fn arg(&self, arg: &Arg) -> String {
+        let label = arg.name.as_ref().map_or(String::new(), |n| format!("{}: ", name(n)));
+        label + &self.expr(&arg.value, LOOSEST)
+    }
+
+    /// `over …`, `across …`, `of …`
+    fn scope(&self, call: &Call) -> Vec<String> {
+        let mut clauses = Vec::new();
+        clauses.extend(call.over.as_ref().map(|over| format!("over {}", graph_expr(over))));
+        clauses.extend(call.across.as_ref().map(|across| format!("across {}", name(across))));
+        match call.of.as_slice() {
+            [] => {}
+            [Arg { name: None, value }] => {
+                let direct = level(value) == POSTFIX || matches!(value.kind, ExprKind::Call(_) | ExprKind::Bundle(_));
+                clauses.push(format!("of {}", self.expr(value, if direct { LOOSEST } else { POSTFIX })));
+            }
+            args => {
+                let args: Vec<String> = args.iter().map(|arg| self.arg(arg)).collect();
+                clauses.push(format!("of ({})", args.join(", ")));
+            }
+        }
+        clauses
+    }
+
+    /// On one line where it fits behind `used` columns, else broken at its outermost operator or bracket.
+    fn layout(&self, expr: &Expr, least: u8, indent: usize, used: usize) -> String {
+        let flat = self.expr(expr, least);
+        if used + width(&flat) <= WIDTH {
+            return flat;
+        }
+        let inside = indent + INDENT;
+        let text = match &expr.kind {
+            ExprKind::Binary(op, ..) => {
+                let mut operands = Vec::new();
+                let mut leftmost = expr;
+                while let ExprKind::Binary(inner, left, right) = &leftmost.kind
+                    && operator(*inner).1 == operator(*op).1
+                    && (operands.is_empty() || sides(*op).0 == operator(*op).1)
+                {
+                    operands.push((*inner, right));
+                    leftmost = left;
+                }
+                let mut text = self.layout(leftmost, sides(*op).0, inside, used);
+                for (op, operand) in operands.into_iter().rev() {
+                    let (symbol, ..) = operator(op);
+                    let taken = inside + width(symbol) + 1;
+                    let operand = self.layout(operand, sides(op).1, inside, taken);
+                    let _ = write!(text, "\n{:inside$}{symbol} {operand}", "");
+                }
+                text
+            }
+            ExprKind::Call(call) => {
+                let scope = self.scope(call);
+                let args: Vec<String> = call.args.iter().map(|arg| self.arg(arg)).collect();
+                let callee = name(&call.callee);
+                let plain = format!("{callee}({})", args.join(", "));
+                if !call.of.is_empty() {
+                    let head =
+                        if used + width(&plain) <= WIDTH { plain } else { self.broken_call(call, callee, inside) };
+                    scope.iter().fold(head, |text, clause| format!("{text}\n{:inside$}{clause}", ""))
+                } else if call.args.is_empty() {
+                    flat.clone()
+                } else {
+                    let scope: String = scope.iter().map(|clause| format!(" {clause}")).collect();
+                    self.broken_call(call, callee, indent) + &scope
+                }
+            }
+            ExprKind::List(items) if !items.is_empty() => {
+                let items: Vec<String> =
+                    items.iter().map(|item| self.layout(item, LOOSEST, inside, inside + 1)).collect();
+                broken("[", &items, "]", indent)
+            }
+            ExprKind::Bundle(items) => {
+                let items: Vec<String> =
+                    items.iter().map(|item| self.layout(item, LOOSEST, inside, inside + 1)).collect();
+                broken("{", &items, "}", indent)
+            }
+            ExprKind::If(condition, then, otherwise) => {
+                let condition = self.expr(condition, LOOSEST);
+                let then = self.layout(then, LOOSEST, inside, inside);
+                let otherwise = match &otherwise.kind {
+                    ExprKind::If(..) => self.layout(otherwise, LOOSEST, indent, WIDTH),
+                    _ => {
+                        let value = self.layout(otherwise, LOOSEST, inside, inside);
+                        format!("{{\n{:inside$}{value}\n{:indent$}}}", "", "")
+                    }
+                };
+                format!("if {condition} {{\n{:inside$}{then}\n{:indent$}}} else {otherwise}", "", "")
+            }
+            ExprKind::Unary(UnaryOp::Not, operand) => {
+                format!("not {}", self.layout(operand, NOT, indent, used + 4))
+            }
+            ExprKind::Unary(UnaryOp::Neg, operand) => {
+                format!("-{}", self.layout(operand, NEGATION, indent, used + 1))
+            }
+            _ => return flat,
+        };
+        if level(expr) < least { format!("({text})") } else { text }
+    }
+
+    fn broken_call(&self, call: &Call, callee: String, indent: usize) -> String {
+        let inside = indent + INDENT;
+        let args: Vec<String> = call
+            .args
+            .iter()
+            .map(|arg| {
+                let label = arg.name.as_ref().map_or(String::new(), |n| format!("{}: ", name(n)));
+                let value = self.layout(&arg.value, LOOSEST, inside, inside + width(&label) + 1);
+                label + &value
+            })
+            .collect();
+        callee + &broken("(", &args, ")", indent)
+    }
+}
+
+/// One item per line.
+fn broken(open: &str, items: &[String], close: &str, indent: usize) -> String {
+    let inside = indent + INDENT;
+    let items: String = items.iter().map(|item| format!("{:inside$}{item},\n", "")).collect();
+    format!("{open}\n{items}{:indent$}{close}", "")
+}
+
+/// From its first byte to the end of its head.
+fn item_extent(item: &Item) -> (usize, usize) {
+    let whole = |span: Span| (span.start as usize, span.end as usize);
+    match item {
+        Item::Use(item) => whole(item.span),
+        Item::Const(item) => whole(item.span),
+        Item::Schema(item) => (item.span.start as usize, item.name.span.end as usize),
+        Item::Layer(item) => whole(item.span),
+        Item::Model(item) => whole(item.span),
+        Item::Train(item) => whole(item.span),
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+const LOOSEST: u8 = 0;
+const NOT: u8 = 3;
+const COMPARISON: u8 = 4;
+const NEGATION: u8 = 7;
+const OPERAND: u8 = 8;
+const POSTFIX: u8 = 9;
+
+/// How tightly the outermost operator binds.
+fn level(expr: &Expr) -> u8 {
+    match &expr.kind {
+        ExprKind::Binary(op, ..) => operator(*op).1,
+        ExprKind::Unary(UnaryOp::Not, _) => NOT,
+        ExprKind::Unary(UnaryOp::Neg, _) => NEGATION,
+        ExprKind::Call(call) if call.over.is_some() || call.across.is_some() || !call.of.is_empty() => OPERAND,
+        ExprKind::List(_) | ExprKind::Bundle(_) | ExprKind::If(..) => OPERAND,
+        _ => POSTFIX,
+    }
+}
+
+fn operator(op: BinaryOp) -> (&'static str, u8) {
+    match op {
+        BinaryOp::Or => ("or", 1),
+        BinaryOp::And => ("and", 2),
+        BinaryOp::Eq => ("==", COMPARISON),
+        BinaryOp::Ne => ("!=", COMPARISON),
+        BinaryOp::Lt => ("<", COMPARISON),
+        BinaryOp::Le => ("<=", COMPARISON),
+        BinaryOp::Gt => (">", COMPARISON),
+        BinaryOp::Ge => (">=", COMPARISON),
+        BinaryOp::Add => ("+", 5),
+        BinaryOp::Sub => ("-", 5),
+        BinaryOp::Mul => ("*", 6),
+        BinaryOp::Div => ("/", 6),
+        BinaryOp::MatMul => ("@", 6),
+    }
+}
+
+/// How tightly the operands must bind at least: all operators are left-associative, comparisons do not chain.
+fn sides(op: BinaryOp) -> (u8, u8) {
+    let (_, level) = operator(op);
+    if level == COMPARISON { (level + 1, level + 1) } else { (level, level + 1) }
+}
+
+fn is_plain(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn quote(text: &str) -> String {
+    if is_plain(text) && !RESERVED.contains(&text) && text != "True" && text != "False" {
+        text.to_owned()
+    } else {
+        format!("`{text}`")
+    }
+}
+
+fn name(ident: &Ident) -> String {
+    quote(&ident.name)
+}
+
+/// After a dot every word is a name.
+fn field_name(ident: &Ident) -> String {
+    if is_plain(&ident.name) { ident.name.clone() } else { format!("`{}`", ident.name) }
+}
+
+fn rows(rows: &RowsOf) -> String {
+    match rows {
+        RowsOf::Name(ident) => name(ident),
+        RowsOf::Any(_) => "*".to_owned(),
+    }
+}
+
+fn from(from: &Option<Text>, source: &str) -> String {
+    from.as_ref().map_or(String::new(), |text| format!(" from {}", string(text, source)))
+}
+
+/// As it was written, if it was.
+fn string(text: &Text, source: &str) -> String {
+    match source.get(text.span.start as usize..text.span.end as usize) {
+        Some(written) if written.len() > 1 && written.starts_with('"') && written.ends_with('"') => written.to_owned(),
+        _ => {
+            let escaped = text.value.replace('\\', "\\\\").replace('"', "\\\"");
+            format!("\"{}\"", escaped.replace('\n', "\\n").replace('\t', "\\t"))
+        }
+    }
+}
+
+fn graph_expr(graphs: &GraphExpr) -> String {
+    match graphs {
+        GraphExpr::Name(ident) => name(ident),
+        GraphExpr::Call { function, argument, .. } => format!("{}({})", name(function), graph_expr(argument)),
+        GraphExpr::List(graphs, _) => {
+            let graphs: Vec<String> = graphs.iter().map(graph_expr).collect();
+            format!("[{}]", graphs.join(", "))
+        }
+        GraphExpr::Filter { graphs, into, vertex } => {
+            format!("{} {} {}", graph_expr(graphs), if *into { "into" } else { "from" }, name(vertex))
+        }
+    }
+}
+
+fn criterion_text(criterion: &Criterion) -> String {
+    let part = if criterion.part.name == "train" { "train".to_owned() } else { name(&criterion.part) };
+    format!("{part}.{}", field_name(&criterion.metric))
+}

@@ -1,0 +1,213 @@
+//! A tree as indented text, expressions in prefix form: what a reader needs to see that the tree is right.
+
+use std::fmt::Write;
+
+use hgnnc_syntax::ast::*;
+
+/// The whole module.
+pub fn module(module: &Module) -> String {
+    let mut out = String::new();
+    for item in &module.items {
+        self::item(&mut out, item);
+    }
+    out
+}
+
+macro_rules! put {
+    ($out:expr, $depth:literal, $($arg:tt)*) => {{
+        let _ = writeln!($out, "{:1$}{2}", "", $depth * 2, format!($($arg)*));
+    }};
+}
+
+fn item(out: &mut String, item: &Item) {
+    match item {
+        Item::Use(item) => put!(out, 0, "use {} : {}", idents(&item.path), idents(&item.names)),
+        Item::Const(item) => put!(out, 0, "const {} {}", item.name.name, expr(&item.value)),
+        Item::Schema(schema) => {
+            put!(out, 0, "schema {}", schema.name.name);
+            for item in &schema.items {
+                schema_item(out, item);
+            }
+        }
+        Item::Layer(layer) => {
+            put!(out, 0, "layer {} doc={}", layer.name.name, layer.doc.len());
+            for param in &layer.params {
+                let default = param.default.as_ref().map(expr).unwrap_or_default();
+                put!(out, 1, "argument {} {:?} {default}", param.name.name, param.kind);
+            }
+            if let Some(over) = &layer.over {
+                let ends = over.ends.as_ref().map_or("*".to_owned(), |(s, d)| format!("{} -> {}", s.name, d.name));
+                put!(out, 1, "over {} {ends}", over.name.name);
+            }
+            for input in &layer.inputs {
+                let optional = if input.optional { " optional" } else { "" };
+                put!(out, 1, "input {} {}{}{optional}", input.name.name, rows(&input.rows), exprs(&input.dims));
+            }
+            for result in &layer.results {
+                put!(out, 1, "result {} {}{}", result.name.name, rows(&result.rows), exprs(&result.dims));
+            }
+            for part in &layer.body {
+                match part {
+                    LayerStmt::Param(param) => put!(out, 1, "{}", self::param(param)),
+                    LayerStmt::Block(block) => {
+                        let head = match &block.kind {
+                            BlockKind::Project(of) => format!("project {}", rows(of)),
+                            BlockKind::Aggregate { graph, family } => {
+                                format!("aggregate {} in {}", graph.name, family.name)
+                            }
+                            BlockKind::Fuse { rows: of, family } => {
+                                format!("fuse {} across {:?}", rows(of), family.as_ref().map(|f| &f.name))
+                            }
+                        };
+                        put!(out, 1, "{head} as {}", block.variable.name);
+                        for stmt in &block.body {
+                            put!(out, 2, "{}", self::stmt(stmt));
+                        }
+                    }
+                }
+            }
+        }
+        Item::Model(model) => {
+            put!(out, 0, "model {} schema={}", model.name.name, model.schema.name);
+            for stmt in &model.body {
+                put!(out, 1, "{}", self::stmt(stmt));
+            }
+        }
+        Item::Train(train) => {
+            put!(out, 0, "train {}", train.model.name);
+            for entry in &train.entries {
+                put!(out, 1, "{}", self::entry(entry));
+            }
+        }
+    }
+}
+
+fn schema_item(out: &mut String, item: &SchemaItem) {
+    let from = |text: &Option<Text>| text.as_ref().map(|t| format!(" from {:?}", t.value)).unwrap_or_default();
+    let fields = |out: &mut String, fields: &[FieldDecl]| {
+        for field in fields {
+            let ty = match &field.ty {
+                FieldType::Real { width, sparse } => {
+                    format!("real {} sparse={sparse}", width.as_ref().map(expr).unwrap_or_default())
+                }
+                FieldType::OneHot => "onehot".to_owned(),
+                FieldType::Embedding(width) => format!("embedding {}", expr(width)),
+                FieldType::Class(width) => format!("class {}", expr(width)),
+                FieldType::MultiLabel(width) => format!("multilabel {}", expr(width)),
+                FieldType::Target(width) => format!("target {}", expr(width)),
+            };
+            put!(out, 2, "field {}: {ty}{}", field.name.name, from(&field.from));
+        }
+    };
+    match item {
+        SchemaItem::Vertex(vertex) => {
+            put!(out, 1, "vertex {}{}", vertex.name.name, from(&vertex.from));
+            fields(out, &vertex.fields);
+        }
+        SchemaItem::Relation(r) => {
+            put!(out, 1, "relation {}: {} -> {}{}", r.name.name, r.src.name, r.dst.name, from(&r.from));
+            fields(out, &r.fields);
+        }
+        SchemaItem::Metapath(m) => {
+            let hop = |hop: &Hop| {
+                let sign = if hop.reverse { "-" } else { "+" };
+                format!(" {sign}{} {}", hop.relation.name, hop.to.name)
+            };
+            let hops: String = m.hops.iter().map(hop).collect();
+            put!(out, 1, "metapath {} counted={} {}{hops}", m.name.name, m.counted, m.start.name);
+        }
+        SchemaItem::Family(f) => put!(out, 1, "family {} {}", f.name.name, graphs(&f.graphs)),
+    }
+}
+
+fn idents(idents: &[Ident]) -> String {
+    idents.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn rows(rows: &RowsOf) -> &str {
+    match rows {
+        RowsOf::Name(name) => &name.name,
+        RowsOf::Any(_) => "*",
+    }
+}
+
+fn exprs(list: &[Expr]) -> String {
+    format!("[{}]", list.iter().map(expr).collect::<Vec<_>>().join(" "))
+}
+
+fn param(param: &ParamDecl) -> String {
+    let per = param.per.map(|(per, _)| format!(" {per:?}")).unwrap_or_default();
+    let tied = match &param.decomposition {
+        Some(Decomposition::Basis(count)) => format!(" basis={}", expr(count)),
+        Some(Decomposition::Blocks(count)) => format!(" blocks={}", expr(count)),
+        None => String::new(),
+    };
+    let init = param.init.as_ref().map(|init| format!(" init={}", expr(init))).unwrap_or_default();
+    let decay = if param.no_decay { " no_decay" } else { "" };
+    format!("param {} {}{per}{tied}{init}{decay}", param.name.name, exprs(&param.dims))
+}
+
+fn stmt(stmt: &Stmt) -> String {
+    match stmt {
+        Stmt::Param(param) => self::param(param),
+        Stmt::Let(binding) => format!("let {} {}", binding.name.name, expr(&binding.value)),
+        Stmt::Assign(binding) => format!("set {} {}", binding.name.name, expr(&binding.value)),
+        Stmt::Output(o) => format!("output {} {} {}", o.name.name, o.vertex.name, expr(&o.value)),
+    }
+}
+
+fn entry(entry: &TrainEntry) -> String {
+    let criterion = |c: &Criterion| format!("{}.{}", c.part.name, c.metric.name);
+    match entry {
+        TrainEntry::Loss(_, value) => format!("loss {}", expr(value)),
+        TrainEntry::Optimizer(_, value) => format!("optimizer {}", expr(value)),
+        TrainEntry::Schedule(_, value) => format!("schedule {}", expr(value)),
+        TrainEntry::Clip(_, value) => format!("clip {}", expr(value)),
+        TrainEntry::Epochs(_, value) => format!("epochs {}", expr(value)),
+        TrainEntry::Seed(_, value) => format!("seed {}", expr(value)),
+        TrainEntry::Stop(_, c, patience) => format!("stop {} {}", criterion(c), expr(patience)),
+        TrainEntry::Select(_, c) => format!("select {}", criterion(c)),
+        TrainEntry::Metrics(_, names) => format!("metrics {}", idents(names)),
+        TrainEntry::Split(_, text) => format!("split {:?}", text.value),
+        TrainEntry::Dataset(_, text) => format!("dataset {:?}", text.value),
+    }
+}
+
+fn graphs(expr: &GraphExpr) -> String {
+    match expr {
+        GraphExpr::Name(name) => name.name.clone(),
+        GraphExpr::Call { function, argument, .. } => format!("({} {})", function.name, graphs(argument)),
+        GraphExpr::List(list, _) => format!("[{}]", list.iter().map(graphs).collect::<Vec<_>>().join(" ")),
+        GraphExpr::Filter { graphs: of, into, vertex } => {
+            format!("({} {} {})", if *into { "into" } else { "from" }, graphs(of), vertex.name)
+        }
+    }
+}
+
+/// An expression in prefix form.
+pub fn expr(of: &Expr) -> String {
+    match &of.kind {
+        ExprKind::Number(value) => value.to_string(),
+        ExprKind::Bool(value) => value.to_string(),
+        ExprKind::Name(name) => name.clone(),
+        ExprKind::Field(base, field) => format!("(. {} {})", expr(base), field.name),
+        ExprKind::Unary(op, operand) => format!("({op:?} {})", expr(operand)),
+        ExprKind::Binary(op, left, right) => format!("({op:?} {} {})", expr(left), expr(right)),
+        ExprKind::Call(call) => {
+            let arg = |arg: &Arg| {
+                let label = arg.name.as_ref().map(|n| format!("{}:", n.name)).unwrap_or_default();
+                format!(" {label}{}", expr(&arg.value))
+            };
+            let args: String = call.args.iter().map(arg).collect();
+            let over = call.over.as_ref().map(|g| format!(" over={}", graphs(g))).unwrap_or_default();
+            let across = call.across.as_ref().map(|n| format!(" across={}", n.name)).unwrap_or_default();
+            let of: String = call.of.iter().map(arg).collect();
+            let of = if of.is_empty() { of } else { format!(" of={{{} }}", of) };
+            format!("({}{args}{over}{across}{of})", call.callee.name)
+        }
+        ExprKind::List(list) => exprs(list),
+        ExprKind::Bundle(list) => format!("{{{}}}", list.iter().map(expr).collect::<Vec<_>>().join(" ")),
+        ExprKind::If(c, t, e) => format!("(if {} {} {})", expr(c), expr(t), expr(e)),
+        ExprKind::Error => "<error>".to_owned(),
+    }
+}
