@@ -457,7 +457,15 @@ impl Generator {
         let lse = self.flow.add(Op::GatherDst(graph), &[lse]);
         let difference = self.flow.binary(BinaryOp::Sub, score, lse);
         let alpha = self.flow.unary(UnaryOp::Exp, difference);
-        let messages = self.flow.add(Op::GatherSrc(graph), &[src]);
+        let mut values = src;
+        if let Some(&[width]) = self.fixed_dims(src).as_deref()
+            && self.chance(0.6)
+        {
+            let out = 1 + self.below(5);
+            let w = self.weight(vec![Dim::Fixed(width), Dim::Fixed(out)]);
+            values = self.flow.add(Op::MatMul { batch: 0 }, &[src, w]);
+        }
+        let messages = self.flow.add(Op::GatherSrc(graph), &[values]);
         let messages = self.flow.binary(BinaryOp::Mul, messages, alpha);
         let z = self.flow.segment(graph, Direction::In, Reduce::Sum, messages);
         self.keep(z);

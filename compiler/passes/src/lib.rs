@@ -3,12 +3,12 @@
 //! The way of a training program: [`PassManager::run_forward`], [`differentiate()`], [`update`],
 //! [`PassManager::run_joint`].
 
+pub mod compute_on_vertices;
 pub mod contract_scores;
 pub mod differentiate;
 pub mod erase_stops;
 pub mod optimizer;
 pub mod pipeline;
-pub mod project_on_vertices;
 pub mod remove_dead;
 mod rewrite;
 pub mod share_common;

@@ -7,9 +7,9 @@ use std::fmt;
 
 use hgnnc_ir::{Dataflow, Dim, Space, Value, verify};
 
+use crate::compute_on_vertices::compute_on_vertices;
 use crate::contract_scores::contract_scores;
 use crate::erase_stops::erase_stops;
-use crate::project_on_vertices::project_on_vertices;
 use crate::remove_dead::remove_dead;
 use crate::share_common::share_common;
 use crate::simplify::simplify;
@@ -26,7 +26,7 @@ pub struct Pass {
 const SIMPLIFY: Pass = Pass { name: "simplify", run: simplify };
 const SHARE_COMMON: Pass = Pass { name: "share_common", run: share_common };
 const REMOVE_DEAD: Pass = Pass { name: "remove_dead", run: remove_dead };
-const PROJECT_ON_VERTICES: Pass = Pass { name: "project_on_vertices", run: project_on_vertices };
+const COMPUTE_ON_VERTICES: Pass = Pass { name: "compute_on_vertices", run: compute_on_vertices };
 const SUM_BEFORE_PROJECTING: Pass = Pass { name: "sum_before_projecting", run: sum_before_projecting };
 const CONTRACT_SCORES: Pass = Pass { name: "contract_scores", run: contract_scores };
 const ERASE_STOPS: Pass = Pass { name: "erase_stops", run: erase_stops };
@@ -37,10 +37,12 @@ pub const FORWARD: &[Pass] = &[
     SIMPLIFY,
     SHARE_COMMON,
     REMOVE_DEAD,
-    // Scores first: a projection that only scores read is gone before its place is chosen.
+    // Scores and projections of gathered values come to stand on vertices, where the next passes find them in one form.
+    COMPUTE_ON_VERTICES,
+    SHARE_COMMON,
+    REMOVE_DEAD,
+    // A projection that only scores read is gone before its place is chosen.
     CONTRACT_SCORES,
-    // Gathered projections come to stand on vertices, where the next pass finds them in one form.
-    PROJECT_ON_VERTICES,
     SUM_BEFORE_PROJECTING,
     SIMPLIFY,
     SHARE_COMMON,
@@ -54,7 +56,7 @@ pub const JOINT: &[Pass] = &[
     // The backward softmax is the forward softmax.
     SHARE_COMMON,
     REMOVE_DEAD,
-    PROJECT_ON_VERTICES,
+    COMPUTE_ON_VERTICES,
     SHARE_COMMON,
     REMOVE_DEAD,
 ];

@@ -1,0 +1,89 @@
+//! Moves what depends on one end of an edge only from the edges to the vertices at that end.
+//!
+//! A vertex is computed once, not once per edge: a projection costs |V|·k·n multiply-adds, not |E|·k·n. Every row is
+//! computed from the same operands in the same order, so results agree exactly. What is moved is followed by its gather,
+//! and so moves what reads it in turn.
+//!
+//! Before:  %2 = gather.src g, %0              : f32[edges(g); h, d]
+//!          %3 = mul %2, %1                    : f32[edges(g); h, d]      %1: f32[h, d]
+//!          %4 = reduce.sum(axes 1) %3         : f32[edges(g); h]
+//! After:   %2 = mul %0, %1                    : f32[src(g); h, d]
+//!          %3 = reduce.sum(axes 1) %2         : f32[src(g); h]
+//!          %4 = gather.src g, %3              : f32[edges(g); h]
+//!
+//! Applies to operations that work row by row, where every operand is a unit value or gathered in the same way over the
+//! same graph, at least one is gathered, and |V| < |E|. Needs sizes.
+
+use hgnnc_ir::{Dataflow, Direction, Op, Type, Value};
+
+use crate::pipeline::{Changed, PassCx};
+use crate::rewrite::rewrite;
+
+/// See the module.
+pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    let Some(sizes) = cx.sizes_for("compute_on_vertices") else { return Changed(false) };
+    let mut log = vec![];
+    let moved = rewrite(flow, |r, value, args| {
+        let op = &r.old.value(value).op;
+        let mut gather: Option<&Op> = None;
+        let mut ends: Vec<Value> = vec![];
+        for &arg in args {
+            let data = r.new.value(arg);
+            if matches!(data.op, Op::GatherSrc(_) | Op::GatherDst(_)) && gather.is_none_or(|known| *known == data.op) {
+                gather = Some(&data.op);
+                ends.push(data.args[0]);
+            } else if data.ty.is_unit() {
+                ends.push(arg);
+            } else {
+                return None;
+            }
+        }
+        let gather = gather?.clone();
+        let (Op::GatherSrc(graph) | Op::GatherDst(graph)) = gather else { return None };
+        let direction = if gather == Op::GatherSrc(graph) { Direction::Out } else { Direction::In };
+        let space = r.new.graph_end(graph, direction);
+        let on_vertices = by_row(op, |ty| Type { space, ..ty.clone() })?;
+        let (vertices, edges) = (sizes.rows(space), sizes.edges[graph.index()]);
+        let moves = vertices < edges;
+        let verdict = if moves { "moved to the vertices" } else { "stays on the edges" };
+        let name = &r.old.graphs[graph.index()].name;
+        log.push(format!("{value} over `{name}`: {vertices} vertices, {edges} edges; {verdict}"));
+        if !moves {
+            return None;
+        }
+        let computed = r.add(on_vertices, &ends);
+        Some(r.add(gather, &[computed]))
+    });
+    cx.explain_all("compute_on_vertices", log);
+    Changed(moved > 0)
+}
+
+/// The operation on rows of another space, if it works row by row.
+fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
+    match op {
+        Op::Broadcast(ty) => Some(Op::Broadcast(moved(ty))),
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::StopGradient
+        | Op::Reshape(_)
+        | Op::Concat
+        | Op::Slice { .. }
+        | Op::MatMul { .. }
+        | Op::MatMulT { .. }
+        | Op::ReduceTrailing { .. } => Some(op.clone()),
+        Op::Input(_)
+        | Op::Param(_)
+        | Op::State(..)
+        | Op::Const(_)
+        | Op::Count(_)
+        | Op::RandomMask { .. }
+        | Op::OneHot { .. }
+        | Op::Rows(_)
+        | Op::Unrows
+        | Op::Outer { .. }
+        | Op::GatherSrc(_)
+        | Op::GatherDst(_)
+        | Op::Segment { .. }
+        | Op::ReduceSpace(_) => None,
+    }
+}
