@@ -12,6 +12,7 @@ pub mod artifact;
 pub mod dataflow;
 pub mod infer;
 pub mod interp;
+pub mod names;
 pub mod ops;
 pub mod parse;
 pub mod print;

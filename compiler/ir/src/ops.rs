@@ -1,7 +1,7 @@
 //! The operation set.
 //!
 //! Notation: `S[a, b]` is a value of space `S` with trailing dimensions `a, b`; `[a, b]` is a value of
-//! [`Space::Unit`](crate::Space::Unit). Types of results are computed by [`crate::infer::infer`], which
+//! [`Space::Unit`]. Types of results are computed by [`crate::infer::infer`], which
 //! is also where the rules stand.
 
 use crate::types::{Graph, Input, Param, Space, Type};

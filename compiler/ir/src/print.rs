@@ -36,12 +36,12 @@ pub fn print(flow: &Dataflow) -> String {
     text
 }
 
-/// The text of one operation with its operands, as it stands in [`print`].
+/// The text of one operation with its operands, as it stands in [`print()`].
 pub fn print_op(flow: &Dataflow, data: &ValueData) -> String {
     Names(flow).op(data)
 }
 
-/// The text of a type, as it stands in [`print`].
+/// The text of a type, as it stands in [`print()`].
 pub fn print_type(flow: &Dataflow, ty: &Type) -> String {
     Names(flow).ty(ty)
 }
