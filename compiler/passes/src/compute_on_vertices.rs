@@ -4,12 +4,14 @@
 //! computed from the same operands in the same order, so results agree exactly. What is moved is followed by its gather,
 //! and so moves what reads it in turn.
 //!
+//! ```text
 //! Before:  %2 = gather.src g, %0              : f32[edges(g); h, d]
 //!          %3 = mul %2, %1                    : f32[edges(g); h, d]      %1: f32[h, d]
 //!          %4 = reduce.sum(axes 1) %3         : f32[edges(g); h]
 //! After:   %2 = mul %0, %1                    : f32[src(g); h, d]
 //!          %3 = reduce.sum(axes 1) %2         : f32[src(g); h]
 //!          %4 = gather.src g, %3              : f32[edges(g); h]
+//! ```
 //!
 //! Applies to operations that work row by row, where every operand is a unit value or gathered in the same way over the
 //! same graph, at least one is gathered, and |V| < |E|. Needs sizes.

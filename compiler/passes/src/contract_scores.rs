@@ -3,15 +3,17 @@
 //! `a · (x W) = x (W a)`: with V rows, k columns and h heads of d columns, V k h d multiply-adds become V k h and k h d.
 //! The same products are added in another order.
 //!
+//! ```text
 //! Before:  %2 = matmul %0, %1                   : f32[V; h, d]      %1: f32[k, h, d]
 //!          %4 = mul %2, %3                      : f32[V; h, d]      %3: f32[h, d]
 //!          %5 = reduce.sum(axes 1) %4           : f32[V; h]
 //! After:   per head: slice %1 and %3, matmul_t  : f32[k]
 //!          concat of the heads                  : f32[k, h]
 //!          %5 = matmul %0, …                    : f32[V; h]
+//! ```
 //!
 //! (Without heads, `%1: f32[k, d]`, it is one `matmul_t` and one `matmul`.) Applies where the projected value has no other
-//! use, the reduction leaves at most one dimension of at most [`MAX_HEADS`] heads, the extents are fixed and the new form
+//! use, the reduction leaves at most one dimension of at most 16 heads, the extents are fixed and the new form
 //! needs at most half the multiply-adds, which pays for its small operations. It belongs before differentiation: the gradient of the old form reads the projected value
 //! again. Needs sizes.
 

@@ -1,7 +1,9 @@
 //! Removes `stop_gradient` from programs that are differentiated already (or never will be): it is the identity.
 //!
+//! ```text
 //! Before:  %2 = stop_gradient %1        After:  %3 = exp %1
 //!          %3 = exp %2
+//! ```
 
 use hgnnc_ir::{Dataflow, Op};
 

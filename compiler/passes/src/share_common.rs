@@ -4,9 +4,11 @@
 //! are functions of their stream. The later one becomes the earlier one. The operands of commutative functions count in
 //! either order.
 //!
+//! ```text
 //! Before:  %3 = exp %2        After:  %3 = exp %2
 //!          %4 = exp %2                %5 = mul %3, %3
 //!          %5 = mul %3, %4
+//! ```
 //!
 //! Applies unless the earlier value belongs to a later phase (which no producer builds).
 

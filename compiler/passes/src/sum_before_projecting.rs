@@ -7,12 +7,14 @@
 //! - project, then sum: `S k n + E n` (the edges carry n columns),
 //! - sum, then project: `E k + D k n` (the edges carry k columns).
 //!
+//! ```text
 //! Before:  %2 = matmul %0, %1            : f32[src(g); n]
 //!          %3 = gather.src g, %2         : f32[edges(g); n]
 //!          %4 = segment.sum.in g, %3     : f32[dst(g); n]
 //! After:   %2 = gather.src g, %0         : f32[edges(g); k]
 //!          %3 = segment.sum.in g, %2     : f32[dst(g); k]
 //!          %4 = matmul %3, %1            : f32[dst(g); n]
+//! ```
 //!
 //! or the other way round, and for sums to sources with `gather.dst`. A projection of edge values that are not gathered
 //! (`E k n + E n`) moves behind its sum by the same comparison. Messages may be weighted by an edge value that is the
