@@ -21,6 +21,22 @@ pub fn plain<'a>(sources: &SourceMap, diagnostics: impl IntoIterator<Item = &'a 
     text
 }
 
+/// Renders with the colours of a terminal.
+pub fn coloured<'a>(sources: &SourceMap, diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> String {
+    let styles = term::Styles::default();
+    let mut buffer = term::termcolor::Ansi::new(Vec::new());
+    let mut files = SimpleFiles::new();
+    for file in sources.files() {
+        files.add(file.name.as_str(), file.text.as_str());
+    }
+    for diagnostic in diagnostics {
+        let mut writer = term::StylesWriter::new(&mut buffer, &styles);
+        // Writing to memory cannot fail, and every span was made from a file of the map.
+        let _ = term::emit_to_write_style(&mut writer, &term::Config::default(), &files, &to_codespan(diagnostic));
+    }
+    String::from_utf8_lossy(&buffer.into_inner()).into_owned()
+}
+
 fn to_codespan(diagnostic: &Diagnostic) -> cs::Diagnostic<usize> {
     let base = match diagnostic.severity() {
         Severity::Error => cs::Diagnostic::error(),

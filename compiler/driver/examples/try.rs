@@ -5,7 +5,7 @@ fn main() {
         let a = hgnnc_driver::analyze(&p, &t);
         print!("{}", hgnnc_diag::render::plain(&a.sources, a.diagnostics.iter()));
         if let Some(m) = &a.model {
-            let l = hgnnc_driver::lower(m, &Default::default());
+            let Ok(l) = hgnnc_driver::lower(m, &Default::default()) else { return };
             println!(
                 "{p}: {} values, {} params, joint {} in {:?}",
                 m.flow.values.len(),

@@ -7,15 +7,18 @@
 mod lower;
 mod stdlib;
 
-pub use hgnnc_diag::{self as diag, Diagnostic, Diagnostics, SourceMap};
+pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
+pub use hgnnc_passes::pipeline::{PassManager, SizeInfo, UnknownPass};
 pub use hgnnc_sema::dataset::{
-    DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset, find_name, same_name,
+    DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names, check_dataset,
 };
 pub use hgnnc_sema::schema::Schema;
+pub use hgnnc_sema::{Analyzed, train::TrainSpec};
+pub use hgnnc_syntax::format;
 pub use lower::{LowerOptions, Lowered, lower};
 pub use stdlib::STDLIB;
 
-use hgnnc_sema::{Analyzed, Library};
+use hgnnc_sema::Library;
 use hgnnc_syntax::ast::{Item, Module};
 
 /// What is known of a file after [`analyze`].
@@ -40,15 +43,52 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
     // what is missing must not be reported as unknown.
     let parsed = !diagnostics.has_errors();
     let libraries = libraries(&module, &mut sources, &mut diagnostics);
-    let libraries: Vec<Library<'_>> = libraries.iter().map(|(name, module)| Library { name, module }).collect();
+    let libraries: Vec<Library<'_>> = (libraries.iter().zip(STDLIB))
+        .map(|((name, module), (_, text))| Library { name, module, layers: layer_names(text) })
+        .collect();
     let mut found = Diagnostics::default();
     let model = hgnnc_sema::analyze(&module, &libraries, &mut found);
-    if parsed {
-        diagnostics.append(found);
+    for diagnostic in found {
+        if parsed || stands_alone(diagnostic.code) {
+            diagnostics.push(diagnostic);
+        }
     }
     diagnostics.sort();
     let model = if diagnostics.has_errors() { None } else { model };
     Analysis { sources, diagnostics, module, model }
+}
+
+/// Is a mistake of this kind one whatever the parts of the file hold that could not be read? Something unknown
+/// or missing may stand there.
+fn stands_alone(code: Code) -> bool {
+    [
+        codes::WIDTH_MISMATCH,
+        codes::SHAPE_MISMATCH,
+        codes::DIFFERENT_SPACES,
+        codes::BAD_DIMENSION,
+        codes::BAD_RESHAPE,
+        codes::ARGUMENT_RANGE,
+        codes::LABEL_LOSS_MISMATCH,
+        codes::CLASS_COUNT,
+        codes::METAPATH_JOIN,
+        codes::BIPARTITE_SELF_LOOP,
+        codes::FAMILY_TYPES,
+        codes::METRIC_TASK,
+        codes::UNKNOWN_CHOICE,
+    ]
+    .contains(&code)
+}
+
+/// The layers that a library file declares. Its text is ours: each declaration starts a line.
+fn layer_names(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.strip_prefix("layer ")?.split('(').next()).collect()
+}
+
+/// What was asked of [`lower`] that it cannot do, as a report.
+pub fn unknown_pass(error: &UnknownPass) -> Diagnostic {
+    let known: Vec<String> = error.known.iter().map(|name| format!("`{name}`")).collect();
+    Diagnostic::new(codes::UNKNOWN_PASS, format!("there is no pass `{}`", error.name))
+        .help(format!("the passes are {}", known.join(", ")))
 }
 
 /// The library modules that a file imports from (all of them are known by name, so that a misspelt one is

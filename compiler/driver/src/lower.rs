@@ -1,67 +1,88 @@
 //! From a checked model to the programs that the runtime executes.
 
 use hgnnc_ir::artifact::VERSION;
+use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
+use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::{differentiate, update};
 use hgnnc_sema::Analyzed;
 
 /// What lowering depends on.
 #[derive(Clone, Debug, Default)]
 pub struct LowerOptions {
-    /// Passes that do not run.
+    /// Names of passes that do not run.
     pub disabled: Vec<String>,
+    /// Sizes of the dataset. Without them, passes that compare sizes change nothing.
+    pub sizes: Option<SizeInfo>,
 }
 
 /// A compiled model with the levels that it went through.
 pub struct Lowered {
     /// The forward program before any pass.
     pub dataflow: Dataflow,
-    /// The forward program with gradients and updates, before any pass over the whole.
+    /// Forward, backward and update, before the passes over the whole. `None` without a train block.
     pub joint: Option<Dataflow>,
     /// What the runtime executes.
     pub artifact: Artifact,
-    /// What the passes decided, with the numbers that they compared.
+    /// What the passes did and refused, with the numbers that they compared.
     pub explanations: Vec<String>,
 }
 
 /// Lowers a model.
-pub fn lower(model: &Analyzed, options: &LowerOptions) -> Lowered {
-    let _ = options;
-    let dataflow = model.flow.clone();
-    let forward = dataflow.clone();
-    let infer = without_dropout(&forward);
-    let joint = model.train.as_ref().map(|spec| {
-        let mut joint = forward.clone();
-        joint.name = format!("{}.train", model.name);
-        let loss = joint.result("loss").expect("a trained model has a loss");
-        joint.outputs.retain(|o| o.kind == OutputKind::Result("loss".to_string()));
-        let params: Vec<Param> = (0..joint.params.len()).map(Param::new).collect();
-        let grads = differentiate(&mut joint, loss, &params);
-        update(&mut joint, &grads, &spec.optimizer);
-        joint
-    });
+///
+/// # Errors
+/// When a disabled pass does not exist.
+pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, UnknownPass> {
+    let passes = PassManager::new(&options.disabled)?;
+    let mut cx = PassCx::new(options.sizes.clone());
+
+    let mut infer = without_dropout(&model.flow);
+    let mut quiet = PassCx::new(options.sizes.clone());
+    passes.run_forward(&mut infer, &mut quiet);
+    passes.run_joint(&mut infer, &mut quiet);
+
+    let mut joint = None;
+    let mut train = None;
+    if let Some(spec) = &model.train {
+        let mut flow = model.flow.clone();
+        flow.name = format!("{}.train", model.name);
+        flow.outputs.retain(|output| is_loss(&output.kind));
+        passes.run_forward(&mut flow, &mut cx);
+        let loss = flow.result("loss").expect("a trained model has a loss");
+        let params: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
+        let gradients = differentiate(&mut flow, loss, &params);
+        update(&mut flow, &gradients, &spec.optimizer);
+        joint = Some(flow.clone());
+        passes.run_joint(&mut flow, &mut cx);
+        train = Some(flow);
+    }
     let artifact = Artifact {
         version: VERSION,
         model: model.name.clone(),
-        train: joint.clone(),
+        train,
         infer,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
     };
-    Lowered { dataflow, joint, artifact, explanations: vec![] }
+    let explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
+    Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations })
 }
 
 /// The program of evaluation: dropout's masks are 1.
 fn without_dropout(flow: &Dataflow) -> Dataflow {
-    let mut eval = flow.with_tables_of(format!("{}.infer", flow.name));
+    let mut infer = flow.with_tables_of(format!("{}.infer", flow.name));
     for value in &flow.values {
-        eval.cursor = hgnnc_ir::dataflow::Cursor { stage: value.stage, phase: value.phase, origin: value.origin };
+        infer.cursor = Cursor { stage: value.stage, phase: value.phase, origin: value.origin };
         let op = match &value.op {
             // A mask only ever multiplies what it masks, and a scalar multiplies anything.
             Op::RandomMask { .. } => Op::Const(1.0),
             other => other.clone(),
         };
-        eval.add(op, &value.args);
+        infer.add(op, &value.args);
     }
-    eval.outputs = flow.outputs.iter().filter(|o| o.kind != OutputKind::Result("loss".to_string())).cloned().collect();
-    eval
+    infer.outputs = flow.outputs.iter().filter(|output| !is_loss(&output.kind)).cloned().collect();
+    infer
+}
+
+fn is_loss(kind: &OutputKind) -> bool {
+    matches!(kind, OutputKind::Result(name) if name == "loss")
 }

@@ -2,6 +2,8 @@
 
 use hgnnc_diag::{Diagnostic, Diagnostics, codes};
 
+use hgnnc_ir::names::find_name;
+
 use crate::names::did_you_mean;
 use crate::schema::{FieldInfo, FieldKind, RelationInfo, Schema, VertexInfo};
 use crate::train::TrainSpec;
@@ -71,18 +73,6 @@ pub enum LabelSummaryKind {
     Real(usize),
 }
 
-/// Do a name of the model and a name of the dataset mean the same? Case, `-` and `_` do not matter, so
-/// that `written_by` finds `written-by` without a `from`.
-pub fn same_name(model: &str, dataset: &str) -> bool {
-    let fold = |name: &str| name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).collect::<String>().to_lowercase();
-    model == dataset || fold(model) == fold(dataset)
-}
-
-/// Position of the entry that a name of the model means: the exact one, or else the only similar one.
-pub fn find_name<'n>(model: &str, names: impl Iterator<Item = &'n str> + Clone) -> Option<usize> {
-    names.clone().position(|name| name == model).or_else(|| names.clone().position(|name| same_name(model, name)))
-}
-
 /// Compares schema and train block with a dataset. `split` is the one asked for on the command line.
 pub fn check_dataset(
     schema: &Schema,
@@ -106,6 +96,55 @@ pub fn check_dataset(
         && let Some(place) = places[train.training.vertex.index()]
     {
         check_split(train, place, dataset, split, diagnostics);
+    }
+}
+
+/// Writes the dataset's own names into a checked model's tables, so that the runtime need not guess.
+pub fn bind_names(model: &mut crate::Analyzed, dataset: &DatasetSummary) {
+    let flow = &mut model.flow;
+    let mut places = vec![];
+    for vertex in &mut flow.vertex_types {
+        let place = find_name(&vertex.dataset_name, dataset.vertices.iter().map(|v| v.name.as_str()));
+        if let Some(place) = place {
+            vertex.dataset_name.clone_from(&dataset.vertices[place].name);
+        }
+        places.push(place);
+    }
+    for relation in &mut flow.relations {
+        if let Some(place) = find_name(&relation.dataset_name, dataset.relations.iter().map(|r| r.name.as_str())) {
+            relation.dataset_name.clone_from(&dataset.relations[place].name);
+        }
+    }
+    let label_name = |vertex: hgnnc_ir::VertexType, field: Option<&FieldInfo>| {
+        let found = find_label(field?, places[vertex.index()]?, dataset)?;
+        Some(found.name.clone())
+    };
+    let field_of = |vertex: hgnnc_ir::VertexType, input: &str| {
+        let info = &model.schema.vertices[vertex.index()];
+        info.fields.iter().find(|f| input == format!("{}.{}", info.name, f.name))
+    };
+    for input in &mut flow.inputs {
+        if let hgnnc_ir::dataflow::Binding::Label(vertex, name) = &mut input.binding
+            && let Some(found) = label_name(*vertex, field_of(*vertex, &input.name))
+        {
+            *name = found;
+        }
+    }
+    if let Some(train) = &mut model.train {
+        let vertex = train.training.vertex;
+        let field = model.schema.vertices[vertex.index()].fields.get(train.label_field);
+        if let Some(found) = label_name(vertex, field) {
+            train.training.label = found;
+        }
+    }
+}
+
+/// The dataset's label that a field means: by its name, or else the only one.
+fn find_label<'d>(field: &FieldInfo, place: usize, dataset: &'d DatasetSummary) -> Option<&'d LabelSummary> {
+    let of_vertex = || dataset.labels.iter().filter(|l| l.vertex == place);
+    match &field.dataset_name {
+        Some(name) => of_vertex().find(|l| l.name == *name),
+        None => of_vertex().find(|l| l.name == field.name).or_else(|| of_vertex().next()),
     }
 }
 
@@ -274,11 +313,7 @@ fn check_label(
     diagnostics: &mut Diagnostics,
 ) {
     let of_vertex = || dataset.labels.iter().filter(|l| l.vertex == place);
-    let found = match &field.dataset_name {
-        Some(name) => of_vertex().find(|l| l.name == *name),
-        None => of_vertex().find(|l| l.name == field.name).or_else(|| of_vertex().next()),
-    };
-    let Some(found) = found else {
+    let Some(found) = find_label(field, place, dataset) else {
         let names: Vec<&str> = of_vertex().map(|l| l.name.as_str()).collect();
         let what = match &field.dataset_name {
             Some(name) => format!("`{}` has no label `{name}` in the dataset", vertex.name),

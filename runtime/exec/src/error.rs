@@ -54,6 +54,9 @@ pub enum ExecError {
         /// The limit.
         limit_mib: u64,
     },
+    /// A semantic graph that would not fit in memory; found before it was built.
+    #[error("{0}")]
+    GraphTooLarge(String),
     /// The loss is not finite.
     #[error(
         "the loss is {loss} in epoch {epoch}; the parameters of {kept} are kept. A smaller learning rate, \
@@ -93,6 +96,22 @@ pub enum ExecError {
         /// Why.
         reason: String,
     },
+}
+
+impl ExecError {
+    /// Is it the machine that could not, and not the input that is wrong?
+    pub fn is_machine(&self) -> bool {
+        match self {
+            Self::Memory { .. } | Self::GraphTooLarge(_) | Self::Threads { .. } => true,
+            Self::Io { action, .. } => *action != "read",
+            Self::Version { .. }
+            | Self::Unsupported(_)
+            | Self::Operation { .. }
+            | Self::Shape { .. }
+            | Self::Diverged { .. }
+            | Self::Weights { .. } => false,
+        }
+    }
 }
 
 /// Result of this crate.

@@ -7,6 +7,7 @@
 //!
 //! This crate knows no source language and no file format of datasets; it samples nothing and generates no code.
 
+pub mod bind;
 pub mod block;
 pub mod checkpoint;
 pub mod data;
@@ -23,6 +24,7 @@ pub mod simd;
 pub mod trainer;
 pub mod weights;
 
+pub use bind::{BindOptions, bind};
 pub use data::{BoundData, Incidence, InputData, Target, Topology};
 pub use engine::{Engine, EngineOptions, Times};
 pub use error::{ExecError, Result};

@@ -414,6 +414,13 @@ element!(u8 => U8, i32 => I32, u32 => U32, i64 => I64, f32 => F32, f64 => F64);
 ///
 /// Errors when the product of `shape` is not `values.len()` or the file cannot be written.
 pub fn write<T: Element>(path: &Path, shape: &[usize], values: &[T]) -> io::Result<()> {
+    File::create(path)?.write_all(&to_bytes(shape, values)?)
+}
+
+/// `values` (row-major, of the given shape) as the contents of a version 1 `.npy` file.
+///
+/// Errors when the product of `shape` is not `values.len()`.
+pub fn to_bytes<T: Element>(shape: &[usize], values: &[T]) -> io::Result<Vec<u8>> {
     if shape.iter().product::<usize>() != values.len() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -436,7 +443,7 @@ pub fn write<T: Element>(path: &Path, shape: &[usize], values: &[T]) -> io::Resu
     for &value in values {
         value.put(&mut out);
     }
-    File::create(path)?.write_all(&out)
+    Ok(out)
 }
 
 #[cfg(test)]

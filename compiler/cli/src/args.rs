@@ -1,0 +1,280 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// Compiles heterogeneous graph neural networks written as `.hgnn` files, and trains them.
+#[derive(Parser, Debug)]
+#[command(name = "hgnnc", version, about)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Report what is wrong with a model, and nothing else
+    Check(CheckArgs),
+    /// Compile a model and show the levels of the compiler
+    Build(BuildArgs),
+    /// Train a model
+    Train(TrainArgs),
+    /// Measure a trained model
+    Eval(EvalArgs),
+    /// Write a trained model's outputs
+    Infer(InferArgs),
+    /// Look at datasets and make synthetic ones
+    Data(DataArgs),
+    /// Tell the story behind a diagnostic's code
+    Explain {
+        /// The code, such as E0301
+        code: String,
+    },
+}
+
+/// The model and the data it meets.
+#[derive(ClapArgs, Debug)]
+pub struct ModelArgs {
+    /// The model, a `.hgnn` file
+    pub model: PathBuf,
+    /// Folder of the dataset; without it, the model's own `dataset`
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Split of the dataset; without it, the model's own `split`
+    #[arg(long, value_name = "NAME")]
+    pub split: Option<String>,
+}
+
+/// Where and with what to run.
+#[derive(ClapArgs, Debug)]
+pub struct DeviceArgs {
+    /// Device to run on
+    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    pub device: Device,
+    /// Number of threads; without it, one per processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+    /// Refuse to start above this much memory (such as 800M or 2G)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory_budget: Option<u64>,
+}
+
+/// A device.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Device {
+    /// The best there is
+    Auto,
+    /// The processor
+    Cpu,
+}
+
+/// Arguments of `check`.
+#[derive(ClapArgs, Debug)]
+pub struct CheckArgs {
+    /// The model, a `.hgnn` file
+    pub model: PathBuf,
+    /// Also compare its schema with this dataset
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Split that training would use
+    #[arg(long, value_name = "NAME")]
+    pub split: Option<String>,
+}
+
+/// A level of the compiler.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// The source as it was read, in canonical form
+    Ast,
+    /// Vertex types, semantic graphs, parameters and outputs
+    Model,
+    /// The forward program
+    Dataflow,
+    /// Forward, backward and update, before the passes
+    Joint,
+    /// The training program after the passes
+    Optimized,
+    /// The evaluation program after the passes
+    Infer,
+}
+
+impl Level {
+    /// Name of its file.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Level::Ast => "ast.hgnn",
+            Level::Model => "model.txt",
+            Level::Dataflow => "dataflow.ir",
+            Level::Joint => "joint.ir",
+            Level::Optimized => "optimized.ir",
+            Level::Infer => "infer.ir",
+        }
+    }
+}
+
+/// A target to compile for.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The processor of this machine
+    Cpu,
+}
+
+/// Arguments of `build`.
+#[derive(ClapArgs, Debug)]
+pub struct BuildArgs {
+    /// The model, a `.hgnn` file
+    pub model: PathBuf,
+    /// Write the levels into this folder instead of showing them
+    #[arg(short, long, value_name = "OUT")]
+    pub out: Option<PathBuf>,
+    /// What to compile for
+    #[arg(long, value_enum, default_value_t = Target::Cpu)]
+    pub target: Target,
+    /// Sizes come from this dataset: passes that compare sizes need them
+    #[arg(long, value_name = "DIR", conflicts_with = "stats")]
+    pub data: Option<PathBuf>,
+    /// Sizes come from this JSON file: {"vertices": {"Paper": 3025}, "edges": {"PAP": 29436}}
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+    /// A level to show; may be given several times
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub emit: Vec<Level>,
+    /// Say what each pass did and refused, with the numbers that it compared
+    #[arg(long)]
+    pub explain: bool,
+    /// A pass that does not run; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub disable_pass: Vec<String>,
+}
+
+/// Arguments of `train`.
+#[derive(ClapArgs, Debug)]
+pub struct TrainArgs {
+    /// Model and data.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Where to run.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Seed of parameters and dropout; without it, the model's own
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Number of epochs; without it, the model's own
+    #[arg(long, value_name = "N")]
+    pub epochs: Option<u64>,
+    /// Write a report as JSON
+    #[arg(long, value_name = "FILE.json")]
+    pub report: Option<PathBuf>,
+    /// Keep checkpoints in this folder
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: Option<PathBuf>,
+    /// Continue from the checkpoint
+    #[arg(long, requires = "checkpoint")]
+    pub resume: bool,
+    /// Start from these parameters instead of random ones
+    #[arg(long, value_name = "FILE.safetensors", conflicts_with = "resume")]
+    pub init: Option<PathBuf>,
+    /// Write the parameters of the best epoch
+    #[arg(long, value_name = "FILE.safetensors")]
+    pub weights_out: Option<PathBuf>,
+    /// A pass that does not run; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub disable_pass: Vec<String>,
+    /// Show errors only
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// Arguments of `eval`.
+#[derive(ClapArgs, Debug)]
+pub struct EvalArgs {
+    /// Model and data.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Where to run.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Parameters, as `train --weights-out` writes them
+    #[arg(long, value_name = "FILE.safetensors")]
+    pub weights: PathBuf,
+    /// Write a report as JSON
+    #[arg(long, value_name = "FILE.json")]
+    pub report: Option<PathBuf>,
+}
+
+/// Arguments of `infer`.
+#[derive(ClapArgs, Debug)]
+pub struct InferArgs {
+    /// Model and data.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Where to run.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Parameters, as `train --weights-out` writes them
+    #[arg(long, value_name = "FILE.safetensors")]
+    pub weights: PathBuf,
+    /// Name of the output, for a model with several
+    #[arg(long, value_name = "NAME")]
+    pub output: Option<String>,
+    /// Where to write: one row per vertex, f32
+    #[arg(long, value_name = "FILE.npy")]
+    pub out: PathBuf,
+}
+
+/// Arguments of `data`.
+#[derive(ClapArgs, Debug)]
+pub struct DataArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: DataCommand,
+}
+
+/// What to do with a dataset.
+#[derive(Subcommand, Debug)]
+pub enum DataCommand {
+    /// Print sizes, degrees and metapath counts
+    Info {
+        /// Folder of the dataset
+        dir: PathBuf,
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a schema for a model of this dataset
+    Schema {
+        /// Folder of the dataset
+        dir: PathBuf,
+    },
+    /// Write a synthetic dataset with planted communities
+    Synth {
+        /// Shape: acm, acm_han, aifb, cora, dblp or imdb
+        shape: String,
+        /// Folder to write
+        dir: PathBuf,
+        /// Seed
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+}
+
+/// `800M`, `2G`, `1.5GiB`, `1000000`
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[digits.len()..].to_ascii_lowercase();
+    let factor = match unit.trim_end_matches("ib").trim_end_matches('b') {
+        "" => 1.0,
+        "k" => 1024.0,
+        "m" => 1024.0 * 1024.0,
+        "g" => 1024.0 * 1024.0 * 1024.0,
+        "t" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(format!("`{unit}` is not a unit: use K, M, G or T")),
+    };
+    match digits.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok((number * factor) as u64),
+        _ => Err(format!("`{text}` is not a size: write 800M or 2G")),
+    }
+}

@@ -1,0 +1,34 @@
+//! `hgnnc check` and `hgnnc explain`.
+
+use std::process::ExitCode;
+
+use hgnnc_diag::Code;
+
+use crate::args::CheckArgs;
+use crate::data;
+use crate::failure::Failure;
+use crate::source;
+
+/// Reports everything that is wrong with a model.
+pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
+    let mut analysis = source::read(&args.model)?;
+    source::report(&analysis, &analysis.diagnostics, true)?;
+    if let Some(folder) = &args.data {
+        let dataset = data::load(folder)?;
+        source::meet(&mut analysis, &dataset, args.split.as_deref(), true)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the story behind a code.
+pub fn explain(code: &str) -> Result<ExitCode, Failure> {
+    match Code::find(code) {
+        Some(code) => {
+            crate::model::print(code.story());
+            Ok(ExitCode::SUCCESS)
+        }
+        None => Err(Failure::input(format!(
+            "there is no diagnostic `{code}`; codes look like E0301 and stand in brackets behind `error` or `warning`"
+        ))),
+    }
+}

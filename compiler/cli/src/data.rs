@@ -1,0 +1,136 @@
+//! Datasets: `hgnnc data …`, the model's own dataset, and what a schema is compared with.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
+use hgnnc_graph::dataset::LabelValues;
+use hgnnc_graph::info::DatasetInfo;
+use hgnnc_graph::synth::{Outcome, Shape, SynthError, generate};
+use hgnnc_graph::{Dataset, schema_text};
+
+use crate::args::{DataArgs, DataCommand};
+use crate::failure::Failure;
+use crate::model::print;
+
+/// Seed of the synthetic datasets that models name.
+const SYNTH_SEED: u64 = 0;
+
+/// `hgnnc data …`
+pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
+    match &args.command {
+        DataCommand::Info { dir, json } => {
+            let dataset = load(dir)?;
+            let info = DatasetInfo::new(&dataset)?;
+            if *json {
+                print(&format!("{:#}\n", info.json()));
+            } else {
+                print(&info.text());
+            }
+        }
+        DataCommand::Schema { dir } => print(&schema_text(&load(dir)?)),
+        DataCommand::Synth { shape, dir, seed } => {
+            let shape: Shape = shape.parse().map_err(|error: SynthError| Failure::input(error.to_string()))?;
+            match generate(shape, *seed, dir).map_err(synth_failure)? {
+                Outcome::Written => print(&format!("wrote {}\n", dir.display())),
+                Outcome::Kept => print(&format!("{} holds this dataset already\n", dir.display())),
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn synth_failure(error: SynthError) -> Failure {
+    match error {
+        SynthError::Io { .. } => Failure::Machine(error.to_string()),
+        _ => Failure::input(error.to_string()),
+    }
+}
+
+/// Loads and validates a dataset.
+pub fn load(folder: &Path) -> Result<Dataset, Failure> {
+    Ok(Dataset::load(folder)?)
+}
+
+/// The folder of the data that a model meets: the one asked for, or the model's own, which is generated on
+/// first use where it is synthetic. `say` is told when that takes place.
+pub fn folder(
+    analysis: &Analysis,
+    model_path: &Path,
+    asked: Option<&Path>,
+    mut say: impl FnMut(String),
+) -> Result<PathBuf, Failure> {
+    if let Some(asked) = asked {
+        return Ok(asked.to_path_buf());
+    }
+    let own = analysis.model.as_ref().and_then(|m| m.train.as_ref()).and_then(|t| t.training.dataset.as_deref());
+    let Some(own) = own else {
+        return Err(Failure::input(
+            "the model names no dataset: give one with `--data DIR`, or write `dataset \"synth acm\"` into its train block",
+        ));
+    };
+    let Some(shape) = own.strip_prefix("synth ") else {
+        // A path stands relative to the model.
+        return Ok(model_path.parent().unwrap_or(Path::new(".")).join(own));
+    };
+    let shape: Shape = shape.trim().parse().map_err(|error: SynthError| Failure::input(error.to_string()))?;
+    let folder = cache_folder().join(format!("synth-{shape}-{SYNTH_SEED}"));
+    if let Some(parent) = folder.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| Failure::write(parent, &error))?;
+    }
+    if generate(shape, SYNTH_SEED, &folder).map_err(synth_failure)? == Outcome::Written {
+        say(format!("generated a synthetic graph of the shape of {shape} in {}", folder.display()));
+    }
+    Ok(folder)
+}
+
+/// Where generated datasets are kept: `HGNNC_CACHE`, or the user's cache folder.
+fn cache_folder() -> PathBuf {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    named("HGNNC_CACHE")
+        .or_else(|| named("XDG_CACHE_HOME").map(|p| p.join("hgnnc")))
+        .or_else(|| named("HOME").map(|p| p.join(".cache").join("hgnnc")))
+        .unwrap_or_else(|| std::env::temp_dir().join("hgnnc"))
+}
+
+/// What a schema is compared with.
+pub fn summary(dataset: &Dataset) -> DatasetSummary {
+    DatasetSummary {
+        path: dataset.folder.join("dataset.toml").display().to_string(),
+        vertices: dataset
+            .vertex_types
+            .iter()
+            .map(|v| VertexSummary {
+                name: v.name.clone(),
+                count: v.count,
+                features: v.features.as_ref().map(|f| (f.dim(), f.is_sparse())),
+            })
+            .collect(),
+        relations: dataset
+            .relations
+            .iter()
+            .map(|r| RelationSummary {
+                name: r.name.clone(),
+                src: r.src,
+                dst: r.dst,
+                edges: r.num_edges(),
+                weighted: r.weight.is_some(),
+                features: r.features.as_ref().map(|f| f.dim),
+            })
+            .collect(),
+        labels: dataset
+            .labels
+            .iter()
+            .map(|l| LabelSummary {
+                name: l.name.clone(),
+                vertex: l.vertex_type,
+                kind: match l.values {
+                    LabelValues::Single { classes, .. } => LabelSummaryKind::Class(classes),
+                    LabelValues::Multi { classes, .. } => LabelSummaryKind::Multi(classes),
+                    LabelValues::Real { dim, .. } => LabelSummaryKind::Real(dim),
+                },
+            })
+            .collect(),
+        splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
+    }
+}

@@ -1,0 +1,71 @@
+//! What went wrong, and whose fault it is.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use hgnnc_exec::ExecError;
+use hgnnc_graph::{DataErrors, SgbError};
+
+/// A failure with its exit code.
+#[derive(Debug)]
+pub enum Failure {
+    /// The user's input is wrong (exit code 1). The message was already shown when it is `None`.
+    Input(Option<String>),
+    /// The machine could not (exit code 3).
+    Machine(String),
+}
+
+impl Failure {
+    /// The input is wrong.
+    pub fn input(message: impl Into<String>) -> Self {
+        Failure::Input(Some(message.into()))
+    }
+
+    /// A file that cannot be read (the user's mistake) or written (the machine's).
+    pub fn read(path: &Path, error: &std::io::Error) -> Self {
+        Failure::input(format!("cannot read `{}`: {error}", path.display()))
+    }
+
+    /// A file that cannot be written.
+    pub fn write(path: &Path, error: &std::io::Error) -> Self {
+        Failure::Machine(format!("cannot write `{}`: {error}", path.display()))
+    }
+
+    /// Shows the message.
+    pub fn print(&self) {
+        if let Failure::Input(Some(message)) | Failure::Machine(message) = self {
+            // Where standard error is closed there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "error: {message}");
+        }
+    }
+
+    /// By the contract of the command line.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Input(_) => ExitCode::from(1),
+            Failure::Machine(_) => ExitCode::from(3),
+        }
+    }
+}
+
+impl From<DataErrors> for Failure {
+    fn from(errors: DataErrors) -> Self {
+        Failure::input(errors.to_string())
+    }
+}
+
+impl From<SgbError> for Failure {
+    fn from(error: SgbError) -> Self {
+        match error {
+            SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => Failure::Machine(error.to_string()),
+            _ => Failure::input(error.to_string()),
+        }
+    }
+}
+
+impl From<ExecError> for Failure {
+    fn from(error: ExecError) -> Self {
+        if error.is_machine() { Failure::Machine(error.to_string()) } else { Failure::input(error.to_string()) }
+    }
+}

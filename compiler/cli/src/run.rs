@@ -1,0 +1,145 @@
+//! From a model file and a dataset to a bound trainer; `hgnnc eval` and `hgnnc infer`.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use hgnnc_driver::{Analyzed, LowerOptions, SizeInfo, lower};
+use hgnnc_exec::bind::{BindOptions, bind};
+use hgnnc_exec::{BoundData, Report, TrainOptions, Trainer, weights};
+use hgnnc_graph::{Dataset, npy};
+use hgnnc_ir::Artifact;
+use hgnnc_ir::artifact::VERSION;
+
+use crate::args::{DeviceArgs, EvalArgs, InferArgs, ModelArgs};
+use crate::data;
+use crate::failure::Failure;
+use crate::model::print;
+use crate::source;
+
+/// A model's tables bound to a dataset, and the sizes that the compiler's passes compare.
+pub fn bind_sizes(
+    model: &Analyzed,
+    dataset: &Dataset,
+    split: Option<&str>,
+    memory_budget: Option<u64>,
+) -> Result<(BoundData, SizeInfo), Failure> {
+    // The tables are those of the compiled model: passes change values only.
+    let tables = Artifact {
+        version: VERSION,
+        model: model.name.clone(),
+        train: None,
+        infer: model.flow.clone(),
+        training: model.train.as_ref().map(|t| t.training.clone()),
+    };
+    let options = BindOptions { split: split.map(str::to_string), graph_budget: memory_budget };
+    let data = bind(&tables, dataset, &options)?;
+    let sizes = SizeInfo {
+        vertices: data.num_vertices.iter().map(|&n| n as u64).collect(),
+        edges: data.graphs.iter().map(|g| g.num_edges() as u64).collect(),
+    };
+    Ok((data, sizes))
+}
+
+/// A trainer with the times that the steps before it took.
+pub struct Prepared {
+    /// Bound to the data.
+    pub trainer: Trainer,
+    /// Seconds of loading.
+    pub load_s: f64,
+    /// Seconds from source to a bound plan, without the semantic graph build.
+    pub compile_s: f64,
+}
+
+/// Reads, checks, loads, builds graphs, compiles and binds. `say` is told what a user wants to know meanwhile.
+pub fn prepare(
+    args: &ModelArgs,
+    disabled: &[String],
+    options: TrainOptions,
+    warnings: bool,
+    say: &mut dyn FnMut(String),
+) -> Result<Prepared, Failure> {
+    let start = Instant::now();
+    let mut analysis = source::read(&args.model)?;
+    source::report(&analysis, &analysis.diagnostics, warnings)?;
+    let front_s = start.elapsed().as_secs_f64();
+
+    let start = Instant::now();
+    let folder = data::folder(&analysis, &args.model, args.data.as_deref(), &mut *say)?;
+    let dataset = data::load(&folder)?;
+    let mut load_s = start.elapsed().as_secs_f64();
+    let model = source::meet(&mut analysis, &dataset, args.split.as_deref(), warnings)?;
+
+    let start = Instant::now();
+    let (data, sizes) = bind_sizes(&model, &dataset, args.split.as_deref(), options.memory_budget)?;
+    load_s += start.elapsed().as_secs_f64() - data.sgb_s;
+    for graph in data.graphs.iter().filter(|g| g.num_edges() == 0) {
+        say(format!("warning: the semantic graph `{}` has no edges", graph.name));
+    }
+
+    let start = Instant::now();
+    let lower_options = LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes) };
+    let lowered = lower(&model, &lower_options).map_err(|error| Failure::input(error.to_string()))?;
+    let trainer = Trainer::new(lowered.artifact, data, options)?;
+    let compile_s = front_s + start.elapsed().as_secs_f64();
+    Ok(Prepared { trainer, load_s, compile_s })
+}
+
+/// The options of the engine.
+pub fn options(device: &DeviceArgs) -> TrainOptions {
+    TrainOptions {
+        threads: device.threads.unwrap_or(0) as usize,
+        memory_budget: device.memory_budget,
+        ..TrainOptions::default()
+    }
+}
+
+/// Measures a trained model.
+pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    let mut prepared = prepare(&args.model, &[], options(&args.device), true, &mut |line| eprintln!("{line}"))?;
+    prepared.trainer.load_weights(&args.weights)?;
+    let report = finish(&mut prepared);
+    print(&metrics_text(&report));
+    if let Some(path) = &args.report {
+        write_report(path, &report)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the outputs of a trained model.
+pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
+    let mut prepared = prepare(&args.model, &[], options(&args.device), true, &mut |line| eprintln!("{line}"))?;
+    prepared.trainer.load_weights(&args.weights)?;
+    let output = prepared.trainer.infer(args.output.as_deref())?;
+    let bytes =
+        npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?;
+    weights::write_atomically(&args.out, &bytes)?;
+    print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The report of a finished run.
+pub fn finish(prepared: &mut Prepared) -> Report {
+    let mut report = prepared.trainer.report();
+    report.load_s += prepared.load_s;
+    report.compile_s = prepared.compile_s;
+    report
+}
+
+/// Writes the report as JSON.
+pub fn write_report(path: &Path, report: &Report) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(report)
+        .map_err(|error| Failure::Machine(format!("cannot write the report: {error}")))?;
+    text.push('\n');
+    Ok(weights::write_atomically(path, text.as_bytes())?)
+}
+
+/// The metrics of each part, one line each.
+pub fn metrics_text(report: &Report) -> String {
+    let mut text = String::new();
+    for (part, metrics) in &report.metrics {
+        let values: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+        text.push_str(&format!("{part:>5}: {}\n", values.join("  ")));
+    }
+    text
+}

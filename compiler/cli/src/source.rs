@@ -1,0 +1,55 @@
+//! Models as files: reading them, and showing what is wrong.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use hgnnc_diag::render;
+use hgnnc_driver::{Analysis, Analyzed, Diagnostics, analyze, bind_names, check_dataset};
+use hgnnc_graph::Dataset;
+
+use crate::data;
+use crate::failure::Failure;
+
+/// Reads and analyzes a model.
+pub fn read(path: &Path) -> Result<Analysis, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| Failure::read(path, &error))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::input(format!("`{}` is not UTF-8 text: byte {at} begins no character", path.display()))
+    })?;
+    if u32::try_from(text.len()).is_err() {
+        return Err(Failure::input(format!("`{}` is larger than 4 GiB", path.display())));
+    }
+    Ok(analyze(&path.display().to_string(), &text))
+}
+
+/// Shows what was found; warnings only where they are wanted. Gives the failure when there is an error.
+pub fn report(analysis: &Analysis, diagnostics: &Diagnostics, warnings: bool) -> Result<(), Failure> {
+    let shown = diagnostics.iter().filter(|d| warnings || d.severity() == hgnnc_diag::Severity::Error);
+    let stderr = std::io::stderr();
+    let text = if stderr.is_terminal() {
+        render::coloured(&analysis.sources, shown)
+    } else {
+        render::plain(&analysis.sources, shown)
+    };
+    // Where standard error is closed there is nobody to tell.
+    let _ = stderr.lock().write_all(text.as_bytes());
+    if diagnostics.has_errors() { Err(Failure::Input(None)) } else { Ok(()) }
+}
+
+/// Compares a model that is free of errors with a dataset, and gives it the dataset's names.
+pub fn meet(
+    analysis: &mut Analysis,
+    dataset: &Dataset,
+    split: Option<&str>,
+    warnings: bool,
+) -> Result<Analyzed, Failure> {
+    // Errors were reported, and ended the command.
+    let Some(mut model) = analysis.model.take() else { return Err(Failure::Input(None)) };
+    let summary = data::summary(dataset);
+    let mut found = Diagnostics::default();
+    check_dataset(&model.schema, model.train.as_ref(), &summary, split, &mut found);
+    report(analysis, &found, warnings)?;
+    bind_names(&mut model, &summary);
+    Ok(model)
+}

@@ -1,0 +1,311 @@
+//! From a dataset and a compiled model to the data that its programs run on.
+
+use std::time::Instant;
+
+use hgnnc_graph::{
+    Dataset, Features, LabelValues, MetapathOptions, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
+};
+use hgnnc_ir::artifact::Artifact;
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
+use hgnnc_ir::types::{DType, Graph, Layout, VertexType};
+
+use crate::data::{BoundData, Incidence, InputData, Target, Topology};
+use crate::error::{ExecError, Result};
+
+/// What binding may use.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct BindOptions {
+    /// Name of the split; the model's own, or the first of the trained vertex type.
+    pub split: Option<String>,
+    /// Most bytes of one semantic graph.
+    pub graph_budget: Option<u64>,
+}
+
+/// Builds the semantic graphs of a model and collects its inputs, labels and split.
+///
+/// # Errors
+/// A vertex type, relation, label or split that the dataset does not have, features of another width or storage,
+/// or a semantic graph that cannot be built.
+pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Result<BoundData> {
+    let flow = &artifact.infer;
+    let mut binder = Binder { flow, dataset, options, types: vec![], relations: vec![], graphs: vec![] };
+    binder.names()?;
+    let started = Instant::now();
+    binder.build_graphs()?;
+    let sgb_s = started.elapsed().as_secs_f64();
+    let mut data = BoundData {
+        dataset: dataset.name.clone(),
+        num_vertices: binder.types.iter().map(|&t| dataset.vertex_types[t].count).collect(),
+        sgb_s,
+        ..BoundData::default()
+    };
+    for decl in &flow.patterns {
+        data.patterns.push(binder.pattern(decl.vertex, decl.columns)?);
+    }
+    let split = binder.split(artifact)?;
+    for decl in &flow.inputs {
+        data.inputs.push(binder.input(decl, split)?);
+    }
+    if let Some(training) = &artifact.training {
+        data.target = Some(binder.target(training.vertex, &training.label)?);
+    }
+    if let Some(split) = split {
+        let split = &dataset.splits[split];
+        data.parts = [split.train.clone(), split.val.clone(), split.test.clone()];
+    }
+    data.graphs = binder.graphs.into_iter().map(topology_of).collect();
+    Ok(data)
+}
+
+/// The arrays of a semantic graph, without copying them.
+fn topology_of(graph: SemanticGraph) -> Topology {
+    let SemanticGraph { name, num_src, num_dst, csc, csr, .. } = graph;
+    let incoming = Incidence { indptr: csc.indptr, other: csc.src, position: vec![] };
+    let outgoing = Incidence { indptr: csr.indptr, other: csr.dst, position: csr.edge };
+    Topology { name, num_src, num_dst, incoming, outgoing }
+}
+
+struct Binder<'a> {
+    flow: &'a Dataflow,
+    dataset: &'a Dataset,
+    options: &'a BindOptions,
+    /// Position in the dataset of each vertex type of the model.
+    types: Vec<usize>,
+    /// Position in the dataset of each relation of the model.
+    relations: Vec<usize>,
+    graphs: Vec<SemanticGraph>,
+}
+
+impl Binder<'_> {
+    fn missing(&self, what: &str, name: &str, known: impl Iterator<Item = String>) -> ExecError {
+        let known: Vec<String> = known.map(|k| format!("`{k}`")).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        ExecError::Unsupported(format!("the dataset `{}` has no {what} `{name}`; it has {known}", self.dataset.name))
+    }
+
+    fn names(&mut self) -> Result<()> {
+        let dataset = self.dataset;
+        for decl in &self.flow.vertex_types {
+            let found = dataset.vertex_type(&decl.dataset_name).ok_or_else(|| {
+                self.missing("vertex type", &decl.dataset_name, dataset.vertex_types.iter().map(|v| v.name.clone()))
+            })?;
+            self.types.push(found);
+        }
+        for decl in &self.flow.relations {
+            let found = dataset.relation(&decl.dataset_name).ok_or_else(|| {
+                self.missing("relation", &decl.dataset_name, dataset.relations.iter().map(|r| r.name.clone()))
+            })?;
+            let relation = &dataset.relations[found];
+            let name = |t: usize| dataset.vertex_types[t].name.as_str();
+            let expected = (self.types[decl.src.index()], self.types[decl.dst.index()]);
+            if (relation.src, relation.dst) != expected {
+                return Err(ExecError::Shape {
+                    what: format!("the relation `{}`", relation.name),
+                    found: format!("`{}` -> `{}`", name(relation.src), name(relation.dst)),
+                    expected: format!("`{}` -> `{}`", name(expected.0), name(expected.1)),
+                });
+            }
+            self.relations.push(found);
+        }
+        Ok(())
+    }
+
+    fn build_graphs(&mut self) -> Result<()> {
+        let builder = SemanticGraphs::new(self.dataset);
+        for decl in &self.flow.graphs {
+            let mut graph = self.build(&builder, decl)?;
+            graph.name.clone_from(&decl.name);
+            self.graphs.push(graph);
+        }
+        Ok(())
+    }
+
+    fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<SemanticGraph> {
+        let failed = |e: SgbError| match e {
+            SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(e.to_string()),
+            other => ExecError::Unsupported(format!("semantic graph `{}`: {other}", decl.name)),
+        };
+        let steps: Vec<Step> = decl
+            .steps
+            .iter()
+            .map(|s| Step { relation: self.relations[s.relation as usize], reverse: s.reverse })
+            .collect();
+        match steps[..] {
+            [] => {
+                let count = self.dataset.vertex_types[self.types[decl.dst.index()]].count;
+                let ids: Vec<u32> = (0..count as u32).collect();
+                SemanticGraph::from_edges(decl.name.clone(), count, count, &ids, &ids)
+                    .map_err(|e| ExecError::Unsupported(format!("semantic graph `{}`: {e}", decl.name)))
+            }
+            [step] => {
+                let options = RelationOptions {
+                    reverse: step.reverse,
+                    self_loops: decl.self_loops,
+                    ..RelationOptions::default()
+                };
+                builder.relation(step.relation, options).map_err(failed)
+            }
+            _ => {
+                let mut options = MetapathOptions {
+                    counted: decl.counted,
+                    self_loops: decl.self_loops,
+                    ..MetapathOptions::default()
+                };
+                if let Some(budget) = self.options.graph_budget {
+                    options.memory_budget = budget;
+                }
+                builder.metapath(&decl.name, &steps, options).map_err(failed)
+            }
+        }
+    }
+
+    /// The features of a vertex type.
+    fn features(&self, vertex: VertexType) -> Result<&Features> {
+        let data = &self.dataset.vertex_types[self.types[vertex.index()]];
+        data.features.as_ref().ok_or_else(|| ExecError::Shape {
+            what: format!("the vertex type `{}` of the dataset", data.name),
+            found: "no features".into(),
+            expected: "some".into(),
+        })
+    }
+
+    fn pattern(&self, vertex: VertexType, columns: usize) -> Result<Topology> {
+        let name = &self.flow.vertex_types[vertex.index()].name;
+        match self.features(vertex)? {
+            Features::Sparse(x) if x.dim == columns => {
+                let rows = x.indptr.len().saturating_sub(1);
+                Topology::from_csc(name, columns, rows, x.indptr.clone(), x.indices.clone())
+            }
+            other => Err(ExecError::Shape {
+                what: format!("the feature matrix of `{name}`"),
+                found: describe(other),
+                expected: format!("{columns} sparse columns"),
+            }),
+        }
+    }
+
+    fn input(&self, decl: &InputDecl, split: Option<usize>) -> Result<InputData> {
+        Ok(match &decl.binding {
+            Binding::Features(vertex) => match (self.features(*vertex)?, decl.ty.layout) {
+                (Features::Sparse(x), Layout::Sparse(_)) => InputData::Numbers(x.data.to_vec()),
+                (Features::Dense(x), Layout::Dense) => InputData::Numbers(x.rows.to_vec()),
+                (Features::Sparse(x), Layout::Dense) => {
+                    let rows = x.indptr.len().saturating_sub(1);
+                    let mut dense = vec![0.0; rows * x.dim];
+                    for row in 0..rows {
+                        let (columns, values) = x.row(row);
+                        for (&c, &value) in columns.iter().zip(values) {
+                            dense[row * x.dim + c as usize] = value;
+                        }
+                    }
+                    InputData::Numbers(dense)
+                }
+                (found @ Features::Dense(_), Layout::Sparse(_)) => {
+                    return Err(ExecError::Shape {
+                        what: format!("the input `{}`", decl.name),
+                        found: describe(found),
+                        expected: "sparse columns".into(),
+                    });
+                }
+            },
+            Binding::Label(vertex, label) => match self.target(*vertex, label)? {
+                Target::Classes(classes) if decl.ty.dtype == DType::I32 => InputData::Classes(classes),
+                Target::Rows(rows) if decl.ty.dtype == DType::F32 => InputData::Numbers(rows),
+                Target::Classes(_) | Target::Rows(_) => {
+                    return Err(ExecError::Shape {
+                        what: format!("the label `{label}`"),
+                        found: "another kind of label".into(),
+                        expected: if decl.ty.dtype == DType::I32 { "one class per vertex" } else { "rows of numbers" }
+                            .into(),
+                    });
+                }
+            },
+            Binding::TrainMask(vertex) => {
+                let mut mask = vec![0.0; self.dataset.vertex_types[self.types[vertex.index()]].count];
+                let split = split.ok_or_else(|| {
+                    ExecError::Unsupported(format!("the dataset `{}` has no split to train on", self.dataset.name))
+                })?;
+                for &row in &self.dataset.splits[split].train {
+                    if let Some(slot) = mask.get_mut(row as usize) {
+                        *slot = 1.0;
+                    }
+                }
+                InputData::Numbers(mask)
+            }
+            Binding::EdgeWeight(graph) => {
+                let graph = &self.graphs[graph.index()];
+                InputData::Numbers(graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
+            }
+            Binding::EdgeCount(graph) => {
+                let graph = &self.graphs[graph.index()];
+                InputData::Numbers(graph.counts.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
+            }
+            Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?),
+            Binding::StepNumber => InputData::StepNumber,
+            Binding::EpochNumber => InputData::EpochNumber,
+        })
+    }
+
+    /// Feature rows in the order of the edges; zero for self loops that were added.
+    fn edge_features(&self, graph: Graph, decl: &InputDecl) -> Result<Vec<f32>> {
+        let step = match self.flow.graphs[graph.index()].steps[..] {
+            [step] => Some(step),
+            _ => None,
+        };
+        let features = step.and_then(|s| self.dataset.relations[self.relations[s.relation as usize]].features.as_ref());
+        let original = self.graphs[graph.index()].original.as_ref();
+        let (Some(features), Some(original)) = (features, original) else {
+            return Err(ExecError::Shape {
+                what: format!("the edges of `{}`", self.flow.graphs[graph.index()].name),
+                found: "no features".into(),
+                expected: format!("the input `{}`", decl.name),
+            });
+        };
+        let mut rows = vec![0.0; original.len() * features.dim];
+        if features.dim > 0 {
+            for (row, &from) in rows.chunks_exact_mut(features.dim).zip(original) {
+                if from != NO_ORIGINAL {
+                    row.copy_from_slice(features.row(from as usize));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn target(&self, vertex: VertexType, name: &str) -> Result<Target> {
+        let of = self.types[vertex.index()];
+        let label = self.dataset.label(of, name).ok_or_else(|| {
+            let known = self.dataset.labels.iter().filter(|l| l.vertex_type == of).map(|l| l.name.clone());
+            self.missing("label", name, known)
+        })?;
+        Ok(match &label.values {
+            LabelValues::Single { of, .. } => Target::Classes(of.clone()),
+            LabelValues::Multi { rows, .. } | LabelValues::Real { rows, .. } => Target::Rows(rows.clone()),
+        })
+    }
+
+    /// Position of the split to use.
+    fn split(&self, artifact: &Artifact) -> Result<Option<usize>> {
+        let masked = self.flow.inputs.iter().find_map(|decl| match &decl.binding {
+            Binding::TrainMask(vertex) => Some(*vertex),
+            _ => None,
+        });
+        let Some(vertex) = artifact.training.as_ref().map(|t| t.vertex).or(masked) else { return Ok(None) };
+        let of = self.types[vertex.index()];
+        let own = artifact.training.as_ref().and_then(|t| t.split.as_deref());
+        let wanted = self.options.split.as_deref().or(own);
+        let splits = || self.dataset.splits.iter().enumerate().filter(|(_, s)| s.vertex_type == of);
+        match splits().find(|(_, s)| wanted.is_none_or(|w| s.name == w)) {
+            Some((index, _)) => Ok(Some(index)),
+            None => match wanted {
+                Some(name) => Err(self.missing("split", name, splits().map(|(_, s)| s.name.clone()))),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+fn describe(features: &Features) -> String {
+    let kind = if features.is_sparse() { "sparse" } else { "dense" };
+    format!("{} {kind} columns", features.dim())
+}
