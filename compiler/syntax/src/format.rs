@@ -24,6 +24,7 @@ pub fn format(module: &Module, text: &str) -> String {
     let lexemes = lex(FileId(0), text, &mut ignored);
     let mut printer = Printer::new(text, &lexemes);
     printer.module(module);
+    printer.align();
     printer.out
 }
 
@@ -45,6 +46,8 @@ struct Printer<'a> {
     /// Those that are not printed yet come last.
     comments: Vec<Comment>,
     next_comment: usize,
+    /// Where in `out` comments behind something start.
+    trailing: Vec<usize>,
     /// Without comments.
     tokens: Vec<&'a Lexeme>,
     /// Bytes at which braces open and close.
@@ -78,7 +81,17 @@ impl<'a> Printer<'a> {
             }
         }
         braces.sort_unstable();
-        Self { text, out: String::new(), indent: 0, fresh: true, comments, next_comment: 0, tokens, braces }
+        Self {
+            text,
+            out: String::new(),
+            indent: 0,
+            fresh: true,
+            comments,
+            next_comment: 0,
+            trailing: vec![],
+            tokens,
+            braces,
+        }
     }
 
     // ---- lines and comments ----
@@ -132,10 +145,34 @@ impl<'a> Printer<'a> {
         let between = self.text.get(end..comment.start).unwrap_or("\n");
         if between.chars().all(|c| matches!(c, ' ' | '\t' | ',' | ')' | '{')) {
             self.out.truncate(self.out.trim_end().len());
-            let text = self.comment(comment);
-            let _ = writeln!(self.out, " {text}");
+            self.out.push(' ');
+            self.trailing.push(self.out.len());
+            self.out.push_str(self.comment(comment));
+            self.out.push('\n');
             self.next_comment += 1;
         }
+    }
+
+    /// Moves comments behind the ends of successive lines into one column.
+    fn align(&mut self) {
+        let mut aligned = String::with_capacity(self.out.len());
+        let mut copied = 0;
+        let mut rest = self.trailing.as_slice();
+        while !rest.is_empty() {
+            let follows = |pair: &[usize]| self.out[pair[0]..pair[1]].matches('\n').count() == 1;
+            let length = 1 + rest.windows(2).take_while(|pair| follows(pair)).count();
+            let (block, after) = rest.split_at(length);
+            let column = |at: usize| width(&self.out[self.out[..at].rfind('\n').map_or(0, |n| n + 1)..at]);
+            let widest = block.iter().map(|&at| column(at)).max().unwrap_or(0);
+            for &at in block {
+                aligned.push_str(&self.out[copied..at]);
+                aligned.extend(std::iter::repeat_n(' ', widest - column(at)));
+                copied = at;
+            }
+            rest = after;
+        }
+        aligned.push_str(&self.out[copied..]);
+        self.out = aligned;
     }
 
     /// The braces that open at or after `from`.
@@ -536,7 +573,11 @@ impl<'a> Printer<'a> {
             }
             ExprKind::Bool(value) => value.to_string(),
             ExprKind::Name(text) => quote(text),
-            ExprKind::Field(base, field) => format!("{}.{}", self.expr(base, POSTFIX), field_name(field)),
+            ExprKind::Field(base, field) => {
+                // `3.x` would be a malformed number.
+                let least = if matches!(base.kind, ExprKind::Number(_)) { POSTFIX + 1 } else { POSTFIX };
+                format!("{}.{}", self.expr(base, least), field_name(field))
+            }
             ExprKind::Unary(UnaryOp::Neg, operand) => format!("-{}", self.expr(operand, NEGATION)),
             ExprKind::Unary(UnaryOp::Not, operand) => format!("not {}", self.expr(operand, NOT)),
             ExprKind::Binary(op, left, right) => {

@@ -122,6 +122,7 @@ fn precedence() {
         ("(-a).b", "(. (Neg a) b)"),
         ("a.b.c", "(. (. a b) c)"),
         ("f(a).b", "(. (f a) b)"),
+        ("(3).b", "(. 3 b)"),
         ("e.src.over", "(. (. e src) over)"),
         ("(a + b).c", "(. (Add a b) c)"),
         ("sum(a * b) over in_edges * c", "(Mul (sum (Mul a b) over=in_edges) c)"),
@@ -258,6 +259,14 @@ y: f32 } /// not a doc
     let parsed = read("comments", text);
     assert_eq!(parsed.reports(), "");
     insta::assert_snapshot!(format(&parsed.module, text));
+}
+
+#[test]
+fn comments_behind_successive_lines_are_aligned() {
+    let text = "const a = 1 // one\nconst bcd = 2      // two\n\nconst e = 3 // three\n";
+    let parsed = read("aligned", text);
+    let expected = "const a = 1   // one\nconst bcd = 2 // two\n\nconst e = 3 // three\n";
+    assert_eq!(format(&parsed.module, text), expected);
 }
 
 #[test]
