@@ -12,7 +12,7 @@ use crate::ast::*;
 use crate::tokens::{Lexeme, RESERVED, Token, lex};
 
 /// Where lines are broken.
-const WIDTH: usize = 100;
+const WIDTH: usize = 120;
 const INDENT: usize = 4;
 /// Entries of a train block start in one column.
 const KEYWORD_WIDTH: usize = 10;
@@ -395,7 +395,8 @@ impl<'a> Printer<'a> {
         let results: Vec<String> = layer.results.iter().map(|result| self.result(result)).collect();
         clauses.push(format!("-> {}", results.join(", ")));
         let line = format!("{head}({}) {} {{", params.join(", "), clauses.join(" "));
-        if width(&line) <= WIDTH {
+        // A layer over semantic graphs reads best with a line for each clause.
+        if clauses.len() <= 2 && width(&line) <= WIDTH {
             self.line(&line);
         } else {
             let line = format!("{head}({})", params.join(", "));

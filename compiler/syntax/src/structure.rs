@@ -11,6 +11,9 @@ use crate::tokens::{Lexeme, Token};
 /// Deeper trees would endanger the stack of whoever walks them.
 const MAX_DEPTH: usize = 200;
 
+/// Brackets that are pointed at when several are not closed.
+const MAX_LABELS: usize = 3;
+
 /// What stands between a pair of brackets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Frame {
@@ -207,7 +210,6 @@ impl Unclosed<'_> {
         let bracket = open.token.text().unwrap_or_default();
         let closing = open.token.closing();
         let closing = closing.text().unwrap_or_default();
-        let opened = Span::new(self.file, open.start, open.end);
         let (code, place, message, label) = match found {
             None => (
                 codes::UNEXPECTED_END,
@@ -224,15 +226,15 @@ impl Unclosed<'_> {
         };
         let span = Span::new(self.file, place.start, place.end);
         if !last.reported {
-            let diagnostic = Diagnostic::at(code, span, message, label);
-            push(
-                self.diagnostics,
-                if opened == span {
-                    diagnostic
-                } else {
-                    diagnostic.label(opened, format!("this `{bracket}` has no `{closing}`"))
-                },
-            );
+            let mut diagnostic = Diagnostic::at(code, span, message, label);
+            for open in stack[keep..].iter().rev().take(MAX_LABELS).map(|open| &out[open.bracket]) {
+                let opened = Span::new(self.file, open.start, open.end);
+                let (bracket, closing) = (open.token.text(), open.token.closing());
+                if let (Some(bracket), Some(closing), true) = (bracket, closing.text(), opened != span) {
+                    diagnostic = diagnostic.label(opened, format!("this `{bracket}` has no `{closing}`"));
+                }
+            }
+            push(self.diagnostics, diagnostic);
         }
         let end = last.end;
         while stack.len() > keep {

@@ -271,7 +271,7 @@ fn comments_behind_successive_lines_are_aligned() {
 
 #[test]
 fn long_lines_are_broken() {
-    let long = "a_rather_long_name_for_a_value";
+    let long = "a_really_rather_long_name_for_a_value";
     let text = format!(
         "model M(schema: S) {{
             let a = {long} + {long} * {long} - {long} + {long}
