@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use hgnnc_graph::{
-    Dataset, Features, LabelValues, MetapathOptions, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
+    Dataset, Features, LabelValues, MetapathOptions, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs,
+    SgbError, Step,
 };
 use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};

@@ -161,7 +161,7 @@ impl Engine {
 
     /// Runs a program. Masks are drawn for (seed, step); step numbers count from 1, epochs from 0.
     pub fn run(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
-        let counters = self.slabs[self.counters as usize].as_mut();
+        let counters = self.slabs[self.counters as usize].elements();
         counters[0] = step as f32;
         counters[1] = epoch as f32;
         self.execute(program, false, seed, step, times);
@@ -230,7 +230,7 @@ impl Engine {
 
     /// The elements of a parameter.
     pub fn param(&mut self, index: usize) -> &mut [f32] {
-        self.slabs[self.params as usize + index].as_mut()
+        self.slabs[self.params as usize + index].elements()
     }
 
     /// The optimiser states.
@@ -240,7 +240,7 @@ impl Engine {
 
     /// The elements of an optimiser state.
     pub fn state(&mut self, index: usize) -> &mut [f32] {
-        self.slabs[self.first_state as usize + index].as_mut()
+        self.slabs[self.first_state as usize + index].elements()
     }
 
     /// Bytes of planned memory: values, partial results and scratch.

@@ -82,7 +82,7 @@ pub fn ln<const FMA: bool>(x: f32) -> f32 {
     p = fma::<FMA>(p, m, -1.666_805_8e-1);
     p = fma::<FMA>(p, m, 2.000_071_5e-1);
     p = fma::<FMA>(p, m, -2.499_999_4e-1);
-    p = fma::<FMA>(p, m, 3.333_333_1e-1);
+    p = fma::<FMA>(p, m, 3.333_333e-1);
     let e = exponent as f32;
     let tail = fma::<FMA>(z, -0.5, fma::<FMA>(e, LN2_LOW, p * m * z));
     let result = fma::<FMA>(e, LN2_HIGH, m + tail);
@@ -128,7 +128,7 @@ pub fn tanh<const FMA: bool>(x: f32) -> f32 {
     let magnitude = x.abs();
     let z = x * x;
     let mut p = -5.704_988_7e-3;
-    p = fma::<FMA>(p, z, 2.063_908_9e-2);
+    p = fma::<FMA>(p, z, 2.063_909e-2);
     p = fma::<FMA>(p, z, -5.373_971_6e-2);
     p = fma::<FMA>(p, z, 1.333_144_2e-1);
     p = fma::<FMA>(p, z, -3.333_328e-1);
@@ -146,7 +146,7 @@ fn erf_parts<const FMA: bool>(t: f32) -> (f32, f32) {
     p = fma::<FMA>(p, s, -2.676_813_5e-2);
     p = fma::<FMA>(p, s, 1.128_199_25e-1);
     p = fma::<FMA>(p, s, -3.761_253_4e-1);
-    p = fma::<FMA>(p, s, 1.283_791_66e-1);
+    p = fma::<FMA>(p, s, 1.283_791_7e-1);
     let near = fma::<FMA>(p, t, t);
 
     let t = if t > 4.5 { 4.5 } else { t };

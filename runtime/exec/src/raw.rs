@@ -46,7 +46,7 @@ impl Slab {
     /// A copy of numbers.
     pub fn of(numbers: &[f32]) -> Self {
         let mut slab = Self::zeros(numbers.len());
-        slab.as_mut().copy_from_slice(numbers);
+        slab.elements().copy_from_slice(numbers);
         slab
     }
 
@@ -55,18 +55,18 @@ impl Slab {
         self.len
     }
 
+    /// Has it no elements?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     fn pointer(&self) -> *mut f32 {
         // The cells are one allocation of `f32`s without padding; `UnsafeCell` allows writing through `&self`.
         self.cells.as_ptr().cast_mut().cast::<f32>()
     }
 
-    /// All elements, while nothing writes.
-    pub fn as_ref(&mut self) -> &[f32] {
-        self.as_mut()
-    }
-
     /// All elements.
-    pub fn as_mut(&mut self) -> &mut [f32] {
+    pub fn elements(&mut self) -> &mut [f32] {
         // SAFETY: the allocation holds `len` initialised elements, and `&mut self` excludes all other access.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len) }
     }

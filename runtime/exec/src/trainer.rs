@@ -212,11 +212,15 @@ impl Trainer {
         }
         for part in data.parts.iter().flatten() {
             if *part as usize >= rows {
-                return wrong(format!("vertex {part} in the split"), format!("vertices 0 to {}", rows.saturating_sub(1)));
+                return wrong(
+                    format!("vertex {part} in the split"),
+                    format!("vertices 0 to {}", rows.saturating_sub(1)),
+                );
             }
         }
         let criteria = [Some(training.select), training.stop.map(|s| s.criterion)];
-        let mut missing: Vec<Criterion> = criteria.into_iter().flatten().filter(|c| self.rows(c.part).is_empty()).collect();
+        let mut missing: Vec<Criterion> =
+            criteria.into_iter().flatten().filter(|c| self.rows(c.part).is_empty()).collect();
         missing.dedup();
         for c in missing {
             self.warnings.push(format!(
@@ -489,7 +493,8 @@ impl Trainer {
         let (progress, file) = checkpoint::load(&folder, &self.artifact.model)?;
         let path = checkpoint::file_of(&folder);
         if self.options.seed.is_some_and(|seed| seed != progress.seed) {
-            let reason = format!("was trained with seed {}, so it cannot be resumed with seed {}", progress.seed, self.seed);
+            let reason =
+                format!("was trained with seed {}, so it cannot be resumed with seed {}", progress.seed, self.seed);
             return Err(ExecError::Weights { path, reason });
         }
         let shapes = self.shapes();

@@ -90,7 +90,10 @@ pub fn read(path: &Path) -> Result<File> {
     let mut file = File { text, ..File::default() };
     for (name, tensor) in tensors.iter() {
         if tensor.dtype() != Dtype::F32 {
-            return Err(wrong(format!("`{name}` has elements of type {:?}, but only F32 can be loaded", tensor.dtype())));
+            return Err(wrong(format!(
+                "`{name}` has elements of type {:?}, but only F32 can be loaded",
+                tensor.dtype()
+            )));
         }
         let (chunks, _) = tensor.data().as_chunks::<4>();
         let data = chunks.iter().map(|&c| f32::from_le_bytes(c)).collect();

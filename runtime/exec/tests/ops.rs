@@ -9,8 +9,11 @@ const T0: Space = Space::Vertices(VertexType(0));
 const T1: Space = Space::Vertices(VertexType(1));
 const G: Graph = Graph(0);
 
+/// Name, number of sources and destinations, and edges.
+type Example = (&'static str, usize, usize, Vec<(u32, u32)>);
+
 /// Graphs from type 0 to type 1.
-fn graphs() -> Vec<(&'static str, usize, usize, Vec<(u32, u32)>)> {
+fn graphs() -> Vec<Example> {
     vec![
         ("no edges", 3, 4, vec![]),
         ("one vertex", 1, 1, vec![(0, 0)]),

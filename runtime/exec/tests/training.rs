@@ -198,8 +198,7 @@ fn runs_with_one_seed_are_equal_for_any_number_of_threads() {
 #[test]
 fn a_resumed_run_equals_the_uninterrupted_one() {
     let folder = tempfile::tempdir().expect("a folder");
-    let with_checkpoint =
-        |resume| TrainOptions { checkpoint: Some(folder.path().join("run")), resume, ..options(2) };
+    let with_checkpoint = |resume| TrainOptions { checkpoint: Some(folder.path().join("run")), resume, ..options(2) };
     let mut whole = trainer(options(2));
     let expected = losses(&mut whole);
 

@@ -11,6 +11,8 @@ use crate::simd::multiversion;
 /// Sums of long rows are added up in runs of this many edges, so that rounding errors grow with the number
 /// of runs and the length of one, not with their product.
 const RUN: usize = 256;
+/// Edges whose exponentials are computed at once.
+const FEW: usize = 32;
 
 multiversion! {
     /// `out[r] = reduce over the edges of r of x`, rows of `width` elements.
@@ -101,19 +103,36 @@ fn segment_banded<const FMA: bool, const W: usize>(
                             acc[k] = larger(acc[k], v[k]);
                         }
                     }
-                    let mut total = [0.0f32; W];
                     let mut base = acc;
                     for b in &mut base {
                         *b = finite_base(*b);
                     }
-                    for e in edges.clone() {
-                        let v = of(e);
-                        for k in 0..W {
-                            total[k] += math::exp::<FMA>(v[k] - base[k]);
+                    let mut total = [0.0f32; W];
+                    // Differences, exponentials and sums of a few edges in passes of their own: `exp` then runs
+                    // over whole vectors, however narrow the rows are.
+                    let mut few = [[0.0f32; W]; FEW];
+                    for start in edges.clone().step_by(FEW) {
+                        let count = FEW.min(edges.end - start);
+                        for (i, slot) in few[..count].iter_mut().enumerate() {
+                            let v = of(start + i);
+                            for k in 0..W {
+                                slot[k] = v[k] - base[k];
+                            }
+                        }
+                        for x in few[..count].as_flattened_mut() {
+                            *x = math::exp::<FMA>(*x);
+                        }
+                        for row in &few[..count] {
+                            for k in 0..W {
+                                total[k] += row[k];
+                            }
                         }
                     }
+                    for t in &mut total {
+                        *t = math::ln::<FMA>(*t);
+                    }
                     for k in 0..W {
-                        acc[k] = lse_of(acc[k], base[k], math::ln::<FMA>(total[k]));
+                        acc[k] = lse_of(acc[k], base[k], total[k]);
                     }
                 }
             }

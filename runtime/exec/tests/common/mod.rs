@@ -15,6 +15,9 @@ pub fn numbers(salt: u64, len: usize) -> Vec<f32> {
     (0..len as u64).map(|i| (2.0 * uniform(salt, i) - 1.0) as f32).collect()
 }
 
+/// Source type, destination type and edges of a graph.
+pub type Edges = (u32, u32, Vec<(u32, u32)>);
+
 /// A program under construction with the data that it is bound to.
 pub struct Case {
     pub flow: Dataflow,
@@ -25,7 +28,7 @@ pub struct Case {
 
 impl Case {
     /// Vertex types with these counts, and graphs (source type, destination type, edges).
-    pub fn new(counts: &[usize], graphs: &[(u32, u32, Vec<(u32, u32)>)]) -> Self {
+    pub fn new(counts: &[usize], graphs: &[Edges]) -> Self {
         let mut flow = Dataflow::new("case");
         for v in 0..counts.len() {
             flow.vertex_types.push(VertexTypeDecl { name: format!("t{v}"), dataset_name: format!("t{v}") });
