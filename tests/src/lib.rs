@@ -1,1 +1,162 @@
-//! Tests across crates.
+//! Tests across crates: the harness that their files share.
+//!
+//! A case is a `.hgnn` file. Its first comment says what it shows; further comments of its head may say what
+//! stands around it: `// dataset: …` ([`Setting::dataset`]), `// split: NAME` (as on the command line) and
+//! `// disable: PASS`.
+
+use std::path::{Path, PathBuf};
+
+use hgnnc_driver::{
+    Analysis, DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerOptions, RelationSummary,
+    VertexSummary, analyze, check_dataset, diag, lower, unknown_pass,
+};
+
+/// What the head of a case says.
+#[derive(Default, Debug)]
+pub struct Setting {
+    /// `vertex NAME COUNT [dense N | sparse N]; relation NAME SRC DST EDGES [weighted] [features N];
+    /// label VERTEX NAME class|multi|real N; split NAME VERTEX`
+    pub dataset: Option<DatasetSummary>,
+    /// The split that the command line asks for.
+    pub split: Option<String>,
+    /// Passes that the command line switches off.
+    pub disabled: Vec<String>,
+}
+
+impl Setting {
+    /// Reads the comments in front of the first line that is none.
+    ///
+    /// # Panics
+    /// When a description of a dataset cannot be read: it is part of the test.
+    pub fn of(text: &str) -> Setting {
+        let mut setting = Setting::default();
+        for line in text.lines().map_while(|line| line.strip_prefix("// ")) {
+            if let Some(text) = line.strip_prefix("dataset: ") {
+                setting.dataset = Some(dataset(text));
+            } else if let Some(text) = line.strip_prefix("split: ") {
+                setting.split = Some(text.to_string());
+            } else if let Some(text) = line.strip_prefix("disable: ") {
+                setting.disabled.push(text.to_string());
+            }
+        }
+        setting
+    }
+}
+
+fn dataset(text: &str) -> DatasetSummary {
+    let mut summary = DatasetSummary { path: "data/dataset.toml".to_string(), ..DatasetSummary::default() };
+    let number = |word: &str| -> usize { word.parse().unwrap_or_else(|_| panic!("`{word}` is not a number")) };
+    for entry in text.split(';') {
+        let words: Vec<&str> = entry.split_whitespace().collect();
+        let vertex = |name: &str| {
+            let position = summary.vertices.iter().position(|v| v.name == name);
+            position.unwrap_or_else(|| panic!("no vertex type `{name}` before `{entry}`"))
+        };
+        match words[..] {
+            ["vertex", name, count, ref features @ ..] => {
+                let features = match features {
+                    [] => None,
+                    [layout, width] => Some((number(width), *layout == "sparse")),
+                    _ => panic!("`{entry}` is not a vertex type"),
+                };
+                summary.vertices.push(VertexSummary { name: name.to_string(), count: number(count), features });
+            }
+            ["relation", name, src, dst, edges, ref data @ ..] => {
+                let features = data.iter().position(|w| *w == "features").map(|at| number(data[at + 1]));
+                let relation = RelationSummary {
+                    name: name.to_string(),
+                    src: vertex(src),
+                    dst: vertex(dst),
+                    edges: number(edges),
+                    weighted: data.contains(&"weighted"),
+                    features,
+                };
+                summary.relations.push(relation);
+            }
+            ["label", of, name, kind, width] => {
+                let kind = match kind {
+                    "class" => LabelSummaryKind::Class(number(width)),
+                    "multi" => LabelSummaryKind::Multi(number(width)),
+                    "real" => LabelSummaryKind::Real(number(width)),
+                    _ => panic!("`{kind}` is not a kind of label"),
+                };
+                summary.labels.push(LabelSummary { name: name.to_string(), vertex: vertex(of), kind });
+            }
+            ["split", name, of] => summary.splits.push((name.to_string(), vertex(of))),
+            _ => panic!("`{entry}` does not describe a part of a dataset"),
+        }
+    }
+    summary
+}
+
+/// A file, analyzed and met with what its head says stands around it.
+pub struct Outcome {
+    /// What was understood.
+    pub analysis: Analysis,
+    /// All that was reported, in order.
+    pub diagnostics: Diagnostics,
+}
+
+impl Outcome {
+    /// The reports as a terminal shows them, without colour.
+    pub fn reports(&self) -> String {
+        diag::render::plain(&self.analysis.sources, self.diagnostics.iter())
+    }
+
+    /// The codes in order.
+    pub fn codes(&self) -> Vec<&'static str> {
+        self.diagnostics.iter().map(|d| d.code.name()).collect()
+    }
+}
+
+/// Does what `hgnnc check` does, and lowers what is right.
+pub fn check(name: &str, text: &str) -> Outcome {
+    let setting = Setting::of(text);
+    let analysis = analyze(name, text);
+    let mut diagnostics = analysis.diagnostics.clone();
+    if let Some(model) = &analysis.model {
+        if let Some(dataset) = &setting.dataset {
+            let split = setting.split.as_deref();
+            check_dataset(&model.schema, model.train.as_ref(), dataset, split, &mut diagnostics);
+            diagnostics.sort();
+        }
+        let options = LowerOptions { disabled: setting.disabled, ..LowerOptions::default() };
+        if let Err(error) = lower(model, &options) {
+            diagnostics.push(unknown_pass(&error));
+        }
+    }
+    Outcome { analysis, diagnostics }
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the repository").to_path_buf()
+}
+
+/// All `.hgnn` files in the folders of the repository and below, as (name, text), in order.
+///
+/// # Panics
+/// When a folder or file cannot be read.
+pub fn sources(folders: &[&str]) -> Vec<(String, String)> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+            let path = entry.expect("entries can be listed").path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|e| e == "hgnn") {
+                found.push(path);
+            }
+        }
+    }
+    let root = root();
+    let mut paths = vec![];
+    for folder in folders {
+        walk(&root.join(folder), &mut paths);
+    }
+    paths.sort();
+    let name = |path: &Path| path.strip_prefix(&root).expect("found below the root").display().to_string();
+    paths
+        .into_iter()
+        .map(|path| (name(&path), std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))))
+        .collect()
+}

@@ -57,8 +57,13 @@ impl Consts {
             ExprKind::Binary(op, a, b) => {
                 let (a, b) = (self.number(a, diagnostics)?, self.number(b, diagnostics)?);
                 let value = arithmetic(*op, a, b);
-                if value.is_none() {
-                    diagnostics.push(not_constant(expr.span));
+                match value {
+                    None => diagnostics.push(not_constant(expr.span)),
+                    Some(number) if !number.is_finite() => {
+                        diagnostics.push(not_finite(expr.span, number));
+                        return None;
+                    }
+                    Some(_) => {}
                 }
                 value
             }
@@ -118,4 +123,9 @@ pub fn bad_dimension(span: Span, number: f64) -> Diagnostic {
 /// The report of an expression that is not known at compile time.
 pub fn not_constant(span: Span) -> Diagnostic {
     Diagnostic::at(codes::NOT_CONSTANT, span, "a number known at compile time is expected", "not a constant")
+}
+
+/// The report of arithmetic that leaves the numbers.
+pub fn not_finite(span: Span, number: f64) -> Diagnostic {
+    Diagnostic::at(codes::ARGUMENT_RANGE, span, "this is not a finite number", format!("gives {number}"))
 }

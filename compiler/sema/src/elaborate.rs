@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
+use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Label, Span, codes};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, VertexTypeDecl};
 use hgnnc_ir::{Dataflow, Dim, Graph, Layout, Op, Origin, Param, Phase, Space, Stage, Type, Value, VertexType};
 use hgnnc_syntax::ast::{self, Ident};
@@ -43,14 +43,34 @@ pub struct Elaborator<'a> {
     pub param_spans: Vec<Span>,
     /// The layer uses that are being elaborated, outermost first, each with what it is running for.
     pub frames: Vec<Frame>,
+    /// The names of all outputs that the model declares, right or wrong.
+    pub declared_outputs: HashSet<String>,
+    /// Results of layers for vertex types that no semantic graph of the layer's family ends in.
+    pub without_messages: Vec<WithoutMessages>,
+    /// The library layers by the module to import them from.
+    pub importable: &'a BTreeMap<&'a str, &'a str>,
+    file: FileId,
+    reported: HashSet<(Code, Span, Span)>,
     paths: HashSet<String>,
     embeddings: HashMap<VertexType, Value>,
     streams: u32,
 }
 
+/// A layer's result for a vertex type that receives no messages there.
+pub struct WithoutMessages {
+    /// The family, where the layer is used.
+    pub span: Span,
+    /// The layer's name.
+    pub layer: String,
+    /// The vertex type.
+    pub vertex: VertexType,
+    /// The result.
+    pub value: Value,
+}
+
 /// A use of a layer.
 pub struct Frame {
-    /// The call.
+    /// The layer's name in the call.
     pub span: Span,
     /// The layer's name.
     pub layer: String,
@@ -96,12 +116,13 @@ pub enum Place {
 impl<'a> Elaborator<'a> {
     /// An elaboration that has done nothing yet.
     pub fn new(
-        name: &str,
+        name: &Ident,
         schema: &'a Schema,
         layers: &'a BTreeMap<String, LayerDef<'a>>,
+        importable: &'a BTreeMap<&'a str, &'a str>,
         diagnostics: &'a mut Diagnostics,
     ) -> Self {
-        let mut flow = Dataflow::new(name);
+        let mut flow = Dataflow::new(&name.name);
         for vertex in &schema.vertices {
             let decl = VertexTypeDecl { name: vertex.name.clone(), dataset_name: vertex.dataset_name.clone() };
             flow.vertex_types.push(decl);
@@ -121,19 +142,41 @@ impl<'a> Elaborator<'a> {
             layers,
             param_spans: vec![],
             frames: vec![],
+            declared_outputs: HashSet::new(),
+            without_messages: vec![],
+            importable,
+            file: name.span.file,
+            reported: HashSet::new(),
             paths: HashSet::new(),
             embeddings: HashMap::new(),
             streams: 0,
         }
     }
 
-    /// Reports a mistake, with the uses of layers that led to it.
+    /// Reports a mistake, with the uses of layers that led to it. A mistake inside a library layer is one of
+    /// its use: the library cannot be edited, so the report points to the use first, and once for all vertex
+    /// types that the layer runs for.
     pub fn report(&mut self, mut mistake: Diagnostic) {
         for frame in self.frames.iter().rev() {
             let instance = frame.instance.as_ref().map(|i| format!(", {i}")).unwrap_or_default();
-            mistake = mistake.label(frame.span, format!("in this use of `{}`{instance}", frame.layer));
+            let text = format!("in this use of `{}`{instance}", frame.layer);
+            match &mistake.primary {
+                Some(inner) if inner.span.file != self.file && frame.span.file == self.file => {
+                    if !self.reported.insert((mistake.code, inner.span, frame.span)) {
+                        return;
+                    }
+                    let inner = mistake.primary.replace(Label { span: frame.span, text });
+                    mistake.secondary.splice(..0, inner);
+                }
+                _ => mistake = mistake.label(frame.span, text),
+            }
         }
         self.diagnostics.push(mistake);
+    }
+
+    /// Is this place in the model's file?
+    pub fn is_local(&self, span: Span) -> bool {
+        span.file == self.file
     }
 
     /// Reports the mistake, if there is one, and goes on with an error term.
@@ -180,6 +223,7 @@ impl<'a> Elaborator<'a> {
 
     /// Declares a parameter and returns its value.
     pub fn parameter(&mut self, name: String, widths: Vec<Width>, init: Init, decay: bool, span: Span) -> Val {
+        let name = unique_name(name, |name| self.flow.params.iter().any(|p| p.name == name));
         let dims = widths.iter().map(|w| w.dim).collect();
         let param: Param = self.flow.declare_param(ParamDecl { name, dims, init, decay });
         self.param_spans.push(span);
@@ -188,7 +232,7 @@ impl<'a> Elaborator<'a> {
 
     /// The semantic graph in the program's table.
     pub fn declare_graph(&mut self, graph: &GraphRef) -> Graph {
-        let decl = GraphDecl {
+        let mut decl = GraphDecl {
             name: graph.name.clone(),
             src: VertexType::new(graph.src),
             dst: VertexType::new(graph.dst),
@@ -196,8 +240,14 @@ impl<'a> Elaborator<'a> {
             counted: graph.counted,
             self_loops: graph.self_loops,
         };
-        let found = self.flow.graphs.iter().position(|known| *known == decl);
+        let same = |known: &GraphDecl| {
+            (known.src, known.dst, &known.steps) == (decl.src, decl.dst, &decl.steps)
+                && (known.counted, known.self_loops) == (decl.counted, decl.self_loops)
+        };
+        let found = self.flow.graphs.iter().position(same);
         Graph::new(found.unwrap_or_else(|| {
+            // `reverse_cites` may also be the name of a metapath.
+            decl.name = unique_name(decl.name, |name| self.flow.graphs.iter().any(|g| g.name == name));
             self.flow.graphs.push(decl);
             self.flow.graphs.len() - 1
         }))
@@ -230,11 +280,7 @@ impl<'a> Elaborator<'a> {
                 };
                 Val { kind: ValKind::Stored(value), widths: vec![fixed(width)] }
             }
-            FieldKind::Number | FieldKind::Real { .. } => {
-                let (width, sparse) = match decl.kind {
-                    FieldKind::Real { width, sparse } => (width, sparse),
-                    _ => (1, false),
-                };
+            FieldKind::Real { width, sparse } => {
                 let mut ty = Type::fixed(space, &[width]);
                 if sparse {
                     ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
@@ -242,8 +288,8 @@ impl<'a> Elaborator<'a> {
                 let input = self.flow.declare_input(InputDecl { name, ty, binding: Binding::Features(vertex) });
                 Val { kind: ValKind::Stored(self.emit(Op::Input(input), &[], span)), widths: vec![fixed(width)] }
             }
-            FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => {
-                unreachable!("labels are not asked for as features")
+            FieldKind::Number | FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => {
+                unreachable!("weights of edges and labels are not asked for as features")
             }
         }
     }
@@ -308,4 +354,15 @@ impl<'a> Elaborator<'a> {
             .help("multiply them by a parameter (`@ w`), or declare `embedding[64]` for a learnable row per vertex"),
         )
     }
+}
+
+/// `name`, or `name_2`, …: the first that is not taken.
+pub fn unique_name(name: String, taken: impl Fn(&str) -> bool) -> String {
+    let mut unique = name.clone();
+    let mut count = 1;
+    while taken(&unique) {
+        count += 1;
+        unique = format!("{name}_{count}");
+    }
+    unique
 }

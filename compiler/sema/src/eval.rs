@@ -7,7 +7,7 @@ use hgnnc_ir::dataflow::{Binding, InputDecl};
 use hgnnc_ir::{BinaryOp, Direction, Graph, Op, Reduce, Space, Type, UnaryOp, Value};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, Ident};
 
-use crate::consts::{arithmetic, as_dimension, bad_dimension, not_constant};
+use crate::consts::{arithmetic, as_dimension, bad_dimension, not_constant, not_finite};
 use crate::elaborate::{Elaborator, Mistake, Place, Scope};
 use crate::functions;
 use crate::names::did_you_mean;
@@ -41,7 +41,13 @@ impl Elaborator<'_> {
                 self.binary_operator(*op, (left, a.span), (right, b.span), expr.span)
             }
             ExprKind::Call(call) => self.call(call, expr.span, scope),
-            ExprKind::List(items) => Term::List(items.iter().map(|item| self.eval(item, scope)).collect()),
+            // Shapes and class weights are read where they stand; anywhere else, a list means nothing.
+            ExprKind::List(items) => {
+                for item in items {
+                    self.eval(item, scope);
+                }
+                Term::List
+            }
             ExprKind::Bundle(items) => self.bundle(items, scope),
             ExprKind::If(condition, yes, no) => match self.eval(condition, scope) {
                 Term::Bool(true) => self.eval(yes, scope),
@@ -173,6 +179,7 @@ impl Elaborator<'_> {
                 Term::PerType(values) => {
                     for (vertex, val) in values {
                         if all.insert(vertex, val).is_some() {
+                            fine = false;
                             self.report(Diagnostic::at(
                                 codes::DUPLICATE_NAME,
                                 item.span,
@@ -185,12 +192,11 @@ impl Elaborator<'_> {
                 Term::Error => fine = false,
                 other => {
                     fine = false;
-                    self.report(Diagnostic::at(
-                        codes::NOT_A_VALUE,
-                        item.span,
-                        "a bundle holds values of vertex types",
-                        format!("this is {}", other.describe()),
-                    ));
+                    let mut report = self.not_a_value(&other, item.span);
+                    if !matches!(other, Term::Label(..) | Term::Record(_)) {
+                        report.message = format!("a bundle holds values of vertex types, not {}", other.describe());
+                    }
+                    self.report(report);
                 }
             }
         }
@@ -217,7 +223,6 @@ impl Elaborator<'_> {
                 "src" => Direction::Out,
                 "dst" => Direction::In,
                 _ => {
-                    let _ = self.edge_field(end, base.span, scope);
                     self.report(Diagnostic::at(
                         codes::UNKNOWN_FIELD,
                         end.span,
@@ -236,7 +241,7 @@ impl Elaborator<'_> {
             && !scope.locals.contains_key(name)
             && self.schema.vertices.iter().any(|v| v.name == *name)
         {
-            let result = self.schema_field(name, base.span, field, span);
+            let result = self.schema_field(name, field, span);
             return self.settle(result);
         }
         match self.eval(base, scope) {
@@ -255,6 +260,23 @@ impl Elaborator<'_> {
                     Term::Error
                 }
             },
+            Term::PerType(_) if scope.place != Place::Model => {
+                self.report(
+                    Diagnostic::at(
+                        codes::UNKNOWN_FIELD,
+                        field.span,
+                        "a layer does not know the vertex types of the schema",
+                        "not a field",
+                    )
+                    .help(match scope.place {
+                        Place::Aggregate => {
+                            "this value becomes a field of the vertices when it is assigned: read it in `fuse`"
+                        }
+                        _ => "use a type variable of the layer's signature",
+                    }),
+                );
+                Term::Error
+            }
             Term::PerType(values) => {
                 let Some(vertex) = self.schema.vertex(field, self.diagnostics) else { return Term::Error };
                 let vertex = hgnnc_ir::VertexType::new(vertex);
@@ -287,7 +309,7 @@ impl Elaborator<'_> {
         }
     }
 
-    fn schema_field(&mut self, vertex: &str, vertex_span: Span, field: &Ident, span: Span) -> Result<Term, Mistake> {
+    fn schema_field(&mut self, vertex: &str, field: &Ident, span: Span) -> Result<Term, Mistake> {
         let index = self.schema.vertices.iter().position(|v| v.name == vertex).expect("checked by the caller");
         let info = &self.schema.vertices[index];
         info.used.set(true);
@@ -308,7 +330,6 @@ impl Elaborator<'_> {
             return Err(Box::new(did_you_mean(report, &field.name, info.fields.iter().map(|f| f.name.as_str()))));
         };
         let vertex = hgnnc_ir::VertexType::new(index);
-        let _ = vertex_span;
         match info.fields[position].kind {
             FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => Ok(Term::Label(vertex, position)),
             FieldKind::Number | FieldKind::Real { .. } | FieldKind::OneHot | FieldKind::Embedding(_) => {
@@ -554,6 +575,10 @@ impl Elaborator<'_> {
 
     /// A vertex value at an end of the edges. Sparse and one-hot values wait for their projection.
     pub fn gather(&mut self, val: Val, graph: Graph, direction: Direction, span: Span) -> Val {
+        // A single row is the same at every edge.
+        if val.space(&self.flow) == Space::Unit {
+            return val;
+        }
         let kind = match val.kind {
             ValKind::Stored(value) if !self.flow.is_sparse(value) => {
                 let op = if direction == Direction::In { Op::GatherDst(graph) } else { Op::GatherSrc(graph) };
@@ -625,7 +650,12 @@ impl Elaborator<'_> {
         };
         // Widths that are known are numbers, so `heads * hidden` and `width(v.x) / 2` are too.
         if let (Some(a), Some(b)) = (known_number(&a), known_number(&b)) {
-            return Term::Number(arithmetic(op, a, b).expect("arithmetic operators"));
+            let number = arithmetic(op, a, b).expect("arithmetic operators");
+            if !number.is_finite() {
+                self.report(not_finite(span, number));
+                return Term::Error;
+            }
+            return Term::Number(number);
         }
         self.map2(a, b, span, |this, a, b| this.elementwise(elementwise, a, a_span, b, b_span, span))
     }
@@ -898,6 +928,9 @@ impl Elaborator<'_> {
         }
         let batch = a.widths.len() - 1;
         if let ValKind::BlockDiagonal(blocks) = b.kind {
+            if batch > 0 {
+                return Err(Box::new(self.width_mismatch(&a, a_span, &b, b_span, span)));
+            }
             return self.block_product(a, a_span, blocks, b.widths[1], span);
         }
         let weight = self.stored(&b, b_span)?;
@@ -987,6 +1020,45 @@ impl Elaborator<'_> {
                 None
             }
         }
+    }
+
+    /// A width that is the same for all graphs in scope.
+    pub fn one_width(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<Width> {
+        let widths = match self.width(expr, scope)? {
+            Ok(width) => return Some(width),
+            Err(widths) => widths,
+        };
+        let first = *widths.first()?;
+        let Some(other) = widths.iter().find(|w| w.dim != first.dim) else { return Some(first) };
+        self.report(
+            Diagnostic::at(
+                codes::SHARED_SHAPE,
+                expr.span,
+                "this width differs between semantic graphs",
+                format!("{} and {}", show_dim(&self.flow, first.dim), show_dim(&self.flow, other.dim)),
+            )
+            .label(first.origin, "one width comes from here")
+            .label(other.origin, "the other from here"),
+        );
+        None
+    }
+
+    /// Refuses shapes with more elements than anything can hold, before anything multiplies their extents.
+    pub fn check_size(&self, widths: &[Width], span: Span) -> Result<(), Mistake> {
+        const MOST: usize = 1 << 40;
+        let mut elems: usize = 1;
+        for extent in widths.iter().filter_map(|w| w.dim.fixed()) {
+            elems = elems.saturating_mul(extent);
+        }
+        if elems <= MOST {
+            return Ok(());
+        }
+        Err(Box::new(Diagnostic::at(
+            codes::BAD_DIMENSION,
+            span,
+            format!("{} has too many elements", show_widths(&self.flow, widths)),
+            "no machine could hold it",
+        )))
     }
 }
 

@@ -48,6 +48,11 @@ const FUNCTIONS: &[(&str, &[&str], usize)] = &[
 /// several values instead.
 pub const REDUCTIONS: &[&str] = &["sum", "mean", "max", "min", "softmax", "logsumexp", "concat"];
 
+/// Is it the name of a function or reduction, and so no name for a layer?
+pub fn is_function(name: &str) -> bool {
+    is_unary_function(name) || REDUCTIONS.contains(&name) || FUNCTIONS.iter().any(|f| f.0 == name)
+}
+
 /// May `name` be passed as a function argument?
 pub fn is_unary_function(name: &str) -> bool {
     name == "identity" || UNARY.iter().any(|(known, _)| *known == name)
@@ -120,7 +125,11 @@ impl Elaborator<'_> {
             format!("no layer `{}`", callee.name),
             "not declared or imported",
         );
-        did_you_mean(report, &callee.name, self.layers.keys().map(String::as_str))
+        if let Some(module) = self.importable.get(callee.name.as_str()) {
+            return report.help(format!("it is in the standard library: add `use std::{module}::{}`", callee.name));
+        }
+        let known = self.layers.keys().map(String::as_str).chain(self.importable.keys().copied());
+        did_you_mean(report, &callee.name, known)
             .help("layers are declared with `layer`, or imported: `use std::han::HanConv`")
     }
 
@@ -216,25 +225,49 @@ impl Elaborator<'_> {
             }),
             "linear" => {
                 let width_expr = args[1].expect("required");
-                let Some(Ok(width)) = self.width(width_expr, scope) else { return Term::Error };
-                let bias = match args[2].map(|e| self.eval(e, scope)) {
-                    None | Some(Term::Bool(true)) => true,
-                    Some(_) => false,
+                let Some(width) = self.one_width(width_expr, scope) else { return Term::Error };
+                let bias = match args[2].map(|e| (self.eval(e, scope), e.span)) {
+                    None => true,
+                    Some((Term::Bool(bias), _)) => bias,
+                    Some((Term::Error, _)) => return Term::Error,
+                    Some((other, at)) => {
+                        self.report(Diagnostic::at(
+                            codes::NOT_BOOLEAN,
+                            at,
+                            "`bias` is `true` or `false`",
+                            format!("this is {}", other.describe()),
+                        ));
+                        return Term::Error;
+                    }
                 };
                 self.with_parameters(x, at, scope, |this, val, path| this.linear(val, width, bias, path, at, span))
             }
             "layer_norm" | "batch_norm" => {
-                let Some(eps) = option(self, 1, 1e-5) else { return Term::Error };
+                let Some(eps) = option(self, 1, 1e-5).and_then(|eps| self.positive(eps, args, span)) else {
+                    return Term::Error;
+                };
                 let over_rows = name == "batch_norm";
                 self.with_parameters(x, at, scope, |this, val, path| this.norm(val, eps, over_rows, path, at, span))
             }
             "l2_normalize" => {
-                let Some(eps) = option(self, 1, 1e-12) else { return Term::Error };
+                let Some(eps) = option(self, 1, 1e-12).and_then(|eps| self.positive(eps, args, span)) else {
+                    return Term::Error;
+                };
                 self.map(x, at, |this, val| this.l2_normalize(val, eps, at, span))
             }
             "row_normalize" => self.map(x, at, |this, val| this.row_normalize(val, at, span)),
             other => unreachable!("function `{other}` is in the table but has no meaning"),
         }
+    }
+
+    /// `eps`, which stands under a root or a fraction line.
+    fn positive(&mut self, eps: f64, args: &[Option<&Expr>], span: Span) -> Option<f64> {
+        if eps > 0.0 {
+            return Some(eps);
+        }
+        let at = args.get(1).copied().flatten().map_or(span, |e| e.span);
+        self.report(Diagnostic::at(codes::ARGUMENT_RANGE, at, "`eps` is greater than 0", format!("this is {eps}")));
+        None
     }
 
     /// The last width of a value.
@@ -371,9 +404,15 @@ impl Elaborator<'_> {
         };
         let mut widths = vec![];
         for item in items {
-            widths.push(self.width(item, scope)?.ok()?);
+            widths.push(self.one_width(item, scope)?);
         }
-        Some(widths)
+        match self.check_size(&widths, expr.span) {
+            Ok(()) => Some(widths),
+            Err(mistake) => {
+                self.report(*mistake);
+                None
+            }
+        }
     }
 
     fn reshape(&mut self, val: Val, shape: Vec<Width>, at: Span, span: Span) -> Result<Val, Mistake> {
@@ -430,6 +469,7 @@ impl Elaborator<'_> {
                 }),
             ));
         }
+        self.check_size(&[x.widths[0], width], span)?;
         let fan_out = width.dim.fixed().unwrap_or(1);
         let init = Init::Glorot { fan_in: x.widths[0].dim, fan_out };
         let weight = self.parameter(path("weight"), vec![x.widths[0], width], init, true, span);

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::{Graph, Space, Stage, VertexType};
 use hgnnc_syntax::ast::{self, Arg, Binding, Block, BlockKind, Call, Ident, LayerStmt, ParamKind, RowsOf, Stmt};
 
-use crate::elaborate::{Elaborator, Frame, LayerDef, Place, Scope};
+use crate::elaborate::{Elaborator, Frame, LayerDef, Place, Scope, WithoutMessages};
 use crate::eval::known_number;
-use crate::functions::{is_unary_function, match_arguments};
+use crate::functions::{is_function, is_unary_function, match_arguments};
 use crate::names::duplicate;
 use crate::schema::GraphRef;
-use crate::value::{Term, Val, Width, show_dim, show_widths};
+use crate::value::{Term, Val, ValKind, Width, show_dim, show_widths};
 
 /// A layer in use.
 pub struct LayerCx<'s> {
@@ -29,6 +29,8 @@ pub struct LayerCx<'s> {
     pub dims: HashMap<String, BTreeMap<VertexType, Width>>,
     /// Parameters declared between the blocks.
     pub params: HashMap<String, Term>,
+    /// Where they were declared.
+    pub param_spans: HashMap<String, Span>,
     /// Inputs and assigned values with one row per vertex, by vertex type.
     pub vertex_fields: HashMap<String, BTreeMap<VertexType, Val>>,
     /// Inputs and assigned values with one value for each semantic graph.
@@ -37,6 +39,10 @@ pub struct LayerCx<'s> {
     pub field_spans: HashMap<String, Span>,
     /// Optional inputs that were not given.
     pub absent: HashSet<String>,
+    /// Where each input is given.
+    pub input_spans: HashMap<String, Span>,
+    /// Where the family is given.
+    pub family_span: Option<Span>,
     /// Prefix of parameter names.
     pub path: String,
 }
@@ -56,13 +62,26 @@ impl<'a> Elaborator<'a> {
             );
             return Term::Error;
         }
+        if let Some(across) = &call.across {
+            self.report(
+                Diagnostic::at(
+                    codes::WRONG_SCOPE,
+                    across.span,
+                    "the use of a layer takes no `across`",
+                    "belongs to reductions",
+                )
+                .help("the layer's `fuse` block says how semantic graphs are combined"),
+            );
+            return Term::Error;
+        }
         let def = self.layers[&call.callee.name];
         let stage = self.flow.cursor.stage;
         let prepared = self.prepare(def, call, span, scope);
         let result = match prepared {
             Some(mut cx) => {
-                self.frames.push(Frame { span, layer: def.layer.name.name.clone(), instance: None });
-                let result = self.run_body(def, &mut cx, span);
+                let layer = def.layer.name.name.clone();
+                self.frames.push(Frame { span: call.callee.span, layer, instance: None });
+                let result = self.run_body(def, &mut cx, call.callee.span);
                 self.frames.pop();
                 result
             }
@@ -83,10 +102,13 @@ impl<'a> Elaborator<'a> {
             types: HashMap::new(),
             dims: HashMap::new(),
             params: HashMap::new(),
+            param_spans: HashMap::new(),
             vertex_fields: HashMap::new(),
             graph_fields: HashMap::new(),
             field_spans: HashMap::new(),
             absent: HashSet::new(),
+            input_spans: HashMap::new(),
+            family_span: call.over.as_ref().map(ast::GraphExpr::span),
             path: self.unique_path(&scope.path),
         };
         let arguments = self.bind_arguments(def, call, span, scope, &mut cx);
@@ -120,6 +142,7 @@ impl<'a> Elaborator<'a> {
             }
         };
         let mut fine = true;
+        let mut missing: Vec<&Ident> = vec![];
         for (param, given) in layer.params.iter().zip(sorted) {
             let (term, at) = match (given, &param.default) {
                 (Some(expr), _) => (self.eval(expr, scope), expr.span),
@@ -138,16 +161,7 @@ impl<'a> Elaborator<'a> {
                     (self.eval(default, &inner), default.span)
                 }
                 (None, None) => {
-                    fine = false;
-                    self.report(
-                        Diagnostic::at(
-                            codes::MISSING_ARGUMENT,
-                            call.callee.span,
-                            format!("{callee} needs `{}`", param.name.name),
-                            format!("takes ({})", names.join(", ")),
-                        )
-                        .label(param.name.span, "has no default"),
-                    );
+                    missing.push(&param.name);
                     continue;
                 }
             };
@@ -158,7 +172,22 @@ impl<'a> Elaborator<'a> {
                 None => fine = false,
             }
         }
-        fine
+        if missing.is_empty() {
+            return fine;
+        }
+        let list: Vec<String> = missing.iter().map(|name| format!("`{}`", name.name)).collect();
+        let mut report = Diagnostic::at(
+            codes::MISSING_ARGUMENT,
+            call.callee.span,
+            format!("{callee} needs {}", list.join(" and ")),
+            format!("takes ({})", names.join(", ")),
+        );
+        for name in &missing {
+            report = report.label(name.span, "has no default");
+        }
+        let example: Vec<String> = missing.iter().map(|name| format!("{}: …", name.name)).collect();
+        self.report(report.help(format!("write `{}({})`", layer.name.name, example.join(", "))));
+        false
     }
 
     fn check_kind(&mut self, param: &ast::LayerParam, term: Term, at: Span) -> Option<Term> {
@@ -168,6 +197,7 @@ impl<'a> Elaborator<'a> {
             _ => ParamKind::Real,
         });
         let name = &param.name.name;
+        let found = term.describe();
         let (code, expected) = match (kind, term) {
             (_, Term::Error) => return None,
             (ParamKind::Bool, Term::Bool(value)) => return Some(Term::Bool(value)),
@@ -191,7 +221,7 @@ impl<'a> Elaborator<'a> {
             (ParamKind::Function, _) => (codes::NOT_CONSTANT, "the name of an element-wise function, such as `elu`"),
         };
         self.report(
-            Diagnostic::at(code, at, format!("`{name}` takes {expected}"), format!("not {expected}"))
+            Diagnostic::at(code, at, format!("`{name}` takes {expected}"), format!("this is {found}"))
                 .label(param.name.span, "declared here"),
         );
         None
@@ -243,15 +273,16 @@ impl<'a> Elaborator<'a> {
         let mut fine = true;
         let mut seen: Vec<&GraphRef> = vec![];
         for graph in &graphs {
-            if let Some(first) = seen.iter().find(|known| known.name == graph.name) {
+            if let Some(first) = seen.iter().find(|known| known.same_edges(graph)) {
                 self.report(
                     Diagnostic::at(
                         codes::DUPLICATE_GRAPH,
                         graph.span,
-                        format!("semantic graph `{}` is listed twice", graph.name),
-                        "listed again here",
+                        format!("semantic graph `{}` is in the family twice", graph.name),
+                        "again here",
                     )
-                    .label(first.span, "first listed here"),
+                    .label(first.span, "first here")
+                    .help("its edges would count twice; leave one of the two out"),
                 );
                 fine = false;
                 continue;
@@ -346,9 +377,10 @@ impl<'a> Elaborator<'a> {
                 continue;
             };
             let term = self.eval(expr, scope);
+            cx.input_spans.insert(input.name.name.clone(), expr.span);
             fine &= self.bind_input(layer, input, term, expr.span, cx);
         }
-        fine && self.bind_dims(def, cx, call)
+        fine && self.bind_dims(def, cx, call.callee.span)
     }
 
     fn bind_input(
@@ -431,7 +463,19 @@ impl<'a> Elaborator<'a> {
                 if matches!(input.rows, RowsOf::Any(_)) && !self.covers_sources(&name, &values, at, cx) {
                     return false;
                 }
-                cx.vertex_fields.insert(name, values);
+                // What has one row for a whole vertex type is repeated for each vertex.
+                let mut repeated = BTreeMap::new();
+                for (vertex, val) in values {
+                    let val = match val.space(&self.flow) {
+                        Space::Unit => self.broadcast(val, Space::Vertices(vertex), at),
+                        Space::Vertices(_) | Space::Edges(_) => Ok(val),
+                    };
+                    match self.settle_val(val) {
+                        Some(val) => repeated.insert(vertex, val),
+                        None => return false,
+                    };
+                }
+                cx.vertex_fields.insert(name, repeated);
                 true
             }
             other => {
@@ -472,13 +516,11 @@ impl<'a> Elaborator<'a> {
     }
 
     /// Binds the names of `V[in]` to widths, and compares the other expressions with them.
-    fn bind_dims(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, call: &Call) -> bool {
+    fn bind_dims(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, callee: Span) -> bool {
         let mut fine = true;
         for input in &def.layer.inputs {
             let name = &input.name.name;
-            if input.dims.is_empty() {
-                continue;
-            }
+            let at = cx.input_spans.get(name).copied().unwrap_or(callee);
             let vals: Vec<(Option<VertexType>, Val)> = match (cx.vertex_fields.get(name), cx.graph_fields.get(name)) {
                 (Some(values), _) => values.iter().map(|(v, val)| (Some(*v), val.clone())).collect(),
                 (None, Some(values)) => values.iter().map(|val| (None, val.clone())).collect(),
@@ -487,18 +529,20 @@ impl<'a> Elaborator<'a> {
             for (vertex, val) in vals {
                 if val.widths.len() != input.dims.len() {
                     let found = show_widths(&self.flow, &val.widths);
-                    let origin = val.widths.last().map_or(call.callee.span, |w| w.origin);
-                    self.report(
-                        Diagnostic::at(
-                            codes::SHAPE_MISMATCH,
-                            call.callee.span,
-                            format!("input `{name}` takes {} per row, not {found}", plural(input.dims.len())),
-                            "the value after `of` has another shape",
-                        )
-                        .label(input.span, "declared here")
-                        .label(origin, "its last width comes from here")
-                        .help("`flatten(…)` joins dimensions"),
-                    );
+                    let mut report = Diagnostic::at(
+                        codes::SHAPE_MISMATCH,
+                        at,
+                        format!("input `{name}` takes {} per row, not {found}", plural(input.dims.len())),
+                        format!("is {found}"),
+                    )
+                    .label(input.span, "declared here");
+                    if let Some(width) = val.widths.last().filter(|w| w.origin != at) {
+                        report = report.label(width.origin, "its last width comes from here");
+                    }
+                    if val.widths.len() > input.dims.len() {
+                        report = report.help("`flatten(…)` joins dimensions");
+                    }
+                    self.report(report);
                     return false;
                 }
                 for (dim, width) in input.dims.iter().zip(&val.widths) {
@@ -519,7 +563,7 @@ impl<'a> Elaborator<'a> {
                                 self.report(
                                     Diagnostic::at(
                                         codes::WIDTH_MISMATCH,
-                                        call.callee.span,
+                                        at,
                                         format!(
                                             "`{variable}` would be both {} and {}",
                                             show_dim(&self.flow, first.dim),
@@ -532,7 +576,7 @@ impl<'a> Elaborator<'a> {
                                 );
                             }
                         }
-                        None => fine &= self.check_dim(def, cx, name, dim, *width, call.callee.span),
+                        None => fine &= self.check_dim(def, cx, name, dim, *width, at),
                     }
                 }
             }
@@ -550,7 +594,7 @@ impl<'a> Elaborator<'a> {
         at: Span,
     ) -> bool {
         let inner = self.layer_scope(def, cx, Place::Layer, None);
-        let Some(Ok(declared)) = self.width(dim, &inner) else { return false };
+        let Some(declared) = self.one_width(dim, &inner) else { return false };
         if declared.dim == width.dim {
             return true;
         }
@@ -608,10 +652,13 @@ impl<'a> Elaborator<'a> {
                         self.declare(decl, &scope)
                     };
                     fine &= !matches!(term, Term::Error);
-                    if cx.params.insert(decl.name.name.clone(), term).is_some() {
-                        let report = duplicate("parameter", &decl.name, decl.name.span);
+                    let first = cx.param_spans.insert(decl.name.name.clone(), decl.name.span);
+                    if let Some(first) = first {
+                        let report = duplicate("parameter", &decl.name, first);
                         self.report(report);
+                        fine = false;
                     }
+                    cx.params.insert(decl.name.name.clone(), term);
                 }
                 LayerStmt::Block(block) => fine &= self.run_block(def, cx, block),
             }
@@ -752,6 +799,11 @@ impl<'a> Elaborator<'a> {
                     if let Some((first, _)) = assigned.iter().find(|(known, _)| known.name == name.name) {
                         let report = duplicate("field", name, first.span);
                         self.report(report);
+                        fine = false;
+                    }
+                    if RESERVED_FIELDS.contains(&name.name.as_str()) {
+                        self.report(reserved_field(name));
+                        fine = false;
                     }
                     assigned.push((name, term.clone()));
                     // `h` alone is the field just assigned, for this vertex or edge.
@@ -790,9 +842,13 @@ impl<'a> Elaborator<'a> {
                 (Term::PerGraph(values), None) => {
                     cx.graph_fields.insert(name.name.clone(), values);
                 }
-                (Term::One(val), None) => {
-                    let all = vec![val; cx.graphs.len()];
-                    cx.graph_fields.insert(name.name.clone(), all);
+                (term @ (Term::One(_) | Term::Number(_) | Term::Width(_)), None) => {
+                    match self.map(term, span, |_, val| Ok(val)) {
+                        Term::One(val) => {
+                            cx.graph_fields.insert(name.name.clone(), vec![val; cx.graphs.len()]);
+                        }
+                        _ => fine = false,
+                    }
                 }
                 (Term::PerGraph(_), Some(_)) => {
                     fine = false;
@@ -858,7 +914,7 @@ impl<'a> Elaborator<'a> {
                     codes::MISSING_RESULT,
                     result.span,
                     format!("layer `{}` never assigns its result `{name}`", def.layer.name.name),
-                    if is_family { "needs an edge value" } else { "needs a value per vertex" },
+                    if is_family { "needs a value per edge" } else { "needs a value per vertex" },
                 );
                 if let (false, Some(at)) = (is_family, cx.field_spans.get(name)) {
                     report = report
@@ -887,17 +943,47 @@ impl<'a> Elaborator<'a> {
                     }
                     let widths = self.result_widths(def, cx, result, Some(vertex))?;
                     let fitted = self.fit(val.clone(), Space::Vertices(vertex), &widths, result.span);
-                    values.insert(vertex, self.settle_val(fitted)?);
+                    let mut val = self.settle_val(fitted)?;
+                    self.note_messages(def, cx, vertex, &val);
+                    // Further on, a library's widths come from its use: that is what can be edited.
+                    for width in &mut val.widths {
+                        if !self.is_local(width.origin) {
+                            width.origin = span;
+                        }
+                    }
+                    values.insert(vertex, val);
+                }
+                if values.is_empty() {
+                    self.report(Diagnostic::at(
+                        codes::MISSING_RESULT,
+                        result.span,
+                        format!(
+                            "layer `{}` assigns its result `{name}` for other vertex types only",
+                            def.layer.name.name
+                        ),
+                        "has no value here",
+                    ));
+                    return None;
                 }
                 Term::PerType(values)
             };
             all.push((name.clone(), term));
         }
-        let _ = span;
         Some(match all.len() {
             1 => all.swap_remove(0).1,
             _ => Term::Record(all),
         })
+    }
+
+    /// Remembers a result for a vertex type that the layer brings no messages to; whether it matters is known
+    /// when it is known what the outputs need.
+    fn note_messages(&mut self, def: LayerDef<'a>, cx: &LayerCx<'a>, vertex: VertexType, val: &Val) {
+        if let (Some(span), ValKind::Stored(value)) = (cx.family_span, &val.kind)
+            && !cx.ends.iter().any(|(_, dst)| *dst == vertex)
+        {
+            let layer = def.layer.name.name.clone();
+            self.without_messages.push(WithoutMessages { span, layer, vertex, value: *value });
+        }
     }
 
     fn result_widths(
@@ -909,7 +995,7 @@ impl<'a> Elaborator<'a> {
     ) -> Option<Vec<Width>> {
         let place = vertex.map_or(Place::Layer, |v| Place::Project(v, true));
         let scope = self.layer_scope(def, cx, place, None);
-        result.dims.iter().map(|dim| self.width(dim, &scope)?.ok()).collect()
+        result.dims.iter().map(|dim| self.one_width(dim, &scope)).collect()
     }
 
     fn settle_val(&mut self, result: Result<Val, crate::elaborate::Mistake>) -> Option<Val> {
@@ -920,6 +1006,50 @@ impl<'a> Elaborator<'a> {
                 None
             }
         }
+    }
+}
+
+/// What a vertex or an edge always has.
+const RESERVED_FIELDS: &[&str] = &["src", "dst", "count", "in_degree", "out_degree"];
+
+fn reserved_field(name: &Ident) -> Diagnostic {
+    Diagnostic::at(
+        codes::RESERVED_NAME,
+        name.span,
+        format!("`{}` has a meaning of its own", name.name),
+        "choose another name",
+    )
+    .help("every edge has `src`, `dst` and, in a counted metapath, `count`; every vertex has degrees")
+}
+
+/// Checks what a layer's signature says by itself, whether the layer is used or not.
+pub fn check_signature(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
+    let mut seen: Vec<&Ident> = vec![];
+    let inputs = layer.inputs.iter().map(|i| ("input", &i.name));
+    let family = layer.over.iter().map(|o| ("family", &o.name));
+    for (what, name) in layer.params.iter().map(|p| ("argument", &p.name)).chain(inputs).chain(family) {
+        match seen.iter().find(|known| known.name == name.name) {
+            Some(first) => diagnostics.push(duplicate(what, name, first.span)),
+            None => seen.push(name),
+        }
+    }
+    for (position, result) in layer.results.iter().enumerate() {
+        if let Some(first) = layer.results[..position].iter().find(|known| known.name.name == result.name.name) {
+            diagnostics.push(duplicate("result", &result.name, first.name.span));
+        }
+    }
+    for input in &layer.inputs {
+        if RESERVED_FIELDS.contains(&input.name.name.as_str()) {
+            diagnostics.push(reserved_field(&input.name));
+        }
+    }
+    if is_function(&layer.name.name) {
+        diagnostics.push(Diagnostic::at(
+            codes::RESERVED_NAME,
+            layer.name.span,
+            format!("`{}` is a function of the language", layer.name.name),
+            "choose another name",
+        ));
     }
 }
 

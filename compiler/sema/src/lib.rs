@@ -27,7 +27,7 @@ use hgnnc_ir::Dataflow;
 use hgnnc_syntax::ast::{self, Item, Module};
 
 use consts::Consts;
-use elaborate::{Elaborator, LayerDef};
+use elaborate::{Elaborator, LayerDef, WithoutMessages};
 use names::{did_you_mean, duplicate};
 use schema::Schema;
 use train::TrainSpec;
@@ -36,8 +36,10 @@ use train::TrainSpec;
 pub struct Library<'a> {
     /// `han` in `use std::han::HanConv`.
     pub name: &'a str,
-    /// Its tree.
+    /// Its tree; empty where the file does not import from it.
     pub module: &'a Module,
+    /// The names of its layers, whether the file imports them or not.
+    pub layers: Vec<&'a str>,
 }
 
 /// A model, understood.
@@ -60,7 +62,8 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
     let consts = Consts::of(file, diagnostics);
     let library_consts: Vec<Consts> = libraries.iter().map(|l| Consts::of(l.module, diagnostics)).collect();
     let layers = layers_in_scope(file, libraries, &consts, &library_consts, diagnostics);
-    usage::check(file, diagnostics);
+    let importable: BTreeMap<&str, &str> =
+        libraries.iter().flat_map(|library| library.layers.iter().map(|layer| (*layer, library.name))).collect();
     let schemas = unique(file, "schema", diagnostics, |item| match item {
         Item::Schema(schema) => Some((schema, &schema.name)),
         _ => None,
@@ -112,8 +115,15 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
         return None;
     };
     let train = trains.iter().find(|t| t.model.name == model.name.name);
-    let (flow, outputs, train) =
-        elaborate_model(model, train.copied(), &resolved[position], &layers, &consts, diagnostics)?;
+    let (flow, outputs, train) = elaborate_model(
+        file,
+        model,
+        train.copied(),
+        &resolved[position],
+        (&layers, &importable),
+        &consts,
+        diagnostics,
+    )?;
     let schema = resolved.into_iter().nth(position).expect("position was found");
     unused_declarations(&schema, diagnostics);
     Some(Analyzed { name: model.name.name.clone(), flow, outputs, schema, train })
@@ -123,23 +133,27 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
 type Elaborated = (Dataflow, Vec<String>, Option<TrainSpec>);
 
 fn elaborate_model(
+    file: &Module,
     model: &ast::Model,
     train: Option<&ast::Train>,
     schema: &Schema,
-    layers: &BTreeMap<String, LayerDef<'_>>,
+    (layers, importable): (&BTreeMap<String, LayerDef<'_>>, &BTreeMap<&str, &str>),
     consts: &Consts,
     diagnostics: &mut Diagnostics,
 ) -> Option<Elaborated> {
-    let mut elaborator = Elaborator::new(&model.name.name, schema, layers, diagnostics);
+    let mut elaborator = Elaborator::new(&model.name, schema, layers, importable, diagnostics);
     let outputs = elaborator.model(model, consts);
     let spec = train.map(|train| elaborator.train(train, &outputs, consts));
-    let Elaborator { mut flow, param_spans, .. } = elaborator;
+    let Elaborator { mut flow, param_spans, without_messages, .. } = elaborator;
     if diagnostics.has_errors() {
         return None;
     }
-    let declared: Vec<String> = flow.params.iter().map(|p| p.name.clone()).collect();
+    // What is unused is often only misspelt where it should be used: said when nothing else is wrong.
+    let unused = usage::check(file, diagnostics);
+    never_destination(schema, &flow, &without_messages, diagnostics);
+    let params = read_params(&flow, &param_spans);
     let kept = prune::prune(&mut flow);
-    no_gradient(model, &declared, &param_spans, &kept, diagnostics);
+    no_gradient(model, &params, &kept, &unused, diagnostics);
     if spec.is_some() && flow.params.is_empty() {
         diagnostics.push(Diagnostic::at(
             codes::NOTHING_TO_TRAIN,
@@ -157,20 +171,63 @@ fn elaborate_model(
     Some((flow, outputs.into_keys().collect(), spec))
 }
 
-/// Warns about declarations in the model's file none of whose parameters reaches an output.
+/// Warns where an output depends on what a layer gives for a vertex type that receives no messages there.
+fn never_destination(schema: &Schema, flow: &Dataflow, found: &[WithoutMessages], diagnostics: &mut Diagnostics) {
+    let live = prune::live(flow);
+    for WithoutMessages { span, layer, vertex, value } in found {
+        if !live[value.index()] {
+            continue;
+        }
+        let vertex = &schema.vertices[vertex.index()];
+        diagnostics.push(
+            Diagnostic::at(
+                codes::NEVER_DESTINATION,
+                *span,
+                format!("`{}` receives no messages in this use of `{layer}`, but its result is used", vertex.name),
+                format!("no semantic graph of this family ends in `{}`", vertex.name),
+            )
+            .label(vertex.span, "the vertex type is declared here")
+            .help(
+                "messages go from the source to the destination of a relation: add its `reverse(…)`, or all `reverses`",
+            ),
+        );
+    }
+}
+
+/// Name and declaration of each parameter, and whether an operation reads it: one that only stands in the
+/// other branch of an `if` is not.
+fn read_params(flow: &Dataflow, spans: &[Span]) -> Vec<(String, Span, bool)> {
+    let mut operand = vec![false; flow.values.len()];
+    for value in &flow.values {
+        value.args.iter().for_each(|arg| operand[arg.index()] = true);
+    }
+    let mut params: Vec<_> = flow.params.iter().zip(spans).map(|(p, span)| (p.name.clone(), *span, false)).collect();
+    for (value, operand) in flow.values.iter().zip(operand) {
+        if let hgnnc_ir::Op::Param(param) = value.op {
+            params[param.index()].2 |= operand;
+        }
+    }
+    params
+}
+
+/// Warns about declarations in the model's file none of whose parameters reaches an output, unless they are
+/// part of something that was said to be unused.
 fn no_gradient(
     model: &ast::Model,
-    names: &[String],
-    spans: &[Span],
+    params: &[(String, Span, bool)],
     kept: &[Option<hgnnc_ir::Param>],
+    unused: &[Span],
     diagnostics: &mut Diagnostics,
 ) {
-    let mut by_span: BTreeMap<Span, (bool, &str)> = BTreeMap::new();
-    for ((name, span), kept) in names.iter().zip(spans).zip(kept) {
-        by_span.entry(*span).or_insert((false, name)).0 |= kept.is_some();
+    let mut by_span: BTreeMap<Span, (bool, bool, &str)> = BTreeMap::new();
+    for ((name, span, read), kept) in params.iter().zip(kept) {
+        let entry = by_span.entry(*span).or_insert((false, false, name));
+        entry.0 |= kept.is_some();
+        entry.1 |= read;
     }
-    for (span, (reaches, name)) in by_span {
-        if !reaches && span.file == model.name.span.file {
+    for (span, (reaches, read, name)) in by_span {
+        let said = unused.iter().any(|u| u.file == span.file && u.start <= span.start && span.end <= u.end);
+        if !reaches && read && !said && span.file == model.name.span.file {
             diagnostics.push(Diagnostic::at(
                 codes::NO_GRADIENT,
                 span,
@@ -201,7 +258,10 @@ fn layers_in_scope<'a>(
     };
     for item in &file.items {
         match item {
-            Item::Layer(layer) => declare(&layer.name, LayerDef { layer, consts }, diagnostics),
+            Item::Layer(layer) => {
+                layer::check_signature(layer, diagnostics);
+                declare(&layer.name, LayerDef { layer, consts }, diagnostics);
+            }
             Item::Use(import) => {
                 let path: Vec<&str> = import.path.iter().map(|p| p.name.as_str()).collect();
                 let position = match path[..] {

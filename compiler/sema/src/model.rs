@@ -36,6 +36,12 @@ impl Elaborator<'_> {
         };
         let mut outputs: BTreeMap<String, OutputInfo> = BTreeMap::new();
         self.enter(Stage::FP);
+        self.declared_outputs = (model.body.iter())
+            .filter_map(|stmt| match stmt {
+                Stmt::Output(output) => Some(output.name.name.clone()),
+                _ => None,
+            })
+            .collect();
         for stmt in &model.body {
             match stmt {
                 Stmt::Param(decl) => {
@@ -65,6 +71,14 @@ impl Elaborator<'_> {
                     if let Some(first) = outputs.get(&output.name.name) {
                         let report = crate::names::duplicate("output", &output.name, first.span);
                         self.report(report);
+                    }
+                    if ["loss", "row_loss"].contains(&output.name.name.as_str()) {
+                        self.report(Diagnostic::at(
+                            codes::RESERVED_NAME,
+                            output.name.span,
+                            format!("`{}` is a result that training adds", output.name.name),
+                            "choose another name",
+                        ));
                     }
                     scope.path.clone_from(&output.name.name);
                     let term = self.eval(&output.value, &scope);
@@ -119,6 +133,18 @@ impl Elaborator<'_> {
                     return None;
                 }
             },
+            Term::One(_) | Term::Number(_) | Term::Width(_) => {
+                self.report(
+                    Diagnostic::at(
+                        codes::RESULT_MISMATCH,
+                        at,
+                        format!("output `{}` needs one row per `{}` vertex", output.name.name, output.vertex.name),
+                        "is the same for all vertices",
+                    )
+                    .label(output.vertex.span, "the output is declared for this type"),
+                );
+                return None;
+            }
             other => {
                 let report = self.not_a_value(&other, at);
                 self.report(report);
@@ -138,7 +164,12 @@ impl Elaborator<'_> {
                     codes::RESULT_MISMATCH,
                     at,
                     "an output is a dense value with one row per vertex and at most one dimension",
-                    format!("is {}", show_widths(&self.flow, &val.widths)),
+                    if self.flow.is_sparse(value) {
+                        "is sparse".to_string()
+                    } else {
+                        let space = crate::value::show_space(&self.flow, self.flow.ty(value).space);
+                        format!("is {} with {space}", show_widths(&self.flow, &val.widths))
+                    },
                 )
                 .help("`flatten(…)`, or a `linear(…)` head"),
             );

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::{Dim, Op};
-use hgnnc_syntax::ast::{Decomposition, Expr, ExprKind, ParamDecl, Per};
+use hgnnc_syntax::ast::{Decomposition, Expr, ExprKind, Layer, LayerStmt, ParamDecl, Per, Stmt};
 
-use crate::elaborate::{Elaborator, Mistake, Place, Scope};
+use crate::elaborate::{Elaborator, Mistake, Place, Scope, unique_name};
 use crate::functions::match_arguments;
 use crate::names::did_you_mean;
 use crate::value::{Term, Val, ValKind, Width, show_widths};
@@ -67,9 +67,11 @@ impl Elaborator<'_> {
         if !fine {
             return Ok(None);
         }
+        for shape in &shapes {
+            self.check_size(shape, decl.span)?;
+        }
         let per = self.per(decl, scope)?;
-        let base = format!("{}.{}", scope.path, decl.name.name);
-        let base = base.strip_prefix('.').unwrap_or(&base).to_string();
+        let base = self.parameter_base(decl, scope);
         let type_suffix = match (scope.place, per) {
             (Place::Project(vertex, true) | Place::Fuse(vertex, true), Per::Type) => {
                 format!(".{}", self.vertex_name(vertex))
@@ -128,6 +130,29 @@ impl Elaborator<'_> {
             vals.push(val);
         }
         Ok(Some(Term::PerGraph(vals)))
+    }
+
+    /// The name that the parameters of a declaration share: `conv.w`, or `conv.fuse.w` where several blocks
+    /// of the layer declare a `w`.
+    fn parameter_base(&self, decl: &ParamDecl, scope: &Scope<'_>) -> String {
+        let name = &decl.name.name;
+        let block = match scope.place {
+            Place::Model | Place::Layer => None,
+            Place::Project(..) => Some("project"),
+            Place::Aggregate => Some("aggregate"),
+            Place::Fuse(..) => Some("fuse"),
+        };
+        let repeated = scope.layer.is_some_and(|l| declarations(l.layer, name) > 1);
+        let base = match block {
+            Some(block) if repeated => format!("{}.{block}.{name}", scope.path),
+            _ => format!("{}.{name}", scope.path),
+        };
+        let base = base.strip_prefix('.').unwrap_or(&base).to_string();
+        unique_name(base, |base| {
+            let of_base = |p: &str| p.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let mut known = self.flow.params.iter().zip(&self.param_spans);
+            known.any(|(p, span)| *span != decl.span && of_base(&p.name))
+        })
     }
 
     /// A parameter declared before under the same name: blocks that run for several vertex types share it.
@@ -211,11 +236,11 @@ impl Elaborator<'_> {
                 Ok(Some(self.parameter(name, shape, init, decay, decl.span)))
             }
             Some(Decomposition::Basis(number)) => {
-                let Some(Ok(number)) = self.width(number, scope) else { return Ok(None) };
+                let Some(number) = self.one_width(number, scope) else { return Ok(None) };
                 self.basis(decl, &name, base, shape, number, initialiser).map(Some)
             }
             Some(Decomposition::Blocks(number_expr)) => {
-                let Some(Ok(number)) = self.width(number_expr, scope) else { return Ok(None) };
+                let Some(number) = self.one_width(number_expr, scope) else { return Ok(None) };
                 let (Some(blocks), [input, output]) = (number.dim.fixed(), &shape[..]) else {
                     return Err(Box::new(Diagnostic::at(
                         codes::BAD_DECOMPOSITION,
@@ -271,6 +296,7 @@ impl Elaborator<'_> {
         let bases_name = format!("{base}.bases");
         let mut bases_shape = vec![number];
         bases_shape.extend(&shape);
+        self.check_size(&bases_shape, decl.span)?;
         let bases = match self.flow.params.iter().position(|p| p.name == bases_name) {
             Some(known) => {
                 let param = hgnnc_ir::Param::new(known);
@@ -360,6 +386,21 @@ impl Elaborator<'_> {
             _ => Initialiser::Fixed(Init::Normal { std: in_range(number.ok_or_else(|| needed("std"))?, 0.0)? }),
         }))
     }
+}
+
+/// How often a layer declares a parameter of that name.
+fn declarations(layer: &Layer, name: &str) -> usize {
+    let mut count = 0;
+    for stmt in &layer.body {
+        match stmt {
+            LayerStmt::Param(decl) => count += usize::from(decl.name.name == name),
+            LayerStmt::Block(block) => {
+                let is_it = |stmt: &&Stmt| matches!(stmt, Stmt::Param(decl) if decl.name.name == name);
+                count += block.body.iter().filter(is_it).count();
+            }
+        }
+    }
+    count
 }
 
 fn dims(shape: &[Width]) -> Vec<Dim> {

@@ -3,9 +3,8 @@
 use hgnnc_ir::dataflow::{InputDecl, OutputKind, ParamDecl, ValueData};
 use hgnnc_ir::{Dataflow, Input, Op, Param, Value};
 
-/// Removes values that reach no output, and parameters and inputs that no value uses. Gives, for each old
-/// parameter, its new handle.
-pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
+/// Which values reach an output.
+pub fn live(flow: &Dataflow) -> Vec<bool> {
     let mut live = vec![false; flow.values.len()];
     for output in &flow.outputs {
         live[output.value.index()] = true;
@@ -17,6 +16,13 @@ pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
             }
         }
     }
+    live
+}
+
+/// Removes values that reach no output, and parameters and inputs that no value uses. Gives, for each old
+/// parameter, its new handle.
+pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
+    let live = live(flow);
     let used =
         |wanted: &dyn Fn(&Op) -> bool| flow.values.iter().zip(&live).any(|(value, live)| *live && wanted(&value.op));
     let mut params: Vec<ParamDecl> = vec![];

@@ -1,7 +1,7 @@
 //! Reductions: `sum(x) over in_edges`, `softmax(x) over in_edges across graphs`, `mean(x) over V`,
 //! `sum(x) across graphs`, `max(x) over last`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::{BinaryOp, Dim, Direction, Op, Reduce, Space, Type, UnaryOp, VertexType};
@@ -51,17 +51,39 @@ impl Kind {
 /// Smaller than every score that means something, and still finite when it is multiplied by 0.
 const LOWEST: f64 = -3.0e38;
 
+/// `over first` is written out slice by slice: it is meant for heads.
+const MOST_SLICES: usize = 1024;
+
 impl Elaborator<'_> {
     /// A call of a reduction.
     pub fn reduction(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
         let name = call.callee.name.as_str();
         let kind = Kind::of(name);
+        if let Some(of) = call.of.first() {
+            self.report(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                of.value.span,
+                format!("`{name}` takes no `of`"),
+                "belongs to layers",
+            ));
+            return Term::Error;
+        }
+        if let Some(named) = call.args.iter().find_map(|a| a.name.as_ref()) {
+            self.report(Diagnostic::at(
+                codes::UNKNOWN_ARGUMENT,
+                named.span,
+                format!("`{name}` has no argument `{}`", named.name),
+                "its values have no names",
+            ));
+            return Term::Error;
+        }
         if call.over.is_none() && call.across.is_none() {
             return self.without_scope(kind, call, span, scope);
         }
         let [arg] = &call.args[..] else {
+            let code = if call.args.is_empty() { codes::MISSING_ARGUMENT } else { codes::EXTRA_ARGUMENT };
             self.report(Diagnostic::at(
-                codes::EXTRA_ARGUMENT,
+                code,
                 span,
                 format!("`{name}` with a scope takes one value"),
                 format!("has {}", call.args.len()),
@@ -359,13 +381,16 @@ impl Elaborator<'_> {
 
     /// `over last`, `over first`, `over vertices`.
     fn over_scope(&mut self, kind: Kind, x: Term, arg: &Expr, over: &Ident, span: Span, scope: &Scope<'_>) -> Term {
-        let is_vertices = over.name == "vertices"
-            || over.name == "V" && scope.layer.is_none()
-            || scope.layer.is_some_and(|l| l.types.contains_key(&over.name));
+        // `vertices`, or the vertex type that they must belong to.
+        let vertex = match scope.layer {
+            Some(layer) => layer.types.get(&over.name).copied(),
+            None => self.schema.vertices.iter().position(|v| v.name == over.name).map(VertexType::new),
+        };
+        let is_vertices = over.name == "vertices" || vertex.is_some();
         match over.name.as_str() {
             "last" => self.map(x, span, |this, val| this.over_last(kind, val, arg.span, span)),
             "first" => self.map(x, span, |this, val| this.over_first(kind, val, arg.span, span)),
-            _ if is_vertices => self.map(x, span, |this, val| this.over_rows(kind, val, arg.span, over, span)),
+            _ if is_vertices => self.map(x, span, |this, val| this.over_rows(kind, val, arg.span, over, vertex, span)),
             _ => {
                 let report = Diagnostic::at(
                     codes::WRONG_SCOPE,
@@ -452,6 +477,14 @@ impl Elaborator<'_> {
                 )));
             }
         };
+        if first > MOST_SLICES {
+            return Err(Box::new(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                at,
+                format!("`over first` takes at most {MOST_SLICES} slices"),
+                format!("is {}", show_widths(&self.flow, &val.widths)),
+            )));
+        }
         let rest: Vec<Width> = val.widths[1..].to_vec();
         let Some(len) = rest.iter().map(|w| w.dim.fixed()).product::<Option<usize>>() else {
             return Err(Box::new(Diagnostic::at(
@@ -481,16 +514,46 @@ impl Elaborator<'_> {
         self.elementwise(BinaryOp::Div, total, at, count, span, span)
     }
 
-    fn over_rows(&mut self, kind: Kind, val: Val, at: Span, over: &Ident, span: Span) -> Result<Val, Mistake> {
+    fn over_rows(
+        &mut self,
+        kind: Kind,
+        val: Val,
+        at: Span,
+        over: &Ident,
+        wanted: Option<VertexType>,
+        span: Span,
+    ) -> Result<Val, Mistake> {
         let value = self.stored(&val, at)?;
         let space = self.flow.ty(value).space;
-        if !matches!(space, Space::Vertices(_)) {
-            return Err(Box::new(Diagnostic::at(
-                codes::WRONG_SCOPE,
-                over.span,
-                "only a vertex value has rows for all vertices",
-                format!("this has {}", show_space(&self.flow, space)),
-            )));
+        let fits = match (space, wanted) {
+            (Space::Vertices(found), Some(wanted)) => found == wanted,
+            (Space::Vertices(_), None) => true,
+            (Space::Unit | Space::Edges(_), _) => false,
+        };
+        if !fits {
+            return Err(Box::new(
+                Diagnostic::at(
+                    codes::WRONG_SCOPE,
+                    over.span,
+                    "this value does not have the rows that it is reduced over",
+                    match wanted {
+                        Some(wanted) => format!("stands for the vertices of type `{}`", self.vertex_name(wanted)),
+                        None => "needs one row per vertex".to_string(),
+                    },
+                )
+                .label(at, format!("has {}", show_space(&self.flow, space))),
+            ));
+        }
+        if self.flow.is_sparse(value) {
+            return Err(Box::new(
+                Diagnostic::at(
+                    codes::SPARSE_VALUE,
+                    at,
+                    "sparse features cannot be reduced over vertices",
+                    "sparse features",
+                )
+                .help("project them first: `@ w`"),
+            ));
         }
         match kind {
             Kind::Mean => self.mean_over_rows(val, at, span),
@@ -553,7 +616,14 @@ impl Elaborator<'_> {
         let Some(first) = vals.next() else {
             // No semantic graph ends here: a sum over nothing is 0, anything else has no value.
             return match kind {
-                Kind::Sum | Kind::Mean => Ok(Term::One(self.constant(0.0, span))),
+                Kind::Sum | Kind::Mean => {
+                    let zero = self.constant(0.0, span);
+                    let widths = self.widths_elsewhere(arg, scope);
+                    let value = self.stored(&zero, span)?;
+                    let ty = Type::new(Space::Unit, widths.iter().map(|w| w.dim).collect::<Vec<_>>());
+                    let value = if widths.is_empty() { value } else { self.emit(Op::Broadcast(ty), &[value], span) };
+                    Ok(Term::One(Val { kind: ValKind::Stored(value), widths }))
+                }
                 Kind::Softmax => Ok(Term::PerGraph(vec![])),
                 Kind::Max | Kind::Min | Kind::LogSumExp | Kind::Concat => Err(Box::new(
                     Diagnostic::at(
@@ -592,6 +662,44 @@ impl Elaborator<'_> {
         }
     }
 
+    /// The widths that a value has for a semantic graph that ends in another vertex type: those of the sum over
+    /// no semantic graphs. Nothing that is found or built on the way is kept.
+    fn widths_elsewhere(&mut self, arg: &Expr, scope: &Scope<'_>) -> Vec<Width> {
+        let Some(layer) = scope.layer else { return vec![] };
+        let mut widths = vec![];
+        for (position, (_, dst)) in layer.ends.iter().enumerate() {
+            let values = self.flow.values.len();
+            let params = self.flow.params.len();
+            let found = std::mem::take(self.diagnostics);
+            let place = match scope.place {
+                Place::Fuse(_, many) => Place::Fuse(*dst, many),
+                other => other,
+            };
+            let elsewhere = Scope {
+                place,
+                variable: scope.variable,
+                locals: HashMap::new(),
+                spans: HashMap::new(),
+                layer: scope.layer,
+                consts: scope.consts,
+                graphs: vec![position],
+                path: scope.path.clone(),
+            };
+            let term = self.eval(arg, &elsewhere);
+            *self.diagnostics = found;
+            self.flow.values.truncate(values);
+            self.flow.params.truncate(params);
+            self.param_spans.truncate(params);
+            if let Term::PerGraph(vals) = term
+                && let [val] = &vals[..]
+            {
+                widths.clone_from(&val.widths);
+                break;
+            }
+        }
+        widths
+    }
+
     fn fold(&mut self, vals: Vec<Val>, op: BinaryOp, span: Span) -> Result<Val, Mistake> {
         let mut vals = vals.into_iter();
         let mut total = vals.next().expect("at least one graph");
@@ -609,7 +717,7 @@ impl Elaborator<'_> {
         if found.space == space && found.dims == wanted {
             return Ok(val);
         }
-        if found.is_unit() && found.dims.is_empty() {
+        if found.is_unit() && wanted.starts_with(&found.dims) {
             let ty = Type::new(space, wanted);
             return Ok(Val {
                 kind: ValKind::Stored(self.emit(Op::Broadcast(ty), &[value], span)),

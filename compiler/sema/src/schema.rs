@@ -65,7 +65,7 @@ pub struct FieldInfo {
 /// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
-    /// A single number.
+    /// A single number: the weight of an edge.
     Number,
     /// Features.
     Real {
@@ -150,7 +150,7 @@ pub struct FamilyInfo {
 /// A semantic graph as a model names it. Messages go from `src` to `dst`.
 #[derive(Debug, Clone)]
 pub struct GraphRef {
-    /// Unique name: `PAP`, `reverse_written_by`, `PAP_self_loops`.
+    /// Name: `PAP`, `reverse_written_by`, `PAP_self_loops`.
     pub name: String,
     /// Position of the source type.
     pub src: usize,
@@ -196,7 +196,7 @@ impl Schema {
             if let ast::SchemaItem::Vertex(vertex) = item
                 && declare(&vertex.name, "vertex type", diagnostics)
             {
-                let fields = resolve_fields(&vertex.fields, consts, diagnostics);
+                let fields = resolve_fields(&vertex.fields, true, consts, diagnostics);
                 resolved.vertices.push(VertexInfo {
                     name: vertex.name.name.clone(),
                     dataset_name: vertex.from.as_ref().map_or(vertex.name.name.clone(), |t| t.value.clone()),
@@ -212,7 +212,7 @@ impl Schema {
             {
                 let src = resolved.vertex(&relation.src, diagnostics);
                 let dst = resolved.vertex(&relation.dst, diagnostics);
-                let fields = resolve_fields(&relation.fields, consts, diagnostics);
+                let fields = resolve_fields(&relation.fields, false, consts, diagnostics);
                 for field in &fields {
                     if !matches!(field.kind, FieldKind::Number | FieldKind::Real { sparse: false, .. }) {
                         diagnostics.push(
@@ -506,6 +506,12 @@ impl Schema {
 }
 
 impl GraphRef {
+    /// Do both have the same edges?
+    pub fn same_edges(&self, other: &GraphRef) -> bool {
+        (self.src, self.dst, &self.steps) == (other.src, other.dst, &other.steps)
+            && (self.counted, self.self_loops) == (other.counted, other.self_loops)
+    }
+
     /// The same edges with messages the other way.
     fn reversed(self) -> GraphRef {
         let steps = self.steps.iter().rev().map(|s| Step { reverse: !s.reverse, ..*s }).collect();
@@ -517,7 +523,12 @@ impl GraphRef {
     }
 }
 
-fn resolve_fields(fields: &[ast::FieldDecl], consts: &Consts, diagnostics: &mut Diagnostics) -> Vec<FieldInfo> {
+fn resolve_fields(
+    fields: &[ast::FieldDecl],
+    of_vertex: bool,
+    consts: &Consts,
+    diagnostics: &mut Diagnostics,
+) -> Vec<FieldInfo> {
     let mut resolved: Vec<FieldInfo> = vec![];
     for field in fields {
         if let Some(first) = resolved.iter().find(|f| f.name == field.name.name) {
@@ -529,12 +540,16 @@ fn resolve_fields(fields: &[ast::FieldDecl], consts: &Consts, diagnostics: &mut 
                 codes::RESERVED_NAME,
                 field.name.span,
                 format!("`{}` has a meaning of its own", field.name.name),
-                "choose another name and keep the dataset's with `from`",
+                "choose another name",
             ));
             continue;
         }
         let mut dim = |expr| consts.dimension(expr, diagnostics);
         let kind = match &field.ty {
+            // Features of one column; on edges, their weight.
+            ast::FieldType::Real { width: None, sparse } if of_vertex => {
+                Some(FieldKind::Real { width: 1, sparse: *sparse })
+            }
             ast::FieldType::Real { width: None, .. } => Some(FieldKind::Number),
             ast::FieldType::Real { width: Some(width), sparse } => {
                 dim(width).map(|width| FieldKind::Real { width, sparse: *sparse })
@@ -546,19 +561,20 @@ fn resolve_fields(fields: &[ast::FieldDecl], consts: &Consts, diagnostics: &mut 
             ast::FieldType::Target(width) => dim(width).map(FieldKind::Target),
         };
         if let Some(kind) = kind {
+            let is_weight = |kind: FieldKind| kind == FieldKind::Number;
+            let same = |f: &&FieldInfo| f.kind.is_feature() && is_weight(f.kind) == is_weight(kind);
             if kind.is_feature()
-                && let Some(first) = resolved.iter().find(|f| f.kind.is_feature() && f.kind != FieldKind::Number)
-                && kind != FieldKind::Number
+                && let Some(first) = resolved.iter().find(same)
             {
-                diagnostics.push(
-                    Diagnostic::at(
-                        codes::DUPLICATE_NAME,
-                        field.name.span,
-                        "a dataset holds one feature matrix per vertex type or relation",
-                        "second feature field",
-                    )
-                    .label(first.span, "the first one"),
-                );
+                let (message, label) = match (of_vertex, is_weight(kind)) {
+                    (true, _) => ("a vertex type has one field of features", "a second field of features"),
+                    (false, true) => ("a relation has one weight", "a second weight"),
+                    (false, false) => ("a relation has one field of features", "a second field of features"),
+                };
+                let report = Diagnostic::at(codes::DUPLICATE_NAME, field.name.span, message, label)
+                    .label(first.span, "the first one")
+                    .help("a dataset holds one matrix of each kind: join the columns there");
+                diagnostics.push(report);
                 continue;
             }
             resolved.push(FieldInfo {

@@ -243,6 +243,9 @@ impl Elaborator<'_> {
 
     fn loss_output(&mut self, expr: &Expr, outputs: &BTreeMap<String, OutputInfo>) -> Option<(String, OutputInfo)> {
         let ExprKind::Name(name) = &expr.kind else {
+            if matches!(expr.kind, ExprKind::Error) {
+                return None;
+            }
             self.report(Diagnostic::at(
                 codes::UNKNOWN_NAME,
                 expr.span,
@@ -255,7 +258,7 @@ impl Elaborator<'_> {
             return Some((name.clone(), info.clone()));
         }
         // An output that was wrong itself has been reported.
-        if !self.diagnostics.has_errors() || !outputs.is_empty() {
+        if !self.declared_outputs.contains(name) {
             let report = Diagnostic::at(
                 codes::UNKNOWN_NAME,
                 expr.span,
@@ -269,7 +272,10 @@ impl Elaborator<'_> {
     }
 
     fn loss_label(&mut self, expr: &Expr) -> Option<(VertexType, usize)> {
-        let (ExprKind::Field(base, field), true) = (&expr.kind, true) else {
+        let ExprKind::Field(base, field) = &expr.kind else {
+            if matches!(expr.kind, ExprKind::Error) {
+                return None;
+            }
             self.report(
                 Diagnostic::at(
                     codes::UNKNOWN_NAME,

@@ -3,10 +3,16 @@
 use std::collections::HashSet;
 
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, Span, codes};
-use hgnnc_syntax::ast::{Call, Expr, ExprKind, GraphExpr, Item, Layer, LayerStmt, Model, Module, ParamDecl, Stmt};
+use hgnnc_syntax::ast::{
+    Call, Expr, ExprKind, FieldType, GraphExpr, Item, Layer, LayerStmt, Model, Module, ParamDecl, Schema, SchemaItem,
+    Stmt, Train, TrainEntry,
+};
 
-/// Reports unused imports, layer arguments, parameters, locals and fields of a file.
-pub fn check(module: &Module, diagnostics: &mut Diagnostics) {
+/// Reports unused imports, constants, layers, schemas, layer arguments, parameters, locals and fields of a
+/// file. Gives the spans of unused declarations and values, so that nothing more is said about them.
+pub fn check(module: &Module, diagnostics: &mut Diagnostics) -> Vec<Span> {
+    let mut found = Unused { diagnostics, spans: vec![] };
+    let diagnostics = &mut found;
     let mut file = Names::default();
     for item in &module.items {
         match item {
@@ -19,22 +25,52 @@ pub fn check(module: &Module, diagnostics: &mut Diagnostics) {
                 file.body(&model.body);
                 model_usage(model, diagnostics);
             }
-            Item::Use(_) | Item::Schema(_) | Item::Train(_) => {}
+            Item::Schema(schema) => file.schema(schema),
+            Item::Train(train) => file.train(train),
+            Item::Use(_) => {}
         }
     }
+    let mut schemas = module.items.iter().filter_map(|item| match item {
+        Item::Model(model) => Some(&model.schema.name),
+        _ => None,
+    });
+    let schema = schemas.next();
     for item in &module.items {
-        if let Item::Use(import) = item {
-            for name in &import.names {
-                if !file.calls.contains(&name.name) {
-                    let message = format!("`{}` is imported but never used", name.name);
-                    unused(codes::UNUSED_IMPORT, name.span, message, "remove it", diagnostics);
+        match item {
+            Item::Use(import) => {
+                for name in &import.names {
+                    if !file.calls.contains(&name.name) {
+                        let message = format!("`{}` is imported but never used", name.name);
+                        unused(codes::UNUSED_IMPORT, name.span, message, "remove it", diagnostics);
+                    }
                 }
             }
+            Item::Const(decl) if !file.names.contains(&decl.name.name) => {
+                let message = format!("constant `{}` is never used", decl.name.name);
+                unused(codes::UNUSED_DECLARATION, decl.name.span, message, "no expression mentions it", diagnostics);
+            }
+            Item::Layer(layer) if !file.calls.contains(&layer.name.name) => {
+                let message = format!("layer `{}` is never used", layer.name.name);
+                let label = "its body is checked where it is used, and so not at all";
+                unused(codes::UNUSED_DECLARATION, layer.name.span, message, label, diagnostics);
+            }
+            Item::Schema(decl) if schema.is_some_and(|used| *used != decl.name.name) => {
+                let message = format!("schema `{}` is never used", decl.name.name);
+                unused(codes::UNUSED_DECLARATION, decl.name.span, message, "the model has another one", diagnostics);
+            }
+            Item::Const(_) | Item::Layer(_) | Item::Schema(_) | Item::Model(_) | Item::Train(_) => {}
         }
     }
+    found.spans
 }
 
-fn layer_usage(layer: &Layer, diagnostics: &mut Diagnostics) {
+/// What was found.
+struct Unused<'a> {
+    diagnostics: &'a mut Diagnostics,
+    spans: Vec<Span>,
+}
+
+fn layer_usage(layer: &Layer, diagnostics: &mut Unused<'_>) {
     let mut used = Names::default();
     used.layer(layer);
     for param in &layer.params {
@@ -53,13 +89,11 @@ fn layer_usage(layer: &Layer, diagnostics: &mut Diagnostics) {
                 for stmt in &block.body {
                     match stmt {
                         Stmt::Param(decl) => params.push(decl),
-                        Stmt::Let(binding) if !used.names.contains(&binding.name.name) => unused(
-                            codes::UNUSED_LET,
-                            binding.name.span,
-                            format!("`{}` is never used", binding.name.name),
-                            "has no effect",
-                            diagnostics,
-                        ),
+                        Stmt::Let(binding) if !used.names.contains(&binding.name.name) => {
+                            let message = format!("`{}` is never used", binding.name.name);
+                            unused(codes::UNUSED_LET, binding.name.span, message, "has no effect", diagnostics);
+                            diagnostics.spans.push(binding.value.span);
+                        }
                         Stmt::Assign(binding)
                             if !results.contains(binding.name.name.as_str())
                                 && !used.fields.contains(&binding.name.name)
@@ -82,37 +116,36 @@ fn layer_usage(layer: &Layer, diagnostics: &mut Diagnostics) {
     unused_params(&params, &used, diagnostics);
 }
 
-fn model_usage(model: &Model, diagnostics: &mut Diagnostics) {
+fn model_usage(model: &Model, diagnostics: &mut Unused<'_>) {
     let mut used = Names::default();
     used.body(&model.body);
     let mut params = vec![];
     for stmt in &model.body {
         match stmt {
             Stmt::Param(decl) => params.push(decl),
-            Stmt::Let(binding) if !used.names.contains(&binding.name.name) => unused(
-                codes::UNUSED_LET,
-                binding.name.span,
-                format!("`{}` is never used", binding.name.name),
-                "has no effect on an output",
-                diagnostics,
-            ),
+            Stmt::Let(binding) if !used.names.contains(&binding.name.name) => {
+                let message = format!("`{}` is never used", binding.name.name);
+                unused(codes::UNUSED_LET, binding.name.span, message, "has no effect on an output", diagnostics);
+                diagnostics.spans.push(binding.value.span);
+            }
             Stmt::Let(_) | Stmt::Assign(_) | Stmt::Output(_) => {}
         }
     }
     unused_params(&params, &used, diagnostics);
 }
 
-fn unused_params(params: &[&ParamDecl], used: &Names, diagnostics: &mut Diagnostics) {
+fn unused_params(params: &[&ParamDecl], used: &Names, diagnostics: &mut Unused<'_>) {
     for decl in params {
         if !used.names.contains(&decl.name.name) {
             let message = format!("parameter `{}` is never used", decl.name.name);
             unused(codes::UNUSED_PARAM, decl.name.span, message, "would not be trained", diagnostics);
+            diagnostics.spans.push(decl.span);
         }
     }
 }
 
-fn unused(code: Code, span: Span, message: String, label: &str, diagnostics: &mut Diagnostics) {
-    diagnostics.push(Diagnostic::at(code, span, message, label));
+fn unused(code: Code, span: Span, message: String, label: &str, diagnostics: &mut Unused<'_>) {
+    diagnostics.diagnostics.push(Diagnostic::at(code, span, message, label));
 }
 
 /// The names that a piece of the tree mentions.
@@ -127,6 +160,40 @@ struct Names {
 }
 
 impl Names {
+    fn schema(&mut self, schema: &Schema) {
+        for item in &schema.items {
+            let fields = match item {
+                SchemaItem::Vertex(vertex) => &vertex.fields,
+                SchemaItem::Relation(relation) => &relation.fields,
+                SchemaItem::Metapath(_) | SchemaItem::Family(_) => continue,
+            };
+            for field in fields {
+                match &field.ty {
+                    FieldType::Real { width, .. } => width.iter().for_each(|e| self.expr(e)),
+                    FieldType::OneHot => {}
+                    FieldType::Embedding(e) | FieldType::Class(e) | FieldType::MultiLabel(e) | FieldType::Target(e) => {
+                        self.expr(e)
+                    }
+                }
+            }
+        }
+    }
+
+    fn train(&mut self, train: &Train) {
+        for entry in &train.entries {
+            match entry {
+                TrainEntry::Loss(_, e)
+                | TrainEntry::Optimizer(_, e)
+                | TrainEntry::Schedule(_, e)
+                | TrainEntry::Clip(_, e)
+                | TrainEntry::Epochs(_, e)
+                | TrainEntry::Stop(_, _, e)
+                | TrainEntry::Seed(_, e) => self.expr(e),
+                TrainEntry::Select(..) | TrainEntry::Metrics(..) | TrainEntry::Split(..) | TrainEntry::Dataset(..) => {}
+            }
+        }
+    }
+
     fn layer(&mut self, layer: &Layer) {
         layer.params.iter().filter_map(|p| p.default.as_ref()).for_each(|e| self.expr(e));
         layer.inputs.iter().flat_map(|i| &i.dims).for_each(|e| self.expr(e));

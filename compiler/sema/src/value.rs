@@ -75,7 +75,7 @@ pub enum Term {
     /// The name of an element-wise function.
     Function(String),
     /// `[a, b]`
-    List(Vec<Term>),
+    List,
     /// One value.
     One(Val),
     /// One value for each semantic graph in scope.
@@ -94,13 +94,14 @@ impl Term {
     /// What it is, for messages.
     pub fn describe(&self) -> &'static str {
         match self {
-            Term::Error | Term::Absent => "nothing",
+            Term::Error => "nothing",
+            Term::Absent => "an input that is not given",
             Term::Number(_) => "a number",
             Term::Width(_) | Term::Widths(_) => "a width",
             Term::Bool(_) => "a truth value",
             Term::Function(_) => "a function",
-            Term::List(_) => "a list",
-            Term::One(_) => "a value",
+            Term::List => "a list",
+            Term::One(_) => "a single value",
             Term::PerGraph(_) => "a value for each semantic graph",
             Term::PerType(_) => "values of vertex types",
             Term::PerEdge(_) => "edge values of semantic graphs",

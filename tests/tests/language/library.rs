@@ -1,0 +1,94 @@
+//! The standard library and the examples: right, without a warning, and formatted canonically.
+
+use std::time::Instant;
+
+use hgnnc_driver::{STDLIB, analyze, codes, format};
+use hgnnc_syntax::ast::{Item, LayerGraphs, Layer, ParamKind};
+use hgnnc_tests::{check, sources};
+
+#[test]
+fn examples_are_right() {
+    let mut slowest = (String::new(), std::time::Duration::ZERO);
+    for (name, text) in sources(&["examples"]) {
+        let start = Instant::now();
+        let outcome = check(&name, &text);
+        assert!(outcome.diagnostics.is_empty(), "{name}:\n{}", outcome.reports());
+        assert!(outcome.analysis.model.is_some(), "{name} has a model");
+        let start = (start, Instant::now());
+        drop(analyze(&name, &text));
+        let took = start.1.elapsed();
+        if took > slowest.1 {
+            slowest = (name, took);
+        }
+    }
+    // Not an assertion: machines differ.
+    println!("the slowest example to analyze is {}: {:?}", slowest.0, slowest.1);
+}
+
+/// Every layer of the library in a model of its own, with every optional argument left out.
+#[test]
+fn library_layers_are_right() {
+    for (module, text) in STDLIB {
+        let alone = analyze(&format!("stdlib/{module}.hgnn"), text);
+        let codes_found: Vec<_> = alone.diagnostics.iter().map(|d| d.code).collect();
+        for code in &codes_found {
+            // A library is no model, and so uses none of its layers.
+            assert!([codes::NO_MODEL, codes::UNUSED_DECLARATION].contains(code), "{module}: {code}");
+        }
+        let layers = alone.module.items.iter().filter_map(|item| match item {
+            Item::Layer(layer) => Some(layer),
+            _ => None,
+        });
+        for layer in layers {
+            let file = model_of(module, layer);
+            let outcome = check("model.hgnn", &file);
+            assert!(outcome.diagnostics.is_empty(), "{}\n{file}", outcome.reports());
+        }
+    }
+}
+
+fn model_of(module: &str, layer: &Layer) -> String {
+    let name = &layer.name.name;
+    let arguments: Vec<String> = (layer.params.iter())
+        .filter(|param| param.default.is_none())
+        .map(|param| match param.kind {
+            Some(ParamKind::Dim) => format!("{}: 2", param.name.name),
+            other => panic!("{name} has an argument of kind {other:?} without a default"),
+        })
+        .collect();
+    let arguments = arguments.join(", ");
+    let one_type = matches!(layer.over, Some(LayerGraphs { ends: Some(_), .. }));
+    let (over, input, select) =
+        if one_type { ("[cites]", "Paper.x", "") } else { ("[relations, reverse(writes)]", "features", ".Paper") };
+    let select = if layer.results.len() > 1 { format!(".{}{select}", layer.results[0].name.name) } else { select.into() };
+    format!(
+        "use std::{module}::{name}
+
+schema S {{
+    vertex Paper {{ x: f32[6], topic: class[3] }}
+    vertex Author {{ x: f32[6] }}
+
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+    family used = [cites, writes]
+}}
+
+model M(schema: S) {{
+    let h = {name}({arguments}) over {over} of {input}
+    output logits: Paper = linear(h{select}, 3)
+    output other: Author = linear(Author.x, used_width)
+}}
+"
+    )
+    .replace("    family used = [cites, writes]\n", "")
+    .replace("    output other: Author = linear(Author.x, used_width)\n", "")
+}
+
+#[test]
+fn files_are_formatted() {
+    for (name, text) in sources(&["examples", "stdlib"]) {
+        let module = analyze(&name, &text).module;
+        let formatted = format(&module, &text);
+        assert!(formatted == text, "{name} is not formatted as `hgnnc fmt` would:\n{formatted}");
+    }
+}

@@ -1,0 +1,7 @@
+//! The language from outside: its reports, its library and examples, its reference, and files that nobody
+//! would write.
+
+mod diagnostics;
+mod library;
+mod mutations;
+mod reference;

@@ -1,0 +1,104 @@
+//! The examples of `docs/language.md` compile: each block marked ```` ```hgnn ````, as a whole file or as the part
+//! that its mark says.
+
+use hgnnc_tests::{check, root};
+
+/// What stands around a fragment. `{}` is the fragment.
+const FRAMES: &[(&str, &str)] = &[
+    ("hgnn", "{}"),
+    (
+        "hgnn,schema",
+        "{}\nmodel M(schema: Example) {\n    output h: Paper = linear(Paper.x, 3)\n}\n",
+    ),
+    (
+        "hgnn,model",
+        "use std::gcn::GcnConv\nuse std::han::HanConv\nuse std::rgcn::RgcnConv\nuse std::simple_hgn::SimpleHgnConv\n
+schema Academic {
+    vertex Paper { x: f32[16], topic: class[3] }
+    vertex Author { x: f32[8] }
+    vertex Venue
+    relation cites: Paper -> Paper
+    relation written_by: Paper -> Author
+    relation at: Paper -> Venue
+    metapath PAP = Paper -written_by-> Author <-written_by- Paper
+    metapath PVP = Paper -at-> Venue <-at- Paper
+    family similar = [PAP, PVP]
+}
+model M(schema: Academic) {
+{}
+}
+",
+    ),
+    (
+        "hgnn,layer",
+        "{}
+schema Academic {
+    vertex Paper { x: f32[16], topic: class[3] }
+    relation cites: Paper -> Paper { weight: f32, kind: f32[4] }
+    relation extends: Paper -> Paper { weight: f32, kind: f32[4] }
+}
+model M(schema: Academic) {
+    output h: Paper = Example(hidden: 8) over [cites, extends] of Paper.x
+}
+",
+    ),
+    (
+        "hgnn,train",
+        "schema Academic {
+    vertex Paper { x: f32[16], topic: class[3], tags: multilabel[3], year: target[3] }
+}
+model M(schema: Academic) {
+    output logits: Paper = linear(Paper.x, 3)
+}
+train M {
+{}
+}
+",
+    ),
+];
+
+#[test]
+fn blocks_compile() {
+    let text = std::fs::read_to_string(root().join("docs/language.md")).expect("the reference is there");
+    let mut number = 0;
+    for (line, mark, block) in blocks(&text) {
+        let (frame, codes): (&str, Vec<&str>) = match mark.strip_prefix("hgnn,error") {
+            Some(rest) => match rest.split_once(' ') {
+                Some((kind, codes)) => (kind.trim_start_matches(','), codes.split_whitespace().collect()),
+                None => panic!("line {line}: which error? write ```hgnn,error E0301"),
+            },
+            None => (mark.strip_prefix("hgnn").map_or("", |kind| kind.trim_start_matches(',')), vec![]),
+        };
+        let wanted = if frame.is_empty() { "hgnn".to_string() } else { format!("hgnn,{frame}") };
+        let Some((_, around)) = FRAMES.iter().find(|(name, _)| *name == wanted) else {
+            panic!("line {line}: no such kind of block: {mark}");
+        };
+        let file = around.replace("{}", &block);
+        let outcome = check(&format!("language.md:{line}"), &file);
+        let mut found = outcome.codes();
+        // A fragment uses no more of its surroundings than it needs.
+        found.retain(|code| codes.contains(code) || *code != "W0003");
+        assert_eq!(found, codes, "docs/language.md:{line}\n{file}\n{}", outcome.reports());
+        number += 1;
+    }
+    assert!(number > 20, "the reference has {number} examples");
+}
+
+/// The blocks of a Markdown file that are ours: line, mark, text.
+fn blocks(text: &str) -> Vec<(usize, String, String)> {
+    let mut found = vec![];
+    let mut open: Option<(usize, String, String)> = None;
+    for (index, line) in text.lines().enumerate() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(mark)) => open = Some((index + 1, mark.to_string(), String::new())),
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (Some((_, _, block)), None) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    found.retain(|(_, mark, _)| mark.starts_with("hgnn"));
+    found
+}
