@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use hgnnc_ir::dataflow::{Dataflow, Init, OutputKind};
+use hgnnc_ir::dataflow::{Binding, Dataflow, Init, OutputKind};
 use hgnnc_ir::ops::Op;
 use hgnnc_ir::random;
 use hgnnc_ir::types::{Dim, Phase};
@@ -75,6 +75,7 @@ impl Engine {
     pub fn new(flows: &[&Dataflow], mut data: BoundData, options: EngineOptions) -> Result<Self> {
         let tables = flows.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
         check_tables(tables, &data)?;
+        add_counters(flows, &mut data);
         let states = collect_states(flows);
         let num_params = tables.params.len();
         let programs = flows.len() as u32;
@@ -344,6 +345,24 @@ fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The inputs that an optimiser adds to a training program need no dataset: they count steps and epochs.
+fn add_counters(flows: &[&Dataflow], data: &mut BoundData) {
+    for flow in flows {
+        for decl in flow.inputs.iter().skip(data.inputs.len()) {
+            data.inputs.push(match decl.binding {
+                Binding::StepNumber => InputData::StepNumber,
+                Binding::EpochNumber => InputData::EpochNumber,
+                Binding::Features(_)
+                | Binding::Label(..)
+                | Binding::TrainMask(_)
+                | Binding::EdgeWeight(_)
+                | Binding::EdgeCount(_)
+                | Binding::EdgeFeatures(_) => InputData::Missing,
+            });
+        }
+    }
 }
 
 /// Refuses what would not fit, before anything is allocated.
