@@ -1,0 +1,200 @@
+//! One model for each layer of the standard library.
+
+use crate::world::World;
+
+/// The schema of [`World::library`] and [`World::random_library`].
+pub const SCHEMA: &str = "
+schema Library {
+    vertex Paper { x: f32[5], topic: class[3] }
+    vertex Author { x: f32[3] }
+    vertex Venue { x: f32[4] }
+
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+    relation reviews: Author -> Paper
+    relation appears_in: Paper -> Venue
+
+    metapath PAP = Paper <-writes- Author -writes-> Paper
+    metapath PVP = Paper -appears_in-> Venue <-appears_in- Paper
+    metapath PRP = Paper <-reviews- Author -reviews-> Paper
+}
+";
+
+/// The same schema with sparse, one-hot and learned features.
+pub const SPARSE_SCHEMA: &str = "
+schema Library {
+    vertex Paper { x: f32[6] sparse, topic: class[3] }
+    vertex Author { x: onehot }
+    vertex Venue { x: embedding[4] }
+
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+    relation reviews: Author -> Paper
+    relation appears_in: Paper -> Venue
+}
+";
+
+/// A training block that is well-conditioned: updates are proportional to gradients.
+pub const TRAIN: &str = "
+train M {
+    loss cross_entropy(y, Paper.topic)
+    optimizer sgd(lr: 0.1, momentum: 0.9, weight_decay: 0.01)
+    epochs 5
+    seed 3
+    select train.loss
+}
+";
+
+/// A model under test. Its output is `y: Paper`, with three classes.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// What it imports.
+    pub uses: &'static str,
+    /// The statements of the model.
+    pub body: &'static str,
+    /// Its schema.
+    pub schema: &'static str,
+}
+
+impl Case {
+    /// The whole text.
+    pub fn source(&self) -> String {
+        self.trained_by(TRAIN)
+    }
+
+    /// The whole text with another train block.
+    pub fn trained_by(&self, train: &str) -> String {
+        format!("{}\n{}\nmodel M(schema: Library) {{\n{}\n}}\n{train}", self.uses, self.schema, self.body)
+    }
+}
+
+/// The case of that name.
+///
+/// # Panics
+/// When there is none.
+pub fn case(name: &str) -> Case {
+    CASES.iter().copied().find(|c| c.name == name).unwrap_or_else(|| panic!("no case `{name}`"))
+}
+
+/// Worlds that every case is run in: the written-down one, and `drawn` others.
+pub fn worlds(drawn: u64) -> impl Iterator<Item = World> {
+    std::iter::once(World::library()).chain((100..100 + drawn).map(World::random_library))
+}
+
+const fn of(name: &'static str, uses: &'static str, body: &'static str) -> Case {
+    Case { name, uses, body, schema: SCHEMA }
+}
+
+/// All cases.
+pub const CASES: &[Case] = &[
+    of(
+        "han",
+        "use std::han::HanConv",
+        "    let conv = HanConv(hidden: 3, heads: 2, dropout: 0.3, attention: 4) over [PAP, PVP, PRP, cites] of Paper.x
+    output y: Paper = linear(conv, 3)",
+    ),
+    of(
+        "rgcn",
+        "use std::rgcn::RgcnConv",
+        "    let first = dropout(relu(RgcnConv(hidden: 4) over [relations, reverses] of dropout(features, 0.2)), 0.3)
+    output y: Paper = RgcnConv(hidden: 3) over [relations, reverses] of first",
+    ),
+    of(
+        "rgcn_basis",
+        "use std::rgcn::RgcnBasisConv",
+        "    let embedded = linear(features, 4)
+    let conv = RgcnBasisConv(hidden: 3, bases: 2) over [relations, reverses] of dropout(embedded, 0.2)
+    output y: Paper = conv.Paper",
+    ),
+    of(
+        "rgcn_block",
+        "use std::rgcn::RgcnBlockConv",
+        "    let embedded = linear(features, 6)
+    let conv = RgcnBlockConv(hidden: 4, blocks: 2, bias: false) over [relations, reverses] of dropout(embedded, 0.2)
+    output y: Paper = linear(conv.Paper, 3)",
+    ),
+    of(
+        "rgat",
+        "use std::rgat::RgatConv",
+        "    let conv = RgatConv(hidden: 3, heads: 2, dropout: 0.3) over [relations, reverses] of features
+    output y: Paper = linear(conv.Paper, 3)",
+    ),
+    of(
+        "rgat_across",
+        "use std::rgat::RgatAcrossConv",
+        "    let conv = RgatAcrossConv(hidden: 3, heads: 2, dropout: 0.3) over [relations, reverses] of features
+    output y: Paper = linear(conv.Paper, 3)",
+    ),
+    of(
+        "gcn",
+        "use std::gcn::GcnConv",
+        "    let first = dropout(relu(GcnConv(hidden: 4) over self_loops(cites) of dropout(Paper.x, 0.2)), 0.2)
+    output y: Paper = GcnConv(hidden: 3) over cites of first",
+    ),
+    of(
+        "gat",
+        "use std::gat::GatConv",
+        "    let conv = GatConv(hidden: 3, heads: 2, dropout: 0.3) over [self_loops(cites), PAP] of Paper.x
+    output y: Paper = linear(elu(conv), 3)",
+    ),
+    of(
+        "gat_average",
+        "use std::gat::GatConv",
+        "    output y: Paper = GatConv(hidden: 3, heads: 2, dropout: 0.3, average: true) over [self_loops(cites), PAP] of Paper.x",
+    ),
+    of(
+        "sage_mean",
+        "use std::sage::SageMeanConv",
+        "    let first = dropout(relu(SageMeanConv(hidden: 4) over [relations, reverses] of features), 0.2)
+    output y: Paper = SageMeanConv(hidden: 3) over [relations, reverses] of first",
+    ),
+    of(
+        "sage_max",
+        "use std::sage::SageMaxConv",
+        "    let conv = SageMaxConv(hidden: 4, pool: 3) over [relations, reverses] of dropout(features, 0.2)
+    output y: Paper = linear(conv.Paper, 3)",
+    ),
+    of(
+        "gin",
+        "use std::gin::GinConv",
+        "    let conv = GinConv(hidden: 4) over cites of dropout(Paper.x, 0.2)
+    output y: Paper = linear(conv, 3)",
+    ),
+    of(
+        "gin_normalized",
+        "use std::gin::GinConv",
+        "    let conv = GinConv(hidden: 4, normalize: true) over [cites, PAP] of dropout(Paper.x, 0.2)
+    output y: Paper = linear(conv, 3)",
+    ),
+    of(
+        "simple_hgn",
+        "use std::simple_hgn::SimpleHgnConv",
+        "    let first = SimpleHgnConv(hidden: 3, heads: 2, edge: 4, dropout: 0.2) over [relations, reverses] of features
+    let second = SimpleHgnConv(hidden: 3, heads: 2, edge: 4, beta: 0.25, normalize: true) over [relations, reverses]
+        of (dropout(elu(first.out), 0.2), prev: first.alpha)
+    output y: Paper = linear(second.out.Paper, 3)",
+    ),
+    of(
+        "hgt",
+        "use std::hgt::HgtConv",
+        "    let first = HgtConv(hidden: 3, heads: 2, dropout: 0.2) over [relations, reverses] of features
+    let second = HgtConv(hidden: 3, heads: 2) over [relations, reverses] of first
+    output y: Paper = linear(second.Paper, 3)",
+    ),
+    of(
+        "hgt_per_relation",
+        "use std::hgt::HgtConv",
+        "    let first = HgtConv(hidden: 3, heads: 2, dropout: 0.2, per_relation: true) over [relations, reverses] of features
+    let second = HgtConv(hidden: 3, heads: 2, per_relation: true) over [relations, reverses] of first
+    output y: Paper = linear(second.Paper, 3)",
+    ),
+    Case {
+        name: "rgcn_sparse",
+        uses: "use std::rgcn::RgcnConv",
+        body: "    let first = dropout(relu(RgcnConv(hidden: 4) over [relations, reverses] of {dropout(Paper.x, 0.3), Author.x, Venue.x}), 0.3)
+    output y: Paper = RgcnConv(hidden: 3) over [relations, reverses] of first",
+        schema: SPARSE_SCHEMA,
+    },
+];

@@ -1,0 +1,202 @@
+//! Source texts as programs, and programs bound to a world for the interpreter.
+
+use hgnnc_driver::{LowerOptions, SizeInfo, analyze, lower};
+use hgnnc_ir::dataflow::{Binding, GraphDecl};
+use hgnnc_ir::interp::{self, Bindings, Evaluation, Tensor};
+use hgnnc_ir::{Artifact, Dataflow, Dim, Input, Op, OutputKind, Param};
+use hgnnc_passes::{differentiate, update};
+use hgnnc_sema::Analyzed;
+
+use crate::world::{Edges, World};
+
+/// A model without any optimisation: what its text says.
+pub struct Compiled {
+    /// What the front end made of it. Its program has dropout, the outputs and the losses.
+    pub model: Analyzed,
+    /// Evaluation: dropout keeps everything.
+    pub infer: Dataflow,
+    /// A training step; `None` without a train block.
+    pub train: Option<Dataflow>,
+}
+
+/// Compiles a model that has no errors.
+///
+/// # Panics
+/// When it has some; the message is the compiler's report.
+#[track_caller]
+pub fn compile(source: &str) -> Compiled {
+    let analysis = analyze("model.hgnn", source);
+    let Some(model) = analysis.model else {
+        panic!("{}", hgnnc_diag::render::plain(&analysis.sources, analysis.diagnostics.iter()))
+    };
+    let infer = without_dropout(&model.flow);
+    let train = model.train.as_ref().map(|spec| {
+        let mut flow = model.flow.clone();
+        let loss = flow.result("loss").expect("a trained model has a loss");
+        let grads = differentiate(&mut flow, loss, &params(&model.flow));
+        update(&mut flow, &grads, &spec.optimizer);
+        flow
+    });
+    Compiled { model, infer, train }
+}
+
+/// The compiler's report about a text: errors and warnings.
+pub fn report(source: &str) -> String {
+    let analysis = analyze("model.hgnn", source);
+    hgnnc_diag::render::plain(&analysis.sources, analysis.diagnostics.iter())
+}
+
+/// All parameters of a program.
+pub fn params(flow: &Dataflow) -> Vec<Param> {
+    (0..flow.params.len()).map(Param::new).collect()
+}
+
+/// The same program where dropout keeps everything, without the training loss.
+pub fn without_dropout(flow: &Dataflow) -> Dataflow {
+    let mut infer = flow.with_tables_of("infer");
+    for value in &flow.values {
+        let op = if matches!(value.op, Op::RandomMask { .. }) { Op::Const(1.0) } else { value.op.clone() };
+        infer.add(op, &value.args);
+    }
+    let is_loss = |kind: &OutputKind| *kind == OutputKind::Result("loss".into());
+    infer.outputs = flow.outputs.iter().filter(|o| !is_loss(&o.kind)).cloned().collect();
+    infer
+}
+
+impl Compiled {
+    /// The training program.
+    ///
+    /// # Panics
+    /// Without a train block.
+    pub fn training(&self) -> &Dataflow {
+        self.train.as_ref().expect("the model has a train block")
+    }
+
+    /// The programs after all optimising passes, with the sizes of a world.
+    pub fn optimised(&self, world: &World) -> Artifact {
+        let bindings = self.bind(world);
+        let sizes = SizeInfo {
+            vertices: bindings.num_vertices.iter().map(|&n| n as u64).collect(),
+            edges: bindings.edges.iter().map(|e| e.len() as u64).collect(),
+        };
+        let options = LowerOptions { sizes: Some(sizes), ..LowerOptions::default() };
+        lower(&self.model, &options).expect("no pass is disabled").artifact
+    }
+
+    /// A world and random parameters as bindings of all programs of this model: seed 5, step 1.
+    pub fn bind(&self, world: &World) -> Bindings {
+        let flow = self.train.as_ref().unwrap_or(&self.infer);
+        bind(flow, world)
+    }
+
+    /// One output for all vertices, by the interpreter, without dropout.
+    pub fn output(&self, world: &World, name: &str) -> Tensor {
+        let bindings = self.bind(world);
+        self.output_of(&bindings, name)
+    }
+
+    /// As [`Compiled::output`], with bindings that a test has changed.
+    ///
+    /// # Panics
+    /// When there is no such output.
+    pub fn output_of(&self, bindings: &Bindings, name: &str) -> Tensor {
+        let run = interpret(&self.infer, bindings);
+        run[self.infer.result(name).expect("the model has this output")].clone()
+    }
+
+    /// The parameter of that name.
+    ///
+    /// # Panics
+    /// When there is none; the message lists those there are.
+    #[track_caller]
+    pub fn param(&self, name: &str) -> Param {
+        let names: Vec<&str> = self.model.flow.params.iter().map(|p| p.name.as_str()).collect();
+        let found = names.iter().position(|n| *n == name);
+        Param::new(found.unwrap_or_else(|| panic!("no parameter `{name}`; there are {names:?}")))
+    }
+}
+
+/// Runs a program on the interpreter.
+///
+/// # Panics
+/// When the bindings do not fit.
+#[track_caller]
+pub fn interpret(flow: &Dataflow, bindings: &Bindings) -> Evaluation {
+    interp::run(flow, bindings).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A world as bindings of a program.
+pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
+    let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
+    bindings.num_vertices = flow.vertex_types.iter().map(|v| world.count(&v.name)).collect();
+    let names: Vec<&str> = flow.relations.iter().map(|r| r.name.as_str()).collect();
+    bindings.edges = flow.graphs.iter().map(|g| semantic_graph(flow, world, &names, g)).collect();
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        let (rows, width) = (bindings.rows(decl.ty.space), bindings.width(&decl.ty.dims));
+        let random = |world: &World| Tensor::new(rows, width, world.numbers(&decl.name, rows * width, 1.0));
+        let per_vertex = |numbers: Vec<f64>| Tensor::new(rows, 1, numbers);
+        let tensor = match &decl.binding {
+            Binding::Features(_) if decl.ty.is_sparse() => {
+                let mut dense = random(world);
+                dense.data.iter_mut().filter(|x| x.abs() < 0.6).for_each(|x| *x = 0.0);
+                dense
+            }
+            Binding::Features(_) | Binding::EdgeWeight(_) | Binding::EdgeFeatures(_) => random(world),
+            Binding::Label(vertex, _) => {
+                let name = &flow.vertex_types[vertex.index()].name;
+                match decl.ty.dims[..] {
+                    [] => per_vertex(world.classes(name, 3).into_iter().map(f64::from).collect()),
+                    _ => {
+                        let mut bits = random(world);
+                        bits.data.iter_mut().for_each(|x| *x = f64::from(*x > 0.0));
+                        bits
+                    }
+                }
+            }
+            Binding::TrainMask(vertex) => {
+                let name = &flow.vertex_types[vertex.index()].name;
+                let labelled = world.classes(name, 3);
+                let used = world.trained(name).into_iter().zip(labelled).map(|(t, class)| t && class >= 0);
+                per_vertex(used.map(f64::from).collect())
+            }
+            Binding::EdgeCount(graph) => {
+                let decl = &flow.graphs[graph.index()];
+                let paths = world.paths(&steps(decl, &names));
+                let count = |edge: &(u32, u32)| paths.get(edge).map_or(1.0, |&n| n as f64);
+                per_vertex(bindings.edges[graph.index()].iter().map(count).collect())
+            }
+            Binding::StepNumber => Tensor::scalar(bindings.step as f64),
+            Binding::EpochNumber => Tensor::scalar(0.0),
+        };
+        bindings.inputs.insert(Input::new(index), tensor);
+    }
+    for (index, decl) in flow.params.iter().enumerate() {
+        let len = bindings.width(&decl.dims);
+        let tensor = Tensor::new(1, len, world.numbers(&decl.name, len, 0.7));
+        bindings.params.insert(Param::new(index), tensor);
+    }
+    bindings
+}
+
+fn steps<'n>(decl: &GraphDecl, names: &[&'n str]) -> Vec<(&'n str, bool)> {
+    decl.steps.iter().map(|s| (names[s.relation as usize], s.reverse)).collect()
+}
+
+/// The semantic graph of a declaration, by following every edge.
+fn semantic_graph(flow: &Dataflow, world: &World, names: &[&str], decl: &GraphDecl) -> Edges {
+    let mut edges = match steps(decl, names)[..] {
+        [] => vec![],
+        [(relation, false)] => world.edges(relation),
+        [(relation, true)] => world.edges(&format!("reverse_{relation}")),
+        ref path => world.reachable(path),
+    };
+    if decl.self_loops {
+        edges = world.with_self_loops(&flow.vertex_types[decl.src.index()].name, edges);
+    }
+    edges
+}
+
+/// Extents of a parameter.
+pub fn extents(bindings: &Bindings, dims: &[Dim]) -> Vec<usize> {
+    dims.iter().map(|&d| bindings.extent(d)).collect()
+}

@@ -1,0 +1,99 @@
+//! The same programs on the f32 engine.
+
+use std::collections::BTreeMap;
+
+use hgnnc_exec::{BoundData, Engine, EngineOptions, InputData, Target, Topology};
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::interp::Bindings;
+use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
+
+/// The engine's data from the interpreter's. Elements of sparse inputs are those that are not zero. The parts of
+/// the split are the training vertices, the other labelled ones, and all labelled ones.
+///
+/// # Panics
+/// When an edge leads nowhere.
+pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
+    let mut data = BoundData { num_vertices: bindings.num_vertices.clone(), ..BoundData::default() };
+    for (decl, edges) in flow.graphs.iter().zip(&bindings.edges) {
+        let (num_src, num_dst) = (bindings.num_vertices[decl.src.index()], bindings.num_vertices[decl.dst.index()]);
+        data.graphs.push(Topology::from_edges(&decl.name, num_src, num_dst, edges).expect("edges exist"));
+    }
+    data.patterns = vec![Topology::default(); flow.patterns.len()];
+    let (mut classes, mut trained) = (vec![], vec![]);
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        let tensor = &bindings.inputs[&Input::new(index)];
+        let numbers = || tensor.data.iter().map(|&x| x as f32).collect::<Vec<f32>>();
+        if let Binding::TrainMask(_) = decl.binding {
+            trained = tensor.data.iter().map(|&x| x > 0.0).collect();
+        }
+        data.inputs.push(match (&decl.binding, decl.ty.layout) {
+            (Binding::StepNumber, _) => InputData::StepNumber,
+            (Binding::EpochNumber, _) => InputData::EpochNumber,
+            _ if decl.ty.dtype == DType::I32 => {
+                classes = tensor.data.iter().map(|&x| x as i32).collect();
+                InputData::Classes(classes.clone())
+            }
+            (_, Layout::Dense) => InputData::Numbers(numbers()),
+            (_, Layout::Sparse(pattern)) => {
+                let (mut indptr, mut columns, mut values) = (vec![0u64], vec![], vec![]);
+                for row in 0..tensor.rows {
+                    for (column, &x) in tensor.row(row).iter().enumerate().filter(|(_, x)| **x != 0.0) {
+                        columns.push(column as u32);
+                        values.push(x as f32);
+                    }
+                    indptr.push(columns.len() as u64);
+                }
+                data.patterns[pattern.index()] =
+                    Topology::from_csc("features", tensor.width, tensor.rows, indptr, columns).expect("valid rows");
+                InputData::Numbers(values)
+            }
+        });
+    }
+    let part = |wanted: fn(i32, bool) -> bool| {
+        let all = classes.iter().zip(&trained).enumerate();
+        all.filter(|(_, (class, trained))| wanted(**class, **trained)).map(|(v, _)| v as u32).collect()
+    };
+    data.parts = [part(|c, t| t && c >= 0), part(|c, t| !t && c >= 0), part(|c, _| c >= 0)];
+    data.target = Some(Target::Classes(classes));
+    data
+}
+
+/// An engine with the parameters of the bindings; optimiser states are zero.
+///
+/// # Panics
+/// When the engine refuses a program.
+#[track_caller]
+pub fn engine(programs: &[&Dataflow], bindings: &Bindings, threads: usize) -> Engine {
+    // The largest table of inputs: programs of one model share its beginning.
+    let tables = programs.iter().max_by_key(|p| p.inputs.len()).expect("there are programs");
+    let options = EngineOptions { threads, memory_budget: None };
+    let data = bound_data(tables, bindings);
+    let mut engine = Engine::new(programs, data, options).unwrap_or_else(|error| panic!("{error}"));
+    for (param, tensor) in &bindings.params {
+        for (slot, x) in engine.param(param.index()).iter_mut().zip(&tensor.data) {
+            *slot = *x as f32;
+        }
+    }
+    engine
+}
+
+/// What a program computes in one run: results by name, and, where it updates, the new parameters.
+#[track_caller]
+pub fn run(program: &Dataflow, bindings: &Bindings, threads: usize) -> BTreeMap<String, Vec<f32>> {
+    let mut engine = engine(&[program], bindings, threads);
+    engine.run(0, bindings.seed, bindings.step, 0, &mut Default::default());
+    let names: Vec<String> = engine.results(0).iter().map(|r| r.name.clone()).collect();
+    let mut all = BTreeMap::new();
+    for name in names {
+        let numbers = engine.result(0, &name).expect("a result of the program").1.to_vec();
+        all.insert(name, numbers);
+    }
+    engine.commit(0);
+    for output in &program.outputs {
+        if let OutputKind::UpdateParam(param) = output.kind {
+            let name = format!("new {}", program.params[param.index()].name);
+            all.insert(name, engine.param(param.index()).to_vec());
+        }
+    }
+    all
+}

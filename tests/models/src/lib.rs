@@ -1,0 +1,43 @@
+//! Tests of meaning: whole models on small heterogeneous graphs.
+//!
+//! - [`world`]: graphs with everything that breaks other tools (isolated vertices, empty relations, duplicate
+//!   edges, self loops), written down or drawn from a seed, and the numbers on them;
+//! - [`cases`]: one model for each layer of the standard library;
+//! - [`compiled`]: a source text as programs, and those programs bound to a world;
+//! - [`engine`]: the same programs on the f32 engine;
+//! - [`plain`]: vectors, loops and nothing else, for references written from the papers' equations.
+//!
+//! How the tests are organised, and how to run them longer, stands in `tests/README.md`.
+
+pub mod cases;
+pub mod compiled;
+pub mod engine;
+pub mod plain;
+pub mod world;
+
+pub use cases::{CASES, Case, case};
+pub use compiled::{Compiled, compile, report};
+pub use world::World;
+
+/// How many random worlds a test tries: `HGNNC_WORLDS`, or the number given.
+pub fn worlds(usual: u64) -> u64 {
+    std::env::var("HGNNC_WORLDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+/// The largest absolute number, at least `floor`.
+pub fn scale(numbers: &[f64], floor: f64) -> f64 {
+    numbers.iter().fold(floor, |most, x| most.max(x.abs()))
+}
+
+/// Compares number by number; the tolerance is relative to the largest expected number, absolute below 1.
+///
+/// # Panics
+/// Where they differ, with the position.
+#[track_caller]
+pub fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len(), "{what}: number of elements");
+    let most = tolerance * scale(expected, 1.0);
+    for (i, (f, e)) in found.iter().zip(expected).enumerate() {
+        assert!((f - e).abs() <= most, "{what}, element {i}: {f} instead of {e} (± {most:e})");
+    }
+}

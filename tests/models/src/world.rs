@@ -1,0 +1,175 @@
+//! Small heterogeneous graphs and the numbers on their vertices and edges.
+
+use std::collections::BTreeMap;
+
+use hgnnc_ir::random::{mask_key, uniform};
+
+/// Edges (source, destination).
+pub type Edges = Vec<(u32, u32)>;
+
+/// A dataset, by the names of its model.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Seed of features, labels and parameters.
+    pub seed: u64,
+    counts: BTreeMap<String, usize>,
+    relations: BTreeMap<String, Edges>,
+}
+
+impl World {
+    /// Vertex types with their counts, and relations with their edges.
+    pub fn new(seed: u64, counts: &[(&str, usize)], relations: &[(&str, &[(u32, u32)])]) -> Self {
+        Self {
+            seed,
+            counts: counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+            relations: relations.iter().map(|(name, edges)| ((*name).to_owned(), edges.to_vec())).collect(),
+        }
+    }
+
+    /// The written-down world of [`crate::cases::SCHEMA`]: paper 6 is isolated, paper 5 has no in-edge by
+    /// citation, author 3 and venue 2 have no edge, `reviews` is empty, `cites` has a duplicate and a self loop.
+    pub fn library() -> Self {
+        Self::new(
+            1,
+            &[("Paper", 7), ("Author", 4), ("Venue", 3)],
+            &[
+                ("cites", &[(0, 1), (2, 1), (0, 1), (3, 3), (4, 0), (1, 2), (5, 4)]),
+                ("writes", &[(0, 0), (0, 1), (1, 1), (2, 1), (2, 1), (1, 4), (0, 5)]),
+                ("reviews", &[]),
+                ("appears_in", &[(0, 0), (1, 0), (2, 1), (3, 1), (3, 1), (5, 0)]),
+            ],
+        )
+    }
+
+    /// A world of the same schema drawn from a seed. Relations may be empty, and so may vertex types other than
+    /// `Paper`.
+    pub fn random_library(seed: u64) -> Self {
+        let key = mask_key(seed, 0, 77);
+        let mut drawn = 0;
+        let mut below = |n: usize| {
+            drawn += 1;
+            ((uniform(key, drawn) * n as f64) as usize).min(n.saturating_sub(1))
+        };
+        let counts = [("Paper", 1 + below(12)), ("Author", below(8)), ("Venue", below(4))];
+        let of = |name: &str| counts.iter().find(|c| c.0 == name).expect("a vertex type").1;
+        let mut relations: BTreeMap<String, Edges> = BTreeMap::new();
+        let ends = [
+            ("cites", "Paper", "Paper"),
+            ("writes", "Author", "Paper"),
+            ("reviews", "Author", "Paper"),
+            ("appears_in", "Paper", "Venue"),
+        ];
+        for (name, src, dst) in ends {
+            let (sources, destinations) = (of(src), of(dst));
+            let most = if sources == 0 || destinations == 0 { 0 } else { [0, 6, 25, 60][below(4)] };
+            let edges = (0..most).map(|_| (below(sources) as u32, below(destinations) as u32)).collect();
+            relations.insert(name.to_owned(), edges);
+        }
+        Self { seed, counts: counts.iter().map(|(n, c)| ((*n).to_owned(), *c)).collect(), relations }
+    }
+
+    /// The same world with the edges of a relation replaced.
+    #[must_use]
+    pub fn with_edges(mut self, relation: &str, edges: &[(u32, u32)]) -> Self {
+        self.relations.insert(relation.to_owned(), edges.to_vec());
+        self
+    }
+
+    /// The same world with another number of vertices of a type.
+    #[must_use]
+    pub fn with_count(mut self, vertex: &str, count: usize) -> Self {
+        self.counts.insert(vertex.to_owned(), count);
+        self
+    }
+
+    /// The same world without any edge.
+    #[must_use]
+    pub fn without_edges(mut self) -> Self {
+        self.relations.values_mut().for_each(Vec::clear);
+        self
+    }
+
+    /// Number of vertices of a type.
+    pub fn count(&self, vertex: &str) -> usize {
+        self.counts.get(vertex).copied().unwrap_or_else(|| panic!("the world has no vertex type `{vertex}`"))
+    }
+
+    /// Edges of a relation as they stand in the data.
+    pub fn relation(&self, name: &str) -> &Edges {
+        self.relations.get(name).unwrap_or_else(|| panic!("the world has no relation `{name}`"))
+    }
+
+    /// Edges by destination, then source: of a relation (`cites`), of its reverse (`reverse_cites`).
+    pub fn edges(&self, graph: &str) -> Edges {
+        let mut edges = match graph.strip_prefix("reverse_") {
+            Some(relation) => self.relation(relation).iter().map(|&(s, d)| (d, s)).collect(),
+            None => self.relation(graph).clone(),
+        };
+        edges.sort_by_key(|&(s, d)| (d, s));
+        edges
+    }
+
+    /// Path instances of each pair (start, end) along relations, each walked forwards or (`true`) backwards.
+    pub fn paths(&self, steps: &[(&str, bool)]) -> BTreeMap<(u32, u32), usize> {
+        let mut paths: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+        for (position, &(relation, reverse)) in steps.iter().enumerate() {
+            let mut next = BTreeMap::new();
+            for &(src, dst) in self.relation(relation) {
+                let (from, to) = if reverse { (dst, src) } else { (src, dst) };
+                if position == 0 {
+                    *next.entry((from, to)).or_insert(0) += 1;
+                    continue;
+                }
+                for (&(start, at), &count) in &paths {
+                    if at == from {
+                        *next.entry((start, to)).or_insert(0) += count;
+                    }
+                }
+            }
+            paths = next;
+        }
+        paths
+    }
+
+    /// The distinct pairs of a metapath, by destination, then source.
+    pub fn reachable(&self, steps: &[(&str, bool)]) -> Edges {
+        let mut edges: Edges = self.paths(steps).into_keys().collect();
+        edges.sort_by_key(|&(s, d)| (d, s));
+        edges
+    }
+
+    /// Edges with the self loops that are missing.
+    pub fn with_self_loops(&self, vertex: &str, mut edges: Edges) -> Edges {
+        let loops: Edges = (0..self.count(vertex) as u32).map(|v| (v, v)).filter(|l| !edges.contains(l)).collect();
+        edges.extend(loops);
+        edges.sort_by_key(|&(s, d)| (d, s));
+        edges
+    }
+
+    /// `len` numbers in ±bound that depend on the seed and a name only. They are exact in f32.
+    pub fn numbers(&self, name: &str, len: usize, bound: f64) -> Vec<f64> {
+        let hash = name.bytes().fold(17u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        let key = mask_key(self.seed, 1, hash);
+        (0..len as u64).map(|i| f64::from((bound * (2.0 * uniform(key, i) - 1.0)) as f32)).collect()
+    }
+
+    /// Class of each vertex, -1 = none. Vertex 0 always has one.
+    pub fn classes(&self, vertex: &str, classes: usize) -> Vec<i32> {
+        let draws = self.numbers(&format!("{vertex} class"), self.count(vertex), 0.5);
+        let class = |(v, x): (usize, f64)| {
+            let drawn = ((x + 0.5) * (classes as f64 + 0.6)) as i32;
+            match (v, drawn < classes as i32) {
+                (_, true) => drawn,
+                (0, false) => 0,
+                (_, false) => -1,
+            }
+        };
+        draws.into_iter().enumerate().map(class).collect()
+    }
+
+    /// Is each vertex in the training part? Vertex 0 always is.
+    pub fn trained(&self, vertex: &str) -> Vec<bool> {
+        let draws = self.numbers(&format!("{vertex} train"), self.count(vertex), 0.5);
+        draws.into_iter().enumerate().map(|(v, x)| v == 0 || x < 0.15).collect()
+    }
+}
