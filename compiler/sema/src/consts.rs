@@ -1,6 +1,6 @@
 //! `const` declarations and compile-time numbers outside of layers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_syntax::ast::{BinaryOp, Expr, ExprKind, Item, Module, UnaryOp};
@@ -11,6 +11,8 @@ use crate::names::{did_you_mean, duplicate};
 #[derive(Debug, Default)]
 pub struct Consts {
     values: HashMap<String, (f64, Span)>,
+    /// Constants whose values are wrong and reported.
+    broken: HashSet<String>,
 }
 
 impl Consts {
@@ -23,6 +25,8 @@ impl Consts {
                 diagnostics.push(duplicate("constant", &decl.name, *first));
             } else if let Some(value) = consts.number(&decl.value, diagnostics) {
                 consts.values.insert(decl.name.name.clone(), (value, decl.name.span));
+            } else {
+                consts.broken.insert(decl.name.name.clone());
             }
         }
         consts
@@ -31,6 +35,11 @@ impl Consts {
     /// A constant by name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.values.get(name).map(|(value, _)| *value)
+    }
+
+    /// Is it declared, with a value that is wrong?
+    pub fn is_broken(&self, name: &str) -> bool {
+        self.broken.contains(name)
     }
 
     /// The names of all constants.
@@ -44,7 +53,7 @@ impl Consts {
             ExprKind::Number(number) => Some(*number),
             ExprKind::Name(name) => {
                 let value = self.get(name);
-                if value.is_none() {
+                if value.is_none() && !self.is_broken(name) {
                     diagnostics.push(did_you_mean(
                         Diagnostic::at(codes::UNKNOWN_NAME, expr.span, format!("no constant `{name}`"), "not declared"),
                         name,

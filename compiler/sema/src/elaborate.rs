@@ -41,6 +41,8 @@ pub struct Elaborator<'a> {
     pub layers: &'a BTreeMap<String, LayerDef<'a>>,
     /// Where each parameter was declared.
     pub param_spans: Vec<Span>,
+    /// Where the widths of each parameter come from.
+    pub param_widths: Vec<Vec<Width>>,
     /// The layer uses that are being elaborated, outermost first, each with what it is running for.
     pub frames: Vec<Frame>,
     /// The names of all outputs that the model declares, right or wrong.
@@ -141,6 +143,7 @@ impl<'a> Elaborator<'a> {
             schema,
             layers,
             param_spans: vec![],
+            param_widths: vec![],
             frames: vec![],
             declared_outputs: HashSet::new(),
             without_messages: vec![],
@@ -227,6 +230,7 @@ impl<'a> Elaborator<'a> {
         let dims = widths.iter().map(|w| w.dim).collect();
         let param: Param = self.flow.declare_param(ParamDecl { name, dims, init, decay });
         self.param_spans.push(span);
+        self.param_widths.push(widths.clone());
         Val { kind: ValKind::Stored(self.emit(Op::Param(param), &[], span)), widths }
     }
 

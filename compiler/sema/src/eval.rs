@@ -82,6 +82,9 @@ impl Elaborator<'_> {
         if let Some(number) = scope.consts.get(name) {
             return Ok(Term::Number(number));
         }
+        if scope.consts.is_broken(name) {
+            return Ok(Term::Error);
+        }
         if functions::is_unary_function(name) {
             return Ok(Term::Function(name.to_string()));
         }
@@ -160,6 +163,8 @@ impl Elaborator<'_> {
                 vertex.used.set(true);
                 let vertex = hgnnc_ir::VertexType::new(index);
                 all.insert(vertex, self.features(vertex, field, span));
+            } else if self.schema.broken.iter().any(|field| field.starts_with(&format!("{}.", vertex.name))) {
+                return Ok(Term::Error);
             }
         }
         if all.is_empty() {
@@ -313,6 +318,9 @@ impl Elaborator<'_> {
         let index = self.schema.vertices.iter().position(|v| v.name == vertex).expect("checked by the caller");
         let info = &self.schema.vertices[index];
         info.used.set(true);
+        if self.schema.broken.contains(&format!("{vertex}.{}", field.name)) {
+            return Ok(Term::Error);
+        }
         let Some(position) = info.fields.iter().position(|f| f.name == field.name) else {
             let mut report = Diagnostic::at(
                 codes::UNKNOWN_FIELD,
@@ -348,6 +356,7 @@ impl Elaborator<'_> {
         if let Some(values) = layer.vertex_fields.get(&field.name) {
             return match values.get(&vertex) {
                 Some(val) => Ok(Term::One(val.clone())),
+                None if layer.failed.contains(&field.name) => Ok(Term::Error),
                 None => Err(Box::new(self.missing_for(layer, field, vertex))),
             };
         }
@@ -376,6 +385,9 @@ impl Elaborator<'_> {
         if layer.absent.contains(&field.name) {
             return Ok(Term::Absent);
         }
+        if layer.failed.contains(&field.name) {
+            return Ok(Term::Error);
+        }
         Err(Box::new(self.unknown_field(layer, field, "the vertex")))
     }
 
@@ -392,7 +404,10 @@ impl Elaborator<'_> {
             "has no value for this type",
         )
         .label(self.schema.vertices[vertex.index()].span, "the vertex type is declared here")
-        .help(format!("add `{}` to what stands after `of`, where the layer is used", self.vertex_name(vertex)));
+        .help(format!(
+            "give `{}` features, such as `{{ x: onehot }}`, or add it to what stands after `of` where the layer is used",
+            self.vertex_name(vertex)
+        ));
         if let Some(assigned) = layer.field_spans.get(&field.name) {
             report = report.label(*assigned, "assigned here for other vertex types");
         }
@@ -431,6 +446,9 @@ impl Elaborator<'_> {
         if layer.absent.contains(&field.name) {
             return Ok(Term::Absent);
         }
+        if layer.failed.contains(&field.name) {
+            return Ok(Term::Error);
+        }
         if layer.vertex_fields.contains_key(&field.name) {
             return Err(Box::new(
                 Diagnostic::at(
@@ -468,15 +486,19 @@ impl Elaborator<'_> {
         };
         if field.name == "count" {
             if !counted {
-                return Err(Box::new(
-                    Diagnostic::at(
-                        codes::NOT_COUNTED,
-                        field.span,
-                        format!("`{name}` does not count its path instances"),
-                        "needs a counted metapath",
-                    )
-                    .help("declare it `metapath NAME = counted A -r-> …`"),
-                ));
+                let mut report = Diagnostic::at(
+                    codes::NOT_COUNTED,
+                    field.span,
+                    format!("`{name}` does not count its path instances"),
+                    "needs a counted metapath",
+                );
+                report = match self.schema.metapaths.iter().find(|m| m.name == name) {
+                    Some(metapath) => report
+                        .label(metapath.span, "the metapath is declared here")
+                        .help(format!("write `counted` in front of its path: `metapath {name} = counted …`")),
+                    None => report.help("declare a metapath of it: `metapath NAME = counted A -r-> B`"),
+                };
+                return Err(Box::new(report));
             }
             let value = input(self, Type::fixed(space, &[]), Binding::EdgeCount(graph));
             return Ok(Val { kind: ValKind::Stored(value), widths: vec![] });
@@ -530,7 +552,12 @@ impl Elaborator<'_> {
             let graph = layer.graphs[position];
             let (src, dst) = layer.ends[position];
             let end = if direction == Direction::In { dst } else { src };
-            let at_end = if let Some(known) = layer.vertex_fields.get(&field.name) {
+            let known = layer.vertex_fields.get(&field.name);
+            let failed = layer.failed.contains(&field.name);
+            if failed && known.is_none_or(|known| !known.contains_key(&end)) {
+                return Ok(Term::Error);
+            }
+            let at_end = if let Some(known) = known {
                 known.get(&end).cloned().ok_or_else(|| Box::new(self.missing_for(layer, field, end)))?
             } else if let Some(known) = layer.graph_fields.get(&field.name) {
                 let val = known[position].clone();
@@ -625,6 +652,20 @@ impl Elaborator<'_> {
         use ast::BinaryOp as B;
         if matches!(a, Term::Error) || matches!(b, Term::Error) {
             return Term::Error;
+        }
+        // What is no value at all is said of the side that it is.
+        let truths = matches!(op, B::Or | B::And | B::Eq | B::Ne | B::Lt | B::Le | B::Gt | B::Ge);
+        for (side, at) in [(&a, a_span), (&b, b_span)] {
+            let is_value = match side {
+                Term::Absent | Term::Function(_) | Term::List | Term::Record(_) | Term::Label(..) => false,
+                Term::Bool(_) => truths,
+                _ => true,
+            };
+            if !is_value {
+                let report = self.not_a_value(side, at);
+                self.report(report);
+                return Term::Error;
+            }
         }
         let elementwise = match op {
             B::Or | B::And => {
@@ -997,7 +1038,7 @@ impl Elaborator<'_> {
         }
         let number = known_number(&term);
         if number.is_none() {
-            self.report(not_constant(expr.span));
+            self.report(found_instead(term.describe(), expr.span));
         }
         number
     }
@@ -1015,8 +1056,8 @@ impl Elaborator<'_> {
                     None
                 }
             },
-            _ => {
-                self.report(not_constant(expr.span));
+            other => {
+                self.report(found_instead(other.describe(), expr.span));
                 None
             }
         }
@@ -1060,6 +1101,15 @@ impl Elaborator<'_> {
             "no machine could hold it",
         )))
     }
+}
+
+/// The report of something else than a number that is known at compile time.
+fn found_instead(found: &str, span: Span) -> Diagnostic {
+    let mut report = not_constant(span);
+    if let Some(label) = &mut report.primary {
+        label.text = format!("this is {found}");
+    }
+    report
 }
 
 /// The number that a term is, where it is one.

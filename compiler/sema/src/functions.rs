@@ -94,7 +94,8 @@ impl Elaborator<'_> {
         if let Some((_, op)) = UNARY.iter().find(|(known, _)| *known == name) {
             let Some(args) = self.arguments(call, span, &["x"], 1) else { return Term::Error };
             let x = self.eval(args[0].expect("required"), scope);
-            return self.map(x, span, |this, val| this.apply_unary(*op, val, span));
+            let at = args[0].expect("required").span;
+            return self.map(x, at, |this, val| this.apply_unary(*op, val, span));
         }
         let Some((_, names, required)) = FUNCTIONS.iter().find(|f| f.0 == name) else {
             let report = self.unknown_function(&call.callee);
@@ -141,7 +142,7 @@ impl Elaborator<'_> {
         names: &[&str],
         required: usize,
     ) -> Option<Vec<Option<&'c Expr>>> {
-        let sorted = match_arguments(&call.args, names, &format!("`{}`", call.callee.name), span);
+        let sorted = match_arguments(&call.args, names, &format!("`{}`", call.callee.name), call.callee.span);
         match sorted {
             Ok(sorted) => match sorted[..required].iter().position(Option::is_none) {
                 None => Some(sorted),
@@ -369,6 +370,14 @@ impl Elaborator<'_> {
     /// Over the last dimension.
     pub fn reduce_last(&mut self, mut val: Val, reduce: Reduce, span: Span) -> Result<Val, Mistake> {
         let value = self.stored(&val, span)?;
+        if val.widths.is_empty() {
+            return Err(Box::new(Diagnostic::at(
+                codes::WRONG_SCOPE,
+                span,
+                "a single number per row has no last dimension",
+                "nothing to combine",
+            )));
+        }
         val.widths.pop();
         Ok(Val { kind: ValKind::Stored(self.emit(Op::ReduceTrailing { reduce, axes: 1 }, &[value], span)), ..val })
     }
@@ -392,8 +401,7 @@ impl Elaborator<'_> {
         if val.widths.len() == 1 {
             return Ok(val);
         }
-        let origin = val.widths.last().map_or(at, |w| w.origin);
-        self.reshape(val, vec![Width { dim: Dim::Fixed(extent), origin }], at, span)
+        self.reshape(val, vec![Width { dim: Dim::Fixed(extent), origin: span }], at, span)
     }
 
     /// A list of widths.
@@ -618,9 +626,8 @@ impl Elaborator<'_> {
             values.push(self.stored(part, span)?);
         }
         let mut widths = first.widths;
-        let origin = widths.last().map_or(span, |w| w.origin);
         widths.pop();
-        widths.push(Width { dim: Dim::Fixed(total), origin });
+        widths.push(Width { dim: Dim::Fixed(total), origin: span });
         Ok(Val { kind: ValKind::Stored(self.emit(Op::Concat, &values, span)), widths })
     }
 
@@ -650,8 +657,11 @@ pub fn match_arguments<'c>(
                 return Err(Box::new(Diagnostic::at(
                     codes::EXTRA_ARGUMENT,
                     arg.value.span,
-                    format!("{callee} takes {} arguments", names.len()),
-                    "one too many",
+                    match names.len() {
+                        1 => format!("{callee} takes 1 argument"),
+                        n => format!("{callee} takes {n} arguments"),
+                    },
+                    format!("takes ({})", names.join(", ")),
                 )));
             }
             Some(name) => match names.iter().position(|known| *known == name.name) {

@@ -41,6 +41,8 @@ pub struct LayerCx<'s> {
     pub absent: HashSet<String>,
     /// Where each input is given.
     pub input_spans: HashMap<String, Span>,
+    /// Fields whose assignment was wrong and is reported.
+    pub failed: HashSet<String>,
     /// Where the family is given.
     pub family_span: Option<Span>,
     /// Prefix of parameter names.
@@ -108,10 +110,11 @@ impl<'a> Elaborator<'a> {
             field_spans: HashMap::new(),
             absent: HashSet::new(),
             input_spans: HashMap::new(),
+            failed: HashSet::new(),
             family_span: call.over.as_ref().map(ast::GraphExpr::span),
             path: self.unique_path(&scope.path),
         };
-        let arguments = self.bind_arguments(def, call, span, scope, &mut cx);
+        let arguments = self.bind_arguments(def, call, scope, &mut cx);
         let family = self.bind_family(layer, call, span, &mut cx);
         if !arguments || !family {
             // Inputs are still evaluated, so that their own mistakes are reported.
@@ -127,14 +130,13 @@ impl<'a> Elaborator<'a> {
         &mut self,
         def: LayerDef<'a>,
         call: &Call,
-        span: Span,
         scope: &Scope<'_>,
         cx: &mut LayerCx<'a>,
     ) -> bool {
         let layer = def.layer;
         let names: Vec<&str> = layer.params.iter().map(|p| p.name.name.as_str()).collect();
         let callee = format!("layer `{}`", layer.name.name);
-        let sorted = match match_arguments(&call.args, &names, &callee, span) {
+        let sorted = match match_arguments(&call.args, &names, &callee, call.callee.span) {
             Ok(sorted) => sorted,
             Err(mistake) => {
                 self.report(mistake.label(layer.name.span, "the layer is declared here"));
@@ -274,15 +276,15 @@ impl<'a> Elaborator<'a> {
         let mut seen: Vec<&GraphRef> = vec![];
         for graph in &graphs {
             if let Some(first) = seen.iter().find(|known| known.same_edges(graph)) {
+                let message = format!("semantic graph `{}` is in the family twice", graph.name);
+                let report = if first.span == graph.span {
+                    Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "holds it twice")
+                } else {
+                    Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "again here")
+                        .label(first.span, "first here")
+                };
                 self.report(
-                    Diagnostic::at(
-                        codes::DUPLICATE_GRAPH,
-                        graph.span,
-                        format!("semantic graph `{}` is in the family twice", graph.name),
-                        "again here",
-                    )
-                    .label(first.span, "first here")
-                    .help("its edges would count twice; leave one of the two out"),
+                    report.help("its edges would count twice; leave one of the two out"),
                 );
                 fine = false;
                 continue;
@@ -350,7 +352,7 @@ impl<'a> Elaborator<'a> {
         let layer = def.layer;
         let names: Vec<&str> = layer.inputs.iter().map(|i| i.name.name.as_str()).collect();
         let args: &[Arg] = &call.of;
-        let sorted = match match_arguments(args, &names, &format!("layer `{}`", layer.name.name), span) {
+        let sorted = match match_arguments(args, &names, &format!("layer `{}`", layer.name.name), call.callee.span) {
             Ok(sorted) => sorted,
             Err(mistake) => {
                 self.report(*mistake);
@@ -666,6 +668,7 @@ impl<'a> Elaborator<'a> {
         if !fine {
             return None;
         }
+        self.for_instance(None);
         self.results(def, cx, span)
     }
 
@@ -697,7 +700,7 @@ impl<'a> Elaborator<'a> {
                 }
                 self.for_instance(None);
                 let outcome = self.run_statements(def, cx, block, Place::Aggregate);
-                self.store(cx, outcome, None)
+                self.store(cx, block, outcome, None)
             }
             BlockKind::Fuse { rows, family } => {
                 self.enter(Stage::SF);
@@ -759,7 +762,7 @@ impl<'a> Elaborator<'a> {
             outcomes.push((vertex, self.run_statements(def, cx, block, place(vertex, many))));
         }
         for (vertex, outcome) in outcomes {
-            fine &= self.store(cx, outcome, Some(vertex));
+            fine &= self.store(cx, block, outcome, Some(vertex));
         }
         self.for_instance(None);
         fine
@@ -772,9 +775,9 @@ impl<'a> Elaborator<'a> {
         cx: &LayerCx<'a>,
         block: &'a Block,
         place: Place,
-    ) -> Option<Vec<(&'a Ident, Term)>> {
+    ) -> Option<Vec<(&'a Binding, Term)>> {
         // Fields assigned in this block are visible to the statements behind them.
-        let mut assigned: Vec<(&'a Ident, Term)> = vec![];
+        let mut assigned: Vec<(&'a Binding, Term)> = vec![];
         let mut scope = self.layer_scope(def, cx, place, Some(&block.variable));
         let mut fine = true;
         for stmt in &block.body {
@@ -791,13 +794,13 @@ impl<'a> Elaborator<'a> {
                     fine &= !matches!(term, Term::Error);
                     self.bind(&mut scope, name, term);
                 }
-                Stmt::Assign(Binding { name, value }) => {
+                Stmt::Assign(binding @ Binding { name, value }) => {
                     scope.path = format!("{}.{}", cx.path, name.name);
                     let term = self.eval(value, &scope);
                     scope.path.clone_from(&cx.path);
                     fine &= !matches!(term, Term::Error);
-                    if let Some((first, _)) = assigned.iter().find(|(known, _)| known.name == name.name) {
-                        let report = duplicate("field", name, first.span);
+                    if let Some((first, _)) = assigned.iter().find(|(known, _)| known.name.name == name.name) {
+                        let report = duplicate("field", name, first.name.span);
                         self.report(report);
                         fine = false;
                     }
@@ -805,7 +808,7 @@ impl<'a> Elaborator<'a> {
                         self.report(reserved_field(name));
                         fine = false;
                     }
-                    assigned.push((name, term.clone()));
+                    assigned.push((binding, term.clone()));
                     // `h` alone is the field just assigned, for this vertex or edge.
                     scope.locals.insert(name.name.clone(), term);
                 }
@@ -827,14 +830,22 @@ impl<'a> Elaborator<'a> {
     fn store(
         &mut self,
         cx: &mut LayerCx<'a>,
-        outcome: Option<Vec<(&'a Ident, Term)>>,
+        block: &Block,
+        outcome: Option<Vec<(&'a Binding, Term)>>,
         vertex: Option<VertexType>,
     ) -> bool {
-        let Some(assigned) = outcome else { return false };
+        let Some(assigned) = outcome else {
+            cx.failed.extend(block.body.iter().filter_map(|stmt| match stmt {
+                Stmt::Assign(binding) => Some(binding.name.name.clone()),
+                Stmt::Param(_) | Stmt::Let(_) | Stmt::Output(_) => None,
+            }));
+            return false;
+        };
         let mut fine = true;
-        for (name, term) in assigned {
-            let span = name.span;
-            cx.field_spans.entry(name.name.clone()).or_insert(span);
+        for (Binding { name, value }, term) in assigned {
+            let span = value.span;
+            let before = fine;
+            cx.field_spans.entry(name.name.clone()).or_insert(name.span);
             match (term, vertex) {
                 (Term::PerType(values), None) => {
                     cx.vertex_fields.entry(name.name.clone()).or_default().extend(values);
@@ -857,10 +868,10 @@ impl<'a> Elaborator<'a> {
                         Diagnostic::at(
                             codes::MISSING_ACROSS,
                             span,
-                            format!("`{}` has a value for each semantic graph", name.name),
-                            "combine them first",
+                            format!("`{}` would have a value for each semantic graph", name.name),
+                            "combine these first",
                         )
-                        .help(format!("for example `sum(…) across {family}`")),
+                        .help(format!("for example `{} = sum(…) across {family}`", name.name)),
                     );
                 }
                 (term @ (Term::One(_) | Term::Number(_) | Term::Width(_)), Some(vertex)) => {
@@ -877,6 +888,9 @@ impl<'a> Elaborator<'a> {
                     let report = self.not_a_value(&term, span);
                     self.report(report);
                 }
+            }
+            if before && !fine {
+                cx.failed.insert(name.name.clone());
             }
         }
         fine
@@ -909,6 +923,9 @@ impl<'a> Elaborator<'a> {
             let is_family = matches!(&result.rows, RowsOf::Name(n) if Some(n.name.as_str()) == family);
             let assigned =
                 if is_family { cx.graph_fields.contains_key(name) } else { cx.vertex_fields.contains_key(name) };
+            if !assigned && cx.failed.contains(name) {
+                return None;
+            }
             if !assigned {
                 let mut report = Diagnostic::at(
                     codes::MISSING_RESULT,

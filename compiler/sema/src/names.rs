@@ -23,7 +23,9 @@ fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&folded, &candidate.to_lowercase());
     let best = known.iter().copied().min_by_key(|candidate| distance(candidate))?;
-    (distance(best) <= (name.chars().count() / 3).max(1)).then_some(best)
+    // A single letter is near every other one.
+    let length = name.chars().count();
+    (distance(best) <= (length / 3).max(1) && distance(best) < length).then_some(best)
 }
 
 /// The report of a second declaration.

@@ -163,9 +163,7 @@ impl Elaborator<'_> {
         }
         let param = hgnnc_ir::Param::new(position);
         if self.flow.params[position].dims != dims(shape) {
-            let first: Vec<Width> =
-                self.flow.params[position].dims.iter().map(|&dim| Width { dim, origin: decl.span }).collect();
-            return Err(Box::new(self.two_shapes(decl, &first, &[shape.to_vec()])));
+            return Err(Box::new(self.two_shapes(decl, &self.param_widths[position], &[shape.to_vec()])));
         }
         let value = self.emit(Op::Param(param), &[], decl.span);
         Ok(Some(Val { kind: ValKind::Stored(value), widths: shape.to_vec() }))
@@ -179,7 +177,14 @@ impl Elaborator<'_> {
             format!("parameter `{}` is shared but would need two shapes", decl.name.name),
             format!("{} and {}", show_widths(&self.flow, first), show_widths(&self.flow, other)),
         )
-        .help("declare it `per graph`, or in a `project` block, where there is one for each vertex type");
+        .help(match &decl.decomposition {
+            Some(Decomposition::Basis(_)) => {
+                "a basis is shared: bring all vertex types to one width first, as in `linear(features, 64)`"
+            }
+            Some(Decomposition::Blocks(_)) | None => {
+                "declare it `per graph`, or in a `project` block, where there is one for each vertex type"
+            }
+        });
         if let Some((x, y)) = first.iter().zip(other).find(|(x, y)| x.dim != y.dim) {
             report = report.label(x.origin, "one width comes from here").label(y.origin, "the other from here");
         }
@@ -302,8 +307,7 @@ impl Elaborator<'_> {
                 let param = hgnnc_ir::Param::new(known);
                 let found = self.flow.params[known].dims.clone();
                 if found != dims(&bases_shape) {
-                    let found: Vec<Width> = found[1..].iter().map(|&dim| Width { dim, origin: decl.span }).collect();
-                    return Err(Box::new(self.two_shapes(decl, &found, &[shape])));
+                    return Err(Box::new(self.two_shapes(decl, &self.param_widths[known][1..], &[shape])));
                 }
                 self.emit(Op::Param(param), &[], decl.span)
             }

@@ -690,6 +690,7 @@ impl Elaborator<'_> {
             self.flow.values.truncate(values);
             self.flow.params.truncate(params);
             self.param_spans.truncate(params);
+            self.param_widths.truncate(params);
             if let Term::PerGraph(vals) = term
                 && let [val] = &vals[..]
             {

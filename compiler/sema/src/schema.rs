@@ -1,7 +1,7 @@
 //! Schemas: vertex types, relations, metapaths and families, resolved and joined with types checked.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::dataflow::Step;
@@ -23,6 +23,9 @@ pub struct Schema {
     pub metapaths: Vec<MetapathInfo>,
     /// Families, their members resolved.
     pub families: Vec<FamilyInfo>,
+    /// Names whose declarations are wrong: reported once, and not again where they are used. Fields are
+    /// `Paper.x`.
+    pub broken: HashSet<String>,
 }
 
 /// A vertex type.
@@ -197,6 +200,11 @@ impl Schema {
                 && declare(&vertex.name, "vertex type", diagnostics)
             {
                 let fields = resolve_fields(&vertex.fields, true, consts, diagnostics);
+                for field in &vertex.fields {
+                    if !fields.iter().any(|f| f.name == field.name.name) {
+                        resolved.broken.insert(format!("{}.{}", vertex.name.name, field.name.name));
+                    }
+                }
                 resolved.vertices.push(VertexInfo {
                     name: vertex.name.name.clone(),
                     dataset_name: vertex.from.as_ref().map_or(vertex.name.name.clone(), |t| t.value.clone()),
@@ -226,6 +234,9 @@ impl Schema {
                         );
                     }
                 }
+                if src.is_none() || dst.is_none() {
+                    resolved.broken.insert(relation.name.name.clone());
+                }
                 if let (Some(src), Some(dst)) = (src, dst) {
                     resolved.relations.push(RelationInfo {
                         name: relation.name.name.clone(),
@@ -242,18 +253,28 @@ impl Schema {
         for item in &schema.items {
             if let ast::SchemaItem::Metapath(metapath) = item
                 && declare(&metapath.name, "metapath", diagnostics)
-                && let Some(info) = resolved.join(metapath, diagnostics)
             {
-                resolved.metapaths.push(info);
+                match resolved.join(metapath, diagnostics) {
+                    Some(info) => resolved.metapaths.push(info),
+                    None => {
+                        resolved.broken.insert(metapath.name.name.clone());
+                    }
+                }
             }
         }
         for item in &schema.items {
             if let ast::SchemaItem::Family(family) = item
                 && declare(&family.name, "family", diagnostics)
-                && let Some(members) = resolved.graphs(&family.graphs, diagnostics)
             {
                 let (name, span) = (family.name.name.clone(), family.name.span);
-                resolved.families.push(FamilyInfo { name, span, members, used: Cell::new(false) });
+                match resolved.graphs(&family.graphs, diagnostics) {
+                    Some(members) => {
+                        resolved.families.push(FamilyInfo { name, span, members, used: Cell::new(false) });
+                    }
+                    None => {
+                        resolved.broken.insert(name);
+                    }
+                }
             }
         }
         resolved
@@ -283,6 +304,7 @@ impl Schema {
         let found = self.relations.iter().position(|r| r.name == name.name);
         match found {
             Some(index) => self.relations[index].used.set(true),
+            None if self.broken.contains(&name.name) => {}
             None => diagnostics.push(did_you_mean(
                 Diagnostic::at(
                     codes::UNKNOWN_RELATION,
@@ -455,6 +477,9 @@ impl Schema {
         if let Some(family) = self.families.iter().find(|f| f.name == name.name) {
             family.used.set(true);
             return Some(family.members.iter().map(|g| GraphRef { span, ..g.clone() }).collect());
+        }
+        if self.broken.contains(&name.name) {
+            return None;
         }
         let known = self.relations.iter().map(|r| r.name.as_str());
         let known = known.chain(self.metapaths.iter().map(|m| m.name.as_str()));

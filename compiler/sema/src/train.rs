@@ -215,7 +215,7 @@ impl Elaborator<'_> {
             if let Some(width) = info.val.widths.last() {
                 report = report.label(width.origin, "the output's width comes from here");
             }
-            self.report(report);
+            self.report(report.help(format!("give the output the width {extent}, or put `linear(…, {extent})` behind it")));
             return None;
         }
         let class_weights = match sorted.get(2).copied().flatten() {
@@ -310,6 +310,7 @@ impl Elaborator<'_> {
                 );
                 None
             }
+            None if self.schema.broken.contains(&format!("{}.{}", info.name, field.name)) => None,
             None => {
                 let report = Diagnostic::at(
                     codes::UNKNOWN_FIELD,
@@ -716,7 +717,7 @@ impl Elaborator<'_> {
                 let report = Diagnostic::at(
                     codes::UNKNOWN_CHOICE,
                     span,
-                    format!("`{name}` is not known as {what}"),
+                    format!("there is no {what} `{name}`"),
                     format!("unknown {what}"),
                 );
                 let report = did_you_mean(report, name, choices.iter().map(|c| c.0));

@@ -61,27 +61,22 @@ fn model_of(module: &str, layer: &Layer) -> String {
     let (over, input, select) =
         if one_type { ("[cites]", "Paper.x", "") } else { ("[relations, reverse(writes)]", "features", ".Paper") };
     let select = if layer.results.len() > 1 { format!(".{}{select}", layer.results[0].name.name) } else { select.into() };
+    let other_type = "\n    vertex Author { x: f32[6] }\n    relation writes: Author -> Paper";
+    let other_type = if one_type { "" } else { other_type };
     format!(
         "use std::{module}::{name}
 
 schema S {{
     vertex Paper {{ x: f32[6], topic: class[3] }}
-    vertex Author {{ x: f32[6] }}
-
-    relation cites: Paper -> Paper
-    relation writes: Author -> Paper
-    family used = [cites, writes]
+    relation cites: Paper -> Paper{other_type}
 }}
 
 model M(schema: S) {{
     let h = {name}({arguments}) over {over} of {input}
     output logits: Paper = linear(h{select}, 3)
-    output other: Author = linear(Author.x, used_width)
 }}
 "
     )
-    .replace("    family used = [cites, writes]\n", "")
-    .replace("    output other: Author = linear(Author.x, used_width)\n", "")
 }
 
 #[test]
