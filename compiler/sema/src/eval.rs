@@ -865,6 +865,12 @@ impl Elaborator<'_> {
         Ok(Val { kind: ValKind::Stored(self.emit(Op::Unary(op), &[value], span)), ..a })
     }
 
+    /// The value in the program, where it is not sparse.
+    pub fn dense(&mut self, val: &Val, span: Span) -> Result<Value, Mistake> {
+        let value = self.stored(val, span)?;
+        if self.flow.is_sparse(value) { Err(Box::new(self.fills_zeros(val, span))) } else { Ok(value) }
+    }
+
     fn fills_zeros(&self, val: &Val, span: Span) -> Diagnostic {
         let report = Diagnostic::at(
             codes::SPARSE_VALUE,

@@ -369,7 +369,7 @@ impl Elaborator<'_> {
 
     /// Over the last dimension.
     pub fn reduce_last(&mut self, mut val: Val, reduce: Reduce, span: Span) -> Result<Val, Mistake> {
-        let value = self.stored(&val, span)?;
+        let value = if reduce == Reduce::Sum { self.stored(&val, span)? } else { self.dense(&val, span)? };
         if val.widths.is_empty() {
             return Err(Box::new(Diagnostic::at(
                 codes::WRONG_SCOPE,
@@ -553,7 +553,7 @@ impl Elaborator<'_> {
 
     /// The mean over all rows of the value's space: a single row.
     pub fn mean_over_rows(&mut self, val: Val, at: Span, span: Span) -> Result<Val, Mistake> {
-        let value = self.stored(&val, at)?;
+        let value = self.dense(&val, at)?;
         let space = self.flow.ty(value).space;
         let sum = self.emit(Op::ReduceSpace(Reduce::Sum), &[value], span);
         let count = self.count(space, span);
@@ -623,7 +623,7 @@ impl Elaborator<'_> {
                     ));
                 }
             }
-            values.push(self.stored(part, span)?);
+            values.push(self.dense(part, span)?);
         }
         let mut widths = first.widths;
         widths.pop();
@@ -633,7 +633,7 @@ impl Elaborator<'_> {
 
     /// Repeats a single row for every row of a space, and to more dimensions.
     pub fn broadcast(&mut self, val: Val, space: Space, span: Span) -> Result<Val, Mistake> {
-        let value = self.stored(&val, span)?;
+        let value = self.dense(&val, span)?;
         if self.flow.ty(value).space == space {
             return Ok(val);
         }

@@ -494,7 +494,7 @@ impl Elaborator<'_> {
                 "depends on the dataset",
             )));
         };
-        let value = self.stored(&val, at)?;
+        let value = self.dense(&val, at)?;
         let flat = self.emit(Op::Reshape(vec![Dim::Fixed(first * len)]), &[value], span);
         let mut total: Option<Val> = None;
         for index in 0..first {
@@ -544,17 +544,7 @@ impl Elaborator<'_> {
                 .label(at, format!("has {}", show_space(&self.flow, space))),
             ));
         }
-        if self.flow.is_sparse(value) {
-            return Err(Box::new(
-                Diagnostic::at(
-                    codes::SPARSE_VALUE,
-                    at,
-                    "sparse features cannot be reduced over vertices",
-                    "sparse features",
-                )
-                .help("project them first: `@ w`"),
-            ));
-        }
+        self.dense(&val, at)?;
         match kind {
             Kind::Mean => self.mean_over_rows(val, at, span),
             Kind::Softmax => {

@@ -32,6 +32,9 @@ pub struct TrainSpec {
     pub span: Span,
 }
 
+/// Adam divides by 1 - β.
+const BELOW_ONE: f64 = 0.999_999_999;
+
 const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae"];
 
 impl Elaborator<'_> {
@@ -613,11 +616,23 @@ impl Elaborator<'_> {
         if name == "sgd" {
             let momentum = number(1, 0.0, 0.0, 1.0, "the momentum")?;
             let weight_decay = number(3, 0.0, 0.0, f64::MAX, "the weight decay")?;
-            let nesterov = matches!(args[2], Some(Expr { kind: ExprKind::Bool(true), .. }));
+            let nesterov = match args[2] {
+                None => false,
+                Some(Expr { kind: ExprKind::Bool(value), .. }) => *value,
+                Some(other) => {
+                    self.report(Diagnostic::at(
+                        codes::NOT_BOOLEAN,
+                        other.span,
+                        "`nesterov` is `true` or `false`",
+                        "something else",
+                    ));
+                    return None;
+                }
+            };
             return Some(Optimizer::Sgd { lr, momentum, nesterov, weight_decay });
         }
-        let beta1 = number(1, 0.9, 0.0, 1.0, "beta1")?;
-        let beta2 = number(2, 0.999, 0.0, 1.0, "beta2")?;
+        let beta1 = number(1, 0.9, 0.0, BELOW_ONE, "beta1")?;
+        let beta2 = number(2, 0.999, 0.0, BELOW_ONE, "beta2")?;
         let eps = number(3, 1e-8, 0.0, 1.0, "eps")?;
         let weight_decay = number(4, if name == "adamw" { 0.01 } else { 0.0 }, 0.0, f64::MAX, "the weight decay")?;
         Some(if name == "adam" {

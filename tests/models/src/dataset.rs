@@ -1,0 +1,79 @@
+//! A world as a dataset in memory, for the runtime's own way from a dataset to what programs run on.
+
+use hgnnc_graph::{
+    Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SparseFeatures, SplitData, VertexTypeData,
+};
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::interp::Bindings;
+use hgnnc_ir::{Dataflow, Input};
+
+use crate::world::World;
+
+/// The dataset that a model's program would be bound to in this world. Its names are the dataset's names of the
+/// model; the training vertices are the split `std`.
+pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
+    let mut dataset = Dataset { name: "world".into(), ..Dataset::default() };
+    for (decl, &count) in flow.vertex_types.iter().zip(&bindings.num_vertices) {
+        dataset.vertex_types.push(VertexTypeData {
+            name: decl.dataset_name.clone(),
+            count,
+            ..VertexTypeData::default()
+        });
+    }
+    for decl in &flow.relations {
+        let edges = world.relation(&decl.name);
+        dataset.relations.push(RelationData {
+            name: decl.dataset_name.clone(),
+            src: decl.src.index(),
+            dst: decl.dst.index(),
+            src_ids: edges.iter().map(|e| e.0).collect(),
+            dst_ids: edges.iter().map(|e| e.1).collect(),
+            ..RelationData::default()
+        });
+    }
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        let tensor = &bindings.inputs[&Input::new(index)];
+        let numbers: Vec<f32> = tensor.data.iter().map(|&x| x as f32).collect();
+        match &decl.binding {
+            Binding::Features(vertex) => {
+                let features = if decl.ty.is_sparse() {
+                    sparse(tensor.width, &numbers)
+                } else {
+                    Features::Dense(DenseFeatures { dim: tensor.width, rows: numbers.into() })
+                };
+                dataset.vertex_types[vertex.index()].features = Some(features);
+            }
+            Binding::Label(vertex, name) => dataset.labels.push(LabelData {
+                name: if name.is_empty() { "y".into() } else { name.clone() },
+                vertex_type: vertex.index(),
+                values: LabelValues::Single { classes: 3, of: numbers.iter().map(|&x| x as i32).collect() },
+                class_names: vec![],
+            }),
+            Binding::TrainMask(vertex) => dataset.splits.push(SplitData {
+                name: "std".into(),
+                vertex_type: vertex.index(),
+                train: (0..).zip(&numbers).filter(|(_, x)| **x > 0.0).map(|(v, _)| v).collect(),
+                val: vec![],
+                test: vec![],
+            }),
+            Binding::EdgeWeight(_)
+            | Binding::EdgeCount(_)
+            | Binding::EdgeFeatures(_)
+            | Binding::StepNumber
+            | Binding::EpochNumber => {}
+        }
+    }
+    dataset
+}
+
+fn sparse(dim: usize, dense: &[f32]) -> Features {
+    let (mut indptr, mut indices, mut data) = (vec![0], vec![], vec![]);
+    for row in dense.chunks(dim) {
+        for (column, &x) in (0..).zip(row).filter(|(_, x)| **x != 0.0) {
+            indices.push(column);
+            data.push(x);
+        }
+        indptr.push(indices.len() as u64);
+    }
+    Features::Sparse(SparseFeatures { dim, indptr, indices, data: data.into() })
+}

@@ -1,0 +1,36 @@
+//! Field case 13: memory does not grow from epoch to epoch. A process of its own, since it reads the resident
+//! memory of the whole process.
+
+use std::sync::atomic::AtomicBool;
+
+use hgnnc_exec::{TrainOptions, Trainer, proc};
+use hgnnc_model_tests::engine::bound_data;
+use hgnnc_model_tests::{CASES, World, compile};
+
+/// After a first run of 20 epochs the peak of 200 epochs is at most 1 MiB higher (records of the epochs, pages of
+/// the allocator).
+#[test]
+fn field_case_13_constant_memory() {
+    if proc::peak_rss_bytes() == 0 {
+        println!("skipped: this system does not tell the resident memory of a process");
+        return;
+    }
+    let world = World::random_library(55);
+    for case in CASES {
+        let compiled = compile(&case.source());
+        let artifact = compiled.optimised(&world);
+        let train = |epochs| {
+            let data = bound_data(compiled.training(), &compiled.bind(&world));
+            let options = TrainOptions { threads: 1, epochs: Some(epochs), ..Default::default() };
+            let mut trainer = Trainer::new(artifact.clone(), data, options).unwrap_or_else(|error| panic!("{error}"));
+            let arena = trainer.engine().arena_bytes();
+            trainer.run(&AtomicBool::new(false), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(trainer.engine().arena_bytes(), arena, "{}: planned memory", case.name);
+        };
+        train(20);
+        let before = proc::peak_rss_bytes();
+        train(200);
+        let grown = proc::peak_rss_bytes().saturating_sub(before);
+        assert!(grown <= 1 << 20, "{}: {grown} bytes more after 200 epochs than after 20", case.name);
+    }
+}
