@@ -44,7 +44,8 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
                 dataset.vertex_types[vertex.index()].features = Some(features);
             }
             Binding::Label(vertex, name) => dataset.labels.push(LabelData {
-                name: if name.is_empty() { "y".into() } else { name.clone() },
+                // As the model calls it: `check_dataset` is what finds the dataset's name for it.
+                name: name.clone(),
                 vertex_type: vertex.index(),
                 values: LabelValues::Single { classes: 3, of: numbers.iter().map(|&x| x as i32).collect() },
                 class_names: vec![],

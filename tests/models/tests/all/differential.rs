@@ -108,7 +108,10 @@ fn binding_a_dataset_gives_the_same_data() {
                 .unwrap_or_else(|error| panic!("{}, world {}: {error}", case.name, world.seed));
             let what = format!("{}, world {}", case.name, world.seed);
             for (found, expected) in found.graphs.iter().zip(&expected.graphs) {
-                assert_eq!((&found.name, found.num_src, found.num_dst), (&expected.name, expected.num_src, expected.num_dst));
+                assert_eq!(
+                    (&found.name, found.num_src, found.num_dst),
+                    (&expected.name, expected.num_src, expected.num_dst)
+                );
                 assert_eq!(found.incoming.indptr, expected.incoming.indptr, "{what}: {}", found.name);
                 assert_eq!(found.incoming.other, expected.incoming.other, "{what}: {}", found.name);
                 assert_eq!(found.outgoing.indptr, expected.outgoing.indptr, "{what}: {}", found.name);

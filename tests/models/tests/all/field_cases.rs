@@ -317,7 +317,9 @@ fn field_case_12_nothing_the_size_of_the_edges() {
     }
 }
 
-/// Case 14: scores of ±1e4 give shares that are finite and sum to 1.
+/// Case 14: scores of ±1e4 give shares that are finite and sum to 1: to 1e-12 in the oracle. In f32 a share is
+/// `exp(score - lse)`, so it has the rounding of the log-sum-exp, 1e4 · 2^-24 = 6e-4; that is the price of saving
+/// one number per row.
 #[test]
 fn field_case_14_scores_of_ten_thousand() {
     let compiled = compile(&library_model(
@@ -346,7 +348,7 @@ fn field_case_14_scores_of_ten_thousand() {
     let found = &run(&compiled.infer, &bindings, 1)["y"];
     for row in 0..exact.rows {
         assert!((exact.at(row, 0) - 1.0).abs() < 1e-12, "shares of paper {row} sum to {}", exact.at(row, 0));
-        assert!((found[row * 3] - 1.0).abs() < 1e-5, "in f32: {}", found[row * 3]);
+        assert!((found[row * 3] - 1.0).abs() < 1e-3, "in f32: {}", found[row * 3]);
     }
     assert!(exact.data.iter().all(|x| x.is_finite()) && found.iter().all(|x| x.is_finite()));
     let trained = run(compiled.training(), &bindings, 1);
@@ -567,7 +569,8 @@ fn field_case_27_programs_survive_text() {
         let compiled = compile(&case.source());
         let bindings = compiled.bind(&world);
         let optimised = compiled.optimised(&world);
-        for flow in [&compiled.infer, compiled.training(), &optimised.infer, optimised.train.as_ref().expect("trained")] {
+        for flow in [&compiled.infer, compiled.training(), &optimised.infer, optimised.train.as_ref().expect("trained")]
+        {
             let text = print(flow);
             let read = parse(&text).unwrap_or_else(|error| panic!("{}: {error}\n{text}", case.name));
             assert_eq!(print(&read), text, "{}", case.name);
@@ -730,8 +733,12 @@ fn field_case_33_neighbourhood_is_enough() {
                 ("reviews", "Author", "Paper"),
                 ("appears_in", "Paper", "Venue"),
             ] {
-                let kept: Vec<(u32, u32)> =
-                    world.relation(relation).iter().copied().filter(|&(s, d)| is_near(src, s) || is_near(dst, d)).collect();
+                let kept: Vec<(u32, u32)> = world
+                    .relation(relation)
+                    .iter()
+                    .copied()
+                    .filter(|&(s, d)| is_near(src, s) || is_near(dst, d))
+                    .collect();
                 part = part.with_edges(relation, &kept);
             }
             let found = compiled.output(&part, "y");
