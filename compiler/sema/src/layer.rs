@@ -126,13 +126,7 @@ impl<'a> Elaborator<'a> {
         self.bind_inputs(def, call, span, scope, &mut cx).then_some(cx)
     }
 
-    fn bind_arguments(
-        &mut self,
-        def: LayerDef<'a>,
-        call: &Call,
-        scope: &Scope<'_>,
-        cx: &mut LayerCx<'a>,
-    ) -> bool {
+    fn bind_arguments(&mut self, def: LayerDef<'a>, call: &Call, scope: &Scope<'_>, cx: &mut LayerCx<'a>) -> bool {
         let layer = def.layer;
         let names: Vec<&str> = layer.params.iter().map(|p| p.name.name.as_str()).collect();
         let callee = format!("layer `{}`", layer.name.name);
@@ -276,16 +270,18 @@ impl<'a> Elaborator<'a> {
         let mut seen: Vec<&GraphRef> = vec![];
         for graph in &graphs {
             if let Some(first) = seen.iter().find(|known| known.same_edges(graph)) {
-                let message = format!("semantic graph `{}` is in the family twice", graph.name);
+                let message = if first.name == graph.name {
+                    format!("semantic graph `{}` is in the family twice", graph.name)
+                } else {
+                    format!("`{}` has the same edges as `{}`, which is in the family too", graph.name, first.name)
+                };
                 let report = if first.span == graph.span {
                     Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "holds it twice")
                 } else {
                     Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "again here")
                         .label(first.span, "first here")
                 };
-                self.report(
-                    report.help("its edges would count twice; leave one of the two out"),
-                );
+                self.report(report.help("its edges would count twice; leave one of the two out"));
                 fine = false;
                 continue;
             }

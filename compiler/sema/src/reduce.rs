@@ -284,6 +284,19 @@ impl Elaborator<'_> {
         for (vertex, (val, degree)) in per_type {
             finished.insert(vertex, self.finish_segment(kind, val, degree, span)?);
         }
+        // Where no semantic graph ends, every vertex is one without in-edges.
+        let Some(widths) = finished.values().next().map(|val| val.widths.clone()) else {
+            return Ok(Term::PerType(finished));
+        };
+        let others = layer.vertex_fields.values().flat_map(|values| values.keys().copied());
+        for vertex in others.collect::<std::collections::BTreeSet<_>>() {
+            if kind != Kind::LogSumExp && !finished.contains_key(&vertex) {
+                let dims: Vec<Dim> = widths.iter().map(|w| w.dim).collect();
+                let zero = self.emit(Op::Const(0.0), &[], span);
+                let value = self.emit(Op::Broadcast(Type::new(Space::Vertices(vertex), dims)), &[zero], span);
+                finished.insert(vertex, Val { kind: ValKind::Stored(value), widths: widths.clone() });
+            }
+        }
         Ok(Term::PerType(finished))
     }
 

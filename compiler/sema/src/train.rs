@@ -218,7 +218,9 @@ impl Elaborator<'_> {
             if let Some(width) = info.val.widths.last() {
                 report = report.label(width.origin, "the output's width comes from here");
             }
-            self.report(report.help(format!("give the output the width {extent}, or put `linear(…, {extent})` behind it")));
+            self.report(
+                report.help(format!("give the output the width {extent}, or put `linear(…, {extent})` behind it")),
+            );
             return None;
         }
         let class_weights = match sorted.get(2).copied().flatten() {

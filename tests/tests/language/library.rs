@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hgnnc_driver::{STDLIB, analyze, codes, format};
-use hgnnc_syntax::ast::{Item, LayerGraphs, Layer, ParamKind};
+use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind};
 use hgnnc_tests::{check, sources};
 
 #[test]
@@ -60,7 +60,8 @@ fn model_of(module: &str, layer: &Layer) -> String {
     let one_type = matches!(layer.over, Some(LayerGraphs { ends: Some(_), .. }));
     let (over, input, select) =
         if one_type { ("[cites]", "Paper.x", "") } else { ("[relations, reverse(writes)]", "features", ".Paper") };
-    let select = if layer.results.len() > 1 { format!(".{}{select}", layer.results[0].name.name) } else { select.into() };
+    let select =
+        if layer.results.len() > 1 { format!(".{}{select}", layer.results[0].name.name) } else { select.into() };
     let other_type = "\n    vertex Author { x: f32[6] }\n    relation writes: Author -> Paper";
     let other_type = if one_type { "" } else { other_type };
     format!(

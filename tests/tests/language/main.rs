@@ -3,5 +3,6 @@
 
 mod diagnostics;
 mod library;
+mod meaning;
 mod mutations;
 mod reference;

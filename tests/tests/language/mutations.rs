@@ -55,7 +55,11 @@ fn attempt(text: &str) -> Result<bool, String> {
     let analysis = analyze("mutated.hgnn", text);
     let reports = diag::render::plain(&analysis.sources, analysis.diagnostics.iter());
     let Some(model) = &analysis.model else {
-        return if analysis.diagnostics.has_errors() { Ok(false) } else { Err(format!("no model, no error\n{reports}")) };
+        return if analysis.diagnostics.has_errors() {
+            Ok(false)
+        } else {
+            Err(format!("no model, no error\n{reports}"))
+        };
     };
     let verified = |what: &str, flow: &Dataflow| {
         verify(flow).map_err(|violations| {
@@ -94,7 +98,15 @@ fn corpus() -> Vec<Vec<String>> {
 /// Cuts a text into words, numbers, strings, runs of white space and single characters.
 fn tokens(text: &str) -> Vec<String> {
     let word = |c: char| c.is_alphanumeric() || c == '_';
-    let kind = |c: char| if word(c) { 0 } else if c.is_whitespace() { 1 } else { 2 };
+    let kind = |c: char| {
+        if word(c) {
+            0
+        } else if c.is_whitespace() {
+            1
+        } else {
+            2
+        }
+    };
     let mut tokens: Vec<String> = vec![];
     let mut last = 2;
     for c in text.chars() {
@@ -107,20 +119,95 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-const NUMBERS: &[&str] =
-    &["0", "1", "2", "3", "8", "64", "0.5", "1.0", "1e9", "2147483648", "4294967296", "1e300", "-1", "99999999999999999999"];
-
-const WORDS: &[&str] = &[
-    "sum", "mean", "max", "softmax", "logsumexp", "concat", "over", "across", "in_edges", "vertices", "last", "first",
-    "dropout", "linear", "layer_norm", "batch_norm", "flatten", "reshape", "dot", "relu", "identity", "pow", "width",
-    "given", "src", "dst", "in_degree", "out_degree", "count", "weight", "relations", "reverses", "metapaths",
-    "features", "reverse", "self_loops", "identity", "onehot", "embedding", "sparse", "f32", "class", "multilabel",
-    "target", "shared", "basis", "blocks", "optional", "if", "else", "not", "true", "false", "per", "type", "graph",
-    "row_normalize", "l2_normalize", "stop_gradient", "mse", "binary_cross_entropy", "counted", "square", "in", "V",
+const NUMBERS: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "3",
+    "8",
+    "64",
+    "0.5",
+    "1.0",
+    "1e9",
+    "2147483648",
+    "4294967296",
+    "1e300",
+    "-1",
+    "99999999999999999999",
 ];
 
-const SYMBOLS: &[&str] =
-    &["(", ")", "[", "]", "{", "}", "+", "-", "*", "/", "@", ",", ":", ".", "=", "->", "<-", "==", "*", "\"", "é", "\u{0}", "`", "//"];
+const WORDS: &[&str] = &[
+    "sum",
+    "mean",
+    "max",
+    "softmax",
+    "logsumexp",
+    "concat",
+    "over",
+    "across",
+    "in_edges",
+    "vertices",
+    "last",
+    "first",
+    "dropout",
+    "linear",
+    "layer_norm",
+    "batch_norm",
+    "flatten",
+    "reshape",
+    "dot",
+    "relu",
+    "identity",
+    "pow",
+    "width",
+    "given",
+    "src",
+    "dst",
+    "in_degree",
+    "out_degree",
+    "count",
+    "weight",
+    "relations",
+    "reverses",
+    "metapaths",
+    "features",
+    "reverse",
+    "self_loops",
+    "identity",
+    "onehot",
+    "embedding",
+    "sparse",
+    "f32",
+    "class",
+    "multilabel",
+    "target",
+    "shared",
+    "basis",
+    "blocks",
+    "optional",
+    "if",
+    "else",
+    "not",
+    "true",
+    "false",
+    "per",
+    "type",
+    "graph",
+    "row_normalize",
+    "l2_normalize",
+    "stop_gradient",
+    "mse",
+    "binary_cross_entropy",
+    "counted",
+    "square",
+    "in",
+    "V",
+];
+
+const SYMBOLS: &[&str] = &[
+    "(", ")", "[", "]", "{", "}", "+", "-", "*", "/", "@", ",", ":", ".", "=", "->", "<-", "==", "*", "\"", "é",
+    "\u{0}", "`", "//",
+];
 
 fn mutated(corpus: &[Vec<String>], rng: &mut ChaCha8Rng) -> String {
     let mut tokens = corpus.choose(rng).expect("there are files").clone();

@@ -6,10 +6,7 @@ use hgnnc_tests::{check, root};
 /// What stands around a fragment. `{}` is the fragment.
 const FRAMES: &[(&str, &str)] = &[
     ("hgnn", "{}"),
-    (
-        "hgnn,schema",
-        "{}\nmodel M(schema: Example) {\n    output h: Paper = linear(Paper.x, 3)\n}\n",
-    ),
+    ("hgnn,schema", "{}\nmodel M(schema: Example) {\n    output h: Paper = linear(Paper.x, 3)\n}\n"),
     (
         "hgnn,model",
         "use std::gcn::GcnConv\nuse std::rgcn::RgcnConv\n
@@ -101,4 +98,60 @@ fn blocks(text: &str) -> Vec<(usize, String, String)> {
     }
     found.retain(|(_, mark, _)| mark.starts_with("hgnn"));
     found
+}
+
+/// What a story leaves to the reader: a schema, where it shows none, and a model, where it shows only a layer.
+const STORY_SCHEMA: &str = "schema S {
+    vertex Paper { x: f32[8], topic: class[3] }
+    vertex Author { x: f32[4] }
+    relation writes: Author -> Paper
+    relation cites: Paper -> Paper
+    metapath PAP = Paper <-writes- Author -writes-> Paper
+}
+";
+
+const STORY_MODEL: &str = "model M(schema: S) {
+    output logits: Paper = linear(Paper.x, 3)
+}
+";
+
+/// Stories whose examples are cut off on purpose, or need a dataset.
+const UNFINISHED: &[&str] = &["E0105", "E0108", "W0007"];
+
+/// The first example of each story is wrong in the way that it explains, the second one is not. Stories about
+/// datasets, and examples of a layer alone, are not completed.
+#[test]
+fn stories_show_their_code() {
+    let mut shown = vec![];
+    let mut wrong = vec![];
+    for code in hgnnc_driver::Code::all() {
+        let story = code.story();
+        assert!(story.starts_with(&format!("# {code}: ")), "{code} is explained under another name");
+        for (line, mark, block) in blocks(story) {
+            let whole = |word: &str| block.lines().any(|line| line.starts_with(word));
+            let unfinished = code.name().starts_with("E042") || UNFINISHED.contains(&code.name());
+            if unfinished || whole("layer ") && !whole("model ") {
+                continue;
+            }
+            let mut file = String::new();
+            let schema = block.lines().find_map(|line| line.strip_prefix("schema ")?.split(' ').next());
+            let model = STORY_MODEL.replace("schema: S", &format!("schema: {}", schema.unwrap_or("S")));
+            file.push_str(&block);
+            if schema.is_none() {
+                file.push_str(STORY_SCHEMA);
+            }
+            if !whole("model ") && code.name() != "E0505" {
+                file.push_str(&model);
+            }
+            let outcome = check(&format!("{code}.md:{line}"), &file);
+            let found = outcome.codes().contains(&code.name());
+            if found != (mark == "hgnn,error") {
+                wrong.push(format!("{file}\n{}", outcome.reports()));
+            } else if found {
+                shown.push(code.name());
+            }
+        }
+    }
+    println!("{} stories show their code: {}", shown.len(), shown.join(" "));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n========\n"));
 }
