@@ -1,3 +1,5 @@
+//! Analyzes and lowers files, and says how large the programs are.
+
 fn main() {
     for p in std::env::args().skip(1) {
         let t = std::fs::read_to_string(&p).unwrap();

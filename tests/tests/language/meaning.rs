@@ -24,7 +24,10 @@ fn cases() {
             let dims: Vec<String> = param.dims.iter().map(|dim| extent(&model.flow, *dim)).collect();
             writeln!(listing, "param {}: [{}]", param.name, dims.join(", ")).expect("a string takes text");
         }
-        insta::assert_snapshot!(format!("{text}\n---- reports ----\n{}\n---- tables ----\n{listing}", outcome.reports()));
+        insta::assert_snapshot!(format!(
+            "{text}\n---- reports ----\n{}\n---- tables ----\n{listing}",
+            outcome.reports()
+        ));
     });
 }
 
@@ -105,7 +108,10 @@ fn assert_near(found: &[f64], expected: &[f64]) {
 fn messages_go_from_source_to_destination() {
     assert_near(&papers("[cites]", "sum(e.src.x) over in_edges", "sum(v.z) across graphs"), &[0.0, 5.0, 5.0, -3.0]);
     let degree = "sum(1 * e.dst.in_degree) over in_edges";
-    assert_near(&papers("[cites]", &format!("reshape({degree}, [1])"), "sum(v.z) across graphs"), &[0.0, 1.0, 1.0, 1.0]);
+    assert_near(
+        &papers("[cites]", &format!("reshape({degree}, [1])"), "sum(v.z) across graphs"),
+        &[0.0, 1.0, 1.0, 1.0],
+    );
 }
 
 #[test]
@@ -140,10 +146,7 @@ fn across_means_all_in_edges_together() {
     assert_near(&papers(both, "mean(e.src.x) over in_edges across graphs", "v.z"), &[0.0, -5.0, 5.0, -3.0]);
     assert_near(&papers(both, "max(e.src.x) over in_edges across graphs", "v.z"), &[0.0, 5.0, 5.0, -3.0]);
     // The mean across semantic graphs counts a graph that brings nothing.
-    assert_near(
-        &papers(both, "sum(e.src.x) over in_edges", "mean(v.z) across graphs"),
-        &[0.0, -10.0, 2.5, -1.5],
-    );
+    assert_near(&papers(both, "sum(e.src.x) over in_edges", "mean(v.z) across graphs"), &[0.0, -10.0, 2.5, -1.5]);
 }
 
 #[test]
@@ -155,8 +158,5 @@ fn vertices_of_a_type_reduce_to_a_single_row() {
 #[test]
 fn no_semantic_graph_gives_zero() {
     // No message reaches a paper; what it has itself stays.
-    assert_near(
-        &papers("[reverse(writes)]", "sum(e.src.x) over in_edges", "v.x + sum(v.z) across graphs"),
-        &PAPERS,
-    );
+    assert_near(&papers("[reverse(writes)]", "sum(e.src.x) over in_edges", "v.x + sum(v.z) across graphs"), &PAPERS);
 }

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hgnnc_driver::{LowerOptions, STDLIB, analyze, diag, lower};
+use hgnnc_driver::{LowerOptions, STDLIB, SizeInfo, analyze, diag, lower};
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::verify::verify;
 use hgnnc_tests::sources;
@@ -36,7 +36,7 @@ fn mutated_files_never_panic() {
                     }
                     let mut rng = ChaCha8Rng::seed_from_u64(case as u64);
                     let text = mutated(&corpus, &mut rng);
-                    match catch_unwind(AssertUnwindSafe(|| attempt(&text))) {
+                    match catch_unwind(AssertUnwindSafe(|| attempt(&text, &mut rng))) {
                         Ok(Ok(is_model)) => {
                             models.fetch_add(usize::from(is_model), Ordering::Relaxed);
                         }
@@ -51,7 +51,7 @@ fn mutated_files_never_panic() {
 }
 
 /// Gives whether the file holds a model.
-fn attempt(text: &str) -> Result<bool, String> {
+fn attempt(text: &str, rng: &mut ChaCha8Rng) -> Result<bool, String> {
     let analysis = analyze("mutated.hgnn", text);
     let reports = diag::render::plain(&analysis.sources, analysis.diagnostics.iter());
     let Some(model) = &analysis.model else {
@@ -68,7 +68,12 @@ fn attempt(text: &str) -> Result<bool, String> {
         })
     };
     verified("forward", &model.flow)?;
-    let lowered = lower(model, &LowerOptions::default()).expect("no pass is switched off");
+    // With sizes, the order of linear operations changes; without, it stays.
+    let mut counts = |len: usize| (0..len).map(|_| rng.random_range(0..1000)).collect();
+    let sizes = SizeInfo { vertices: counts(model.flow.vertex_types.len()), edges: counts(model.flow.graphs.len()) };
+    let sizes = rng.random::<bool>().then_some(sizes);
+    let options = LowerOptions { sizes, ..LowerOptions::default() };
+    let lowered = lower(model, &options).expect("no pass is switched off");
     verified("evaluation", &lowered.artifact.infer)?;
     for flow in lowered.joint.iter().chain(&lowered.artifact.train) {
         verified("training", flow)?;

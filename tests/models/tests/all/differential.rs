@@ -16,7 +16,7 @@ const TOLERANCE: f64 = 2e-5;
 
 /// Compares all results and updates of `program` on the engine with those of `oracle` on the interpreter.
 #[track_caller]
-fn engine_agrees(what: &str, program: &Dataflow, oracle: &Dataflow, bindings: &Bindings) {
+pub fn engine_agrees(what: &str, program: &Dataflow, oracle: &Dataflow, bindings: &Bindings) {
     let exact = interpret(oracle, bindings);
     let found = engine::run(program, bindings, 1);
     for output in &oracle.outputs {

@@ -29,7 +29,7 @@ fn loss(forward: &Dataflow, bindings: &Bindings) -> f64 {
 }
 
 #[track_caller]
-fn gradients_are_differences(what: &str, forward: &Dataflow, bindings: &Bindings) {
+pub fn gradients_are_differences(what: &str, forward: &Dataflow, bindings: &Bindings) {
     let (flow, grads) = with_gradients(forward);
     let run = interpret(&flow, bindings);
     assert_eq!(grads.len(), forward.params.len(), "{what}: every parameter has a gradient");

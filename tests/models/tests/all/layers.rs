@@ -234,7 +234,7 @@ fn rgat(p: &Plain<'_>, x: &Typed, heads: usize, slope: f64, across: bool) -> Row
     let shares: Vec<Rows> = if across {
         softmax_in_edges(&graphs.iter().collect::<Vec<_>>(), &scores)
     } else {
-        graphs.iter().zip(&scores).map(|(g, s)| softmax_in_edges(&[g], &[s.clone()]).remove(0)).collect()
+        graphs.iter().zip(&scores).map(|(g, s)| softmax_in_edges(&[g], std::slice::from_ref(s)).remove(0)).collect()
     };
     let mut out: Rows = x["Paper"].iter().map(|x| p.param("conv.w_self.Paper").apply(x)).collect();
     for ((graph, message), share) in graphs.iter().zip(&messages).zip(&shares) {
@@ -511,7 +511,7 @@ fn hgt(
         scores.push(graph.edges.iter().map(score).collect::<Rows>());
     }
     let shares: Vec<Rows> = if per_relation {
-        graphs.iter().zip(&scores).map(|(g, s)| softmax_in_edges(&[g], &[s.clone()]).remove(0)).collect()
+        graphs.iter().zip(&scores).map(|(g, s)| softmax_in_edges(&[g], std::slice::from_ref(s)).remove(0)).collect()
     } else {
         softmax_in_edges(&graphs.iter().collect::<Vec<_>>(), &scores)
     };

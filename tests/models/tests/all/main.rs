@@ -3,4 +3,5 @@
 mod differential;
 mod field_cases;
 mod gradients;
+mod language;
 mod layers;
