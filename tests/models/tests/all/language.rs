@@ -152,10 +152,15 @@ fn reductions_over_the_in_edges_of_all_graphs_together() {
 #[test]
 fn log_sum_exp_over_in_edges() {
     // Over nothing it is -∞, whose share of a sum of exponentials is 0.
-    let text = layer("z = logsumexp(e.src.h) over in_edges", "out = exp(logsumexp(v.z) across graphs)", "3");
-    means(&text, BOTH, |p| {
-        let h = projected(p);
-        per_element(p, |i, d| in_edges(p, &h, i).iter().flat_map(|rows| column(rows, d)).map(f64::exp).sum())
+    let text = "layer L() over graphs: [V -> V] of x: V[in] -> V[in] {
+        aggregate e: g in graphs { z = logsumexp(e.src.x) over in_edges }
+        fuse v: V across graphs { out = exp(logsumexp(v.z) across graphs) }
+    }";
+    means(text, "L() over [s, reverse(s)] of linear(A.x, 3)", |p| {
+        let x = p.linear("z", "", &p.input("A.x"));
+        let graphs = ["s", "reverse_s"].map(|name| p.relation(name, "A", "A"));
+        let edges: Vec<(usize, usize)> = graphs.into_iter().flat_map(|g| g.edges).collect();
+        per_element(p, |i, d| edges.iter().filter(|e| e.1 == i).map(|e| x[e.0][d].exp()).sum())
     });
 }
 
@@ -317,12 +322,12 @@ fn norms_and_powers() {
 fn one_parameter_for_each_of_what() {
     let text = layer(
         "param of_graph: [3] = glorot
-         param of_src: [3] = glorot per src
-         param of_dst: [3] = glorot per dst
-         param of_all: [3] = glorot shared
+         param of_src: [3] per src = glorot
+         param of_dst: [3] per dst = glorot
+         param of_all: [3] shared = glorot
          z = sum(e.src.h * of_graph * of_src * of_dst + of_all) over in_edges",
         "param of_type: [3] = glorot
-         param once: [3] = glorot shared
+         param once: [3] shared = glorot
          out = sum(v.z) across graphs * of_type + once",
         "3",
     );
