@@ -93,6 +93,13 @@ impl Elaborator<'_> {
         }
         let mut report =
             Diagnostic::at(codes::UNKNOWN_NAME, span, format!("`{name}` is not known here"), "unknown name");
+        if functions::is_function(name) {
+            let message = format!("`{name}` is a function that cannot be passed by its name");
+            return Err(Box::new(
+                Diagnostic::at(codes::UNKNOWN_NAME, span, message, "call it")
+                    .help("functions of one value and no options can be passed: `relu`, `elu`, `gelu`, `tanh`, …"),
+            ));
+        }
         let mut known: Vec<&str> = scope.locals.keys().map(String::as_str).chain(scope.consts.names()).collect();
         if let Some(layer) = scope.layer {
             known.extend(layer.arguments.keys().map(String::as_str));

@@ -495,6 +495,16 @@ impl<'a> Elaborator<'a> {
                 let vertex = self.vertex_name(*src);
                 let declared = self.schema.vertices[src.index()].span;
                 let graph_name = self.flow.graphs[graph.index()].name.clone();
+                let help = match self.schema.vertices[src.index()].features() {
+                    Some(field) => {
+                        format!("put `{vertex}` into a bundle: `{{…, {vertex}.{}}}`, or use `features`", field.name)
+                    }
+                    None => {
+                        format!(
+                            "add `{vertex}` here, or give it features: `{{ x: onehot }}` or `{{ x: embedding[64] }}`"
+                        )
+                    }
+                };
                 self.report(
                     Diagnostic::at(
                         codes::NOT_PROJECTED,
@@ -503,9 +513,7 @@ impl<'a> Elaborator<'a> {
                         format!("`{graph_name}` brings messages from `{vertex}`"),
                     )
                     .label(declared, format!("`{vertex}` is declared here"))
-                    .help(format!(
-                        "add `{vertex}` here, or give it features: `{{ x: onehot }}` or `{{ x: embedding[64] }}`"
-                    )),
+                    .help(help),
                 );
                 return false;
             }

@@ -281,6 +281,19 @@ impl Elaborator<'_> {
             if matches!(expr.kind, ExprKind::Error) {
                 return None;
             }
+            let mut labels = vec![];
+            for vertex in &self.schema.vertices {
+                let own = vertex.fields.iter().filter(|f| !f.kind.is_feature());
+                labels.extend(own.map(|f| (f.name.as_str(), format!("`{}.{}`", vertex.name, f.name))));
+            }
+            let named: Vec<&str> = match &expr.kind {
+                ExprKind::Name(name) => labels.iter().filter(|l| l.0 == name).map(|l| l.1.as_str()).collect(),
+                _ => vec![],
+            };
+            let help = match &named[..] {
+                [] => "write `VertexType.label`, as in `Paper.topic`".to_string(),
+                known => format!("write {}", known.join(" or ")),
+            };
             self.report(
                 Diagnostic::at(
                     codes::UNKNOWN_NAME,
@@ -288,7 +301,7 @@ impl Elaborator<'_> {
                     "the second argument of a loss is a label",
                     "not a label",
                 )
-                .help("write `VertexType.label`, as in `Paper.topic`"),
+                .help(help),
             );
             return None;
         };

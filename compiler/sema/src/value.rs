@@ -103,8 +103,8 @@ impl Term {
             Term::List => "a list",
             Term::One(_) => "a single value",
             Term::PerGraph(_) => "a value for each semantic graph",
-            Term::PerType(_) => "values of vertex types",
-            Term::PerEdge(_) => "edge values of semantic graphs",
+            Term::PerType(_) => "a value of vertices",
+            Term::PerEdge(_) => "a value of edges",
             Term::Record(_) => "several results of a layer",
             Term::Label(..) => "a label",
         }
