@@ -80,7 +80,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Split that training would use
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "data")]
     pub split: Option<String>,
 }
 

@@ -4,85 +4,118 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc_driver::{Analyzed, LowerOptions, SizeInfo, format, lower};
+use hgnnc_driver::{Analysis, Analyzed, LowerOptions, Lowered, SizeInfo, format as canonical, lower};
 use hgnnc_ir::print::print as ir_text;
 
 use crate::args::{BuildArgs, Level};
 use crate::data;
 use crate::failure::Failure;
 use crate::model;
+use crate::output::{check_folder, make_folder, print, write};
 use crate::run::bind_sizes;
 use crate::source;
 
+/// All levels, in the order of compilation.
+const LEVELS: [Level; 6] =
+    [Level::Ast, Level::Model, Level::Dataflow, Level::Joint, Level::Optimized, Level::Infer];
+
 /// Compiles a model and shows the levels asked for.
 pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
+    if let Some(folder) = &args.out {
+        check_folder(folder)?;
+    }
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, true)?;
-    let (checked, sizes) = match (&args.data, &args.stats) {
-        (Some(folder), _) => {
-            let dataset = data::load(folder)?;
-            let model = source::meet(&mut analysis, &dataset, None, true)?;
-            let (_, sizes) = bind_sizes(&model, &dataset, None, None)?;
-            (model, Some(sizes))
-        }
-        (None, stats) => {
-            // Errors were reported, and ended the command.
-            let Some(model) = analysis.model.take() else { return Err(Failure::Input(None)) };
-            let sizes = stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
-            (model, sizes)
-        }
-    };
-    let checked = &checked;
+    source::check_passes(&analysis, &args.disable_pass)?;
+    let (model, sizes) = sized(args, &mut analysis)?;
     let options = LowerOptions { disabled: args.disable_pass.clone(), sizes };
-    let lowered = lower(checked, &options).map_err(|error| Failure::input(error.to_string()))?;
+    let lowered = lower(&model, &options).map_err(|error| Failure::input(error.to_string()))?;
     if args.explain {
-        for line in &lowered.explanations {
-            model::print(line);
+        print(&lowered.explanations.join("\n"))?;
+    }
+    let texts = levels(args, &analysis, &model, &lowered)?;
+    match &args.out {
+        Some(folder) => {
+            make_folder(folder)?;
+            for (level, text) in &texts {
+                write(&folder.join(level.file_name()), text.as_bytes())?;
+            }
         }
+        None if texts.is_empty() && !args.explain => print(&summary(&model, &lowered))?,
+        None => texts.iter().try_for_each(|(_, text)| print(text))?,
     }
-    let mut levels = args.emit.clone();
-    if levels.is_empty() && args.out.is_some() {
-        levels = vec![Level::Ast, Level::Model, Level::Dataflow, Level::Joint, Level::Optimized, Level::Infer];
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The checked model, and sizes from where the arguments say.
+fn sized(args: &BuildArgs, analysis: &mut Analysis) -> Result<(Analyzed, Option<SizeInfo>), Failure> {
+    if let Some(folder) = &args.data {
+        let dataset = data::load(folder)?;
+        let model = source::meet(analysis, &dataset, None, true)?;
+        let (_, sizes) = bind_sizes(&model, &dataset, None, None)?;
+        return Ok((model, Some(sizes)));
     }
-    if levels.is_empty() && !args.explain {
-        let program = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
-        model::print(&format!(
-            "{}: {} operations, {} parameters; `--emit LEVEL` shows a level",
-            checked.name,
-            program.values.len(),
-            program.params.len()
-        ));
+    // Errors were reported, and ended the command.
+    let Some(model) = analysis.model.take() else { return Err(Failure::Input(None)) };
+    let sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
+    Ok((model, sizes))
+}
+
+/// The text of each level asked for; all levels that there are where only a folder is named.
+fn levels(
+    args: &BuildArgs,
+    analysis: &Analysis,
+    model: &Analyzed,
+    lowered: &Lowered,
+) -> Result<Vec<(Level, String)>, Failure> {
+    if args.emit.is_empty() && args.out.is_none() {
+        return Ok(vec![]);
     }
-    for level in levels {
-        let no_training =
-            || Failure::input(format!("model `{}` has no train block, so nothing is differentiated", checked.name));
-        let text = match level {
-            Level::Ast => format(&analysis.module, &analysis.sources.files()[0].text),
-            Level::Model => model::text(checked),
-            Level::Dataflow => ir_text(&lowered.dataflow),
-            Level::Joint if lowered.joint.is_none() && args.emit.is_empty() => continue,
-            Level::Optimized if lowered.artifact.train.is_none() && args.emit.is_empty() => continue,
-            Level::Joint => ir_text(lowered.joint.as_ref().ok_or_else(no_training)?),
-            Level::Optimized => ir_text(lowered.artifact.train.as_ref().ok_or_else(no_training)?),
-            Level::Infer => ir_text(&lowered.artifact.infer),
-        };
-        match &args.out {
-            None => model::print(&text),
-            Some(folder) => {
-                std::fs::create_dir_all(folder).map_err(|error| Failure::write(folder, &error))?;
-                let path = folder.join(level.file_name());
-                hgnnc_exec::weights::write_atomically(&path, text.as_bytes())?;
+    let asked = if args.emit.is_empty() { &LEVELS[..] } else { &args.emit };
+    let mut texts = vec![];
+    for &level in asked {
+        match level_text(level, analysis, model, lowered) {
+            Some(text) => texts.push((level, text)),
+            None if args.emit.is_empty() => {}
+            None => {
+                return Err(Failure::input(format!(
+                    "model `{}` has no train block, so nothing is differentiated",
+                    model.name
+                )));
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(texts)
+}
+
+/// `None` where a model without a train block has no such level.
+fn level_text(level: Level, analysis: &Analysis, model: &Analyzed, lowered: &Lowered) -> Option<String> {
+    Some(match level {
+        Level::Ast => canonical(&analysis.module, &analysis.sources.files()[0].text),
+        Level::Model => model::text(model),
+        Level::Dataflow => ir_text(&lowered.dataflow),
+        Level::Joint => ir_text(lowered.joint.as_ref()?),
+        Level::Optimized => ir_text(lowered.artifact.train.as_ref()?),
+        Level::Infer => ir_text(&lowered.artifact.infer),
+    })
+}
+
+/// One line, for those who only want to know whether it compiles.
+fn summary(model: &Analyzed, lowered: &Lowered) -> String {
+    let program = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
+    format!(
+        "{}: {} operations, {} parameters; `--emit LEVEL` shows a level",
+        model.name,
+        program.values.len(),
+        program.params.len()
+    )
 }
 
 /// Sizes by name, for a dataset that is not at hand.
 fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::read(path, &error))?;
     let json: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| Failure::input(std::format!("`{}` is not JSON: {error}", path.display())))?;
+        .map_err(|error| Failure::input(format!("`{}` is not JSON: {error}", path.display())))?;
     let table = |key: &str| -> BTreeMap<String, u64> {
         let object = json.get(key).and_then(|v| v.as_object());
         object.into_iter().flatten().filter_map(|(name, n)| Some((name.clone(), n.as_u64()?))).collect()
@@ -92,7 +125,7 @@ fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
         table
             .get(name)
             .copied()
-            .ok_or_else(|| Failure::input(std::format!("`{}` has no number for `{name}` in `{key}`", path.display())))
+            .ok_or_else(|| Failure::input(format!("`{}` has no number for `{name}` in `{key}`", path.display())))
     };
     Ok(SizeInfo {
         vertices: model

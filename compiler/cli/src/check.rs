@@ -7,6 +7,7 @@ use hgnnc_diag::Code;
 use crate::args::CheckArgs;
 use crate::data;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::source;
 
 /// Reports everything that is wrong with a model.
@@ -24,7 +25,7 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
 pub fn explain(code: &str) -> Result<ExitCode, Failure> {
     match Code::find(code) {
         Some(code) => {
-            crate::model::print(code.story());
+            print(code.story())?;
             Ok(ExitCode::SUCCESS)
         }
         None => Err(Failure::input(format!(

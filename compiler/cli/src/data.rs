@@ -11,7 +11,7 @@ use hgnnc_graph::{Dataset, schema_text};
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;
-use crate::model::print;
+use crate::output::print;
 
 /// Seed of the synthetic datasets that models name.
 const SYNTH_SEED: u64 = 0;
@@ -23,17 +23,17 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             let dataset = load(dir)?;
             let info = DatasetInfo::new(&dataset)?;
             if *json {
-                print(&format!("{:#}\n", info.json()));
+                print(&format!("{:#}\n", info.json()))?;
             } else {
-                print(&info.text());
+                print(&info.text())?;
             }
         }
-        DataCommand::Schema { dir } => print(&schema_text(&load(dir)?)),
+        DataCommand::Schema { dir } => print(&schema_text(&load(dir)?))?,
         DataCommand::Synth { shape, dir, seed } => {
             let shape: Shape = shape.parse().map_err(|error: SynthError| Failure::input(error.to_string()))?;
             match generate(shape, *seed, dir).map_err(synth_failure)? {
-                Outcome::Written => print(&format!("wrote {}\n", dir.display())),
-                Outcome::Kept => print(&format!("{} holds this dataset already\n", dir.display())),
+                Outcome::Written => print(&format!("wrote {}\n", dir.display()))?,
+                Outcome::Kept => print(&format!("{} holds this dataset already\n", dir.display()))?,
             }
         }
     }

@@ -1,11 +1,12 @@
 //! What went wrong, and whose fault it is.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_exec::ExecError;
 use hgnnc_graph::{DataErrors, SgbError};
+
+use crate::output::note;
 
 /// A failure with its exit code.
 #[derive(Debug)]
@@ -22,12 +23,12 @@ impl Failure {
         Failure::Input(Some(message.into()))
     }
 
-    /// A file that cannot be read (the user's mistake) or written (the machine's).
+    /// A file that cannot be read: the user named another one.
     pub fn read(path: &Path, error: &std::io::Error) -> Self {
         Failure::input(format!("cannot read `{}`: {error}", path.display()))
     }
 
-    /// A file that cannot be written.
+    /// A file or folder that cannot be written.
     pub fn write(path: &Path, error: &std::io::Error) -> Self {
         Failure::Machine(format!("cannot write `{}`: {error}", path.display()))
     }
@@ -35,8 +36,7 @@ impl Failure {
     /// Shows the message.
     pub fn print(&self) {
         if let Failure::Input(Some(message)) | Failure::Machine(message) = self {
-            // Where standard error is closed there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "error: {message}");
+            note(&format!("error: {message}"));
         }
     }
 

@@ -8,6 +8,7 @@ mod check;
 mod data;
 mod failure;
 mod model;
+mod output;
 mod run;
 mod source;
 mod train;

@@ -1,21 +1,11 @@
-//! Text about a model, and text on standard output.
+//! Text about a model.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use hgnnc_driver::Analyzed;
 use hgnnc_ir::dataflow::GraphDecl;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::{Dataflow, Dim, Param};
-
-/// Prints to standard output. A closed pipe (`hgnnc … | head`) is not an error.
-pub fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    if !text.ends_with('\n') {
-        let _ = out.write_all(b"\n");
-    }
-}
 
 /// Vertex types, semantic graphs, parameters and outputs.
 pub fn text(model: &Analyzed) -> String {

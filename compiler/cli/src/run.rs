@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hgnnc_driver::{Analyzed, LowerOptions, SizeInfo, lower};
 use hgnnc_exec::bind::{BindOptions, bind};
-use hgnnc_exec::{BoundData, Report, TrainOptions, Trainer, weights};
+use hgnnc_exec::{BoundData, Report, TrainOptions, Trainer};
 use hgnnc_graph::{Dataset, npy};
 use hgnnc_ir::Artifact;
 use hgnnc_ir::artifact::VERSION;
@@ -14,7 +14,7 @@ use hgnnc_ir::artifact::VERSION;
 use crate::args::{DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::data;
 use crate::failure::Failure;
-use crate::model::print;
+use crate::output::{check_writable, note, print, write};
 use crate::source;
 
 /// A model's tables bound to a dataset, and the sizes that the compiler's passes compare.
@@ -51,8 +51,34 @@ pub struct Prepared {
     pub compile_s: f64,
 }
 
+/// What a model is prepared for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Training.
+    Train,
+    /// Metrics.
+    Measure,
+    /// Outputs.
+    Infer,
+}
+
+impl Purpose {
+    /// A train block names the labels, without which there is nothing to train or measure.
+    fn check(self, model: Option<&Analyzed>) -> Result<(), Failure> {
+        let wrong = |model: &Analyzed, what: &str| {
+            Err(Failure::input(format!("the model `{}` has no `train` block, so {what}", model.name)))
+        };
+        match (self, model) {
+            (Purpose::Train, Some(model)) if model.train.is_none() => wrong(model, "it cannot be trained"),
+            (Purpose::Measure, Some(model)) if model.train.is_none() => wrong(model, "there is nothing to measure it by"),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Reads, checks, loads, builds graphs, compiles and binds. `say` is told what a user wants to know meanwhile.
 pub fn prepare(
+    purpose: Purpose,
     args: &ModelArgs,
     disabled: &[String],
     options: TrainOptions,
@@ -62,6 +88,8 @@ pub fn prepare(
     let start = Instant::now();
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, warnings)?;
+    source::check_passes(&analysis, disabled)?;
+    purpose.check(analysis.model.as_ref())?;
     let front_s = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
@@ -96,10 +124,14 @@ pub fn options(device: &DeviceArgs) -> TrainOptions {
 
 /// Measures a trained model.
 pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    let mut prepared = prepare(&args.model, &[], options(&args.device), true, &mut |line| eprintln!("{line}"))?;
+    if let Some(path) = &args.report {
+        check_writable(path)?;
+    }
+    let options = options(&args.device);
+    let mut prepared = prepare(Purpose::Measure, &args.model, &[], options, true, &mut |line| note(&line))?;
     prepared.trainer.load_weights(&args.weights)?;
     let report = finish(&mut prepared);
-    print(&metrics_text(&report));
+    print(&metrics_text(&report))?;
     if let Some(path) = &args.report {
         write_report(path, &report)?;
     }
@@ -108,13 +140,15 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
 
 /// Writes the outputs of a trained model.
 pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
-    let mut prepared = prepare(&args.model, &[], options(&args.device), true, &mut |line| eprintln!("{line}"))?;
+    check_writable(&args.out)?;
+    let options = options(&args.device);
+    let mut prepared = prepare(Purpose::Infer, &args.model, &[], options, true, &mut |line| note(&line))?;
     prepared.trainer.load_weights(&args.weights)?;
     let output = prepared.trainer.infer(args.output.as_deref())?;
     let bytes =
         npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?;
-    weights::write_atomically(&args.out, &bytes)?;
-    print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width));
+    write(&args.out, &bytes)?;
+    print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -131,7 +165,7 @@ pub fn write_report(path: &Path, report: &Report) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(report)
         .map_err(|error| Failure::Machine(format!("cannot write the report: {error}")))?;
     text.push('\n');
-    Ok(weights::write_atomically(path, text.as_bytes())?)
+    write(path, text.as_bytes())
 }
 
 /// The metrics of each part, one line each.

@@ -4,7 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use hgnnc_diag::render;
-use hgnnc_driver::{Analysis, Analyzed, Diagnostics, analyze, bind_names, check_dataset};
+use hgnnc_driver::{
+    Analysis, Analyzed, Diagnostics, PassManager, analyze, bind_names, check_dataset, unknown_pass,
+};
 use hgnnc_graph::Dataset;
 
 use crate::data;
@@ -35,6 +37,15 @@ pub fn report(analysis: &Analysis, diagnostics: &Diagnostics, warnings: bool) ->
     // Where standard error is closed there is nobody to tell.
     let _ = stderr.lock().write_all(text.as_bytes());
     if diagnostics.has_errors() { Err(Failure::Input(None)) } else { Ok(()) }
+}
+
+/// Reports passes that are to be left out but do not exist, before time is spent on the data.
+pub fn check_passes(analysis: &Analysis, disabled: &[String]) -> Result<(), Failure> {
+    let mut found = Diagnostics::default();
+    if let Err(error) = PassManager::new(disabled) {
+        found.push(unknown_pass(&error));
+    }
+    report(analysis, &found, true)
 }
 
 /// Compares a model that is free of errors with a dataset, and gives it the dataset's names.

@@ -5,32 +5,28 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hgnnc_exec::{Epoch, Outcome};
+use hgnnc_exec::{Epoch, ExecError, Outcome, Report, TrainOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::TrainArgs;
 use crate::failure::Failure;
-use crate::model::print;
-use crate::run::{finish, metrics_text, options, prepare, write_report};
+use crate::output::{check_folder, check_writable, note, print};
+use crate::run::{Prepared, Purpose, finish, metrics_text, options, prepare, write_report};
 
 /// Exit code after Ctrl-C, as shells count it.
 const INTERRUPTED: u8 = 130;
 
 /// Trains a model.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    let mut options = options(&args.device);
-    options.seed = args.seed;
-    options.epochs = args.epochs;
-    options.checkpoint.clone_from(&args.checkpoint);
-    options.resume = args.resume;
+    check_outputs(args)?;
     let quiet = args.quiet;
     let mut say = |line: String| {
         if !quiet {
-            eprintln!("{line}");
+            note(&line);
         }
     };
-    writable(args)?;
-    let mut prepared = prepare(&args.model, &args.disable_pass, options, !quiet, &mut say)?;
+    let mut prepared =
+        prepare(Purpose::Train, &args.model, &args.disable_pass, train_options(args), !quiet, &mut say)?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
     }
@@ -41,21 +37,14 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         say(format!("continuing after epoch {}", prepared.trainer.epochs_done()));
     }
 
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    // A second Ctrl-C ends the program at once, should an epoch take long.
-    let handler = ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(INTERRUPTED));
-        }
-    });
-    if let Err(error) = handler {
-        say(format!("warning: Ctrl-C will not save: {error}"));
-    }
+    let stop = stop_on_interrupt(&mut say);
     let mut progress = Progress::new(quiet);
     let outcome = prepared.trainer.run(&stop, &mut |epoch| progress.epoch(epoch));
     progress.finish();
-    let outcome = outcome?;
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => return Err(rescue(args, prepared, error)),
+    };
 
     let report = finish(&mut prepared);
     if let Some(path) = &args.weights_out {
@@ -65,44 +54,78 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         write_report(path, &report)?;
     }
     if !quiet {
-        let best = report.best_epoch.map(|epoch| format!(", best epoch {epoch}")).unwrap_or_default();
-        print(&format!(
-            "{}: {} epochs{best}, {:.2} ms per epoch (median), {:.2} s in all",
-            report.outcome, report.epochs, report.epoch_ms.median, report.train_s
-        ));
-        print(&metrics_text(&report));
+        print(&summary(&report))?;
     }
-    Ok(match outcome {
-        Outcome::Finished | Outcome::StoppedEarly => ExitCode::SUCCESS,
-        Outcome::Interrupted => {
-            let saved = match &args.checkpoint {
-                Some(folder) => format!("; continue with --checkpoint {} --resume", folder.display()),
-                None => String::new(),
-            };
-            say(format!("interrupted after epoch {}{saved}", report.epochs));
-            ExitCode::from(INTERRUPTED)
-        }
-    })
+    if outcome == Outcome::Interrupted {
+        say(interrupted(args, &report));
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// A folder that does not exist is found before training, not after it.
-fn writable(args: &TrainArgs) -> Result<(), Failure> {
-    for path in [&args.report, &args.weights_out].into_iter().flatten() {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-        if let Some(folder) = folder
-            && !folder.is_dir()
-        {
-            return Err(Failure::input(format!(
-                "`{}` cannot be written: there is no folder `{}`",
-                path.display(),
-                folder.display()
-            )));
-        }
-        if path.is_dir() {
-            return Err(Failure::input(format!("`{}` cannot be written: it is a folder", path.display())));
-        }
+/// The options of the engine.
+fn train_options(args: &TrainArgs) -> TrainOptions {
+    TrainOptions {
+        seed: args.seed,
+        epochs: args.epochs,
+        checkpoint: args.checkpoint.clone(),
+        resume: args.resume,
+        ..options(&args.device)
     }
-    Ok(())
+}
+
+/// What cannot be written is found before training, not after it.
+fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
+    for path in [&args.report, &args.weights_out].into_iter().flatten() {
+        check_writable(path)?;
+    }
+    args.checkpoint.as_deref().map_or(Ok(()), check_folder)
+}
+
+/// A flag that the first Ctrl-C sets. A second one ends the program at once, should an epoch take long.
+fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let handler = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+    });
+    if let Err(error) = handler {
+        say(format!("warning: Ctrl-C will not save: {error}"));
+    }
+    stop
+}
+
+/// Training failed after it had begun: the best parameters so far are still worth a file.
+fn rescue(args: &TrainArgs, mut prepared: Prepared, error: ExecError) -> Failure {
+    let (Some(path), true) = (&args.weights_out, prepared.trainer.has_best()) else { return error.into() };
+    match prepared.trainer.save_weights(path) {
+        Ok(()) => note(&format!("the parameters of the best epoch were written to {}", path.display())),
+        Err(second) => note(&format!("error: {second}")),
+    }
+    error.into()
+}
+
+/// How training ended, in two lines and the metrics.
+fn summary(report: &Report) -> String {
+    let best = report.best_epoch.map(|epoch| format!(", best epoch {}", epoch + 1)).unwrap_or_default();
+    format!(
+        "{}: {} epochs{best}, {:.2} ms per epoch (median), {:.2} s in all\n{}",
+        report.outcome,
+        report.epochs,
+        report.epoch_ms.median,
+        report.train_s,
+        metrics_text(report)
+    )
+}
+
+fn interrupted(args: &TrainArgs, report: &Report) -> String {
+    let saved = match &args.checkpoint {
+        Some(folder) => format!("; continue with --checkpoint {} --resume", folder.display()),
+        None => String::new(),
+    };
+    format!("interrupted after epoch {}{saved}", report.epochs)
 }
 
 /// A bar on a terminal, lines elsewhere.
@@ -128,7 +151,7 @@ impl Progress {
             Progress::Lines => {
                 // Every tenth epoch and the last: a log that can be read.
                 if epoch.epoch % 10 == 0 || epoch.epoch + 1 == epoch.epochs {
-                    eprintln!("epoch {:>4}/{}  {state}", epoch.epoch + 1, epoch.epochs);
+                    note(&format!("epoch {:>4}/{}  {state}", epoch.epoch + 1, epoch.epochs));
                 }
             }
             Progress::Bar(bar) => {

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use hgnnc_graph::show_bytes;
 use hgnnc_ir::dataflow::{Binding, Dataflow, Init, OutputKind};
 use hgnnc_ir::ops::Op;
 use hgnnc_ir::random;
@@ -378,9 +379,8 @@ fn check_memory(parts: &[(&str, u64)], budget: Option<u64>) -> Result<()> {
     if needed <= bytes {
         return Ok(());
     }
-    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-    let detail: Vec<String> = parts.iter().map(|&(what, bytes)| format!("{what} {}", mib(bytes))).collect();
-    Err(ExecError::Memory { needed_mib: mib(needed), detail: detail.join(", "), limit, limit_mib: mib(bytes) })
+    let detail: Vec<String> = parts.iter().map(|&(what, bytes)| format!("{what} {}", show_bytes(bytes))).collect();
+    Err(ExecError::Memory { needed, detail: detail.join(", "), limit, budget: bytes })
 }
 
 /// Physical memory in bytes, where the system tells.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use hgnnc_graph::show_bytes;
+
 /// An error of planning, running, training or saving.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
@@ -42,25 +44,27 @@ pub enum ExecError {
     },
     /// Not enough memory; found before anything ran.
     #[error(
-        "training needs {needed_mib} MiB ({detail}), but {limit} is {limit_mib} MiB; use a smaller model or graph, or raise the limit"
+        "the model needs {} ({detail}), but {limit} is {}; use a smaller model or graph, or raise the limit",
+        show_bytes(*needed), show_bytes(*budget)
     )]
     Memory {
-        /// What is needed.
-        needed_mib: u64,
+        /// Bytes that are needed.
+        needed: u64,
         /// What it consists of.
         detail: String,
         /// Which limit: the memory of the machine or the budget.
         limit: &'static str,
         /// The limit.
-        limit_mib: u64,
+        budget: u64,
     },
     /// A semantic graph that would not fit in memory; found before it was built.
     #[error("{0}")]
     GraphTooLarge(String),
     /// The loss is not finite.
     #[error(
-        "the loss is {loss} in epoch {epoch}; the parameters of {kept} are kept. A smaller learning rate, \
-         normalised features or gradient clipping usually helps"
+        "the loss is {loss} in epoch {}; the parameters of {kept} are kept. A smaller learning rate, \
+         normalised features or gradient clipping usually helps",
+        epoch + 1
     )]
     Diverged {
         /// Epoch, from 0.

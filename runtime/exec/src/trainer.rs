@@ -249,6 +249,11 @@ impl Trainer {
     /// checkpoint that cannot be written.
     pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut dyn FnMut(&Epoch)) -> Result<Outcome> {
         let training = self.training()?;
+        if self.rows(Part::Train).is_empty() {
+            return Err(ExecError::Unsupported(
+                "the split has no vertices to train on: its `train` part is empty or missing".into(),
+            ));
+        }
         let (select, early) = (training.select, training.stop);
         let started = Instant::now();
         let mut saved = Instant::now();
@@ -289,14 +294,17 @@ impl Trainer {
             let criterion = selected.map(|value| (select, value));
             on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms });
             if self.options.checkpoint.is_some() && saved.elapsed() >= self.options.checkpoint_every {
-                self.save_checkpoint()?;
+                if let Err(error) = self.save_checkpoint() {
+                    self.restore_best();
+                    return Err(error);
+                }
                 saved = Instant::now();
             }
         }
-        if self.options.checkpoint.is_some() {
-            self.save_checkpoint()?;
-        }
+        // Whoever cannot save a checkpoint may still save the best parameters elsewhere.
+        let saved = self.save_checkpoint();
         self.restore_best();
+        saved?;
         self.timing.train_s += started.elapsed().as_secs_f64();
         self.outcome = outcome;
         Ok(outcome)
@@ -326,7 +334,7 @@ impl Trainer {
         };
         if !loss.is_finite() {
             let kept = match self.progress.best_epoch {
-                Some(best) => format!("epoch {best}, the best one"),
+                Some(best) => format!("epoch {}, the best one", best + 1),
                 None => "the epoch before".to_owned(),
             };
             self.restore_best();
@@ -532,6 +540,11 @@ impl Trainer {
     /// Warnings so far.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Has an epoch been the best one? After [`Trainer::run`] its parameters are the current ones, also where it failed.
+    pub fn has_best(&self) -> bool {
+        self.progress.best_epoch.is_some()
     }
 
     /// Epochs done, those before a resume included.

@@ -47,24 +47,60 @@ pub fn write(path: &Path, tensors: Vec<(String, Tensor<'_>)>, text: Option<Strin
     write_atomically(path, &bytes)
 }
 
-/// Writes a temporary file beside `path`, flushes it to the disk and renames it.
+/// Writes a temporary file beside `path`, flushes it to the disk and renames it. A link is followed, and what is not a
+/// file (a pipe, `/dev/null`) is written directly: a rename would put a file in its place.
 ///
 /// # Errors
 /// When the folder cannot be written or the disk is full; `path` is then as before.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     let fail = |source| ExecError::Io { action: "write", path: path.into(), source };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail)?;
+    if is_special(path) {
+        return std::fs::OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(bytes)).map_err(fail);
+    }
+    // Fails where there is no such file yet, which is then no link either.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let mut file = temporary_beside(&target).map_err(fail)?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
-    file.persist(path).map_err(|e| fail(e.error))?;
+    file.persist(&target).map_err(|e| fail(e.error))?;
     // The rename itself is durable when the folder is; not every system can flush one.
-    if let Ok(folder) = std::fs::File::open(folder) {
+    if let Ok(folder) = std::fs::File::open(folder_of(&target)) {
         let _ = folder.sync_all();
     }
     Ok(())
+}
+
+/// Would [`write_atomically`] find a folder that it can write? Leaves nothing behind.
+///
+/// # Errors
+/// When it would not.
+pub fn check_writable(path: &Path) -> Result<()> {
+    if is_special(path) {
+        return Ok(());
+    }
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    match temporary_beside(&target) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(ExecError::Io { action: "write", path: path.into(), source }),
+    }
+}
+
+fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// A file that disappears unless it is renamed, with the permissions of any new file.
+fn temporary_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder_of(path))
 }
 
 /// A file that was read.

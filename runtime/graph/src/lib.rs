@@ -26,4 +26,4 @@ pub use error::{DataError, DataErrors};
 pub use info::DatasetInfo;
 pub use npy::FloatArray;
 pub use schema::schema_text;
-pub use sgb::{Estimate, MetapathOptions, MetapathStats, RelationOptions, SemanticGraphs, SgbError, Step};
+pub use sgb::{Estimate, MetapathOptions, MetapathStats, RelationOptions, SemanticGraphs, SgbError, Step, show_bytes};

@@ -27,7 +27,7 @@ pub fn schema_text(dataset: &Dataset) -> String {
             list.push(match &label.values {
                 LabelValues::Single { classes, .. } => format!("{name}: class[{classes}]"),
                 LabelValues::Multi { classes, .. } => format!("{name}: multilabel[{classes}]"),
-                LabelValues::Real { dim, .. } => format!("{name}: real[{dim}]"),
+                LabelValues::Real { dim, .. } => format!("{name}: target[{dim}]"),
             });
         }
         text += &format!("    vertex {ident} {{ {} }} from {}\n", list.join(", "), quote(&vertex.name));
@@ -216,7 +216,7 @@ mod tests {
             }],
         };
         let expected = r#"schema MySet2 {
-    vertex Paper { x: onehot, y: multilabel[5], x_2: real[1] } from "paper"
+    vertex Paper { x: onehot, y: multilabel[5], x_2: target[1] } from "paper"
     vertex Paper_2 { x: onehot } from "Paper"
     vertex Vertex_3d { x: onehot } from "3d"
     vertex BigThing { x: onehot } from "http://x.org/a#BigThing"

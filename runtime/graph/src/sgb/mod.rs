@@ -190,7 +190,7 @@ pub enum SgbError {
 }
 
 /// A number of bytes with a unit, for messages.
-pub(crate) fn show_bytes(bytes: u64) -> String {
+pub fn show_bytes(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} bytes"),
         10_000..=9_999_999 => format!("{:.1} KiB", bytes as f64 / 1024.0),

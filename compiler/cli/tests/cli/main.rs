@@ -1,0 +1,8 @@
+//! The `hgnnc` command as a user meets it: exit codes, messages, and what lies on the disk afterwards.
+
+mod bad_data;
+mod bad_files;
+mod commands;
+mod common;
+mod interrupt;
+mod training;
