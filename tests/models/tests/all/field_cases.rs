@@ -69,7 +69,7 @@ fn field_case_03_vertex_type_without_vertices() {
 }
 
 /// Case 4: a type that is never a destination. Layers over every type keep it: it has its self term and nothing
-/// else. An attention across its (no) semantic graphs has no meaning and is refused with the type's name.
+/// else, and a warning says so where that is used. An attention across its (no) semantic graphs has no meaning and is refused with the type's name.
 #[test]
 fn field_case_04_type_that_is_never_a_destination() {
     let source = library_model(
@@ -87,6 +87,9 @@ fn field_case_04_type_that_is_never_a_destination() {
     };
     let expected: Vec<f64> = p.input("Author.x").iter().flat_map(own).collect();
     assert_close("authors", &compiled.output(&world, "authors").data, &expected, 1e-12);
+
+    let text = report(&source);
+    assert!(text.contains("warning[W0005]") && text.contains("`Author` receives no messages"), "{text}");
 
     let attention = format!(
         "{SCHEMA}
@@ -559,6 +562,46 @@ fn field_case_22_direction() {
     // Where source and destination have one type, nothing but the direction tells them apart.
     assert_eq!(sums("[cites]", "Paper.x", "Paper"), [1.0, 3.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
     assert_eq!(sums("[reverse(cites)]", "Paper.x", "Paper"), [2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+}
+
+/// Case 22, metapaths: messages go from the type where the path starts to the type where it ends, in the language and
+/// in the runtime's semantic graph build alike.
+#[test]
+fn field_case_22_direction_of_metapaths() {
+    let source = SCHEMA.replace(
+        "metapath PAP",
+        "metapath APV = Author -writes-> Paper -appears_in-> Venue
+    metapath PAP",
+    ) + "
+        layer Sum(hidden: dim) over graphs: [U -> V] of x: U[in] -> V[hidden] {
+            aggregate e: g in graphs { z = sum(e.src.x) over in_edges }
+            fuse v: V across graphs { out = sum(v.z) across graphs }
+        }
+        model M(schema: Library) {
+            output venues: Venue = Sum(hidden: 3) over APV of Author.x
+            output authors: Author = Sum(hidden: 4) over reverse(APV) of Venue.x
+        }";
+    let compiled = compile(&source);
+    let world = World::library();
+    let p = Plain::of(&compiled, &world);
+    // Papers 0, 1 and 5 are in venue 0, written by authors 0, 1 and 2; papers 2 and 3, of venue 1, by nobody.
+    let total =
+        |rows: &[Vec<f64>]| -> Vec<f64> { (0..rows[0].len()).map(|d| rows.iter().map(|r| r[d]).sum()).collect() };
+    let (authors, venues) = (p.input("Author.x"), p.input("Venue.x"));
+    let found = compiled.output(&world, "venues");
+    assert_close("venue 0", found.row(0), &total(&authors[..3]), 1e-12);
+    assert_eq!((found.row(1), found.row(2)), (&[0.0; 3][..], &[0.0; 3][..]));
+    let found = compiled.output(&world, "authors");
+    for author in 0..3 {
+        assert_eq!(found.row(author), venues[0]);
+    }
+    assert_eq!(found.row(3), [0.0; 4]);
+
+    let bindings = compiled.bind(&world);
+    let artifact = compiled.optimised(&world);
+    let data = dataset::dataset(&artifact.infer, &bindings, &world);
+    let bound = hgnnc_exec::bind(&artifact, &data, &Default::default()).expect("the dataset fits");
+    assert_eq!(bound.graphs, bound_data(&artifact.infer, &bindings).graphs);
 }
 
 /// Case 27: programs printed and read again compute the same, bit by bit.
