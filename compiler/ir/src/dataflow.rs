@@ -37,8 +37,8 @@ pub struct Step {
 
 /// A semantic graph: how the runtime builds it, and its end types.
 ///
-/// Messages flow from `src` to `dst`. For a metapath `A … B`, rows (destinations) are its start `A` and
-/// sources its end `B`: a vertex aggregates from the vertices that the path reaches from it.
+/// Messages flow from `src` to `dst`: a relation or metapath from `A` to `B` has the sources `A` and the
+/// destinations `B`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GraphDecl {
     /// Name in the model, unique.

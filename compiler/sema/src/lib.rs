@@ -4,14 +4,17 @@
 //! of its model, with the loss where it is trained. It knows no files and no datasets: [`dataset`] compares
 //! a schema with a summary that the caller makes.
 
+mod blocks;
 pub mod consts;
 pub mod dataset;
 mod elaborate;
 mod eval;
+mod fields;
 mod functions;
 mod layer;
 mod model;
 mod names;
+mod operators;
 mod params;
 mod prune;
 mod reduce;

@@ -92,7 +92,7 @@ const PAPER: &[&str] = &["Paper"];
 /// Wang et al. 2019. Node-level attention per metapath (eq. 1 to 5), semantic-level attention with one weight
 /// per metapath: the mean over *all* vertices (eq. 7), isolated ones included (eq. 8 and 9).
 fn han(p: &Plain<'_>, graphs: &[Graph], x: &Rows, heads: usize, slope: f64) -> Rows {
-    let h: Rows = x.iter().map(|x| p.param("conv.project.w").apply(x)).collect();
+    let h: Rows = x.iter().map(|x| p.param("conv.w").apply(x)).collect();
     let width = h.first().map_or(0, Vec::len);
     let mut embeddings = vec![];
     let mut importance = vec![];
@@ -114,7 +114,7 @@ fn han(p: &Plain<'_>, graphs: &[Graph], x: &Rows, heads: usize, slope: f64) -> R
             }
         }
         let z = each(&z, elu);
-        let (w, b, q) = (p.param("conv.fuse.w"), p.vector("conv.b"), p.vector("conv.q"));
+        let (w, b, q) = (p.param("conv.w_s"), p.vector("conv.b_s"), p.vector("conv.q"));
         let of_vertex = |z: &Vec<f64>| -> f64 {
             let hidden = add(&w.apply(z), b);
             q.iter().zip(&hidden).map(|(q, x)| q * x.tanh()).sum()

@@ -1,0 +1,431 @@
+//! Fields: of the schema, of vertices in `project` and `fuse`, of edges and their ends in `aggregate`.
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::{Direction, Graph, Op, Reduce, Space, Type};
+use hgnnc_syntax::ast::{Expr, ExprKind, Ident};
+
+use crate::elaborate::{Elaborator, Mistake, Place, Scope};
+use crate::names::did_you_mean;
+use crate::schema::FieldKind;
+use crate::value::{Term, Val, ValKind, Width, show_space};
+
+impl Elaborator<'_> {
+    pub fn field(&mut self, base: &Expr, field: &Ident, scope: &Scope<'_>) -> Term {
+        let span = base.span.to(field.span);
+        // The block's variable and the ends of an edge.
+        let variable = scope.variable.map(|v| v.name.as_str());
+        let is_variable = |e: &Expr| matches!(&e.kind, ExprKind::Name(n) if Some(n.as_str()) == variable);
+        if is_variable(base) && !scope.locals.contains_key(variable.unwrap_or("")) {
+            let result = match scope.place {
+                Place::Aggregate => self.edge_field(field, span, scope),
+                _ => self.vertex_field(field, span, scope),
+            };
+            return self.settle(result);
+        }
+        if let ExprKind::Field(inner, end) = &base.kind
+            && is_variable(inner)
+            && scope.place == Place::Aggregate
+        {
+            let direction = match end.name.as_str() {
+                "src" => Direction::Out,
+                "dst" => Direction::In,
+                _ => {
+                    self.report(Diagnostic::at(
+                        codes::UNKNOWN_FIELD,
+                        end.span,
+                        "an edge has the ends `src` and `dst`",
+                        "not an end",
+                    ));
+                    return Term::Error;
+                }
+            };
+            let result = self.end_field(direction, field, span, scope);
+            return self.settle(result);
+        }
+        // A field of the schema.
+        if let ExprKind::Name(name) = &base.kind
+            && scope.place == Place::Model
+            && !scope.locals.contains_key(name)
+            && self.schema.vertices.iter().any(|v| v.name == *name)
+        {
+            let result = self.schema_field(name, field, span);
+            return self.settle(result);
+        }
+        match self.eval(base, scope) {
+            Term::Error => Term::Error,
+            Term::Record(results) => match results.iter().find(|(name, _)| *name == field.name) {
+                Some((_, term)) => term.clone(),
+                None => {
+                    let report = Diagnostic::at(
+                        codes::UNKNOWN_FIELD,
+                        field.span,
+                        format!("the layer has no result `{}`", field.name),
+                        "unknown result",
+                    );
+                    let report = did_you_mean(report, &field.name, results.iter().map(|(n, _)| n.as_str()));
+                    self.report(report);
+                    Term::Error
+                }
+            },
+            Term::PerType(_) if scope.place != Place::Model => {
+                self.report(
+                    Diagnostic::at(
+                        codes::UNKNOWN_FIELD,
+                        field.span,
+                        "a layer does not know the vertex types of the schema",
+                        "not a field",
+                    )
+                    .help(match scope.place {
+                        Place::Aggregate => {
+                            "this value becomes a field of the vertices when it is assigned: read it in `fuse`"
+                        }
+                        _ => "use a type variable of the layer's signature",
+                    }),
+                );
+                Term::Error
+            }
+            Term::PerType(values) => {
+                let Some(vertex) = self.schema.vertex(field, self.diagnostics) else { return Term::Error };
+                let vertex = hgnnc_ir::VertexType::new(vertex);
+                match values.get(&vertex) {
+                    Some(val) => Term::PerType(BTreeMap::from([(vertex, val.clone())])),
+                    None => {
+                        let has: Vec<_> = values.keys().map(|v| format!("`{}`", self.vertex_name(*v))).collect();
+                        self.report(
+                            Diagnostic::at(
+                                codes::NOT_PROJECTED,
+                                field.span,
+                                format!("there is no value for vertex type `{}` here", field.name),
+                                "not among the vertex types of this value",
+                            )
+                            .label(base.span, format!("has values of {}", has.join(", "))),
+                        );
+                        Term::Error
+                    }
+                }
+            }
+            other => {
+                self.report(Diagnostic::at(
+                    codes::UNKNOWN_FIELD,
+                    field.span,
+                    format!("{} has no field `{}`", other.describe(), field.name),
+                    "not a field",
+                ));
+                Term::Error
+            }
+        }
+    }
+
+    fn schema_field(&mut self, vertex: &str, field: &Ident, span: Span) -> Result<Term, Mistake> {
+        let index = self.schema.vertices.iter().position(|v| v.name == vertex).expect("checked by the caller");
+        let info = &self.schema.vertices[index];
+        info.used.set(true);
+        if self.schema.broken.contains(&format!("{vertex}.{}", field.name)) {
+            return Ok(Term::Error);
+        }
+        let Some(position) = info.fields.iter().position(|f| f.name == field.name) else {
+            let mut report = Diagnostic::at(
+                codes::UNKNOWN_FIELD,
+                field.span,
+                format!("vertex type `{vertex}` has no field `{}`", field.name),
+                "not declared",
+            )
+            .label(info.span, format!("`{vertex}` is declared here"));
+            if info.fields.is_empty() {
+                report = report.help(format!(
+                    "`{vertex}` has no features: declare `{{ {0}: onehot }}` or `{{ {0}: embedding[64] }}`",
+                    field.name
+                ));
+            }
+            return Err(Box::new(did_you_mean(report, &field.name, info.fields.iter().map(|f| f.name.as_str()))));
+        };
+        let vertex = hgnnc_ir::VertexType::new(index);
+        match info.fields[position].kind {
+            FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => Ok(Term::Label(vertex, position)),
+            FieldKind::Number | FieldKind::Real { .. } | FieldKind::OneHot | FieldKind::Embedding(_) => {
+                Ok(Term::PerType(BTreeMap::from([(vertex, self.features(vertex, position, span))])))
+            }
+        }
+    }
+
+    /// `v.h` in `project` and `fuse`.
+    fn vertex_field(&mut self, field: &Ident, span: Span, scope: &Scope<'_>) -> Result<Term, Mistake> {
+        let layer = scope.layer.expect("blocks are in layers");
+        let (Place::Project(vertex, _) | Place::Fuse(vertex, _)) = scope.place else {
+            unreachable!("vertex fields are read in `project` and `fuse`")
+        };
+        let in_fuse = matches!(scope.place, Place::Fuse(..));
+        if let Some(values) = layer.vertex_fields.get(&field.name) {
+            return match values.get(&vertex) {
+                Some(val) => Ok(Term::One(val.clone())),
+                None if layer.failed.contains(&field.name) => Ok(Term::Error),
+                None => Err(Box::new(self.missing_for(layer, field, vertex))),
+            };
+        }
+        if in_fuse && let Some(values) = layer.graph_fields.get(&field.name) {
+            let mine: Vec<Val> = scope.graphs.iter().map(|&g| values[g].clone()).collect();
+            if let Some(edge) = mine.iter().find(|v| matches!(v.space(&self.flow), Space::Edges(_))) {
+                let space = show_space(&self.flow, edge.space(&self.flow));
+                let mut report = Diagnostic::at(
+                    codes::EDGE_VALUE_PER_VERTEX,
+                    field.span,
+                    format!("`{}` is an edge value, but `fuse` works per vertex", field.name),
+                    format!("has {space}"),
+                )
+                .help("reduce it where it is computed: `sum(…) over in_edges`");
+                if let Some(assigned) = layer.field_spans.get(&field.name) {
+                    report = report.label(*assigned, "assigned here, without a reduction over the edges");
+                }
+                return Err(Box::new(report));
+            }
+            return Ok(Term::PerGraph(mine));
+        }
+        if in_fuse && field.name == "in_degree" {
+            let graphs: Vec<Graph> = scope.graphs.iter().map(|&g| layer.graphs[g]).collect();
+            return Ok(Term::PerGraph(graphs.into_iter().map(|g| self.degree(g, Direction::In, span)).collect()));
+        }
+        if layer.absent.contains(&field.name) {
+            return Ok(Term::Absent);
+        }
+        if layer.failed.contains(&field.name) {
+            return Ok(Term::Error);
+        }
+        Err(Box::new(self.unknown_field(layer, field, "the vertex")))
+    }
+
+    fn missing_for(
+        &self,
+        layer: &crate::layer::LayerCx<'_>,
+        field: &Ident,
+        vertex: hgnnc_ir::VertexType,
+    ) -> Diagnostic {
+        let mut report = Diagnostic::at(
+            codes::NOT_PROJECTED,
+            field.span,
+            format!("nothing provides `{}` for vertex type `{}`", field.name, self.vertex_name(vertex)),
+            "has no value for this type",
+        )
+        .label(self.schema.vertices[vertex.index()].span, "the vertex type is declared here")
+        .help(format!(
+            "give `{}` features, such as `{{ x: onehot }}`, or add it to what stands after `of` where the layer is used",
+            self.vertex_name(vertex)
+        ));
+        if let Some(assigned) = layer.field_spans.get(&field.name) {
+            report = report.label(*assigned, "assigned here for other vertex types");
+        }
+        report
+    }
+
+    fn unknown_field(&self, layer: &crate::layer::LayerCx<'_>, field: &Ident, whose: &str) -> Diagnostic {
+        let report = Diagnostic::at(
+            codes::UNKNOWN_FIELD,
+            field.span,
+            format!("{whose} has no field `{}` here", field.name),
+            "not assigned before",
+        );
+        let known = layer.vertex_fields.keys().chain(layer.graph_fields.keys()).map(String::as_str);
+        did_you_mean(report, &field.name, known)
+    }
+
+    /// `e.weight`, `e.count`, `e.alpha` in `aggregate`.
+    fn edge_field(&mut self, field: &Ident, span: Span, scope: &Scope<'_>) -> Result<Term, Mistake> {
+        let layer = scope.layer.expect("blocks are in layers");
+        if let Some(values) = layer.graph_fields.get(&field.name) {
+            let mine: Vec<Val> = scope.graphs.iter().map(|&g| values[g].clone()).collect();
+            if mine.iter().any(|v| matches!(v.space(&self.flow), Space::Vertices(_))) {
+                return Err(Box::new(
+                    Diagnostic::at(
+                        codes::DIFFERENT_SPACES,
+                        field.span,
+                        format!("`{}` has one value per vertex, not per edge", field.name),
+                        "used as an edge value",
+                    )
+                    .help(format!("write `e.dst.{}` for the value at the destination", field.name)),
+                ));
+            }
+            return Ok(Term::PerGraph(mine));
+        }
+        if layer.absent.contains(&field.name) {
+            return Ok(Term::Absent);
+        }
+        if layer.failed.contains(&field.name) {
+            return Ok(Term::Error);
+        }
+        if layer.vertex_fields.contains_key(&field.name) {
+            return Err(Box::new(
+                Diagnostic::at(
+                    codes::DIFFERENT_SPACES,
+                    field.span,
+                    format!("`{}` is a field of vertices, not of edges", field.name),
+                    "which end is meant?",
+                )
+                .help(format!("write `e.src.{0}` or `e.dst.{0}`", field.name)),
+            ));
+        }
+        let mut values = vec![];
+        for &position in &scope.graphs {
+            values.push(self.edge_data(layer, position, field, span)?);
+        }
+        Ok(Term::PerGraph(values))
+    }
+
+    /// Data of the edges themselves: what the relation declares, or the number of path instances.
+    fn edge_data(
+        &mut self,
+        layer: &crate::layer::LayerCx<'_>,
+        position: usize,
+        field: &Ident,
+        span: Span,
+    ) -> Result<Val, Mistake> {
+        let graph = layer.graphs[position];
+        let decl = &self.flow.graphs[graph.index()];
+        let (name, counted, steps) = (decl.name.clone(), decl.counted, decl.steps.clone());
+        let space = Space::Edges(graph);
+        let input = |this: &mut Self, ty: Type, binding| {
+            let name = format!("{name}.{}", field.name);
+            let input = this.flow.declare_input(InputDecl { name, ty, binding });
+            this.emit(Op::Input(input), &[], span)
+        };
+        if field.name == "count" {
+            if !counted {
+                let mut report = Diagnostic::at(
+                    codes::NOT_COUNTED,
+                    field.span,
+                    format!("`{name}` does not count its path instances"),
+                    "needs a counted metapath",
+                );
+                report = match self.schema.metapaths.iter().find(|m| m.name == name) {
+                    Some(metapath) => report
+                        .label(metapath.span, "the metapath is declared here")
+                        .help(format!("write `counted` in front of its path: `metapath {name} = counted …`")),
+                    None => report.help("declare a metapath of it: `metapath NAME = counted A -r-> B`"),
+                };
+                return Err(Box::new(report));
+            }
+            let value = input(self, Type::fixed(space, &[]), Binding::EdgeCount(graph));
+            return Ok(Val { kind: ValKind::Stored(value), widths: vec![] });
+        }
+        let relation = match steps[..] {
+            [step] => Some(&self.schema.relations[step.relation as usize]),
+            _ => None,
+        };
+        let declared = relation.and_then(|r| r.fields.iter().find(|f| f.name == field.name));
+        let Some(declared) = declared else {
+            let mut report = Diagnostic::at(
+                codes::NO_EDGE_DATA,
+                field.span,
+                format!("the edges of `{name}` have no `{}`", field.name),
+                "no such edge value",
+            );
+            match relation {
+                Some(relation) => {
+                    report = report
+                        .label(relation.span, "the relation is declared here")
+                        .help(format!("declare it: `{{ {}: f32 }}` after the relation", field.name));
+                    report = did_you_mean(report, &field.name, relation.fields.iter().map(|f| f.name.as_str()));
+                }
+                None => report = report.help("only relations have edge data; a counted metapath has `e.count`"),
+            }
+            return Err(Box::new(report));
+        };
+        let origin = declared.ty_span;
+        let (value, widths) = match declared.kind {
+            FieldKind::Real { width, .. } => {
+                let ty = Type::fixed(space, &[width]);
+                let value = input(self, ty, Binding::EdgeFeatures(graph));
+                (value, vec![Width { dim: hgnnc_ir::Dim::Fixed(width), origin }])
+            }
+            _ => (input(self, Type::fixed(space, &[]), Binding::EdgeWeight(graph)), vec![]),
+        };
+        Ok(Val { kind: ValKind::Stored(value), widths })
+    }
+
+    /// `e.src.h`, `e.dst.in_degree` in `aggregate`.
+    fn end_field(
+        &mut self,
+        direction: Direction,
+        field: &Ident,
+        span: Span,
+        scope: &Scope<'_>,
+    ) -> Result<Term, Mistake> {
+        let layer = scope.layer.expect("blocks are in layers");
+        let mut values = vec![];
+        for &position in &scope.graphs {
+            let graph = layer.graphs[position];
+            let (src, dst) = layer.ends[position];
+            let end = if direction == Direction::In { dst } else { src };
+            let known = layer.vertex_fields.get(&field.name);
+            let failed = layer.failed.contains(&field.name);
+            if failed && known.is_none_or(|known| !known.contains_key(&end)) {
+                return Ok(Term::Error);
+            }
+            let at_end = if let Some(known) = known {
+                known.get(&end).cloned().ok_or_else(|| Box::new(self.missing_for(layer, field, end)))?
+            } else if let Some(known) = layer.graph_fields.get(&field.name) {
+                let val = known[position].clone();
+                if val.space(&self.flow) != Space::Vertices(end) || direction == Direction::Out {
+                    return Err(Box::new(
+                        Diagnostic::at(
+                            codes::DIFFERENT_SPACES,
+                            field.span,
+                            format!("`{}` is a value of {}", field.name, show_space(&self.flow, val.space(&self.flow))),
+                            "not a value at this end of the edge",
+                        )
+                        .help(format!(
+                            "write `e.{0}` for an edge value, `e.dst.{0}` for an aggregated one",
+                            field.name
+                        )),
+                    ));
+                }
+                val
+            } else if matches!(field.name.as_str(), "in_degree" | "out_degree") {
+                let counted = if field.name == "in_degree" { Direction::In } else { Direction::Out };
+                if counted != direction && src != dst {
+                    return Err(Box::new(
+                        Diagnostic::at(
+                            codes::WRONG_SCOPE,
+                            field.span,
+                            format!("`{}` joins different vertex types", self.flow.graphs[graph.index()].name),
+                            "this end has no such degree",
+                        )
+                        .help("use `e.dst.in_degree` and `e.src.out_degree`"),
+                    ));
+                }
+                self.degree(graph, counted, span)
+            } else if layer.absent.contains(&field.name) {
+                return Ok(Term::Absent);
+            } else {
+                return Err(Box::new(self.unknown_field(layer, field, "the vertex")));
+            };
+            values.push(self.gather(at_end, graph, direction, span));
+        }
+        Ok(Term::PerGraph(values))
+    }
+
+    /// A vertex value at an end of the edges. Sparse and one-hot values wait for their projection.
+    pub fn gather(&mut self, val: Val, graph: Graph, direction: Direction, span: Span) -> Val {
+        // A single row is the same at every edge.
+        if val.space(&self.flow) == Space::Unit {
+            return val;
+        }
+        let kind = match val.kind {
+            ValKind::Stored(value) if !self.flow.is_sparse(value) => {
+                let op = if direction == Direction::In { Op::GatherDst(graph) } else { Op::GatherSrc(graph) };
+                ValKind::Stored(self.emit(op, &[value], span))
+            }
+            other => ValKind::AtEnd(Box::new(other), graph, direction),
+        };
+        Val { kind, ..val }
+    }
+
+    /// The number of in-edges (or out-edges) of each vertex at that end.
+    pub fn degree(&mut self, graph: Graph, direction: Direction, span: Span) -> Val {
+        let one = self.emit(Op::Const(1.0), &[], span);
+        let ones = self.emit(Op::Broadcast(Type::fixed(Space::Edges(graph), &[])), &[one], span);
+        let value = self.emit(Op::Segment { graph, direction, reduce: Reduce::Sum }, &[ones], span);
+        Val { kind: ValKind::Stored(value), widths: vec![] }
+    }
+}
