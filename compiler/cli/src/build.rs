@@ -16,8 +16,7 @@ use crate::run::bind_sizes;
 use crate::source;
 
 /// All levels, in the order of compilation.
-const LEVELS: [Level; 6] =
-    [Level::Ast, Level::Model, Level::Dataflow, Level::Joint, Level::Optimized, Level::Infer];
+const LEVELS: [Level; 6] = [Level::Ast, Level::Model, Level::Dataflow, Level::Joint, Level::Optimized, Level::Infer];
 
 /// Compiles a model and shows the levels asked for.
 pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {

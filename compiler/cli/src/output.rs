@@ -45,11 +45,9 @@ pub fn make_folder(folder: &Path) -> Result<(), Failure> {
 /// Can a folder stand here? Nothing is made.
 pub fn check_folder(folder: &Path) -> Result<(), Failure> {
     match folder.ancestors().find(|p| p.exists()) {
-        Some(found) if !found.is_dir() => Err(Failure::input(format!(
-            "`{}` cannot be a folder: `{}` is a file",
-            folder.display(),
-            found.display()
-        ))),
+        Some(found) if !found.is_dir() => {
+            Err(Failure::input(format!("`{}` cannot be a folder: `{}` is a file", folder.display(), found.display())))
+        }
         _ => Ok(()),
     }
 }

@@ -70,7 +70,9 @@ impl Purpose {
         };
         match (self, model) {
             (Purpose::Train, Some(model)) if model.train.is_none() => wrong(model, "it cannot be trained"),
-            (Purpose::Measure, Some(model)) if model.train.is_none() => wrong(model, "there is nothing to measure it by"),
+            (Purpose::Measure, Some(model)) if model.train.is_none() => {
+                wrong(model, "there is nothing to measure it by")
+            }
             _ => Ok(()),
         }
     }
@@ -171,7 +173,8 @@ pub fn write_report(path: &Path, report: &Report) -> Result<(), Failure> {
 /// The metrics of each part, one line each.
 pub fn metrics_text(report: &Report) -> String {
     let mut text = String::new();
-    for (part, metrics) in &report.metrics {
+    for part in ["train", "val", "test"] {
+        let Some(metrics) = report.metrics.get(part) else { continue };
         let values: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
         text.push_str(&format!("{part:>5}: {}\n", values.join("  ")));
     }

@@ -4,9 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use hgnnc_diag::render;
-use hgnnc_driver::{
-    Analysis, Analyzed, Diagnostics, PassManager, analyze, bind_names, check_dataset, unknown_pass,
-};
+use hgnnc_driver::{Analysis, Analyzed, Diagnostics, PassManager, analyze, bind_names, check_dataset, unknown_pass};
 use hgnnc_graph::Dataset;
 
 use crate::data;

@@ -25,8 +25,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
             note(&line);
         }
     };
-    let mut prepared =
-        prepare(Purpose::Train, &args.model, &args.disable_pass, train_options(args), !quiet, &mut say)?;
+    let mut prepared = prepare(Purpose::Train, &args.model, &args.disable_pass, train_options(args), !quiet, &mut say)?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
     }
@@ -150,7 +149,7 @@ impl Progress {
             Progress::Quiet => {}
             Progress::Lines => {
                 // Every tenth epoch and the last: a log that can be read.
-                if epoch.epoch % 10 == 0 || epoch.epoch + 1 == epoch.epochs {
+                if epoch.epoch.is_multiple_of(10) || epoch.epoch + 1 == epoch.epochs {
                     note(&format!("epoch {:>4}/{}  {state}", epoch.epoch + 1, epoch.epochs));
                 }
             }

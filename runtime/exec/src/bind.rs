@@ -49,6 +49,7 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     }
     if let Some(training) = &artifact.training {
         data.target = Some(binder.target(training.vertex, &training.label)?);
+        binder.check_labelled(training.vertex, &training.label, split)?;
     }
     if let Some(split) = split {
         let split = &dataset.splits[split];
@@ -283,6 +284,23 @@ impl Binder<'_> {
             LabelValues::Single { of, .. } => Target::Classes(of.clone()),
             LabelValues::Multi { rows, .. } | LabelValues::Real { rows, .. } => Target::Rows(rows.clone()),
         })
+    }
+
+    /// Every vertex of the split has this label. The dataset itself only promises that it has some label.
+    fn check_labelled(&self, vertex: VertexType, name: &str, split: Option<usize>) -> Result<()> {
+        let (Some(label), Some(split)) = (self.dataset.label(self.types[vertex.index()], name), split) else {
+            return Ok(());
+        };
+        let split = &self.dataset.splits[split];
+        for (part, ids) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
+            if let Some(vertex) = ids.iter().find(|&&v| !label.is_labelled(v as usize)) {
+                return Err(ExecError::Unsupported(format!(
+                    "vertex {vertex} is in the `{part}` part of the split `{}`, but has no label `{name}`",
+                    split.name
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Position of the split to use.

@@ -1,7 +1,6 @@
 //! A starting `.hgnn` schema for a dataset.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 use crate::dataset::{Dataset, Features, LabelValues};
 
@@ -24,13 +23,15 @@ pub fn schema_text(dataset: &Dataset) -> String {
         }];
         for label in dataset.labels.iter().filter(|l| l.vertex_type == t) {
             let name = fields.fresh(&snake(&label.name), "y");
-            list.push(match &label.values {
-                LabelValues::Single { classes, .. } => format!("{name}: class[{classes}]"),
-                LabelValues::Multi { classes, .. } => format!("{name}: multilabel[{classes}]"),
-                LabelValues::Real { dim, .. } => format!("{name}: target[{dim}]"),
-            });
+            let kind = match &label.values {
+                LabelValues::Single { classes, .. } => format!("class[{classes}]"),
+                LabelValues::Multi { classes, .. } => format!("multilabel[{classes}]"),
+                LabelValues::Real { dim, .. } => format!("target[{dim}]"),
+            };
+            let from = if name == label.name { String::new() } else { format!(" from {}", quote(&label.name)) };
+            list.push(format!("{name}: {kind}{from}"));
         }
-        text += &format!("    vertex {ident} {{ {} }} from {}\n", list.join(", "), quote(&vertex.name));
+        text += &format!("    vertex {ident} from {} {{ {} }}\n", quote(&vertex.name), list.join(", "));
     }
     let relations: Vec<String> =
         dataset.relations.iter().map(|r| names.fresh(&snake(short(&r.name)), "relation")).collect();
@@ -158,10 +159,6 @@ fn quote(name: &str) -> String {
             '"' | '\\' => out.extend(['\\', c]),
             '\n' => out += "\\n",
             '\t' => out += "\\t",
-            c if c.is_control() => {
-                // Writing to a string cannot fail.
-                let _ = write!(out, "\\u{{{:x}}}", c as u32);
-            }
             c => out.push(c),
         }
     }
@@ -216,10 +213,10 @@ mod tests {
             }],
         };
         let expected = r#"schema MySet2 {
-    vertex Paper { x: onehot, y: multilabel[5], x_2: target[1] } from "paper"
-    vertex Paper_2 { x: onehot } from "Paper"
-    vertex Vertex_3d { x: onehot } from "3d"
-    vertex BigThing { x: onehot } from "http://x.org/a#BigThing"
+    vertex Paper from "paper" { x: onehot, y: multilabel[5], x_2: target[1] from "x" }
+    vertex Paper_2 from "Paper" { x: onehot }
+    vertex Vertex_3d from "3d" { x: onehot }
+    vertex BigThing from "http://x.org/a#BigThing" { x: onehot }
     relation paper_author: Paper -> Paper_2 from "paper-author" { weight: f32 }
     relation paper_author_2: Paper -> Paper_2 from "paper author"
     relation of_: Vertex_3d -> BigThing from "of"

@@ -79,7 +79,7 @@ fn everything_is_read() {
     assert_eq!(json["labels"][0]["per_class"], serde_json::json!([1, 1, 1]));
     assert!(info.text().contains("APA       >writes <writes      5           3          6           2"), "{info}");
     let schema = schema_text(&d);
-    assert!(schema.contains("vertex Author { x: f32[2], topics: multilabel[2], age: target[1] } from \"author\""));
+    assert!(schema.contains("vertex Author from \"author\" { x: f32[2], topics: multilabel[2], age: target[1] }"));
     assert!(schema.contains("relation writes: Author -> Paper from \"writes\" { weight: f32, x: f32[2] }"));
 }
 

@@ -1,1 +1,270 @@
+//! Models, weights, checkpoints and outputs that cannot be read or written, and machines that are too small.
 
+use crate::common::{BODY, Place, Run, TRAIN, model_of, names, usual, with_metapath};
+
+#[test]
+fn models_that_are_no_models() {
+    let place = Place::new();
+    let check = |words: &[&str]| {
+        for command in [&["check", "m.hgnn"][..], &["build", "m.hgnn"], &["train", "m.hgnn", "--data", "data"]] {
+            place.run(command).fails(1, words);
+        }
+    };
+    check(&["cannot read `m.hgnn`", "No such file"]);
+    std::fs::create_dir(place.path("m.hgnn")).expect("made");
+    check(&["cannot read `m.hgnn`", "directory"]);
+    std::fs::remove_dir(place.path("m.hgnn")).expect("gone");
+    std::fs::write(place.path("m.hgnn"), b"// caf\xe9\n").expect("written");
+    check(&["`m.hgnn` is not UTF-8 text: byte 6"]);
+    for empty in ["", "\n", "// nothing\n", "\u{feff}"] {
+        place.model(empty);
+        check(&["E0505", "declares no model"]);
+    }
+    place.model("\u{0}\u{0}\u{0}");
+    check(&["E0101"]);
+    // Text as Windows writes it.
+    place.model(&usual().replace('\n', "\r\n"));
+    place.run(&["check", "m.hgnn"]).is_silent();
+    place.model(&format!("\u{feff}{}", usual()));
+    place.run(&["check", "m.hgnn"]).is_silent();
+}
+
+#[test]
+fn outputs_are_tried_before_the_work() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w.safetensors"]).is_silent();
+    std::fs::create_dir(place.path("folder")).expect("made");
+    std::fs::write(place.path("file"), "mine").expect("written");
+    let before = place.names();
+    for (command, option) in
+        [("train", "--report"), ("train", "--weights-out"), ("eval", "--report"), ("infer", "--out")]
+    {
+        let weights = if command == "train" { &[][..] } else { &["--weights", "w.safetensors"] };
+        for (target, words) in [
+            ("none/such", &["`none/such` cannot be written", "no folder `none`"][..]),
+            ("folder", &["`folder` cannot be written", "it is a folder"]),
+            ("file/in", &["`file/in` cannot be written", "no folder `file`"]),
+        ] {
+            let run = place.with_data(command, &[weights, &[option, target]].concat());
+            run.fails(1, words);
+            assert!(!run.err.contains("epoch "), "nothing has begun: {}", run.err);
+        }
+    }
+    place.with_data("train", &["--checkpoint", "file"]).fails(1, &["`file` cannot be a folder"]);
+    place.with_data("train", &["--checkpoint", "file/deep"]).fails(1, &["`file/deep` cannot be a folder"]);
+    assert_eq!(place.names(), before);
+    assert_eq!(place.bytes("file"), b"mine");
+}
+
+#[cfg(unix)]
+#[test]
+fn files_of_other_kinds_are_written_where_they_are() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let place = Place::new();
+    place.model(&usual());
+    let run = |report: &str| place.with_data("train", &["--quiet", "--epochs", "1", "--report", report]).is_silent();
+    run("r.json");
+    let mode = std::fs::metadata(place.path("r.json")).expect("there").permissions().mode();
+    std::fs::write(place.path("plain"), "").expect("written");
+    assert_eq!(mode, std::fs::metadata(place.path("plain")).expect("there").permissions().mode());
+    // A link stays one.
+    symlink("r.json", place.path("link")).expect("linked");
+    std::fs::write(place.path("r.json"), "old").expect("written");
+    run("link");
+    assert!(place.path("link").is_symlink());
+    assert_eq!(place.json("r.json")["model"], "Net");
+    // A device is not replaced by a file.
+    run("/dev/null");
+    let null = std::fs::metadata("/dev/null").expect("there").file_type();
+    assert!(null.is_char_device());
+}
+
+#[test]
+fn weights_of_another_model() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w.safetensors"]).is_silent();
+    let good = place.bytes("w.safetensors");
+    let refused = |words: &[&str]| {
+        let before = place.names();
+        place.with_data("eval", &["--weights", "w.safetensors", "--report", "e.json"]).fails(1, words);
+        place.with_data("infer", &["--weights", "w.safetensors", "--out", "o.npy"]).fails(1, words);
+        place.with_data("train", &["--init", "w.safetensors", "--report", "r.json"]).fails(1, words);
+        assert_eq!(place.names(), before);
+    };
+    // Another width, another name, one layer more.
+    place.model(&usual().replace("hidden: 8", "hidden: 9"));
+    refused(&[
+        "w.safetensors",
+        "does not fit the model",
+        "`hidden.w.writes` has shape [3, 8]",
+        "expects [3, 9]",
+        "more",
+    ]);
+    place.model(&model_of(&BODY.replace("logits", "scores"), &TRAIN.replace("logits", "scores")));
+    refused(&["`scores.w.cites` is missing", "more"]);
+    place.model(&model_of(
+        &BODY.replace("let hidden", "param extra: [] = ones\nlet hidden").replace(" of hidden", " of (extra * hidden)"),
+        TRAIN,
+    ));
+    refused(&["`extra` is missing"]);
+    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "more.safetensors"]).is_silent();
+    std::fs::rename(place.path("more.safetensors"), place.path("w.safetensors")).expect("moved");
+    place.model(&usual());
+    refused(&["the model has no parameter `extra`"]);
+
+    // Half a file, a text, an empty file, a folder, nothing.
+    for end in [good.len() - 1, good.len() / 2, 100, 8, 7, 1, 0] {
+        std::fs::write(place.path("w.safetensors"), &good[..end]).expect("written");
+        refused(&["w.safetensors", "not a safetensors file"]);
+    }
+    for text in ["not tensors at all, but quite some text", "\u{ff}\u{ff}\u{ff}\u{ff}\u{ff}\u{ff}"] {
+        std::fs::write(place.path("w.safetensors"), text).expect("written");
+        refused(&["w.safetensors", "not a safetensors file"]);
+    }
+    std::fs::remove_file(place.path("w.safetensors")).expect("gone");
+    refused(&["cannot read w.safetensors"]);
+    std::fs::create_dir(place.path("w.safetensors")).expect("made");
+    refused(&["cannot read w.safetensors"]);
+}
+
+#[test]
+fn checkpoints_of_another_run() {
+    let place = Place::new();
+    place.model(&usual());
+    let resume = |args: &[&str]| place.with_data("train", &[&["--checkpoint", "c", "--resume"], args].concat());
+    resume(&[]).fails(1, &["checkpoint.safetensors", "cannot read"]);
+    assert!(!place.path("c").exists());
+    place.with_data("train", &["--quiet", "--epochs", "2", "--checkpoint", "c"]).is_silent();
+    let good = place.bytes("c/checkpoint.safetensors");
+    resume(&["--seed", "9"]).fails(1, &["seed 0", "seed 9"]);
+    place.model(&usual().replace("Net", "Other"));
+    resume(&[]).fails(1, &["checkpoint of the model `Net`, not of `Other`"]);
+    place.model(&usual().replace("hidden: 8", "hidden: 9"));
+    resume(&[]).fails(1, &["does not fit the model", "hidden.w.writes"]);
+    place.model(&usual().replace("adam(lr: 0.02)", "sgd(lr: 0.02)"));
+    resume(&[]).fails(1, &["does not fit the model", "state"]);
+    place.model(&usual());
+    std::fs::write(place.path("c/checkpoint.safetensors"), &good[..good.len() / 2]).expect("written");
+    resume(&[]).fails(1, &["checkpoint.safetensors", "not a safetensors file"]);
+    place.with_data("train", &["--quiet", "--epochs", "2", "--weights-out", "c/checkpoint.safetensors"]).is_silent();
+    resume(&[]).fails(1, &["not a checkpoint"]);
+    std::fs::write(place.path("c/checkpoint.safetensors"), &good).expect("written");
+    resume(&["--quiet"]).is_silent();
+    assert_eq!(names(&place.path("c")), ["checkpoint.safetensors"]);
+}
+
+#[test]
+fn a_memory_budget_that_is_too_small() {
+    let place = Place::new();
+    place.model(&usual());
+    let args = ["--memory-budget", "10K", "--report", "r.json", "--weights-out", "w", "--checkpoint", "c"];
+    let run = place.with_data("train", &args);
+    run.fails(3, &["needs", "KiB", "the budget is 10.0 KiB"]);
+    place.with_data("train", &["--memory-budget", "1GiB", "--epochs", "1", "--quiet"]).is_silent();
+
+    place.model(&with_metapath());
+    let run = place.with_data("train", &["--memory-budget", "500", "--report", "r.json"]);
+    run.fails(3, &["PAP", "bytes", "500 bytes"]);
+    assert_eq!(place.names(), ["data", "m.hgnn"]);
+}
+
+#[test]
+fn a_loss_that_explodes_leaves_the_best_weights() {
+    let place = Place::new();
+    let train = TRAIN.replace("adam(lr: 0.02)", "sgd(lr: 5)");
+    place.model(&model_of(&BODY.replace("relu(", "square("), &train));
+    let run = place.with_data("train", &["--weights-out", "w.safetensors", "--report", "r.json", "--checkpoint", "c"]);
+    run.fails(1, &["the loss is", "in epoch ", "best one", "are kept", "learning rate", "written to w.safetensors"]);
+    let weights = place.weights("w.safetensors");
+    assert!(weights.values().all(|(_, data)| data.iter().all(|x| x.is_finite())));
+    place.with_data("eval", &["--weights", "w.safetensors"]).works();
+    assert_eq!(place.names(), ["data", "m.hgnn", "w.safetensors"]);
+
+    // Without a good epoch there is nothing to keep.
+    place.model(&model_of(&BODY.replace("relu(", "square("), &TRAIN.replace("adam(lr: 0.02)", "sgd(lr: 1e30)")));
+    let run = place.with_data("train", &["--weights-out", "v.safetensors"]);
+    run.fails(1, &["the loss is", "learning rate"]);
+}
+
+/// A file system of a few pages. `None`, with a printed reason, where none can be had.
+#[cfg(target_os = "linux")]
+fn tiny_disk(place: &Place) -> Option<Disk> {
+    let path = place.path("disk");
+    std::fs::create_dir(&path).expect("made");
+    let status = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+        .arg(&path)
+        .stderr(std::process::Stdio::null())
+        .status();
+    if status.is_ok_and(|s| s.success()) {
+        return Some(Disk(path));
+    }
+    println!("skipped: no file system can be mounted here");
+    None
+}
+
+#[cfg(target_os = "linux")]
+struct Disk(std::path::PathBuf);
+
+#[cfg(target_os = "linux")]
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_old_files_alone() {
+    let place = Place::new();
+    // 200 columns: the weights take 2 · 12 · 200 · 4 bytes and more.
+    place.model(&usual().replace("hidden: 8", "hidden: 400"));
+    let Some(disk) = tiny_disk(&place) else { return };
+    std::fs::write(disk.0.join("w.safetensors"), "old").expect("written");
+    std::fs::write(disk.0.join("o.npy"), "old").expect("written");
+    let listed = names(&disk.0);
+    let unchanged = || {
+        assert_eq!(names(&disk.0), listed);
+        assert_eq!((place.bytes("disk/w.safetensors"), place.bytes("disk/o.npy")), (b"old".to_vec(), b"old".to_vec()));
+    };
+    place
+        .with_data("train", &["--epochs", "1", "--weights-out", "disk/w.safetensors"])
+        .fails(3, &["cannot write", "disk/w.safetensors", "space"]);
+    unchanged();
+    // A checkpoint that does not fit does not take the weights with it.
+    let args = ["--epochs", "2", "--checkpoint", "disk", "--weights-out", "w.safetensors"];
+    place
+        .with_data("train", &args)
+        .fails(3, &["cannot write", "disk/checkpoint.safetensors", "written to w.safetensors"]);
+    unchanged();
+    place.with_data("eval", &["--weights", "w.safetensors"]).works();
+    // Fill the rest, and write an output of a few hundred bytes.
+    let used = std::fs::write(disk.0.join("ballast"), vec![1u8; 1 << 20]);
+    assert!(used.is_err(), "the disk is larger than it should be");
+    place
+        .with_data("infer", &["--weights", "w.safetensors", "--out", "disk/o.npy"])
+        .fails(3, &["cannot write", "disk/o.npy"]);
+    place.with_data("eval", &["--weights", "w.safetensors", "--report", "disk/e.json"]).fails(3, &["cannot write"]);
+    std::fs::remove_file(disk.0.join("ballast")).expect("gone");
+    unchanged();
+    let synth = place.run(&["data", "synth", "cora", "disk/cora"]);
+    synth.fails(3, &["cannot write"]);
+    unchanged();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_cannot_be_written() {
+    let place = Place::new();
+    place.model(&usual());
+    // Even the superuser creates nothing here.
+    for option in ["--report", "--weights-out"] {
+        let run = place.with_data("train", &[option, "/proc/none"]);
+        assert!(matches!(run.code, Some(1 | 3)), "{run:?}");
+        assert!(run.err.contains("cannot write") && !run.err.contains("epoch "), "{run:?}");
+    }
+    let run: Run = place.with_data("train", &["--epochs", "1", "--checkpoint", "/proc/none"]);
+    run.fails(3, &["cannot", "/proc/none"]);
+}

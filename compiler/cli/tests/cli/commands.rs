@@ -1,1 +1,343 @@
+//! `check`, `build`, `data` and `explain`, wrong usage, and streams that close.
 
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use crate::common::{BODY, CACHE, Place, Run, TRAIN, model_of, names, replace, usual};
+
+#[test]
+fn check_speaks_only_of_what_is_wrong() {
+    let place = Place::new();
+    place.model(&usual());
+    place.run(&["check", "m.hgnn"]).is_silent();
+    place.with_data("check", &[]).is_silent();
+    place.with_data("check", &["--split", "half"]).is_silent();
+    place.with_data("check", &["--split", "other"]).fails(1, &["E0426", "no split `other`", "half"]);
+
+    // A warning is no failure.
+    place.model(&model_of(&format!("param idle: [3]{BODY}"), TRAIN));
+    let run = place.run(&["check", "m.hgnn"]).works();
+    assert!(run.err.contains("warning[W0001]") && run.out.is_empty(), "{run:?}");
+    // Nobody wants colours in a pipe.
+    assert!(!run.err.contains('\x1b'), "{run:?}");
+
+    place.model(&usual().replace("Paper.y)", "Paper.z)"));
+    place.run(&["check", "m.hgnn"]).fails(1, &["error[E02", "m.hgnn:", "`z`"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn check_is_coloured_on_a_terminal() {
+    let place = Place::new();
+    place.model("model");
+    // `script` runs a command on a terminal of its own.
+    let line = format!("'{}' check m.hgnn", env!("CARGO_BIN_EXE_hgnnc"));
+    let script = std::process::Command::new("script")
+        .args(["-q", "-e", "-c", &line, "/dev/null"])
+        .current_dir(place.folder.path())
+        .stdin(Stdio::null())
+        .env("TERM", "xterm")
+        .output();
+    let Ok(output) = script else { return println!("skipped: there is no `script`") };
+    let run = Run::of(output);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.out.contains("\x1b["), "{run:?}");
+}
+
+#[test]
+fn every_level_can_be_seen() {
+    let place = Place::new();
+    place.model(&usual());
+    let summary = place.run(&["build", "m.hgnn"]).works();
+    assert!(summary.out.starts_with("Net: ") && summary.out.contains("parameters"), "{}", summary.out);
+    for (level, words) in [
+        ("ast", &["model Net(schema: Tiny) {", "train Net {"][..]),
+        ("model", &["vertex types", "reverse_writes: Paper <-writes- Author", "hidden.w.writes: ", "logits: "]),
+        ("dataflow", &["Net"]),
+        ("joint", &["Net.train"]),
+        ("optimized", &["Net.train"]),
+        ("infer", &["Net.infer"]),
+    ] {
+        let shown = place.run(&["build", "m.hgnn", "--emit", level]).works();
+        for word in words {
+            assert!(shown.out.contains(word), "{level}: no `{word}` in {}", shown.out);
+        }
+        let out = format!("only {level}");
+        place.run(&["build", "m.hgnn", "--emit", level, "-o", &out]).is_silent();
+        let files = names(&place.path(&out));
+        assert_eq!(files.len(), 1, "{files:?}");
+        assert_eq!(String::from_utf8_lossy(&place.bytes(&format!("{out}/{}", files[0]))), shown.out);
+    }
+    place.run(&["build", "m.hgnn", "-o", "deep/in/levels"]).is_silent();
+    assert_eq!(
+        names(&place.path("deep/in/levels")),
+        ["ast.hgnn", "dataflow.ir", "infer.ir", "joint.ir", "model.txt", "optimized.ir"]
+    );
+    // The canonical text is a model again, and canonical.
+    let canonical = place.bytes("deep/in/levels/ast.hgnn");
+    std::fs::write(place.path("c.hgnn"), &canonical).expect("written");
+    assert_eq!(place.run(&["build", "c.hgnn", "--emit", "ast"]).works().out.as_bytes(), canonical);
+    let two = place.run(&["build", "m.hgnn", "--emit", "infer", "--emit", "model"]).works();
+    assert!(two.out.find("Net.infer") < two.out.find("vertex types"), "in the order asked for: {}", two.out);
+}
+
+#[test]
+fn passes_explain_themselves_and_can_be_left_out() {
+    let place = Place::new();
+    place.model(&usual());
+    let with_sizes = place.with_data("build", &["--explain"]).works();
+    assert!(!with_sizes.out.trim().is_empty());
+    assert!(!with_sizes.out.contains("operations, "), "no summary as well: {}", with_sizes.out);
+    let all = place.run(&["build", "m.hgnn", "--emit", "optimized"]).works().out;
+    let args =
+        ["build", "m.hgnn", "--emit", "optimized", "--disable-pass", "remove_dead", "--disable-pass", "simplify"];
+    let fewer = place.run(&args).works().out;
+    assert!(fewer.lines().count() > all.lines().count());
+
+    for command in [&["build", "m.hgnn"][..], &["train", "m.hgnn", "--data", "nowhere"]] {
+        let run = place.run(&[command, &["--disable-pass", "simplifi"]].concat());
+        run.fails(1, &["error[E0506]", "no pass `simplifi`", "`simplify`", "`remove_dead`", "`share_common`"]);
+    }
+    let args = ["--epochs", "2", "--quiet", "--disable-pass", "simplify"];
+    place.with_data("train", &args).is_silent();
+}
+
+#[test]
+fn sizes_can_come_from_a_file() {
+    let place = Place::new();
+    place.model(&usual());
+    let stats = |text: &str| {
+        std::fs::write(place.path("s.json"), text).expect("written");
+        place.run(&["build", "m.hgnn", "--stats", "s.json", "--explain"])
+    };
+    let edges = r#""edges": {"writes": 46, "cites": 37, "reverse_writes": 46, "reverse_cites": 37}"#;
+    let known = stats(&format!(r#"{{"vertices": {{"Paper": 40, "Author": 12}}, {edges}}}"#)).works();
+    assert_eq!(known.out, place.with_data("build", &["--explain"]).works().out);
+    stats(&format!(r#"{{"vertices": {{"Paper": 40}}, {edges}}}"#)).fails(1, &["s.json", "`Author`", "`vertices`"]);
+    stats(r#"{"vertices": {"Paper": 40, "Author": 12}, "edges": {"writes": "many"}}"#)
+        .fails(1, &["`writes`", "`edges`"]);
+    stats("[]").fails(1, &["s.json"]);
+    stats("{").fails(1, &["`s.json` is not JSON"]);
+    place.run(&["build", "m.hgnn", "--stats", "no.json"]).fails(1, &["cannot read `no.json`"]);
+    place.with_data("build", &["--stats", "s.json"]).fails(2, &["--data", "--stats"]);
+}
+
+#[test]
+fn what_stands_in_the_way_of_levels() {
+    let place = Place::new();
+    place.model(&usual());
+    std::fs::write(place.path("file"), "mine").expect("written");
+    for out in ["file", "file/deeper"] {
+        place.run(&["build", "m.hgnn", "-o", out]).fails(1, &["cannot be a folder", "`file` is a file"]);
+    }
+    assert_eq!(place.bytes("file"), b"mine");
+    place.model("model Net(schema: Tiny) {");
+    place.run(&["build", "m.hgnn", "-o", "levels"]).fails(1, &["error[E01"]);
+    assert_eq!(place.names(), ["data", "file", "m.hgnn"]);
+}
+
+#[test]
+fn stories_behind_codes() {
+    let place = Place::new();
+    let run = place.run(&["explain", "E0301"]).works();
+    assert!(run.out.contains("E0301") && run.err.is_empty(), "{run:?}");
+    assert_eq!(place.run(&["explain", "e0301"]).works().out, run.out);
+    place.run(&["explain", "nonsense"]).fails(1, &["no diagnostic `nonsense`", "E0301"]);
+    place.run(&["explain", ""]).fails(1, &["no diagnostic"]);
+    place.run(&["explain"]).fails(2, &["<CODE>"]);
+}
+
+#[test]
+fn what_a_dataset_holds() {
+    let place = Place::new();
+    let text = place.run(&["data", "info", "data"]).works();
+    for word in ["tiny", "paper", "author-paper", "PAP", "half"] {
+        assert!(text.out.contains(word), "no `{word}` in {}", text.out);
+    }
+    let json = place.run(&["data", "info", "data/", "--json"]).works();
+    let json: serde_json::Value = serde_json::from_str(&json.out).expect("one JSON object");
+    let path = &json["metapaths"][0];
+    assert_eq!(path["name"], "PAP");
+    for key in ["pairs", "self_pairs", "instances"] {
+        assert!(path[key].as_u64().is_some_and(|n| n > 0), "{key}: {json:#}");
+    }
+    place.run(&["data", "info", "nowhere"]).fails(1, &["`nowhere` is not a dataset", "dataset.toml does not exist"]);
+    place.run(&["data", "info", "data/dataset.toml"]).fails(1, &["is not a dataset"]);
+    place.run(&["data"]).fails(2, &["Usage"]);
+}
+
+#[test]
+fn a_schema_that_the_dataset_fits() {
+    let place = Place::new();
+    place.toml("name = \"year\"", "name = \"x\"");
+    let schema = place.run(&["data", "schema", "data"]).works().out;
+    for word in [
+        "vertex Paper from \"paper\" { x: f32[6] sparse, y: class[3], tags: multilabel[2], x_2: target[1] from \"x\" }",
+        "weight: f32",
+    ] {
+        assert!(schema.contains(word), "no `{word}` in {schema}");
+    }
+    let name = schema.split_whitespace().nth(1).expect("a name");
+    place.model(&format!("{schema}\nmodel M(schema: {name}) {{ output o: Paper = linear(Paper.x, 2) }}"));
+    place.with_data("check", &[]).works();
+    // A schema of its own for every shape that there is.
+    for shape in ["acm", "aifb", "imdb"] {
+        let folder = format!("{CACHE}/synth-{shape}-0");
+        place.run(&["data", "synth", shape, &folder]).works();
+        let schema = place.run(&["data", "schema", &folder]).works().out;
+        let name = schema.split_whitespace().nth(1).expect("a name");
+        let vertex = schema.split_whitespace().skip_while(|w| *w != "vertex").nth(1).expect("a vertex type");
+        place.model(&format!("{schema}\nmodel M(schema: {name}) {{ output o: {vertex} = linear({vertex}.x, 2) }}"));
+        place.run(&["check", "m.hgnn", "--data", &folder]).works();
+    }
+}
+
+#[test]
+fn synthetic_datasets_on_the_disk() {
+    let place = Place::new();
+    let first = place.run(&["data", "synth", "cora", "made/cora"]).works();
+    assert!(first.out.contains("wrote made/cora"), "{}", first.out);
+    let again = place.run(&["data", "synth", "cora", "made/cora"]).works();
+    assert!(again.out.contains("already"), "{}", again.out);
+    let toml = place.bytes("made/cora/dataset.toml");
+    // Another seed replaces what is made, but nothing replaces what is not.
+    place.run(&["data", "synth", "cora", "made/cora", "--seed", "1"]).works();
+    assert_ne!(place.bytes("made/cora/dataset.toml"), toml);
+    place.run(&["data", "synth", "cora", "data"]).fails(1, &["`data` exists and is not a synthetic dataset"]);
+    std::fs::write(place.path("file"), "mine").expect("written");
+    place.run(&["data", "synth", "cora", "file"]).fails(1, &["`file` exists"]);
+    place.run(&["data", "synth", "cora", "file/in"]).fails(3, &["cannot write `file"]);
+    place.run(&["data", "synth", "pubmed", "made/pubmed"]).fails(1, &["no shape `pubmed`", "acm", "cora", "imdb"]);
+    assert_eq!(names(&place.path("made")), ["cora"]);
+    assert_eq!(place.names(), ["data", "file", "made"]);
+    place.run(&["data", "info", "made/cora"]).works();
+}
+
+#[test]
+fn wrong_usage() {
+    let place = Place::new();
+    place.model(&usual());
+    for (args, word) in [
+        (&["train"][..], "<MODEL>"),
+        (&["train", "m.hgnn", "--fast"], "--fast"),
+        (&["train", "m.hgnn", "--resume"], "--checkpoint"),
+        (&["train", "m.hgnn", "--checkpoint", "c", "--resume", "--init", "w"], "--init"),
+        (&["train", "m.hgnn", "--epochs", "-3"], "-3"),
+        (&["train", "m.hgnn", "--epochs", "ten"], "ten"),
+        (&["train", "m.hgnn", "--threads", "0"], "threads"),
+        (&["train", "m.hgnn", "--seed", "1.5"], "1.5"),
+        (&["train", "m.hgnn", "--memory-budget", "2X"], "`x` is not a unit"),
+        (&["train", "m.hgnn", "--memory-budget", "G"], "not a size"),
+        (&["train", "m.hgnn", "--memory-budget", "0"], "not a size"),
+        (&["train", "m.hgnn", "--device", "abacus"], "abacus"),
+        (&["eval", "m.hgnn"], "--weights"),
+        (&["infer", "m.hgnn", "--weights", "w"], "--out"),
+        (&["build", "m.hgnn", "--emit", "soup"], "soup"),
+        (&["check", "m.hgnn", "--split", "half"], "--data"),
+        (&["bake"], "bake"),
+    ] {
+        place.run(args).fails(2, &[word]);
+    }
+    assert_eq!(place.run(&[]).code, Some(2));
+    assert!(place.run(&["--help"]).works().out.contains("Train a model"));
+    assert!(place.run(&["train", "--help"]).works().out.contains("--weights-out"));
+    assert!(place.run(&["--version"]).works().out.starts_with("hgnnc "));
+    assert_eq!(place.names(), ["data", "m.hgnn"]);
+}
+
+/// What reads the output may stop before the end.
+#[test]
+fn streams_that_close_early_are_no_error() {
+    let place = Place::new();
+    place.model(&model_of(&format!("param idle: [3]{BODY}"), TRAIN));
+    for args in [
+        &["data", "info", "data"][..],
+        &["data", "info", "data", "--json"],
+        &["build", "m.hgnn", "--emit", "optimized", "--emit", "joint"],
+        &["explain", "E0301"],
+        &["train", "m.hgnn", "--data", "data"],
+        &["--help"],
+    ] {
+        for closed in ["out", "err"] {
+            let mut command = place.command(args);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().expect("it starts");
+            match closed {
+                "out" => drop(child.stdout.take()),
+                _ => drop(child.stderr.take()),
+            }
+            let run = Run::of(child.wait_with_output().expect("it ends"));
+            assert_eq!(run.code, Some(0), "{args:?} {run:?}");
+        }
+    }
+}
+
+/// A standard output that takes nothing loses the result: that is no success.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_output_is_a_failure() {
+    let place = Place::new();
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
+        return println!("skipped: there is no /dev/full");
+    };
+    let output = place.command(&["data", "info", "data"]).stdout(full).output().expect("it starts");
+    Run::of(output).fails(3, &["cannot write to standard output"]);
+}
+
+#[test]
+fn every_example_is_free_of_errors() {
+    let place = Place::new();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/hgnnc");
+    let release = std::env::var_os("HGNNC_RELEASE").map_or(release, Into::into);
+    let mut found = 0;
+    for model in names(&examples) {
+        for file in names(&examples.join(&model)).iter().filter(|f| f.ends_with(".hgnn")) {
+            let path = examples.join(&model).join(file);
+            let path = path.to_str().expect("a text");
+            place.run(&["check", path]).is_silent();
+            found += 1;
+            if release.exists() {
+                let mut command = std::process::Command::new(&release);
+                let start = Instant::now();
+                if command.args(["check", path]).env("HGNNC_CACHE", CACHE).output().is_ok_and(|o| o.status.success()) {
+                    println!("{model}/{file}: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+                }
+            }
+        }
+    }
+    assert!(found >= 15, "{found}");
+}
+
+#[test]
+fn misspelt_names_are_met_with_a_suggestion() {
+    let place = Place::new();
+    for (from, to, words) in [
+        ("RgcnConv(hidden: 8)", "RgcnConf(hidden: 8)", &["RgcnConf", "RgcnConv"][..]),
+        ("of features", "of featurs", &["featurs"]),
+        ("[relations, reverses] of hidden", "[relatoins] of hidden", &["relatoins", "relations"]),
+        ("loss      cross", "los      cross", &["m.hgnn"]),
+        ("accuracy, macro_f1", "acuracy", &["acuracy", "accuracy"]),
+        ("optimizer adam", "optimizer adem", &["adem", "adam"]),
+    ] {
+        place.model(&usual().replace(from, to));
+        let run = place.with_data("train", &["--report", "r.json"]);
+        run.fails(1, words);
+    }
+    place.model(&usual());
+    for (from, to, words) in [
+        ("from \"paper\" {", "from \"papers\" {", &["E0420", "`papers`", "\"paper\"", "m.hgnn"][..]),
+        ("\"author-paper\"", "\"author-papers\"", &["E0421", "`author-papers`", "author-paper"]),
+        ("Author -> Paper from", "Paper -> Author from", &["E04"]),
+        ("f32[6] sparse", "f32[7] sparse", &["E0423", "6 columns", "not 7", "f32[6]"]),
+        ("f32[6] sparse", "f32[6]", &["E0428", "sparse"]),
+        ("class[3]", "class[4]", &["E0317", "4 classes"]),
+        ("\"half\"", "\"hlaf\"", &["E0426", "`hlaf`", "half"]),
+    ] {
+        replace(&place.path("m.hgnn"), from, to);
+        place.with_data("train", &["--report", "r.json"]).fails(1, words);
+        place.model(&usual());
+    }
+    assert_eq!(place.names(), ["data", "m.hgnn"]);
+}

@@ -1,1 +1,84 @@
+//! Ctrl-C.
 
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use crate::common::{Place, Run, names, usual};
+
+fn interrupt(child: &Child) {
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(status.success());
+}
+
+/// Starts a long run, interrupts it after its first progress line, and waits for its end.
+fn interrupted(place: &Place, args: &[&str]) -> Run {
+    let all = [&["train", "m.hgnn", "--data", "data", "--epochs", "100000000"], args].concat();
+    let mut command = place.command(&all);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut err = BufReader::new(child.stderr.take().expect("piped"));
+    let mut text = String::new();
+    while !text.contains("epoch ") {
+        assert!(err.read_line(&mut text).expect("a line") > 0, "{text}");
+    }
+    interrupt(&child);
+    err.read_to_string(&mut text).expect("the rest");
+    let mut run = Run::of(child.wait_with_output().expect("it ends"));
+    run.err = text;
+    run
+}
+
+#[test]
+fn an_interrupted_run_saves_and_continues() {
+    let place = Place::new();
+    place.model(&usual());
+    let run = interrupted(&place, &["--checkpoint", "c", "--weights-out", "w.safetensors", "--report", "r.json"]);
+    assert_eq!(run.code, Some(130), "{run:?}");
+    assert!(run.err.contains("interrupted after epoch") && run.err.contains("--checkpoint c --resume"), "{}", run.err);
+    assert!(run.out.contains("interrupted: "), "{}", run.out);
+    assert_eq!(names(&place.path("c")), ["checkpoint.safetensors"]);
+    assert_eq!(place.names(), ["c", "data", "m.hgnn", "r.json", "w.safetensors"]);
+    let report = place.json("r.json");
+    assert_eq!(report["outcome"], "interrupted");
+    place.with_data("eval", &["--weights", "w.safetensors", "--report", "e.json"]).works();
+    assert_eq!(place.json("e.json")["metrics"], report["metrics"]);
+
+    // Continued, it does what it would have done.
+    let done = report["epochs"].as_u64().expect("a number");
+    let until = (done + 3).to_string();
+    let args =
+        ["--checkpoint", "c", "--resume", "--epochs", &until, "--weights-out", "w.safetensors", "--report", "r.json"];
+    let run = place.with_data("train", &args).works();
+    assert!(run.err.contains(&format!("continuing after epoch {done}")), "{}", run.err);
+    assert_eq!(place.json("r.json")["epochs"].as_u64(), Some(done + 3));
+    place.with_data("train", &["--epochs", &until, "--quiet", "--weights-out", "whole.safetensors"]).is_silent();
+    assert_eq!(place.bytes("whole.safetensors"), place.bytes("w.safetensors"));
+}
+
+#[test]
+fn without_a_checkpoint_nothing_is_promised() {
+    let place = Place::new();
+    place.model(&usual());
+    let run = interrupted(&place, &[]);
+    assert_eq!(run.code, Some(130), "{run:?}");
+    assert!(run.err.contains("interrupted after epoch") && !run.err.contains("--resume"), "{}", run.err);
+    assert_eq!(place.names(), ["data", "m.hgnn"]);
+}
+
+/// Before training there is nothing to save: the process just ends, and leaves nothing behind.
+#[test]
+fn interrupted_before_it_begins() {
+    use std::os::unix::process::ExitStatusExt;
+    let place = Place::new();
+    place.model(&usual());
+    let mut command = place.command(&["train", "m.hgnn", "--data", "data", "--report", "r.json", "--checkpoint", "c"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    interrupt(&child);
+    let output = child.wait_with_output().expect("it ends");
+    let run =
+        Run { code: output.status.code(), out: String::new(), err: String::from_utf8_lossy(&output.stderr).into() };
+    // Killed by the signal, stopped after the epoch, or, on a fast machine, done.
+    assert!(output.status.signal() == Some(2) || matches!(run.code, Some(0 | 130)), "{run:?}");
+    assert!(!run.err.contains("panicked"), "{run:?}");
+}
