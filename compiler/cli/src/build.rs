@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_driver::{Analysis, Analyzed, LowerOptions, Lowered, SizeInfo, format as canonical, lower};
+use hgnnc_exec::BindOptions;
 use hgnnc_ir::print::print as ir_text;
 
 use crate::args::{BuildArgs, Level};
@@ -12,7 +13,7 @@ use crate::data;
 use crate::failure::Failure;
 use crate::model;
 use crate::output::{check_folder, make_folder, print, write};
-use crate::run::bind_sizes;
+use crate::run::{Purpose, bind_sizes};
 use crate::source;
 
 /// All levels, in the order of compilation.
@@ -30,7 +31,9 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     let options = LowerOptions { disabled: args.disable_pass.clone(), sizes };
     let lowered = lower(&model, &options).map_err(|error| Failure::input(error.to_string()))?;
     if args.explain {
-        print(&lowered.explanations.join("\n"))?;
+        let nothing = vec!["the passes changed nothing".to_string()];
+        let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
+        print(&lines.join("\n"))?;
     }
     let texts = levels(args, &analysis, &model, &lowered)?;
     match &args.out {
@@ -50,8 +53,8 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
 fn sized(args: &BuildArgs, analysis: &mut Analysis) -> Result<(Analyzed, Option<SizeInfo>), Failure> {
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
-        let model = source::meet(analysis, &dataset, None, true)?;
-        let (_, sizes) = bind_sizes(&model, &dataset, None, None)?;
+        let model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
+        let (_, sizes) = bind_sizes(&model, &dataset, &BindOptions::default())?;
         return Ok((model, Some(sizes)));
     }
     // Errors were reported, and ended the command.

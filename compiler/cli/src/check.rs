@@ -8,6 +8,7 @@ use crate::args::CheckArgs;
 use crate::data;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::run::Purpose;
 use crate::source;
 
 /// Reports everything that is wrong with a model.
@@ -16,7 +17,7 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     source::report(&analysis, &analysis.diagnostics, true)?;
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
-        source::meet(&mut analysis, &dataset, args.split.as_deref(), true)?;
+        source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use hgnnc_driver::{Analyzed, LowerOptions, SizeInfo, lower};
-use hgnnc_exec::bind::{BindOptions, bind};
-use hgnnc_exec::{BoundData, Report, TrainOptions, Trainer};
+use hgnnc_exec::{BindOptions, BoundData, Report, TrainOptions, Trainer, bind};
 use hgnnc_graph::{Dataset, npy};
-use hgnnc_ir::Artifact;
 use hgnnc_ir::artifact::VERSION;
+use hgnnc_ir::{Artifact, OutputKind};
 
 use crate::args::{DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::data;
@@ -21,8 +20,7 @@ use crate::source;
 pub fn bind_sizes(
     model: &Analyzed,
     dataset: &Dataset,
-    split: Option<&str>,
-    memory_budget: Option<u64>,
+    options: &BindOptions,
 ) -> Result<(BoundData, SizeInfo), Failure> {
     // The tables are those of the compiled model: passes change values only.
     let tables = Artifact {
@@ -32,8 +30,7 @@ pub fn bind_sizes(
         infer: model.flow.clone(),
         training: model.train.as_ref().map(|t| t.training.clone()),
     };
-    let options = BindOptions { split: split.map(str::to_string), graph_budget: memory_budget };
-    let data = bind(&tables, dataset, &options)?;
+    let data = bind(&tables, dataset, options)?;
     let sizes = SizeInfo {
         vertices: data.num_vertices.iter().map(|&n| n as u64).collect(),
         edges: data.graphs.iter().map(|g| g.num_edges() as u64).collect(),
@@ -45,6 +42,8 @@ pub fn bind_sizes(
 pub struct Prepared {
     /// Bound to the data.
     pub trainer: Trainer,
+    /// The output that is trained.
+    pub output: Option<String>,
     /// Seconds of loading.
     pub load_s: f64,
     /// Seconds from source to a bound plan, without the semantic graph build.
@@ -98,12 +97,23 @@ pub fn prepare(
     let folder = data::folder(&analysis, &args.model, args.data.as_deref(), &mut *say)?;
     let dataset = data::load(&folder)?;
     let mut load_s = start.elapsed().as_secs_f64();
-    let model = source::meet(&mut analysis, &dataset, args.split.as_deref(), warnings)?;
+    let mut model = source::meet(&mut analysis, &dataset, args.split.as_deref(), purpose, warnings)?;
+    let output = model.train.as_ref().map(|t| t.training.output.clone());
+    if purpose == Purpose::Infer {
+        forget_training(&mut model);
+    }
 
     let start = Instant::now();
-    let (data, sizes) = bind_sizes(&model, &dataset, args.split.as_deref(), options.memory_budget)?;
+    let bind_options = BindOptions {
+        split: args.split.clone(),
+        graph_budget: options.memory_budget,
+        outputs_only: purpose == Purpose::Infer,
+    };
+    let (data, sizes) = bind_sizes(&model, &dataset, &bind_options)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
-    for graph in data.graphs.iter().filter(|g| g.num_edges() == 0) {
+    // Of an empty relation the front end has told.
+    let paths = data.graphs.iter().zip(&model.flow.graphs).filter(|(_, decl)| decl.steps.len() > 1);
+    for (graph, _) in paths.filter(|(graph, _)| graph.num_edges() == 0) {
         say(format!("warning: the semantic graph `{}` has no edges", graph.name));
     }
 
@@ -112,7 +122,14 @@ pub fn prepare(
     let lowered = lower(&model, &lower_options).map_err(|error| Failure::input(error.to_string()))?;
     let trainer = Trainer::new(lowered.artifact, data, options)?;
     let compile_s = front_s + start.elapsed().as_secs_f64();
-    Ok(Prepared { trainer, load_s, compile_s })
+    Ok(Prepared { trainer, output, load_s, compile_s })
+}
+
+/// Outputs can be computed where there are no labels and no split.
+fn forget_training(model: &mut Analyzed) {
+    model.train = None;
+    let outputs = &model.outputs;
+    model.flow.outputs.retain(|o| matches!(&o.kind, OutputKind::Result(name) if outputs.contains(name)));
 }
 
 /// The options of the engine.
@@ -146,7 +163,7 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     let options = options(&args.device);
     let mut prepared = prepare(Purpose::Infer, &args.model, &[], options, true, &mut |line| note(&line))?;
     prepared.trainer.load_weights(&args.weights)?;
-    let output = prepared.trainer.infer(args.output.as_deref())?;
+    let output = prepared.trainer.infer(args.output.as_deref().or(prepared.output.as_deref()))?;
     let bytes =
         npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?;
     write(&args.out, &bytes)?;

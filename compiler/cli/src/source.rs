@@ -4,11 +4,14 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use hgnnc_diag::render;
-use hgnnc_driver::{Analysis, Analyzed, Diagnostics, PassManager, analyze, bind_names, check_dataset, unknown_pass};
+use hgnnc_driver::{
+    Analysis, Analyzed, Diagnostics, PassManager, analyze, bind_names, check_dataset, codes, unknown_pass,
+};
 use hgnnc_graph::Dataset;
 
 use crate::data;
 use crate::failure::Failure;
+use crate::run::Purpose;
 
 /// Reads and analyzes a model.
 pub fn read(path: &Path) -> Result<Analysis, Failure> {
@@ -27,7 +30,8 @@ pub fn read(path: &Path) -> Result<Analysis, Failure> {
 pub fn report(analysis: &Analysis, diagnostics: &Diagnostics, warnings: bool) -> Result<(), Failure> {
     let shown = diagnostics.iter().filter(|d| warnings || d.severity() == hgnnc_diag::Severity::Error);
     let stderr = std::io::stderr();
-    let text = if stderr.is_terminal() {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let text = if stderr.is_terminal() && !plain {
         render::coloured(&analysis.sources, shown)
     } else {
         render::plain(&analysis.sources, shown)
@@ -51,6 +55,7 @@ pub fn meet(
     analysis: &mut Analysis,
     dataset: &Dataset,
     split: Option<&str>,
+    purpose: Purpose,
     warnings: bool,
 ) -> Result<Analyzed, Failure> {
     // Errors were reported, and ended the command.
@@ -58,7 +63,21 @@ pub fn meet(
     let summary = data::summary(dataset);
     let mut found = Diagnostics::default();
     check_dataset(&model.schema, model.train.as_ref(), &summary, split, &mut found);
+    if purpose == Purpose::Infer {
+        found = without_targets(found);
+    }
     report(analysis, &found, warnings)?;
     bind_names(&mut model, &summary);
     Ok(model)
+}
+
+/// What matters where labels and splits do not.
+fn without_targets(found: Diagnostics) -> Diagnostics {
+    let mut kept = Diagnostics::default();
+    for diagnostic in found {
+        if ![codes::DATA_LABEL, codes::DATA_CLASSES, codes::DATA_SPLIT].contains(&diagnostic.code) {
+            kept.push(diagnostic);
+        }
+    }
+    kept
 }

@@ -78,6 +78,11 @@ fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
     for path in [&args.report, &args.weights_out].into_iter().flatten() {
         check_writable(path)?;
     }
+    if let (Some(report), Some(weights)) = (&args.report, &args.weights_out)
+        && report == weights
+    {
+        return Err(Failure::input(format!("`{}` cannot be both the report and the weights", report.display())));
+    }
     args.checkpoint.as_deref().map_or(Ok(()), check_folder)
 }
 

@@ -20,6 +20,8 @@ pub struct BindOptions {
     pub split: Option<String>,
     /// Most bytes of one semantic graph.
     pub graph_budget: Option<u64>,
+    /// Neither labels nor a split are needed: only outputs will be computed.
+    pub outputs_only: bool,
 }
 
 /// Builds the semantic graphs of a model and collects its inputs, labels and split.
@@ -43,11 +45,11 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     for decl in &flow.patterns {
         data.patterns.push(binder.pattern(decl.vertex, decl.columns)?);
     }
-    let split = binder.split(artifact)?;
+    let split = if options.outputs_only { None } else { binder.split(artifact)? };
     for decl in &flow.inputs {
         data.inputs.push(binder.input(decl, split)?);
     }
-    if let Some(training) = &artifact.training {
+    if let (Some(training), false) = (&artifact.training, options.outputs_only) {
         data.target = Some(binder.target(training.vertex, &training.label)?);
         binder.check_labelled(training.vertex, &training.label, split)?;
     }
@@ -188,6 +190,7 @@ impl Binder<'_> {
 
     fn input(&self, decl: &InputDecl, split: Option<usize>) -> Result<InputData> {
         Ok(match &decl.binding {
+            Binding::Label(..) | Binding::TrainMask(_) if self.options.outputs_only => InputData::Missing,
             Binding::Features(vertex) => match (self.features(*vertex)?, decl.ty.layout) {
                 (Features::Sparse(x), Layout::Sparse(_)) => InputData::Numbers(x.data.to_vec()),
                 (Features::Dense(x), Layout::Dense) => InputData::Numbers(x.rows.to_vec()),

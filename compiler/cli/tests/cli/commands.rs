@@ -28,21 +28,32 @@ fn check_speaks_only_of_what_is_wrong() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn check_is_coloured_on_a_terminal() {
+fn a_terminal_gets_colours_and_a_bar() {
     let place = Place::new();
     place.model("model");
     // `script` runs a command on a terminal of its own.
-    let line = format!("'{}' check m.hgnn", env!("CARGO_BIN_EXE_hgnnc"));
-    let script = std::process::Command::new("script")
-        .args(["-q", "-e", "-c", &line, "/dev/null"])
-        .current_dir(place.folder.path())
-        .stdin(Stdio::null())
-        .env("TERM", "xterm")
-        .output();
-    let Ok(output) = script else { return println!("skipped: there is no `script`") };
+    let on_terminal = |line: &str, variables: &[(&str, &str)]| {
+        let line = format!("'{}' {line}", env!("CARGO_BIN_EXE_hgnnc"));
+        std::process::Command::new("script")
+            .args(["-q", "-e", "-c", &line, "/dev/null"])
+            .current_dir(place.folder.path())
+            .stdin(Stdio::null())
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR")
+            .envs(variables.iter().copied())
+            .output()
+    };
+    let Ok(output) = on_terminal("check m.hgnn", &[]) else { return println!("skipped: there is no `script`") };
     let run = Run::of(output);
     assert_eq!(run.code, Some(1), "{run:?}");
     assert!(run.out.contains("\x1b["), "{run:?}");
+    let run = Run::of(on_terminal("check m.hgnn", &[("NO_COLOR", "1")]).expect("it starts"));
+    assert!(!run.out.contains('\x1b'), "{run:?}");
+    // A bar that is drawn again and again, instead of lines.
+    place.model(&usual());
+    let run = Run::of(on_terminal("train m.hgnn --data data", &[]).expect("it starts"));
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.out.contains("30/30") && run.out.contains("\x1b[2K") && run.out.contains("finished: 30"), "{run:?}");
 }
 
 #[test]

@@ -108,6 +108,28 @@ fn eval_and_infer_agree_with_the_report() {
     assert!(!place.path("no.npy").exists());
 }
 
+/// New data have no labels, which is why one wants to know them.
+#[test]
+fn outputs_of_data_without_labels() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--quiet", "--weights-out", "w.safetensors"]).is_silent();
+    place.with_data("infer", &["--weights", "w.safetensors", "--out", "with.npy"]).works();
+    let toml = String::from_utf8(place.bytes("data/dataset.toml")).expect("a text");
+    let (start, end) = (toml.find("[[label]]").expect("labels"), toml.find("[[metapath]]").expect("metapaths"));
+    std::fs::write(place.path("data/dataset.toml"), format!("{}{}", &toml[..start], &toml[end..])).expect("written");
+    place.with_data("eval", &["--weights", "w.safetensors"]).fails(1, &["E0427", "E0426"]);
+    place.with_data("train", &["--weights-out", "w.safetensors"]).fails(1, &["E0427", "E0426"]);
+    place.with_data("infer", &["--weights", "w.safetensors", "--out", "without.npy"]).works();
+    assert_eq!(place.bytes("with.npy"), place.bytes("without.npy"));
+    // What the outputs do depend on is still compared.
+    place
+        .toml("name = \"author-paper\"", "name = \"written\"")
+        .toml("<author-paper\", \">author-paper", "<written\", \">written");
+    place.with_data("infer", &["--weights", "w.safetensors", "--out", "no.npy"]).fails(1, &["E0421"]);
+    assert!(!place.path("no.npy").exists());
+}
+
 #[test]
 fn threads_do_not_change_a_bit_and_seeds_do() {
     let place = Place::new();
