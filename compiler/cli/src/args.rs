@@ -265,16 +265,45 @@ pub enum DataCommand {
 fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_lowercase();
-    let factor = match unit.trim_end_matches("ib").trim_end_matches('b') {
-        "" => 1.0,
-        "k" => 1024.0,
-        "m" => 1024.0 * 1024.0,
-        "g" => 1024.0 * 1024.0 * 1024.0,
-        "t" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+    let factor = match &unit[..] {
+        "" | "b" => 1.0,
+        "k" | "kb" | "kib" => 1024.0,
+        "m" | "mb" | "mib" => 1024.0 * 1024.0,
+        "g" | "gb" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "t" | "tb" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
         _ => return Err(format!("`{unit}` is not a unit: use K, M, G or T")),
     };
     match digits.parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok((number * factor) as u64),
         _ => Err(format!("`{text}` is not a size: write 800M or 2G")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_with_units() {
+        for (text, bytes) in [
+            ("1000000", 1_000_000),
+            ("4096B", 4096),
+            ("10k", 10 << 10),
+            ("800M", 800 << 20),
+            ("1.5GiB", 3 << 29),
+            ("2tb", 2 << 40),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "G", "-1G", "0", "1X", "1 G", "nan", "inf", "1GG", "1ibib"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
     }
 }

@@ -132,8 +132,13 @@ fn forget_training(model: &mut Analyzed) {
     model.flow.outputs.retain(|o| matches!(&o.kind, OutputKind::Result(name) if outputs.contains(name)));
 }
 
-/// The options of the engine.
+/// The options of the engine. The number of threads is also that of everything before it: loading the dataset and
+/// building semantic graphs.
 pub fn options(device: &DeviceArgs) -> TrainOptions {
+    if let Some(threads) = device.threads {
+        // Fails only where the pool is in use already; it is then as large as the machine.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build_global();
+    }
     TrainOptions {
         threads: device.threads.unwrap_or(0) as usize,
         memory_budget: device.memory_budget,

@@ -331,6 +331,16 @@ fn synthetic_data_are_made_once() {
     let second = run(&[("HGNNC_CACHE", "cache")]).works();
     assert!(!second.err.contains("generated"), "{}", second.err);
     assert_eq!(names(&place.path("cache")), ["synth-cora-0"]);
+    // Several at once, as in a loop over seeds that nobody waits for.
+    let start = || {
+        let mut command = place.command(&["train", "m.hgnn", "--quiet"]);
+        command.env("HGNNC_CACHE", "shared cache").stderr(std::process::Stdio::piped()).spawn().expect("it starts")
+    };
+    let children: Vec<_> = (0..4).map(|_| start()).collect();
+    for child in children {
+        crate::common::Run::of(child.wait_with_output().expect("it ends")).is_silent();
+    }
+    assert_eq!(names(&place.path("shared cache")), ["synth-cora-0"]);
     // The variables that say where it is kept, from strongest to weakest; empty ones do not count.
     std::fs::rename(place.path("cache"), place.path("hgnnc")).expect("moved");
     let here = place.folder.path().to_str().expect("a text");
