@@ -92,7 +92,7 @@ pub const CASES: &[Case] = &[
     of(
         "han",
         "use std::han::HanConv",
-        "    let conv = HanConv(hidden: 3, heads: 2, dropout: 0.3, attention: 4) over [PAP, PVP, PRP, cites] of Paper.x
+        "    let conv = HanConv(hidden: 3, heads: 2, dropout: 0.3, feature_dropout: 0.2, attention: 4) over [PAP, PVP, PRP, cites] of Paper.x
     output y: Paper = linear(conv, 3)",
     ),
     of(
