@@ -11,8 +11,9 @@ use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
 use crate::data::{BoundData, Incidence, InputData};
 use crate::kernels::flat::{self, MaskDraw, Side};
 use crate::kernels::{Rows, product, rows, segment};
-use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Operand, Place, Plan, Region};
+use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Operand, Plan, Region};
 use crate::raw::Slab;
+use crate::routine::{Chain, Routine, Spot, reduces_edges};
 
 /// What a task needs besides its region.
 #[derive(Clone, Copy)]
@@ -37,39 +38,41 @@ pub struct Scratch {
     own: Vec<u32>,
     full: Vec<u32>,
     offsets: Vec<u32>,
+    clip: Vec<u32>,
 }
 
 impl Scratch {
-    /// Enough for all regions of the plans.
-    pub fn new(plans: &[Plan]) -> Self {
+    /// Enough for all regions of the plans, whose programs need `len` elements.
+    pub fn new(plans: &[Plan], len: usize) -> Self {
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let tile = most(|p| p.tile_len);
         let edges = most(|p| p.block_edges);
         Self {
-            floats: Slab::zeros(most(|p| p.scratch_len)),
+            floats: Slab::zeros(len),
             tiles: [vec![0.0; tile], vec![0.0; tile]],
             own: vec![0; edges],
             full: vec![0; edges],
             offsets: vec![0; most(|p| p.block_rows) + 1],
+            clip: vec![0; most(|p| p.block_rows) + 1],
         }
     }
 
     /// Bytes that [`Scratch::new`] takes.
-    pub fn bytes(plans: &[Plan]) -> u64 {
+    pub fn bytes(plans: &[Plan], len: usize) -> u64 {
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0) as u64;
-        4 * (most(|p| p.scratch_len) + 2 * most(|p| p.tile_len) + 2 * most(|p| p.block_edges) + most(|p| p.block_rows))
+        4 * (len as u64 + 2 * (most(|p| p.tile_len) + most(|p| p.block_edges) + most(|p| p.block_rows)))
     }
 }
 
 /// Runs the blocks of task `task` of a region.
-pub fn run_task(context: Context<'_>, region: &Region, task: usize, scratch: &mut Scratch) {
-    for partial in &region.partials {
+pub fn run_task(context: Context<'_>, region: &Region, routine: &Routine, task: usize, scratch: &mut Scratch) {
+    for partial in routine.partials.iter().map(|&p| &region.partials[p]) {
         partial_of(context, partial.offset + task * partial.width, partial.width)
             .fill(partial.reduce.identity() as f32);
     }
     for block in region.tasks[task] as usize..region.tasks[task + 1] as usize {
         let rows = region.blocks[block] as usize..region.blocks[block + 1] as usize;
-        run_block(context, region, task, rows, scratch);
+        run_block(context, region, routine, task, rows, scratch);
     }
 }
 
@@ -99,12 +102,20 @@ fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
     unsafe { context.slabs[context.partials as usize].write(offset, width) }
 }
 
-fn run_block(context: Context<'_>, region: &Region, task: usize, range: std::ops::Range<usize>, scratch: &mut Scratch) {
-    let Scratch { floats, tiles, own, full, offsets } = scratch;
+fn run_block(
+    context: Context<'_>,
+    region: &Region,
+    routine: &Routine,
+    task: usize,
+    range: std::ops::Range<usize>,
+    scratch: &mut Scratch,
+) {
+    let Scratch { floats, tiles, own, full, offsets, clip } = scratch;
     let num_rows = range.len();
     let mut block = Block {
         context,
         region,
+        routine,
         floats,
         first_row: range.start,
         num_rows,
@@ -116,6 +127,8 @@ fn run_block(context: Context<'_>, region: &Region, task: usize, range: std::ops
         full: &[],
         offsets: &[],
         incoming: true,
+        start: 0,
+        items: 0,
     };
     if let Domain::Edges { topology, direction } = region.domain {
         let incidence = context.data.topology(topology).incidence(direction);
@@ -149,8 +162,8 @@ fn run_block(context: Context<'_>, region: &Region, task: usize, range: std::ops
         }
         block.offsets = &offsets[..=num_rows];
     }
-    for op in &region.ops {
-        block.execute(op, task, tiles);
+    for chain in &routine.chains {
+        block.run_chain(chain, task, tiles, clip);
     }
 }
 
@@ -167,6 +180,7 @@ fn fill_offsets(incidence: &Incidence, rows: &std::ops::Range<usize>, offsets: &
 struct Block<'a> {
     context: Context<'a>,
     region: &'a Region,
+    routine: &'a Routine,
     floats: &'a Slab,
     first_row: usize,
     num_rows: usize,
@@ -178,9 +192,81 @@ struct Block<'a> {
     full: &'a [u32],
     offsets: &'a [u32],
     incoming: bool,
+    /// The first edge (row) of the tile at hand, counted within the block.
+    start: usize,
+    /// Edges (rows) of the tile.
+    items: usize,
 }
 
 impl<'a> Block<'a> {
+    /// Runs a chain for all tiles of the block.
+    fn run_chain(mut self, chain: &Chain, task: usize, tiles: &mut [Vec<f32>; 2], clip: &mut [u32]) {
+        let all = self.count(chain.level);
+        if chain.tile == 0 || all <= chain.tile {
+            // One tile: reductions over edges write their rows.
+            self.items = all;
+            for &op in &chain.ops {
+                self.execute(&self.region.ops[op], task, tiles);
+            }
+            return;
+        }
+        let reductions = || chain.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind));
+        for op in reductions() {
+            let identity = match op.kind {
+                BlockKind::Segment(reduce, _) => reduce.identity() as f32,
+                _ => 0.0,
+            };
+            self.output(op.out, 0, self.num_rows).fill(identity);
+        }
+        let mut first_row = 0;
+        for start in (0..all).step_by(chain.tile) {
+            self.start = start;
+            self.items = chain.tile.min(all - start);
+            let mut rows = first_row..first_row;
+            if chain.level == Level::Edge {
+                // The rows that own the edges of the tile, and their edges in it.
+                let end = start + self.items;
+                while (self.offsets[first_row + 1] as usize) <= start {
+                    first_row += 1;
+                }
+                let mut last = first_row;
+                clip[0] = 0;
+                while (self.offsets[last] as usize) < end {
+                    last += 1;
+                    clip[last - first_row] = (self.offsets[last].min(end as u32)) - start as u32;
+                }
+                rows = first_row..last;
+            }
+            for &op in &chain.ops {
+                let op = &self.region.ops[op];
+                if reduces_edges(&op.kind) {
+                    self.reduce_tile(op, rows.clone(), &clip[..=rows.len()]);
+                } else {
+                    self.execute(op, task, tiles);
+                }
+            }
+        }
+    }
+
+    /// Adds the edges of the tile to the results of their rows.
+    fn reduce_tile(&self, op: &BlockOp, rows: std::ops::Range<usize>, offsets: &[u32]) {
+        let width = self.region.locals[op.out as usize].width;
+        let out = self.output(op.out, rows.start, rows.len());
+        if out.is_empty() {
+            return;
+        }
+        match &op.kind {
+            BlockKind::Segment(reduce, a) => {
+                segment::segment(*reduce, self.operand(a, op.level), width, offsets, out, true);
+            }
+            BlockKind::WeightedSum { a, x, inner } => {
+                let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
+                segment::weighted_sum(weights, from, a.width, *inner, offsets, out, true);
+            }
+            _ => {}
+        }
+    }
+
     fn count(&self, level: Level) -> usize {
         match level {
             Level::Row => self.num_rows,
@@ -195,63 +281,82 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// An operand of an operation at a level.
+    /// An operand of an operation at a level, for the tile at hand.
     fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
         let Operand { base, access, width } = *operand;
-        // What the base has a row for.
-        let base_level = if access == Access::Own { Level::Row } else { level };
-        let near = |count: usize| -> &'a [f32] {
-            match base {
-                Base::Local(local) => self.local(local, count * width),
-                Base::Stored(buffer) => {
-                    let start = buffer.offset + self.first(base_level) * width;
-                    // SAFETY: stored operands are no outputs of this step.
-                    unsafe { self.context.slabs[buffer.slab as usize].read(start, count * width) }
-                }
-            }
-        };
+        let tile = self.start..self.start + self.items;
+        // All rows of what the base has a row for.
         let all = || -> &'a [f32] {
             match base {
-                Base::Local(local) => self.local(local, self.num_rows * width),
-                // SAFETY: as above.
+                Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
+                // SAFETY: stored operands are no outputs of this step.
                 Base::Stored(buffer) => unsafe {
                     self.context.slabs[buffer.slab as usize].read(buffer.offset, buffer.len)
                 },
             }
         };
         match access {
-            Access::Each => Rows::Each(near(self.count(level))),
+            Access::Each => Rows::Each(match base {
+                Base::Local(local) => self.local(local, self.start, self.items * width, width),
+                Base::Stored(buffer) => {
+                    let start = buffer.offset + (self.first(level) + self.start) * width;
+                    // SAFETY: as above.
+                    unsafe { self.context.slabs[buffer.slab as usize].read(start, self.items * width) }
+                }
+            }),
             Access::Same => Rows::Same(all()),
-            Access::Own => Rows::Picked(near(self.num_rows), self.own),
-            Access::Other => Rows::Picked(all(), self.other),
-            Access::Position => Rows::Picked(all(), self.position),
-            Access::Full => Rows::Picked(all(), self.full),
+            Access::Own => {
+                let rows = match base {
+                    Base::Local(_) => all(),
+                    Base::Stored(buffer) => {
+                        let start = buffer.offset + self.first_row * width;
+                        // SAFETY: as above.
+                        unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }
+                    }
+                };
+                let own = &self.own[tile];
+                match own {
+                    // All edges of the tile belong to one row.
+                    [first, .., last] if first == last => {
+                        let at = *first as usize * width;
+                        Rows::Same(&rows[at..at + width])
+                    }
+                    _ => Rows::Picked(rows, own),
+                }
+            }
+            Access::Other => Rows::Picked(all(), &self.other[tile]),
+            Access::Position => Rows::Picked(all(), &self.position[tile]),
+            Access::Full => Rows::Picked(all(), &self.full[tile]),
         }
     }
 
-    /// An earlier result of this block.
-    fn local(&self, local: u32, len: usize) -> &'a [f32] {
-        let local = &self.region.locals[local as usize];
-        match local.place {
+    /// An earlier result of this block, from its row (edge) `first` on.
+    fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
+        match self.routine.spots[index as usize] {
             // SAFETY: the scratch belongs to this thread, and locals alive together are disjoint.
-            Place::Scratch(offset) => unsafe { self.floats.read(offset, len) },
-            Place::Stored(buffer) => {
-                let start = buffer.offset + self.first(local.level) * local.width;
+            Spot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
+            // SAFETY: as above.
+            Spot::Tile(offset) => unsafe { self.floats.read(offset, len) },
+            Spot::Stored(buffer) => {
+                let local = &self.region.locals[index as usize];
+                let start = buffer.offset + self.first(local.level) * local.width + first * width;
                 // SAFETY: rows of this block, written by an earlier operation of it.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, len) }
             }
         }
     }
 
-    /// Where a local is written.
-    fn output(&self, local: u32) -> &'a mut [f32] {
-        let local = &self.region.locals[local as usize];
-        let len = self.count(local.level) * local.width;
-        match local.place {
+    /// Where `count` rows (edges) of a local from `first` on are written.
+    fn output(&self, index: u32, first: usize, count: usize) -> &'a mut [f32] {
+        let local = &self.region.locals[index as usize];
+        let len = count * local.width;
+        match self.routine.spots[index as usize] {
             // SAFETY: the scratch belongs to this thread, and no operand is placed where the result goes.
-            Place::Scratch(offset) => unsafe { self.floats.write(offset, len) },
-            Place::Stored(buffer) => {
-                let start = buffer.offset + self.first(local.level) * local.width;
+            Spot::Block(offset) => unsafe { self.floats.write(offset + first * local.width, len) },
+            // SAFETY: as above.
+            Spot::Tile(offset) => unsafe { self.floats.write(offset, len) },
+            Spot::Stored(buffer) => {
+                let start = buffer.offset + (self.first(local.level) + first) * local.width;
                 // SAFETY: the rows of a block belong to one task, and outputs of a step are disjoint.
                 unsafe { self.context.slabs[buffer.slab as usize].write(start, len) }
             }
@@ -272,12 +377,16 @@ impl<'a> Block<'a> {
                 let partial = self.region.partials[op.out as usize];
                 let out = partial_of(self.context, partial.offset + task * partial.width, partial.width);
                 let (x, y) = (whole(self.operand(x, op.level)), whole(self.operand(y, op.level)));
-                product::outer(*of, self.count(op.level), 0..of.k, x, y, out, true);
+                product::outer(*of, self.items, 0..of.k, x, y, out, true);
                 return;
             }
             _ => {}
         }
-        let out = self.output(op.out);
+        let out = if reduces_edges(&op.kind) {
+            self.output(op.out, 0, self.num_rows)
+        } else {
+            self.output(op.out, self.start, self.items)
+        };
         if out.is_empty() {
             return;
         }
@@ -313,7 +422,7 @@ impl<'a> Block<'a> {
             BlockKind::OneHot { input, classes } => {
                 out.fill(0.0);
                 if let Some(InputData::Classes(labels)) = self.context.data.inputs.get(*input) {
-                    let labels = &labels[self.first_row..self.first_row + self.num_rows];
+                    let labels = &labels[self.first_row + self.start..][..self.items];
                     for (row, &label) in out.chunks_exact_mut(*classes).zip(labels) {
                         if let Some(slot) = usize::try_from(label).ok().and_then(|l| row.get_mut(l)) {
                             *slot = 1.0;
@@ -327,11 +436,11 @@ impl<'a> Block<'a> {
             }
             BlockKind::MatMul(of, x, w) => {
                 let (x, w) = (whole(self.operand(x, op.level)), whole(self.operand(w, op.level)));
-                product::mat_mul(*of, self.count(op.level), x, w, out);
+                product::mat_mul(*of, self.items, x, w, out);
             }
             BlockKind::MatMulT(of, y, w) => {
                 let (y, w) = (whole(self.operand(y, op.level)), whole(self.operand(w, op.level)));
-                product::mat_mul_t(*of, self.count(op.level), y, w, out);
+                product::mat_mul_t(*of, self.items, y, w, out);
             }
             BlockKind::ReduceTrailing(reduce, a, inner) => {
                 let from = self.operand(a, op.level);
@@ -356,11 +465,11 @@ impl<'a> Block<'a> {
                 rows::dot(self.operand(a, op.level), self.operand(b, op.level), width, *inner, out);
             }
             BlockKind::Segment(reduce, a) => {
-                segment::segment(*reduce, self.operand(a, op.level), width, self.offsets, out);
+                segment::segment(*reduce, self.operand(a, op.level), width, self.offsets, out, false);
             }
             BlockKind::WeightedSum { a, x, inner } => {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
-                segment::weighted_sum(weights, from, a.width, *inner, self.offsets, out);
+                segment::weighted_sum(weights, from, a.width, *inner, self.offsets, out, false);
             }
             BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => {}
         }
@@ -390,20 +499,13 @@ impl<'a> Block<'a> {
         [tile_a, tile_b]: &mut [Vec<f32>; 2],
     ) {
         let (from_a, from_b) = (self.operand(a, level), self.operand(b, level));
-        let direct = |from: Rows<'_>, operand: &Operand| match from {
-            Rows::Each(_) => operand.width == width,
-            Rows::Same(_) => operand.width == 1,
-            Rows::Picked(..) => false,
-        };
-        if direct(from_a, a) && direct(from_b, b) {
-            flat::binary(f, side(from_a, 0, out.len()), side(from_b, 0, out.len()), out);
-            return;
-        }
-        let per_tile = (tile_a.len() / width).max(1);
+        let (read_a, read_b) = (Reading::of(from_a, a.width, width), Reading::of(from_b, b.width, width));
+        let fetches = read_a == Reading::Fetch || read_b == Reading::Fetch;
+        let per_tile = if fetches { (tile_a.len() / width).max(1) } else { out.len() / width };
         for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
             let start = t * per_tile;
-            let a = fetched(from_a, a, direct(from_a, a), start, width, out.len(), tile_a);
-            let b = fetched(from_b, b, direct(from_b, b), start, width, out.len(), tile_b);
+            let a = side(from_a, read_a, a.width, start, width, out.len(), tile_a);
+            let b = side(from_b, read_b, b.width, start, width, out.len(), tile_b);
             flat::binary(f, a, b, out);
         }
     }
@@ -411,12 +513,13 @@ impl<'a> Block<'a> {
     fn mask(&self, draw: MaskDraw, columns: Option<usize>, level: Level, width: usize, out: &mut [f32]) {
         match columns {
             None if level == Level::Edge && !self.position.is_empty() => {
-                flat::mask_rows(draw, self.position, width, out);
+                flat::mask_rows(draw, &self.position[self.start..self.start + self.items], width, out);
             }
-            None => flat::mask(draw, self.first(level) as u64 * width as u64, out),
+            None => flat::mask(draw, (self.first(level) + self.start) as u64 * width as u64, out),
             Some(columns) => {
-                let own = (self.own, self.first_row as u64);
-                let other = (self.other, 0);
+                let tile = self.start..self.start + self.items;
+                let own = (&self.own[tile.clone()], self.first_row as u64);
+                let other = (&self.other[tile], 0);
                 let (row, column) = if self.incoming { (own, other) } else { (other, own) };
                 flat::mask_sparse(draw, row.0, row.1, column.0, column.1, columns as u64, out);
             }
@@ -424,30 +527,61 @@ impl<'a> Block<'a> {
     }
 }
 
-/// One side of an element-wise operation that needs no copy.
-fn side(from: Rows<'_>, start: usize, len: usize) -> Side<'_> {
-    match from {
-        Rows::Each(data) => Side::Elements(&data[start..start + len]),
-        Rows::Same(data) | Rows::Picked(data, _) => Side::Scalar(data[0]),
+/// How an element-wise operation reads an operand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Element by element.
+    Elements,
+    /// One number.
+    Scalar,
+    /// One row, again and again.
+    Cycle,
+    /// Through a copy.
+    Fetch,
+}
+
+impl Reading {
+    fn of(from: Rows<'_>, width: usize, result: usize) -> Self {
+        match from {
+            Rows::Each(_) if width == result => Reading::Elements,
+            Rows::Same(_) if width == 1 => Reading::Scalar,
+            Rows::Same(_) if width == result && flat::CYCLE.is_multiple_of(width) => Reading::Cycle,
+            Rows::Each(_) | Rows::Same(_) | Rows::Picked(..) => Reading::Fetch,
+        }
     }
 }
 
-/// One side for a tile of rows from `start`, copied into the tile unless it lies there already.
-fn fetched<'t>(
+/// One side of an element-wise operation for `len` elements of rows from `start`, in the tile where it is copied.
+fn side<'t>(
     from: Rows<'t>,
-    operand: &Operand,
-    direct: bool,
+    reading: Reading,
+    own: usize,
     start: usize,
     width: usize,
     len: usize,
     tile: &'t mut [f32],
 ) -> Side<'t> {
-    if direct {
-        return side(from, start * width, len);
+    match (from, reading) {
+        (Rows::Each(data), Reading::Elements) => Side::Elements(&data[start * width..start * width + len]),
+        (Rows::Same(data), Reading::Scalar) => Side::Scalar(data[0]),
+        (Rows::Same(data), Reading::Cycle) => {
+            let cycle = &mut tile[..flat::CYCLE];
+            cycle[..own].copy_from_slice(&data[..own]);
+            let mut filled = own;
+            while filled < flat::CYCLE.min(len) {
+                let (from, to) = cycle.split_at_mut(filled);
+                let more = filled.min(to.len());
+                to[..more].copy_from_slice(&from[..more]);
+                filled += more;
+            }
+            Side::Cycle(cycle)
+        }
+        _ => {
+            let tile = &mut tile[..len];
+            rows::fetch(from, own, width / own.max(1), start, tile);
+            Side::Elements(tile)
+        }
     }
-    let tile = &mut tile[..len];
-    rows::fetch(from, operand.width, width / operand.width.max(1), start, tile);
-    Side::Elements(tile)
 }
 
 /// The elements of an operand that lies row after row.

@@ -18,6 +18,7 @@ use crate::error::{ExecError, Result};
 use crate::kernels::{product, rows};
 use crate::plan::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, plan};
 use crate::raw::{PerThread, Slab};
+use crate::routine::Routine;
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,6 +56,9 @@ impl Times {
 #[derive(Debug)]
 pub struct Engine {
     plans: Vec<Plan>,
+    /// Of each plan's prelude and steps; empty for steps that are no regions.
+    routines: Vec<[Vec<Vec<Routine>>; 2]>,
+    scratch_len: usize,
     slabs: Vec<Slab>,
     data: BoundData,
     states: Vec<StateId>,
@@ -98,6 +102,8 @@ impl Engine {
             };
             plans.push(plan(flow, &data, slabs, &states)?);
         }
+        let routines: Vec<[Vec<Vec<Routine>>; 2]> = plans.iter().map(|plan| routines(plan, &data)).collect();
+        let scratch_len = routines.iter().flatten().flatten().flatten().map(|r| r.scratch_len).max().unwrap_or(0);
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -112,7 +118,7 @@ impl Engine {
         check_memory(
             &[
                 ("intermediate values", bytes(arena + persistent + partials)),
-                ("scratch", threads as u64 * Scratch::bytes(&plans)),
+                ("scratch", threads as u64 * Scratch::bytes(&plans, scratch_len)),
                 // The best and the current parameters.
                 ("parameters and optimiser state", bytes(2 * param_total + state_total)),
                 ("graphs and features", data.bytes()),
@@ -141,9 +147,11 @@ impl Engine {
             .thread_name(|i| format!("hgnnc-{i}"))
             .build()
             .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
-        let scratch = PerThread::new(threads, || Scratch::new(&plans));
+        let scratch = PerThread::new(threads, || Scratch::new(&plans, scratch_len));
         let mut engine = Self {
             plans,
+            routines,
+            scratch_len,
             slabs,
             data,
             states,
@@ -172,14 +180,15 @@ impl Engine {
     fn execute(&mut self, program: usize, prelude: bool, seed: u64, step: u64, times: &mut Times) {
         let plan = &self.plans[program];
         let steps = if prelude { &plan.prelude } else { &plan.steps };
+        let routines = &self.routines[program][usize::from(!prelude)];
         let runner = Runner {
             context: Context { slabs: &self.slabs, data: &self.data, partials: self.partials, seed, step },
             scratch: &self.scratch,
         };
         self.pool.install(|| {
-            for step in steps {
+            for (step, routines) in steps.iter().zip(routines) {
                 let start = Instant::now();
-                runner.step(step);
+                runner.step(step, routines);
                 times.add(step, start.elapsed().as_nanos() as f64);
             }
         });
@@ -248,7 +257,7 @@ impl Engine {
     /// Bytes of planned memory: values, partial results and scratch.
     pub fn arena_bytes(&self) -> u64 {
         let shared: usize = self.slabs[..self.params as usize].iter().map(Slab::len).sum();
-        4 * shared as u64 + self.threads() as u64 * Scratch::bytes(&self.plans)
+        4 * shared as u64 + self.threads() as u64 * Scratch::bytes(&self.plans, self.scratch_len)
     }
 
     /// Fills all parameters with their initial values, which depend on the seed and their names only.
@@ -293,6 +302,15 @@ fn extent(data: &BoundData, dim: Dim) -> usize {
         Dim::Fixed(extent) => extent,
         Dim::Count(vertex) => data.num_vertices[vertex.index()],
     }
+}
+
+/// How the regions of a plan's prelude and steps are executed.
+fn routines(plan: &Plan, data: &BoundData) -> [Vec<Vec<Routine>>; 2] {
+    let of = |step: &Step| match &step.kind {
+        StepKind::Region(region) => Routine::of(region, data),
+        StepKind::Product(_) | StepKind::Copy { .. } => vec![],
+    };
+    [&plan.prelude, &plan.steps].map(|steps| steps.iter().map(of).collect())
 }
 
 /// All optimiser states that a program reads or writes.
@@ -394,13 +412,17 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn step(&self, step: &Step) {
+    fn step(&self, step: &Step, routines: &[Routine]) {
         match &step.kind {
             StepKind::Region(region) => {
-                parallel(region.tasks.len() - 1, |task| {
+                let tasks = region.tasks.len() - 1;
+                parallel(tasks * routines.len(), |task| {
+                    let (routine, task) = (&routines[task / tasks], task % tasks);
                     let thread = rayon::current_thread_index().unwrap_or(0);
                     // SAFETY: the index of a pool's thread is its own, and a task starts no other.
-                    unsafe { self.scratch.with(thread, |scratch| run_task(self.context, region, task, scratch)) };
+                    unsafe {
+                        self.scratch.with(thread, |scratch| run_task(self.context, region, routine, task, scratch))
+                    };
                 });
                 combine(self.context, region);
             }

@@ -20,6 +20,7 @@ pub mod plan;
 pub mod proc;
 pub mod raw;
 pub mod report;
+pub mod routine;
 pub mod simd;
 pub mod trainer;
 pub mod weights;

@@ -6,6 +6,9 @@ use hgnnc_ir::random;
 use crate::math;
 use crate::simd::multiversion;
 
+/// Elements of a cycle: many, so that loops over them become loops over vectors.
+pub const CYCLE: usize = 256;
+
 /// One side of an element-wise operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Side<'a> {
@@ -13,6 +16,19 @@ pub enum Side<'a> {
     Elements(&'a [f32]),
     /// One number for all.
     Scalar(f32),
+    /// These numbers again and again: [`CYCLE`] elements.
+    Cycle(&'a [f32]),
+}
+
+impl Side<'_> {
+    #[inline(always)]
+    fn element(self, k: usize) -> f32 {
+        match self {
+            Side::Elements(x) => x[k],
+            Side::Scalar(x) => x,
+            Side::Cycle(x) => x[k % CYCLE],
+        }
+    }
 }
 
 multiversion! {
@@ -91,6 +107,28 @@ fn binary_body<const FMA: bool>(op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mu
                     }
                 }
                 (Side::Scalar(a), Side::Scalar(b)) => out.fill($f(a, b)),
+                (Side::Elements(a), Side::Cycle(b)) => {
+                    for (out, a) in out.chunks_mut(CYCLE).zip(a.chunks(CYCLE)) {
+                        let (a, b) = (&a[..out.len()], &b[..out.len()]);
+                        for i in 0..out.len() {
+                            out[i] = $f(a[i], b[i]);
+                        }
+                    }
+                }
+                (Side::Cycle(a), Side::Elements(b)) => {
+                    for (out, b) in out.chunks_mut(CYCLE).zip(b.chunks(CYCLE)) {
+                        let (a, b) = (&a[..out.len()], &b[..out.len()]);
+                        for i in 0..out.len() {
+                            out[i] = $f(a[i], b[i]);
+                        }
+                    }
+                }
+                // Two sides that are the same for all rows are rare.
+                (a, b) => {
+                    for (k, o) in out.iter_mut().enumerate() {
+                        *o = $f(a.element(k), b.element(k));
+                    }
+                }
             }
         };
     }

@@ -1,5 +1,7 @@
 //! Loops over blocks of rows: what the block interpreter calls. No kernel knows a plan or a model.
 
+#[cfg(target_arch = "x86_64")]
+mod eights;
 pub mod flat;
 pub mod product;
 pub mod rows;

@@ -18,7 +18,10 @@ fn fetch_body<const FMA: bool>(from: Rows<'_>, width: usize, expand: usize, firs
     if expand == 1 {
         match from {
             Rows::Each(data) => out.copy_from_slice(&data[first * width..first * width + out.len()]),
-            Rows::Same(_) => fetch_rows(from, width, first, out),
+            Rows::Same(data) => match data[..width].first_chunk::<8>() {
+                Some(row) if width == 8 => out.as_chunks_mut::<8>().0.fill(*row),
+                _ => fetch_rows(from, width, first, out),
+            },
             Rows::Picked(data, index) => match width {
                 1 => {
                     for (o, &at) in out.iter_mut().zip(&index[first..]) {
@@ -141,9 +144,18 @@ pub fn lse<const FMA: bool>(x: &[f32]) -> f32 {
 }
 
 multiversion! {
-    /// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements: products are not stored.
-    /// `outer` groups per row.
-    pub fn dot(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) as dot_body
+    /// As [`dot`], for all extents.
+    pub(super) fn dot_portable(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) as dot_body
+}
+
+/// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements: products are not stored.
+/// `outer` groups per row.
+pub fn dot(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if inner == 8 && super::eights::dot(a, b, outer, out) {
+        return;
+    }
+    dot_portable(a, b, outer, inner, out);
 }
 
 #[inline(always)]

@@ -4,7 +4,6 @@ use hgnnc_ir::ops::Reduce;
 
 use super::Rows;
 use super::flat::{larger, smaller};
-use super::rows::{lse, sum};
 use crate::math;
 use crate::simd::multiversion;
 
@@ -15,23 +14,34 @@ const RUN: usize = 256;
 const FEW: usize = 32;
 
 multiversion! {
-    /// `out[r] = reduce over the edges of r of x`, rows of `width` elements.
-    pub fn segment(reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) as segment_body
+    /// `out[r] = reduce over the edges of r of x`, rows of `width` elements. With `more` what `out` holds counts
+    /// too; not for `Lse`.
+    pub fn segment(
+        reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32], more: bool,
+    ) as segment_body
 }
 
 #[inline(always)]
-fn segment_body<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) {
-    if let (Rows::Each(data), 1) = (x, width) {
-        for (o, edges) in out.iter_mut().zip(offsets.windows(2)) {
-            let x = &data[edges[0] as usize..edges[1] as usize];
-            *o = match reduce {
-                Reduce::Sum => sum(x),
-                Reduce::Max => x.iter().copied().fold(f32::NEG_INFINITY, larger),
-                Reduce::Min => x.iter().copied().fold(f32::INFINITY, smaller),
-                Reduce::Lse => lse::<FMA>(x),
-            };
+fn segment_body<const FMA: bool>(
+    reduce: Reduce,
+    x: Rows<'_>,
+    width: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+    more: bool,
+) {
+    if !more {
+        out.fill(reduce.identity() as f32);
+    }
+    if let Rows::Each(data) = x {
+        match width {
+            1 => return segment_flat::<FMA, 1>(reduce, data, offsets, out),
+            2 => return segment_flat::<FMA, 2>(reduce, data, offsets, out),
+            4 => return segment_flat::<FMA, 4>(reduce, data, offsets, out),
+            8 => return segment_flat::<FMA, 8>(reduce, data, offsets, out),
+            16 => return segment_flat::<FMA, 16>(reduce, data, offsets, out),
+            _ => {}
         }
-        return;
     }
     match width {
         4 => segment_fixed::<FMA, 4>(reduce, x, offsets, out),
@@ -41,6 +51,115 @@ fn segment_body<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offs
         _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, x, width, offsets, out),
         _ => segment_any::<FMA>(reduce, x, width, offsets, out),
     }
+}
+
+/// Narrow rows one after another: whole vectors run along the edges, `16 / W` edges at a time.
+#[inline(always)]
+fn segment_flat<const FMA: bool, const W: usize>(reduce: Reduce, data: &[f32], offsets: &[u32], out: &mut [f32]) {
+    let (rows, _) = out.as_chunks_mut::<W>();
+    for (o, edges) in rows.iter_mut().zip(offsets.windows(2)) {
+        let x = &data[edges[0] as usize * W..edges[1] as usize * W];
+        match reduce {
+            Reduce::Sum => {
+                // Runs keep the rounding errors of long rows small.
+                for run in x.chunks(RUN * 16) {
+                    let part = flat_fold::<W>(run, 0.0, |a, b| a + b);
+                    for k in 0..W {
+                        o[k] += part[k];
+                    }
+                }
+            }
+            Reduce::Max => {
+                let part = flat_fold::<W>(x, f32::NEG_INFINITY, larger);
+                for k in 0..W {
+                    o[k] = larger(o[k], part[k]);
+                }
+            }
+            Reduce::Min => {
+                let part = flat_fold::<W>(x, f32::INFINITY, smaller);
+                for k in 0..W {
+                    o[k] = smaller(o[k], part[k]);
+                }
+            }
+            Reduce::Lse => {
+                let largest = flat_fold::<W>(x, f32::NEG_INFINITY, larger);
+                let base: [f32; W] = std::array::from_fn(|k| finite_base(largest[k]));
+                let bases: [f32; 16] = std::array::from_fn(|k| base[k % W]);
+                let [mut total, mut second] = [[0.0f32; 16]; 2];
+                let (pairs, rest) = x.as_chunks::<32>();
+                for x in pairs {
+                    for k in 0..16 {
+                        total[k] += math::exp::<FMA>(x[k] - bases[k]);
+                    }
+                    for k in 0..16 {
+                        second[k] += math::exp::<FMA>(x[16 + k] - bases[k]);
+                    }
+                }
+                for k in 0..16 {
+                    total[k] += second[k];
+                }
+                for x in rest.chunks(16) {
+                    // Padding adds exp(-∞) = 0.
+                    let mut padded = [f32::NEG_INFINITY; 16];
+                    padded[..x.len()].copy_from_slice(x);
+                    for k in 0..16 {
+                        total[k] += math::exp::<FMA>(padded[k] - bases[k]);
+                    }
+                }
+                let total = fold_to::<W>(total, |a, b| a + b);
+                for k in 0..W {
+                    o[k] = lse_of(largest[k], base[k], math::ln::<FMA>(total[k]));
+                }
+            }
+        }
+    }
+}
+
+/// Folds rows of `W` elements: four vectors of 16 elements, then their parts.
+#[inline(always)]
+fn flat_fold<const W: usize>(x: &[f32], identity: f32, f: impl Fn(f32, f32) -> f32) -> [f32; W] {
+    let [mut a, mut b, mut c, mut d] = [[identity; 16]; 4];
+    let (chunks, rest) = x.as_chunks::<64>();
+    for x in chunks {
+        for k in 0..16 {
+            a[k] = f(a[k], x[k]);
+        }
+        for k in 0..16 {
+            b[k] = f(b[k], x[16 + k]);
+        }
+        for k in 0..16 {
+            c[k] = f(c[k], x[32 + k]);
+        }
+        for k in 0..16 {
+            d[k] = f(d[k], x[48 + k]);
+        }
+    }
+    for k in 0..16 {
+        a[k] = f(f(a[k], b[k]), f(c[k], d[k]));
+    }
+    let (chunks, rest) = rest.as_chunks::<16>();
+    for x in chunks {
+        for k in 0..16 {
+            a[k] = f(a[k], x[k]);
+        }
+    }
+    for (a, &x) in a.iter_mut().zip(rest) {
+        *a = f(*a, x);
+    }
+    fold_to(a, f)
+}
+
+/// Folds the parts of a vector that belong to the same of `W` columns.
+#[inline(always)]
+fn fold_to<const W: usize>(mut a: [f32; 16], f: impl Fn(f32, f32) -> f32) -> [f32; W] {
+    let mut half = 8;
+    while half >= W {
+        for k in 0..half {
+            a[k] = f(a[k], a[k + half]);
+        }
+        half /= 2;
+    }
+    std::array::from_fn(|k| a[k])
 }
 
 #[inline(always)]
@@ -64,7 +183,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
             let of = |e: usize| -> &[f32; W] {
                 x.row(e, width)[band * W..].first_chunk::<W>().expect("the width is a multiple of W")
             };
-            let mut acc = [reduce.identity() as f32; W];
+            let mut acc = if reduce == Reduce::Lse { [f32::NEG_INFINITY; W] } else { *o };
             match reduce {
                 Reduce::Sum => {
                     for start in edges.clone().step_by(RUN) {
@@ -156,7 +275,6 @@ fn lse_of(largest: f32, base: f32, ln_total: f32) -> f32 {
 fn segment_any<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) {
     for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
         let edges = edges[0] as usize..edges[1] as usize;
-        row.fill(reduce.identity() as f32);
         match reduce {
             Reduce::Sum => {
                 // Columns in bands of 16, the last one narrower.
@@ -193,10 +311,32 @@ fn segment_any<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offse
     }
 }
 
+/// Weighted gather-sum: `out[r, h, k] = Σ over the edges e of r of a[e, h] · x[e, h, k]`, with `heads` weights per edge
+/// and `inner` elements per weight. The product is never stored. With `more` the sum is added to what `out` holds.
+pub fn weighted_sum(
+    a: Rows<'_>,
+    x: Rows<'_>,
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+    more: bool,
+) {
+    if !more {
+        out.fill(0.0);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if inner == 8 && super::eights::weighted_sum(a, x, heads, offsets, out)
+        || super::eights::weighted_sum_wide(a, x, heads, inner, offsets, out)
+    {
+        return;
+    }
+    weighted_portable(a, x, heads, inner, offsets, out);
+}
+
 multiversion! {
-    /// Weighted gather-sum: `out[r, h, k] = Σ over the edges e of r of a[e, h] · x[e, h, k]`, with `heads`
-    /// weights per edge and `inner` elements per weight. The product is never stored.
-    pub fn weighted_sum(
+    /// Adds as [`weighted_sum`], for all extents.
+    pub(super) fn weighted_portable(
         a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32],
     ) as weighted_sum_body
 }
@@ -238,7 +378,6 @@ fn weighted_banded<const FMA: bool, const H: usize, const K: usize>(
         for (band, o) in row.chunks_exact_mut(H * K).enumerate() {
             let start = band * H * K;
             let head = start / inner;
-            o.fill(0.0);
             let end = edges[1] as usize;
             for first in (edges[0] as usize..end).step_by(RUN) {
                 let mut acc = [[0.0f32; K]; H];
@@ -270,7 +409,6 @@ fn weighted_any<const FMA: bool>(
 ) {
     let width = heads * inner;
     for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
-        row.fill(0.0);
         for e in edges[0] as usize..edges[1] as usize {
             let groups = row.chunks_exact_mut(inner).zip(x.row(e, width).chunks_exact(inner));
             for ((o, x), &weight) in groups.zip(a.row(e, heads)) {

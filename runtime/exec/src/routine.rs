@@ -1,0 +1,342 @@
+//! How a region is executed: in chains of operations, a tile of edges or rows at a time.
+//!
+//! The plan says what a block computes. Executing it operation by operation would pass every edge value of a block
+//! through the second-level cache between any two operations. Here operations of one level that need nothing but
+//! their own edge (row) of each other form a chain, which is executed for a tile after another; what only the chain
+//! uses exists for one tile and stays in the first-level cache. Sums over edges end a chain: they add to their rows
+//! tile by tile.
+
+use hgnnc_ir::ops::Reduce;
+
+use crate::data::BoundData;
+use crate::plan::memory::{Lifetime, place};
+use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Operand, Place, Region};
+use crate::raw::Buffer;
+
+/// Elements of all values of a tile that are alive together: half of a first-level cache.
+const TILE: usize = 6 * 1024;
+
+/// Operations that are executed together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chain {
+    /// What its operations have a row for.
+    pub level: Level,
+    /// Edges or rows of a tile; 0: the whole block at once.
+    pub tile: usize,
+    /// Positions in the operations of the region, in order.
+    pub ops: Vec<usize>,
+}
+
+/// Where a local is while a chain runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spot {
+    /// In scratch, with a row for each row or edge of the block.
+    Block(usize),
+    /// In scratch, with a row for each row or edge of a tile.
+    Tile(usize),
+    /// In its rows of a stored value.
+    Stored(Buffer),
+}
+
+/// Operations of a region ready to be executed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Routine {
+    /// In order.
+    pub chains: Vec<Chain>,
+    /// Positions of the region's partials that it computes.
+    pub partials: Vec<usize>,
+    /// Where the locals are.
+    pub spots: Vec<Spot>,
+    /// Elements of scratch.
+    pub scratch_len: usize,
+}
+
+impl Routine {
+    /// The routines of a region, which may be executed in any order. Traversals of edges whose operations do not
+    /// depend on each other have several: what one gathers from fits a cache better than what all do.
+    pub fn of(region: &Region, data: &BoundData) -> Vec<Self> {
+        let deps = dependencies(region);
+        let parts = match region.domain {
+            Domain::Rows(_) => vec![(0..region.ops.len()).collect()],
+            Domain::Edges { .. } => components(&deps),
+        };
+        parts.iter().map(|ops| Self::new(region, data, &deps, ops)).collect()
+    }
+
+    /// Divides operations of a region into chains, and places their locals.
+    fn new(region: &Region, data: &BoundData, deps: &[Vec<Dependency>], ops: &[usize]) -> Self {
+        let mut chains = chains(region, deps, ops);
+        let mut chain_of = vec![0; region.ops.len()];
+        let mut position = vec![0; region.ops.len()];
+        let (mut first, mut last) = (vec![], vec![]);
+        let mut at = 0;
+        for (index, chain) in chains.iter().enumerate() {
+            first.push(at);
+            for &op in &chain.ops {
+                chain_of[op] = index;
+                position[op] = at;
+                at += 1;
+            }
+            last.push(at - 1);
+        }
+        // Per local: is it used within one chain only, and from when to when is it needed?
+        let mut lives: Vec<Option<(bool, usize, usize)>> = vec![None; region.locals.len()];
+        for (op, block_op) in ops.iter().map(|&op| (op, &region.ops[op])) {
+            if !is_partial(&block_op.kind) {
+                let tiled = chains[chain_of[op]].tile != 0 && !reduces_edges(&block_op.kind);
+                lives[block_op.out as usize] = Some((tiled, op, op));
+            }
+        }
+        let mut ends: Vec<Vec<usize>> = vec![vec![]; region.locals.len()];
+        for (op, block_op) in ops.iter().map(|&op| (op, &region.ops[op])) {
+            for operand in operands(&block_op.kind) {
+                if let Base::Local(local) = operand.base {
+                    ends[local as usize].push(op);
+                }
+            }
+        }
+        for (live, users) in lives.iter_mut().zip(&ends) {
+            let Some((tiled, producer, end)) = live else { continue };
+            *tiled &= users.iter().all(|&user| chain_of[user] == chain_of[*producer]);
+            if *tiled {
+                *end = users.iter().map(|&u| position[u]).max().unwrap_or(0).max(position[*producer]);
+                *producer = position[*producer];
+            } else {
+                let chain = users.iter().map(|&u| chain_of[u]).max().unwrap_or(0).max(chain_of[*producer]);
+                *end = last[chain];
+                *producer = first[chain_of[*producer]];
+            }
+        }
+        for (index, chain) in chains.iter_mut().enumerate().filter(|(_, c)| c.tile != 0) {
+            let alive = |at: usize| -> usize {
+                let here = lives.iter().zip(&region.locals).filter_map(|(live, local)| live.map(|l| (l, local)));
+                here.filter(|((tiled, start, end), _)| *tiled && *start <= at && at <= *end).map(|(_, l)| l.width).sum()
+            };
+            let peak = (first[index]..=last[index]).map(alive).max().unwrap_or(1).max(1);
+            chain.tile = (TILE / peak).clamp(32, 1024) / 16 * 16;
+        }
+        let (most_rows, most_edges) = block_extents(region, data);
+        let mut spots: Vec<Spot> = region
+            .locals
+            .iter()
+            .map(|local| match local.place {
+                Place::Stored(buffer) => Spot::Stored(buffer),
+                Place::Scratch(_) => Spot::Block(0),
+            })
+            .collect();
+        let (mut which, mut lifetimes) = (vec![], vec![]);
+        for (index, (live, local)) in lives.iter().zip(&region.locals).enumerate() {
+            let (Some((tiled, start, end)), Place::Scratch(_)) = (*live, local.place) else { continue };
+            let most = match local.level {
+                Level::Row => most_rows,
+                Level::Edge => most_edges,
+            };
+            let chain = chains.iter().zip(&last).find(|(_, last)| start <= **last).map_or(0, |(c, _)| c.tile);
+            let count = if tiled { chain.min(most) } else { most };
+            which.push((index, tiled));
+            lifetimes.push(Lifetime { start, end, len: count * local.width });
+        }
+        let (offsets, scratch_len) = place(&lifetimes);
+        for ((local, tiled), offset) in which.into_iter().zip(offsets) {
+            spots[local] = if tiled { Spot::Tile(offset) } else { Spot::Block(offset) };
+        }
+        let partials = ops.iter().map(|&op| &region.ops[op]).filter(|op| is_partial(&op.kind));
+        let partials = partials.map(|op| op.out as usize).collect();
+        Self { chains, partials, spots, scratch_len }
+    }
+}
+
+/// The most rows and edges of a block.
+fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
+    let pairs = || region.blocks.windows(2).map(|b| (b[0] as usize, b[1] as usize));
+    let rows = pairs().map(|(a, b)| b - a).max().unwrap_or(0);
+    let edges = match region.domain {
+        Domain::Rows(_) => 0,
+        Domain::Edges { topology, direction } => {
+            let indptr = &data.topology(topology).incidence(direction).indptr;
+            pairs().map(|(a, b)| (indptr[b] - indptr[a]) as usize).max().unwrap_or(0)
+        }
+    };
+    (rows, edges)
+}
+
+fn is_partial(kind: &BlockKind) -> bool {
+    matches!(kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
+}
+
+/// Does it have edges as operands and rows as results?
+pub fn reduces_edges(kind: &BlockKind) -> bool {
+    matches!(kind, BlockKind::Segment(..) | BlockKind::WeightedSum { .. })
+}
+
+/// Can it be executed for one part of the rows or edges of a block after another?
+fn streams(kind: &BlockKind) -> bool {
+    match kind {
+        BlockKind::Unary(..)
+        | BlockKind::Binary(..)
+        | BlockKind::Copy(_)
+        | BlockKind::Concat(..)
+        | BlockKind::Slice { .. }
+        | BlockKind::OneHot { .. }
+        | BlockKind::Mask { .. }
+        | BlockKind::ReduceTrailing(..)
+        | BlockKind::Dot { .. }
+        | BlockKind::WeightedSum { .. }
+        | BlockKind::PartialReduce(..) => true,
+        // Needs the largest of all edges first.
+        BlockKind::Segment(reduce, _) => *reduce != Reduce::Lse,
+        // Packs its operands: the more rows the better.
+        BlockKind::MatMul(..) | BlockKind::MatMulT(..) | BlockKind::PartialOuter(..) => false,
+    }
+}
+
+/// An operation that computes an operand.
+#[derive(Clone, Copy)]
+struct Dependency {
+    op: usize,
+    /// Is its own row enough?
+    own_row: bool,
+}
+
+fn dependencies(region: &Region) -> Vec<Vec<Dependency>> {
+    let mut producer = vec![None; region.locals.len()];
+    for (index, op) in region.ops.iter().enumerate() {
+        if !is_partial(&op.kind) {
+            producer[op.out as usize] = Some(index);
+        }
+    }
+    let of = |op: &BlockOp| {
+        let locals = operands(&op.kind).into_iter().filter_map(|operand| match operand.base {
+            Base::Local(local) => producer[local as usize].map(|p| (p, operand.access == Access::Each)),
+            Base::Stored(_) => None,
+        });
+        locals
+            .map(|(p, each)| {
+                let same_level = region.ops[p].level == op.level && !reduces_edges(&region.ops[p].kind);
+                Dependency { op: p, own_row: each && same_level }
+            })
+            .collect()
+    };
+    region.ops.iter().map(of).collect()
+}
+
+/// Operations that depend on each other, directly or not, in the order of the first of each.
+fn components(deps: &[Vec<Dependency>]) -> Vec<Vec<usize>> {
+    let mut of: Vec<usize> = (0..deps.len()).collect();
+    for (op, deps) in deps.iter().enumerate() {
+        for dep in deps {
+            let (from, to) = (of[op].max(of[dep.op]), of[op].min(of[dep.op]));
+            of[..=op].iter_mut().filter(|c| **c == from).for_each(|c| *c = to);
+        }
+    }
+    let mut parts: Vec<Vec<usize>> = vec![vec![]; deps.len()];
+    of.iter().enumerate().for_each(|(op, &component)| parts[component].push(op));
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// All operations of a part in chains, in an order that respects their dependencies: what rows need first, so that the
+/// chains of edges find as much as possible ready.
+fn chains(region: &Region, deps: &[Vec<Dependency>], part: &[usize]) -> Vec<Chain> {
+    let ops = &region.ops;
+    // What is not of this part is left out.
+    let mut done = vec![true; ops.len()];
+    part.iter().for_each(|&op| done[op] = false);
+    let mut chains: Vec<Chain> = vec![];
+    while done.contains(&false) {
+        let single = |level: Level| {
+            (0..ops.len()).find(|&i| {
+                !done[i] && ops[i].level == level && !streams(&ops[i].kind) && deps[i].iter().all(|d| done[d.op])
+            })
+        };
+        let chain = if let Some(op) = single(Level::Row) {
+            Chain { level: Level::Row, tile: 0, ops: vec![op] }
+        } else if let rows = grow(region, deps, &done, Level::Row)
+            && !rows.is_empty()
+        {
+            Chain { level: Level::Row, tile: 1, ops: rows }
+        } else if let Some(op) = single(Level::Edge) {
+            Chain { level: Level::Edge, tile: 0, ops: vec![op] }
+        } else {
+            let edges = grow(region, deps, &done, Level::Edge);
+            assert!(!edges.is_empty(), "operations of a block are in an order that can be executed");
+            Chain { level: Level::Edge, tile: 1, ops: needed(region, deps, &done, edges) }
+        };
+        chain.ops.iter().for_each(|&op| done[op] = true);
+        chains.push(chain);
+    }
+    chains
+}
+
+/// All operations of a level that can be executed tile by tile now.
+fn grow(region: &Region, deps: &[Vec<Dependency>], done: &[bool], level: Level) -> Vec<usize> {
+    let mut here = vec![false; region.ops.len()];
+    for (index, op) in region.ops.iter().enumerate() {
+        let ready = |d: &Dependency| done[d.op] || (here[d.op] && d.own_row);
+        if !done[index] && op.level == level && streams(&op.kind) && deps[index].iter().all(ready) {
+            here[index] = true;
+        }
+    }
+    (0..here.len()).filter(|&i| here[i]).collect()
+}
+
+/// Leaves operations to later chains that no reduction of this one and nothing between needs.
+fn needed(region: &Region, deps: &[Vec<Dependency>], done: &[bool], chain: Vec<usize>) -> Vec<usize> {
+    let ops = &region.ops;
+    let mut here = vec![false; ops.len()];
+    chain.iter().for_each(|&i| here[i] = true);
+    let mut wanted = vec![false; ops.len()];
+    for &i in &chain {
+        let stored = || matches!(region.locals[ops[i].out as usize].place, Place::Stored(_));
+        wanted[i] = reduces_edges(&ops[i].kind) || is_partial(&ops[i].kind) || stored();
+    }
+    for (index, deps) in deps.iter().enumerate() {
+        if !done[index] && !here[index] && deps.iter().all(|d| done[d.op] || here[d.op]) {
+            deps.iter().filter(|d| here[d.op]).for_each(|d| wanted[d.op] = true);
+        }
+    }
+    for &i in chain.iter().rev() {
+        if wanted[i] {
+            deps[i].iter().filter(|d| here[d.op]).for_each(|d| wanted[d.op] = true);
+        }
+    }
+    let some: Vec<usize> = chain.iter().copied().filter(|&i| wanted[i]).collect();
+    if some.is_empty() { chain } else { some }
+}
+
+/// All operands of an operation.
+fn operands(kind: &BlockKind) -> Vec<Operand> {
+    match kind {
+        BlockKind::Unary(_, a)
+        | BlockKind::Copy(a)
+        | BlockKind::Slice { a, .. }
+        | BlockKind::ReduceTrailing(_, a, _)
+        | BlockKind::Segment(_, a)
+        | BlockKind::PartialReduce(_, a) => vec![*a],
+        BlockKind::Binary(_, a, b)
+        | BlockKind::MatMul(_, a, b)
+        | BlockKind::MatMulT(_, a, b)
+        | BlockKind::Dot { a, b, .. }
+        | BlockKind::PartialOuter(_, a, b) => vec![*a, *b],
+        BlockKind::WeightedSum { a, x, .. } => vec![*a, *x],
+        BlockKind::Concat(parts, _) => parts.iter().map(|p| p.0).collect(),
+        BlockKind::OneHot { .. } | BlockKind::Mask { .. } => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(op: usize) -> Dependency {
+        Dependency { op, own_row: true }
+    }
+
+    #[test]
+    fn operations_that_depend_on_each_other_stay_together() {
+        // 3 joins what 0 and 1 began; 2 and 4 stand alone.
+        let deps = [vec![], vec![], vec![], vec![on(0), on(1)], vec![], vec![on(3)]];
+        assert_eq!(components(&deps), [vec![0, 1, 3, 5], vec![2], vec![4]]);
+        assert_eq!(components(&[]), Vec::<Vec<usize>>::new());
+    }
+}
