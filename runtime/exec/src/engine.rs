@@ -17,7 +17,7 @@ use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::kernels::{product, rows};
 use crate::plan::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, plan};
-use crate::raw::{PerThread, Slab};
+use crate::raw::{Buffer, PerThread, Slab};
 use crate::routine::Routine;
 
 /// How to run.
@@ -196,14 +196,25 @@ impl Engine {
 
     /// Takes over the new parameters and states that the last run of a program computed.
     pub fn commit(&mut self, program: usize) {
-        for &(target, from) in &self.plans[program].updates {
-            if target == from.slab {
-                continue;
-            }
-            // SAFETY: nothing runs, and the slabs are different.
-            let source = unsafe { self.slabs[from.slab as usize].read(from.offset, from.len) };
-            // SAFETY: as above.
-            unsafe { self.slabs[target as usize].write(0, from.len) }.copy_from_slice(source);
+        let slabs = &self.slabs;
+        let updates: Vec<_> =
+            self.plans[program].updates.iter().filter(|(target, from)| *target != from.slab).copied().collect();
+        let copy = |&(target, from): &(u32, Buffer), range: std::ops::Range<usize>| {
+            // SAFETY: nothing else runs, and the slabs are different.
+            let source = unsafe { slabs[from.slab as usize].read(from.offset + range.start, range.len()) };
+            // SAFETY: as above; every range of every target is written once.
+            unsafe { slabs[target as usize].write(range.start, range.len()) }.copy_from_slice(source);
+        };
+        // Large ones in parts, which threads share.
+        const PART: usize = 1 << 16;
+        let parts: Vec<_> = updates
+            .iter()
+            .flat_map(|update| (0..update.1.len).step_by(PART).map(move |at| (update, at..update.1.len.min(at + PART))))
+            .collect();
+        if self.threads() == 1 || parts.len() == updates.len() {
+            parts.into_iter().for_each(|(update, range)| copy(update, range));
+        } else {
+            self.pool.install(|| parts.into_par_iter().for_each(|(update, range)| copy(update, range)));
         }
     }
 
