@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use hgnnc_driver::{
-    Analysis, DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerOptions, RelationSummary,
+    Analysis, DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerError, LowerOptions, RelationSummary,
     VertexSummary, analyze, check_dataset, diag, lower, unknown_pass,
 };
 
@@ -121,8 +121,10 @@ pub fn check(name: &str, text: &str) -> Outcome {
             diagnostics.sort();
         }
         let options = LowerOptions { disabled: setting.disabled, ..LowerOptions::default() };
-        if let Err(error) = lower(model, &options) {
-            diagnostics.push(unknown_pass(&error));
+        match lower(model, &options) {
+            Ok(_) => {}
+            Err(LowerError::Pass(error)) => diagnostics.push(unknown_pass(&error)),
+            Err(LowerError::Kernel(error)) => panic!("{name}: {error}"),
         }
     }
     Outcome { analysis, diagnostics }

@@ -99,6 +99,8 @@ pub enum Level {
     Optimized,
     /// The evaluation program after the passes
     Infer,
+    /// What is executed: the training program (without a train block, the evaluation program) as kernels
+    Kernels,
 }
 
 impl Level {
@@ -111,6 +113,7 @@ impl Level {
             Level::Joint => "joint.ir",
             Level::Optimized => "optimized.ir",
             Level::Infer => "infer.ir",
+            Level::Kernels => "kernels.ir",
         }
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use hgnnc_driver::{Analysis, Analyzed, LowerOptions, Lowered, SizeInfo, format as canonical, lower};
 use hgnnc_exec::BindOptions;
+use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 
 use crate::args::{BuildArgs, Level};
@@ -17,7 +18,8 @@ use crate::run::{Purpose, bind_sizes};
 use crate::source;
 
 /// All levels, in the order of compilation.
-const LEVELS: [Level; 6] = [Level::Ast, Level::Model, Level::Dataflow, Level::Joint, Level::Optimized, Level::Infer];
+const LEVELS: [Level; 7] =
+    [Level::Ast, Level::Model, Level::Dataflow, Level::Joint, Level::Optimized, Level::Infer, Level::Kernels];
 
 /// Compiles a model and shows the levels asked for.
 pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
@@ -99,6 +101,10 @@ fn level_text(level: Level, analysis: &Analysis, model: &Analyzed, lowered: &Low
         Level::Joint => ir_text(lowered.joint.as_ref()?),
         Level::Optimized => ir_text(lowered.artifact.train.as_ref()?),
         Level::Infer => ir_text(&lowered.artifact.infer),
+        Level::Kernels => {
+            let kernels = &lowered.artifact.kernels;
+            kernel_text(kernels.train.as_ref().unwrap_or(&kernels.infer))
+        }
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use hgnnc_driver::{Analyzed, LowerOptions, SizeInfo, lower};
 use hgnnc_exec::{BindOptions, BoundData, Report, TrainOptions, Trainer, bind};
 use hgnnc_graph::{Dataset, npy};
-use hgnnc_ir::artifact::VERSION;
+use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::{Artifact, OutputKind};
 
 use crate::args::{DeviceArgs, EvalArgs, InferArgs, ModelArgs};
@@ -28,6 +28,7 @@ pub fn bind_sizes(
         model: model.name.clone(),
         train: None,
         infer: model.flow.clone(),
+        kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
     };
     let data = bind(&tables, dataset, options)?;

@@ -15,7 +15,7 @@ pub use hgnnc_sema::dataset::{
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::{Analyzed, train::TrainSpec};
 pub use hgnnc_syntax::format;
-pub use lower::{LowerOptions, Lowered, lower};
+pub use lower::{LowerError, LowerOptions, Lowered, lower};
 pub use stdlib::STDLIB;
 
 use hgnnc_sema::Library;

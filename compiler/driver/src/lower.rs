@@ -1,8 +1,11 @@
 //! From a checked model to the programs that the runtime executes.
 
-use hgnnc_ir::artifact::VERSION;
+use std::fmt;
+
+use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
+use hgnnc_passes::kernels::{self, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::{differentiate, update};
 use hgnnc_sema::Analyzed;
@@ -28,11 +31,43 @@ pub struct Lowered {
     pub explanations: Vec<String>,
 }
 
+/// What [`lower`] cannot do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LowerError {
+    /// A disabled pass does not exist.
+    Pass(UnknownPass),
+    /// There is no kernel for an operation.
+    Kernel(NotLowered),
+}
+
+impl fmt::Display for LowerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LowerError::Pass(error) => error.fmt(f),
+            LowerError::Kernel(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LowerError {}
+
+impl From<UnknownPass> for LowerError {
+    fn from(error: UnknownPass) -> Self {
+        LowerError::Pass(error)
+    }
+}
+
+impl From<NotLowered> for LowerError {
+    fn from(error: NotLowered) -> Self {
+        LowerError::Kernel(error)
+    }
+}
+
 /// Lowers a model.
 ///
 /// # Errors
-/// When a disabled pass does not exist.
-pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, UnknownPass> {
+/// When a disabled pass does not exist, or an operation has no kernel.
+pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let passes = PassManager::new(&options.disabled)?;
     let mut cx = PassCx::new(options.sizes.clone());
 
@@ -56,14 +91,17 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, Unknow
         passes.run_joint(&mut flow, &mut cx);
         train = Some(flow);
     }
+    let kernels = Kernels { train: train.as_ref().map(kernels::lower).transpose()?, infer: kernels::lower(&infer)? };
     let artifact = Artifact {
         version: VERSION,
         model: model.name.clone(),
         train,
         infer,
+        kernels,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
     };
-    let explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
+    let mut explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
+    explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer)));
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations })
 }
 

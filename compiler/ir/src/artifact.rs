@@ -1,10 +1,11 @@
 //! Where compiler and runtime meet: two programs and what training needs to know.
 
 use crate::dataflow::Dataflow;
+use crate::kernel;
 use crate::types::VertexType;
 
 /// Version of this format. The runtime refuses others.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A compiled model.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,8 +19,19 @@ pub struct Artifact {
     /// Evaluation (no dropout). Results: each output by name, and, where the model is trained,
     /// `row_loss`: the loss of each vertex, `V[]`. Same tables as `train`.
     pub infer: Dataflow,
+    /// Both programs as kernels, which is what the runtime executes.
+    pub kernels: Kernels,
     /// How to train. `None` for a model without a `train` block.
     pub training: Option<Training>,
+}
+
+/// The programs of an artifact as kernels.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Kernels {
+    /// [`Artifact::train`].
+    pub train: Option<kernel::Program>,
+    /// [`Artifact::infer`].
+    pub infer: kernel::Program,
 }
 
 /// The training block.

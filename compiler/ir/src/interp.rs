@@ -228,7 +228,7 @@ pub fn run(flow: &Dataflow, bindings: &Bindings) -> Result<Evaluation, InterpErr
     Ok(run)
 }
 
-fn check(flow: &Dataflow, bindings: &Bindings) -> Result<(), InterpError> {
+pub(crate) fn check(flow: &Dataflow, bindings: &Bindings) -> Result<(), InterpError> {
     let tables = [
         ("vertex types", bindings.num_vertices.len(), flow.vertex_types.len()),
         ("graphs", bindings.edges.len(), flow.graphs.len()),
@@ -253,7 +253,7 @@ fn check(flow: &Dataflow, bindings: &Bindings) -> Result<(), InterpError> {
     Ok(())
 }
 
-fn bound(
+pub(crate) fn bound(
     kind: &'static str,
     name: &str,
     tensor: Option<&Tensor>,
@@ -404,7 +404,7 @@ fn edges_of_rows(bindings: &Bindings, graph: Graph, direction: Direction, rows: 
     owned
 }
 
-fn reduced(reduce: Reduce, elements: impl Iterator<Item = f64> + Clone) -> f64 {
+pub(crate) fn reduced(reduce: Reduce, elements: impl Iterator<Item = f64> + Clone) -> f64 {
     match reduce {
         Reduce::Sum => elements.sum::<f64>() + 0.0,
         Reduce::Max => elements.fold(reduce.identity(), f64::max),

@@ -12,6 +12,7 @@ pub mod artifact;
 pub mod dataflow;
 pub mod infer;
 pub mod interp;
+pub mod kernel;
 pub mod names;
 pub mod ops;
 pub mod parse;

@@ -56,15 +56,13 @@ pub fn parse(text: &str) -> Result<Dataflow, ParseError> {
 /// # Errors
 /// At the first text that does not fit.
 pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
-    let tokens = tokens(text)?;
-    let parsed = Parsed { flow: Dataflow::default(), lines: BTreeMap::new() };
-    let mut parser = Parser { tokens, next: 0, parsed };
+    let mut parser = Parser::new(text)?;
     parser.program()?;
     Ok(parser.parsed)
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum Token {
+pub(crate) enum Token {
     Word(String),
     Quoted(String),
     Number(String),
@@ -85,7 +83,7 @@ impl fmt::Display for Token {
     }
 }
 
-struct Spanned {
+pub(crate) struct Spanned {
     token: Token,
     line: usize,
     column: usize,
@@ -186,42 +184,58 @@ fn tokens(text: &str) -> Result<Vec<Spanned>, ParseError> {
     Ok(tokens)
 }
 
-struct Parser {
+/// Reads tokens one after another; what it has read so far is in `parsed`.
+pub(crate) struct Parser {
     tokens: Vec<Spanned>,
-    next: usize,
-    parsed: Parsed,
+    pub(crate) next: usize,
+    pub(crate) parsed: Parsed,
 }
 
-type Parse<T> = Result<T, ParseError>;
+pub(crate) type Parse<T> = Result<T, ParseError>;
 
 impl Parser {
+    pub(crate) fn new(text: &str) -> Parse<Self> {
+        let parsed = Parsed { flow: Dataflow::default(), lines: BTreeMap::new() };
+        Ok(Self { tokens: tokens(text)?, next: 0, parsed })
+    }
+
+    /// The line of the next token.
+    pub(crate) fn line(&self) -> usize {
+        self.tokens[self.next].line
+    }
+
+    /// The token after the next one.
+    pub(crate) fn after_next(&self) -> &Token {
+        &self.tokens[(self.next + 1).min(self.tokens.len() - 1)].token
+    }
+
     // ---- tokens -------------------------------------------------------------------------------
 
-    fn peek(&self) -> &Token {
+    pub(crate) fn peek(&self) -> &Token {
         &self.tokens[self.next].token
     }
 
-    fn take(&mut self) -> Token {
+    pub(crate) fn take(&mut self) -> Token {
         let token = self.peek().clone();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
         token
     }
 
     /// An error at the next token.
-    fn error<T>(&self, message: impl Into<String>) -> Parse<T> {
+    pub(crate) fn error<T>(&self, message: impl Into<String>) -> Parse<T> {
         self.error_at(self.next, message)
     }
 
-    fn error_at<T>(&self, token: usize, message: impl Into<String>) -> Parse<T> {
+    pub(crate) fn error_at<T>(&self, token: usize, message: impl Into<String>) -> Parse<T> {
         let Spanned { line, column, .. } = self.tokens[token];
         Err(ParseError { line, column, message: message.into() })
     }
 
-    fn expected<T>(&self, what: &str) -> Parse<T> {
+    pub(crate) fn expected<T>(&self, what: &str) -> Parse<T> {
         self.error(format!("expected {what}, found {}", self.peek()))
     }
 
-    fn accept(&mut self, sign: &'static str) -> bool {
+    pub(crate) fn accept(&mut self, sign: &'static str) -> bool {
         let found = *self.peek() == Token::Sign(sign);
         if found {
             self.take();
@@ -229,11 +243,11 @@ impl Parser {
         found
     }
 
-    fn sign(&mut self, sign: &'static str) -> Parse<()> {
+    pub(crate) fn sign(&mut self, sign: &'static str) -> Parse<()> {
         if self.accept(sign) { Ok(()) } else { self.expected(&format!("`{sign}`")) }
     }
 
-    fn accept_word(&mut self, word: &str) -> bool {
+    pub(crate) fn accept_word(&mut self, word: &str) -> bool {
         let found = matches!(self.peek(), Token::Word(found) if found == word);
         if found {
             self.take();
@@ -241,11 +255,11 @@ impl Parser {
         found
     }
 
-    fn word(&mut self, word: &str) -> Parse<()> {
+    pub(crate) fn word(&mut self, word: &str) -> Parse<()> {
         if self.accept_word(word) { Ok(()) } else { self.expected(&format!("`{word}`")) }
     }
 
-    fn name(&mut self) -> Parse<String> {
+    pub(crate) fn name(&mut self) -> Parse<String> {
         match self.peek() {
             Token::Word(name) | Token::Quoted(name) => {
                 let name = name.clone();
@@ -256,7 +270,7 @@ impl Parser {
         }
     }
 
-    fn integer<T: std::str::FromStr>(&mut self) -> Parse<T> {
+    pub(crate) fn integer<T: std::str::FromStr>(&mut self) -> Parse<T> {
         if let Token::Number(digits) = self.peek()
             && let Ok(number) = digits.parse()
         {
@@ -266,7 +280,7 @@ impl Parser {
         self.expected("a number")
     }
 
-    fn float(&mut self) -> Parse<f64> {
+    pub(crate) fn float(&mut self) -> Parse<f64> {
         let number = match self.peek() {
             Token::Number(text) => text.parse().ok(),
             Token::Word(word) if word == "inf" || word == "NaN" => word.parse().ok(),
@@ -303,7 +317,7 @@ impl Parser {
         }
     }
 
-    fn vertex(&mut self) -> Parse<VertexType> {
+    pub(crate) fn vertex(&mut self) -> Parse<VertexType> {
         let find = |flow: &Dataflow, name: &str| flow.vertex_types.iter().position(|decl| decl.name == name);
         self.row("vertex type", find).map(VertexType::new)
     }
@@ -313,22 +327,22 @@ impl Parser {
         Ok(self.row("relation", find)? as u32)
     }
 
-    fn graph(&mut self) -> Parse<Graph> {
+    pub(crate) fn graph(&mut self) -> Parse<Graph> {
         let find = |flow: &Dataflow, name: &str| flow.graphs.iter().position(|decl| decl.name == name);
         self.row("graph", find).map(Graph::new)
     }
 
-    fn input(&mut self) -> Parse<Input> {
+    pub(crate) fn input(&mut self) -> Parse<Input> {
         let find = |flow: &Dataflow, name: &str| flow.inputs.iter().position(|decl| decl.name == name);
         self.row("input", find).map(Input::new)
     }
 
-    fn param(&mut self) -> Parse<Param> {
+    pub(crate) fn param(&mut self) -> Parse<Param> {
         let find = |flow: &Dataflow, name: &str| flow.params.iter().position(|decl| decl.name == name);
         self.row("parameter", find).map(Param::new)
     }
 
-    fn slot(&mut self) -> Parse<(Param, u32)> {
+    pub(crate) fn slot(&mut self) -> Parse<(Param, u32)> {
         let param = self.param()?;
         self.sign("[")?;
         let slot = self.integer()?;
@@ -343,14 +357,14 @@ impl Parser {
         self.parsed.flow.name = self.name()?;
         self.sign("{")?;
         while !self.accept("}") {
-            let line = self.tokens[self.next].line;
+            let line = self.line();
             let place = self.item()?;
             self.parsed.lines.insert(place, line);
         }
         if *self.peek() == Token::End { Ok(()) } else { self.expected("the end") }
     }
 
-    fn item(&mut self) -> Parse<Place> {
+    pub(crate) fn item(&mut self) -> Parse<Place> {
         if matches!(self.peek(), Token::Value(_)) {
             return self.value_line();
         }
@@ -470,7 +484,7 @@ impl Parser {
         }
     }
 
-    fn space(&mut self) -> Parse<Space> {
+    pub(crate) fn space(&mut self) -> Parse<Space> {
         let edges = matches!(self.peek(), Token::Word(word) if word == "edges")
             && self.tokens.get(self.next + 1).is_some_and(|after| after.token == Token::Sign("("));
         if edges {
@@ -484,7 +498,7 @@ impl Parser {
         }
     }
 
-    fn ty(&mut self) -> Parse<Type> {
+    pub(crate) fn ty(&mut self) -> Parse<Type> {
         let dtype = if self.accept_word("i32") {
             DType::I32
         } else if self.accept_word("f32") {
@@ -594,7 +608,7 @@ impl Parser {
         Ok(Place::Value(value))
     }
 
-    fn stage(&mut self) -> Parse<(Stage, Phase)> {
+    pub(crate) fn stage(&mut self) -> Parse<(Stage, Phase)> {
         let at = self.next;
         let text = self.name()?;
         let (stage, phase) = text.split_once('.').unwrap_or((&text, "forward"));

@@ -36,6 +36,13 @@ pub fn print(flow: &Dataflow) -> String {
     text
 }
 
+/// The declarations of a program, as they stand in [`print()`].
+pub(crate) fn print_tables(flow: &Dataflow) -> String {
+    let mut text = String::new();
+    Printer { flow, out: &mut text }.tables().expect("writing to a string does not fail");
+    text
+}
+
 /// The text of one operation with its operands, as it stands in [`print()`].
 pub fn print_op(flow: &Dataflow, data: &ValueData) -> String {
     Names(flow).op(data)
@@ -87,6 +94,24 @@ impl Printer<'_> {
         let flow = self.flow;
         let names = Names(flow);
         writeln!(self.out, "dataflow {} {{", quoted(&flow.name))?;
+        self.tables()?;
+        self.values()?;
+        for output in &flow.outputs {
+            let value = output.value;
+            match &output.kind {
+                OutputKind::Result(name) => writeln!(self.out, "  result {} = {value}", quoted(name))?,
+                OutputKind::UpdateParam(param) => writeln!(self.out, "  update {} = {value}", names.param(*param))?,
+                OutputKind::UpdateState(param, slot) => {
+                    writeln!(self.out, "  state {}[{slot}] = {value}", names.param(*param))?;
+                }
+            }
+        }
+        writeln!(self.out, "}}")
+    }
+
+    fn tables(&mut self) -> fmt::Result {
+        let flow = self.flow;
+        let names = Names(flow);
         for decl in &flow.vertex_types {
             writeln!(self.out, "  vertex {} from \"{}\"", quoted(&decl.name), escaped(&decl.dataset_name))?;
         }
@@ -121,18 +146,7 @@ impl Printer<'_> {
             let decay = if decl.decay { " decay" } else { "" };
             writeln!(self.out, "  param {} : {ty} = {}{decay}", quoted(&decl.name), names.init(decl.init))?;
         }
-        self.values()?;
-        for output in &flow.outputs {
-            let value = output.value;
-            match &output.kind {
-                OutputKind::Result(name) => writeln!(self.out, "  result {} = {value}", quoted(name))?,
-                OutputKind::UpdateParam(param) => writeln!(self.out, "  update {} = {value}", names.param(*param))?,
-                OutputKind::UpdateState(param, slot) => {
-                    writeln!(self.out, "  state {}[{slot}] = {value}", names.param(*param))?;
-                }
-            }
-        }
-        writeln!(self.out, "}}")
+        Ok(())
     }
 
     fn values(&mut self) -> fmt::Result {
@@ -162,10 +176,10 @@ impl Printer<'_> {
 }
 
 /// Table rows by name.
-struct Names<'a>(&'a Dataflow);
+pub(crate) struct Names<'a>(pub &'a Dataflow);
 
 impl Names<'_> {
-    fn vertex(&self, vertex: VertexType) -> String {
+    pub(crate) fn vertex(&self, vertex: VertexType) -> String {
         self.0.vertex_types.get(vertex.index()).map_or_else(|| format!("?{vertex}"), |decl| quoted(&decl.name))
     }
 
@@ -173,26 +187,26 @@ impl Names<'_> {
         self.0.relations.get(relation as usize).map_or_else(|| format!("?r{relation}"), |decl| quoted(&decl.name))
     }
 
-    fn graph(&self, graph: Graph) -> String {
+    pub(crate) fn graph(&self, graph: Graph) -> String {
         self.0.graphs.get(graph.index()).map_or_else(|| format!("?{graph}"), |decl| quoted(&decl.name))
     }
 
-    fn input(&self, input: Input) -> String {
+    pub(crate) fn input(&self, input: Input) -> String {
         self.0.inputs.get(input.index()).map_or_else(|| format!("?{input}"), |decl| quoted(&decl.name))
     }
 
-    fn param(&self, param: Param) -> String {
+    pub(crate) fn param(&self, param: Param) -> String {
         self.0.params.get(param.index()).map_or_else(|| format!("?{param}"), |decl| quoted(&decl.name))
     }
 
-    fn dim(&self, dim: Dim) -> String {
+    pub(crate) fn dim(&self, dim: Dim) -> String {
         match dim {
             Dim::Fixed(extent) => extent.to_string(),
             Dim::Count(vertex) => format!("|{}|", self.vertex(vertex)),
         }
     }
 
-    fn space(&self, space: Space) -> Option<String> {
+    pub(crate) fn space(&self, space: Space) -> Option<String> {
         match space {
             Space::Unit => None,
             Space::Vertices(vertex) => Some(self.vertex(vertex)),
@@ -200,7 +214,7 @@ impl Names<'_> {
         }
     }
 
-    fn ty(&self, ty: &Type) -> String {
+    pub(crate) fn ty(&self, ty: &Type) -> String {
         let dtype = match ty.dtype {
             DType::F32 => "f32",
             DType::I32 => "i32",

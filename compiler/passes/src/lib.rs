@@ -7,6 +7,7 @@ pub mod compute_on_vertices;
 pub mod contract_scores;
 pub mod differentiate;
 pub mod erase_stops;
+pub mod kernels;
 pub mod optimizer;
 pub mod pipeline;
 pub mod remove_dead;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::dataflow::{Binding, Dataflow, Init, OutputKind};
-use hgnnc_ir::ops::Op;
+use hgnnc_ir::kernel::{Contents, Program};
 use hgnnc_ir::random;
 use hgnnc_ir::types::{Dim, Phase};
 use rayon::prelude::*;
@@ -77,18 +77,18 @@ impl Engine {
     ///
     /// # Errors
     /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
-    pub fn new(flows: &[&Dataflow], mut data: BoundData, options: EngineOptions) -> Result<Self> {
-        let tables = flows.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
+    pub fn new(programs: &[&Program], mut data: BoundData, options: EngineOptions) -> Result<Self> {
+        let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
+        let tables = &first.tables;
         check_tables(tables, &data)?;
-        add_counters(flows, &mut data);
-        let states = collect_states(flows);
+        add_counters(programs, &mut data);
+        let states = collect_states(programs);
         let num_params = tables.params.len();
-        let programs = flows.len() as u32;
-        let params = 3 + 2 * programs;
+        let params = 3 + 2 * programs.len() as u32;
         let first_state = params + num_params as u32;
         let inputs = first_state + states.len() as u32;
         let mut plans = vec![];
-        for (index, flow) in flows.iter().enumerate() {
+        for (index, program) in programs.iter().enumerate() {
             let persistent = 3 + 2 * index as u32;
             let slabs = Slabs {
                 arena: 0,
@@ -100,7 +100,7 @@ impl Engine {
                 states: first_state,
                 inputs,
             };
-            plans.push(plan(flow, &data, slabs, &states)?);
+            plans.push(plan(program, &data, slabs, &states)?);
         }
         let routines: Vec<[Vec<Vec<Routine>>; 2]> = plans.iter().map(|plan| routines(plan, &data)).collect();
         let scratch_len = routines.iter().flatten().flatten().flatten().map(|r| r.scratch_len).max().unwrap_or(0);
@@ -325,16 +325,16 @@ fn routines(plan: &Plan, data: &BoundData) -> [Vec<Vec<Routine>>; 2] {
 }
 
 /// All optimiser states that a program reads or writes.
-fn collect_states(flows: &[&Dataflow]) -> Vec<StateId> {
+fn collect_states(programs: &[&Program]) -> Vec<StateId> {
     let mut states: Vec<StateId> = vec![];
-    for flow in flows {
-        states.extend(flow.outputs.iter().filter_map(|output| match output.kind {
+    for program in programs {
+        states.extend(program.outputs.iter().filter_map(|output| match output.kind {
             OutputKind::UpdateState(param, slot) => Some((param, slot)),
             OutputKind::Result(_) | OutputKind::UpdateParam(_) => None,
         }));
-        states.extend(flow.values.iter().filter_map(|value| match value.op {
-            Op::State(param, slot) => Some((param, slot)),
-            _ => None,
+        states.extend(program.buffers.iter().filter_map(|buffer| match buffer.contents {
+            Contents::State(param, slot) => Some((param, slot)),
+            Contents::Input(_) | Contents::Param(_) | Contents::Computed => None,
         }));
     }
     states.sort_unstable();
@@ -378,9 +378,9 @@ fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
 }
 
 /// The inputs that an optimiser adds to a training program need no dataset: they count steps and epochs.
-fn add_counters(flows: &[&Dataflow], data: &mut BoundData) {
-    for flow in flows {
-        for decl in flow.inputs.iter().skip(data.inputs.len()) {
+fn add_counters(programs: &[&Program], data: &mut BoundData) {
+    for program in programs {
+        for decl in program.tables.inputs.iter().skip(data.inputs.len()) {
             data.inputs.push(match decl.binding {
                 Binding::StepNumber => InputData::StepNumber,
                 Binding::EpochNumber => InputData::EpochNumber,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hgnnc_ir::artifact::{self, Artifact, Criterion, Metric, Part, Task, Training};
-use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::kernel::Program;
 use hgnnc_ir::types::{Dim, Stage};
 
 use crate::checkpoint::{self, Progress};
@@ -144,7 +144,8 @@ impl Trainer {
             return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
         }
         let engine_options = EngineOptions { threads: options.threads, memory_budget: options.memory_budget };
-        let programs: Vec<&Dataflow> = std::iter::once(&artifact.infer).chain(&artifact.train).collect();
+        let kernels = &artifact.kernels;
+        let programs: Vec<&Program> = std::iter::once(&kernels.infer).chain(&kernels.train).collect();
         let mut engine = Engine::new(&programs, data, engine_options)?;
         let training = artifact.training.as_ref();
         let seed = options.seed.or(training.map(|t| t.seed)).unwrap_or(0);

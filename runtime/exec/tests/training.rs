@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Case;
 use hgnnc_exec::{BoundData, ExecError, InputData, Outcome, Target, TrainOptions, Trainer};
-use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Task, Training, VERSION};
+use hgnnc_ir::artifact::{Criterion, Kernels, Metric, Part, Stop, Task, Training, VERSION};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
@@ -95,9 +95,11 @@ fn model(rate: f64) -> (Artifact, BoundData) {
         dataset: None,
         seed: 3,
     };
+    let lowered = |flow: &Dataflow| hgnnc_passes::kernels::lower(flow).expect("every operation has a kernel");
     let artifact = Artifact {
         version: VERSION,
         model: "regression".into(),
+        kernels: Kernels { train: Some(lowered(&case.flow)), infer: lowered(&infer) },
         train: Some(case.flow),
         infer,
         training: Some(training),

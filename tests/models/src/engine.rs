@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use hgnnc_exec::{BoundData, Engine, EngineOptions, InputData, Target, Topology};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::interp::Bindings;
+use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
+use hgnnc_passes::kernels::lower;
 
 /// The engine's data from the interpreter's. Elements of sparse inputs are those that are not zero. The parts of
 /// the split are the training vertices, the other labelled ones, and all labelled ones.
@@ -68,7 +70,10 @@ pub fn engine(programs: &[&Dataflow], bindings: &Bindings, threads: usize) -> En
     let tables = programs.iter().max_by_key(|p| p.inputs.len()).expect("there are programs");
     let options = EngineOptions { threads, memory_budget: None };
     let data = bound_data(tables, bindings);
-    let mut engine = Engine::new(programs, data, options).unwrap_or_else(|error| panic!("{error}"));
+    let lowered = |flow: &&Dataflow| lower(flow).unwrap_or_else(|error| panic!("{error}"));
+    let kernels: Vec<Program> = programs.iter().map(lowered).collect();
+    let kernels: Vec<&Program> = kernels.iter().collect();
+    let mut engine = Engine::new(&kernels, data, options).unwrap_or_else(|error| panic!("{error}"));
     for (param, tensor) in &bindings.params {
         for (slot, x) in engine.param(param.index()).iter_mut().zip(&tensor.data) {
             *slot = *x as f32;

@@ -83,7 +83,7 @@ fn every_level_can_be_seen() {
     place.run(&["build", "m.hgnn", "-o", "deep/in/levels"]).is_silent();
     assert_eq!(
         names(&place.path("deep/in/levels")),
-        ["ast.hgnn", "dataflow.ir", "infer.ir", "joint.ir", "model.txt", "optimized.ir"]
+        ["ast.hgnn", "dataflow.ir", "infer.ir", "joint.ir", "kernels.ir", "model.txt", "optimized.ir"]
     );
     // The canonical text is a model again, and canonical.
     let canonical = place.bytes("deep/in/levels/ast.hgnn");

@@ -3,5 +3,6 @@
 mod cases;
 mod common;
 mod gradients;
+mod kernels;
 mod optimizers;
 mod random;

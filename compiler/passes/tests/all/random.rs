@@ -40,7 +40,7 @@ fn sizes(bindings: &Bindings) -> Vec<Option<SizeInfo>> {
 }
 
 /// A random program with its gradients and updates.
-fn joint_program(seed: u64) -> (Dataflow, Bindings) {
+pub fn joint_program(seed: u64) -> (Dataflow, Bindings) {
     let (mut flow, mut bindings) = random_program(seed);
     let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
     let loss = flow.result("loss").expect("a loss");

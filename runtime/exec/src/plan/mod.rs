@@ -1,21 +1,18 @@
-//! What runs when, in which memory: made once from a program and the sizes of its data.
+//! What runs in which memory, in which blocks of rows: made once from a program of kernels and the sizes of its data.
 //!
-//! A plan is a list of steps. A *region* is a set of operations that share their rows: vertices of a type,
-//! rows of a graph or of a sparse matrix in one direction, or elements of parameters. It is executed in
-//! blocks of rows, operation by operation, so edge values exist for the edges of a block only. A *product*
-//! is a dense product over all rows. This module says *what* a block computes; [`crate::block`] says how,
-//! and is what generated code can replace.
+//! What is computed, in which order, with what, and what is stored, has been decided when this begins: it stands in
+//! the [`hgnnc_ir::kernel::Program`]. A plan is a list of steps, one per kernel. A *region* is a traversal, executed
+//! in blocks of rows, operation by operation, so edge values exist for the edges of a block only. A *product* is a
+//! dense product over all rows. [`crate::block`] executes blocks, and is what generated code can replace.
 
-mod facts;
-mod lower;
+mod bind;
 pub mod memory;
 mod region;
-mod schedule;
 
-pub use lower::plan;
+pub use bind::plan;
 
 use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
-use hgnnc_ir::types::{Param, Type, Value};
+use hgnnc_ir::types::{Param, Stage, Type};
 
 use crate::kernels::product::Extents;
 use crate::raw::Buffer;
@@ -42,7 +39,7 @@ pub struct Slabs {
 }
 
 /// A planned program.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
     /// Steps that run once, when the program is bound.
     pub prelude: Vec<Step>,
@@ -240,8 +237,8 @@ pub struct BlockOp {
     pub level: Level,
     /// The local, or for the partial kinds the partial, that it computes.
     pub out: u32,
-    /// The value of the program that it comes from.
-    pub value: Value,
+    /// Stage that it is accounted to.
+    pub stage: Stage,
 }
 
 /// What a block operation computes.

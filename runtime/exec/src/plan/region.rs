@@ -1,20 +1,19 @@
-//! From the operations of a group to the program of its blocks.
+//! From the instructions of a traversal to the program of its blocks.
 //!
-//! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become
-//! ways to read an operand, and products that feed a sum are fused into it.
+//! What is computed stands in the kernel. Here operands get their addresses, operations that read row after row
+//! get a copy of what does not lie that way, and rows are divided into blocks by the cache and by their edges,
+//! and blocks into tasks.
 
 use std::collections::HashMap;
 
-use hgnnc_ir::ops::{BinaryOp, Direction, Op, Reduce};
-use hgnnc_ir::types::{Layout, Space, Type, Value};
+use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
+use hgnnc_ir::{Direction, Reduce};
 
-use super::facts::Facts;
-use super::lower::{Builder, stage_index};
+use super::bind::{Binder, stage_index};
 use super::memory::{Lifetime, place};
-use super::schedule::{Group, Kind};
 use super::{Access, Base, BlockKind, BlockOp, Domain, Level, Local, Operand, Partial, Place, Region};
-use crate::error::Result;
-use crate::kernels::product::Extents;
+use crate::error::{ExecError, Result};
+use crate::raw::Buffer;
 
 /// Scratch that stays in the second-level cache together with what a block reads, in elements.
 const SCRATCH: usize = 96 * 1024;
@@ -25,443 +24,233 @@ const TASKS: usize = 256;
 /// Most tasks of a region with partial results, whose parts are added one after another.
 const PARTIAL_TASKS: usize = 32;
 
-/// Lowers a group; also the share of each stage in its cost.
-pub(super) fn lower_region(builder: &mut Builder<'_, '_>, group: &Group) -> Result<(Region, [f32; 5])> {
-    let facts = builder.facts;
-    let mut lowering = Lowering {
-        builder,
-        facts,
-        kind: group.kind,
-        members: group.members.iter().copied().collect(),
-        uses: HashMap::new(),
-        made: HashMap::new(),
+/// Binds a traversal; also the share of each stage in its cost.
+pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Result<(Region, [f32; 5])> {
+    let mut region = RegionBinder {
+        binder,
+        traversal,
+        widths: kernel::Program::local_widths(traversal),
+        made: vec![],
+        written: HashMap::new(),
         ops: vec![],
         locals: vec![],
         partials: vec![],
         uses_own: false,
         full_columns: None,
     };
-    lowering.count_uses(&group.members);
-    for &member in &group.members {
-        // Members that nothing else needs are lowered where they are used, or fused there.
-        if lowering.builder.stored(member).is_some() && !lowering.made.contains_key(&member) {
-            if matches!(facts.flow.value(member).op, Op::GatherSrc(_) | Op::GatherDst(_)) {
-                let gathered = lowering.operand(member, Level::Edge)?;
-                lowering.define(member, Level::Edge, gathered.width, BlockKind::Copy(gathered));
-            } else {
-                lowering.lower(member)?;
-            }
-        }
+    for instr in &traversal.instrs {
+        region.instr(instr)?;
     }
-    lowering.finish()
+    Ok(region.finish())
 }
 
-struct Lowering<'b, 'f, 'a> {
-    builder: &'b mut Builder<'f, 'a>,
-    facts: &'f Facts<'a>,
-    kind: Kind,
-    members: std::collections::HashSet<Value>,
-    /// How often a value is used in this region.
-    uses: HashMap<Value, u32>,
-    /// The local that holds a value.
-    made: HashMap<Value, u32>,
+struct RegionBinder<'b, 'a> {
+    binder: &'b mut Binder<'a>,
+    traversal: &'b Traversal,
+    /// Widths of the locals of the kernel.
+    widths: Vec<Width>,
+    /// The local of the block that holds a local of the kernel.
+    made: Vec<u32>,
+    /// The local of the block that holds its rows of a buffer.
+    written: HashMap<kernel::Buffer, u32>,
     ops: Vec<BlockOp>,
     locals: Vec<Local>,
-    partials: Vec<(Value, Reduce, usize)>,
+    partials: Vec<(Buffer, Reduce, usize)>,
     uses_own: bool,
     full_columns: Option<usize>,
 }
 
-impl Lowering<'_, '_, '_> {
-    /// Counts the uses of all values that the region computes.
-    fn count_uses(&mut self, members: &[Value]) {
-        let mut pending = members.to_vec();
-        let mut seen: std::collections::HashSet<Value> = pending.iter().copied().collect();
-        while let Some(value) = pending.pop() {
-            for &arg in &self.facts.flow.value(value).args {
-                let root = self.facts.root(arg);
-                *self.uses.entry(root).or_default() += 1;
-                if self.facts.topology(root).is_some() && !self.facts.is_leaf(root) && seen.insert(root) {
-                    pending.push(root);
-                }
-            }
+impl RegionBinder<'_, '_> {
+    /// Graph, or after all graphs pattern, whose edges the rows own.
+    fn edges(&self) -> Option<(usize, Direction)> {
+        match self.traversal.rows {
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
+            Rows::Edges(graph, direction) => Some((graph.index(), direction)),
+            Rows::Elements(pattern, direction) => Some((self.binder.data.graphs.len() + pattern.index(), direction)),
         }
     }
 
-    fn direction(&self) -> Option<(usize, Direction)> {
-        match self.kind {
-            Kind::Edges(topology, out) => Some((topology, Kind::direction(out))),
-            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) => None,
+    /// Columns of the sparse matrix whose elements the rows own.
+    fn columns(&self) -> Option<usize> {
+        match self.traversal.rows {
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Edges(..) => None,
+            Rows::Elements(pattern, _) => Some(self.binder.program.tables.patterns[pattern.index()].columns),
         }
     }
 
-    fn level_of(&self, value: Value) -> Level {
-        if self.facts.topology(value).is_some() { Level::Edge } else { Level::Row }
+    fn width_of(&self, operand: kernel::Operand) -> Width {
+        let width = self.binder.program.operand_width(&self.traversal.rows, &self.widths, operand);
+        width.expect("in a verified program every operand has a width")
     }
 
-    /// Elements per row of the region's rows.
-    fn width(&self, value: Value) -> usize {
-        match self.kind {
-            Kind::Elements(_) => 1,
-            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) => self.facts.width(value),
-        }
-    }
-
-    fn push(&mut self, value: Value, level: Level, width: usize, kind: BlockKind, place: Option<Place>) -> u32 {
-        let out = self.locals.len() as u32;
-        let out_level = match kind {
-            BlockKind::Segment(..) | BlockKind::WeightedSum { .. } => Level::Row,
-            _ => level,
-        };
-        self.locals.push(Local { level: out_level, width, place: place.unwrap_or(Place::Scratch(0)) });
-        self.ops.push(BlockOp { kind, level, out, value });
+    /// Appends an operation with a local for its result.
+    fn push(&mut self, instr: &Instr, out: Local, kind: BlockKind) -> u32 {
+        self.locals.push(out);
+        let out = self.locals.len() as u32 - 1;
+        self.ops.push(BlockOp { kind, level: level(instr.level), out, stage: instr.stage });
         out
     }
 
-    /// A local of an operation's own result.
-    fn define(&mut self, value: Value, level: Level, width: usize, kind: BlockKind) -> u32 {
-        let stored = self.members.contains(&value).then(|| self.builder.stored(value)).flatten();
-        let out = self.push(value, level, width, kind, stored.map(Place::Stored));
-        self.made.insert(value, out);
-        out
-    }
-
-    fn partial(&mut self, value: Value, level: Level, reduce: Reduce, width: usize, kind: BlockKind) {
-        let out = self.partials.len() as u32;
-        self.partials.push((value, reduce, width));
-        self.ops.push(BlockOp { kind, level, out, value });
-    }
-
-    /// A value as an operand of an operation at a level.
-    fn operand(&mut self, value: Value, level: Level) -> Result<Operand> {
-        let facts = self.facts;
-        let root = facts.root(value);
-        let width = facts.width(value);
-        if let Some(topology) = facts.topology(value) {
-            return self.edge_operand(value, root, topology, width);
-        }
-        let member = self.members.contains(&root);
-        let space = facts.flow.ty(value).space;
-        let access = match (self.kind, space) {
-            (Kind::Unit, Space::Unit) => Access::Each,
-            (Kind::Elements(rows), Space::Unit) => {
-                if width == rows {
-                    let base = self.base(root, member)?;
-                    return Ok(Operand { base, access: Access::Each, width: 1 });
-                }
-                Access::Same
-            }
-            (Kind::Map(_) | Kind::Edges(..) | Kind::Product(_), Space::Unit) => Access::Same,
-            (Kind::Edges(topology, out), _) if level == Level::Edge => {
-                // A dense operand of a sparse element-wise operation: the value of the element's row.
-                debug_assert!(facts.is_pattern(topology), "edge operations read edge values");
-                if Kind::direction(out) == Direction::In { Access::Own } else { Access::Other }
-            }
-            _ => Access::Each,
+    fn operand(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
+        let width = self.width_of(operand);
+        let width = self.binder.eval(&width);
+        let local = match operand.source {
+            Source::Local(local) => Some(self.made[local.index()]),
+            Source::Buffer(buffer) => self.written.get(&buffer).copied(),
+            Source::Const(_) | Source::Count(_) => None,
         };
-        self.uses_own |= access == Access::Own;
-        let base = self.base(root, member)?;
-        Ok(Operand { base, access, width })
-    }
-
-    fn base(&mut self, root: Value, member: bool) -> Result<Base> {
-        if !member {
-            return match self.builder.stored(root) {
-                Some(buffer) => Ok(Base::Stored(buffer)),
-                None => Err(self.facts.error(root, "internal error: a value is used before it is computed")),
-            };
-        }
-        match self.made.get(&root) {
-            Some(&local) => Ok(Base::Local(local)),
-            None => {
-                self.lower(root)?;
-                self.made
-                    .get(&root)
-                    .map(|&local| Base::Local(local))
-                    .ok_or_else(|| self.facts.error(root, "internal error: a partial result is used in its own step"))
+        let at_edge = instr.level == kernel::Level::Edge;
+        let access = match operand.index {
+            Index::Whole if self.traversal.rows == Rows::Once => Access::Each,
+            Index::Whole => Access::Same,
+            Index::Row if at_edge => Access::Own,
+            Index::Row => Access::Each,
+            Index::Other => Access::Other,
+            Index::Edge => {
+                // Stored edges are in CSC order.
+                let outgoing = self.edges().is_some_and(|(_, direction)| direction == Direction::Out);
+                if local.is_none() && outgoing { Access::Position } else { Access::Each }
             }
-        }
-    }
-
-    /// A value of edges (stored elements): gathers are read in place, everything else is computed.
-    fn edge_operand(&mut self, value: Value, root: Value, topology: usize, width: usize) -> Result<Operand> {
-        let Some((own_topology, direction)) = self.direction().filter(|&(t, _)| t == topology) else {
-            return Err(self.facts.error(value, "internal error: edge values of another graph"));
-        };
-        debug_assert_eq!(own_topology, topology);
-        let node = self.facts.flow.value(root);
-        match (&node.op, direction) {
-            (Op::Input(_), _) => {
-                let base = Base::Stored(self.builder.buffer(root));
-                let access = if direction == Direction::In { Access::Each } else { Access::Position };
-                Ok(Operand { base, access, width })
-            }
-            (Op::GatherSrc(_), Direction::In) | (Op::GatherDst(_), Direction::Out) => {
-                let base = Base::Stored(self.builder.buffer(node.args[0]));
-                Ok(Operand { base, access: Access::Other, width })
-            }
-            (Op::GatherSrc(_), Direction::Out) | (Op::GatherDst(_), Direction::In) => {
-                let inner = self.facts.root(node.args[0]);
-                let member = self.members.contains(&inner);
-                self.uses_own = true;
-                Ok(Operand { base: self.base(inner, member)?, access: Access::Own, width })
-            }
-            _ => {
-                let local = match self.made.get(&root) {
-                    Some(&local) => local,
-                    None => {
-                        self.lower(root)?;
-                        self.made[&root]
-                    }
-                };
-                Ok(Operand { base: Base::Local(local), access: Access::Each, width })
-            }
-        }
-    }
-
-    /// An operand that lies row after row.
-    fn contiguous(&mut self, value: Value, level: Level) -> Result<Operand> {
-        let operand = self.operand(value, level)?;
-        if operand.access == Access::Each {
-            return Ok(operand);
-        }
-        let width = operand.width;
-        let local = self.push(value, level, width, BlockKind::Copy(operand), None);
-        Ok(Operand { base: Base::Local(local), access: Access::Each, width })
-    }
-
-    /// An operand of an element-wise operation, whose result repeats narrower operands: broadcasts are not made.
-    fn element_operand(&mut self, value: Value, of: &Type, level: Level) -> Result<Operand> {
-        let facts = self.facts;
-        if let Layout::Sparse(pattern) = of.layout
-            && facts.topology(value).is_none()
-        {
-            return self.dense_of_sparse(value, pattern.index());
-        }
-        let peeled = self.peel(value);
-        // Only a prefix repeats the same way after looking through; a reshape between would not be seen.
-        let prefix = of.dims.starts_with(&facts.flow.ty(peeled).dims);
-        self.operand(if prefix { peeled } else { value }, level)
-    }
-
-    /// Looks through the broadcasts that this region would make, for consumers that repeat elements themselves.
-    /// A broadcast stored by an earlier step is read as it is: its operand may be gone.
-    fn peel(&self, value: Value) -> Value {
-        let facts = self.facts;
-        let node = facts.flow.value(value);
-        let root = facts.root(value);
-        let here = root != value || facts.topology(root).is_some() || self.members.contains(&root);
-        if here && matches!(node.op, Op::Broadcast(_) | Op::StopGradient) { self.peel(node.args[0]) } else { value }
-    }
-
-    /// A dense operand of an element-wise operation on stored elements.
-    fn dense_of_sparse(&mut self, value: Value, pattern: usize) -> Result<Operand> {
-        let facts = self.facts;
-        let ty = facts.flow.ty(value);
-        let columns = facts.flow.patterns[pattern].columns;
-        let incoming = self.direction().is_some_and(|(_, d)| d == Direction::In);
-        let (row, column) = if incoming { (Access::Own, Access::Other) } else { (Access::Other, Access::Own) };
-        let access = match (ty.space, ty.dims.is_empty()) {
-            (Space::Unit, true) => Access::Same,
-            (Space::Unit, false) => column,
-            (_, true) => row,
-            (_, false) => {
-                let rows = facts.rows(ty);
-                if u32::try_from(rows * columns).is_err() {
-                    return Err(facts.error(value, "a dense operand of a sparse one may have at most 2^32 elements"));
-                }
-                self.full_columns = Some(columns);
+            Index::Cell => {
+                self.cells(instr)?;
                 Access::Full
             }
         };
         self.uses_own |= matches!(access, Access::Own | Access::Full);
-        let root = facts.root(value);
-        let member = self.members.contains(&root);
-        Ok(Operand { base: self.base(root, member)?, access, width: 1 })
+        let base = match local {
+            Some(local) => Base::Local(local),
+            None => Base::Stored(self.binder.source(operand.source)),
+        };
+        Ok(Operand { base, access, width })
     }
 
-    /// The two sides of a product that is used once, here: then it is fused into its sum.
-    fn fusible(&self, value: Value) -> Option<(Value, Value)> {
-        let root = self.facts.root(value);
-        let here = self.facts.topology(root).is_some() || self.members.contains(&root);
-        let free = here
-            && self.uses.get(&root) == Some(&1)
-            && !self.made.contains_key(&root)
-            && (self.facts.topology(root).is_some() || self.builder.stored(root).is_none());
-        if free { self.facts.as_product(root) } else { None }
+    /// Elements of a dense matrix are found by numbers of 32 bits.
+    fn cells(&mut self, instr: &Instr) -> Result<()> {
+        let columns = self.columns().unwrap_or(0);
+        let (tables, rows) = (&self.binder.program.tables, &self.traversal.rows);
+        let other = rows.other_count(tables).unwrap_or_else(Width::one);
+        let cells = self.binder.eval(&rows.count(tables).times(&other));
+        if u32::try_from(cells).is_err() {
+            return Err(ExecError::Operation {
+                program: tables.name.clone(),
+                stage: instr.stage.name(),
+                op: instr.op.name().into(),
+                shapes: format!("{} x {columns} elements", cells / columns.max(1)),
+                reason: "a dense operand of a sparse one may have at most 2^32 elements".into(),
+            });
+        }
+        self.full_columns = Some(columns);
+        Ok(())
     }
 
-    fn lower(&mut self, value: Value) -> Result<()> {
-        let facts = self.facts;
-        let flow = facts.flow;
-        let node = flow.value(value);
-        let width = self.width(value);
-        let level = self.level_of(value);
-        let arg = |i: usize| node.args[i];
-        let kind = match &node.op {
-            Op::Unary(op) => BlockKind::Unary(*op, self.operand(arg(0), level)?),
-            Op::Binary(op) => {
-                let a = self.element_operand(arg(0), &node.ty, level)?;
-                let b = self.element_operand(arg(1), &node.ty, level)?;
-                BlockKind::Binary(*op, a, b)
-            }
-            Op::Broadcast(_) => BlockKind::Copy(self.element_operand(arg(0), &node.ty, level)?),
-            Op::Concat => {
-                let lead = facts.volume(&node.ty.dims[..node.ty.dims.len() - 1]);
-                let mut parts = vec![];
-                for &part in &node.args {
-                    let last = flow.ty(part).dims.last().map_or(1, |&d| facts.extent(d));
-                    parts.push((self.operand(part, level)?, last));
+    /// An operand that lies row after row.
+    fn contiguous(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
+        let operand = self.operand(instr, operand)?;
+        if operand.access == Access::Each {
+            return Ok(operand);
+        }
+        let width = operand.width;
+        let out = Local { level: level(instr.level), width, place: Place::Scratch(0) };
+        let local = self.push(instr, out, BlockKind::Copy(operand));
+        Ok(Operand { base: Base::Local(local), access: Access::Each, width })
+    }
+
+    fn instr(&mut self, instr: &Instr) -> Result<()> {
+        let groups = |of: Width, binder: &Binder<'_>| {
+            binder.eval(&of.divided_by(&instr.width).expect("a verified operand divides into the groups of its result"))
+        };
+        let kind = match &instr.op {
+            KernelOp::Unary(f, a) => BlockKind::Unary(*f, self.operand(instr, *a)?),
+            KernelOp::Binary(f, a, b) => BlockKind::Binary(*f, self.operand(instr, *a)?, self.operand(instr, *b)?),
+            KernelOp::Copy(a) => BlockKind::Copy(self.operand(instr, *a)?),
+            KernelOp::Concat { parts, lead } => {
+                let lead = self.binder.eval(lead);
+                let mut operands = vec![];
+                for part in parts {
+                    let part = self.operand(instr, *part)?;
+                    operands.push((part, part.width.checked_div(lead).unwrap_or(0)));
                 }
-                BlockKind::Concat(parts, lead)
+                BlockKind::Concat(operands, lead)
             }
-            Op::Slice { start, len } => {
-                let last = flow.ty(arg(0)).dims.last().map_or(1, |&d| facts.extent(d));
-                BlockKind::Slice { a: self.operand(arg(0), level)?, last, start: *start, len: *len }
+            KernelOp::Slice { a, last, start, len } => {
+                BlockKind::Slice { a: self.operand(instr, *a)?, last: *last, start: *start, len: *len }
             }
-            Op::OneHot { classes } => {
-                let Op::Input(input) = flow.value(facts.root(arg(0))).op else {
-                    return Err(facts.error(value, "labels that are not an input"));
-                };
-                BlockKind::OneHot { input: input.index(), classes: *classes }
+            KernelOp::OneHot(labels) => {
+                let classes = self.binder.eval(&instr.width);
+                BlockKind::OneHot { input: self.label_input(*labels), classes }
             }
-            Op::RandomMask { stream, rate, ty } => {
-                let columns = match ty.layout {
-                    Layout::Sparse(pattern) => Some(flow.patterns[pattern.index()].columns),
-                    Layout::Dense => None,
-                };
+            KernelOp::Mask { stream, rate } => {
+                let columns = self.columns().filter(|_| instr.level == kernel::Level::Edge);
                 self.uses_own |= columns.is_some();
                 BlockKind::Mask { stream: *stream, rate: *rate, columns }
             }
-            Op::MatMul { batch } => {
-                let of = facts.extents(flow.ty(arg(1)), *batch);
-                if facts.topology(arg(0)).is_some() && level == Level::Row {
-                    // Sparse rows gather the rows of the weight.
-                    let a = self.operand(arg(0), Level::Edge)?;
-                    let root = facts.root(arg(1));
-                    let base = self.base(root, false)?;
-                    let x = Operand { base, access: Access::Other, width: of.n };
-                    self.define(value, Level::Edge, width, BlockKind::WeightedSum { a, x, inner: of.n });
-                    return Ok(());
-                }
-                if of.n == 1 {
-                    let (a, b) = (self.operand(arg(0), level)?, self.operand(arg(1), level)?);
-                    BlockKind::Dot { a, b, inner: of.k }
-                } else {
-                    BlockKind::MatMul(of, self.contiguous(arg(0), level)?, self.operand(arg(1), level)?)
-                }
+            KernelOp::MatMul(of, x, w) => {
+                let of = self.binder.extents(of);
+                BlockKind::MatMul(of, self.contiguous(instr, *x)?, self.operand(instr, *w)?)
             }
-            Op::MatMulT { batch } => {
-                let of = facts.extents(flow.ty(arg(1)), *batch);
-                if of.n == 1 {
-                    let (y, w) = (self.operand(arg(0), level)?, self.operand(arg(1), level)?);
-                    BlockKind::Binary(BinaryOp::Mul, y, w)
-                } else {
-                    BlockKind::MatMulT(of, self.contiguous(arg(0), level)?, self.operand(arg(1), level)?)
-                }
+            KernelOp::MatMulT(of, y, w) => {
+                let of = self.binder.extents(of);
+                BlockKind::MatMulT(of, self.contiguous(instr, *y)?, self.operand(instr, *w)?)
             }
-            Op::Outer { batch } => return self.outer(value, facts.extents(&node.ty, *batch)),
-            Op::Segment { reduce, .. } => return self.segment(value, *reduce, arg(0), width),
-            Op::ReduceTrailing { reduce, axes } => {
-                if facts.topology(arg(0)).is_some() && level == Level::Row {
-                    // Over the columns of a sparse matrix: over the stored elements of the row.
-                    let a = self.operand(arg(0), Level::Edge)?;
-                    self.define(value, Level::Edge, width, BlockKind::Segment(Reduce::Sum, a));
-                    return Ok(());
-                }
-                let dims = &flow.ty(arg(0)).dims;
-                let inner = facts.volume(&dims[dims.len() - axes..]);
-                match self.fused_dot(arg(0), *reduce, level, inner)? {
-                    Some(kind) => kind,
-                    None => BlockKind::ReduceTrailing(*reduce, self.operand(arg(0), level)?, inner),
-                }
+            KernelOp::ReduceTrailing(reduce, a) => {
+                let inner = groups(self.width_of(*a), self.binder);
+                BlockKind::ReduceTrailing(*reduce, self.operand(instr, *a)?, inner)
             }
-            Op::ReduceSpace(reduce) => {
-                let from = self.level_of(arg(0));
-                let a = self.contiguous(arg(0), from)?;
-                self.partial(value, from, *reduce, width, BlockKind::PartialReduce(*reduce, a));
-                return Ok(());
+            KernelOp::Dot(a, b) => {
+                let inner = groups(self.width_of(*a), self.binder);
+                BlockKind::Dot { a: self.operand(instr, *a)?, b: self.operand(instr, *b)?, inner }
             }
-            Op::Input(_)
-            | Op::Param(_)
-            | Op::State(..)
-            | Op::Const(_)
-            | Op::Count(_)
-            | Op::StopGradient
-            | Op::Reshape(_)
-            | Op::Rows(_)
-            | Op::Unrows
-            | Op::GatherSrc(_)
-            | Op::GatherDst(_) => {
-                return Err(facts.error(value, "internal error: not an operation of a block"));
+            KernelOp::Segment(Reduce::Lse, a) => BlockKind::Segment(Reduce::Lse, self.contiguous(instr, *a)?),
+            KernelOp::Segment(reduce, a) => BlockKind::Segment(*reduce, self.operand(instr, *a)?),
+            KernelOp::WeightedSum { a, x } => {
+                let (a, x) = (self.operand(instr, *a)?, self.operand(instr, *x)?);
+                BlockKind::WeightedSum { a, x, inner: x.width.checked_div(a.width).unwrap_or(0) }
+            }
+            KernelOp::ReduceAll(reduce, a) => BlockKind::PartialReduce(*reduce, self.contiguous(instr, *a)?),
+            KernelOp::OuterAll(of, x, y) => {
+                let of = self.binder.extents(of);
+                BlockKind::PartialOuter(of, self.contiguous(instr, *x)?, self.contiguous(instr, *y)?)
             }
         };
-        self.define(value, level, width, kind);
-        Ok(())
-    }
-
-    /// `Σ a · b` over trailing groups without storing the products.
-    fn fused_dot(&mut self, arg: Value, reduce: Reduce, level: Level, inner: usize) -> Result<Option<BlockKind>> {
-        if reduce != Reduce::Sum {
-            return Ok(None);
-        }
-        let Some((a, b)) = self.fusible(arg) else { return Ok(None) };
-        let (a, b) = (self.peel(a), self.peel(b));
-        let width = self.facts.width(arg);
-        if self.facts.width(a) != width || self.facts.width(b) != width {
-            return Ok(None);
-        }
-        Ok(Some(BlockKind::Dot { a: self.operand(a, level)?, b: self.operand(b, level)?, inner }))
-    }
-
-    fn segment(&mut self, value: Value, reduce: Reduce, arg: Value, width: usize) -> Result<()> {
-        let facts = self.facts;
-        if reduce == Reduce::Sum
-            && let Some((a, b)) = self.fusible(arg)
-        {
-            // The narrower side holds the weights.
-            let (a, b) = (self.peel(a), self.peel(b));
-            let (a, x) = if facts.width(a) <= facts.width(b) { (a, b) } else { (b, a) };
-            let (heads, all) = (facts.width(a), facts.width(x));
-            let dims = &facts.flow.ty(facts.root(arg)).dims;
-            let prefix = dims.starts_with(&facts.flow.ty(a).dims);
-            if heads < all && all == width && heads > 0 && prefix {
-                let a = self.operand(a, Level::Edge)?;
-                let x = self.operand(x, Level::Edge)?;
-                self.define(value, Level::Edge, width, BlockKind::WeightedSum { a, x, inner: all / heads });
+        let width = self.binder.eval(&instr.width);
+        let level = match instr.extent() {
+            Extent::Row => Level::Row,
+            Extent::Edge => Level::Edge,
+            Extent::Total => {
+                let reduce = if let KernelOp::ReduceAll(reduce, _) = instr.op { reduce } else { Reduce::Sum };
+                let Dest::Buffer(buffer) = instr.dest else { unreachable!("totals are stored") };
+                let out = self.partials.len() as u32;
+                self.partials.push((self.binder.buffer(buffer), reduce, width));
+                let level = self::level(instr.level);
+                self.ops.push(BlockOp { kind, level, out, stage: instr.stage });
                 return Ok(());
             }
+        };
+        match instr.dest {
+            Dest::Local(_) => {
+                let local = self.push(instr, Local { level, width, place: Place::Scratch(0) }, kind);
+                self.made.push(local);
+            }
+            Dest::Buffer(buffer) => {
+                let place = Place::Stored(self.binder.buffer(buffer));
+                let local = self.push(instr, Local { level, width, place }, kind);
+                self.written.insert(buffer, local);
+            }
         }
-        let a =
-            if reduce == Reduce::Lse { self.contiguous(arg, Level::Edge)? } else { self.operand(arg, Level::Edge)? };
-        self.define(value, Level::Edge, width, BlockKind::Segment(reduce, a));
         Ok(())
     }
 
-    fn outer(&mut self, value: Value, of: Extents) -> Result<()> {
-        let facts = self.facts;
-        let node = facts.flow.value(value);
-        let (x, y) = (node.args[0], node.args[1]);
-        let width = of.batch * of.k * of.n;
-        if let Some(topology) = facts.topology(x)
-            && facts.is_pattern(topology)
-        {
-            // The transposed sparse matrix times `y`: a column gathers the rows that store it.
-            let a = self.operand(x, Level::Edge)?;
-            let root = facts.root(y);
-            let base = self.base(root, false)?;
-            let from = Operand { base, access: Access::Other, width: of.n };
-            self.define(value, Level::Edge, of.n, BlockKind::WeightedSum { a, x: from, inner: of.n });
-            return Ok(());
-        }
-        let level = self.level_of(x);
-        let (x, y) = (self.contiguous(x, level)?, self.contiguous(y, level)?);
-        self.partial(value, level, Reduce::Sum, width, BlockKind::PartialOuter(of, x, y));
-        Ok(())
+    /// Position in the table of inputs of the labels that an operand is.
+    fn label_input(&self, labels: kernel::Operand) -> usize {
+        let Source::Buffer(buffer) = labels.source else { unreachable!("labels are a buffer") };
+        let kernel::Contents::Input(input) = self.binder.program.buffer(buffer).contents else {
+            unreachable!("labels are an input")
+        };
+        input.index()
     }
 
     /// Chooses blocks and tasks, and places locals in the scratch of a block.
-    fn finish(mut self) -> Result<(Region, [f32; 5])> {
+    fn finish(mut self) -> (Region, [f32; 5]) {
         let (lives, in_scratch) = self.scratch_lives();
         // The widest moment per level, to choose how many rows and edges fit.
         let peak = |level: Level| {
@@ -477,26 +266,30 @@ impl Lowering<'_, '_, '_> {
                 .max(1)
         };
         let (row_peak, edge_peak) = (peak(Level::Row), peak(Level::Edge));
-        let (domain, blocks) = match self.kind {
-            Kind::Edges(topology, out) => {
-                let direction = Kind::direction(out);
-                let incidence = self.facts.data.topology(topology).incidence(direction);
+        let data = self.binder.data;
+        let (domain, blocks) = match (&self.traversal.rows, self.edges()) {
+            (_, Some((topology, direction))) => {
+                let incidence = data.topology(topology).incidence(direction);
                 let edges = (SCRATCH / edge_peak).clamp(64, 1024);
                 let rows = (SCRATCH / 2 / row_peak).clamp(16, 1024);
                 (Domain::Edges { topology, direction }, edge_blocks(&incidence.indptr, rows, edges))
             }
-            Kind::Elements(rows) => (Domain::Rows(rows), row_blocks(rows, (SCRATCH / row_peak).clamp(1024, 8192))),
-            Kind::Map(space) => {
-                let rows = self.facts.rows(&Type::new(space, vec![]));
-                (Domain::Rows(rows), row_blocks(rows, (SCRATCH / row_peak).clamp(16, 1024)))
+            (Rows::Once, None) => (Domain::Rows(1), vec![0, 1]),
+            (rows, None) => {
+                let per_block = SCRATCH / row_peak;
+                let per_block = match rows {
+                    Rows::Each(_) => per_block.clamp(1024, 8192),
+                    _ => per_block.clamp(16, 1024),
+                };
+                let rows = self.binder.eval(&rows.count(&self.binder.program.tables));
+                (Domain::Rows(rows), row_blocks(rows, per_block))
             }
-            Kind::Unit | Kind::Product(_) => (Domain::Rows(1), vec![0, 1]),
         };
         let most_rows = blocks.windows(2).map(|b| (b[1] - b[0]) as usize).max().unwrap_or(0);
         let most_edges = match domain {
             Domain::Rows(_) => 0,
             Domain::Edges { topology, direction } => {
-                let indptr = &self.facts.data.topology(topology).incidence(direction).indptr;
+                let indptr = &data.topology(topology).incidence(direction).indptr;
                 let edges = |b: &[u32]| (indptr[b[1] as usize] - indptr[b[0] as usize]) as usize;
                 blocks.windows(2).map(edges).max().unwrap_or(0)
             }
@@ -516,12 +309,12 @@ impl Lowering<'_, '_, '_> {
         for (&local, offset) in in_scratch.iter().zip(offsets) {
             self.locals[local].place = Place::Scratch(offset);
         }
-        let builder = self.builder;
-        builder.scratch_len = builder.scratch_len.max(scratch_len);
-        builder.block_edges = builder.block_edges.max(most_edges);
-        builder.block_rows = builder.block_rows.max(most_rows);
+        let plan = &mut self.binder.plan;
+        plan.scratch_len = plan.scratch_len.max(scratch_len);
+        plan.block_edges = plan.block_edges.max(most_edges);
+        plan.block_rows = plan.block_rows.max(most_rows);
         let widest = self.locals.iter().map(|local| local.width).max().unwrap_or(1);
-        builder.tile_len = builder.tile_len.max(TILE).max(widest.next_multiple_of(16));
+        plan.tile_len = plan.tile_len.max(TILE).max(widest.next_multiple_of(16));
 
         let num_blocks = blocks.len() - 1;
         let most_tasks = if self.partials.is_empty() {
@@ -537,14 +330,13 @@ impl Lowering<'_, '_, '_> {
         let mut used = 0;
         let num_tasks = tasks.len() - 1;
         let mut partials = vec![];
-        for &(value, reduce, width) in &self.partials {
-            let out = builder.buffer(value);
-            let offset = builder.partial(&mut used, num_tasks, width);
+        for &(out, reduce, width) in &self.partials {
+            let offset = self.binder.partial(&mut used, num_tasks, width);
             partials.push(Partial { out, reduce, width, offset });
         }
         let total_edges = match domain {
             Domain::Rows(_) => 0,
-            Domain::Edges { topology, .. } => self.facts.data.topology(topology).num_edges(),
+            Domain::Edges { topology, .. } => data.topology(topology).num_edges(),
         };
         let total_rows = blocks.last().copied().unwrap_or(0) as usize;
         let mut costs = [0.0f64; 5];
@@ -553,8 +345,11 @@ impl Lowering<'_, '_, '_> {
                 Level::Row => total_rows,
                 Level::Edge => total_edges,
             };
-            let stage = stage_index(self.facts.flow.value(op.value).stage);
-            costs[stage] += 1.0 + count as f64 * op_cost(&op.kind, self.facts.width(op.value).max(1));
+            let width = match op.kind {
+                BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => partials[op.out as usize].width,
+                _ => self.locals[op.out as usize].width,
+            };
+            costs[stage_index(op.stage)] += 1.0 + count as f64 * op_cost(&op.kind, width.max(1));
         }
         let sum: f64 = costs.iter().sum();
         let shares = costs.map(|c| (c / sum.max(1.0)) as f32);
@@ -568,7 +363,7 @@ impl Lowering<'_, '_, '_> {
             uses_own: self.uses_own,
             full_columns: self.full_columns,
         };
-        Ok((region, shares))
+        (region, shares)
     }
 
     /// When each local in scratch is alive (by operation; `len` is its width), and which local it is.
@@ -630,6 +425,13 @@ fn op_cost(kind: &BlockKind, width: usize) -> f64 {
         | BlockKind::Slice { .. }
         | BlockKind::OneHot { .. }
         | BlockKind::PartialReduce(..) => width,
+    }
+}
+
+fn level(level: kernel::Level) -> Level {
+    match level {
+        kernel::Level::Row => Level::Row,
+        kernel::Level::Edge => Level::Edge,
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use hgnnc_exec::{BoundData, Engine, EngineOptions, InputData, Topology};
-use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexTypeDecl};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::interp::{self, Bindings, Tensor};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
@@ -38,11 +38,13 @@ impl Case {
         for (i, (src, dst, edges)) in graphs.iter().enumerate() {
             let name = format!("g{i}");
             let (src, dst) = (VertexType(*src), VertexType(*dst));
+            let dataset_name = name.clone();
+            flow.relations.push(RelationDecl { name: format!("r{i}"), dataset_name, src, dst });
             flow.graphs.push(GraphDecl {
                 name: name.clone(),
                 src,
                 dst,
-                steps: vec![],
+                steps: vec![Step { relation: i as u32, reverse: false }],
                 counted: false,
                 self_loops: false,
             });
@@ -134,7 +136,11 @@ impl Case {
     /// The engine, with parameters filled in.
     pub fn engine(&self, threads: usize) -> Engine {
         let options = EngineOptions { threads, memory_budget: None };
-        let mut engine = match Engine::new(&[&self.flow], self.data.clone(), options) {
+        let program = match hgnnc_passes::kernels::lower(&self.flow) {
+            Ok(program) => program,
+            Err(error) => panic!("{error}"),
+        };
+        let mut engine = match Engine::new(&[&program], self.data.clone(), options) {
             Ok(engine) => engine,
             Err(error) => panic!("{error}"),
         };

@@ -271,6 +271,7 @@ fn field_case_11_metapath_over_budget() {
         model: "M".into(),
         train: None,
         infer: compiled.infer,
+        kernels: Default::default(),
         training: None,
     };
     let options = hgnnc_exec::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };

@@ -407,6 +407,7 @@ fn edge_data_stay_with_their_edges() {
         model: "M".into(),
         train: None,
         infer: compiled.infer.clone(),
+        kernels: Default::default(),
         training: None,
     };
     let data = hgnnc_exec::bind(&artifact, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));

@@ -1,29 +1,36 @@
-//! What the plan needs to know about the values of a program.
+//! What the lowering needs to know about the values of a program.
 
-use hgnnc_ir::dataflow::{Binding, Dataflow};
+use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::infer::show;
-use hgnnc_ir::ops::{BinaryOp, Direction, Op};
-use hgnnc_ir::types::{Dim, Layout, Space, Type, Value};
+use hgnnc_ir::kernel::{Extents, Width};
+use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Layout, Op, Pattern, Space, Type, Value};
 
-use crate::data::BoundData;
-use crate::error::ExecError;
-use crate::kernels::product::Extents;
+use super::NotLowered;
 
-/// Facts of one program bound to data.
+/// What owns edges: a graph, or a sparsity pattern with its stored elements.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Topology {
+    Graph(Graph),
+    Pattern(Pattern),
+}
+
+/// Facts of one program.
 pub(super) struct Facts<'a> {
     pub flow: &'a Dataflow,
-    pub data: &'a BoundData,
     /// The value whose storage a value shares: reshapes and the like only change how it is seen.
     root: Vec<Value>,
     /// Is the value needed for an output?
     live: Vec<bool>,
     /// Does the value depend on no parameter, state, mask or counter?
     fixed: Vec<bool>,
+    /// Is it (the storage of) an output?
+    output: Vec<bool>,
 }
 
 impl<'a> Facts<'a> {
-    pub fn new(flow: &'a Dataflow, data: &'a BoundData) -> Self {
-        let mut facts = Self { flow, data, root: vec![], live: vec![false; flow.values.len()], fixed: vec![] };
+    pub fn new(flow: &'a Dataflow) -> Self {
+        let none = vec![false; flow.values.len()];
+        let mut facts = Self { flow, root: vec![], live: none.clone(), fixed: vec![], output: none };
         for value in flow.handles() {
             let node = flow.value(value);
             let root = if facts.is_alias(value) { facts.root[node.args[0].index()] } else { value };
@@ -54,6 +61,10 @@ impl<'a> Facts<'a> {
                 | Op::ReduceSpace(_) => node.args.iter().all(|a| facts.fixed[a.index()]),
             };
             facts.fixed.push(fixed);
+        }
+        for output in &flow.outputs {
+            let root = facts.root(output.value);
+            facts.output[root.index()] = true;
         }
         let mut pending: Vec<Value> = flow.outputs.iter().map(|output| output.value).collect();
         while let Some(value) = pending.pop() {
@@ -101,80 +112,54 @@ impl<'a> Facts<'a> {
         self.live[root.index()]
     }
 
-    /// Is it (the storage of) an output?
     pub fn is_output(&self, root: Value) -> bool {
-        self.flow.outputs.iter().any(|output| self.root(output.value) == root)
+        self.output[root.index()]
     }
 
     pub fn is_fixed(&self, root: Value) -> bool {
         self.fixed[root.index()]
     }
 
-    /// Is it stored before anything runs?
+    /// Is it there before anything runs?
     pub fn is_leaf(&self, root: Value) -> bool {
         matches!(self.flow.value(root).op, Op::Input(_) | Op::Param(_) | Op::State(..) | Op::Const(_) | Op::Count(_))
     }
 
-    pub fn extent(&self, dim: Dim) -> usize {
-        match dim {
-            Dim::Fixed(extent) => extent,
-            Dim::Count(vertex) => self.data.num_vertices[vertex.index()],
-        }
-    }
-
-    pub fn volume(&self, dims: &[Dim]) -> usize {
-        dims.iter().map(|&d| self.extent(d)).product()
-    }
-
     /// Elements per row as this value is seen. Sparse values have one element per stored element.
-    pub fn width(&self, value: Value) -> usize {
+    pub fn width(&self, value: Value) -> Width {
         let ty = self.flow.ty(value);
-        if ty.is_sparse() { 1 } else { self.volume(&ty.dims) }
-    }
-
-    pub fn rows(&self, ty: &Type) -> usize {
-        match (ty.layout, ty.space) {
-            (Layout::Sparse(p), _) => self.data.patterns[p.index()].num_edges(),
-            (Layout::Dense, Space::Unit) => 1,
-            (Layout::Dense, Space::Vertices(v)) => self.data.num_vertices[v.index()],
-            (Layout::Dense, Space::Edges(g)) => self.data.graphs[g.index()].num_edges(),
-        }
-    }
-
-    /// All elements.
-    pub fn len(&self, value: Value) -> usize {
-        self.rows(self.flow.ty(value)) * self.width(value)
+        if ty.is_sparse() { Width::one() } else { Width::of(&ty.dims) }
     }
 
     /// The graph or pattern whose edges (stored elements) the value has rows for.
-    pub fn topology(&self, value: Value) -> Option<usize> {
+    pub fn topology(&self, value: Value) -> Option<Topology> {
         let ty = self.flow.ty(value);
         match (ty.layout, ty.space) {
-            (Layout::Sparse(pattern), _) => Some(self.flow.graphs.len() + pattern.index()),
-            (Layout::Dense, Space::Edges(graph)) => Some(graph.index()),
+            (Layout::Sparse(pattern), _) => Some(Topology::Pattern(pattern)),
+            (Layout::Dense, Space::Edges(graph)) => Some(Topology::Graph(graph)),
             (Layout::Dense, Space::Unit | Space::Vertices(_)) => None,
         }
     }
 
-    pub fn is_pattern(&self, topology: usize) -> bool {
-        topology >= self.flow.graphs.len()
-    }
-
     /// The row space of a topology in a direction; `None` for the columns of a sparse matrix.
-    pub fn row_space(&self, topology: usize, direction: Direction) -> Option<Space> {
-        match topology.checked_sub(self.flow.graphs.len()) {
-            None => Some(self.flow.graph_end(hgnnc_ir::Graph::new(topology), direction)),
-            Some(pattern) => match direction {
-                Direction::In => Some(Space::Vertices(self.flow.patterns[pattern].vertex)),
-                Direction::Out => None,
-            },
+    pub fn row_space(&self, topology: Topology, direction: Direction) -> Option<Space> {
+        match (topology, direction) {
+            (Topology::Graph(graph), _) => Some(self.flow.graph_end(graph, direction)),
+            (Topology::Pattern(pattern), Direction::In) => {
+                Some(Space::Vertices(self.flow.patterns[pattern.index()].vertex))
+            }
+            (Topology::Pattern(_), Direction::Out) => None,
         }
     }
 
     /// Batch, k and n of a weight `[B.., k, N..]`.
     pub fn extents(&self, weight: &Type, batch: usize) -> Extents {
         let dims = &weight.dims;
-        Extents { batch: self.volume(&dims[..batch]), k: self.extent(dims[batch]), n: self.volume(&dims[batch + 1..]) }
+        Extents {
+            batch: Width::of(&dims[..batch]),
+            k: Width::of(&dims[batch..=batch]),
+            n: Width::of(&dims[batch + 1..]),
+        }
     }
 
     /// The operands of a product of two values.
@@ -184,30 +169,31 @@ impl<'a> Facts<'a> {
     }
 
     /// An error at an operation.
-    pub fn error(&self, value: Value, reason: impl Into<String>) -> ExecError {
+    pub fn error(&self, value: Value, reason: impl Into<String>) -> NotLowered {
         let node = self.flow.value(value);
-        let shapes: Vec<String> =
+        let types: Vec<String> =
             node.args.iter().map(|&a| self.flow.ty(a)).chain([&node.ty]).map(|ty| show(self.flow, ty)).collect();
-        ExecError::Operation {
+        NotLowered {
             program: self.flow.name.clone(),
             stage: node.stage.name(),
-            op: op_name(&node.op).into(),
-            shapes: shapes.join(", "),
+            op: word(&node.op),
+            types: types.join(", "),
             reason: reason.into(),
         }
     }
 }
 
-/// The name of an operation, for labels and messages.
-pub(super) fn op_name(op: &Op) -> &'static str {
+/// A word for an operation, for names and messages.
+pub(super) fn word(op: &Op) -> &'static str {
     match op {
         Op::Input(_) => "input",
         Op::Param(_) => "param",
         Op::State(..) => "state",
         Op::Const(_) => "const",
         Op::Count(_) => "count",
-        Op::RandomMask { .. } => "random_mask",
-        Op::Unary(_) | Op::Binary(_) => "element-wise",
+        Op::RandomMask { .. } => "mask",
+        Op::Unary(f) => f.name(),
+        Op::Binary(f) => f.name(),
         Op::Broadcast(_) => "broadcast",
         Op::StopGradient => "stop_gradient",
         Op::Reshape(_) => "reshape",
@@ -219,10 +205,9 @@ pub(super) fn op_name(op: &Op) -> &'static str {
         Op::MatMul { .. } => "matmul",
         Op::MatMulT { .. } => "matmul_t",
         Op::Outer { .. } => "outer",
-        Op::GatherSrc(_) => "gather_src",
-        Op::GatherDst(_) => "gather_dst",
-        Op::Segment { .. } => "segment",
-        Op::ReduceTrailing { .. } => "reduce_trailing",
-        Op::ReduceSpace(_) => "reduce_space",
+        Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
+        Op::Segment { reduce, .. } => reduce.name(),
+        Op::ReduceTrailing { .. } => "reduce",
+        Op::ReduceSpace(_) => "total",
     }
 }

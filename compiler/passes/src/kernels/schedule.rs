@@ -1,8 +1,8 @@
-//! Groups operations into regions and products, in an order that respects their dependencies.
+//! Groups operations into kernels, in an order that respects their dependencies: what is fused with what.
 //!
-//! Edge values belong to no group: every region recomputes those that it needs from stored values, which
-//! is what keeps them out of memory. A value of the rows of a region may be used in the region that
-//! computes it, but only at its own row: a gather from the other end waits for the next step.
+//! Edge values belong to no group: every traversal recomputes those that it needs from stored values, which
+//! is what keeps them out of memory. A value of the rows of a traversal may be used in the traversal that
+//! computes it, but only at its own row: a gather from the other end waits for the next kernel.
 //!
 //! Greedy: among what can start, unit values first, then maps over vertices, dense products, and last the
 //! traversals, so that a traversal finds as many of its reductions ready as possible. Groups never mix
@@ -10,30 +10,24 @@
 
 use std::collections::HashSet;
 
-use hgnnc_ir::ops::{Direction, Op};
-use hgnnc_ir::types::{Phase, Space, Value};
+use hgnnc_ir::kernel::Width;
+use hgnnc_ir::{Direction, Op, Phase, Space, Value};
 
-use super::facts::Facts;
+use super::facts::{Facts, Topology};
 
 /// What the members of a group share.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Kind {
     /// Unit values, one row.
     Unit,
     /// Unit values of this many elements, taken as that many rows of width 1.
-    Elements(usize),
+    Elements(Width),
     /// Rows of a vertex type.
     Map(Space),
     /// A dense product over all rows.
     Product(Value),
     /// Rows of a topology with their edges.
-    Edges(usize, bool),
-}
-
-impl Kind {
-    pub fn direction(out: bool) -> Direction {
-        if out { Direction::Out } else { Direction::In }
-    }
+    Edges(Topology, Direction),
 }
 
 /// Operations executed together, in SSA order.
@@ -45,6 +39,8 @@ pub(super) struct Group {
 
 /// Unit values of more elements than this are worth several threads.
 const LARGE_UNIT: usize = 4096;
+/// Products of rows of at most this many elements with one column are reductions.
+const NARROW: usize = 1024;
 
 /// All groups: first those that run once, then those of each run.
 pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
@@ -55,7 +51,11 @@ pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
         // Edge values belong to the regions that use them, unless they are results.
         .filter(|&v| facts.topology(v).is_none() || facts.is_output(v))
         .collect();
-    let mut scheduler = Scheduler { facts, done: vec![false; facts.flow.values.len()] };
+    let mut scheduler =
+        Scheduler { facts, done: vec![false; facts.flow.values.len()], kinds: vec![vec![]; facts.flow.values.len()] };
+    for &v in &nodes {
+        scheduler.kinds[v.index()] = scheduler.kinds_of(v);
+    }
     let (fixed, varying): (Vec<Value>, Vec<Value>) = nodes.into_iter().partition(|&v| facts.is_fixed(v));
     (scheduler.groups(fixed), scheduler.groups(varying))
 }
@@ -63,6 +63,8 @@ pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
 struct Scheduler<'f, 'a> {
     facts: &'f Facts<'a>,
     done: Vec<bool>,
+    /// The kinds of groups that an operation can be in, the best first.
+    kinds: Vec<Vec<Kind>>,
 }
 
 impl Scheduler<'_, '_> {
@@ -70,7 +72,7 @@ impl Scheduler<'_, '_> {
         let mut groups = vec![];
         while !pending.is_empty() {
             let (phase, kind) = self.next_kind(&pending);
-            let members = self.grow(phase, kind, &pending);
+            let members = self.grow(phase, &kind, &pending);
             for member in &members {
                 self.done[member.index()] = true;
             }
@@ -87,19 +89,18 @@ impl Scheduler<'_, '_> {
         pending
             .iter()
             .filter_map(|&v| {
-                let kinds = self.kinds(v);
-                let ready = kinds.iter().find(|&&kind| self.fits(v, kind, &none));
-                ready.map(|&kind| ((phase(v), rank(kind), v), kind))
+                let ready = self.kinds[v.index()].iter().find(|kind| self.fits(v, kind, &none));
+                ready.map(|kind| ((phase(v), rank(kind), v), kind))
             })
             .min_by_key(|&(key, _)| key)
-            .map(|((phase, ..), kind)| (phase, kind))
+            .map(|((phase, ..), kind)| (phase, kind.clone()))
             .expect("in SSA order the first pending operation has all its operands")
     }
 
     /// All pending operations of a phase that a group of this kind can take.
-    fn grow(&self, phase: Phase, kind: Kind, pending: &[Value]) -> Vec<Value> {
+    fn grow(&self, phase: Phase, kind: &Kind, pending: &[Value]) -> Vec<Value> {
         if let Kind::Product(value) = kind {
-            return vec![value];
+            return vec![*value];
         }
         let mut members = vec![];
         let mut known = HashSet::new();
@@ -108,12 +109,12 @@ impl Scheduler<'_, '_> {
             if node.phase != phase {
                 continue;
             }
-            let kinds = self.kinds(v);
-            let own = kinds.contains(&kind);
+            let kinds = &self.kinds[v.index()];
+            let own = kinds.contains(kind);
             // What follows from the rows of a traversal is computed while they are at hand.
             let follows = || match kind {
-                Kind::Edges(topology, out) => {
-                    let space = self.facts.row_space(topology, Kind::direction(out));
+                Kind::Edges(topology, direction) => {
+                    let space = self.facts.row_space(*topology, *direction);
                     space.is_some_and(|space| kinds.contains(&Kind::Map(space)))
                         && node.args.iter().any(|&a| known.contains(&self.facts.root(a)))
                 }
@@ -128,57 +129,61 @@ impl Scheduler<'_, '_> {
     }
 
     /// The kinds of groups that an operation can be in, the best first.
-    fn kinds(&self, v: Value) -> Vec<Kind> {
+    fn kinds_of(&self, v: Value) -> Vec<Kind> {
         let facts = self.facts;
         let node = facts.flow.value(v);
         if let Some(topology) = facts.topology(v) {
             // A result: its rows are the edges in CSC order.
-            return vec![Kind::Edges(topology, false)];
+            return vec![Kind::Edges(topology, Direction::In)];
         }
         let by_space = || match node.ty.space {
             Space::Unit => {
-                let len = facts.len(v);
-                let flat = node
-                    .args
-                    .iter()
-                    .all(|&a| facts.flow.ty(a).is_unit() && (facts.width(a) == len || facts.width(a) == 1));
+                let len = facts.width(v);
+                let flat =
+                    |&a: &Value| facts.flow.ty(a).is_unit() && (facts.width(a) == len || facts.width(a).is_one());
                 let element_wise =
                     matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::RandomMask { .. } | Op::Broadcast(_));
-                if len > LARGE_UNIT && flat && element_wise { Kind::Elements(len) } else { Kind::Unit }
+                // A table with a row per vertex is taken to be large.
+                let large = len.as_fixed().is_none_or(|len| len > LARGE_UNIT);
+                if large && element_wise && node.args.iter().all(flat) { Kind::Elements(len) } else { Kind::Unit }
             }
             space @ (Space::Vertices(_) | Space::Edges(_)) => Kind::Map(space),
         };
         let arg_space = |i: usize| facts.flow.ty(node.args[i]).space;
         match &node.op {
-            Op::Segment { graph, direction, .. } => vec![Kind::Edges(graph.index(), *direction == Direction::Out)],
+            Op::Segment { graph, direction, .. } => vec![Kind::Edges(Topology::Graph(*graph), *direction)],
             Op::MatMul { batch } | Op::MatMulT { batch } => {
                 if let Some(pattern) = facts.topology(node.args[0]) {
-                    return vec![Kind::Edges(pattern, false)];
+                    return vec![Kind::Edges(pattern, Direction::In)];
                 }
                 let of = facts.extents(facts.flow.ty(node.args[1]), *batch);
                 // A product with one column is a row-wise dot product or scaling.
-                if of.n == 1 || node.ty.is_unit() { vec![by_space()] } else { vec![Kind::Product(v)] }
+                if of.n.is_one() || node.ty.is_unit() { vec![by_space()] } else { vec![Kind::Product(v)] }
             }
             Op::Outer { batch } => {
                 if let Some(topology) = facts.topology(node.args[0]) {
-                    return if facts.is_pattern(topology) {
-                        vec![Kind::Edges(topology, true)]
+                    return if matches!(topology, Topology::Pattern(_)) {
+                        vec![Kind::Edges(topology, Direction::Out)]
                     } else {
-                        vec![Kind::Edges(topology, false), Kind::Edges(topology, true)]
+                        vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)]
                     };
                 }
                 let of = facts.extents(&node.ty, *batch);
                 match arg_space(0) {
-                    space @ Space::Vertices(_) if of.n == 1 && of.k * of.batch <= 1024 => vec![Kind::Map(space)],
+                    space @ Space::Vertices(_)
+                        if of.n.is_one() && of.left().as_fixed().is_some_and(|width| width <= NARROW) =>
+                    {
+                        vec![Kind::Map(space)]
+                    }
                     Space::Unit | Space::Vertices(_) | Space::Edges(_) => vec![Kind::Product(v)],
                 }
             }
             Op::ReduceSpace(_) => match facts.topology(node.args[0]) {
-                Some(topology) => vec![Kind::Edges(topology, false), Kind::Edges(topology, true)],
+                Some(topology) => vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)],
                 None => vec![Kind::Map(arg_space(0))],
             },
             Op::ReduceTrailing { .. } => match facts.topology(node.args[0]) {
-                Some(pattern) => vec![Kind::Edges(pattern, false)],
+                Some(pattern) => vec![Kind::Edges(pattern, Direction::In)],
                 None => vec![by_space()],
             },
             Op::Input(_)
@@ -203,40 +208,38 @@ impl Scheduler<'_, '_> {
     }
 
     /// Can a group of this kind with these members compute `v` next?
-    fn fits(&self, v: Value, kind: Kind, members: &HashSet<Value>) -> bool {
-        let mut seen = HashSet::new();
-        // Values by columns of a sparse matrix meet only stored values.
-        self.facts.flow.value(v).args.iter().all(|&a| self.available(a, kind, members, &mut seen))
+    fn fits(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
+        self.operands_available(v, kind, members, &mut HashSet::new())
+    }
+
+    /// Are the operands of an operation stored, or at hand where the operation reads them?
+    fn operands_available(&self, v: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
+        let facts = self.facts;
+        let node = facts.flow.value(v);
+        // Reads from the other end of an edge, or from any row, meet only stored values.
+        let foreign = |arg: Value| match (&node.op, kind) {
+            (Op::GatherSrc(_), Kind::Edges(_, direction)) => *direction == Direction::In,
+            (Op::GatherDst(_), Kind::Edges(_, direction)) => *direction == Direction::Out,
+            _ => node.ty.is_sparse() && facts.topology(arg).is_none() && !facts.flow.ty(arg).dims.is_empty(),
+        };
+        node.args.iter().all(|&a| if foreign(a) { self.stored(a) } else { self.available(a, kind, members, seen) })
     }
 
     /// Is an operand stored, or at hand in the group at its own row?
-    fn available(&self, arg: Value, kind: Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
+    fn available(&self, arg: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
         let facts = self.facts;
         let root = facts.root(arg);
         if facts.is_leaf(root) || self.done[root.index()] {
             return true;
         }
         if facts.topology(root).is_some() {
-            if !seen.insert(root) {
-                return true;
-            }
-            let node = facts.flow.value(root);
-            let foreign = match (&node.op, kind) {
-                (Op::GatherSrc(_), Kind::Edges(_, out)) => !out,
-                (Op::GatherDst(_), Kind::Edges(_, out)) => out,
-                _ => false,
-            };
-            return node.args.iter().all(
-                |&a| {
-                    if foreign { self.stored(a) } else { self.available(a, kind, members, seen) }
-                },
-            );
+            return !seen.insert(root) || self.operands_available(root, kind, members, seen);
         }
         let space = facts.flow.ty(arg).space;
         let own_space = match kind {
             Kind::Unit | Kind::Elements(_) => space == Space::Unit,
-            Kind::Map(rows) => space == rows,
-            Kind::Edges(topology, out) => facts.row_space(topology, Kind::direction(out)) == Some(space),
+            Kind::Map(rows) => space == *rows,
+            Kind::Edges(topology, direction) => facts.row_space(*topology, *direction) == Some(space),
             Kind::Product(_) => false,
         };
         // A reduction over the rows of the group is complete only after it, and is a unit value: in a group
@@ -250,7 +253,7 @@ impl Scheduler<'_, '_> {
     }
 }
 
-fn rank(kind: Kind) -> u32 {
+fn rank(kind: &Kind) -> u32 {
     match kind {
         Kind::Unit => 0,
         Kind::Elements(_) => 1,

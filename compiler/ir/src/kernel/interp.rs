@@ -1,0 +1,371 @@
+//! The oracle of kernels: rows one after another, edge by edge, in f64.
+//!
+//! It takes the bindings of the dataflow oracle. Sparse inputs are bound densely there; here the elements that are
+//! not zero in some input of a pattern are its stored elements.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Program,
+    Rows, Source, Traversal, Width,
+};
+use crate::dataflow::OutputKind;
+use crate::interp::{Bindings, InterpError, Tensor, binary, bound, check, reduced, unary};
+use crate::ops::{BinaryOp, Direction, Reduce};
+use crate::random;
+use crate::types::Layout;
+
+/// What is stored after a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Execution {
+    /// The elements of each buffer.
+    pub buffers: Vec<Vec<f64>>,
+    /// The outputs, in the order of the program.
+    pub outputs: Vec<(OutputKind, Tensor)>,
+}
+
+impl Execution {
+    /// An output.
+    pub fn output(&self, kind: &OutputKind) -> Option<&Tensor> {
+        self.outputs.iter().find(|(known, _)| known == kind).map(|(_, tensor)| tensor)
+    }
+}
+
+/// Runs all kernels of a verified program, in order.
+///
+/// # Errors
+/// When the bindings do not fit the program's tables.
+///
+/// # Panics
+/// When the program breaks a rule.
+pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpError> {
+    check(&program.tables, bindings)?;
+    let mut machine = Machine { program, bindings, buffers: vec![], stored: BTreeMap::new() };
+    for row in 0..program.buffers.len() {
+        let elements = machine.contents(Buffer::new(row))?;
+        machine.buffers.push(elements);
+    }
+    for kernel in program.kernels() {
+        machine.kernel(kernel);
+    }
+    let outputs = program.outputs.iter().map(|output| {
+        let (rows, width) = (bindings.rows(output.ty.space), bindings.width(&output.ty.dims));
+        let elements = machine.whole(output.source).to_vec();
+        (output.kind.clone(), Tensor::new(rows, width, elements))
+    });
+    Ok(Execution { outputs: outputs.collect(), buffers: machine.buffers })
+}
+
+struct Machine<'a> {
+    program: &'a Program,
+    bindings: &'a Bindings,
+    buffers: Vec<Vec<f64>>,
+    /// The stored elements (row, column) of each pattern, row by row.
+    stored: BTreeMap<usize, Vec<(u32, u32)>>,
+}
+
+/// An edge of a row, or a stored element.
+#[derive(Clone, Copy)]
+struct Edge {
+    /// Position of the edge in CSC order; of an element, in the dense matrix.
+    position: usize,
+    other: usize,
+}
+
+/// The locals of a row: one value, or one value per edge.
+type Locals = Vec<Vec<Vec<f64>>>;
+
+impl Machine<'_> {
+    fn eval(&self, width: &Width) -> usize {
+        width.eval(&self.bindings.num_vertices)
+    }
+
+    /// What a buffer holds before the first kernel.
+    fn contents(&mut self, buffer: Buffer) -> Result<Vec<f64>, InterpError> {
+        let (tables, bindings) = (&self.program.tables, self.bindings);
+        let decl = self.program.buffer(buffer);
+        let shape = (bindings.rows(decl.ty.space), bindings.width(&decl.ty.dims));
+        let tensor = match decl.contents {
+            Contents::Input(input) => {
+                bound("input", &tables.inputs[input.index()].name, bindings.inputs.get(&input), shape)?
+            }
+            Contents::Param(param) => {
+                bound("parameter", &tables.params[param.index()].name, bindings.params.get(&param), shape)?
+            }
+            Contents::State(param, slot) => match bindings.states.get(&(param, slot)) {
+                None => Tensor::filled(shape.0, shape.1, 0.0),
+                found => bound("state", &tables.params[param.index()].name, found, shape)?,
+            },
+            // What nobody has written is seen in results.
+            Contents::Computed => Tensor::filled(shape.0, shape.1, f64::NAN),
+        };
+        if let Layout::Sparse(pattern) = decl.ty.layout {
+            let cells = (0..tensor.rows).flat_map(|row| (0..tensor.width).map(move |column| (row, column)));
+            let found = cells.filter(|&(row, column)| tensor.at(row, column) != 0.0);
+            let stored = self.stored.entry(pattern.index()).or_default();
+            stored.extend(found.map(|(row, column)| (row as u32, column as u32)));
+            stored.sort_unstable();
+            stored.dedup();
+        }
+        Ok(tensor.data)
+    }
+
+    fn kernel(&mut self, kernel: &Kernel) {
+        match &kernel.body {
+            Body::Gemm(gemm) => self.gemm(gemm),
+            Body::Traversal(traversal) => self.traversal(traversal),
+        }
+    }
+
+    fn gemm(&mut self, gemm: &Gemm) {
+        let rows = self.bindings.rows(gemm.rows);
+        let (left, right) = (self.eval(&gemm.of.left()), self.eval(&gemm.of.right()));
+        let (x, y) = (&self.buffers[gemm.x.index()], &self.buffers[gemm.y.index()]);
+        let row = |data: &[f64], width: usize, row: usize| data[row * width..(row + 1) * width].to_vec();
+        let out: Vec<f64> = match gemm.form {
+            Form::MatMul => (0..rows).flat_map(|r| self.mat_mul(&gemm.of, &row(x, left, r), y)).collect(),
+            Form::MatMulT => (0..rows).flat_map(|r| self.mat_mul_t(&gemm.of, &row(x, right, r), y)).collect(),
+            Form::Outer => {
+                let mut sum = vec![0.0; self.eval(&gemm.of.all())];
+                for r in 0..rows {
+                    self.add_outer(&gemm.of, &row(x, left, r), &row(y, right, r), &mut sum);
+                }
+                sum
+            }
+        };
+        self.buffers[gemm.out.index()] = out;
+    }
+
+    fn numbers(&self, of: &Extents) -> (usize, usize, usize) {
+        (self.eval(&of.batch), self.eval(&of.k), self.eval(&of.n))
+    }
+
+    fn mat_mul(&self, of: &Extents, x: &[f64], w: &[f64]) -> Vec<f64> {
+        let (batch, k, n) = self.numbers(of);
+        let element = |b: usize, j: usize| (0..k).map(|i| x[b * k + i] * w[(b * k + i) * n + j]).sum();
+        (0..batch * n).map(|column| element(column / n, column % n)).collect()
+    }
+
+    fn mat_mul_t(&self, of: &Extents, y: &[f64], w: &[f64]) -> Vec<f64> {
+        let (batch, k, n) = self.numbers(of);
+        let element = |b: usize, i: usize| (0..n).map(|j| y[b * n + j] * w[(b * k + i) * n + j]).sum();
+        (0..batch * k).map(|column| element(column / k, column % k)).collect()
+    }
+
+    fn add_outer(&self, of: &Extents, x: &[f64], y: &[f64], sum: &mut [f64]) {
+        let (_, k, n) = self.numbers(of);
+        for (element, slot) in sum.iter_mut().enumerate() {
+            *slot += x[element / n] * y[element / n / k * n + element % n];
+        }
+    }
+
+    /// The edges that each row owns, in order.
+    fn edges(&self, rows: &Rows, num_rows: usize) -> Vec<Vec<Edge>> {
+        let mut owned = vec![vec![]; num_rows];
+        let (all, direction, columns): (Vec<(u32, u32)>, Direction, Option<usize>) = match rows {
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) => return owned,
+            Rows::Edges(graph, direction) => (self.bindings.edges[graph.index()].clone(), *direction, None),
+            Rows::Elements(pattern, direction) => {
+                let stored = self.stored.get(&pattern.index()).cloned().unwrap_or_default();
+                let columns = self.program.tables.patterns[pattern.index()].columns;
+                // A column is a source, a row a destination.
+                (stored.into_iter().map(|(row, column)| (column, row)).collect(), *direction, Some(columns))
+            }
+        };
+        for (edge, (src, dst)) in all.into_iter().enumerate() {
+            let (src, dst) = (src as usize, dst as usize);
+            let (row, other) = match direction {
+                Direction::In => (dst, src),
+                Direction::Out => (src, dst),
+            };
+            let position = columns.map_or(edge, |columns| dst * columns + src);
+            owned[row].push(Edge { position, other });
+        }
+        owned
+    }
+
+    fn traversal(&mut self, traversal: &Traversal) {
+        let num_rows = self.eval(&traversal.rows.count(&self.program.tables));
+        let edges = self.edges(&traversal.rows, num_rows);
+        for instr in traversal.instrs.iter().filter(|instr| instr.op.is_total()) {
+            let Dest::Buffer(buffer) = instr.dest else { panic!("a total is stored") };
+            let start = match instr.op {
+                KernelOp::ReduceAll(reduce, _) => reduce.identity(),
+                _ => 0.0,
+            };
+            self.buffers[buffer.index()] = vec![start; self.eval(&instr.width)];
+        }
+        for (row, edges) in edges.iter().enumerate() {
+            let mut locals = vec![];
+            for instr in &traversal.instrs {
+                self.instr(traversal, instr, row, edges, &mut locals);
+            }
+        }
+    }
+
+    fn instr(&mut self, traversal: &Traversal, instr: &Instr, row: usize, edges: &[Edge], locals: &mut Locals) {
+        let at = |edge: Option<usize>| Here { rows: &traversal.rows, row, edges, edge };
+        let everywhere: Vec<Option<usize>> = match instr.level {
+            Level::Row => vec![None],
+            Level::Edge => (0..edges.len()).map(Some).collect(),
+        };
+        let width = self.eval(&instr.width);
+        match (instr.extent(), &instr.op) {
+            (Extent::Total, op) => {
+                let Dest::Buffer(buffer) = instr.dest else { panic!("a total is stored") };
+                let mut sum = std::mem::take(&mut self.buffers[buffer.index()]);
+                for edge in everywhere {
+                    match op {
+                        KernelOp::ReduceAll(reduce, a) => {
+                            for (slot, x) in sum.iter_mut().zip(self.read(*a, at(edge), locals)) {
+                                *slot = combined(*reduce, *slot, x);
+                            }
+                        }
+                        KernelOp::OuterAll(of, x, y) => {
+                            let (x, y) = (self.read(*x, at(edge), locals), self.read(*y, at(edge), locals));
+                            self.add_outer(of, &x, &y, &mut sum);
+                        }
+                        _ => unreachable!("no other operation is a total"),
+                    }
+                }
+                self.buffers[buffer.index()] = sum;
+            }
+            (_, KernelOp::Segment(reduce, a)) => {
+                let all: Vec<Vec<f64>> = everywhere.iter().map(|&edge| self.read(*a, at(edge), locals)).collect();
+                let out = (0..width).map(|column| reduced(*reduce, all.iter().map(|x| x[column]))).collect();
+                self.write(instr, row, edges, vec![out], locals);
+            }
+            (_, KernelOp::WeightedSum { a, x }) => {
+                let mut out = vec![0.0; width];
+                for edge in everywhere {
+                    let (a, x) = (self.read(*a, at(edge), locals), self.read(*x, at(edge), locals));
+                    for (column, slot) in out.iter_mut().enumerate() {
+                        *slot += a[column / (width / a.len())] * x[column];
+                    }
+                }
+                self.write(instr, row, edges, vec![out], locals);
+            }
+            (_, op) => {
+                let out = everywhere.iter().map(|&edge| self.map(op, width, at(edge), locals)).collect();
+                self.write(instr, row, edges, out, locals);
+            }
+        }
+    }
+
+    /// Operations that need nothing but their own row or edge.
+    fn map(&self, op: &KernelOp, width: usize, here: Here<'_>, locals: &Locals) -> Vec<f64> {
+        let read = |operand: &Operand| self.read(*operand, here, locals);
+        let repeated = |x: &[f64], column: usize| x[column / (width / x.len())];
+        match op {
+            KernelOp::Unary(f, a) => read(a).into_iter().map(|x| unary(*f, x)).collect(),
+            KernelOp::Binary(f, a, b) => {
+                let (a, b) = (read(a), read(b));
+                (0..width).map(|column| binary(*f, repeated(&a, column), repeated(&b, column))).collect()
+            }
+            KernelOp::Copy(a) => {
+                let a = read(a);
+                (0..width).map(|column| repeated(&a, column)).collect()
+            }
+            KernelOp::Concat { parts, lead } => {
+                let lead = self.eval(lead);
+                let parts: Vec<Vec<f64>> = parts.iter().map(read).collect();
+                let part = |outer: usize, x: &[f64]| x[outer * (x.len() / lead)..][..x.len() / lead].to_vec();
+                (0..lead).flat_map(|outer| parts.iter().flat_map(move |x| part(outer, x))).collect()
+            }
+            KernelOp::Slice { a, last, start, len } => {
+                read(a).chunks_exact(*last).flat_map(|group| group[*start..start + len].to_vec()).collect()
+            }
+            KernelOp::OneHot(label) => {
+                let label = read(label)[0];
+                (0..width).map(|class| f64::from(label == class as f64)).collect()
+            }
+            KernelOp::Mask { stream, rate } => {
+                let key = random::mask_key(self.bindings.seed, self.bindings.step, *stream);
+                let position = here.edge.map_or(here.row, |edge| here.edges[edge].position);
+                let element = |column: usize| (position * width + column) as u64;
+                (0..width).map(|column| random::mask_element(key, element(column), *rate)).collect()
+            }
+            KernelOp::MatMul(of, x, w) => self.mat_mul(of, &read(x), &read(w)),
+            KernelOp::MatMulT(of, y, w) => self.mat_mul_t(of, &read(y), &read(w)),
+            KernelOp::ReduceTrailing(reduce, a) => {
+                let a = read(a);
+                let inner = a.len().checked_div(width).unwrap_or(0);
+                (0..width).map(|group| reduced(*reduce, a[group * inner..][..inner].iter().copied())).collect()
+            }
+            KernelOp::Dot(a, b) => {
+                let (a, b) = (read(a), read(b));
+                let inner = a.len().checked_div(width).unwrap_or(0);
+                (0..width).map(|group| (group * inner..(group + 1) * inner).map(|i| a[i] * b[i]).sum()).collect()
+            }
+            KernelOp::Segment(..) | KernelOp::WeightedSum { .. } | KernelOp::ReduceAll(..) | KernelOp::OuterAll(..) => {
+                unreachable!("a reduction needs more than its own row or edge")
+            }
+        }
+    }
+
+    fn write(&mut self, instr: &Instr, row: usize, edges: &[Edge], values: Vec<Vec<f64>>, locals: &mut Locals) {
+        match instr.dest {
+            Dest::Local(_) => locals.push(values),
+            Dest::Buffer(buffer) => {
+                let out = &mut self.buffers[buffer.index()];
+                for (i, value) in values.into_iter().enumerate() {
+                    let at = if instr.extent() == Extent::Edge { edges[i].position } else { row };
+                    out[at * value.len()..(at + 1) * value.len()].copy_from_slice(&value);
+                }
+            }
+        }
+    }
+
+    fn read(&self, operand: Operand, here: Here<'_>, locals: &Locals) -> Vec<f64> {
+        let buffer = match operand.source {
+            Source::Local(local) => {
+                let values = &locals[local.index()];
+                return match operand.index {
+                    Index::Edge => values[here.edge.expect("an edge is at hand")].clone(),
+                    _ => values[0].clone(),
+                };
+            }
+            source @ (Source::Const(_) | Source::Count(_)) => return self.whole(source).to_vec(),
+            Source::Buffer(buffer) => buffer,
+        };
+        let data = &self.buffers[buffer.index()];
+        let width = self.program.operand_width(here.rows, &[], operand).expect("the operand can be read here");
+        let width = self.eval(&width);
+        let edge = here.edge.map(|edge| here.edges[edge]);
+        let row = match operand.index {
+            Index::Whole => 0,
+            Index::Row => here.row,
+            Index::Other => edge.expect("an edge is at hand").other,
+            // The position of an element is that in the dense matrix.
+            Index::Edge | Index::Cell => edge.expect("an edge is at hand").position,
+        };
+        data[row * width..(row + 1) * width].to_vec()
+    }
+
+    fn whole(&self, source: Source) -> std::borrow::Cow<'_, [f64]> {
+        match source {
+            Source::Local(_) => panic!("a local lives within a kernel"),
+            Source::Buffer(buffer) => self.buffers[buffer.index()].as_slice().into(),
+            Source::Const(number) => vec![number].into(),
+            Source::Count(space) => vec![self.bindings.rows(space) as f64].into(),
+        }
+    }
+}
+
+/// A row, and perhaps one of its edges.
+#[derive(Clone, Copy)]
+struct Here<'h> {
+    rows: &'h Rows,
+    row: usize,
+    edges: &'h [Edge],
+    edge: Option<usize>,
+}
+
+fn combined(reduce: Reduce, a: f64, b: f64) -> f64 {
+    match reduce {
+        Reduce::Sum => a + b,
+        Reduce::Max => a.max(b),
+        Reduce::Min => a.min(b),
+        Reduce::Lse => binary(BinaryOp::LogAddExp, a, b),
+    }
+}

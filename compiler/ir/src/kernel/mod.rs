@@ -1,0 +1,547 @@
+//! The kernel IR: how a program is computed, for every dataset and every machine.
+//!
+//! A [`Program`] is an ordered list of [`Launch`]es, each of one or more kernels that do not read each other's
+//! results. There are two kinds of kernels:
+//!
+//! - a [`Gemm`] is a dense product over all rows of a space;
+//! - a [`Traversal`] has rows that own their edges. It is a list of instructions: what a row computes before, during
+//!   and after loops over its edges. Rows are independent of each other. Reductions over edges end in their row,
+//!   in the order of the edges; reductions over everything ([`KernelOp::is_total`]) are complete after the kernel.
+//!   An element-wise map or a reduction over vertices is a traversal without edges.
+//!
+//! A value is either a *local*, which exists for the row or edge that is being computed, or a *buffer*, which is
+//! stored: what takes memory can be read off the text. Sizes are symbolic ([`Width`]); blocks, tasks, threads and
+//! addresses are the business of a back end, when data is bound. So are reads: an operand says which row of a
+//! buffer it is ([`Index`]), not how it gets there.
+
+pub mod interp;
+pub mod parse;
+pub mod print;
+pub mod verify;
+mod width;
+
+pub use parse::parse;
+pub use print::print;
+pub use verify::verify;
+pub use width::Width;
+
+use crate::dataflow::{Binding, Dataflow, OutputKind};
+use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
+use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Space, Stage, Type, VertexType, handle};
+
+handle!(
+    /// A stored value of a [`Program`].
+    Buffer, "b"
+);
+handle!(
+    /// A value of a row or an edge within a [`Traversal`], printed `%7`.
+    Local, "%"
+);
+
+/// A program of kernels.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Program {
+    /// Name, vertex types, graphs, patterns, inputs and parameters: a dataflow program without values.
+    pub tables: Dataflow,
+    /// Everything that is stored.
+    pub buffers: Vec<BufferDecl>,
+    /// Run once, when data is bound: what depends on no parameter, state, mask or counter.
+    pub prelude: Vec<Launch>,
+    /// Run each time, in this order.
+    pub launches: Vec<Launch>,
+    /// What the program gives back.
+    pub outputs: Vec<Output>,
+}
+
+/// A stored value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BufferDecl {
+    /// Name in text, unique.
+    pub name: String,
+    /// Its type. Kernels may see the same elements as rows of another space with as many of them in all.
+    pub ty: Type,
+    /// Where its elements come from.
+    pub contents: Contents,
+}
+
+/// Where the elements of a buffer come from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Contents {
+    /// The dataset or a counter.
+    Input(Input),
+    /// A parameter.
+    Param(Param),
+    /// Optimiser state of a parameter.
+    State(Param, u32),
+    /// A kernel of this program.
+    Computed,
+}
+
+/// Kernels that may run side by side.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Launch {
+    /// The kernels; none reads what another writes.
+    pub kernels: Vec<Kernel>,
+}
+
+/// A kernel.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kernel {
+    /// Stage that it is accounted to, unless an instruction says otherwise.
+    pub stage: Stage,
+    /// Part of the epoch that it is accounted to.
+    pub phase: Phase,
+    /// What it computes.
+    pub body: Body,
+}
+
+/// What a kernel computes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Body {
+    /// A dense product over all rows.
+    Gemm(Gemm),
+    /// Rows that own their edges.
+    Traversal(Traversal),
+}
+
+/// A dense product over all rows of a space.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gemm {
+    /// Which product.
+    pub form: Form,
+    /// Its rows.
+    pub rows: Space,
+    /// Its extents.
+    pub of: Extents,
+    /// Rows of the first operand, `batch · k` elements each (`batch · n` for [`Form::MatMulT`]).
+    pub x: Buffer,
+    /// The weight `[batch, k, n]`, or rows of `batch · n` elements for [`Form::Outer`].
+    pub y: Buffer,
+    /// The result.
+    pub out: Buffer,
+}
+
+/// Which product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Form {
+    /// `x[r] · w`
+    MatMul,
+    /// `y[r] · wᵀ`
+    MatMulT,
+    /// `Σ_r x[r]ᵀ y[r]`
+    Outer,
+}
+
+/// Extents of a batched product with a weight `[batch, k, n]`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Extents {
+    /// Leading dimensions that both operands share.
+    pub batch: Width,
+    /// Contracted by a product.
+    pub k: Width,
+    /// Contracted by a product with the transpose.
+    pub n: Width,
+}
+
+impl Extents {
+    /// `batch · k`
+    pub fn left(&self) -> Width {
+        self.batch.times(&self.k)
+    }
+
+    /// `batch · n`
+    pub fn right(&self) -> Width {
+        self.batch.times(&self.n)
+    }
+
+    /// `batch · k · n`
+    pub fn all(&self) -> Width {
+        self.left().times(&self.n)
+    }
+}
+
+/// Rows with their edges, and what is computed for them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Traversal {
+    /// Its rows.
+    pub rows: Rows,
+    /// What is computed for each row, in this order.
+    pub instrs: Vec<Instr>,
+}
+
+/// The rows of a traversal.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Rows {
+    /// One row: unit values.
+    Once,
+    /// The elements of unit values of this volume: as many rows of width 1.
+    Each(Width),
+    /// The vertices of a type, without edges.
+    Vertices(VertexType),
+    /// The vertices at one end of a graph, each with its in-edges or out-edges.
+    Edges(Graph, Direction),
+    /// The rows (`In`) or columns (`Out`) of a sparse matrix, each with its stored elements as edges.
+    Elements(Pattern, Direction),
+}
+
+impl Rows {
+    /// Do its rows own edges (or stored elements)?
+    pub fn has_edges(&self) -> bool {
+        matches!(self, Rows::Edges(..) | Rows::Elements(..))
+    }
+
+    /// The number of rows.
+    pub fn count(&self, tables: &Dataflow) -> Width {
+        match self {
+            Rows::Once => Width::one(),
+            Rows::Each(volume) => volume.clone(),
+            Rows::Vertices(vertex) => Width::count(*vertex),
+            Rows::Edges(graph, direction) => ends(tables, *graph, *direction).0,
+            Rows::Elements(pattern, direction) => sides(tables, *pattern, *direction).0,
+        }
+    }
+
+    /// The number of rows at the other end of the edges.
+    pub fn other_count(&self, tables: &Dataflow) -> Option<Width> {
+        match self {
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
+            Rows::Edges(graph, direction) => Some(ends(tables, *graph, *direction).1),
+            Rows::Elements(pattern, direction) => Some(sides(tables, *pattern, *direction).1),
+        }
+    }
+}
+
+/// Vertex counts of the end that owns the edges and of the other one.
+fn ends(tables: &Dataflow, graph: Graph, direction: Direction) -> (Width, Width) {
+    let decl = &tables.graphs[graph.index()];
+    let (src, dst) = (Width::count(decl.src), Width::count(decl.dst));
+    match direction {
+        Direction::In => (dst, src),
+        Direction::Out => (src, dst),
+    }
+}
+
+fn sides(tables: &Dataflow, pattern: Pattern, direction: Direction) -> (Width, Width) {
+    let decl = &tables.patterns[pattern.index()];
+    let (rows, columns) = (Width::count(decl.vertex), Width::fixed(decl.columns));
+    match direction {
+        Direction::In => (rows, columns),
+        Direction::Out => (columns, rows),
+    }
+}
+
+/// What an instruction runs over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Level {
+    /// Each row.
+    Row,
+    /// Each edge (stored element) of each row.
+    Edge,
+}
+
+/// An instruction of a traversal.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Instr {
+    /// Where the result goes. Locals are numbered in the order in which they are made.
+    pub dest: Dest,
+    /// What it runs over, and so what its operands are rows of.
+    pub level: Level,
+    /// What it computes.
+    pub op: KernelOp,
+    /// Elements of the result per row or edge (of a total: in all).
+    pub width: Width,
+    /// Stage that it is accounted to.
+    pub stage: Stage,
+}
+
+/// What the result of an instruction has one row for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Extent {
+    /// Each row.
+    Row,
+    /// Each edge.
+    Edge,
+    /// All rows or edges together.
+    Total,
+}
+
+impl Instr {
+    /// What the result has one row for.
+    pub fn extent(&self) -> Extent {
+        match (&self.op, self.level) {
+            (KernelOp::Segment(..) | KernelOp::WeightedSum { .. }, _) => Extent::Row,
+            (op, _) if op.is_total() => Extent::Total,
+            (_, Level::Row) => Extent::Row,
+            (_, Level::Edge) => Extent::Edge,
+        }
+    }
+}
+
+/// Where the result of an instruction goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Dest {
+    /// It exists while its row is computed.
+    Local(Local),
+    /// It is stored.
+    Buffer(Buffer),
+}
+
+/// An operand: which elements it is for the row or edge that is being computed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Operand {
+    /// Of what.
+    pub source: Source,
+    /// Which row.
+    pub index: Index,
+}
+
+/// What an operand is read from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Source {
+    /// An earlier result for the same row or edge.
+    Local(Local),
+    /// A stored value.
+    Buffer(Buffer),
+    /// A number.
+    Const(f64),
+    /// The number of rows of a space.
+    Count(Space),
+}
+
+/// Which row of its source an operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Index {
+    /// All of it, always.
+    Whole,
+    /// That of this row; at an edge, of the row that owns it.
+    Row,
+    /// That of the other end of this edge.
+    Other,
+    /// That of this edge.
+    Edge,
+    /// The element (row, column) of a dense matrix, at a stored element of a sparse one.
+    Cell,
+}
+
+/// What an instruction computes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum KernelOp {
+    /// `f(a)`
+    Unary(UnaryOp, Operand),
+    /// `a ∘ b`; each element of a narrower operand is repeated.
+    Binary(BinaryOp, Operand, Operand),
+    /// Each element of `a`, repeated to the width of the result.
+    Copy(Operand),
+    /// Along the last dimension.
+    Concat {
+        /// The operands.
+        parts: Vec<Operand>,
+        /// Extent of the leading dimensions.
+        lead: Width,
+    },
+    /// `len` of every `last` elements, from `start`.
+    Slice {
+        /// From.
+        a: Operand,
+        /// Extent of the last dimension of `a`.
+        last: usize,
+        /// First element.
+        start: usize,
+        /// Number of elements.
+        len: usize,
+    },
+    /// 1 at the class of a label, else 0.
+    OneHot(Operand),
+    /// A dropout mask: see [`crate::Op::RandomMask`].
+    Mask {
+        /// Its stream.
+        stream: u32,
+        /// Its rate.
+        rate: f64,
+    },
+    /// `x · w`
+    MatMul(Extents, Operand, Operand),
+    /// `y · wᵀ`
+    MatMulT(Extents, Operand, Operand),
+    /// Over equal groups of consecutive elements.
+    ReduceTrailing(Reduce, Operand),
+    /// `Σ a · b` over equal groups of consecutive elements.
+    Dot(Operand, Operand),
+    /// Over the edges of each row.
+    Segment(Reduce, Operand),
+    /// `Σ a · x` over the edges of each row; each weight of `a` scales as many elements of `x`.
+    WeightedSum {
+        /// The weights.
+        a: Operand,
+        /// What is summed.
+        x: Operand,
+    },
+    /// Over all rows or edges.
+    ReduceAll(Reduce, Operand),
+    /// The sum of the outer products of all rows or edges.
+    OuterAll(Extents, Operand, Operand),
+}
+
+impl KernelOp {
+    /// Is it a reduction over all rows or edges, complete only after the kernel?
+    pub fn is_total(&self) -> bool {
+        matches!(self, KernelOp::ReduceAll(..) | KernelOp::OuterAll(..))
+    }
+
+    /// Its operands, in order.
+    pub fn operands(&self) -> Vec<Operand> {
+        match self {
+            KernelOp::Unary(_, a)
+            | KernelOp::Copy(a)
+            | KernelOp::Slice { a, .. }
+            | KernelOp::OneHot(a)
+            | KernelOp::ReduceTrailing(_, a)
+            | KernelOp::Segment(_, a)
+            | KernelOp::ReduceAll(_, a) => vec![*a],
+            KernelOp::Binary(_, a, b)
+            | KernelOp::MatMul(_, a, b)
+            | KernelOp::MatMulT(_, a, b)
+            | KernelOp::Dot(a, b)
+            | KernelOp::WeightedSum { a, x: b }
+            | KernelOp::OuterAll(_, a, b) => vec![*a, *b],
+            KernelOp::Concat { parts, .. } => parts.clone(),
+            KernelOp::Mask { .. } => vec![],
+        }
+    }
+
+    /// The word for it in text, without reductions and numbers.
+    pub fn name(&self) -> &'static str {
+        match self {
+            KernelOp::Unary(f, _) => f.name(),
+            KernelOp::Binary(f, ..) => f.name(),
+            KernelOp::Copy(_) => "copy",
+            KernelOp::Concat { .. } => "concat",
+            KernelOp::Slice { .. } => "slice",
+            KernelOp::OneHot(_) => "one_hot",
+            KernelOp::Mask { .. } => "random_mask",
+            KernelOp::MatMul(..) => "matmul",
+            KernelOp::MatMulT(..) => "matmul_t",
+            KernelOp::ReduceTrailing(..) => "reduce",
+            KernelOp::Dot(..) => "dot",
+            KernelOp::Segment(..) => "segment",
+            KernelOp::WeightedSum { .. } => "weighted_sum",
+            KernelOp::ReduceAll(..) => "reduce_all",
+            KernelOp::OuterAll(..) => "outer",
+        }
+    }
+}
+
+/// What a program gives back.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Output {
+    /// What for.
+    pub kind: OutputKind,
+    /// Where it is when the program has run.
+    pub source: Source,
+    /// The type that it is seen as.
+    pub ty: Type,
+}
+
+/// The number of elements of a type. `None` where edges or a sparsity pattern decide it.
+fn volume(ty: &Type) -> Option<Width> {
+    match (ty.layout, ty.space) {
+        (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_)) => None,
+        (Layout::Dense, Space::Unit) => Some(Width::of(&ty.dims)),
+        (Layout::Dense, Space::Vertices(vertex)) => Some(Width::of(&ty.dims).times(&Width::count(vertex))),
+    }
+}
+
+impl Program {
+    /// The declaration of a buffer.
+    pub fn buffer(&self, buffer: Buffer) -> &BufferDecl {
+        &self.buffers[buffer.index()]
+    }
+
+    /// All kernels: those of the prelude, then those of each run.
+    pub fn kernels(&self) -> impl Iterator<Item = &Kernel> {
+        self.prelude.iter().chain(&self.launches).flat_map(|launch| &launch.kernels)
+    }
+
+    /// The number of elements of a buffer. `None` where edges or a sparsity pattern decide it.
+    pub fn volume(&self, buffer: Buffer) -> Option<Width> {
+        volume(&self.buffer(buffer).ty)
+    }
+
+    /// The width of an operand of an instruction of a traversal, where it can be read there. The widths of locals
+    /// are those of the instructions that make them.
+    pub fn operand_width(&self, rows: &Rows, locals: &[Width], operand: Operand) -> Option<Width> {
+        let buffer = match operand.source {
+            Source::Const(_) | Source::Count(_) => return (operand.index == Index::Whole).then(Width::one),
+            Source::Local(local) => return locals.get(local.index()).cloned(),
+            Source::Buffer(buffer) => buffer,
+        };
+        let ty = &self.buffer(buffer).ty;
+        match operand.index {
+            Index::Whole => self.volume(buffer),
+            Index::Row => self.volume(buffer)?.divided_by(&rows.count(&self.tables)),
+            Index::Other => self.volume(buffer)?.divided_by(&rows.other_count(&self.tables)?),
+            Index::Edge => match (rows, ty.space, ty.layout) {
+                (Rows::Edges(graph, _), Space::Edges(of), _) if of == *graph => Some(Width::of(&ty.dims)),
+                (Rows::Elements(pattern, _), _, Layout::Sparse(of)) if of == *pattern => Some(Width::one()),
+                _ => None,
+            },
+            Index::Cell => {
+                let Rows::Elements(..) = rows else { return None };
+                let cells = rows.count(&self.tables).times(&rows.other_count(&self.tables)?);
+                (self.volume(buffer)? == cells).then(Width::one)
+            }
+        }
+    }
+
+    /// The widths of the locals of a traversal.
+    pub fn local_widths(traversal: &Traversal) -> Vec<Width> {
+        let made = |instr: &&Instr| matches!(instr.dest, Dest::Local(_));
+        traversal.instrs.iter().filter(made).map(|instr| instr.width.clone()).collect()
+    }
+
+    /// Is a buffer the same in every run, unless a kernel writes it?
+    pub fn is_fixed_input(&self, buffer: Buffer) -> bool {
+        match self.buffer(buffer).contents {
+            Contents::Input(input) => {
+                let binding = self.tables.inputs.get(input.index()).map(|decl| &decl.binding);
+                !matches!(binding, Some(Binding::StepNumber | Binding::EpochNumber))
+            }
+            Contents::Param(_) | Contents::State(..) | Contents::Computed => false,
+        }
+    }
+}
+
+impl Kernel {
+    /// The buffers that it reads, in the order in which it first reads them.
+    pub fn reads(&self) -> Vec<Buffer> {
+        let mut all = vec![];
+        match &self.body {
+            Body::Gemm(gemm) => all.extend([gemm.x, gemm.y]),
+            Body::Traversal(traversal) => {
+                let operands = traversal.instrs.iter().flat_map(|instr| instr.op.operands());
+                all.extend(operands.filter_map(|operand| match operand.source {
+                    Source::Buffer(buffer) => Some(buffer),
+                    Source::Local(_) | Source::Const(_) | Source::Count(_) => None,
+                }));
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|&buffer| seen.insert(buffer));
+        all
+    }
+
+    /// The buffers that it writes, in order.
+    pub fn writes(&self) -> Vec<Buffer> {
+        match &self.body {
+            Body::Gemm(gemm) => vec![gemm.out],
+            Body::Traversal(traversal) => traversal
+                .instrs
+                .iter()
+                .filter_map(|instr| match instr.dest {
+                    Dest::Buffer(buffer) => Some(buffer),
+                    Dest::Local(_) => None,
+                })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! Reads the text that [`crate::kernel::print()`] writes. Comments go from `//` to the end of the line.
+//!
+//! As with dataflow programs, the parser checks text and [`crate::kernel::verify()`] judges programs.
+
+use std::collections::BTreeMap;
+
+use super::print::index_words;
+use super::verify::Place;
+use super::{
+    Body, Buffer, BufferDecl, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch,
+    Level, Local, Operand, Output, Program, Rows, Source, Traversal, Width,
+};
+use crate::dataflow::OutputKind;
+use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
+use crate::parse::{Parse, ParseError, Parser, Token};
+use crate::types::{Pattern, Space, Stage};
+
+/// A program and where its parts stand.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parsed {
+    /// The program.
+    pub program: Program,
+    /// The line of each part, from 1.
+    pub lines: BTreeMap<Place, usize>,
+}
+
+/// Reads a program.
+///
+/// # Errors
+/// At the first text that does not fit.
+pub fn parse(text: &str) -> Result<Program, ParseError> {
+    parse_with_lines(text).map(|parsed| parsed.program)
+}
+
+/// Reads a program and notes where its parts stand.
+///
+/// # Errors
+/// At the first text that does not fit.
+pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
+    let mut reader =
+        Reader { base: Parser::new(text)?, program: Program::default(), lines: BTreeMap::new(), num_kernels: 0 };
+    reader.program()?;
+    let Reader { base, mut program, mut lines, .. } = reader;
+    program.tables = base.parsed.flow;
+    lines.extend(base.parsed.lines.into_iter().map(|(place, line)| (Place::Table(place), line)));
+    Ok(Parsed { program, lines })
+}
+
+struct Reader {
+    base: Parser,
+    program: Program,
+    lines: BTreeMap<Place, usize>,
+    num_kernels: usize,
+}
+
+impl Reader {
+    fn program(&mut self) -> Parse<()> {
+        self.base.word("kernels")?;
+        self.base.parsed.flow.name = self.base.name()?;
+        self.base.sign("{")?;
+        while !self.base.accept("}") {
+            let line = self.base.line();
+            let keyword = match self.base.peek() {
+                Token::Word(word) => word.clone(),
+                _ => String::new(),
+            };
+            match keyword.as_str() {
+                "buffer" => {
+                    self.base.take();
+                    self.buffer_decl()?;
+                    self.lines.insert(Place::Buffer(self.program.buffers.len() - 1), line);
+                }
+                "prelude" => {
+                    self.base.take();
+                    self.base.sign("{")?;
+                    while !self.base.accept("}") {
+                        let launch = self.launch()?;
+                        self.program.prelude.push(launch);
+                    }
+                }
+                "gemm" | "kernel" | "launch" => {
+                    let launch = self.launch()?;
+                    self.program.launches.push(launch);
+                }
+                "result" | "update" | "state" => {
+                    self.output()?;
+                    self.lines.insert(Place::Output(self.program.outputs.len() - 1), line);
+                }
+                "vertex" | "relation" | "graph" | "pattern" | "input" | "param" => {
+                    let place = self.base.item()?;
+                    self.base.parsed.lines.insert(place, line);
+                }
+                _ => return self.base.expected("a declaration, a kernel or an output"),
+            }
+        }
+        if *self.base.peek() == Token::End { Ok(()) } else { self.base.expected("the end") }
+    }
+
+    fn buffer_decl(&mut self) -> Parse<()> {
+        let name = self.base.name()?;
+        self.base.sign(":")?;
+        let ty = self.base.ty()?;
+        let contents = if self.base.accept("=") {
+            let at = self.base.next;
+            match self.base.name()?.as_str() {
+                "input" => Contents::Input(self.base.input()?),
+                "param" => Contents::Param(self.base.param()?),
+                "state" => {
+                    let (param, slot) = self.base.slot()?;
+                    Contents::State(param, slot)
+                }
+                other => return self.base.error_at(at, format!("no buffer holds `{other}`")),
+            }
+        } else {
+            Contents::Computed
+        };
+        self.program.buffers.push(BufferDecl { name, ty, contents });
+        Ok(())
+    }
+
+    fn output(&mut self) -> Parse<()> {
+        let kind = match self.base.name()?.as_str() {
+            "result" => OutputKind::Result(self.base.name()?),
+            "update" => OutputKind::UpdateParam(self.base.param()?),
+            _ => {
+                let (param, slot) = self.base.slot()?;
+                OutputKind::UpdateState(param, slot)
+            }
+        };
+        self.base.sign("=")?;
+        let source = self.source()?;
+        self.base.sign(":")?;
+        let ty = self.base.ty()?;
+        self.program.outputs.push(Output { kind, source, ty });
+        Ok(())
+    }
+
+    fn launch(&mut self) -> Parse<Launch> {
+        let mut launch = Launch::default();
+        if self.base.accept_word("launch") {
+            self.base.sign("{")?;
+            while !self.base.accept("}") {
+                launch.kernels.push(self.kernel()?);
+            }
+        } else {
+            launch.kernels.push(self.kernel()?);
+        }
+        Ok(launch)
+    }
+
+    fn kernel(&mut self) -> Parse<Kernel> {
+        let line = self.base.line();
+        let is_gemm = self.base.accept_word("gemm");
+        if !is_gemm {
+            self.base.word("kernel")?;
+        }
+        let number = self.num_kernels;
+        self.num_kernels += 1;
+        self.lines.insert(Place::Kernel(number), line);
+        self.base.word(&format!("k{number}"))?;
+        self.base.sign("@")?;
+        let (stage, phase) = self.base.stage()?;
+        self.base.sign(":")?;
+        let body = if is_gemm { Body::Gemm(self.gemm()?) } else { Body::Traversal(self.traversal(number, stage)?) };
+        Ok(Kernel { stage, phase, body })
+    }
+
+    fn gemm(&mut self) -> Parse<Gemm> {
+        let rows = if self.base.accept_word("once") {
+            Space::Unit
+        } else {
+            self.base.word("rows")?;
+            self.base.space()?
+        };
+        self.base.sign("{")?;
+        let out = self.buffer()?;
+        self.base.sign("=")?;
+        let at = self.base.next;
+        let name = self.base.name()?;
+        let Some(form) = [Form::MatMul, Form::MatMulT, Form::Outer].into_iter().find(|form| form.name() == name) else {
+            return self.base.error_at(at, format!("there is no product `{name}`"));
+        };
+        let of = self.extents()?;
+        let x = self.buffer()?;
+        self.base.sign(",")?;
+        let y = self.buffer()?;
+        self.base.sign("}")?;
+        Ok(Gemm { form, rows, of, x, y, out })
+    }
+
+    fn traversal(&mut self, kernel: usize, stage: Stage) -> Parse<Traversal> {
+        let rows = self.rows()?;
+        self.base.sign("{")?;
+        let mut traversal = Traversal { rows, instrs: vec![] };
+        while !self.base.accept("}") {
+            self.lines.insert(Place::Instr(kernel, traversal.instrs.len()), self.base.line());
+            let instr = self.instr(&traversal.rows, stage)?;
+            traversal.instrs.push(instr);
+        }
+        Ok(traversal)
+    }
+
+    fn rows(&mut self) -> Parse<Rows> {
+        let at = self.base.next;
+        let word = self.base.name()?;
+        match word.as_str() {
+            "once" => Ok(Rows::Once),
+            "each" => {
+                self.base.word("of")?;
+                self.width().map(Rows::Each)
+            }
+            "columns" => {
+                self.base.word("of")?;
+                self.pattern().map(|pattern| Rows::Elements(pattern, Direction::Out))
+            }
+            "rows" => {
+                let vertex = self.base.vertex()?;
+                if !self.base.accept(",") {
+                    return Ok(Rows::Vertices(vertex));
+                }
+                let edges = self.base.next;
+                let word = self.base.name()?;
+                self.base.word("of")?;
+                let (rows, end) = match word.as_str() {
+                    "in_edges" | "out_edges" => {
+                        let direction = if word == "in_edges" { Direction::In } else { Direction::Out };
+                        let graph = self.base.graph()?;
+                        (Rows::Edges(graph, direction), self.base.parsed.flow.graph_end(graph, direction))
+                    }
+                    "elements" => {
+                        let pattern = self.pattern()?;
+                        let vertex = self.base.parsed.flow.patterns[pattern.index()].vertex;
+                        (Rows::Elements(pattern, Direction::In), Space::Vertices(vertex))
+                    }
+                    _ => return self.base.error_at(edges, format!("rows do not own `{word}`")),
+                };
+                if end == Space::Vertices(vertex) {
+                    Ok(rows)
+                } else {
+                    self.base.error_at(at, "these edges belong to rows of another vertex type")
+                }
+            }
+            _ => self.base.error_at(at, format!("no rows are `{word}`")),
+        }
+    }
+
+    fn instr(&mut self, rows: &Rows, kernel_stage: Stage) -> Parse<Instr> {
+        let at = self.base.next;
+        let word = self.base.name()?;
+        let extent = match word.as_str() {
+            "row" => Extent::Row,
+            "edge" => Extent::Edge,
+            "all" => Extent::Total,
+            _ => return self.base.error_at(at, format!("expected `row`, `edge` or `all`, found `{word}`")),
+        };
+        let dest = match self.source()? {
+            Source::Local(local) => Dest::Local(local),
+            Source::Buffer(buffer) => Dest::Buffer(buffer),
+            Source::Const(_) | Source::Count(_) => return self.base.error_at(at + 1, "a result goes nowhere else"),
+        };
+        self.base.sign("=")?;
+        let op_at = self.base.next;
+        let mnemonic = self.base.name()?;
+        let head = self.head(op_at, &mnemonic)?;
+        let level = match (&head, extent) {
+            (Head::Segment(_) | Head::WeightedSum, _)
+            | (Head::ReduceAll(Level::Edge, _) | Head::OuterAll(Level::Edge, _), _)
+            | (_, Extent::Edge) => Level::Edge,
+            (_, Extent::Row | Extent::Total) => Level::Row,
+        };
+        let mut operands = vec![];
+        if *self.base.peek() != Token::Sign(":") {
+            operands.push(self.operand(rows, level)?);
+            while self.base.accept(",") {
+                operands.push(self.operand(rows, level)?);
+            }
+        }
+        let Some(op) = head.with(&operands) else {
+            return self.base.error_at(op_at, format!("`{mnemonic}` does not take {} operands", operands.len()));
+        };
+        self.base.sign(":")?;
+        let width = self.width()?;
+        let stage = if self.base.accept("@") { self.base.stage()?.0 } else { kernel_stage };
+        let instr = Instr { dest, level, op, width, stage };
+        if instr.extent() == extent {
+            Ok(instr)
+        } else {
+            self.base.error_at(at, format!("`{mnemonic}` gives no value per `{word}`"))
+        }
+    }
+
+    /// An operation as far as it stands before its operands.
+    fn head(&mut self, at: usize, mnemonic: &str) -> Parse<Head> {
+        if let Some(f) = UnaryOp::PLAIN.into_iter().find(|f| f.name() == mnemonic) {
+            return Ok(Head::Unary(f));
+        }
+        if let Some(f) = BinaryOp::ALL.into_iter().find(|f| f.name() == mnemonic) {
+            return Ok(Head::Binary(f));
+        }
+        let reduced = mnemonic.split_once('.').and_then(|(head, name)| {
+            let reduce = Reduce::ALL.into_iter().find(|reduce| reduce.name() == name)?;
+            match head {
+                "reduce" => Some(Head::ReduceTrailing(reduce)),
+                "segment" => Some(Head::Segment(reduce)),
+                "reduce_rows" => Some(Head::ReduceAll(Level::Row, reduce)),
+                "reduce_edges" => Some(Head::ReduceAll(Level::Edge, reduce)),
+                _ => None,
+            }
+        });
+        if let Some(head) = reduced {
+            return Ok(head);
+        }
+        Ok(match mnemonic {
+            "leaky_relu" => {
+                self.base.sign("(")?;
+                let slope = self.base.float()?;
+                self.base.sign(")")?;
+                Head::Unary(UnaryOp::LeakyRelu(slope))
+            }
+            "copy" => Head::Copy,
+            "concat" => {
+                self.base.sign("(")?;
+                self.base.word("lead")?;
+                let lead = self.width()?;
+                self.base.sign(")")?;
+                Head::Concat(lead)
+            }
+            "slice" => {
+                self.base.sign("(")?;
+                self.base.word("last")?;
+                let last = self.base.integer()?;
+                self.base.sign(",")?;
+                self.base.word("start")?;
+                let start = self.base.integer()?;
+                self.base.sign(",")?;
+                self.base.word("len")?;
+                let len = self.base.integer()?;
+                self.base.sign(")")?;
+                Head::Slice { last, start, len }
+            }
+            "one_hot" => Head::OneHot,
+            "random_mask" => {
+                self.base.sign("(")?;
+                self.base.word("stream")?;
+                let stream = self.base.integer()?;
+                self.base.sign(",")?;
+                self.base.word("rate")?;
+                let rate = self.base.float()?;
+                self.base.sign(")")?;
+                Head::Mask { stream, rate }
+            }
+            "matmul" => Head::MatMul(self.extents()?),
+            "matmul_t" => Head::MatMulT(self.extents()?),
+            "dot" => Head::Dot,
+            "weighted_sum" => Head::WeightedSum,
+            "outer_rows" => Head::OuterAll(Level::Row, self.extents()?),
+            "outer_edges" => Head::OuterAll(Level::Edge, self.extents()?),
+            _ => return self.base.error_at(at, format!("there is no operation `{mnemonic}`")),
+        })
+    }
+
+    fn operand(&mut self, rows: &Rows, level: Level) -> Parse<Operand> {
+        let source = self.source()?;
+        let at = self.base.next;
+        let index = if self.base.accept("[") {
+            let word = self.base.name()?;
+            let (other, edge) = index_words(rows);
+            let index = match word.as_str() {
+                "row" => Index::Row,
+                "cell" => Index::Cell,
+                word if word == other => Index::Other,
+                word if word == edge => Index::Edge,
+                _ => return self.base.error_at(at, format!("there is no `{word}` here")),
+            };
+            self.base.sign("]")?;
+            index
+        } else {
+            match source {
+                Source::Buffer(_) | Source::Const(_) | Source::Count(_) => Index::Whole,
+                // A local of the row at an edge needs its index: without one it is taken for one of the edge.
+                Source::Local(_) => match level {
+                    Level::Row => Index::Row,
+                    Level::Edge => Index::Edge,
+                },
+            }
+        };
+        Ok(Operand { source, index })
+    }
+
+    fn source(&mut self) -> Parse<Source> {
+        match self.base.peek().clone() {
+            Token::Value(index) => {
+                self.base.take();
+                Ok(Source::Local(Local(index)))
+            }
+            Token::Number(_) => self.base.float().map(Source::Const),
+            Token::Word(word) if word == "count" && *self.base.after_next() == Token::Sign("(") => {
+                self.base.take();
+                self.base.sign("(")?;
+                let space = if self.base.accept("[") {
+                    self.base.sign("]")?;
+                    Space::Unit
+                } else {
+                    self.base.space()?
+                };
+                self.base.sign(")")?;
+                Ok(Source::Count(space))
+            }
+            Token::Word(_) | Token::Quoted(_) => self.buffer().map(Source::Buffer),
+            Token::Sign(_) | Token::End => self.base.expected("an operand"),
+        }
+    }
+
+    fn buffer(&mut self) -> Parse<Buffer> {
+        let at = self.base.next;
+        let name = self.base.name()?;
+        match self.program.buffers.iter().position(|decl| decl.name == name) {
+            Some(row) => Ok(Buffer::new(row)),
+            None => self.base.error_at(at, format!("there is no buffer `{name}`")),
+        }
+    }
+
+    fn pattern(&mut self) -> Parse<Pattern> {
+        let at = self.base.next;
+        let name = self.base.name()?;
+        let patterns = self.base.parsed.flow.patterns.len();
+        match name.strip_prefix('p').and_then(|digits| digits.parse::<usize>().ok()).filter(|&row| row < patterns) {
+            Some(row) => Ok(Pattern::new(row)),
+            None => self.base.error_at(at, format!("there is no pattern `{name}`")),
+        }
+    }
+
+    fn extents(&mut self) -> Parse<Extents> {
+        self.base.sign("(")?;
+        let batch = self.width()?;
+        self.base.word("x")?;
+        let k = self.width()?;
+        self.base.word("x")?;
+        let n = self.width()?;
+        self.base.sign(")")?;
+        Ok(Extents { batch, k, n })
+    }
+
+    fn width(&mut self) -> Parse<Width> {
+        let mut width =
+            if *self.base.peek() == Token::Sign("|") { Width::one() } else { Width::fixed(self.base.integer()?) };
+        while self.base.accept("|") {
+            let vertex = self.base.vertex()?;
+            self.base.sign("|")?;
+            width = width.times(&Width::count(vertex));
+        }
+        Ok(width)
+    }
+}
+
+/// An operation without its operands.
+enum Head {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Copy,
+    Concat(Width),
+    Slice { last: usize, start: usize, len: usize },
+    OneHot,
+    Mask { stream: u32, rate: f64 },
+    MatMul(Extents),
+    MatMulT(Extents),
+    ReduceTrailing(Reduce),
+    Dot,
+    Segment(Reduce),
+    WeightedSum,
+    ReduceAll(Level, Reduce),
+    OuterAll(Level, Extents),
+}
+
+impl Head {
+    /// `None` where it takes another number of operands.
+    fn with(self, operands: &[Operand]) -> Option<KernelOp> {
+        Some(match (self, operands) {
+            (Head::Concat(lead), [_, ..]) => KernelOp::Concat { parts: operands.to_vec(), lead },
+            (Head::Mask { stream, rate }, []) => KernelOp::Mask { stream, rate },
+            (Head::Unary(f), &[a]) => KernelOp::Unary(f, a),
+            (Head::Copy, &[a]) => KernelOp::Copy(a),
+            (Head::Slice { last, start, len }, &[a]) => KernelOp::Slice { a, last, start, len },
+            (Head::OneHot, &[a]) => KernelOp::OneHot(a),
+            (Head::ReduceTrailing(reduce), &[a]) => KernelOp::ReduceTrailing(reduce, a),
+            (Head::Segment(reduce), &[a]) => KernelOp::Segment(reduce, a),
+            (Head::ReduceAll(_, reduce), &[a]) => KernelOp::ReduceAll(reduce, a),
+            (Head::Binary(f), &[a, b]) => KernelOp::Binary(f, a, b),
+            (Head::MatMul(of), &[a, b]) => KernelOp::MatMul(of, a, b),
+            (Head::MatMulT(of), &[a, b]) => KernelOp::MatMulT(of, a, b),
+            (Head::Dot, &[a, b]) => KernelOp::Dot(a, b),
+            (Head::WeightedSum, &[a, x]) => KernelOp::WeightedSum { a, x },
+            (Head::OuterAll(_, of), &[a, b]) => KernelOp::OuterAll(of, a, b),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,316 @@
+//! The canonical text of a program of kernels. [`crate::kernel::parse()`] reads it back.
+//!
+//! ```text
+//! kernels han.train {
+//!   vertex Paper from "paper"
+//!   ...
+//!   buffer h : f32[Paper; 8, 8]
+//!   buffer lse7 : f32[Paper; 8]
+//!   ...
+//!   gemm k0 @FP.forward : rows Paper {
+//!     h = matmul(1 x 64 x 64) Paper.x, conv.w
+//!   }
+//!   kernel k3 @NA.forward : rows Paper, in_edges of PAP {
+//!     edge %0 = add score_src[src], score_dst[row] : 8
+//!     row  lse7 = segment.lse %0                   : 8
+//!     edge %1 = sub %0, lse7[row]                  : 8
+//!     edge %2 = exp %1                             : 8
+//!     row  %3 = weighted_sum %2, h[src]            : 64
+//!     row  z9 = elu %3                             : 64
+//!   }
+//!   result z = z9 : f32[Paper; 8, 8]
+//! }
+//! ```
+//!
+//! What begins with `%` lives while its row or edge is computed; what has a name is stored. `row`, `edge` and `all`
+//! say what a result has one row for; `reduce_rows` and `reduce_edges`, `outer_rows` and `outer_edges` what is
+//! reduced to it. An operand without brackets is all of a stored value, or the local of the row or edge at hand.
+//! In brackets, `row` is this row, `src`, `dst`, `column` or `vertex` the other end of the edge, `edge` (of a sparse
+//! matrix: `element`) the edge, and `cell` the element of a dense matrix where a sparse one has one. A launch of
+//! several kernels encloses them in `launch { … }`.
+
+use std::fmt::{self, Write};
+
+use super::{
+    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
+    Output, Program, Rows, Source, Traversal, Width,
+};
+use crate::dataflow::OutputKind;
+use crate::ops::{Direction, UnaryOp};
+use crate::print::{Names, print_tables, quoted};
+use crate::types::{Phase, Space, Stage};
+
+/// The text of a program. Never panics: a handle that names nothing prints as `?b7`, which does not parse.
+pub fn print(program: &Program) -> String {
+    let mut text = String::new();
+    Printer { program, names: Names(&program.tables), out: &mut text, next: 0 }
+        .program()
+        .expect("writing to a string does not fail");
+    text
+}
+
+/// The text of one kernel, as it stands in [`print()`], with the number `number`.
+pub fn print_kernel(program: &Program, kernel: &Kernel, number: usize) -> String {
+    let mut text = String::new();
+    Printer { program, names: Names(&program.tables), out: &mut text, next: number }
+        .kernel(kernel, "")
+        .expect("writing to a string does not fail");
+    text
+}
+
+/// The rows of a traversal as text: `rows Paper, in_edges of PAP`.
+pub fn print_rows(program: &Program, rows: &Rows) -> String {
+    let names = Names(&program.tables);
+    let end = |graph: crate::Graph, direction| match program.tables.graphs.get(graph.index()) {
+        None => "?".into(),
+        Some(decl) => names.vertex(match direction {
+            Direction::In => decl.dst,
+            Direction::Out => decl.src,
+        }),
+    };
+    match rows {
+        Rows::Once => "once".into(),
+        Rows::Each(volume) => format!("each of {}", width(&names, volume)),
+        Rows::Vertices(vertex) => format!("rows {}", names.vertex(*vertex)),
+        Rows::Edges(graph, direction) => {
+            format!("rows {}, {}_edges of {}", end(*graph, *direction), direction.name(), names.graph(*graph))
+        }
+        Rows::Elements(pattern, Direction::In) => {
+            let vertex = program.tables.patterns.get(pattern.index()).map_or("?".into(), |d| names.vertex(d.vertex));
+            format!("rows {vertex}, elements of {pattern}")
+        }
+        Rows::Elements(pattern, Direction::Out) => format!("columns of {pattern}"),
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&print(self))
+    }
+}
+
+impl Form {
+    /// The word for it in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::MatMul => "matmul",
+            Form::MatMulT => "matmul_t",
+            Form::Outer => "outer",
+        }
+    }
+}
+
+/// The word for the other end of the edges, and for an edge itself.
+pub(super) fn index_words(rows: &Rows) -> (&'static str, &'static str) {
+    match rows {
+        Rows::Edges(_, Direction::In) => ("src", "edge"),
+        Rows::Edges(_, Direction::Out) => ("dst", "edge"),
+        Rows::Elements(_, Direction::In) => ("column", "element"),
+        Rows::Elements(_, Direction::Out) => ("vertex", "element"),
+        Rows::Once | Rows::Each(_) | Rows::Vertices(_) => ("?other", "?edge"),
+    }
+}
+
+fn width(names: &Names<'_>, width: &Width) -> String {
+    let counts: Vec<String> = width.counts().iter().map(|&vertex| format!("|{}|", names.vertex(vertex))).collect();
+    match (width.factor(), counts.is_empty()) {
+        (1, false) => counts.join(" "),
+        (factor, true) => factor.to_string(),
+        (factor, false) => format!("{factor} {}", counts.join(" ")),
+    }
+}
+
+/// Instructions are aligned to this width; longer ones stand out.
+const OP_COLUMN: usize = 56;
+
+struct Printer<'a> {
+    program: &'a Program,
+    names: Names<'a>,
+    out: &'a mut String,
+    /// The number of the next kernel.
+    next: usize,
+}
+
+impl Printer<'_> {
+    fn program(&mut self) -> fmt::Result {
+        let program = self.program;
+        writeln!(self.out, "kernels {} {{", quoted(&program.tables.name))?;
+        self.out.push_str(&print_tables(&program.tables));
+        for decl in &program.buffers {
+            let from = match decl.contents {
+                Contents::Input(input) => format!(" = input {}", self.names.input(input)),
+                Contents::Param(param) => format!(" = param {}", self.names.param(param)),
+                Contents::State(param, slot) => format!(" = state {}[{slot}]", self.names.param(param)),
+                Contents::Computed => String::new(),
+            };
+            writeln!(self.out, "  buffer {} : {}{from}", quoted(&decl.name), self.names.ty(&decl.ty))?;
+        }
+        if !program.prelude.is_empty() {
+            writeln!(self.out, "  prelude {{")?;
+            self.launches(&program.prelude, "    ")?;
+            writeln!(self.out, "  }}")?;
+        }
+        self.launches(&program.launches, "  ")?;
+        for output in &program.outputs {
+            self.output(output)?;
+        }
+        writeln!(self.out, "}}")
+    }
+
+    fn output(&mut self, output: &Output) -> fmt::Result {
+        let source = self.source(output.source);
+        let ty = self.names.ty(&output.ty);
+        match &output.kind {
+            OutputKind::Result(name) => writeln!(self.out, "  result {} = {source} : {ty}", quoted(name)),
+            OutputKind::UpdateParam(param) => {
+                writeln!(self.out, "  update {} = {source} : {ty}", self.names.param(*param))
+            }
+            OutputKind::UpdateState(param, slot) => {
+                writeln!(self.out, "  state {}[{slot}] = {source} : {ty}", self.names.param(*param))
+            }
+        }
+    }
+
+    fn launches(&mut self, launches: &[Launch], indent: &str) -> fmt::Result {
+        for launch in launches {
+            match &launch.kernels[..] {
+                [kernel] => self.kernel(kernel, indent)?,
+                kernels => {
+                    writeln!(self.out, "{indent}launch {{")?;
+                    let deeper = format!("{indent}  ");
+                    kernels.iter().try_for_each(|kernel| self.kernel(kernel, &deeper))?;
+                    writeln!(self.out, "{indent}}}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn kernel(&mut self, kernel: &Kernel, indent: &str) -> fmt::Result {
+        let number = self.next;
+        self.next += 1;
+        let phase = match kernel.phase {
+            Phase::Forward => "forward",
+            Phase::Backward => "backward",
+            Phase::Update => "update",
+        };
+        let place = format!("k{number} @{}.{phase}", kernel.stage.name());
+        match &kernel.body {
+            Body::Gemm(gemm) => self.gemm(gemm, &place, indent),
+            Body::Traversal(traversal) => self.traversal(traversal, kernel.stage, &place, indent),
+        }
+    }
+
+    fn gemm(&mut self, gemm: &Gemm, place: &str, indent: &str) -> fmt::Result {
+        let rows = match gemm.rows {
+            Space::Unit => "once".to_owned(),
+            space @ (Space::Vertices(_) | Space::Edges(_)) => {
+                format!("rows {}", self.names.space(space).unwrap_or_default())
+            }
+        };
+        writeln!(self.out, "{indent}gemm {place} : {rows} {{")?;
+        let [out, x, y] = [gemm.out, gemm.x, gemm.y].map(|buffer| self.buffer(buffer));
+        let of = self.extents(&gemm.of);
+        writeln!(self.out, "{indent}  {out} = {}{of} {x}, {y}", gemm.form.name())?;
+        writeln!(self.out, "{indent}}}")
+    }
+
+    fn traversal(&mut self, traversal: &Traversal, stage: Stage, place: &str, indent: &str) -> fmt::Result {
+        writeln!(self.out, "{indent}kernel {place} : {} {{", print_rows(self.program, &traversal.rows))?;
+        let extents = local_extents(traversal);
+        let lines: Vec<String> =
+            traversal.instrs.iter().map(|instr| self.instr(&traversal.rows, &extents, instr)).collect();
+        let column = lines.iter().map(|line| line.chars().count()).filter(|&w| w <= OP_COLUMN).max().unwrap_or(0);
+        for (instr, line) in traversal.instrs.iter().zip(lines) {
+            let width = width(&self.names, &instr.width);
+            let own = if instr.stage == stage { String::new() } else { format!(" @{}", instr.stage.name()) };
+            writeln!(self.out, "{indent}  {line:column$} : {width}{own}")?;
+        }
+        writeln!(self.out, "{indent}}}")
+    }
+
+    fn instr(&self, rows: &Rows, locals: &[Extent], instr: &Instr) -> String {
+        let per = match instr.extent() {
+            Extent::Row => "row ",
+            Extent::Edge => "edge",
+            Extent::Total => "all ",
+        };
+        let dest = match instr.dest {
+            Dest::Local(local) => local.to_string(),
+            Dest::Buffer(buffer) => self.buffer(buffer),
+        };
+        let over = match instr.level {
+            Level::Row => "rows",
+            Level::Edge => "edges",
+        };
+        let op = match &instr.op {
+            KernelOp::Unary(UnaryOp::LeakyRelu(slope), _) => format!("leaky_relu({slope:?})"),
+            KernelOp::Concat { lead, .. } => format!("concat(lead {})", width(&self.names, lead)),
+            KernelOp::Slice { last, start, len, .. } => format!("slice(last {last}, start {start}, len {len})"),
+            KernelOp::Mask { stream, rate } => format!("random_mask(stream {stream}, rate {rate:?})"),
+            KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) => format!("{}{}", instr.op.name(), self.extents(of)),
+            KernelOp::ReduceTrailing(reduce, _) | KernelOp::Segment(reduce, _) => {
+                format!("{}.{}", instr.op.name(), reduce.name())
+            }
+            KernelOp::ReduceAll(reduce, _) => format!("reduce_{over}.{}", reduce.name()),
+            KernelOp::OuterAll(of, ..) => format!("outer_{over}{}", self.extents(of)),
+            KernelOp::Unary(..)
+            | KernelOp::Binary(..)
+            | KernelOp::Copy(_)
+            | KernelOp::OneHot(_)
+            | KernelOp::Dot(..)
+            | KernelOp::WeightedSum { .. } => instr.op.name().to_owned(),
+        };
+        let operands: Vec<String> =
+            instr.op.operands().into_iter().map(|operand| self.operand(rows, locals, instr.level, operand)).collect();
+        let space = if operands.is_empty() { "" } else { " " };
+        format!("{per} {dest} = {op}{space}{}", operands.join(", "))
+    }
+
+    fn operand(&self, rows: &Rows, locals: &[Extent], level: Level, operand: Operand) -> String {
+        let source = self.source(operand.source);
+        if let Source::Local(local) = operand.source {
+            // At its own level a local needs no index.
+            let own = match locals.get(local.index()) {
+                Some(Extent::Row) => level == Level::Row && operand.index == Index::Row,
+                Some(Extent::Edge) => operand.index == Index::Edge,
+                Some(Extent::Total) | None => false,
+            };
+            if own {
+                return source;
+            }
+        }
+        let (other, edge) = index_words(rows);
+        match operand.index {
+            Index::Whole => source,
+            Index::Row => format!("{source}[row]"),
+            Index::Other => format!("{source}[{other}]"),
+            Index::Edge => format!("{source}[{edge}]"),
+            Index::Cell => format!("{source}[cell]"),
+        }
+    }
+
+    fn source(&self, source: Source) -> String {
+        match source {
+            Source::Local(local) => local.to_string(),
+            Source::Buffer(buffer) => self.buffer(buffer),
+            Source::Const(number) => format!("{number:?}"),
+            Source::Count(space) => format!("count({})", self.names.space(space).unwrap_or_else(|| "[]".into())),
+        }
+    }
+
+    fn buffer(&self, buffer: Buffer) -> String {
+        self.program.buffers.get(buffer.index()).map_or_else(|| format!("?{buffer}"), |decl| quoted(&decl.name))
+    }
+
+    fn extents(&self, of: &Extents) -> String {
+        let [batch, k, n] = [&of.batch, &of.k, &of.n].map(|w| width(&self.names, w));
+        format!("({batch} x {k} x {n})")
+    }
+}
+
+/// What each local of a traversal has one row for.
+pub(super) fn local_extents(traversal: &Traversal) -> Vec<Extent> {
+    let made = |instr: &&Instr| matches!(instr.dest, Dest::Local(_));
+    traversal.instrs.iter().filter(made).map(Instr::extent).collect()
+}

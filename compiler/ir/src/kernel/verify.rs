@@ -1,0 +1,527 @@
+//! The rules that every program of kernels keeps. Back ends may rely on them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+
+use super::print::local_extents;
+use super::{
+    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
+    Program, Rows, Source, Traversal, Width, volume,
+};
+use crate::dataflow::OutputKind;
+use crate::ops::{Direction, UnaryOp};
+use crate::print::print_type;
+use crate::types::{DType, Layout, Space, Type};
+use crate::verify as dataflow;
+
+/// A part of a program.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Place {
+    /// A row of a table.
+    Table(dataflow::Place),
+    /// A buffer, by position.
+    Buffer(usize),
+    /// A kernel, by its number.
+    Kernel(usize),
+    /// An instruction: number of the kernel and position.
+    Instr(usize, usize),
+    /// An output, by position.
+    Output(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Table(place) => write!(f, "{place}"),
+            Place::Buffer(row) => write!(f, "buffer {row}"),
+            Place::Kernel(kernel) => write!(f, "kernel k{kernel}"),
+            Place::Instr(kernel, row) => write!(f, "kernel k{kernel}, instruction {row}"),
+            Place::Output(row) => write!(f, "output {row}"),
+        }
+    }
+}
+
+/// A broken rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Where.
+    pub place: Place,
+    /// Which.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// Checks every rule:
+///
+/// - the tables keep the rules of dataflow programs; buffers have names of their own, and the type of what they hold;
+/// - a buffer that is computed is written once, before it is read; nothing else is written;
+/// - kernels of one launch do not read what another of them writes, and kernels of the prelude read nothing that a
+///   run may change;
+/// - within a kernel, a stored result is read at its own row only, and a total not at all;
+/// - locals are numbered in order and read where they exist: a local of an edge at that edge;
+/// - operands have the widths that their operation takes, whatever the sizes are;
+/// - outputs have the type that they are seen as; an update has the type of its parameter and is the only one.
+///
+/// # Errors
+/// All violations, in the order of the program.
+pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
+    let mut verifier = Verifier { program, violations: vec![], written: HashSet::new(), sound: vec![] };
+    verifier.tables();
+    // Handles into broken tables would lead nowhere.
+    if verifier.violations.is_empty() {
+        verifier.buffers();
+        let mut number = 0;
+        for (launches, prelude) in [(&program.prelude, true), (&program.launches, false)] {
+            for launch in launches {
+                verifier.launch(launch, number, prelude);
+                number += launch.kernels.len();
+            }
+        }
+        verifier.outputs();
+    }
+    if verifier.violations.is_empty() { Ok(()) } else { Err(verifier.violations) }
+}
+
+struct Verifier<'a> {
+    program: &'a Program,
+    violations: Vec<Violation>,
+    /// Buffers that kernels have written so far.
+    written: HashSet<Buffer>,
+    /// Buffers whose types name rows of the tables.
+    sound: Vec<bool>,
+}
+
+impl Verifier<'_> {
+    fn report(&mut self, place: Place, message: impl Into<String>) {
+        self.violations.push(Violation { place, message: message.into() });
+    }
+
+    fn tables(&mut self) {
+        if let Err(broken) = dataflow::verify(&self.program.tables) {
+            for dataflow::Violation { place, message } in broken {
+                self.report(Place::Table(place), message);
+            }
+        }
+    }
+
+    fn buffers(&mut self) {
+        let program = self.program;
+        let tables = &program.tables;
+        let mut names = BTreeSet::new();
+        for (row, decl) in program.buffers.iter().enumerate() {
+            let place = Place::Buffer(row);
+            if !names.insert(&decl.name) {
+                self.report(place, format!("the name `{}` is taken", decl.name));
+            }
+            let sound = self.ty(place, &decl.ty);
+            self.sound.push(sound);
+            let expected = match decl.contents {
+                Contents::Input(input) => match tables.inputs.get(input.index()) {
+                    Some(input) => Some(input.ty.clone()),
+                    None => {
+                        self.report(place, format!("there is no input {input}"));
+                        None
+                    }
+                },
+                Contents::Param(param) | Contents::State(param, _) => match tables.params.get(param.index()) {
+                    Some(_) => Some(tables.param_type(param)),
+                    None => {
+                        self.report(place, format!("there is no parameter {param}"));
+                        None
+                    }
+                },
+                Contents::Computed => {
+                    if decl.ty.is_sparse() || decl.ty.dtype != DType::F32 {
+                        self.report(place, "kernels write dense f32 values");
+                    }
+                    None
+                }
+            };
+            if let Some(expected) = expected
+                && expected != decl.ty
+            {
+                self.report(place, format!("what it holds is {}", print_type(tables, &expected)));
+            }
+        }
+    }
+
+    /// Do the handles of a type name something?
+    fn ty(&mut self, place: Place, ty: &Type) -> bool {
+        let tables = &self.program.tables;
+        let vertices = tables.vertex_types.len();
+        let space = match ty.space {
+            Space::Unit => true,
+            Space::Vertices(vertex) => vertex.index() < vertices,
+            Space::Edges(graph) => graph.index() < tables.graphs.len(),
+        };
+        let dims = Width::of(&ty.dims).counts().iter().all(|vertex| vertex.index() < vertices);
+        let layout = match ty.layout {
+            Layout::Dense => true,
+            Layout::Sparse(pattern) => pattern.index() < tables.patterns.len(),
+        };
+        let sound = space && dims && layout;
+        if !sound {
+            self.report(place, "its type names nothing");
+        }
+        sound
+    }
+
+    fn known(&self, buffer: Buffer) -> bool {
+        self.sound.get(buffer.index()).copied().unwrap_or(false)
+    }
+
+    fn launch(&mut self, launch: &Launch, first: usize, prelude: bool) {
+        if launch.kernels.is_empty() {
+            self.report(Place::Kernel(first), "the launch before it has no kernel");
+        }
+        let before = self.written.clone();
+        for (i, kernel) in launch.kernels.iter().enumerate() {
+            let place = Place::Kernel(first + i);
+            for buffer in kernel.reads() {
+                let elsewhere = launch.kernels.iter().enumerate().any(|(j, k)| j != i && k.writes().contains(&buffer));
+                if elsewhere {
+                    self.report(place, format!("reads `{}`, which its launch writes", self.name(buffer)));
+                }
+                let changes = !self.known(buffer) || !self.program.is_fixed_input(buffer);
+                if prelude && changes && self.is_leaf(buffer) {
+                    self.report(place, format!("the prelude reads `{}`, which a run may change", self.name(buffer)));
+                }
+            }
+            self.kernel(kernel, first + i, prelude, &before);
+        }
+    }
+
+    fn name(&self, buffer: Buffer) -> &str {
+        self.program.buffers.get(buffer.index()).map_or("?", |decl| &decl.name)
+    }
+
+    fn is_leaf(&self, buffer: Buffer) -> bool {
+        self.program.buffers.get(buffer.index()).is_some_and(|decl| decl.contents != Contents::Computed)
+    }
+
+    /// Is a buffer there to be read: a leaf, or written?
+    fn readable(&mut self, place: Place, buffer: Buffer, written: &HashSet<Buffer>) -> bool {
+        if !self.known(buffer) {
+            self.report(place, format!("there is no buffer {buffer}"));
+            return false;
+        }
+        if !self.is_leaf(buffer) && !written.contains(&buffer) {
+            self.report(place, format!("reads `{}` before it is written", self.name(buffer)));
+        }
+        true
+    }
+
+    /// Notes that a buffer is written.
+    fn write(&mut self, place: Place, buffer: Buffer) -> bool {
+        if !self.known(buffer) {
+            self.report(place, format!("there is no buffer {buffer}"));
+            return false;
+        }
+        if self.is_leaf(buffer) {
+            self.report(place, format!("`{}` is not computed", self.name(buffer)));
+        } else if !self.written.insert(buffer) {
+            self.report(place, format!("`{}` is written twice", self.name(buffer)));
+        }
+        true
+    }
+
+    fn kernel(&mut self, kernel: &Kernel, number: usize, prelude: bool, before: &HashSet<Buffer>) {
+        match &kernel.body {
+            Body::Gemm(gemm) => self.gemm(gemm, Place::Kernel(number), before),
+            Body::Traversal(traversal) => self.traversal(traversal, number, prelude, before),
+        }
+    }
+
+    fn gemm(&mut self, gemm: &Gemm, place: Place, before: &HashSet<Buffer>) {
+        let reads = [gemm.x, gemm.y].map(|buffer| self.readable(place, buffer, before));
+        if !(self.write(place, gemm.out) && reads == [true, true]) {
+            return;
+        }
+        let rows = match gemm.rows {
+            Space::Unit => Width::one(),
+            Space::Vertices(vertex) => Width::count(vertex),
+            Space::Edges(_) => {
+                self.report(place, "a dense product has no rows of edges");
+                return;
+            }
+        };
+        let of = &gemm.of;
+        let (x, y, out) = match gemm.form {
+            Form::MatMul => (rows.times(&of.left()), of.all(), rows.times(&of.right())),
+            Form::MatMulT => (rows.times(&of.right()), of.all(), rows.times(&of.left())),
+            Form::Outer => (rows.times(&of.left()), rows.times(&of.right()), of.all()),
+        };
+        for (buffer, expected) in [(gemm.x, x), (gemm.y, y), (gemm.out, out)] {
+            if self.program.volume(buffer) != Some(expected) {
+                self.report(place, format!("`{}` does not have the extents of the product", self.name(buffer)));
+            }
+        }
+    }
+
+    fn traversal(&mut self, traversal: &Traversal, kernel: usize, prelude: bool, before: &HashSet<Buffer>) {
+        let widths = Program::local_widths(traversal);
+        let extents = local_extents(traversal);
+        let mut seen = Seen { rows: &traversal.rows, widths: &widths, extents: &extents, made: 0, here: vec![] };
+        let tables = &self.program.tables;
+        let exists = match &traversal.rows {
+            Rows::Once => true,
+            Rows::Each(volume) => volume.counts().iter().all(|vertex| vertex.index() < tables.vertex_types.len()),
+            Rows::Vertices(vertex) => vertex.index() < tables.vertex_types.len(),
+            Rows::Edges(graph, _) => graph.index() < tables.graphs.len(),
+            Rows::Elements(pattern, _) => pattern.index() < tables.patterns.len(),
+        };
+        if !exists {
+            self.report(Place::Kernel(kernel), "its rows are those of nothing");
+            return;
+        }
+        if traversal.instrs.is_empty() {
+            self.report(Place::Kernel(kernel), "computes nothing");
+        }
+        for (row, instr) in traversal.instrs.iter().enumerate() {
+            let place = Place::Instr(kernel, row);
+            if instr.level == Level::Edge && !traversal.rows.has_edges() {
+                self.report(place, "these rows have no edges");
+            }
+            if prelude && matches!(instr.op, KernelOp::Mask { .. }) {
+                self.report(place, "the prelude draws a mask, which differs from run to run");
+            }
+            let operands: Vec<Option<Width>> =
+                instr.op.operands().into_iter().map(|o| self.operand(place, instr, o, &seen, before)).collect();
+            // Rules about widths need all of them.
+            if let Some(operands) = operands.into_iter().collect::<Option<Vec<_>>>() {
+                self.op(place, instr, &operands);
+            }
+            self.dest(place, instr, &mut seen);
+        }
+    }
+
+    /// The width of an operand, if it can be read.
+    fn operand(
+        &mut self,
+        place: Place,
+        instr: &Instr,
+        operand: Operand,
+        seen: &Seen<'_>,
+        before: &HashSet<Buffer>,
+    ) -> Option<Width> {
+        match operand.source {
+            Source::Local(local) => {
+                if local.index() >= seen.made {
+                    self.report(place, format!("reads {local} before it is made"));
+                    return None;
+                }
+                let fits = match seen.extents[local.index()] {
+                    Extent::Row => operand.index == Index::Row,
+                    Extent::Edge => operand.index == Index::Edge && instr.level == Level::Edge,
+                    Extent::Total => false,
+                };
+                if !fits {
+                    self.report(place, format!("reads {local} where it does not exist"));
+                    return None;
+                }
+            }
+            Source::Buffer(buffer) => {
+                if let Some((_, extent)) = seen.here.iter().find(|(known, _)| *known == buffer) {
+                    let own = match (operand.index, extent) {
+                        (Index::Row, Extent::Row) => true,
+                        (Index::Whole, Extent::Row) => *seen.rows == Rows::Once,
+                        (Index::Edge, Extent::Edge) => true,
+                        _ => false,
+                    };
+                    if !own {
+                        let name = self.name(buffer);
+                        self.report(place, format!("`{name}` is complete only after this kernel"));
+                        return None;
+                    }
+                } else if !self.readable(place, buffer, before) {
+                    return None;
+                }
+                let edge = matches!(operand.index, Index::Other | Index::Edge | Index::Cell);
+                if edge && instr.level == Level::Row {
+                    self.report(place, format!("reads `{}` by an edge outside of edges", self.name(buffer)));
+                    return None;
+                }
+                let integer = self.program.buffer(buffer).ty.dtype == DType::I32;
+                if integer != matches!(instr.op, KernelOp::OneHot(_)) {
+                    self.report(place, format!("`{}` has another type of element", self.name(buffer)));
+                    return None;
+                }
+            }
+            Source::Const(number) => {
+                if !number.is_finite() {
+                    self.report(place, "the constant is not finite");
+                }
+            }
+            Source::Count(space) => {
+                if !self.ty(place, &Type::new(space, vec![])) {
+                    return None;
+                }
+            }
+        }
+        let width = self.program.operand_width(seen.rows, seen.widths, operand);
+        if width.is_none() {
+            let name = match operand.source {
+                Source::Buffer(buffer) => format!("`{}`", self.name(buffer)),
+                Source::Local(local) => local.to_string(),
+                Source::Const(_) | Source::Count(_) => "the number".into(),
+            };
+            self.report(place, format!("{name} has no such rows"));
+        }
+        width
+    }
+
+    fn op(&mut self, place: Place, instr: &Instr, operands: &[Width]) {
+        let width = &instr.width;
+        let spreads = |x: &Width| width.divided_by(x).is_some();
+        let groups = |x: &Width| x.divided_by(width).is_some();
+        let product = |of: &Extents, x: Width, y: Width, out: Width| {
+            operands[0] == x && operands[1] == y && *width == out && of.batch.factor() > 0
+        };
+        let fits = match &instr.op {
+            KernelOp::Unary(f, _) => {
+                if let UnaryOp::LeakyRelu(slope) = f
+                    && !slope.is_finite()
+                {
+                    self.report(place, "the constant is not finite");
+                }
+                operands[0] == *width
+            }
+            KernelOp::Binary(..) => spreads(&operands[0]) && spreads(&operands[1]),
+            KernelOp::Copy(_) => spreads(&operands[0]),
+            KernelOp::Concat { lead, .. } => {
+                let lasts: Option<Vec<usize>> =
+                    operands.iter().map(|x| x.divided_by(lead).and_then(|last| last.as_fixed())).collect();
+                lasts.is_some_and(|lasts| lead.times(&Width::fixed(lasts.iter().sum())) == *width)
+            }
+            KernelOp::Slice { last, start, len, .. } => {
+                let lead = operands[0].divided_by(&Width::fixed(*last));
+                start + len <= *last && lead.is_some_and(|lead| lead.times(&Width::fixed(*len)) == *width)
+            }
+            KernelOp::OneHot(_) => operands[0].is_one() && width.as_fixed().is_some(),
+            KernelOp::Mask { rate, .. } => {
+                if !(0.0..1.0).contains(rate) {
+                    self.report(place, format!("rate {rate} is not in [0, 1)"));
+                }
+                true
+            }
+            KernelOp::MatMul(of, ..) => product(of, of.left(), of.all(), of.right()),
+            KernelOp::MatMulT(of, ..) => product(of, of.right(), of.all(), of.left()),
+            KernelOp::ReduceTrailing(..) => groups(&operands[0]),
+            KernelOp::Dot(..) => operands[0] == operands[1] && groups(&operands[0]),
+            KernelOp::Segment(..) | KernelOp::ReduceAll(..) => operands[0] == *width,
+            KernelOp::WeightedSum { .. } => spreads(&operands[0]) && operands[1] == *width,
+            KernelOp::OuterAll(of, ..) => product(of, of.left(), of.right(), of.all()),
+        };
+        if !fits {
+            self.report(place, format!("the widths do not fit `{}`", instr.op.name()));
+        }
+    }
+
+    fn dest(&mut self, place: Place, instr: &Instr, seen: &mut Seen<'_>) {
+        let extent = instr.extent();
+        let buffer = match instr.dest {
+            Dest::Local(local) => {
+                if local.index() != seen.made {
+                    self.report(place, format!("this is local %{}", seen.made));
+                }
+                if extent == Extent::Total {
+                    self.report(place, "a total is stored");
+                }
+                seen.made += 1;
+                return;
+            }
+            Dest::Buffer(buffer) => buffer,
+        };
+        if !self.write(place, buffer) {
+            return;
+        }
+        let ty = &self.program.buffer(buffer).ty;
+        let fits = match extent {
+            Extent::Total => self.program.volume(buffer).as_ref() == Some(&instr.width),
+            Extent::Row => {
+                let volume = seen.rows.count(&self.program.tables).times(&instr.width);
+                self.program.volume(buffer) == Some(volume)
+            }
+            // Edges are stored in CSC order.
+            Extent::Edge => match *seen.rows {
+                Rows::Edges(graph, Direction::In) => {
+                    ty.space == Space::Edges(graph) && Width::of(&ty.dims) == instr.width
+                }
+                Rows::Edges(_, Direction::Out)
+                | Rows::Elements(..)
+                | Rows::Once
+                | Rows::Each(_)
+                | Rows::Vertices(_) => false,
+            },
+        };
+        if !fits {
+            self.report(place, format!("`{}` does not hold these rows", self.name(buffer)));
+        }
+        seen.here.push((buffer, extent));
+    }
+
+    fn outputs(&mut self) {
+        let program = self.program;
+        let tables = &program.tables;
+        let (mut results, mut updates) = (BTreeSet::new(), BTreeSet::new());
+        let written = self.written.clone();
+        for (row, output) in program.outputs.iter().enumerate() {
+            let place = Place::Output(row);
+            let sound = self.ty(place, &output.ty);
+            match output.source {
+                Source::Local(local) => self.report(place, format!("{local} lives within its kernel")),
+                Source::Buffer(buffer) if self.readable(place, buffer, &written) && sound => {
+                    let ty = &program.buffer(buffer).ty;
+                    // As other rows with as many elements in all, or with other dimensions of a row.
+                    let same_volume = volume(ty).is_some_and(|all| volume(&output.ty) == Some(all));
+                    let same_rows = ty.with_dims(output.ty.dims.clone()) == output.ty
+                        && Width::of(&ty.dims) == Width::of(&output.ty.dims);
+                    if !(same_volume || same_rows) {
+                        self.report(place, format!("`{}` is not seen as this", self.name(buffer)));
+                    }
+                }
+                Source::Const(_) | Source::Count(_) if output.ty != Type::scalar() => {
+                    self.report(place, "a number is a scalar");
+                }
+                Source::Buffer(_) | Source::Const(_) | Source::Count(_) => {}
+            }
+            let (param, slot) = match &output.kind {
+                OutputKind::Result(name) => {
+                    if !results.insert(name) {
+                        self.report(place, format!("the name `{name}` is taken"));
+                    }
+                    continue;
+                }
+                OutputKind::UpdateParam(param) => (*param, None),
+                OutputKind::UpdateState(param, slot) => (*param, Some(*slot)),
+            };
+            match tables.params.get(param.index()) {
+                None => self.report(place, format!("there is no parameter {param}")),
+                Some(decl) => {
+                    if !updates.insert((param, slot)) {
+                        self.report(place, format!("`{}` is updated twice", decl.name));
+                    }
+                    if output.ty != tables.param_type(param) {
+                        self.report(place, format!("`{}` has another type", decl.name));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is known in the middle of a traversal.
+struct Seen<'t> {
+    rows: &'t Rows,
+    widths: &'t [Width],
+    extents: &'t [Extent],
+    /// Number of locals made so far.
+    made: usize,
+    /// Buffers written so far, and what they have rows for.
+    here: Vec<(Buffer, Extent)>,
+}

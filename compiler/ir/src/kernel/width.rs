@@ -1,0 +1,105 @@
+//! Numbers of elements that may depend on the number of vertices of a type.
+
+use crate::types::{Dim, VertexType};
+
+/// A product of a number and vertex counts: `64`, `16 |Paper|`. One kernel program serves every dataset because
+/// its sizes are these.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Width {
+    fixed: usize,
+    /// Ascending.
+    counts: Vec<VertexType>,
+}
+
+impl Width {
+    /// A number.
+    pub fn fixed(fixed: usize) -> Self {
+        Self { fixed, counts: vec![] }
+    }
+
+    /// 1.
+    pub fn one() -> Self {
+        Self::fixed(1)
+    }
+
+    /// The number of vertices of a type.
+    pub fn count(vertex: VertexType) -> Self {
+        Self { fixed: 1, counts: vec![vertex] }
+    }
+
+    /// The volume of trailing dimensions.
+    pub fn of(dims: &[Dim]) -> Self {
+        dims.iter().fold(Self::one(), |all, dim| match *dim {
+            Dim::Fixed(extent) => all.times(&Self::fixed(extent)),
+            Dim::Count(vertex) => all.times(&Self::count(vertex)),
+        })
+    }
+
+    /// The product.
+    pub fn times(&self, other: &Self) -> Self {
+        let mut counts = [self.counts.clone(), other.counts.clone()].concat();
+        counts.sort_unstable();
+        Self { fixed: self.fixed * other.fixed, counts }
+    }
+
+    /// The quotient, where it is one of these whatever the counts are.
+    pub fn divided_by(&self, other: &Self) -> Option<Self> {
+        let mut counts = self.counts.clone();
+        for vertex in &other.counts {
+            counts.remove(counts.iter().position(|known| known == vertex)?);
+        }
+        let fixed = match (self.fixed, other.fixed) {
+            (0, 0) => 0,
+            (_, 0) => return None,
+            (a, b) if a % b == 0 => a / b,
+            _ => return None,
+        };
+        Some(Self { fixed, counts })
+    }
+
+    /// Is it 1 whatever the counts are?
+    pub fn is_one(&self) -> bool {
+        self.as_fixed() == Some(1)
+    }
+
+    /// The number, where it depends on no count.
+    pub fn as_fixed(&self) -> Option<usize> {
+        self.counts.is_empty().then_some(self.fixed)
+    }
+
+    /// The number before the counts.
+    pub fn factor(&self) -> usize {
+        self.fixed
+    }
+
+    /// The counts that it depends on, ascending, as often as they are factors.
+    pub fn counts(&self) -> &[VertexType] {
+        &self.counts
+    }
+
+    /// The number for these numbers of vertices. A type that has none given counts 0.
+    pub fn eval(&self, num_vertices: &[usize]) -> usize {
+        let count = |vertex: &VertexType| num_vertices.get(vertex.index()).copied().unwrap_or(0);
+        self.fixed * self.counts.iter().map(count).product::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_hold_for_all_counts() {
+        let (a, b) = (VertexType(0), VertexType(1));
+        let volume = Width::of(&[Dim::Count(b), Dim::Fixed(6), Dim::Count(a)]);
+        assert_eq!(volume.eval(&[5, 7]), 210);
+        assert_eq!(volume.counts(), [a, b]);
+        let rest = volume.divided_by(&Width::count(a)).expect("a factor");
+        assert_eq!(rest, Width::count(b).times(&Width::fixed(6)));
+        assert_eq!(rest.divided_by(&Width::count(a)), None);
+        assert_eq!(rest.divided_by(&Width::fixed(4)), None);
+        assert_eq!(Width::fixed(0).divided_by(&Width::fixed(0)), Some(Width::fixed(0)));
+        assert_eq!(Width::fixed(3).divided_by(&Width::fixed(0)), None);
+        assert!(Width::fixed(3).divided_by(&Width::fixed(3)).is_some_and(|w| w.is_one()));
+    }
+}

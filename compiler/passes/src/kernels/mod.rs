@@ -1,0 +1,266 @@
+//! From the dataflow IR to the kernel IR: which operations share a kernel, and which values are stored.
+//!
+//! Three decisions, in this order, each from the program alone:
+//!
+//! 1. `schedule` groups operations by the rows that they have, one traversal per (graph, direction) dependency
+//!    level, so that edge values need no memory: every traversal recomputes those that it reads.
+//! 2. A value is stored where another kernel reads it, where it is a total or a dense product, or where it is an
+//!    output.
+//! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become ways to read an operand, and products
+//!    that feed a sum are fused into it.
+//!
+//! Nothing here depends on a dataset or a machine.
+
+mod facts;
+mod schedule;
+mod traversal;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+
+use hgnnc_ir::kernel::{
+    Body, Buffer, BufferDecl, Contents, Form, Gemm, Index, Kernel, KernelOp, Launch, Operand, Output, Program, Source,
+    print::print_rows,
+};
+use hgnnc_ir::{Dataflow, Op, OutputKind, Type, Value};
+
+use self::facts::{Facts, word};
+use self::schedule::{Group, Kind, schedule};
+use self::traversal::lower_traversal;
+
+/// An operation for which there is no kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotLowered {
+    /// Name of the program.
+    pub program: String,
+    /// Stage of the operation.
+    pub stage: &'static str,
+    /// The operation.
+    pub op: &'static str,
+    /// The types of its operands and of its result.
+    pub types: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl fmt::Display for NotLowered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, stage, op, types, reason } = self;
+        write!(f, "there is no kernel for `{op}` ({types}) of stage {stage} in `{program}`: {reason}")
+    }
+}
+
+impl std::error::Error for NotLowered {}
+
+/// Lowers a verified program to kernels.
+///
+/// # Errors
+/// [`NotLowered`] at an operation or output for which there is no kernel.
+///
+/// # Panics
+/// In debug builds, when the result breaks a rule of the kernel IR: an internal error with the rules and the text.
+pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
+    let facts = Facts::new(flow);
+    let (fixed, varying) = schedule(&facts);
+    let stored = stored_values(&facts, &fixed, &varying);
+    let mut builder = Builder { facts: &facts, buffers: HashMap::new(), decls: vec![], names: HashSet::new() };
+    builder.declare(&stored);
+    let program = Program {
+        tables: flow.with_tables_of(flow.name.clone()),
+        prelude: builder.launches(&fixed)?,
+        launches: builder.launches(&varying)?,
+        outputs: builder.outputs()?,
+        buffers: builder.decls,
+    };
+    if cfg!(debug_assertions)
+        && let Err(broken) = hgnnc_ir::kernel::verify(&program)
+    {
+        let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+        panic!("internal error: lowering broke the rules of kernels:\n{}\n{program}", broken.join("\n"));
+    }
+    Ok(program)
+}
+
+/// Why values share kernels and which are stored, one line per traversal with edges.
+pub fn explain(program: &Program) -> Vec<String> {
+    let mut lines = vec![];
+    for (number, kernel) in program.kernels().enumerate() {
+        let Body::Traversal(traversal) = &kernel.body else { continue };
+        if !traversal.rows.has_edges() {
+            continue;
+        }
+        let stored: Vec<&str> = kernel.writes().iter().map(|&b| program.buffer(b).name.as_str()).collect();
+        let edge = |instr: &&hgnnc_ir::kernel::Instr| instr.extent() == hgnnc_ir::kernel::Extent::Edge;
+        let fused = traversal.instrs.iter().filter(|i| matches!(i.op, KernelOp::WeightedSum { .. })).count();
+        lines.push(format!(
+            "kernels: k{number} ({}, {}): {} share these rows and are stored; {} edge values are computed here and \
+             never stored, {fused} products are fused into their sums",
+            print_rows(program, &traversal.rows),
+            kernel.phase.name(),
+            stored.join(", "),
+            traversal.instrs.iter().filter(edge).count(),
+        ));
+    }
+    lines
+}
+
+/// Everything that kernels compute and memory holds.
+fn stored_values(facts: &Facts<'_>, fixed: &[Group], varying: &[Group]) -> BTreeSet<Value> {
+    let groups: Vec<&Group> = fixed.iter().chain(varying).collect();
+    let mut group_of: HashMap<Value, usize> = HashMap::new();
+    for (index, group) in groups.iter().enumerate() {
+        group_of.extend(group.members.iter().map(|&m| (m, index)));
+    }
+    let mut stored = BTreeSet::new();
+    for (index, group) in groups.iter().enumerate() {
+        let mut pending: Vec<Value> = group.members.clone();
+        let mut seen: HashSet<Value> = pending.iter().copied().collect();
+        while let Some(value) = pending.pop() {
+            for &arg in &facts.flow.value(value).args {
+                let root = facts.root(arg);
+                if !seen.insert(root) || facts.is_leaf(root) {
+                    continue;
+                }
+                if facts.topology(root).is_some() {
+                    pending.push(root);
+                } else if group_of[&root] != index {
+                    stored.insert(root);
+                }
+            }
+        }
+        let total = |value: Value| matches!(facts.flow.value(value).op, Op::ReduceSpace(_) | Op::Outer { .. });
+        let product = matches!(group.kind, Kind::Product(_));
+        stored.extend(group.members.iter().copied().filter(|&member| product || total(member)));
+    }
+    stored
+        .extend(facts.flow.outputs.iter().map(|output| facts.root(output.value)).filter(|r| group_of.contains_key(r)));
+    stored
+}
+
+/// State of lowering one program.
+struct Builder<'f, 'a> {
+    facts: &'f Facts<'a>,
+    /// The buffers of stored values, by root.
+    buffers: HashMap<Value, Buffer>,
+    decls: Vec<BufferDecl>,
+    names: HashSet<String>,
+}
+
+impl Builder<'_, '_> {
+    /// Declares leaves and stored values, in the order of the program.
+    fn declare(&mut self, stored: &BTreeSet<Value>) {
+        let flow = self.facts.flow;
+        for value in flow.handles() {
+            if self.facts.root(value) != value || !self.facts.is_live(value) {
+                continue;
+            }
+            let (contents, name) = match &flow.value(value).op {
+                Op::Input(input) => (Contents::Input(*input), flow.inputs[input.index()].name.clone()),
+                Op::Param(param) => (Contents::Param(*param), flow.params[param.index()].name.clone()),
+                Op::State(param, slot) => {
+                    (Contents::State(*param, *slot), format!("{}.state{slot}", flow.params[param.index()].name))
+                }
+                _ if stored.contains(&value) => (Contents::Computed, self.name(value)),
+                _ => continue,
+            };
+            // The same leaf may be several values.
+            let known = self.decls.iter().position(|d| contents != Contents::Computed && d.contents == contents);
+            let row = known.unwrap_or_else(|| {
+                let name = if self.names.contains(&name) { format!("{name}.{}", value.index()) } else { name };
+                self.names.insert(name.clone());
+                self.decls.push(BufferDecl { name, ty: flow.ty(value).clone(), contents });
+                self.decls.len() - 1
+            });
+            self.buffers.insert(value, Buffer::new(row));
+        }
+    }
+
+    /// A name for a stored value: what it is for, or its operation and number.
+    fn name(&self, value: Value) -> String {
+        let flow = self.facts.flow;
+        let output = flow.outputs.iter().find(|output| self.facts.root(output.value) == value);
+        match output.map(|output| &output.kind) {
+            Some(OutputKind::Result(name)) => name.clone(),
+            Some(OutputKind::UpdateParam(param)) => format!("{}.new", flow.params[param.index()].name),
+            Some(OutputKind::UpdateState(param, slot)) => {
+                format!("{}.state{slot}.new", flow.params[param.index()].name)
+            }
+            None => format!("{}{}", word(&flow.value(value).op), value.index()),
+        }
+    }
+
+    /// The buffer of a stored value.
+    fn stored(&self, root: Value) -> Option<Buffer> {
+        self.buffers.get(&root).copied()
+    }
+
+    /// A value that is there before its group.
+    fn source(&self, root: Value) -> Result<Source, NotLowered> {
+        match &self.facts.flow.value(root).op {
+            Op::Const(number) => Ok(Source::Const(*number)),
+            Op::Count(space) => Ok(Source::Count(*space)),
+            _ => match self.stored(root) {
+                Some(buffer) => Ok(Source::Buffer(buffer)),
+                None => Err(self.facts.error(root, "internal error: a value is used before it is computed")),
+            },
+        }
+    }
+
+    fn launches(&self, groups: &[Group]) -> Result<Vec<Launch>, NotLowered> {
+        groups.iter().map(|group| Ok(Launch { kernels: vec![self.kernel(group)?] })).collect()
+    }
+
+    fn kernel(&self, group: &Group) -> Result<Kernel, NotLowered> {
+        let node = self.facts.flow.value(group.members[0]);
+        let (stage, body) = match group.kind {
+            Kind::Product(value) => (node.stage, Body::Gemm(self.gemm(value)?)),
+            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) => {
+                let traversal = lower_traversal(self, group)?;
+                let count = |stage| traversal.instrs.iter().filter(|instr| instr.stage == stage).count();
+                // The stage of most instructions, the earliest of several.
+                let stages = hgnnc_ir::Stage::ALL.into_iter().rev();
+                (stages.max_by_key(|&stage| count(stage)).unwrap_or(node.stage), Body::Traversal(traversal))
+            }
+        };
+        Ok(Kernel { stage, phase: node.phase, body })
+    }
+
+    fn gemm(&self, value: Value) -> Result<Gemm, NotLowered> {
+        let facts = self.facts;
+        let node = facts.flow.value(value);
+        let (form, weight, batch) = match &node.op {
+            Op::MatMul { batch } => (Form::MatMul, facts.flow.ty(node.args[1]), *batch),
+            Op::MatMulT { batch } => (Form::MatMulT, facts.flow.ty(node.args[1]), *batch),
+            Op::Outer { batch } => (Form::Outer, &node.ty, *batch),
+            _ => return Err(facts.error(value, "internal error: only products are scheduled as products")),
+        };
+        let buffer = |value: Value| match self.source(facts.root(value))? {
+            Source::Buffer(buffer) => Ok(buffer),
+            Source::Local(_) | Source::Const(_) | Source::Count(_) => {
+                Err(facts.error(value, "internal error: an operand of a product is not stored"))
+            }
+        };
+        let (x, y, out) = (buffer(node.args[0])?, buffer(node.args[1])?, buffer(value)?);
+        Ok(Gemm { form, rows: facts.flow.ty(node.args[0]).space, of: facts.extents(weight, batch), x, y, out })
+    }
+
+    fn outputs(&self) -> Result<Vec<Output>, NotLowered> {
+        let flow = self.facts.flow;
+        let output = |output: &hgnnc_ir::Output| {
+            let ty: Type = flow.ty(output.value).clone();
+            if ty.is_sparse() {
+                return Err(self.facts.error(output.value, "a sparse value cannot be an output"));
+            }
+            Ok(Output { kind: output.kind.clone(), source: self.source(self.facts.root(output.value))?, ty })
+        };
+        flow.outputs.iter().map(output).collect()
+    }
+}
+
+/// An operand of a local or of a number: the row at hand, or the number.
+fn operand(source: Source, index: Index) -> Operand {
+    match source {
+        Source::Const(_) | Source::Count(_) => Operand { source, index: Index::Whole },
+        Source::Local(_) | Source::Buffer(_) => Operand { source, index },
+    }
+}

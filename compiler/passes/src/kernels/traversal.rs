@@ -1,0 +1,365 @@
+//! From the operations of a group to the instructions of a traversal.
+//!
+//! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become
+//! ways to read an operand, and products that feed a sum are fused into it.
+
+use std::collections::{HashMap, HashSet};
+
+use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Rows, Source, Traversal, Width};
+use hgnnc_ir::{BinaryOp, Direction, Op, Reduce, Space, Type, Value};
+
+use super::facts::{Facts, Topology};
+use super::schedule::{Group, Kind};
+use super::{Builder, NotLowered, operand};
+
+type Result<T> = std::result::Result<T, NotLowered>;
+
+/// Lowers a group that is not a dense product.
+pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Result<Traversal> {
+    let facts = builder.facts;
+    let mut lowering = Lowering {
+        builder,
+        facts,
+        kind: &group.kind,
+        members: group.members.iter().copied().collect(),
+        uses: HashMap::new(),
+        made: HashMap::new(),
+        instrs: vec![],
+        num_locals: 0,
+    };
+    lowering.count_uses(&group.members);
+    for &member in &group.members {
+        // Members that nothing else needs are lowered where they are used, or fused there.
+        if builder.stored(member).is_some() && !lowering.made.contains_key(&member) {
+            if matches!(facts.flow.value(member).op, Op::GatherSrc(_) | Op::GatherDst(_)) {
+                let gathered = lowering.operand(member, Level::Edge)?;
+                lowering.define(member, Level::Edge, facts.width(member), KernelOp::Copy(gathered));
+            } else {
+                lowering.lower(member)?;
+            }
+        }
+    }
+    let rows = match &group.kind {
+        Kind::Unit | Kind::Product(_) => Rows::Once,
+        Kind::Elements(volume) => Rows::Each(volume.clone()),
+        Kind::Map(Space::Vertices(vertex)) => Rows::Vertices(*vertex),
+        Kind::Map(Space::Unit | Space::Edges(_)) => {
+            return Err(facts.error(group.members[0], "internal error: a map over other rows than vertices"));
+        }
+        Kind::Edges(Topology::Graph(graph), direction) => Rows::Edges(*graph, *direction),
+        Kind::Edges(Topology::Pattern(pattern), direction) => Rows::Elements(*pattern, *direction),
+    };
+    Ok(Traversal { rows, instrs: lowering.instrs })
+}
+
+struct Lowering<'b, 'f, 'a> {
+    builder: &'b Builder<'f, 'a>,
+    facts: &'f Facts<'a>,
+    kind: &'b Kind,
+    members: HashSet<Value>,
+    /// How often a value is used in this traversal.
+    uses: HashMap<Value, u32>,
+    /// Where values that were computed here are.
+    made: HashMap<Value, Source>,
+    instrs: Vec<Instr>,
+    num_locals: u32,
+}
+
+impl Lowering<'_, '_, '_> {
+    /// Counts the uses of all values that the traversal computes.
+    fn count_uses(&mut self, members: &[Value]) {
+        let mut pending = members.to_vec();
+        let mut seen: HashSet<Value> = pending.iter().copied().collect();
+        while let Some(value) = pending.pop() {
+            for &arg in &self.facts.flow.value(value).args {
+                let root = self.facts.root(arg);
+                *self.uses.entry(root).or_default() += 1;
+                if self.facts.topology(root).is_some() && !self.facts.is_leaf(root) && seen.insert(root) {
+                    pending.push(root);
+                }
+            }
+        }
+    }
+
+    fn edges(&self) -> Option<(Topology, Direction)> {
+        match self.kind {
+            Kind::Edges(topology, direction) => Some((*topology, *direction)),
+            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) => None,
+        }
+    }
+
+    fn level_of(&self, value: Value) -> Level {
+        if self.facts.topology(value).is_some() { Level::Edge } else { Level::Row }
+    }
+
+    /// Elements per row of the traversal's rows.
+    fn width(&self, value: Value) -> Width {
+        match self.kind {
+            Kind::Elements(_) => Width::one(),
+            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) => self.facts.width(value),
+        }
+    }
+
+    /// Appends the instruction whose result a value is.
+    fn define(&mut self, value: Value, level: Level, width: Width, op: KernelOp) {
+        let stored = self.members.contains(&value).then(|| self.builder.stored(value)).flatten();
+        let total = op.is_total();
+        let (dest, source) = match stored {
+            Some(buffer) => (Dest::Buffer(buffer), Source::Buffer(buffer)),
+            None => {
+                let local = Local(self.num_locals);
+                self.num_locals += 1;
+                (Dest::Local(local), Source::Local(local))
+            }
+        };
+        let stage = self.facts.flow.value(value).stage;
+        self.instrs.push(Instr { dest, level, op, width, stage });
+        // A total is complete only after the kernel.
+        if !total {
+            self.made.insert(value, source);
+        }
+    }
+
+    /// A value as an operand of an operation at a level.
+    fn operand(&mut self, value: Value, level: Level) -> Result<Operand> {
+        let facts = self.facts;
+        let root = facts.root(value);
+        if let Some(topology) = facts.topology(value) {
+            return self.edge_operand(value, root, topology);
+        }
+        let index = match (self.kind, facts.flow.ty(value).space) {
+            (Kind::Elements(volume), Space::Unit) if facts.width(value) == *volume => Index::Row,
+            (_, Space::Unit) => Index::Whole,
+            (Kind::Edges(_, direction), _) if level == Level::Edge => {
+                // A dense operand of a sparse element-wise operation: the value of the element's row.
+                if *direction == Direction::In { Index::Row } else { Index::Other }
+            }
+            _ => Index::Row,
+        };
+        let source = self.source(root)?;
+        // In a kernel of one row, its own values are those of the row.
+        let local = matches!(source, Source::Local(_)) && index == Index::Whole;
+        Ok(operand(source, if local { Index::Row } else { index }))
+    }
+
+    fn source(&mut self, root: Value) -> Result<Source> {
+        if !self.members.contains(&root) {
+            return self.builder.source(root);
+        }
+        if let Some(&source) = self.made.get(&root) {
+            return Ok(source);
+        }
+        self.lower(root)?;
+        let made = self.made.get(&root).copied();
+        made.ok_or_else(|| self.facts.error(root, "internal error: a total is used in its own kernel"))
+    }
+
+    /// A value of edges (stored elements): gathers are read in place, everything else is computed.
+    fn edge_operand(&mut self, value: Value, root: Value, topology: Topology) -> Result<Operand> {
+        let Some((_, direction)) = self.edges().filter(|&(own, _)| own == topology) else {
+            return Err(self.facts.error(value, "internal error: edge values of another graph"));
+        };
+        let node = self.facts.flow.value(root);
+        let index = match (&node.op, direction) {
+            (Op::Input(_), _) => return Ok(operand(self.builder.source(root)?, Index::Edge)),
+            (Op::GatherSrc(_), Direction::In) | (Op::GatherDst(_), Direction::Out) => Index::Other,
+            (Op::GatherSrc(_), Direction::Out) | (Op::GatherDst(_), Direction::In) => Index::Row,
+            _ => {
+                if !self.made.contains_key(&root) {
+                    self.lower(root)?;
+                }
+                return Ok(operand(self.made[&root], Index::Edge));
+            }
+        };
+        let inner = self.facts.root(node.args[0]);
+        let source = if index == Index::Row { self.source(inner)? } else { self.builder.source(inner)? };
+        Ok(operand(source, index))
+    }
+
+    /// An operand of an element-wise operation, whose result repeats narrower operands: broadcasts are not made.
+    fn element_operand(&mut self, value: Value, of: &Type, level: Level) -> Result<Operand> {
+        let facts = self.facts;
+        if of.is_sparse() && facts.topology(value).is_none() {
+            return self.dense_of_sparse(value);
+        }
+        let peeled = self.peel(value);
+        // Only a prefix repeats the same way after looking through; a reshape between would not be seen.
+        let prefix = of.dims.starts_with(&facts.flow.ty(peeled).dims);
+        self.operand(if prefix { peeled } else { value }, level)
+    }
+
+    /// Looks through the broadcasts that this traversal would make, for consumers that repeat elements themselves.
+    /// A broadcast stored by an earlier kernel is read as it is: its operand may be gone.
+    fn peel(&self, value: Value) -> Value {
+        let facts = self.facts;
+        let node = facts.flow.value(value);
+        let root = facts.root(value);
+        let here = root != value || facts.topology(root).is_some() || self.members.contains(&root);
+        if here && matches!(node.op, Op::Broadcast(_) | Op::StopGradient) { self.peel(node.args[0]) } else { value }
+    }
+
+    /// A dense operand of an element-wise operation on stored elements.
+    fn dense_of_sparse(&mut self, value: Value) -> Result<Operand> {
+        let ty = self.facts.flow.ty(value);
+        let incoming = self.edges().is_some_and(|(_, direction)| direction == Direction::In);
+        let (row, column) = if incoming { (Index::Row, Index::Other) } else { (Index::Other, Index::Row) };
+        let index = match (ty.space, ty.dims.is_empty()) {
+            (Space::Unit, true) => Index::Whole,
+            (Space::Unit, false) => column,
+            (_, true) => row,
+            (_, false) => Index::Cell,
+        };
+        let root = self.facts.root(value);
+        Ok(operand(self.source(root)?, index))
+    }
+
+    /// The two sides of a product that is used once, here: then it is fused into its sum.
+    fn fusible(&self, value: Value) -> Option<(Value, Value)> {
+        let root = self.facts.root(value);
+        let here = self.facts.topology(root).is_some() || self.members.contains(&root);
+        let free = here
+            && self.uses.get(&root) == Some(&1)
+            && !self.made.contains_key(&root)
+            && (self.facts.topology(root).is_some() || self.builder.stored(root).is_none());
+        if free { self.facts.as_product(root) } else { None }
+    }
+
+    fn lower(&mut self, value: Value) -> Result<()> {
+        let facts = self.facts;
+        let flow = facts.flow;
+        let node = flow.value(value);
+        let mut width = self.width(value);
+        let mut level = self.level_of(value);
+        let arg = |i: usize| node.args[i];
+        let op = match &node.op {
+            Op::Unary(f) => KernelOp::Unary(*f, self.operand(arg(0), level)?),
+            Op::Binary(f) => {
+                let a = self.element_operand(arg(0), &node.ty, level)?;
+                let b = self.element_operand(arg(1), &node.ty, level)?;
+                KernelOp::Binary(*f, a, b)
+            }
+            Op::Broadcast(_) => KernelOp::Copy(self.element_operand(arg(0), &node.ty, level)?),
+            Op::Concat => {
+                let lead = Width::of(&node.ty.dims[..node.ty.dims.len() - 1]);
+                let parts = node.args.iter().map(|&part| self.operand(part, level)).collect::<Result<_>>()?;
+                KernelOp::Concat { parts, lead }
+            }
+            Op::Slice { start, len } => {
+                let last = flow.ty(arg(0)).dims.last().and_then(|dim| dim.fixed());
+                let last = last.ok_or_else(|| facts.error(value, "a slice of a dimension without a fixed extent"))?;
+                KernelOp::Slice { a: self.operand(arg(0), level)?, last, start: *start, len: *len }
+            }
+            Op::OneHot { .. } => {
+                if level == Level::Edge || !matches!(flow.value(facts.root(arg(0))).op, Op::Input(_)) {
+                    return Err(facts.error(value, "labels that are not an input with one per vertex"));
+                }
+                KernelOp::OneHot(self.operand(arg(0), level)?)
+            }
+            Op::RandomMask { stream, rate, .. } => KernelOp::Mask { stream: *stream, rate: *rate },
+            Op::MatMul { batch } => {
+                let of = facts.extents(flow.ty(arg(1)), *batch);
+                if facts.topology(arg(0)).is_some() && level == Level::Row {
+                    // Sparse rows gather the rows of the weight.
+                    level = Level::Edge;
+                    let a = self.operand(arg(0), level)?;
+                    let x = operand(self.builder.source(facts.root(arg(1)))?, Index::Other);
+                    KernelOp::WeightedSum { a, x }
+                } else {
+                    let (x, w) = (self.operand(arg(0), level)?, self.operand(arg(1), level)?);
+                    if of.n.is_one() { KernelOp::Dot(x, w) } else { KernelOp::MatMul(of, x, w) }
+                }
+            }
+            Op::MatMulT { batch } => {
+                let of = facts.extents(flow.ty(arg(1)), *batch);
+                let (y, w) = (self.operand(arg(0), level)?, self.operand(arg(1), level)?);
+                if of.n.is_one() { KernelOp::Binary(BinaryOp::Mul, y, w) } else { KernelOp::MatMulT(of, y, w) }
+            }
+            Op::Outer { batch } => {
+                let of = facts.extents(&node.ty, *batch);
+                level = self.level_of(arg(0));
+                if let Some(Topology::Pattern(_)) = facts.topology(arg(0)) {
+                    // The transposed sparse matrix times `y`: a column gathers the rows that store it.
+                    let a = self.operand(arg(0), level)?;
+                    let x = operand(self.builder.source(facts.root(arg(1)))?, Index::Other);
+                    width = of.n;
+                    KernelOp::WeightedSum { a, x }
+                } else {
+                    let (x, y) = (self.operand(arg(0), level)?, self.operand(arg(1), level)?);
+                    width = of.all();
+                    KernelOp::OuterAll(of, x, y)
+                }
+            }
+            Op::Segment { reduce, .. } => {
+                level = Level::Edge;
+                match self.weighted_sum(arg(0), *reduce, &width)? {
+                    Some(op) => op,
+                    None => KernelOp::Segment(*reduce, self.operand(arg(0), level)?),
+                }
+            }
+            Op::ReduceTrailing { reduce, .. } => {
+                if facts.topology(arg(0)).is_some() && level == Level::Row {
+                    // Over the columns of a sparse matrix: over the stored elements of the row.
+                    level = Level::Edge;
+                    KernelOp::Segment(Reduce::Sum, self.operand(arg(0), level)?)
+                } else {
+                    match self.dot(arg(0), *reduce, level)? {
+                        Some(op) => op,
+                        None => KernelOp::ReduceTrailing(*reduce, self.operand(arg(0), level)?),
+                    }
+                }
+            }
+            Op::ReduceSpace(reduce) => {
+                level = self.level_of(arg(0));
+                KernelOp::ReduceAll(*reduce, self.operand(arg(0), level)?)
+            }
+            Op::Input(_)
+            | Op::Param(_)
+            | Op::State(..)
+            | Op::Const(_)
+            | Op::Count(_)
+            | Op::StopGradient
+            | Op::Reshape(_)
+            | Op::Rows(_)
+            | Op::Unrows
+            | Op::GatherSrc(_)
+            | Op::GatherDst(_) => {
+                return Err(facts.error(value, "internal error: not an instruction"));
+            }
+        };
+        self.define(value, level, width, op);
+        Ok(())
+    }
+
+    /// `Σ a · b` over trailing groups without making the products.
+    fn dot(&mut self, arg: Value, reduce: Reduce, level: Level) -> Result<Option<KernelOp>> {
+        if reduce != Reduce::Sum {
+            return Ok(None);
+        }
+        let Some((a, b)) = self.fusible(arg) else { return Ok(None) };
+        let (a, b) = (self.peel(a), self.peel(b));
+        let width = self.facts.width(arg);
+        if self.facts.width(a) != width || self.facts.width(b) != width {
+            return Ok(None);
+        }
+        Ok(Some(KernelOp::Dot(self.operand(a, level)?, self.operand(b, level)?)))
+    }
+
+    /// `Σ a · x` over the edges of a row without making the products. The narrower side holds the weights.
+    fn weighted_sum(&mut self, arg: Value, reduce: Reduce, width: &Width) -> Result<Option<KernelOp>> {
+        let facts = self.facts;
+        if reduce != Reduce::Sum {
+            return Ok(None);
+        }
+        let Some((a, b)) = self.fusible(arg) else { return Ok(None) };
+        let (a, b) = (self.peel(a), self.peel(b));
+        let (a, x) = if facts.width(b).divided_by(&facts.width(a)).is_some() { (a, b) } else { (b, a) };
+        let (heads, all) = (facts.width(a), facts.width(x));
+        let dims = &facts.flow.ty(facts.root(arg)).dims;
+        let prefix = dims.starts_with(&facts.flow.ty(a).dims);
+        if heads == all || all != *width || all.divided_by(&heads).is_none() || !prefix {
+            return Ok(None);
+        }
+        let a = self.operand(a, Level::Edge)?;
+        Ok(Some(KernelOp::WeightedSum { a, x: self.operand(x, Level::Edge)? }))
+    }
+}

@@ -1,0 +1,102 @@
+//! Kernels against the dataflow interpreter, and what is fused with what.
+//!
+//! `cases/kernels/NAME.ir`: a comment, a program, `=>`, and the program as kernels.
+
+use std::fs;
+use std::path::Path;
+
+use hgnnc_ir::interp::{self, Bindings};
+use hgnnc_ir::kernel::{self, Program};
+use hgnnc_ir::random_program::random_program;
+use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
+use hgnnc_passes::kernels::lower;
+use hgnnc_passes::{PassCx, PassManager};
+
+use crate::random::joint_program;
+
+/// The kernels of a program, once they are known to keep their rules and to be read back as they are.
+fn kernels(flow: &Dataflow, what: &str) -> Program {
+    let program = lower(flow).unwrap_or_else(|error| panic!("{what}: {error}"));
+    if let Err(broken) = kernel::verify(&program) {
+        panic!("{what}: {broken:#?}\n{program}");
+    }
+    let text = kernel::print(&program);
+    let read = kernel::parse(&text).unwrap_or_else(|error| panic!("{what}: {error}\n{text}"));
+    assert!(read == program, "{what} is read back as\n{read}\ninstead of\n{text}");
+    program
+}
+
+/// Kernels sum in the order of the dataflow oracle, except that products are fused into sums.
+fn agree(flow: &Dataflow, bindings: &Bindings, what: &str) -> Program {
+    let expected = interp::run(flow, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let program = kernels(flow, what);
+    let found = kernel::interp::run(&program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+    for output in &flow.outputs {
+        let exact = &expected[output.value];
+        let tensor = found.output(&output.kind).expect("kernels have the outputs of their program");
+        assert_eq!((tensor.rows, tensor.width), (exact.rows, exact.width), "{what}: {:?}", output.kind);
+        for (x, y) in exact.data.iter().zip(&tensor.data) {
+            let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
+            assert!(close, "{what}: {:?} is {y} instead of {x}\n{flow}\n{program}", output.kind);
+        }
+    }
+    program
+}
+
+#[test]
+fn kernels_of_random_programs_compute_the_same() {
+    for seed in 0..200 {
+        let (flow, bindings) = random_program(seed);
+        agree(&flow, &bindings, &format!("seed {seed}"));
+        let (mut joint, bindings) = joint_program(seed);
+        agree(&joint, &bindings, &format!("seed {seed}, joint"));
+        PassManager::default().run_joint(&mut joint, &mut PassCx::default());
+        agree(&joint, &bindings, &format!("seed {seed}, optimised"));
+    }
+}
+
+#[test]
+fn programs_become_the_kernels_of_their_cases() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels");
+    let mut paths: Vec<_> = fs::read_dir(&folder)
+        .expect("the folder exists")
+        .map(|entry| entry.expect("a readable entry").path())
+        .collect();
+    paths.sort();
+    let mut wrong = vec![];
+    for path in paths {
+        let text = fs::read_to_string(&path).expect("a readable case");
+        let (before, expected) = text.split_once("=>").expect("`=>` between program and kernels");
+        let flow = parse(before).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
+        if let Err(broken) = verify(&flow) {
+            panic!("{}: {broken:#?}", path.display());
+        }
+        let found = format!("\n{}", kernels(&flow, &path.display().to_string()));
+        if found != expected {
+            wrong.push(format!("{}\n=>{found}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn sparse_outputs_are_refused() {
+    let text = "dataflow d { vertex A from \"a\" pattern p0: A x 3 \
+                input A.x : f32[A; 3] sparse(p0) = features(A) %0 = input A.x : f32[A; 3] sparse(p0) @FP \
+                result x = %0 }";
+    let error = lower(&parse(text).expect("text")).expect_err("a sparse output");
+    assert!(error.to_string().contains("a sparse value cannot be an output"), "{error}");
+}
+
+#[test]
+fn edge_values_are_stored_only_where_they_are_results() {
+    for seed in 0..200 {
+        let (flow, _) = joint_program(seed);
+        let program = kernels(&flow, &format!("seed {seed}"));
+        for decl in program.buffers.iter().filter(|decl| decl.contents == kernel::Contents::Computed) {
+            let result = OutputKind::Result(decl.name.clone());
+            let edges = matches!(decl.ty.space, hgnnc_ir::Space::Edges(_));
+            assert!(!edges || flow.outputs.iter().any(|output| output.kind == result), "{}", decl.name);
+        }
+    }
+}

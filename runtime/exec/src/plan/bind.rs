@@ -1,0 +1,301 @@
+//! Binds the kernels of a program to the sizes of its data: memory, blocks of rows and tasks.
+
+use hgnnc_ir::dataflow::OutputKind;
+use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
+use hgnnc_ir::{Layout, Phase, Space, Stage, Type};
+
+use super::memory::{ALIGN, Lifetime, place};
+use super::region::bind_region;
+use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind};
+use crate::data::{BoundData, InputData};
+use crate::error::{ExecError, Result};
+use crate::kernels::product::Extents;
+use crate::raw::Buffer;
+
+/// Plans a verified program for the sizes of its data. `states` are the optimiser states in the order of
+/// their slabs.
+///
+/// # Errors
+/// When an input is missing, or a kernel cannot be executed on data of this size.
+pub fn plan(program: &Program, data: &BoundData, slabs: Slabs, states: &[StateId]) -> Result<Plan> {
+    let mut binder = Binder { program, data, slabs, states, buffers: vec![], plan: Plan::default() };
+    binder.place()?;
+    binder.plan.prelude = binder.steps(&program.prelude)?;
+    binder.plan.steps = binder.steps(&program.launches)?;
+    for output in &program.outputs {
+        binder.output(output)?;
+    }
+    Ok(binder.plan)
+}
+
+/// Position of a stage in [`Stage::ALL`].
+pub(super) fn stage_index(stage: Stage) -> usize {
+    match stage {
+        Stage::FP => 0,
+        Stage::NA => 1,
+        Stage::SF => 2,
+        Stage::LC => 3,
+        Stage::PU => 4,
+    }
+}
+
+/// The share of each stage in what belongs to one stage.
+fn all_of(stage: Stage) -> [f32; 5] {
+    let mut shares = [0.0; 5];
+    shares[stage_index(stage)] = 1.0;
+    shares
+}
+
+/// State of planning one program.
+pub(super) struct Binder<'a> {
+    pub program: &'a Program,
+    pub data: &'a BoundData,
+    slabs: Slabs,
+    states: &'a [StateId],
+    /// Where the buffers of the program are.
+    buffers: Vec<Buffer>,
+    /// What is planned so far.
+    pub plan: Plan,
+}
+
+impl Binder<'_> {
+    pub fn eval(&self, width: &Width) -> usize {
+        width.eval(&self.data.num_vertices)
+    }
+
+    /// Where a buffer of the program is.
+    pub fn buffer(&self, buffer: kernel::Buffer) -> Buffer {
+        self.buffers[buffer.index()]
+    }
+
+    /// Where something stored is.
+    pub fn source(&mut self, source: Source) -> Buffer {
+        match source {
+            Source::Buffer(buffer) => self.buffer(buffer),
+            Source::Const(number) => self.constant(number as f32),
+            Source::Count(space) => self.constant(self.rows(&Type::new(space, vec![])) as f32),
+            Source::Local(local) => unreachable!("{local} is not stored"),
+        }
+    }
+
+    /// Room for partial results of `tasks` tasks, after `used` elements of the same step.
+    pub fn partial(&mut self, used: &mut usize, tasks: usize, width: usize) -> usize {
+        let offset = *used;
+        *used += (tasks * width).next_multiple_of(ALIGN);
+        self.plan.partials_len = self.plan.partials_len.max(*used);
+        offset
+    }
+
+    fn rows(&self, ty: &Type) -> usize {
+        match (ty.layout, ty.space) {
+            (Layout::Sparse(p), _) => self.data.patterns[p.index()].num_edges(),
+            (Layout::Dense, Space::Unit) => 1,
+            (Layout::Dense, Space::Vertices(v)) => self.data.num_vertices[v.index()],
+            (Layout::Dense, Space::Edges(g)) => self.data.graphs[g.index()].num_edges(),
+        }
+    }
+
+    /// Elements per row. Sparse values have one element per stored element.
+    fn width(&self, ty: &Type) -> usize {
+        if ty.is_sparse() { 1 } else { self.eval(&Width::of(&ty.dims)) }
+    }
+
+    fn constant(&mut self, number: f32) -> Buffer {
+        let constants = &mut self.plan.constants;
+        let known = constants.iter().position(|c| c.to_bits() == number.to_bits());
+        let offset = known.unwrap_or_else(|| {
+            constants.push(number);
+            constants.len() - 1
+        });
+        Buffer { slab: self.slabs.constants, offset, len: 1 }
+    }
+
+    /// The slab of an optimiser state.
+    fn state(&self, state: StateId) -> Result<u32> {
+        let position = self.states.iter().position(|&known| known == state);
+        let position = position.ok_or_else(|| {
+            let name = &self.program.tables.params[state.0.index()].name;
+            ExecError::Unsupported(format!("internal error: state {} of `{name}` has no slab", state.1))
+        })?;
+        Ok(self.slabs.states + position as u32)
+    }
+
+    /// Places all buffers.
+    fn place(&mut self) -> Result<()> {
+        const END: usize = usize::MAX;
+        let program = self.program;
+        // The first and the last launch that use what a kernel computes.
+        let mut lives: Vec<Option<(usize, usize)>> = vec![None; program.buffers.len()];
+        let num_fixed = program.prelude.len();
+        for (step, launch) in program.prelude.iter().chain(&program.launches).enumerate() {
+            for kernel in &launch.kernels {
+                for buffer in kernel.writes() {
+                    lives[buffer.index()].get_or_insert((step, step));
+                }
+                for buffer in kernel.reads() {
+                    if let Some(life) = &mut lives[buffer.index()] {
+                        // A run may begin anew: what it reads from the prelude stays.
+                        life.1 = if life.0 < num_fixed && step >= num_fixed { END } else { step };
+                    }
+                }
+            }
+        }
+        for output in &program.outputs {
+            if let Source::Buffer(buffer) = output.source
+                && let Some(life) = &mut lives[buffer.index()]
+            {
+                life.1 = END;
+            }
+        }
+        let (mut persistent, mut arena) = (vec![], vec![]);
+        for (index, (decl, life)) in program.buffers.iter().zip(lives).enumerate() {
+            let len = self.rows(&decl.ty) * self.width(&decl.ty);
+            let at = |slab| Buffer { slab, offset: 0, len };
+            self.buffers.push(match decl.contents {
+                Contents::Param(param) => at(self.slabs.params + param.0),
+                Contents::State(param, slot) => at(self.state((param, slot))?),
+                Contents::Input(input) => self.input(input.index(), len)?,
+                Contents::Computed => at(self.slabs.arena),
+            });
+            if let Some((start, end)) = life {
+                let life = Lifetime { start, end, len };
+                if start < num_fixed { persistent.push((index, life)) } else { arena.push((index, life)) }
+            }
+        }
+        self.plan.persistent_len = self.assign(&persistent, self.slabs.persistent);
+        self.plan.arena_len = self.assign(&arena, self.slabs.arena);
+        Ok(())
+    }
+
+    /// Gives buffers their ranges of a slab; returns its length.
+    fn assign(&mut self, values: &[(usize, Lifetime)], slab: u32) -> usize {
+        let lives: Vec<Lifetime> = values.iter().map(|&(_, life)| life).collect();
+        let (offsets, len) = place(&lives);
+        for (&(index, life), offset) in values.iter().zip(offsets) {
+            self.buffers[index] = Buffer { slab, offset, len: life.len };
+        }
+        len
+    }
+
+    fn input(&self, index: usize, len: usize) -> Result<Buffer> {
+        let name = &self.program.tables.inputs[index].name;
+        let wrong = |found: String| ExecError::Shape {
+            what: format!("the input `{name}`"),
+            found,
+            expected: format!("{len} elements"),
+        };
+        let slab = self.slabs.inputs + index as u32;
+        match self.data.inputs.get(index) {
+            None | Some(InputData::Missing) => Err(wrong("no data".into())),
+            Some(InputData::StepNumber) => Ok(Buffer { slab: self.slabs.counters, offset: 0, len: 1 }),
+            Some(InputData::EpochNumber) => Ok(Buffer { slab: self.slabs.counters, offset: 1, len: 1 }),
+            Some(InputData::Numbers(numbers)) if numbers.len() == len => Ok(Buffer { slab, offset: 0, len }),
+            Some(InputData::Classes(classes)) if classes.len() == len => Ok(Buffer { slab, offset: 0, len }),
+            Some(InputData::Numbers(numbers)) => Err(wrong(format!("{} elements", numbers.len()))),
+            Some(InputData::Classes(classes)) => Err(wrong(format!("{} labels", classes.len()))),
+        }
+    }
+
+    fn output(&mut self, output: &kernel::Output) -> Result<()> {
+        let mut buffer = self.source(output.source);
+        let target = match &output.kind {
+            OutputKind::Result(name) => {
+                let (rows, width) = (self.rows(&output.ty), self.width(&output.ty));
+                self.plan.results.push(Named { name: name.clone(), ty: output.ty.clone(), rows, width, buffer });
+                return Ok(());
+            }
+            OutputKind::UpdateParam(param) => self.slabs.params + param.0,
+            OutputKind::UpdateState(param, slot) => self.state((*param, *slot))?,
+        };
+        if buffer.slab >= self.slabs.params && buffer.slab < self.slabs.inputs && buffer.slab != target {
+            // Updates are copied one after another: what another update overwrites is saved first.
+            let to = Buffer { slab: self.slabs.arena, offset: self.plan.arena_len, len: buffer.len };
+            self.plan.arena_len += buffer.len.next_multiple_of(ALIGN);
+            let kind = StepKind::Copy { from: buffer, to };
+            self.plan.steps.push(Step { kind, phase: Phase::Update, shares: all_of(Stage::PU), label: "copy".into() });
+            buffer = to;
+        }
+        self.plan.updates.push((target, buffer));
+        Ok(())
+    }
+
+    fn steps(&mut self, launches: &[Launch]) -> Result<Vec<Step>> {
+        // Kernels of a launch do not read each other's results: any order will do.
+        launches.iter().flat_map(|launch| &launch.kernels).map(|kernel| self.step(kernel)).collect()
+    }
+
+    fn step(&mut self, kernel: &Kernel) -> Result<Step> {
+        let (kind, shares, label) = match &kernel.body {
+            Body::Gemm(gemm) => {
+                let product = self.product(gemm);
+                let Extents { batch, k, n } = product.of;
+                let label = format!("{} [{}; {batch} x {k} x {n}]", gemm.form.name(), product.rows);
+                (StepKind::Product(product), all_of(kernel.stage), label)
+            }
+            Body::Traversal(traversal) => {
+                let (region, shares) = bind_region(self, traversal)?;
+                let rows = kernel::print::print_rows(self.program, &traversal.rows);
+                let mut names: Vec<&str> = vec![];
+                for name in traversal.instrs.iter().map(|instr| word(&instr.op)) {
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
+                (StepKind::Region(region), shares, format!("{rows}: {}", names.join(", ")))
+            }
+        };
+        Ok(Step { kind, phase: kernel.phase, shares, label })
+    }
+
+    pub fn extents(&self, of: &kernel::Extents) -> Extents {
+        Extents { batch: self.eval(&of.batch), k: self.eval(&of.k), n: self.eval(&of.n) }
+    }
+
+    fn product(&mut self, gemm: &Gemm) -> Product {
+        let of = self.extents(&gemm.of);
+        let rows = self.rows(&Type::new(gemm.rows, vec![]));
+        let (kind, split) = match gemm.form {
+            Form::MatMul => (ProductKind::MatMul, row_chunks(of)),
+            Form::MatMulT => (ProductKind::MatMulT, row_chunks(of)),
+            Form::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
+            Form::Outer => {
+                // At most 16 parts, and not more memory for them than 4 MiB where one part allows it.
+                let size = (of.batch * of.k * of.n).max(1);
+                let parts = ((1 << 20) / size).clamp(1, 16).min(rows.div_ceil(512).max(1));
+                (ProductKind::Outer, Split::Parts(rows.div_ceil(parts).max(1)))
+            }
+        };
+        if let Split::Parts(chunk) = split {
+            let parts = rows.div_ceil(chunk).max(1);
+            self.partial(&mut 0, parts, of.batch * of.k * of.n);
+        }
+        let [x, y, out] = [gemm.x, gemm.y, gemm.out].map(|buffer| self.buffer(buffer));
+        Product { kind, of, rows, x, y, out, split }
+    }
+}
+
+/// About a million multiply-adds per task, in whole register tiles.
+fn row_chunks(of: Extents) -> Split {
+    let per_row = (of.batch * of.k * of.n).max(1);
+    Split::Rows((1_000_000 / per_row).clamp(64, 1024).next_multiple_of(16))
+}
+
+/// A word for an instruction, for people.
+fn word(op: &KernelOp) -> &'static str {
+    match op {
+        KernelOp::Unary(..) | KernelOp::Binary(..) => "element-wise",
+        KernelOp::Copy(_)
+        | KernelOp::Concat { .. }
+        | KernelOp::Slice { .. }
+        | KernelOp::OneHot(_)
+        | KernelOp::Mask { .. }
+        | KernelOp::MatMul(..)
+        | KernelOp::MatMulT(..)
+        | KernelOp::ReduceTrailing(..)
+        | KernelOp::Dot(..)
+        | KernelOp::Segment(..)
+        | KernelOp::WeightedSum { .. }
+        | KernelOp::ReduceAll(..)
+        | KernelOp::OuterAll(..) => op.name(),
+    }
+}
