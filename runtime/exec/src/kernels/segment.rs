@@ -118,6 +118,17 @@ fn segment_flat<const FMA: bool, const W: usize>(reduce: Reduce, data: &[f32], o
 /// Folds rows of `W` elements: four vectors of 16 elements, then their parts.
 #[inline(always)]
 fn flat_fold<const W: usize>(x: &[f32], identity: f32, f: impl Fn(f32, f32) -> f32) -> [f32; W] {
+    if x.len() < 64 {
+        // Few edges: row by row.
+        let (rows, _) = x.as_chunks::<W>();
+        let mut all = [identity; W];
+        for row in rows {
+            for k in 0..W {
+                all[k] = f(all[k], row[k]);
+            }
+        }
+        return all;
+    }
     let [mut a, mut b, mut c, mut d] = [[identity; 16]; 4];
     let (chunks, rest) = x.as_chunks::<64>();
     for x in chunks {
