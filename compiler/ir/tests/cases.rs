@@ -1,11 +1,12 @@
 //! Case files. `round_trip`: text that prints as it stands. `verify`: `; error: …` stands on the line of each
-//! violation, and there are no others. `parse`: `; error: column: …` on the line of the error.
+//! violation, and there are no others. `parse`: `; error: column: …` on the line of the error. `kernel` holds the same
+//! for programs of kernels.
 
 use std::fs;
 use std::path::PathBuf;
 
 use hgnnc_ir::parse::{parse, parse_with_lines};
-use hgnnc_ir::{print, verify};
+use hgnnc_ir::{kernel, print, verify};
 
 fn cases(folder: &str) -> Vec<(PathBuf, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(folder);
@@ -89,4 +90,41 @@ fn handles_that_name_nothing_are_violations() {
         .push(hgnnc_ir::Output { kind: hgnnc_ir::OutputKind::UpdateParam(Param(3)), value: hgnnc_ir::Value(0) });
     assert_eq!(verify(&flow).expect_err("broken").len(), 6);
     assert!(print(&flow).contains("?in3"));
+}
+
+#[test]
+fn canonical_text_of_kernels_prints_as_it_stands() {
+    for (path, text) in cases("kernel/round_trip") {
+        let program = kernel::parse(&text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
+        let body = text.split_inclusive('\n').skip_while(|line| line.starts_with(';')).collect::<String>();
+        let printed = kernel::print(&program);
+        assert!(printed == body, "{} prints as\n{printed}", path.display());
+        if let Err(broken) = kernel::verify(&program) {
+            panic!("{}: {broken:#?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_verifier_of_kernels_reports_every_broken_rule() {
+    for (path, text) in cases("kernel/verify") {
+        let parsed =
+            kernel::parse::parse_with_lines(&text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
+        let violations = kernel::verify(&parsed.program).expect_err("a broken program");
+        let mut found: Vec<(usize, String)> =
+            violations.into_iter().map(|broken| (parsed.lines[&broken.place], broken.message)).collect();
+        let mut expected = expectations(&text);
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{}", path.display());
+    }
+}
+
+#[test]
+fn errors_in_text_of_kernels_have_a_place() {
+    for (path, text) in cases("kernel/parse") {
+        let error = kernel::parse(&text).expect_err("text that does not parse");
+        let found = vec![(error.line, format!("{}: {}", error.column, error.message))];
+        assert_eq!(found, expectations(&text), "{}", path.display());
+    }
 }

@@ -391,7 +391,10 @@ impl Verifier<'_> {
                 }
                 operands[0] == *width
             }
-            KernelOp::Binary(..) => spreads(&operands[0]) && spreads(&operands[1]),
+            KernelOp::Binary(..) => {
+                let (a, b) = (&operands[0], &operands[1]);
+                spreads(a) && spreads(b) && (a.divided_by(b).is_some() || b.divided_by(a).is_some())
+            }
             KernelOp::Copy(_) => spreads(&operands[0]),
             KernelOp::Concat { lead, .. } => {
                 let lasts: Option<Vec<usize>> =

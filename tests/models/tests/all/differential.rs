@@ -7,10 +7,11 @@
 //! With one and with two threads the results are equal bit by bit.
 
 use hgnnc_ir::interp::Bindings;
-use hgnnc_ir::{Dataflow, OutputKind};
+use hgnnc_ir::{Dataflow, OutputKind, kernel};
 use hgnnc_model_tests::cases::{self, TRAIN};
 use hgnnc_model_tests::compiled::{compile, interpret};
 use hgnnc_model_tests::{CASES, Case, assert_close, case, dataset, engine, worlds};
+use hgnnc_passes::kernels::lower;
 
 const TOLERANCE: f64 = 2e-5;
 
@@ -40,6 +41,21 @@ pub fn engine_agrees(what: &str, program: &Dataflow, oracle: &Dataflow, bindings
     assert_eq!(bits(&found), bits(&engine::run(program, bindings, 2)), "{what}: one thread and two");
 }
 
+/// Compares what a program says with what its kernels do, both in f64.
+#[track_caller]
+fn kernels_agree(what: &str, program: &Dataflow, bindings: &Bindings) {
+    let exact = interpret(program, bindings);
+    let kernels = lower(program).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let found = kernel::interp::run(&kernels, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+    for output in &program.outputs {
+        let found = found.output(&output.kind).expect("kernels have the outputs of their program");
+        let what = format!("{what}, kernels: {:?}", output.kind);
+        assert_close(&what, &found.data, &exact[output.value].data, 1e-9);
+    }
+    let text = kernel::print(&kernels);
+    assert!(kernel::parse(&text).as_ref() == Ok(&kernels), "{what}: these kernels are read back as others:\n{text}");
+}
+
 fn check(case: &Case, drawn: u64) {
     check_trained_by(case, TRAIN, drawn);
 }
@@ -55,6 +71,9 @@ fn check_trained_by(case: &Case, train: &str, drawn: u64) {
         engine_agrees(&format!("{what}, optimised infer"), &optimised.infer, &compiled.infer, &bindings);
         let train = optimised.train.as_ref().expect("a train block");
         engine_agrees(&format!("{what}, optimised train"), train, compiled.training(), &bindings);
+        for program in [&compiled.infer, compiled.training(), &optimised.infer, train] {
+            kernels_agree(&what, program, &bindings);
+        }
     }
 }
 
