@@ -19,8 +19,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use hgnnc_ir::kernel::{
-    Body, Buffer, BufferDecl, Contents, Form, Gemm, Index, Kernel, KernelOp, Launch, Operand, Output, Program, Source,
-    print::print_rows,
+    Body, Buffer, BufferDecl, Contents, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Operand,
+    Output, Program, Source, print::print_rows,
 };
 use hgnnc_ir::{Dataflow, Op, OutputKind, Type, Value};
 
@@ -81,7 +81,7 @@ pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
     Ok(program)
 }
 
-/// Why values share kernels and which are stored, one line per traversal with edges.
+/// What each traversal with edges computes together, and why its edge values take no memory: one line each.
 pub fn explain(program: &Program) -> Vec<String> {
     let mut lines = vec![];
     for (number, kernel) in program.kernels().enumerate() {
@@ -90,15 +90,15 @@ pub fn explain(program: &Program) -> Vec<String> {
             continue;
         }
         let stored: Vec<&str> = kernel.writes().iter().map(|&b| program.buffer(b).name.as_str()).collect();
-        let edge = |instr: &&hgnnc_ir::kernel::Instr| instr.extent() == hgnnc_ir::kernel::Extent::Edge;
-        let fused = traversal.instrs.iter().filter(|i| matches!(i.op, KernelOp::WeightedSum { .. })).count();
+        let count = |test: fn(&Instr) -> bool| traversal.instrs.iter().filter(|instr| test(instr)).count();
         lines.push(format!(
-            "kernels: k{number} ({}, {}): {} share these rows and are stored; {} edge values are computed here and \
-             never stored, {fused} products are fused into their sums",
+            "kernels: k{number} ({}, {}) stores {}, in one pass over these rows; edge values made on the way \
+             and not stored: {}; products fused into sums: {}",
             print_rows(program, &traversal.rows),
             kernel.phase.name(),
             stored.join(", "),
-            traversal.instrs.iter().filter(edge).count(),
+            count(|instr| instr.extent() == Extent::Edge && matches!(instr.dest, Dest::Local(_))),
+            count(|instr| matches!(instr.op, KernelOp::WeightedSum { .. } | KernelOp::Dot(..))),
         ));
     }
     lines

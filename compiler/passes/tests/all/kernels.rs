@@ -9,7 +9,7 @@ use hgnnc_ir::interp::{self, Bindings};
 use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
-use hgnnc_passes::kernels::lower;
+use hgnnc_passes::kernels::{explain, lower};
 use hgnnc_passes::{PassCx, PassManager};
 
 use crate::random::joint_program;
@@ -99,4 +99,15 @@ fn edge_values_are_stored_only_where_they_are_results() {
             assert!(!edges || flow.outputs.iter().any(|output| output.kind == result), "{}", decl.name);
         }
     }
+}
+
+#[test]
+fn explanations_tell_stored_values_from_those_on_the_way() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels/gathered_result.ir");
+    let text = fs::read_to_string(path).expect("a readable case");
+    let flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
+    let lines = explain(&kernels(&flow, "gathered_result"));
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(lines[0].contains("stores sum3, near") && lines[0].contains("not stored: 1;"), "{lines:#?}");
+    assert!(lines[1].contains("stores far") && lines[1].contains("not stored: 0;"), "{lines:#?}");
 }
