@@ -69,6 +69,17 @@ pub struct Engine {
     partials: u32,
     scratch: PerThread<Scratch>,
     pool: rayon::ThreadPool,
+    /// Nanoseconds that the steps of each run of each program took, added up, and the number of runs.
+    step_nanos: Vec<(u64, Vec<f64>)>,
+}
+
+/// What one step of a program took.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StepTime<'a> {
+    /// The step.
+    pub step: &'a Step,
+    /// Mean milliseconds of a run.
+    pub ms: f64,
 }
 
 impl Engine {
@@ -162,7 +173,9 @@ impl Engine {
             partials: 1,
             scratch,
             pool,
+            step_nanos: vec![],
         };
+        engine.forget_times();
         for program in 0..engine.plans.len() {
             engine.execute(program, true, 0, 0, &mut Times::default());
         }
@@ -181,17 +194,35 @@ impl Engine {
         let plan = &self.plans[program];
         let steps = if prelude { &plan.prelude } else { &plan.steps };
         let routines = &self.routines[program][usize::from(!prelude)];
+        let (runs, nanos) = &mut self.step_nanos[program];
+        *runs += u64::from(!prelude);
         let runner = Runner {
             context: Context { slabs: &self.slabs, data: &self.data, partials: self.partials, seed, step },
             scratch: &self.scratch,
         };
         self.pool.install(|| {
-            for (step, routines) in steps.iter().zip(routines) {
+            for (index, (step, routines)) in steps.iter().zip(routines).enumerate() {
                 let start = Instant::now();
                 runner.step(step, routines);
-                times.add(step, start.elapsed().as_nanos() as f64);
+                let took = start.elapsed().as_nanos() as f64;
+                times.add(step, took);
+                if !prelude {
+                    nanos[index] += took;
+                }
             }
         });
+    }
+
+    /// Begins to measure steps anew.
+    pub fn forget_times(&mut self) {
+        self.step_nanos = self.plans.iter().map(|plan| (0, vec![0.0; plan.steps.len()])).collect();
+    }
+
+    /// What each step of a program took since [`Engine::forget_times`], in the order of its launches' kernels.
+    pub fn step_times(&self, program: usize) -> Vec<StepTime<'_>> {
+        let (runs, nanos) = &self.step_nanos[program];
+        let ms = |nanos: &f64| nanos * 1e-6 / (*runs).max(1) as f64;
+        self.plans[program].steps.iter().zip(nanos).map(|(step, nanos)| StepTime { step, ms: ms(nanos) }).collect()
     }
 
     /// Takes over the new parameters and states that the last run of a program computed.

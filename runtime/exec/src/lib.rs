@@ -27,7 +27,7 @@ pub mod weights;
 
 pub use bind::{BindOptions, bind};
 pub use data::{BoundData, Incidence, InputData, Target, Topology};
-pub use engine::{Engine, EngineOptions, Times};
+pub use engine::{Engine, EngineOptions, StepTime, Times};
 pub use error::{ExecError, Result};
 pub use report::Report;
 pub use trainer::{Epoch, Outcome, OutputRows, TrainOptions, Trainer};
