@@ -39,7 +39,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::Reshape(_)
         | Op::Slice { .. }
         | Op::OneHot { .. }
-        | Op::Rows(_)
+        | Op::Rows
         | Op::Unrows
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
@@ -161,25 +161,20 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
                 error("the operand is not a class label")
             }
         }
-        Op::Rows(vertex) => {
+        Op::Rows => {
             dense(0)?;
-            known(vertex.index(), flow.vertex_types.len(), "vertex type")?;
             match ty(0).dims.split_first() {
-                Some((Dim::Count(rows), rest)) if rows == vertex && ty(0).is_unit() => {
-                    Ok(Type::new(Space::Vertices(*vertex), rest))
-                }
-                _ => error(format!("{} does not have one row per vertex", show(flow, ty(0)))),
+                Some((Dim::Count(vertex), rest)) if ty(0).is_unit() => Ok(Type::new(Space::Vertices(*vertex), rest)),
+                Some((Dim::Fixed(extent), rest)) if ty(0).is_unit() => Ok(Type::new(Space::Index(*extent), rest)),
+                _ => error(format!("{} has no leading dimension that could be rows", show(flow, ty(0)))),
             }
         }
         Op::Unrows => {
             dense(0)?;
             match ty(0).space {
-                Space::Vertices(vertex) => {
-                    let mut dims = vec![Dim::Count(vertex)];
-                    dims.extend(&ty(0).dims);
-                    Ok(Type::new(Space::Unit, dims))
-                }
-                Space::Unit | Space::Edges(_) => error("the operand is not a vertex value"),
+                Space::Vertices(vertex) => Ok(leading(Dim::Count(vertex), ty(0))),
+                Space::Index(extent) => Ok(leading(Dim::Fixed(extent), ty(0))),
+                Space::Unit | Space::Edges(_) => error("the operand has no rows that could be a dimension"),
             }
         }
 
@@ -270,6 +265,13 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
     }
 }
 
+/// The unit value with the rows of a type as its leading dimension.
+fn leading(dim: Dim, ty: &Type) -> Type {
+    let mut dims = vec![dim];
+    dims.extend(&ty.dims);
+    Type::new(Space::Unit, dims)
+}
+
 /// Element-wise on two operands: the wider space and the longer dimensions win.
 fn binary(op: BinaryOp, a: &Type, b: &Type) -> Result<Type, TypeError> {
     let space = match (a.space, b.space) {
@@ -334,6 +336,7 @@ fn known_space(flow: &Dataflow, space: Space) -> Result<(), TypeError> {
         Space::Unit => true,
         Space::Vertices(v) => v.index() < flow.vertex_types.len(),
         Space::Edges(g) => g.index() < flow.graphs.len(),
+        Space::Index(_) => true,
     };
     if exists { Ok(()) } else { error(format!("no such space: {space:?}")) }
 }
@@ -357,6 +360,7 @@ pub fn show(flow: &Dataflow, ty: &Type) -> String {
         Space::Unit => None,
         Space::Vertices(v) => Some(flow.vertex_types[v.index()].name.clone()),
         Space::Edges(g) => Some(format!("edges({})", flow.graphs[g.index()].name)),
+        Space::Index(extent) => Some(format!("index({extent})")),
     };
     let sparse = if ty.is_sparse() { " sparse" } else { "" };
     match space {

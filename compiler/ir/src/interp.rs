@@ -109,6 +109,7 @@ impl Bindings {
             Space::Unit => 1,
             Space::Vertices(vertex) => self.num_vertices.get(vertex.index()).copied().unwrap_or(0),
             Space::Edges(graph) => self.edges.get(graph.index()).map_or(0, Vec::len),
+            Space::Index(extent) => extent,
         }
     }
 
@@ -304,7 +305,7 @@ fn evaluate(flow: &Dataflow, bindings: &Bindings, run: &Evaluation, value: Value
         Op::Broadcast(_) => spread(bindings, arg(0), arg_ty(0), ty),
         Op::StopGradient => arg(0).clone(),
 
-        Op::Reshape(_) | Op::Rows(_) | Op::Unrows => same_rows(arg(0).data.clone()),
+        Op::Reshape(_) | Op::Rows | Op::Unrows => same_rows(arg(0).data.clone()),
         Op::Concat => {
             let last = |i: usize| arg_ty(i).dims.last().map_or(1, |&d| bindings.extent(d));
             let lead = bindings.width(&ty.dims[..ty.dims.len() - 1]);

@@ -61,9 +61,11 @@ pub enum Op {
         /// Number of classes.
         classes: usize,
     },
-    /// `[|V|, dims]` to `V[dims]`: a parameter with one row per vertex, seen as vertex values.
-    Rows(crate::VertexType),
-    /// The inverse of `Rows`: `V[dims]` to `[|V|, dims]`.
+    /// `[|V|, dims]` to `V[dims]`, `[n, dims]` to `index(n)[dims]`: the leading dimension becomes the space. A
+    /// parameter with one row per vertex is seen as vertex values, and one with one row per column of features can be
+    /// computed with row by row.
+    Rows,
+    /// The inverse of `Rows`: `V[dims]` to `[|V|, dims]`, `index(n)[dims]` to `[n, dims]`.
     Unrows,
 
     // ---- dense products -----------------------------------------------------------------------

@@ -485,17 +485,22 @@ impl Parser {
     }
 
     pub(crate) fn space(&mut self) -> Parse<Space> {
-        let edges = matches!(self.peek(), Token::Word(word) if word == "edges")
-            && self.tokens.get(self.next + 1).is_some_and(|after| after.token == Token::Sign("("));
-        if edges {
-            self.take();
-            self.sign("(")?;
-            let graph = self.graph()?;
-            self.sign(")")?;
-            Ok(Space::Edges(graph))
-        } else {
-            self.vertex().map(Space::Vertices)
-        }
+        let called = self.tokens.get(self.next + 1).is_some_and(|after| after.token == Token::Sign("("));
+        let space = match self.peek() {
+            Token::Word(word) if word == "edges" && called => {
+                self.take();
+                self.sign("(")?;
+                Space::Edges(self.graph()?)
+            }
+            Token::Word(word) if word == "index" && called => {
+                self.take();
+                self.sign("(")?;
+                Space::Index(self.integer()?)
+            }
+            _ => return self.vertex().map(Space::Vertices),
+        };
+        self.sign(")")?;
+        Ok(space)
     }
 
     pub(crate) fn ty(&mut self) -> Parse<Type> {
@@ -714,11 +719,7 @@ impl Parser {
                 self.sign(")")?;
                 Op::OneHot { classes }
             }
-            "rows" => {
-                let vertex = self.vertex()?;
-                self.comma_before_value()?;
-                Op::Rows(vertex)
-            }
+            "rows" => Op::Rows,
             "unrows" => Op::Unrows,
             "matmul" => Op::MatMul { batch: self.batch()? },
             "matmul_t" => Op::MatMulT { batch: self.batch()? },

@@ -211,6 +211,7 @@ impl Names<'_> {
             Space::Unit => None,
             Space::Vertices(vertex) => Some(self.vertex(vertex)),
             Space::Edges(graph) => Some(format!("edges({})", self.graph(graph))),
+            Space::Index(extent) => Some(format!("index({extent})")),
         }
     }
 
@@ -275,7 +276,7 @@ impl Names<'_> {
             Op::Concat => ("concat".to_owned(), None),
             Op::Slice { start, len } => (format!("slice({start}, {len})"), None),
             Op::OneHot { classes } => (format!("one_hot({classes})"), None),
-            Op::Rows(vertex) => ("rows".to_owned(), Some(self.vertex(*vertex))),
+            Op::Rows => ("rows".to_owned(), None),
             Op::Unrows => ("unrows".to_owned(), None),
             Op::MatMul { batch } => (batched("matmul", *batch), None),
             Op::MatMulT { batch } => (batched("matmul_t", *batch), None),

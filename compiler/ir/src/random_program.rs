@@ -118,7 +118,7 @@ impl Generator {
             // A table with one row per vertex.
             let dims = vec![Dim::Count(vertex), Dim::Fixed(2 + self.below(3))];
             let table = self.param(dims);
-            let rows = self.flow.add(Op::Rows(vertex), &[table]);
+            let rows = self.flow.add(Op::Rows, &[table]);
             self.pool.push(rows);
             self.leaves.push(rows);
         }
@@ -340,15 +340,34 @@ impl Generator {
             }
             _ => {
                 let ty = self.flow.ty(x).clone();
-                let Space::Vertices(vertex) = space else { return };
+                if space == Space::Unit && !dims.is_empty() {
+                    return self.by_rows(x);
+                }
+                let Space::Vertices(_) = space else { return };
                 let table = self.flow.add(Op::Unrows, &[x]);
                 let table = self.flow.unary(UnaryOp::Neg, table);
-                let back = self.flow.add(Op::Rows(vertex), &[table]);
+                let back = self.flow.add(Op::Rows, &[table]);
                 debug_assert_eq!(*self.flow.ty(back), ty);
                 back
             }
         };
         self.pool.push(y);
+    }
+
+    /// Computes with a unit value row by row of its leading dimension, with a unit value that all rows share.
+    fn by_rows(&mut self, x: Value) {
+        let rows = self.flow.add(Op::Rows, &[x]);
+        let shared = self.flow.add(Op::ReduceSpace(Reduce::Sum), &[rows]);
+        let product = self.flow.binary(BinaryOp::Mul, rows, shared);
+        let most = self.flow.ty(product).dims.len();
+        let sums = if most == 0 {
+            product
+        } else {
+            let axes = 1 + self.below(most);
+            self.flow.add(Op::ReduceTrailing { reduce: Reduce::Sum, axes }, &[product])
+        };
+        let back = self.flow.add(Op::Unrows, &[sums]);
+        self.keep(back);
     }
 
     fn product(&mut self) {

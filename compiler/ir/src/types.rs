@@ -68,6 +68,8 @@ pub enum Space {
     Vertices(VertexType),
     /// One row per edge of a semantic graph, in CSC order (by destination, then source).
     Edges(Graph),
+    /// One row per index of a leading dimension of this extent: a parameter `[n, dims]` seen as `n` rows.
+    Index(usize),
 }
 
 /// The extent of one trailing dimension.

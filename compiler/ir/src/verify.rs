@@ -195,7 +195,7 @@ impl Verifier<'_> {
                 self.report(place, format!("there is no graph {graph}"));
                 good = false;
             }
-            Space::Edges(_) => {}
+            Space::Edges(_) | Space::Index(_) => {}
         }
         if let Layout::Sparse(pattern) = ty.layout {
             match self.flow.patterns.get(pattern.index()) {
@@ -293,7 +293,6 @@ impl Verifier<'_> {
             // Mostly the type of the value, which has been checked.
             Op::RandomMask { ty: own, .. } | Op::Broadcast(own) => own == ty || self.ty(place, own),
             Op::Reshape(dims) => *dims == ty.dims || self.dims(place, dims),
-            Op::Rows(vertex) => self.vertices(place, [*vertex]),
             Op::Input(_)
             | Op::Param(_)
             | Op::State(..)
@@ -304,6 +303,7 @@ impl Verifier<'_> {
             | Op::Concat
             | Op::Slice { .. }
             | Op::OneHot { .. }
+            | Op::Rows
             | Op::Unrows
             | Op::MatMul { .. }
             | Op::MatMulT { .. }

@@ -80,7 +80,7 @@ fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
         | Op::Count(_)
         | Op::RandomMask { .. }
         | Op::OneHot { .. }
-        | Op::Rows(_)
+        | Op::Rows
         | Op::Unrows
         | Op::Outer { .. }
         | Op::GatherSrc(_)

@@ -7,23 +7,21 @@
 //! Before:  %2 = matmul %0, %1                   : f32[V; h, d]      %1: f32[k, h, d]
 //!          %4 = mul %2, %3                      : f32[V; h, d]      %3: f32[h, d]
 //!          %5 = reduce.sum(axes 1) %4           : f32[V; h]
-//! After:   per head: slice %1 and %3, matmul_t  : f32[k]
-//!          concat of the heads                  : f32[k, h]
-//!          %5 = matmul %0, …                    : f32[V; h]
+//! After:   %6 = rows %1                         : f32[index(k); h, d]
+//!          %7 = mul %6, %3                      : f32[index(k); h, d]
+//!          %8 = reduce.sum(axes 1) %7           : f32[index(k); h]
+//!          %9 = unrows %8                       : f32[k, h]
+//!          %5 = matmul %0, %9                   : f32[V; h]
 //! ```
 //!
-//! (Without heads, `%1: f32[k, d]`, it is one `matmul_t` and one `matmul`.) Applies where the projected value has no other
-//! use, the reduction leaves at most one dimension of at most 16 heads, the extents are fixed and the new form
-//! needs at most half the multiply-adds, which pays for its small operations. It belongs before differentiation: the gradient of the old form reads the projected value
-//! again. Needs sizes.
+//! Applies where the projected value has no other use, the reduction leaves at most one dimension, the extents are
+//! fixed and the new form needs at most half the multiply-adds, which pays for its small operations. It belongs before
+//! differentiation: the gradient of the old form reads the projected value again. Needs sizes.
 
-use hgnnc_ir::{BinaryOp, Dataflow, Dim, Op, Reduce, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Value};
 
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
-
-/// Each head takes a few small operations.
-const MAX_HEADS: usize = 16;
 
 /// See the module.
 pub fn contract_scores(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
@@ -67,15 +65,15 @@ fn contracted(
     }
     let extents: Vec<usize> = dims.iter().map(|d| d.fixed()).collect::<Option<_>>()?;
     let columns: usize = extents[extents.len() - axes..].iter().product();
-    let heads = if dims.len() > axes { Some(extents[0]) } else { None };
+    let heads = if dims.len() > axes { extents[0] } else { 1 };
     let k = old.ty(w).dims[0];
-    let (rows, k_extent, num_heads) = (sizes.rows(old.ty(x).space), sizes.extent(k), heads.unwrap_or(1));
-    let (h, d) = (num_heads as u64, columns as u64);
+    let (rows, k_extent) = (sizes.rows(old.ty(x).space), sizes.extent(k));
+    let (h, d) = (heads as u64, columns as u64);
     let now = rows * k_extent * h * d + rows * h * d;
     let then = rows * k_extent * h + k_extent * h * d;
-    let moves = 2 * then <= now && num_heads <= MAX_HEADS;
+    let moves = 2 * then <= now;
     let verdict = if moves { "into the weight" } else { "stays" };
-    log.push(format!("score {value}: {now} by projected rows, {then} by the weight, {num_heads} heads; {verdict}"));
+    log.push(format!("score {value}: {now} by projected rows, {then} by the weight; {verdict}"));
     if !moves {
         return None;
     }
@@ -83,20 +81,10 @@ fn contracted(
     // A projection is accounted to its stage wherever it stands.
     r.new.cursor.stage = old.value(projected).stage;
     let (x, w, a) = (r.mapped(x), r.mapped(w), r.mapped(a));
-    let Some(heads) = heads else {
-        let vector = r.add(Op::MatMulT { batch: 0 }, &[a, w]);
-        return Some(r.add(Op::MatMul { batch: 0 }, &[x, vector]));
-    };
-    let flat = Dim::Fixed(heads * columns);
-    let w = r.add(Op::Reshape(vec![k, flat]), &[w]);
-    let a = r.add(Op::Reshape(vec![flat]), &[a]);
-    let mut vectors = vec![];
-    for head in 0..heads {
-        let part = Op::Slice { start: head * columns, len: columns };
-        let (w, a) = (r.add(part.clone(), &[w]), r.add(part, &[a]));
-        let vector = r.add(Op::MatMulT { batch: 0 }, &[a, w]);
-        vectors.push(r.add(Op::Reshape(vec![k, Dim::Fixed(1)]), &[vector]));
-    }
-    let matrix = r.add(Op::Concat, &vectors);
+    // The rows of the weight times the vector: one pass over the weight for all heads.
+    let rows = r.add(Op::Rows, &[w]);
+    let products = r.add(Op::Binary(BinaryOp::Mul), &[rows, a]);
+    let vectors = r.add(Op::ReduceTrailing { reduce: Reduce::Sum, axes }, &[products]);
+    let matrix = r.add(Op::Unrows, &[vectors]);
     Some(r.add(Op::MatMul { batch: 0 }, &[x, matrix]))
 }

@@ -114,7 +114,7 @@ fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
             | Op::Reshape(_)
             | Op::Concat
             | Op::Slice { .. }
-            | Op::Rows(_)
+            | Op::Rows
             | Op::Unrows
             | Op::MatMul { .. }
             | Op::MatMulT { .. }
@@ -197,15 +197,12 @@ impl Tape<'_> {
                 let dx = self.flow.push(Op::Reshape(dims), &[g])?;
                 self.give(args[0], dx)
             }
-            Op::Rows(_) => {
+            Op::Rows => {
                 let dx = self.flow.push(Op::Unrows, &[g])?;
                 self.give(args[0], dx)
             }
             Op::Unrows => {
-                let hgnnc_ir::Space::Vertices(vertex) = self.flow.ty(args[0]).space else {
-                    return Err(TypeError("unrows of something without vertices".into()));
-                };
-                let dx = self.flow.push(Op::Rows(vertex), &[g])?;
+                let dx = self.flow.push(Op::Rows, &[g])?;
                 self.give(args[0], dx)
             }
             // Each part gets its columns.

@@ -81,6 +81,7 @@ impl SizeInfo {
             Space::Unit => 1,
             Space::Vertices(vertex) => self.vertices[vertex.index()],
             Space::Edges(graph) => self.edges[graph.index()],
+            Space::Index(extent) => extent as u64,
         }
     }
 

@@ -66,8 +66,8 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
         }
         Op::Concat if args.len() == 1 => Some(args[0]),
         Op::Slice { start, len } => slice(r, *start, *len, args[0]),
-        Op::Rows(_) => inside(r, args[0], |op| matches!(op, Op::Unrows)),
-        Op::Unrows => inside(r, args[0], |op| matches!(op, Op::Rows(_))),
+        Op::Rows => inside(r, args[0], |op| matches!(op, Op::Unrows)),
+        Op::Unrows => inside(r, args[0], |op| matches!(op, Op::Rows)),
         Op::GatherSrc(graph) | Op::GatherDst(graph) => {
             let (inner, ty) = inside_broadcast(r, args[0])?;
             let space = Space::Edges(*graph);

@@ -277,7 +277,7 @@ impl<'a> Elaborator<'a> {
                         let init = Init::Glorot { fan_in: Dim::Count(vertex), fan_out: width };
                         let table = self.parameter(name, widths, init, true, decl.span);
                         let ValKind::Stored(table) = table.kind else { unreachable!("parameters are stored") };
-                        let value = self.emit(Op::Rows(vertex), &[table], span);
+                        let value = self.emit(Op::Rows, &[table], span);
                         self.embeddings.insert(vertex, value);
                         value
                     }

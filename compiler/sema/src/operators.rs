@@ -376,7 +376,7 @@ impl Elaborator<'_> {
     fn project(&mut self, a: ValKind, weight: Value, batch: usize, span: Span) -> ValKind {
         match a {
             ValKind::Stored(value) => ValKind::Stored(self.emit(Op::MatMul { batch }, &[value, weight], span)),
-            ValKind::OneHot(vertex) => ValKind::Stored(self.emit(Op::Rows(vertex), &[weight], span)),
+            ValKind::OneHot(_) => ValKind::Stored(self.emit(Op::Rows, &[weight], span)),
             ValKind::AtEnd(inner, graph, direction) => {
                 let kind = self.project(*inner, weight, batch, span);
                 self.gather(Val { kind, widths: vec![] }, graph, direction, span).kind

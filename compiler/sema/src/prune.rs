@@ -69,7 +69,7 @@ pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
             | Op::Concat
             | Op::Slice { .. }
             | Op::OneHot { .. }
-            | Op::Rows(_)
+            | Op::Rows
             | Op::Unrows
             | Op::MatMul { .. }
             | Op::MatMulT { .. }

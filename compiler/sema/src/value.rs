@@ -131,5 +131,6 @@ pub fn show_space(flow: &Dataflow, space: Space) -> String {
         Space::Unit => "a single row".to_string(),
         Space::Vertices(v) => format!("one row per `{}` vertex", flow.vertex_types[v.index()].name),
         Space::Edges(g) => format!("one row per edge of `{}`", flow.graphs[g.index()].name),
+        Space::Index(extent) => format!("{extent} rows"),
     }
 }

@@ -128,7 +128,7 @@ fn leaves(flow: &mut Dataflow) -> [Value; 5] {
         let name = format!("p{}", flow.params.len());
         let param = flow.declare_param(ParamDecl { name, dims: all, init, decay: false });
         let param = flow.add(Op::Param(param), &[]);
-        flow.add(Op::Rows(VertexType(0)), &[param])
+        flow.add(Op::Rows, &[param])
     };
     let (h, a, b) = (rows(&[HEADS, WIDTH]), rows(&[HEADS]), rows(&[HEADS]));
     let dims = vec![Dim::Fixed(COLUMNS), Dim::Fixed(HEADS * WIDTH)];

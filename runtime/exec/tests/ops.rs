@@ -293,7 +293,7 @@ fn sparse_features() {
 fn embeddings_and_large_parameters() {
     let mut case = Case::new(&[900, 3], &[]);
     let table = case.param(&[Dim::Count(VertexType(0)), Dim::Fixed(16)]);
-    let rows = case.flow.add(Op::Rows(VertexType(0)), &[table]);
+    let rows = case.flow.add(Op::Rows, &[table]);
     let y = case.flow.unary(UnaryOp::Tanh, rows);
     let grad = case.flow.add(Op::Unrows, &[y]);
     let rate = case.flow.constant(0.1);

@@ -174,7 +174,8 @@ pub struct Traversal {
 pub enum Rows {
     /// One row: unit values.
     Once,
-    /// The elements of unit values of this volume: as many rows of width 1.
+    /// So many rows that divide the elements of unit values evenly: as many as there are elements, or as their leading
+    /// dimension is long.
     Each(Width),
     /// The vertices of a type, without edges.
     Vertices(VertexType),
@@ -447,6 +448,7 @@ fn volume(ty: &Type) -> Option<Width> {
     match (ty.layout, ty.space) {
         (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_)) => None,
         (Layout::Dense, Space::Unit) => Some(Width::of(&ty.dims)),
+        (Layout::Dense, Space::Index(extent)) => Some(Width::of(&ty.dims).times(&Width::fixed(extent))),
         (Layout::Dense, Space::Vertices(vertex)) => Some(Width::of(&ty.dims).times(&Width::count(vertex))),
     }
 }

@@ -204,7 +204,7 @@ impl Printer<'_> {
     fn gemm(&mut self, gemm: &Gemm, place: &str, indent: &str) -> fmt::Result {
         let rows = match gemm.rows {
             Space::Unit => "once".to_owned(),
-            space @ (Space::Vertices(_) | Space::Edges(_)) => {
+            space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_)) => {
                 format!("rows {}", self.names.space(space).unwrap_or_default())
             }
         };

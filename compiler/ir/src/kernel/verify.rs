@@ -158,6 +158,7 @@ impl Verifier<'_> {
             Space::Unit => true,
             Space::Vertices(vertex) => vertex.index() < vertices,
             Space::Edges(graph) => graph.index() < tables.graphs.len(),
+            Space::Index(_) => true,
         };
         let dims = Width::of(&ty.dims).counts().iter().all(|vertex| vertex.index() < vertices);
         let layout = match ty.layout {
@@ -245,6 +246,7 @@ impl Verifier<'_> {
         let rows = match gemm.rows {
             Space::Unit => Width::one(),
             Space::Vertices(vertex) => Width::count(vertex),
+            Space::Index(extent) => Width::fixed(extent),
             Space::Edges(_) => {
                 self.report(place, "a dense product has no rows of edges");
                 return;

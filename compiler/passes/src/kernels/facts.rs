@@ -49,7 +49,7 @@ impl<'a> Facts<'a> {
                 | Op::Concat
                 | Op::Slice { .. }
                 | Op::OneHot { .. }
-                | Op::Rows(_)
+                | Op::Rows
                 | Op::Unrows
                 | Op::MatMul { .. }
                 | Op::MatMulT { .. }
@@ -79,7 +79,7 @@ impl<'a> Facts<'a> {
     fn is_alias(&self, value: Value) -> bool {
         let node = self.flow.value(value);
         match &node.op {
-            Op::StopGradient | Op::Reshape(_) | Op::Rows(_) | Op::Unrows => true,
+            Op::StopGradient | Op::Reshape(_) | Op::Rows | Op::Unrows => true,
             Op::Broadcast(_) => self.flow.ty(node.args[0]) == &node.ty,
             // One row: every reduction of a single element is that element.
             Op::ReduceSpace(_) => self.flow.ty(node.args[0]).is_unit(),
@@ -137,7 +137,7 @@ impl<'a> Facts<'a> {
         match (ty.layout, ty.space) {
             (Layout::Sparse(pattern), _) => Some(Topology::Pattern(pattern)),
             (Layout::Dense, Space::Edges(graph)) => Some(Topology::Graph(graph)),
-            (Layout::Dense, Space::Unit | Space::Vertices(_)) => None,
+            (Layout::Dense, Space::Unit | Space::Vertices(_) | Space::Index(_)) => None,
         }
     }
 
@@ -200,7 +200,7 @@ pub(super) fn word(op: &Op) -> &'static str {
         Op::Concat => "concat",
         Op::Slice { .. } => "slice",
         Op::OneHot { .. } => "one_hot",
-        Op::Rows(_) => "rows",
+        Op::Rows => "rows",
         Op::Unrows => "unrows",
         Op::MatMul { .. } => "matmul",
         Op::MatMulT { .. } => "matmul_t",

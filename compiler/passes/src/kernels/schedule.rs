@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Unit,
     /// Unit values of this many elements, taken as that many rows of width 1.
     Elements(Width),
-    /// Rows of a vertex type.
+    /// Rows of a vertex type, or of the leading dimension of parameters.
     Map(Space),
     /// A dense product over all rows.
     Product(Value),
@@ -147,7 +147,7 @@ impl Scheduler<'_, '_> {
                 let large = len.as_fixed().is_none_or(|len| len > LARGE_UNIT);
                 if large && element_wise && node.args.iter().all(flat) { Kind::Elements(len) } else { Kind::Unit }
             }
-            space @ (Space::Vertices(_) | Space::Edges(_)) => Kind::Map(space),
+            space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_)) => Kind::Map(space),
         };
         let arg_space = |i: usize| facts.flow.ty(node.args[i]).space;
         match &node.op {
@@ -170,12 +170,12 @@ impl Scheduler<'_, '_> {
                 }
                 let of = facts.extents(&node.ty, *batch);
                 match arg_space(0) {
-                    space @ Space::Vertices(_)
+                    space @ (Space::Vertices(_) | Space::Index(_))
                         if of.n.is_one() && of.left().as_fixed().is_some_and(|width| width <= NARROW) =>
                     {
                         vec![Kind::Map(space)]
                     }
-                    Space::Unit | Space::Vertices(_) | Space::Edges(_) => vec![Kind::Product(v)],
+                    _ => vec![Kind::Product(v)],
                 }
             }
             Op::ReduceSpace(_) => match facts.topology(node.args[0]) {
@@ -200,7 +200,7 @@ impl Scheduler<'_, '_> {
             | Op::Concat
             | Op::Slice { .. }
             | Op::OneHot { .. }
-            | Op::Rows(_)
+            | Op::Rows
             | Op::Unrows
             | Op::GatherSrc(_)
             | Op::GatherDst(_) => vec![by_space()],

@@ -43,6 +43,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         Kind::Unit | Kind::Product(_) => Rows::Once,
         Kind::Elements(volume) => Rows::Each(volume.clone()),
         Kind::Map(Space::Vertices(vertex)) => Rows::Vertices(*vertex),
+        Kind::Map(Space::Index(extent)) => Rows::Each(Width::fixed(*extent)),
         Kind::Map(Space::Unit | Space::Edges(_)) => {
             return Err(facts.error(group.members[0], "internal error: a map over other rows than vertices"));
         }
@@ -319,7 +320,7 @@ impl Lowering<'_, '_, '_> {
             | Op::Count(_)
             | Op::StopGradient
             | Op::Reshape(_)
-            | Op::Rows(_)
+            | Op::Rows
             | Op::Unrows
             | Op::GatherSrc(_)
             | Op::GatherDst(_) => {

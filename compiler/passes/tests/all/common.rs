@@ -83,7 +83,7 @@ impl World {
         let mut all = vec![Dim::Count(vertex)];
         all.extend(fixed(dims));
         let table = self.param_in(all, low, high);
-        self.flow.add(Op::Rows(vertex), &[table])
+        self.flow.add(Op::Rows, &[table])
     }
 
     /// A vertex value made of a parameter.
@@ -227,7 +227,7 @@ pub fn kind(op: &Op) -> &'static str {
         Op::Concat => "concat",
         Op::Slice { .. } => "slice",
         Op::OneHot { .. } => "one_hot",
-        Op::Rows(_) => "rows",
+        Op::Rows => "rows",
         Op::Unrows => "unrows",
         Op::MatMul { .. } => "matmul",
         Op::MatMulT { .. } => "matmul_t",

@@ -148,10 +148,18 @@ fn cases() -> Vec<Case> {
         let x = world.flow.unary(UnaryOp::Tanh, x);
         world.flow.add(Op::Unrows, &[x])
     }));
+    cases.push(case("rows of a parameter's leading dimension", |world| {
+        let x = world.param(&[5, 2, 3]);
+        let rows = world.flow.add(Op::Rows, &[x]);
+        let shared = world.param(&[2, 3]);
+        let products = world.flow.binary(BinaryOp::Mul, rows, shared);
+        let sums = world.flow.add(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[products]);
+        world.flow.add(Op::Unrows, &[sums])
+    }));
     cases.push(case("state and constant", |world| {
         let x = world.rows(A, &[2]);
         let state = world.flow.add(Op::State(Param(0), 0), &[]);
-        let state = world.flow.add(Op::Rows(A), &[state]);
+        let state = world.flow.add(Op::Rows, &[state]);
         let sum = world.flow.binary(BinaryOp::Add, x, state);
         let two = world.flow.constant(2.0);
         world.flow.binary(BinaryOp::Mul, sum, two)

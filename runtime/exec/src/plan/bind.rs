@@ -92,6 +92,7 @@ impl Binder<'_> {
             (Layout::Dense, Space::Unit) => 1,
             (Layout::Dense, Space::Vertices(v)) => self.data.num_vertices[v.index()],
             (Layout::Dense, Space::Edges(g)) => self.data.graphs[g.index()].num_edges(),
+            (Layout::Dense, Space::Index(extent)) => extent,
         }
     }
 

@@ -278,7 +278,7 @@ impl RegionBinder<'_, '_> {
             (rows, None) => {
                 let per_block = SCRATCH / row_peak;
                 let per_block = match rows {
-                    Rows::Each(_) => per_block.clamp(1024, 8192),
+                    Rows::Each(_) => per_block.clamp(16, 8192),
                     _ => per_block.clamp(16, 1024),
                 };
                 let rows = self.binder.eval(&rows.count(&self.binder.program.tables));
