@@ -139,7 +139,9 @@ pub struct BuildArgs {
     /// Sizes come from this dataset: passes that compare sizes need them
     #[arg(long, value_name = "DIR", conflicts_with = "stats")]
     pub data: Option<PathBuf>,
-    /// Sizes come from this JSON file: {"vertices": {"Paper": 3025}, "edges": {"PAP": 29436}}
+    /// Sizes come from this JSON file: {"vertices": {"Paper": 3025}, "edges": {"PAP": 29436}}, perhaps with `stored`
+    /// elements of sparse features, their `columns` with one, and `sources`, `destinations`, `max_out` and `max_in`
+    /// degrees of semantic graphs
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
     /// A level to show; may be given several times

@@ -1,10 +1,9 @@
 //! `hgnnc build`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc_driver::{Analysis, Analyzed, LowerOptions, Lowered, SizeInfo, format as canonical, lower};
+use hgnnc_driver::{Analysis, Analyzed, Ends, LowerOptions, Lowered, SizeInfo, format as canonical, lower};
 use hgnnc_exec::BindOptions;
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
@@ -124,24 +123,29 @@ fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::read(path, &error))?;
     let json: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| Failure::input(format!("`{}` is not JSON: {error}", path.display())))?;
-    let table = |key: &str| -> BTreeMap<String, u64> {
-        let object = json.get(key).and_then(|v| v.as_object());
-        object.into_iter().flatten().filter_map(|(name, n)| Some((name.clone(), n.as_u64()?))).collect()
+    let missing =
+        |key: &str, name: &str| Failure::input(format!("`{}` has no number for `{name}` in `{key}`", path.display()));
+    let find = |key: &str, name: &str| {
+        json.get(key).and_then(|table| table.get(name)?.as_u64()).ok_or_else(|| missing(key, name))
     };
-    let (vertices, edges) = (table("vertices"), table("edges"));
-    let find = |table: &BTreeMap<String, u64>, key: &str, name: &str| {
-        table
-            .get(name)
-            .copied()
-            .ok_or_else(|| Failure::input(format!("`{}` has no number for `{name}` in `{key}`", path.display())))
+    // A table that is not there is not known; in one that is there, nothing may be missing.
+    let all = |key: &str, names: &[&str]| match json.get(key) {
+        None => Ok(vec![]),
+        Some(_) => names.iter().map(|name| find(key, name)).collect::<Result<Vec<u64>, _>>(),
     };
+    let flow = &model.flow;
+    let graphs: Vec<&str> = flow.graphs.iter().map(|g| &g.name[..]).collect();
+    let patterns: Vec<&str> = flow.patterns.iter().map(|p| &flow.vertex_types[p.vertex.index()].name[..]).collect();
+    let keys = ["sources", "destinations", "max_out", "max_in"];
+    let known = keys.iter().all(|key| json.get(key).is_some());
+    let [sources, destinations, max_out, max_in] = keys.map(|key| all(key, &graphs));
+    let (sources, destinations, max_out, max_in) = (sources?, destinations?, max_out?, max_in?);
+    let ends = |i| Ends { sources: sources[i], destinations: destinations[i], max_out: max_out[i], max_in: max_in[i] };
     Ok(SizeInfo {
-        vertices: model
-            .flow
-            .vertex_types
-            .iter()
-            .map(|v| find(&vertices, "vertices", &v.name))
-            .collect::<Result<_, _>>()?,
-        edges: model.flow.graphs.iter().map(|g| find(&edges, "edges", &g.name)).collect::<Result<_, _>>()?,
+        vertices: flow.vertex_types.iter().map(|v| find("vertices", &v.name)).collect::<Result<_, _>>()?,
+        edges: graphs.iter().map(|name| find("edges", name)).collect::<Result<_, _>>()?,
+        ends: if known { (0..graphs.len()).map(ends).collect() } else { vec![] },
+        stored: all("stored", &patterns)?,
+        columns: all("columns", &patterns)?,
     })
 }

@@ -14,8 +14,10 @@ pub mod remove_dead;
 mod rewrite;
 pub mod share_common;
 pub mod simplify;
+pub mod sizes;
 pub mod sum_before_projecting;
 
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
 pub use optimizer::{Clip, Optimizer, OptimizerOptions, Schedule, update};
-pub use pipeline::{Changed, PassCx, PassManager, SizeInfo, UnknownPass};
+pub use pipeline::{Changed, PassCx, PassManager, UnknownPass};
+pub use sizes::{Ends, SizeInfo};

@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use hgnnc_ir::{Dataflow, Dim, Space, Value, verify};
+use hgnnc_ir::{Dataflow, verify};
+
+pub use crate::sizes::{Ends, SizeInfo};
 
 use crate::compute_on_vertices::compute_on_vertices;
 use crate::contract_scores::contract_scores;
@@ -64,45 +66,6 @@ pub const JOINT: &[Pass] = &[
 /// Whether a pass changed the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed(pub bool);
-
-/// Row counts of a dataset, or estimates of them.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SizeInfo {
-    /// Number of vertices of each vertex type.
-    pub vertices: Vec<u64>,
-    /// Number of edges of each semantic graph.
-    pub edges: Vec<u64>,
-}
-
-impl SizeInfo {
-    /// Number of rows of a space.
-    pub fn rows(&self, space: Space) -> u64 {
-        match space {
-            Space::Unit => 1,
-            Space::Vertices(vertex) => self.vertices[vertex.index()],
-            Space::Edges(graph) => self.edges[graph.index()],
-            Space::Index(extent) => extent as u64,
-        }
-    }
-
-    /// A dimension's extent.
-    pub fn extent(&self, dim: Dim) -> u64 {
-        match dim {
-            Dim::Fixed(extent) => extent as u64,
-            Dim::Count(vertex) => self.vertices[vertex.index()],
-        }
-    }
-
-    /// Elements per row of a value.
-    pub fn width(&self, flow: &Dataflow, value: Value) -> u64 {
-        flow.ty(value).dims.iter().map(|&d| self.extent(d)).product()
-    }
-
-    /// Elements of a value.
-    pub fn elements(&self, flow: &Dataflow, value: Value) -> u64 {
-        self.rows(flow.ty(value).space) * self.width(flow, value)
-    }
-}
 
 /// What passes know beyond the program, and what they say.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

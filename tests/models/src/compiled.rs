@@ -78,6 +78,7 @@ impl Compiled {
         let sizes = SizeInfo {
             vertices: bindings.num_vertices.iter().map(|&n| n as u64).collect(),
             edges: bindings.edges.iter().map(|e| e.len() as u64).collect(),
+            ..SizeInfo::default()
         };
         let options = LowerOptions { sizes: Some(sizes), ..LowerOptions::default() };
         lower(&self.model, &options).expect("no pass is disabled").artifact

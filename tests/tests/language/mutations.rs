@@ -70,7 +70,8 @@ fn attempt(text: &str, rng: &mut ChaCha8Rng) -> Result<bool, String> {
     verified("forward", &model.flow)?;
     // With sizes, the order of linear operations changes; without, it stays.
     let mut counts = |len: usize| (0..len).map(|_| rng.random_range(0..1000)).collect();
-    let sizes = SizeInfo { vertices: counts(model.flow.vertex_types.len()), edges: counts(model.flow.graphs.len()) };
+    let (vertices, edges) = (counts(model.flow.vertex_types.len()), counts(model.flow.graphs.len()));
+    let sizes = SizeInfo { vertices, edges, ..SizeInfo::default() };
     let sizes = rng.random::<bool>().then_some(sizes);
     let options = LowerOptions { sizes, ..LowerOptions::default() };
     let lowered = lower(model, &options).expect("no pass is switched off");

@@ -20,7 +20,7 @@ fn sizes(text: &str) -> Option<SizeInfo> {
     let line = text.lines().find_map(|line| line.strip_prefix("; sizes: vertices "))?;
     let (vertices, edges) = line.split_once(" edges").expect("`edges`");
     let numbers = |text: &str| text.split_whitespace().map(|n| n.parse().expect("a number")).collect();
-    Some(SizeInfo { vertices: numbers(vertices), edges: numbers(edges) })
+    Some(SizeInfo { vertices: numbers(vertices), edges: numbers(edges), ..SizeInfo::default() })
 }
 
 fn read(path: &Path, text: &str) -> Dataflow {

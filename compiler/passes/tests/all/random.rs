@@ -34,9 +34,11 @@ fn same(what: &str, before: (&Dataflow, &Evaluation), after: (&Dataflow, &Evalua
 fn sizes(bindings: &Bindings) -> Vec<Option<SizeInfo>> {
     let vertices: Vec<u64> = bindings.num_vertices.iter().map(|&n| n as u64).collect();
     let edges: Vec<u64> = bindings.edges.iter().map(|e| e.len() as u64).collect();
-    let many_edges = SizeInfo { vertices: vec![2; vertices.len()], edges: vec![1000; edges.len()] };
-    let few_edges = SizeInfo { vertices: vec![1000; vertices.len()], edges: vec![2; edges.len()] };
-    vec![None, Some(SizeInfo { vertices, edges }), Some(many_edges), Some(few_edges)]
+    let many_edges =
+        SizeInfo { vertices: vec![2; vertices.len()], edges: vec![1000; edges.len()], ..SizeInfo::default() };
+    let few_edges =
+        SizeInfo { vertices: vec![1000; vertices.len()], edges: vec![2; edges.len()], ..SizeInfo::default() };
+    vec![None, Some(SizeInfo { vertices, edges, ..SizeInfo::default() }), Some(many_edges), Some(few_edges)]
 }
 
 /// A random program with its gradients and updates.

@@ -119,6 +119,7 @@ fn passes_change_no_gradient() {
             let sizes = SizeInfo {
                 vertices: bindings.num_vertices.iter().map(|&n| n as u64).collect(),
                 edges: bindings.edges.iter().map(|e| e.len() as u64).collect(),
+                ..SizeInfo::default()
             };
             let mut cx = PassCx::new(Some(sizes));
             let mut forward = compiled.model.flow.clone();

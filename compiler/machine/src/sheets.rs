@@ -1,0 +1,117 @@
+//! Data sheets, and the text form of a machine.
+
+use std::fmt;
+
+use crate::{FORMAT, Machine};
+
+/// Targets and names of the machines that come with the compiler, and their sheets.
+pub const SHEETS: &[(&str, &str)] = &[
+    ("sm_80", include_str!("../sheets/sm_80.toml")),
+    ("sm_90", include_str!("../sheets/sm_90.toml")),
+    ("h200", include_str!("../sheets/h200.toml")),
+];
+
+/// A text that describes no machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadSheet(String);
+
+impl fmt::Display for BadSheet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not the description of a machine: {}", self.0)
+    }
+}
+
+impl std::error::Error for BadSheet {}
+
+impl Machine {
+    /// The machine of a name of [`SHEETS`].
+    pub fn sheet(name: &str) -> Option<Machine> {
+        let (_, text) = SHEETS.iter().find(|(known, _)| *known == name)?;
+        Some(Machine::from_toml(text).expect("the sheets that come with the compiler are tested"))
+    }
+
+    /// Reads the text form.
+    ///
+    /// # Errors
+    /// Text that is not one, another format, and numbers that no machine has.
+    pub fn from_toml(text: &str) -> Result<Machine, BadSheet> {
+        let machine: Machine = toml::from_str(text).map_err(|error| BadSheet(error.message().to_string()))?;
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// Writes the text form.
+    ///
+    /// # Errors
+    /// Numbers that no machine has.
+    pub fn to_toml(&self) -> Result<String, BadSheet> {
+        self.check()?;
+        toml::to_string(self).map_err(|error| BadSheet(error.to_string()))
+    }
+
+    fn check(&self) -> Result<(), BadSheet> {
+        let wrong = |what: String| Err(BadSheet(what));
+        if self.format != FORMAT {
+            return wrong(format!("format {} instead of {FORMAT}", self.format));
+        }
+        let mut rates = vec![
+            ("fma_flops", self.fma_flops),
+            ("fma_flops_one_core", self.fma_flops_one_core),
+            ("special_per_s", self.special_per_s),
+        ];
+        rates.extend(self.tensor.iter().flat_map(|t| [("tf32_flops", t.tf32_flops), ("bf16_flops", t.bf16_flops)]));
+        for level in &self.levels {
+            rates.push(("bytes", level.bytes));
+            rates.push(("stream_bytes_per_s", level.stream_bytes_per_s));
+            rates.push(("gather_bytes_per_s", level.gather_bytes_per_s));
+        }
+        if let Some((name, rate)) = rates.iter().find(|(_, rate)| !(rate.is_finite() && *rate > 0.0)) {
+            return wrong(format!("`{name}` is {rate}"));
+        }
+        for (name, seconds) in [("launch_s", self.launch_s), ("barrier_s", self.barrier_s)] {
+            if !(seconds.is_finite() && seconds >= 0.0) {
+                return wrong(format!("`{name}` is {seconds}"));
+            }
+        }
+        if self.cores == 0 || self.line_bytes == 0 {
+            return wrong("without cores or without lines".to_string());
+        }
+        if self.levels.is_empty() || !self.levels.is_sorted_by(|a, b| a.bytes <= b.bytes) {
+            return wrong("its memory levels do not ascend".to_string());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sheet_is_a_machine_and_reads_back() {
+        for (name, text) in SHEETS {
+            let machine = Machine::from_toml(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(Machine::from_toml(&machine.to_toml().expect("text")), Ok(machine));
+        }
+        assert_eq!(Machine::sheet("sm_90").map(|m| m.name), Some("H100 SXM".to_string()));
+        assert_eq!(Machine::sheet("sm_70"), None);
+    }
+
+    #[test]
+    fn what_describes_no_machine() {
+        let (_, good) = SHEETS[0];
+        for (from, to, why) in [
+            ("format = 1", "format = 0", "format 0 instead of 1"),
+            ("fma_flops = 19.5e12", "fma_flops = nan", "`fma_flops` is NaN"),
+            ("launch_s = 2.5e-6", "launch_s = -1.0", "`launch_s` is -1"),
+            ("cores = 108", "cores = 0", "without cores"),
+            ("bytes = 80e9", "bytes = 1.0", "do not ascend"),
+            ("line_bytes = 32", "lines = 32", "unknown field"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let error = Machine::from_toml(&good.replacen(from, to, 1)).expect_err(to);
+            assert!(error.to_string().contains(why), "{to}: {error}");
+        }
+        assert!(Machine::from_toml("\u{0}").is_err());
+    }
+}

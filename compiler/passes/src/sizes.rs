@@ -1,0 +1,131 @@
+//! How large a dataset is: what passes and bounds compare.
+
+use hgnnc_ir::kernel::Width;
+use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Pattern, Space, Value};
+
+/// Row counts of a dataset, or estimates of them.
+///
+/// Vertices and edges are always there. The other tables may be empty, where only those are known.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SizeInfo {
+    /// Number of vertices of each vertex type.
+    pub vertices: Vec<u64>,
+    /// Number of edges of each semantic graph.
+    pub edges: Vec<u64>,
+    /// The vertices at the ends of each semantic graph.
+    pub ends: Vec<Ends>,
+    /// Number of stored elements of each sparsity pattern.
+    pub stored: Vec<u64>,
+    /// Number of columns of each sparsity pattern that store an element.
+    pub columns: Vec<u64>,
+}
+
+/// The vertices at the ends of the edges of a semantic graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ends {
+    /// Sources with an out-edge.
+    pub sources: u64,
+    /// Destinations with an in-edge.
+    pub destinations: u64,
+    /// Most out-edges of a source.
+    pub max_out: u64,
+    /// Most in-edges of a destination.
+    pub max_in: u64,
+}
+
+impl SizeInfo {
+    /// Number of rows of a space.
+    pub fn rows(&self, space: Space) -> u64 {
+        match space {
+            Space::Unit => 1,
+            Space::Vertices(vertex) => self.vertices[vertex.index()],
+            Space::Edges(graph) => self.edges[graph.index()],
+            Space::Index(extent) => extent as u64,
+        }
+    }
+
+    /// A dimension's extent.
+    pub fn extent(&self, dim: Dim) -> u64 {
+        match dim {
+            Dim::Fixed(extent) => extent as u64,
+            Dim::Count(vertex) => self.vertices[vertex.index()],
+        }
+    }
+
+    /// Elements per row of a value.
+    pub fn width(&self, flow: &Dataflow, value: Value) -> u64 {
+        flow.ty(value).dims.iter().map(|&d| self.extent(d)).product()
+    }
+
+    /// Elements of a value.
+    pub fn elements(&self, flow: &Dataflow, value: Value) -> u64 {
+        self.rows(flow.ty(value).space) * self.width(flow, value)
+    }
+
+    /// A symbolic number. As a float: products of counts that no memory holds are still numbers.
+    pub fn eval(&self, width: &Width) -> f64 {
+        width.counts().iter().fold(width.factor() as f64, |all, v| all * self.vertices[v.index()] as f64)
+    }
+
+    /// Stored elements of a pattern; without their number, as many as a dense matrix has.
+    pub fn stored(&self, tables: &Dataflow, pattern: Pattern) -> f64 {
+        let decl = &tables.patterns[pattern.index()];
+        let cells = self.vertices[decl.vertex.index()] as f64 * decl.columns as f64;
+        self.stored.get(pattern.index()).map_or(cells, |&stored| stored as f64)
+    }
+
+    /// The different vertices that a gather meets which reads from the edges of the rows of a direction to their other
+    /// end: sources for in-edges. Where they are not known, at most as many as there are vertices or edges.
+    pub fn others(&self, tables: &Dataflow, graph: Graph, direction: Direction) -> f64 {
+        if let Some(ends) = self.ends.get(graph.index()) {
+            return match direction {
+                Direction::In => ends.sources as f64,
+                Direction::Out => ends.destinations as f64,
+            };
+        }
+        let decl = &tables.graphs[graph.index()];
+        let other = match direction {
+            Direction::In => decl.src,
+            Direction::Out => decl.dst,
+        };
+        self.vertices[other.index()].min(self.edges[graph.index()]) as f64
+    }
+
+    /// The different columns (`In`) or rows (`Out`) that the stored elements of a pattern meet at their other end.
+    pub fn other_lines(&self, tables: &Dataflow, pattern: Pattern, direction: Direction) -> f64 {
+        let decl = &tables.patterns[pattern.index()];
+        let most = match direction {
+            Direction::In => self.columns.get(pattern.index()).map_or(decl.columns as f64, |&columns| columns as f64),
+            Direction::Out => self.vertices[decl.vertex.index()] as f64,
+        };
+        most.min(self.stored(tables, pattern))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hgnnc_ir::VertexType;
+    use hgnnc_ir::dataflow::{GraphDecl, PatternDecl};
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_bounded() {
+        let (a, b) = (VertexType(0), VertexType(1));
+        let graph = GraphDecl { name: "g".into(), src: a, dst: b, steps: vec![], counted: false, self_loops: false };
+        let pattern = PatternDecl { vertex: a, columns: 4 };
+        let tables = Dataflow { graphs: vec![graph], patterns: vec![pattern], ..Dataflow::new("d") };
+        let mut sizes = SizeInfo { vertices: vec![10, 3], edges: vec![6], ..SizeInfo::default() };
+        let (g, p) = (Graph(0), Pattern(0));
+        assert_eq!(sizes.others(&tables, g, Direction::In), 6.0, "no more sources than edges");
+        assert_eq!(sizes.others(&tables, g, Direction::Out), 3.0);
+        assert_eq!((sizes.stored(&tables, p), sizes.other_lines(&tables, p, Direction::In)), (40.0, 4.0));
+        sizes.ends = vec![Ends { sources: 5, destinations: 2, max_out: 2, max_in: 4 }];
+        (sizes.stored, sizes.columns) = (vec![7], vec![2]);
+        assert_eq!(sizes.others(&tables, g, Direction::In), 5.0);
+        assert_eq!(sizes.others(&tables, g, Direction::Out), 2.0);
+        assert_eq!((sizes.stored(&tables, p), sizes.other_lines(&tables, p, Direction::In)), (7.0, 2.0));
+        assert_eq!(sizes.other_lines(&tables, p, Direction::Out), 7.0, "no more rows than stored elements");
+        assert_eq!(sizes.eval(&Width::count(a).times(&Width::fixed(3))), 30.0);
+    }
+}
