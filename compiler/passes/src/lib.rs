@@ -3,6 +3,7 @@
 //! The way of a training program: [`PassManager::run_forward`], [`differentiate()`], [`update`],
 //! [`PassManager::run_joint`].
 
+pub mod bounds;
 pub mod compute_on_vertices;
 pub mod contract_scores;
 pub mod differentiate;

@@ -1,5 +1,6 @@
 //! The passes against the interpreter.
 
+mod bounds;
 mod cases;
 mod common;
 mod gradients;

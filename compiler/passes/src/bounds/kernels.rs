@@ -1,0 +1,305 @@
+//! The work of kernels.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hgnnc_ir::kernel::{
+    Body, Buffer, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Program, Rows, Source,
+    Traversal, Width,
+};
+use hgnnc_ir::{Direction, Space};
+use hgnnc_machine::{Gather, Machine, Work};
+
+use super::{Bounded, Kind, bounded, rates};
+use crate::sizes::SizeInfo;
+
+/// Bytes of an element, and of the end of an edge.
+const ELEMENT: f64 = 4.0;
+/// Bytes of the position of a row's edges.
+const POSITION: f64 = 8.0;
+
+/// A kernel of a program.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelBound {
+    /// Its number in the program's text.
+    pub number: usize,
+    /// What it does, and how long it takes.
+    pub bound: Bounded,
+}
+
+/// All kernels of a program, in order.
+pub fn kernels(program: &Program, sizes: &SizeInfo, machine: &Machine) -> Vec<KernelBound> {
+    let once: usize = program.prelude.iter().map(|launch| launch.kernels.len()).sum();
+    program
+        .kernels()
+        .enumerate()
+        .map(|(number, kernel)| {
+            let work = kernel_work(program, kernel, sizes);
+            let bound = bounded(machine, kernel.stage, kernel.phase, kind(kernel), number < once, work);
+            KernelBound { number, bound }
+        })
+        .collect()
+}
+
+fn kind(kernel: &Kernel) -> Kind {
+    let Body::Traversal(traversal) = &kernel.body else { return Kind::DM };
+    let any = |test: fn(&KernelOp) -> bool| traversal.instrs.iter().any(|instr| test(&instr.op));
+    if traversal.rows.has_edges() {
+        Kind::TB
+    } else if any(|op| matches!(op, KernelOp::MatMul(..) | KernelOp::MatMulT(..) | KernelOp::OuterAll(..))) {
+        Kind::DM
+    } else if any(|op| {
+        !matches!(op, KernelOp::Copy(_) | KernelOp::Concat { .. } | KernelOp::Slice { .. } | KernelOp::OneHot(_))
+    }) {
+        Kind::EW
+    } else {
+        Kind::DR
+    }
+}
+
+/// What a kernel does.
+pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work {
+    match &kernel.body {
+        Body::Gemm(gemm) => gemm_work(gemm, sizes),
+        Body::Traversal(traversal) => {
+            let all = (0..traversal.instrs.len()).collect();
+            Walk::new(program, traversal, sizes).work(&all)
+        }
+    }
+}
+
+/// The kernels that a traversal with edges would be if its edge values were stored and read again: one for each of its
+/// instructions over edges, and one for those over rows. `None` where no edge value is made on the way.
+pub fn apart(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Option<Vec<Work>> {
+    let Body::Traversal(traversal) = &kernel.body else { return None };
+    let kept = |instr: &Instr| instr.extent() == Extent::Edge && matches!(instr.dest, Dest::Local(_));
+    if !traversal.instrs.iter().any(kept) {
+        return None;
+    }
+    let walk = Walk::new(program, traversal, sizes);
+    let (edges, rows): (Vec<usize>, Vec<usize>) =
+        (0..traversal.instrs.len()).partition(|&i| traversal.instrs[i].level == Level::Edge);
+    let mut parts: Vec<Work> = edges.into_iter().map(|i| walk.work(&BTreeSet::from([i]))).collect();
+    if !rows.is_empty() {
+        parts.push(walk.work(&rows.into_iter().collect()));
+    }
+    Some(parts)
+}
+
+fn gemm_work(gemm: &Gemm, sizes: &SizeInfo) -> Work {
+    let rows = sizes.rows(gemm.rows) as f64;
+    let [left, right, all] = [gemm.of.left(), gemm.of.right(), gemm.of.all()].map(|width| sizes.eval(&width));
+    let (read, written) = match gemm.form {
+        Form::MatMul => (rows * left + all, rows * right),
+        Form::MatMulT => (rows * right + all, rows * left),
+        Form::Outer => (rows * (left + right), all),
+    };
+    Work {
+        products: rows * all,
+        read: ELEMENT * read,
+        written: ELEMENT * written,
+        barriers: f64::from(u8::from(gemm.form == Form::Outer)),
+        serial: gemm.rows == Space::Unit,
+        ..Work::default()
+    }
+}
+
+/// A traversal with its numbers.
+struct Walk<'a> {
+    program: &'a Program,
+    traversal: &'a Traversal,
+    sizes: &'a SizeInfo,
+    rows: f64,
+    edges: f64,
+    /// Different rows at the other end of the edges.
+    others: f64,
+    /// Of the locals.
+    widths: Vec<Width>,
+    /// The instructions that make the locals.
+    makers: Vec<usize>,
+    /// The instructions that write buffers.
+    writers: BTreeMap<Buffer, usize>,
+}
+
+/// What is read: a buffer, or a local that another kernel stored.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    Buffer(Buffer),
+    Local(usize),
+}
+
+/// How much of a thing is read.
+#[derive(Clone, Copy, Default)]
+struct Reads {
+    /// Elements in order.
+    streamed: f64,
+    gathered: Option<Gather>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(program: &'a Program, traversal: &'a Traversal, sizes: &'a SizeInfo) -> Self {
+        let tables = &program.tables;
+        let (edges, others) = match traversal.rows {
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) => (0.0, 0.0),
+            Rows::Edges(graph, direction) => {
+                (sizes.rows(Space::Edges(graph)) as f64, sizes.others(tables, graph, direction))
+            }
+            Rows::Elements(pattern, direction) => {
+                (sizes.stored(tables, pattern), sizes.other_lines(tables, pattern, direction))
+            }
+        };
+        let (mut makers, mut writers) = (vec![], BTreeMap::new());
+        for (i, instr) in traversal.instrs.iter().enumerate() {
+            match instr.dest {
+                Dest::Local(_) => makers.push(i),
+                Dest::Buffer(buffer) => {
+                    writers.insert(buffer, i);
+                }
+            }
+        }
+        Self {
+            program,
+            traversal,
+            sizes,
+            rows: sizes.eval(&traversal.rows.count(tables)),
+            edges,
+            others,
+            widths: Program::local_widths(traversal),
+            makers,
+            writers,
+        }
+    }
+
+    /// The work of some of the instructions, as a kernel of their own.
+    fn work(&self, chosen: &BTreeSet<usize>) -> Work {
+        let mut work = Work { serial: self.traversal.rows == Rows::Once, ..Work::default() };
+        let mut reads: BTreeMap<Thing, Reads> = BTreeMap::new();
+        let (mut walks, mut ends, mut positions) = (false, false, false);
+        for &i in chosen {
+            let instr = &self.traversal.instrs[i];
+            self.compute(instr, &mut work);
+            let ends_in_row = matches!(instr.op, KernelOp::Segment(..) | KernelOp::WeightedSum { .. });
+            let from_row = |o: &Operand| o.index == Index::Row;
+            walks |= instr.level == Level::Edge && (ends_in_row || instr.op.operands().iter().any(from_row));
+            work.barriers = work.barriers.max(f64::from(u8::from(instr.op.is_total())));
+            positions |= instr.level == Level::Edge && matches!(instr.op, KernelOp::Mask { .. });
+            for operand in instr.op.operands() {
+                ends |= matches!(operand.index, Index::Other | Index::Cell);
+                let Some(thing) = self.foreign(operand, chosen) else { continue };
+                positions |= operand.index == Index::Edge && matches!(thing, Thing::Buffer(_));
+                let (streamed, gathered) = self.reads(operand);
+                let known = reads.entry(thing).or_default();
+                known.streamed = known.streamed.max(streamed);
+                if gathered.is_some_and(|g| known.gathered.is_none_or(|k| k.row_bytes < g.row_bytes)) {
+                    known.gathered = gathered;
+                }
+            }
+            if self.leaves(i, chosen) {
+                work.written += ELEMENT * self.elements(instr);
+            }
+        }
+        for Reads { streamed, gathered } in reads.into_values() {
+            // What is read in order as well is fetched already.
+            let gathered = gathered.map(|g| Gather { distinct: if streamed > 0.0 { 0.0 } else { g.distinct }, ..g });
+            work.read += ELEMENT * streamed;
+            work.gathers.extend(gathered);
+        }
+        if walks {
+            work.read += POSITION * (self.rows + 1.0);
+        }
+        if ends {
+            work.read += ELEMENT * self.edges;
+        }
+        if positions && self.is_outgoing() {
+            work.read += ELEMENT * self.edges;
+        }
+        work
+    }
+
+    /// Are the edges walked in another order than the one in which edge values are stored?
+    fn is_outgoing(&self) -> bool {
+        matches!(self.traversal.rows, Rows::Edges(_, Direction::Out) | Rows::Elements(_, Direction::Out))
+    }
+
+    fn width(&self, operand: Operand) -> f64 {
+        // In a verified program every operand has a width.
+        let width = self.program.operand_width(&self.traversal.rows, &self.widths, operand);
+        width.map_or(0.0, |width| self.sizes.eval(&width))
+    }
+
+    fn count(&self, level: Level) -> f64 {
+        match level {
+            Level::Row => self.rows,
+            Level::Edge => self.edges,
+        }
+    }
+
+    /// Elements of the result of an instruction.
+    fn elements(&self, instr: &Instr) -> f64 {
+        let count = match instr.extent() {
+            Extent::Row => self.rows,
+            Extent::Edge => self.edges,
+            Extent::Total => 1.0,
+        };
+        count * self.sizes.eval(&instr.width)
+    }
+
+    /// Where an operand is read from, unless one of the chosen instructions made it for this row or edge.
+    fn foreign(&self, operand: Operand, chosen: &BTreeSet<usize>) -> Option<Thing> {
+        let (thing, maker) = match operand.source {
+            Source::Const(_) | Source::Count(_) => return None,
+            Source::Buffer(buffer) => (Thing::Buffer(buffer), self.writers.get(&buffer).copied()),
+            Source::Local(local) => {
+                let maker = self.makers.get(local.index()).copied();
+                (Thing::Local(local.index()), maker)
+            }
+        };
+        maker.is_none_or(|maker| !chosen.contains(&maker)).then_some(thing)
+    }
+
+    /// Is a result stored: in a buffer, or for instructions that are not chosen?
+    fn leaves(&self, i: usize, chosen: &BTreeSet<usize>) -> bool {
+        match self.traversal.instrs[i].dest {
+            Dest::Buffer(_) => true,
+            Dest::Local(local) => self.traversal.instrs.iter().enumerate().any(|(j, other)| {
+                !chosen.contains(&j) && other.op.operands().iter().any(|o| o.source == Source::Local(local))
+            }),
+        }
+    }
+
+    /// Elements in order, or rows by index.
+    fn reads(&self, operand: Operand) -> (f64, Option<Gather>) {
+        let width = self.width(operand);
+        let gather = |distinct: f64| Some(Gather { reads: self.edges, distinct, row_bytes: ELEMENT * width });
+        match operand.index {
+            Index::Whole => (width, None),
+            Index::Row => (self.rows * width, None),
+            Index::Edge => match operand.source {
+                Source::Buffer(_) if self.is_outgoing() => (0.0, gather(self.edges)),
+                _ => (self.edges * width, None),
+            },
+            Index::Other => (0.0, gather(self.others)),
+            // Each stored element is another cell.
+            Index::Cell => (0.0, gather(self.edges)),
+        }
+    }
+
+    fn compute(&self, instr: &Instr, work: &mut Work) {
+        let count = self.count(instr.level);
+        let results = count * self.sizes.eval(&instr.width);
+        match &instr.op {
+            KernelOp::Unary(f, _) => rates::add(work, results, rates::unary(*f)),
+            KernelOp::Binary(f, ..) => rates::add(work, results, rates::binary(*f)),
+            KernelOp::Copy(_) | KernelOp::Concat { .. } | KernelOp::Slice { .. } => {}
+            KernelOp::OneHot(_) => rates::add(work, results, rates::SIMPLE),
+            KernelOp::Mask { .. } => rates::add(work, results, rates::MASK),
+            KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) | KernelOp::OuterAll(of, ..) => {
+                work.products += count * self.sizes.eval(&of.all());
+            }
+            KernelOp::ReduceTrailing(reduce, a) | KernelOp::Segment(reduce, a) | KernelOp::ReduceAll(reduce, a) => {
+                rates::add(work, count * self.width(*a), rates::reduce(*reduce));
+            }
+            KernelOp::Dot(a, b) => work.products += count * self.width(*a).max(self.width(*b)),
+            KernelOp::WeightedSum { .. } => work.products += results,
+        }
+    }
+}
