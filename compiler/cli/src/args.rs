@@ -26,6 +26,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Write a trained model's outputs
     Infer(InferArgs),
+    /// Train a few epochs and show what each kernel takes, and what it takes at least
+    Profile(ProfileArgs),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
     /// Tell the story behind a diagnostic's code
@@ -101,6 +103,10 @@ pub enum Level {
     Infer,
     /// What is executed: the training program (without a train block, the evaluation program) as kernels
     Kernels,
+    /// What each kernel fuses, what it stores, and what exists on the way only
+    Fused,
+    /// What each operation and each kernel does, and how long it takes at least (needs --data or --stats)
+    Bounds,
 }
 
 impl Level {
@@ -114,6 +120,8 @@ impl Level {
             Level::Optimized => "optimized.ir",
             Level::Infer => "infer.ir",
             Level::Kernels => "kernels.ir",
+            Level::Fused => "fused.txt",
+            Level::Bounds => "bounds.txt",
         }
     }
 }
@@ -123,6 +131,12 @@ impl Level {
 pub enum Target {
     /// The processor of this machine
     Cpu,
+    /// NVIDIA A100
+    #[value(name = "sm_80")]
+    Sm80,
+    /// NVIDIA H100
+    #[value(name = "sm_90")]
+    Sm90,
 }
 
 /// Arguments of `build`.
@@ -191,6 +205,26 @@ pub struct TrainArgs {
     /// Show errors only
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// Arguments of `profile`.
+#[derive(ClapArgs, Debug)]
+pub struct ProfileArgs {
+    /// Model and data.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Where to run.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Number of epochs to measure, after three that are not
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub epochs: u64,
+    /// Also write `profile.txt` and `profile.json` into this folder
+    #[arg(short, long, value_name = "OUT")]
+    pub out: Option<PathBuf>,
+    /// A pass that does not run; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub disable_pass: Vec<String>,
 }
 
 /// Arguments of `eval`.

@@ -3,22 +3,34 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc_driver::{Analysis, Analyzed, Ends, LowerOptions, Lowered, SizeInfo, format as canonical, lower};
-use hgnnc_exec::BindOptions;
+use hgnnc_driver::{Analysis, Analyzed, Ends, LowerOptions, Lowered, SizeInfo, bounds, format as canonical, lower};
+use hgnnc_exec::{BindOptions, measure};
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
+use hgnnc_machine::Machine;
 
-use crate::args::{BuildArgs, Level};
+use crate::args::{BuildArgs, Level, Target};
+use crate::bounds as bounds_text;
 use crate::data;
 use crate::failure::Failure;
+use crate::fused;
 use crate::model;
 use crate::output::{check_folder, make_folder, print, write};
 use crate::run::{Purpose, bind_sizes};
 use crate::source;
 
 /// All levels, in the order of compilation.
-const LEVELS: [Level; 7] =
-    [Level::Ast, Level::Model, Level::Dataflow, Level::Joint, Level::Optimized, Level::Infer, Level::Kernels];
+const LEVELS: [Level; 9] = [
+    Level::Ast,
+    Level::Model,
+    Level::Dataflow,
+    Level::Joint,
+    Level::Optimized,
+    Level::Infer,
+    Level::Kernels,
+    Level::Fused,
+    Level::Bounds,
+];
 
 /// Compiles a model and shows the levels asked for.
 pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
@@ -29,14 +41,19 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     source::report(&analysis, &analysis.diagnostics, true)?;
     source::check_passes(&analysis, &args.disable_pass)?;
     let (model, sizes) = sized(args, &mut analysis)?;
-    let options = LowerOptions { disabled: args.disable_pass.clone(), sizes };
+    check_bounds(args, &model, sizes.as_ref())?;
+    let machine = match sizes {
+        Some(_) if args.explain || wants(args, Level::Bounds) => Some(machine(args.target)),
+        _ => None,
+    };
+    let options = LowerOptions { disabled: args.disable_pass.clone(), sizes, machine };
     let lowered = lower(&model, &options).map_err(|error| Failure::input(error.to_string()))?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
         print(&lines.join("\n"))?;
     }
-    let texts = levels(args, &analysis, &model, &lowered)?;
+    let texts = levels(args, &analysis, &model, &lowered, &options)?;
     match &args.out {
         Some(folder) => {
             make_folder(folder)?;
@@ -70,6 +87,7 @@ fn levels(
     analysis: &Analysis,
     model: &Analyzed,
     lowered: &Lowered,
+    options: &LowerOptions,
 ) -> Result<Vec<(Level, String)>, Failure> {
     if args.emit.is_empty() && args.out.is_none() {
         return Ok(vec![]);
@@ -77,7 +95,7 @@ fn levels(
     let asked = if args.emit.is_empty() { &LEVELS[..] } else { &args.emit };
     let mut texts = vec![];
     for &level in asked {
-        match level_text(level, analysis, model, lowered) {
+        match level_text(level, analysis, model, lowered, options) {
             Some(text) => texts.push((level, text)),
             None if args.emit.is_empty() => {}
             None => {
@@ -91,8 +109,47 @@ fn levels(
     Ok(texts)
 }
 
-/// `None` where a model without a train block has no such level.
-fn level_text(level: Level, analysis: &Analysis, model: &Analyzed, lowered: &Lowered) -> Option<String> {
+/// Will this level be shown, if it can be?
+fn wants(args: &BuildArgs, level: Level) -> bool {
+    args.emit.contains(&level) || (args.emit.is_empty() && args.out.is_some())
+}
+
+/// Bounds need sizes; whoever asks for them is told which are missing.
+fn check_bounds(args: &BuildArgs, model: &Analyzed, sizes: Option<&SizeInfo>) -> Result<(), Failure> {
+    if !args.emit.contains(&Level::Bounds) {
+        return Ok(());
+    }
+    let Some(sizes) = sizes else {
+        return Err(Failure::input(
+            "bounds depend on the sizes of a dataset: give one with `--data DIR`, or its sizes with `--stats FILE.json`",
+        ));
+    };
+    bounds::check_sizes(&model.flow, sizes).map_err(|error| match &args.stats {
+        Some(file) => Failure::input(format!("{error}: write it into `stored` of `{}`", file.display())),
+        None => Failure::input(error.to_string()),
+    })
+}
+
+/// What to compile for, in numbers.
+fn machine(target: Target) -> Machine {
+    let sheet = match target {
+        Target::Cpu => None,
+        Target::Sm80 => Machine::sheet("sm_80"),
+        Target::Sm90 => Machine::sheet("sm_90"),
+    };
+    sheet.unwrap_or_else(|| measure::machine(Some(&data::cache_folder()), 0))
+}
+
+/// `None` where a model without a train block has no such level, and where sizes are not known.
+fn level_text(
+    level: Level,
+    analysis: &Analysis,
+    model: &Analyzed,
+    lowered: &Lowered,
+    options: &LowerOptions,
+) -> Option<String> {
+    let kernels = &lowered.artifact.kernels;
+    let kernels = kernels.train.as_ref().unwrap_or(&kernels.infer);
     Some(match level {
         Level::Ast => canonical(&analysis.module, &analysis.sources.files()[0].text),
         Level::Model => model::text(model),
@@ -100,9 +157,13 @@ fn level_text(level: Level, analysis: &Analysis, model: &Analyzed, lowered: &Low
         Level::Joint => ir_text(lowered.joint.as_ref()?),
         Level::Optimized => ir_text(lowered.artifact.train.as_ref()?),
         Level::Infer => ir_text(&lowered.artifact.infer),
-        Level::Kernels => {
-            let kernels = &lowered.artifact.kernels;
-            kernel_text(kernels.train.as_ref().unwrap_or(&kernels.infer))
+        Level::Kernels => kernel_text(kernels),
+        Level::Fused => fused::text(kernels),
+        Level::Bounds => {
+            let (sizes, machine) = (options.sizes.as_ref()?, options.machine.as_ref()?);
+            bounds::check_sizes(&model.flow, sizes).ok()?;
+            let flow = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
+            bounds_text::text(flow, kernels, sizes, machine)
         }
     })
 }

@@ -84,8 +84,8 @@ pub fn folder(
     Ok(folder)
 }
 
-/// Where generated datasets are kept: `HGNNC_CACHE`, or the user's cache folder.
-fn cache_folder() -> PathBuf {
+/// Where generated datasets and the description of the processor are kept: `HGNNC_CACHE`, or the user's cache folder.
+pub fn cache_folder() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("HGNNC_CACHE")
         .or_else(|| named("XDG_CACHE_HOME").map(|p| p.join("hgnnc")))

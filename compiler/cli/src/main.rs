@@ -3,14 +3,18 @@
 //! Exit codes: 0 done, 1 the input is wrong, 2 wrong usage, 3 the machine could not, 130 interrupted.
 
 mod args;
+mod bounds;
 mod build;
 mod check;
 mod data;
 mod failure;
+mod fused;
 mod model;
 mod output;
+mod profile;
 mod run;
 mod source;
+mod table;
 mod train;
 
 use std::process::ExitCode;
@@ -25,6 +29,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::check(args),
         Command::Build(args) => build::build(args),
         Command::Train(args) => train::train(args),
+        Command::Profile(args) => profile::profile(args),
         Command::Eval(args) => run::eval(args),
         Command::Infer(args) => run::infer(args),
         Command::Data(args) => data::data(args),

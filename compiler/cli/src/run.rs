@@ -62,6 +62,8 @@ pub struct Prepared {
     pub trainer: Trainer,
     /// The output that is trained.
     pub output: Option<String>,
+    /// Sizes of the data.
+    pub sizes: SizeInfo,
     /// Seconds of loading.
     pub load_s: f64,
     /// Seconds from source to a bound plan, without the semantic graph build.
@@ -136,11 +138,11 @@ pub fn prepare(
     }
 
     let start = Instant::now();
-    let lower_options = LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes) };
+    let lower_options = LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes.clone()), machine: None };
     let lowered = lower(&model, &lower_options).map_err(|error| Failure::input(error.to_string()))?;
     let trainer = Trainer::new(lowered.artifact, data, options)?;
     let compile_s = front_s + start.elapsed().as_secs_f64();
-    Ok(Prepared { trainer, output, load_s, compile_s })
+    Ok(Prepared { trainer, output, sizes, load_s, compile_s })
 }
 
 /// Outputs can be computed where there are no labels and no split.

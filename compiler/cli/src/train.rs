@@ -87,7 +87,7 @@ fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
 }
 
 /// A flag that the first Ctrl-C sets. A second one ends the program at once, should an epoch take long.
-fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
+pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     let handler = ctrlc::set_handler(move || {

@@ -9,7 +9,7 @@ mod stdlib;
 
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_passes::pipeline::{PassManager, UnknownPass};
-pub use hgnnc_passes::{Ends, SizeInfo};
+pub use hgnnc_passes::{Ends, SizeInfo, bounds};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names, check_dataset,
 };

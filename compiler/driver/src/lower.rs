@@ -5,6 +5,7 @@ use std::fmt;
 use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
+use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::{differentiate, update};
@@ -17,6 +18,8 @@ pub struct LowerOptions {
     pub disabled: Vec<String>,
     /// Sizes of the dataset. Without them, passes that compare sizes change nothing.
     pub sizes: Option<SizeInfo>,
+    /// The machine to compile for. With it and sizes, explanations tell predicted times.
+    pub machine: Option<Machine>,
 }
 
 /// A compiled model with the levels that it went through.
@@ -69,10 +72,11 @@ impl From<NotLowered> for LowerError {
 /// When a disabled pass does not exist, or an operation has no kernel.
 pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let passes = PassManager::new(&options.disabled)?;
-    let mut cx = PassCx::new(options.sizes.clone());
+    let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
+    let mut cx = context.clone();
 
     let mut infer = without_dropout(&model.flow);
-    let mut quiet = PassCx::new(options.sizes.clone());
+    let mut quiet = context;
     passes.run_forward(&mut infer, &mut quiet);
     passes.run_joint(&mut infer, &mut quiet);
 
@@ -101,7 +105,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         training: model.train.as_ref().map(|spec| spec.training.clone()),
     };
     let mut explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
-    explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer)));
+    let known = options.sizes.as_ref().zip(options.machine.as_ref());
+    explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations })
 }
 

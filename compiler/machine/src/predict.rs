@@ -54,12 +54,12 @@ impl Work {
 
     /// Bytes of all rows that are gathered, repeats counted.
     pub fn gathered(&self) -> f64 {
-        self.gathers.iter().map(|g| g.reads * g.row_bytes).sum()
+        self.gathers.iter().fold(0.0, |sum, g| sum + g.reads * g.row_bytes)
     }
 
     /// Distinct bytes that are gathered.
     pub fn gathered_footprint(&self) -> f64 {
-        self.gathers.iter().map(|g| g.distinct * g.row_bytes).sum()
+        self.gathers.iter().fold(0.0, |sum, g| sum + g.distinct * g.row_bytes)
     }
 
     /// FLOPs per byte of the footprint.

@@ -18,12 +18,14 @@
 
 use hgnnc_ir::{Dataflow, Direction, Op, Type, Value};
 
+use crate::bounds::{Times, operation_work};
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::rewrite;
 
 /// See the module.
 pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("compute_on_vertices") else { return Changed(false) };
+    let machine = cx.machine.clone();
     let mut log = vec![];
     let moved = rewrite(flow, |r, value, args| {
         let op = &r.old.value(value).op;
@@ -49,11 +51,24 @@ pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         let moves = vertices < edges;
         let verdict = if moves { "moved to the vertices" } else { "stays on the edges" };
         let name = &r.old.graphs[graph.index()].name;
-        log.push(format!("{value} over `{name}`: {vertices} vertices, {edges} edges; {verdict}"));
+        let line = format!("{value} over `{name}`: {vertices} vertices, {edges} edges; {verdict}");
+        // What would be computed on the vertices stands at the end of the program that is being built.
+        let before = r.new.values.len();
+        let computed = r.add(on_vertices, &ends);
+        let predicted = machine.as_ref().and_then(|machine| {
+            let work = |flow: &Dataflow, v| Some(machine.predict(&operation_work(flow, v, &sizes)?.1).seconds());
+            let (here, there) = (work(r.old, value)?, work(&r.new, computed)?);
+            Some(if moves {
+                Times { chosen: there, other: here }.text("on vertices", "on edges")
+            } else {
+                Times { chosen: here, other: there }.text("on edges", "on vertices")
+            })
+        });
+        log.push(predicted.map_or(line.clone(), |text| format!("{line}; {text}")));
         if !moves {
+            r.new.values.truncate(before);
             return None;
         }
-        let computed = r.add(on_vertices, &ends);
         Some(r.add(gather, &[computed]))
     });
     cx.explain_all("compute_on_vertices", log);

@@ -19,16 +19,19 @@
 //! differentiation: the gradient of the old form reads the projected value again. Needs sizes.
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Value};
+use hgnnc_machine::{Machine, Work};
 
+use crate::bounds::{Times, dense_product, seconds};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
 
 /// See the module.
 pub fn contract_scores(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("contract_scores") else { return Changed(false) };
+    let machine = cx.machine.clone();
     let uses = count_uses(flow);
     let mut log = vec![];
-    let moved = rewrite(flow, |r, value, _| contracted(r, &sizes, &uses, value, &mut log));
+    let moved = rewrite(flow, |r, value, _| contracted(r, &sizes, machine.as_ref(), &uses, value, &mut log));
     cx.explain_all("contract_scores", log);
     Changed(moved > 0)
 }
@@ -36,6 +39,7 @@ pub fn contract_scores(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
 fn contracted(
     r: &mut Rewriter<'_>,
     sizes: &SizeInfo,
+    machine: Option<&Machine>,
     uses: &[usize],
     value: Value,
     log: &mut Vec<String>,
@@ -73,7 +77,24 @@ fn contracted(
     let then = rows * k_extent * h + k_extent * h * d;
     let moves = 2 * then <= now;
     let verdict = if moves { "into the weight" } else { "stays" };
-    log.push(format!("score {value}: {now} by projected rows, {then} by the weight; {verdict}"));
+    let predicted = machine.map(|machine| {
+        let [rows, k, h, d] = [rows, k_extent, h, d].map(|n| n as f64);
+        // A row of scores is a product with the score vector; the weight meets it once.
+        let dot = Work { products: rows * h * d, ..dense_product(rows, h * d, 0.0, h) };
+        let by_rows = seconds(machine, &[dense_product(rows, k, k * h * d, h * d), dot]);
+        let contract = Work { products: k * h * d, ..dense_product(k, h * d, 0.0, h) };
+        let by_weight = seconds(machine, &[contract, dense_product(rows, k, k * h, h)]);
+        let text = if moves {
+            Times { chosen: by_weight, other: by_rows }.text("by the weight", "by projected rows")
+        } else {
+            Times { chosen: by_rows, other: by_weight }.text("by projected rows", "by the weight")
+        };
+        format!("; {text}")
+    });
+    log.push(format!(
+        "score {value}: {now} by projected rows, {then} by the weight; {verdict}{}",
+        predicted.unwrap_or_default()
+    ));
     if !moves {
         return None;
     }

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use hgnnc_ir::{Dataflow, verify};
+use hgnnc_machine::Machine;
 
 pub use crate::sizes::{Ends, SizeInfo};
 
@@ -68,10 +69,12 @@ pub const JOINT: &[Pass] = &[
 pub struct Changed(pub bool);
 
 /// What passes know beyond the program, and what they say.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct PassCx {
     /// Sizes of the dataset. Without them, passes that compare sizes change nothing.
     pub sizes: Option<SizeInfo>,
+    /// The machine to compile for. With it, explanations tell predicted times.
+    pub machine: Option<Machine>,
     /// What each pass did and refused, with the numbers that it compared.
     pub explain: Vec<String>,
 }
@@ -79,7 +82,7 @@ pub struct PassCx {
 impl PassCx {
     /// With sizes or without.
     pub fn new(sizes: Option<SizeInfo>) -> Self {
-        Self { sizes, explain: vec![] }
+        Self { sizes, machine: None, explain: vec![] }
     }
 
     /// Says what was done, where something was done.

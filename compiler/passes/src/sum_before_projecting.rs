@@ -25,7 +25,9 @@
 //! given.
 
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Op, Reduce, Value};
+use hgnnc_machine::Machine;
 
+use crate::bounds::{Times, dense_product, gather_sum, seconds};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
 
@@ -34,12 +36,14 @@ pub fn sum_before_projecting(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("sum_before_projecting") else { return Changed(false) };
     let uses = count_uses(flow);
     let mut log = vec![];
+    let machine = cx.machine.clone();
+    let known = Known { sizes: &sizes, machine: machine.as_ref(), uses: &uses };
     let moved = rewrite(flow, |r, value, _| {
         let data = r.old.value(value);
         if matches!(data.op, Op::Segment { .. }) {
-            sum_first(r, &sizes, &uses, value, &mut log)
+            sum_first(r, known, value, &mut log)
         } else if matches!(data.op, Op::MatMul { .. }) {
-            project_first(r, &sizes, &uses, value, &mut log)
+            project_first(r, known, value, &mut log)
         } else {
             None
         }
@@ -48,15 +52,69 @@ pub fn sum_before_projecting(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     Changed(moved > 0)
 }
 
+/// What both rules look at.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    sizes: &'a SizeInfo,
+    machine: Option<&'a Machine>,
+    uses: &'a [usize],
+}
+
+/// The two orders as numbers: `rows` rows of `k` columns before and `n` after a projection with a weight of `products`
+/// elements, and their sum over edges into `ends` rows.
+struct Orders {
+    rows: u64,
+    k: u64,
+    n: u64,
+    products: u64,
+    edges: u64,
+    ends: u64,
+    /// Operations on an edge for each column.
+    cost: u64,
+    gathered: bool,
+}
+
+impl Orders {
+    /// Multiply-adds of projecting first.
+    fn project_first(&self) -> u64 {
+        self.rows * self.products + self.edges * self.cost * self.n
+    }
+
+    /// Multiply-adds of summing first.
+    fn sum_first(&self) -> u64 {
+        self.edges * self.cost * self.k + self.ends * self.products
+    }
+
+    /// What was compared, and what follows.
+    fn explain(&self, sum: Value, name: &str, changes: bool, sums_first: bool, machine: Option<&Machine>) -> String {
+        let (project, sum_first) = (self.project_first(), self.sum_first());
+        let verdict = if changes { "the order changes" } else { "the order stays" };
+        let predicted = machine.map(|machine| format!("; {}", self.predicted(machine, sums_first)));
+        format!(
+            "sum {sum} over `{name}`: {project} to project first, {sum_first} to sum first; {verdict}{}",
+            predicted.unwrap_or_default()
+        )
+    }
+
+    fn predicted(&self, machine: &Machine, sums_first: bool) -> String {
+        let of = |n: u64| n as f64;
+        let (rows, edges, ends) = (of(self.rows), of(self.edges), of(self.ends));
+        let (k, n, products, cost) = (of(self.k), of(self.n), of(self.products), of(self.cost));
+        let others = self.gathered.then(|| rows.min(edges));
+        let sum = |width| gather_sum(edges, others, ends, width, cost);
+        let project = seconds(machine, &[dense_product(rows, k, products, n), sum(n)]);
+        let sum = seconds(machine, &[sum(k), dense_product(ends, k, products, n)]);
+        if sums_first {
+            Times { chosen: sum, other: project }.text("sum first", "project first")
+        } else {
+            Times { chosen: project, other: sum }.text("project first", "sum first")
+        }
+    }
+}
+
 /// `value` sums projected values: sum what is projected instead?
-fn sum_first(
-    r: &mut Rewriter<'_>,
-    sizes: &SizeInfo,
-    uses: &[usize],
-    value: Value,
-    log: &mut Vec<String>,
-) -> Option<Value> {
-    let old = r.old;
+fn sum_first(r: &mut Rewriter<'_>, known: Known<'_>, value: Value, log: &mut Vec<String>) -> Option<Value> {
+    let (old, Known { sizes, uses, .. }) = (r.old, known);
     let sum = old.value(value);
     let Op::Segment { graph, direction, reduce: Reduce::Sum } = sum.op else { return None };
     let messages = messages(old, sum.args[0], graph, direction);
@@ -72,12 +130,19 @@ fn sum_first(
         log.push(format!("sum {value} over `{name}`: what it sums has other uses; the order stays"));
         return None;
     }
-    let (k, n, products) = (sizes.width(old, x), sizes.width(old, projected), sizes.elements(old, w));
-    let (edges, ends) = (sizes.edges[graph.index()] * messages.cost_per_column(), sizes.rows(sum.ty.space));
-    let rows = sizes.rows(projection.ty.space);
-    let (now, then) = (rows * products + edges * n, edges * k + ends * products);
-    log.push(format!("sum {value} over `{name}`: {now} to project first, {then} to sum first; {}", winner(now, then)));
-    if then >= now {
+    let orders = Orders {
+        rows: sizes.rows(projection.ty.space),
+        k: sizes.width(old, x),
+        n: sizes.width(old, projected),
+        products: sizes.elements(old, w),
+        edges: sizes.edges[graph.index()],
+        ends: sizes.rows(sum.ty.space),
+        cost: messages.cost_per_column(),
+        gathered: messages.gather.is_some(),
+    };
+    let changes = orders.sum_first() < orders.project_first();
+    log.push(orders.explain(value, name, changes, changes, known.machine));
+    if !changes {
         return None;
     }
     let v = messages.rebuild(r, r.mapped(x));
@@ -89,14 +154,8 @@ fn sum_first(
 }
 
 /// `value` projects sums of gathered values: project what is gathered instead?
-fn project_first(
-    r: &mut Rewriter<'_>,
-    sizes: &SizeInfo,
-    uses: &[usize],
-    value: Value,
-    log: &mut Vec<String>,
-) -> Option<Value> {
-    let old = r.old;
+fn project_first(r: &mut Rewriter<'_>, known: Known<'_>, value: Value, log: &mut Vec<String>) -> Option<Value> {
+    let (old, Known { sizes, uses, .. }) = (r.old, known);
     let projection = old.value(value);
     let Op::MatMul { batch } = projection.op else { return None };
     let (summed, w) = (projection.args[0], projection.args[1]);
@@ -113,12 +172,19 @@ fn project_first(
         return None;
     }
     let x = messages.of;
-    let (k, n, products) = (sizes.width(old, x), sizes.width(old, value), sizes.elements(old, w));
-    let edges = sizes.edges[graph.index()] * messages.cost_per_column();
-    let (rows, ends) = (sizes.rows(old.ty(x).space), sizes.rows(sum.ty.space));
-    let (then, now) = (rows * products + edges * n, edges * k + ends * products);
-    log.push(format!("sum {summed} over `{name}`: {then} to project first, {now} to sum first; {}", winner(now, then)));
-    if then >= now {
+    let orders = Orders {
+        rows: sizes.rows(old.ty(x).space),
+        k: sizes.width(old, x),
+        n: sizes.width(old, value),
+        products: sizes.elements(old, w),
+        edges: sizes.edges[graph.index()],
+        ends: sizes.rows(sum.ty.space),
+        cost: messages.cost_per_column(),
+        gathered: true,
+    };
+    let changes = orders.project_first() < orders.sum_first();
+    log.push(orders.explain(summed, name, changes, !changes, known.machine));
+    if !changes {
         return None;
     }
     let (x, w) = (r.mapped(x), r.mapped(w));
@@ -185,8 +251,4 @@ impl Messages {
         }
         v
     }
-}
-
-fn winner(now: u64, then: u64) -> &'static str {
-    if then < now { "the order changes" } else { "the order stays" }
 }

@@ -132,7 +132,7 @@ struct Timing {
 
 /// Programs of the engine.
 const INFER: usize = 0;
-const TRAIN: usize = 1;
+pub(crate) const TRAIN: usize = 1;
 
 impl Trainer {
     /// Binds a model to data and initialises its parameters, or resumes where the options say so.
@@ -234,6 +234,17 @@ impl Trainer {
         Ok(())
     }
 
+    /// The training block, where there is something to train on.
+    pub(crate) fn check_trainable(&self) -> Result<&Training> {
+        let training = self.training()?;
+        if self.rows(Part::Train).is_empty() {
+            return Err(ExecError::Unsupported(
+                "the split has no vertices to train on: its `train` part is empty or missing".into(),
+            ));
+        }
+        Ok(training)
+    }
+
     fn rows(&self, part: Part) -> &[u32] {
         &self.engine.data().parts[match part {
             Part::Train => 0,
@@ -249,12 +260,7 @@ impl Trainer {
     /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), or a
     /// checkpoint that cannot be written.
     pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut dyn FnMut(&Epoch)) -> Result<Outcome> {
-        let training = self.training()?;
-        if self.rows(Part::Train).is_empty() {
-            return Err(ExecError::Unsupported(
-                "the split has no vertices to train on: its `train` part is empty or missing".into(),
-            ));
-        }
+        let training = self.check_trainable()?;
         let (select, early) = (training.select, training.stop);
         let started = Instant::now();
         let mut saved = Instant::now();
@@ -325,7 +331,7 @@ impl Trainer {
     }
 
     /// One training step. The update is taken over only where the loss is finite.
-    fn train_epoch(&mut self, epoch: u64) -> Result<(f64, f64)> {
+    pub(crate) fn train_epoch(&mut self, epoch: u64) -> Result<(f64, f64)> {
         let mut times = Times::default();
         let start = Instant::now();
         self.engine.run(TRAIN, self.seed, self.progress.steps_done + 1, epoch, &mut times);
@@ -531,6 +537,11 @@ impl Trainer {
         self.seed = progress.seed;
         self.progress = progress;
         Ok(())
+    }
+
+    /// The compiled model.
+    pub fn artifact(&self) -> &Artifact {
+        &self.artifact
     }
 
     /// The engine, to look at plans and parameters.

@@ -69,6 +69,7 @@ fn every_level_can_be_seen() {
         ("joint", &["Net.train"]),
         ("optimized", &["Net.train"]),
         ("infer", &["Net.infer"]),
+        ("fused", &["kernels of Net.train", "for each edge", "on the way", "stores  ", ", once)"]),
     ] {
         let shown = place.run(&["build", "m.hgnn", "--emit", level]).works();
         for word in words {
@@ -83,7 +84,7 @@ fn every_level_can_be_seen() {
     place.run(&["build", "m.hgnn", "-o", "deep/in/levels"]).is_silent();
     assert_eq!(
         names(&place.path("deep/in/levels")),
-        ["ast.hgnn", "dataflow.ir", "infer.ir", "joint.ir", "kernels.ir", "model.txt", "optimized.ir"]
+        ["ast.hgnn", "dataflow.ir", "fused.txt", "infer.ir", "joint.ir", "kernels.ir", "model.txt", "optimized.ir"]
     );
     // The canonical text is a model again, and canonical.
     let canonical = place.bytes("deep/in/levels/ast.hgnn");
@@ -124,7 +125,13 @@ fn sizes_can_come_from_a_file() {
     };
     let edges = r#""edges": {"writes": 46, "cites": 37, "reverse_writes": 46, "reverse_cites": 37}"#;
     let known = stats(&format!(r#"{{"vertices": {{"Paper": 40, "Author": 12}}, {edges}}}"#)).works();
-    assert_eq!(known.out, place.with_data("build", &["--explain"]).works().out);
+    let counted = place.with_data("build", &["--explain"]).works();
+    // Predicted times depend on the machine, and on more than these sizes.
+    let without_times = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split("; predicted: ").next().unwrap_or("").to_string()).collect()
+    };
+    assert_eq!(without_times(&known.out), without_times(&counted.out));
+    assert!(counted.out.contains("; predicted: "), "{}", counted.out);
     stats(&format!(r#"{{"vertices": {{"Paper": 40}}, {edges}}}"#)).fails(1, &["s.json", "`Author`", "`vertices`"]);
     stats(r#"{"vertices": {"Paper": 40, "Author": 12}, "edges": {"writes": "many"}}"#)
         .fails(1, &["`writes`", "`edges`"]);
@@ -132,6 +139,87 @@ fn sizes_can_come_from_a_file() {
     stats("{").fails(1, &["`s.json` is not JSON"]);
     place.run(&["build", "m.hgnn", "--stats", "no.json"]).fails(1, &["cannot read `no.json`"]);
     place.with_data("build", &["--stats", "s.json"]).fails(2, &["--data", "--stats"]);
+}
+
+#[test]
+fn bounds_of_operations_and_kernels() {
+    let place = Place::new();
+    place.model(&usual());
+    place.run(&["build", "m.hgnn", "--emit", "bounds"]).fails(1, &["`--data DIR`", "`--stats FILE.json`"]);
+    for (target, machine) in [("sm_80", "A100 80GB SXM (sm_80, 108 SMs)"), ("sm_90", "H100 SXM (sm_90, 132 SMs)")] {
+        let args = ["--emit", "bounds", "--target", target];
+        let shown = place.with_data("build", &args).works().out;
+        let words =
+            [machine, "operations, each alone", "\nkernels\n", "an epoch by stage", "gather.src", "(once)", "launch"];
+        for word in words {
+            assert!(shown.contains(word), "no `{word}` in {shown}");
+        }
+        assert_eq!(place.with_data("build", &args).works().out, shown, "data sheets do not change");
+        // The totals are those of the rows: as many kernels as there are in an epoch.
+        let section = shown.split("\nkernels\n").nth(1).expect("a table");
+        let lines: Vec<&str> = section.lines().collect();
+        let kernels =
+            lines.iter().filter(|l| l.starts_with("  k") && !l.contains("(once)") && !l.starts_with("  kernel"));
+        let total = lines.last().expect("the epoch");
+        let words: Vec<&str> = total.split_whitespace().collect();
+        assert!(words[0] == "epoch" && words.contains(&&kernels.count().to_string()[..]), "{shown}");
+    }
+    let here = place.with_data("build", &["--emit", "bounds"]).works().out;
+    assert!(here.contains("(cpu, ") && here.contains("DRAM of "), "{here}");
+    // Of all levels, bounds are one where sizes are known; no target stands in the way of the levels above code.
+    place.with_data("build", &["-o", "all", "--target", "sm_90"]).is_silent();
+    assert!(names(&place.path("all")).contains(&"bounds.txt".to_string()));
+    place.run(&["build", "m.hgnn", "--target", "sm_70"]).fails(2, &["sm_80", "sm_90"]);
+}
+
+#[test]
+fn bounds_need_the_stored_elements_of_sparse_features() {
+    let place = Place::new();
+    place.model(
+        "schema S { vertex A { x: f32[5] sparse } } model M(schema: S) { param w: [5, 2] let h = A.x @ w output y: A = h }",
+    );
+    let stats = |text: &str| {
+        std::fs::write(place.path("s.json"), text).expect("written");
+        place.run(&["build", "m.hgnn", "--stats", "s.json", "--emit", "bounds", "--target", "sm_80"])
+    };
+    stats(r#"{"vertices": {"A": 100}}"#).fails(1, &["stored elements", "`A`", "`stored` of `s.json`"]);
+    stats(r#"{"vertices": {"A": 100}, "stored": {}}"#).fails(1, &["no number for `A` in `stored`"]);
+    let shown = stats(r#"{"vertices": {"A": 100}, "stored": {"A": 300}}"#).works().out;
+    // 300 products of rows of 2 columns.
+    assert!(shown.contains("TB") && shown.contains("1.20 k"), "{shown}");
+}
+
+#[test]
+fn what_each_kernel_takes() {
+    let place = Place::new();
+    place.model(&usual());
+    let run = place.with_data("profile", &["--epochs", "2", "--threads", "1", "-o", "pro/file"]).works();
+    for word in ["Net.train: ", "ms per epoch, mean of 2", "(cpu, 1 thread)", "measured", "predicted", "between"] {
+        assert!(run.out.contains(word), "no `{word}` in {}", run.out);
+    }
+    assert_eq!(String::from_utf8_lossy(&place.bytes("pro/file/profile.txt")), run.out);
+    let json = place.json("pro/file/profile.json");
+    assert_eq!((&json["epochs"], &json["threads"]), (&2.into(), &1.into()));
+    let kernels = json["kernels"].as_array().expect("kernels");
+    let ms = |value: &serde_json::Value| value["measured_ms"].as_f64().expect("a time");
+    assert!(kernels.len() > 5 && kernels.is_sorted_by(|a, b| ms(a) >= ms(b)), "{json:#}");
+    for kernel in kernels {
+        let positive = |key: &str| kernel[key].as_f64().is_some_and(|n| n > 0.0);
+        assert!(positive("predicted_ms") && positive("footprint_bytes") && positive("bytes_per_s"), "{kernel:#}");
+        assert!(kernel["bound"].is_string() && kernel["rows"].is_string(), "{kernel:#}");
+    }
+    let all: f64 = kernels.iter().map(ms).sum();
+    for table in ["stages", "phases"] {
+        let parts: f64 = json[table].as_object().expect("totals").values().map(ms).sum();
+        assert!((parts - all).abs() <= 1e-9 * all, "{table}: {json:#}");
+    }
+    place.with_data("profile", &["--epochs", "0"]).fails(2, &["--epochs"]);
+    std::fs::write(place.path("file"), "mine").expect("written");
+    place.with_data("profile", &["-o", "file"]).fails(1, &["cannot be a folder"]);
+    let (model, _) =
+        usual().split_once("train Net").map(|(a, b)| (a.to_string(), b.to_string())).expect("a train block");
+    place.model(&model);
+    place.with_data("profile", &[]).fails(1, &["no `train` block"]);
 }
 
 #[test]

@@ -17,10 +17,13 @@
 
 mod kernels;
 mod operations;
+mod orders;
 mod rates;
 
 pub use kernels::{KernelBound, apart, kernel_work, kernels};
 pub use operations::{OperationBound, operation_work, operations};
+
+pub(crate) use orders::{Times, dense_product, gather_sum, seconds};
 
 use std::fmt;
 

@@ -23,10 +23,13 @@ use hgnnc_ir::kernel::{
     Output, Program, Source, print::print_rows,
 };
 use hgnnc_ir::{Dataflow, Op, OutputKind, Type, Value};
+use hgnnc_machine::{Machine, Work};
 
 use self::facts::{Facts, word};
 use self::schedule::{Group, Kind, schedule};
 use self::traversal::lower_traversal;
+use crate::bounds::{self, Times};
+use crate::sizes::SizeInfo;
 
 /// An operation for which there is no kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,8 +84,9 @@ pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
     Ok(program)
 }
 
-/// What each traversal with edges computes together, and why its edge values take no memory: one line each.
-pub fn explain(program: &Program) -> Vec<String> {
+/// What each traversal with edges computes together, and why its edge values take no memory: one line each. With sizes
+/// and a machine also how long it takes at least, and how long if edge values were stored and read again.
+pub fn explain(program: &Program, known: Option<(&SizeInfo, &Machine)>) -> Vec<String> {
     let mut lines = vec![];
     for (number, kernel) in program.kernels().enumerate() {
         let Body::Traversal(traversal) = &kernel.body else { continue };
@@ -93,15 +97,30 @@ pub fn explain(program: &Program) -> Vec<String> {
         let count = |test: fn(&Instr) -> bool| traversal.instrs.iter().filter(|instr| test(instr)).count();
         lines.push(format!(
             "kernels: k{number} ({}, {}) stores {}, in one pass over these rows; edge values made on the way \
-             and not stored: {}; products fused into sums: {}",
+             and not stored: {}; products fused into sums: {}{}",
             print_rows(program, &traversal.rows),
             kernel.phase.name(),
             stored.join(", "),
             count(|instr| instr.extent() == Extent::Edge && matches!(instr.dest, Dest::Local(_))),
             count(|instr| matches!(instr.op, KernelOp::WeightedSum { .. } | KernelOp::Dot(..))),
+            known.and_then(|(sizes, machine)| compared(program, kernel, sizes, machine)).unwrap_or_default()
         ));
     }
     lines
+}
+
+/// Predicted times of a traversal as it is, and with its edge values stored and read again by kernels of their own.
+/// `None` where it has no such values.
+fn compared(program: &Program, kernel: &Kernel, sizes: &SizeInfo, machine: &Machine) -> Option<String> {
+    let parts = bounds::apart(program, kernel, sizes)?;
+    let fused = bounds::kernel_work(program, kernel, sizes);
+    let moved = |work: &Work| work.read + work.written;
+    let times = Times {
+        chosen: machine.predict(&fused).seconds(),
+        other: parts.iter().map(|part| machine.predict(part).seconds()).sum(),
+    };
+    let saved = parts.iter().map(moved).sum::<f64>() - moved(&fused);
+    Some(format!("; {} (saves {:.3} MB written and read)", times.text("fused", "apart"), saved * 1e-6))
 }
 
 /// Everything that kernels compute and memory holds.

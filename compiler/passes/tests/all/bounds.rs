@@ -6,8 +6,9 @@ use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::{Dataflow, Phase, Stage, Value, parse};
 use hgnnc_machine::{Bound, Gather, Machine, Work};
 use hgnnc_passes::bounds::{Kind, apart, check_sizes, kernel_work, kernels, operation_work, operations};
-use hgnnc_passes::kernels::lower;
-use hgnnc_passes::{Ends, SizeInfo};
+use hgnnc_passes::kernels::{explain, lower};
+use hgnnc_passes::pipeline::FORWARD;
+use hgnnc_passes::{Ends, PassCx, SizeInfo};
 
 fn flow(case: &str) -> Dataflow {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/kernels/{case}.ir"));
@@ -256,5 +257,51 @@ fn random_programs_have_finite_bounds() {
             assert!(seconds.is_finite() && seconds >= machine.launch_s, "seed {seed}: {bound:?}");
             assert!(bound.work.footprint() >= 0.0 && bound.work.flops() >= 0.0, "seed {seed}: {bound:?}");
         }
+    }
+}
+
+#[test]
+fn explanations_of_kernels_compare_predicted_times() {
+    let machine = Machine::sheet("sm_80").expect("a sheet");
+    let (attention, sizes) = (program("attention_forward"), attention_sizes());
+    let lines = explain(&attention, Some((&sizes, &machine)));
+    // One launch against nine.
+    assert!(lines[0].contains("; predicted: fused 0.0025 ms < apart 0.0225 ms (saves 0.00"), "{lines:#?}");
+    assert!(!explain(&attention, None)[0].contains("predicted"));
+    // No edge value is made on the way: there is nothing to compare.
+    let lines = explain(&program("mean_aggregation"), Some((&mean_sizes(), &machine)));
+    assert!(lines.len() == 2 && !lines[1].contains("predicted"), "{lines:#?}");
+}
+
+#[test]
+fn explanations_of_orders_compare_predicted_times() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    for pass in
+        FORWARD.iter().filter(|p| ["compute_on_vertices", "contract_scores", "sum_before_projecting"].contains(&p.name))
+    {
+        let mut compared = 0;
+        for entry in std::fs::read_dir(folder.join(pass.name)).expect("cases") {
+            let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("a readable case");
+            let mut flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
+            let sizes = SizeInfo {
+                vertices: vec![1000; flow.vertex_types.len()],
+                edges: vec![100_000; flow.graphs.len()],
+                ..SizeInfo::default()
+            };
+            let plain = {
+                let (mut flow, mut cx) = (flow.clone(), PassCx::new(Some(sizes.clone())));
+                (pass.run)(&mut flow, &mut cx);
+                (flow, cx.explain)
+            };
+            let mut cx = PassCx { machine: Machine::sheet("sm_90"), ..PassCx::new(Some(sizes)) };
+            (pass.run)(&mut flow, &mut cx);
+            // Times are told, and decide nothing.
+            assert_eq!(flow, plain.0);
+            let counts = |line: &String| line.split("; predicted: ").next().unwrap_or_default().to_string();
+            assert_eq!(cx.explain.iter().map(counts).collect::<Vec<_>>(), plain.1);
+            compared +=
+                cx.explain.iter().filter(|line| line.contains("; predicted: ") && line.contains(" ms ")).count();
+        }
+        assert!(compared > 0, "{}", pass.name);
     }
 }

@@ -106,7 +106,7 @@ fn explanations_tell_stored_values_from_those_on_the_way() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels/gathered_result.ir");
     let text = fs::read_to_string(path).expect("a readable case");
     let flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
-    let lines = explain(&kernels(&flow, "gathered_result"));
+    let lines = explain(&kernels(&flow, "gathered_result"), None);
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(lines[0].contains("stores sum3, near") && lines[0].contains("not stored: 1;"), "{lines:#?}");
     assert!(lines[1].contains("stores far") && lines[1].contains("not stored: 0;"), "{lines:#?}");
