@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::dataflow::Dataflow;
 use crate::ops::{BinaryOp, Direction, Op, UnaryOp};
-use crate::types::{DType, Dim, Layout, Space, Type, Value};
+use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
 
 /// Operands that do not fit their operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +31,8 @@ fn error<T>(message: impl Into<String>) -> Result<T, TypeError> {
 pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError> {
     let expected = match op {
         Op::Input(_) | Op::Param(_) | Op::State(..) | Op::Const(_) | Op::Count(_) | Op::RandomMask { .. } => Some(0),
-        Op::Binary(_) | Op::MatMul { .. } | Op::MatMulT { .. } | Op::Outer { .. } => Some(2),
+        Op::Binary(_) | Op::MatMul { .. } | Op::MatMulT { .. } | Op::Outer { .. } | Op::Replace(..) => Some(2),
+        Op::AddEnds(ends) => Some(1 + ends.len()),
         Op::Concat => None,
         Op::Unary(_)
         | Op::Broadcast(_)
@@ -44,6 +45,8 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
         | Op::Segment { .. }
+        | Op::SegmentEnds { .. }
+        | Op::Select(..)
         | Op::ReduceTrailing { .. }
         | Op::ReduceSpace(_) => Some(1),
     };
@@ -174,7 +177,9 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             match ty(0).space {
                 Space::Vertices(vertex) => Ok(leading(Dim::Count(vertex), ty(0))),
                 Space::Index(extent) => Ok(leading(Dim::Fixed(extent), ty(0))),
-                Space::Unit | Space::Edges(_) => error("the operand has no rows that could be a dimension"),
+                Space::Unit | Space::Edges(_) | Space::Ends(..) => {
+                    error("the operand has no rows that could be a dimension")
+                }
             }
         }
 
@@ -231,20 +236,42 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             dense(0)?;
             known(graph.index(), flow.graphs.len(), "graph")?;
             let direction = if matches!(op, Op::GatherSrc(_)) { Direction::Out } else { Direction::In };
-            if ty(0).space == flow.graph_end(*graph, direction) {
+            if ty(0).space == flow.graph_end(*graph, direction) || ty(0).space == Space::Ends(*graph, direction) {
                 Ok(Type::new(Space::Edges(*graph), ty(0).dims.clone()))
             } else {
                 error(format!("{} has no row per end of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
             }
         }
-        Op::Segment { graph, direction, .. } => {
+        Op::Segment { graph, direction, .. } | Op::SegmentEnds { graph, direction, .. } => {
             dense(0)?;
             known(graph.index(), flow.graphs.len(), "graph")?;
             if ty(0).space == Space::Edges(*graph) {
-                Ok(Type::new(flow.graph_end(*graph, *direction), ty(0).dims.clone()))
+                let rows = match op {
+                    Op::SegmentEnds { .. } => Space::Ends(*graph, *direction),
+                    _ => flow.graph_end(*graph, *direction),
+                };
+                Ok(Type::new(rows, ty(0).dims.clone()))
             } else {
                 error(format!("{} has no row per edge of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
             }
+        }
+
+        Op::Select(graph, direction) => {
+            dense(0)?;
+            known(graph.index(), flow.graphs.len(), "graph")?;
+            if ty(0).space == flow.graph_end(*graph, *direction) {
+                Ok(Type::new(Space::Ends(*graph, *direction), ty(0).dims.clone()))
+            } else {
+                error(format!("{} has no row per end of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
+            }
+        }
+        Op::Replace(graph, direction) => {
+            at_ends(flow, args, std::slice::from_ref(&(*graph, *direction)))?;
+            Ok(ty(0).clone())
+        }
+        Op::AddEnds(ends) => {
+            at_ends(flow, args, ends)?;
+            Ok(ty(0).clone())
         }
 
         Op::ReduceTrailing { axes, reduce } => {
@@ -270,6 +297,23 @@ fn leading(dim: Dim, ty: &Type) -> Type {
     let mut dims = vec![dim];
     dims.extend(&ty.dims);
     Type::new(Space::Unit, dims)
+}
+
+/// Does a vertex value take values of the distinct ends of these graphs into its rows?
+fn at_ends(flow: &Dataflow, args: &[Value], ends: &[(Graph, Direction)]) -> Result<(), TypeError> {
+    let base = flow.ty(args[0]);
+    for (&(graph, direction), &part) in ends.iter().zip(&args[1..]) {
+        if graph.index() >= flow.graphs.len() {
+            return error(format!("no such graph: {}", graph.index()));
+        }
+        let fits = *base == Type::new(flow.graph_end(graph, direction), base.dims.clone())
+            && *flow.ty(part) == Type::new(Space::Ends(graph, direction), base.dims.clone());
+        if !fits {
+            let (base, part) = (show(flow, base), show(flow, flow.ty(part)));
+            return error(format!("{part} has no rows of {base} at the ends of `{}`", flow.graphs[graph.index()].name));
+        }
+    }
+    Ok(())
 }
 
 /// Element-wise on two operands: the wider space and the longer dimensions win.
@@ -335,7 +379,7 @@ fn known_space(flow: &Dataflow, space: Space) -> Result<(), TypeError> {
     let exists = match space {
         Space::Unit => true,
         Space::Vertices(v) => v.index() < flow.vertex_types.len(),
-        Space::Edges(g) => g.index() < flow.graphs.len(),
+        Space::Edges(g) | Space::Ends(g, _) => g.index() < flow.graphs.len(),
         Space::Index(_) => true,
     };
     if exists { Ok(()) } else { error(format!("no such space: {space:?}")) }
@@ -361,6 +405,8 @@ pub fn show(flow: &Dataflow, ty: &Type) -> String {
         Space::Vertices(v) => Some(flow.vertex_types[v.index()].name.clone()),
         Space::Edges(g) => Some(format!("edges({})", flow.graphs[g.index()].name)),
         Space::Index(extent) => Some(format!("index({extent})")),
+        Space::Ends(g, Direction::Out) => Some(format!("sources({})", flow.graphs[g.index()].name)),
+        Space::Ends(g, Direction::In) => Some(format!("destinations({})", flow.graphs[g.index()].name)),
     };
     let sparse = if ty.is_sparse() { " sparse" } else { "" };
     match space {

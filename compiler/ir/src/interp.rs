@@ -110,7 +110,23 @@ impl Bindings {
             Space::Vertices(vertex) => self.num_vertices.get(vertex.index()).copied().unwrap_or(0),
             Space::Edges(graph) => self.edges.get(graph.index()).map_or(0, Vec::len),
             Space::Index(extent) => extent,
+            Space::Ends(graph, direction) => self.ends(graph, direction).len(),
         }
+    }
+
+    /// The distinct destinations (`In`) or sources (`Out`) of the edges of a graph, ascending.
+    pub fn ends(&self, graph: Graph, direction: Direction) -> Vec<u32> {
+        let edges = self.edges.get(graph.index()).map_or(&[][..], Vec::as_slice);
+        let mut ends: Vec<u32> = edges
+            .iter()
+            .map(|&(src, dst)| match direction {
+                Direction::In => dst,
+                Direction::Out => src,
+            })
+            .collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends
     }
 
     /// Takes over the parameters and optimiser states that a run has updated.
@@ -350,11 +366,42 @@ fn evaluate(flow: &Dataflow, bindings: &Bindings, run: &Evaluation, value: Value
 
         Op::GatherSrc(graph) => {
             let edges = &bindings.edges[graph.index()];
-            Tensor::from_fn(rows, width, |edge, column| arg(0).at(edges[edge].0 as usize, column))
+            let row = row_of_vertex(bindings, arg_ty(0).space);
+            Tensor::from_fn(rows, width, |edge, column| arg(0).at(row(edges[edge].0), column))
         }
         Op::GatherDst(graph) => {
             let edges = &bindings.edges[graph.index()];
-            Tensor::from_fn(rows, width, |edge, column| arg(0).at(edges[edge].1 as usize, column))
+            let row = row_of_vertex(bindings, arg_ty(0).space);
+            Tensor::from_fn(rows, width, |edge, column| arg(0).at(row(edges[edge].1), column))
+        }
+        Op::SegmentEnds { graph, direction, reduce } => {
+            let ends = bindings.ends(*graph, *direction);
+            let all = bindings.rows(flow.graph_end(*graph, *direction));
+            let owned = edges_of_rows(bindings, *graph, *direction, all);
+            Tensor::from_fn(rows, width, |row, column| {
+                reduced(*reduce, owned[ends[row] as usize].iter().map(|&edge| arg(0).at(edge, column)))
+            })
+        }
+        Op::Select(graph, direction) => {
+            let ends = bindings.ends(*graph, *direction);
+            Tensor::from_fn(rows, width, |row, column| arg(0).at(ends[row] as usize, column))
+        }
+        Op::Replace(graph, direction) => {
+            let mut elements = arg(0).data.clone();
+            for (row, &vertex) in bindings.ends(*graph, *direction).iter().enumerate() {
+                elements[vertex as usize * width..][..width].copy_from_slice(arg(1).row(row));
+            }
+            same_rows(elements)
+        }
+        Op::AddEnds(ends) => {
+            let mut elements = arg(0).data.clone();
+            for (i, &(graph, direction)) in ends.iter().enumerate() {
+                for (row, &vertex) in bindings.ends(graph, direction).iter().enumerate() {
+                    let sum = &mut elements[vertex as usize * width..][..width];
+                    sum.iter_mut().zip(arg(1 + i).row(row)).for_each(|(sum, x)| *sum += x);
+                }
+            }
+            same_rows(elements)
         }
         Op::Segment { graph, direction, reduce } => {
             let owned = edges_of_rows(bindings, *graph, *direction, rows);
@@ -390,6 +437,18 @@ fn spread(bindings: &Bindings, tensor: &Tensor, from: &Type, to: &Type) -> Tenso
 fn product_extents(bindings: &Bindings, weight: &Type, batch: usize) -> (usize, usize, usize) {
     let dims = &weight.dims;
     (bindings.width(&dims[..batch]), bindings.extent(dims[batch]), bindings.width(&dims[batch + 1..]))
+}
+
+/// The row of a vertex in a value of this space: of all vertices, or of the ends of a graph, of which it is one.
+fn row_of_vertex(bindings: &Bindings, space: Space) -> impl Fn(u32) -> usize {
+    let ends = match space {
+        Space::Ends(graph, direction) => Some(bindings.ends(graph, direction)),
+        Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
+    };
+    move |vertex| match &ends {
+        Some(ends) => ends.binary_search(&vertex).expect("an edge has its ends"),
+        None => vertex as usize,
+    }
 }
 
 /// The edges that each destination (source) owns, in order.

@@ -86,9 +86,11 @@ pub enum Op {
     },
 
     // ---- along edges --------------------------------------------------------------------------
-    /// Source vertex values to edges: `src(g)[..]` to `edges(g)[..]`.
+    /// Source vertex values to edges: `src(g)[..]` to `edges(g)[..]`. The operand may have a row for each distinct
+    /// source only.
     GatherSrc(Graph),
-    /// Destination vertex values to edges: `dst(g)[..]` to `edges(g)[..]`.
+    /// Destination vertex values to edges: `dst(g)[..]` to `edges(g)[..]`. The operand may have a row for each distinct
+    /// destination only.
     GatherDst(Graph),
     /// Reduces the in-edges of each destination (or out-edges of each source):
     /// `edges(g)[..]` to `dst(g)[..]` (`src(g)[..]`). A vertex without edges gets [`Reduce::identity`].
@@ -100,6 +102,24 @@ pub enum Op {
         /// How.
         reduce: Reduce,
     },
+    /// As `Segment`, with a row for each vertex that has edges and for no other: `edges(g)[..]` to `ends(g)[..]`.
+    SegmentEnds {
+        /// The graph whose edges are reduced.
+        graph: Graph,
+        /// To destinations (`In`) or to sources (`Out`).
+        direction: Direction,
+        /// How.
+        reduce: Reduce,
+    },
+
+    // ---- between vertices and the distinct ends of edges --------------------------------------
+    /// The rows of a vertex value at the distinct ends of a graph: `V[..]` to `ends(g)[..]`.
+    Select(Graph, Direction),
+    /// A vertex value with its rows at the distinct ends of a graph replaced: `V[..]`, `ends(g)[..]` to `V[..]`.
+    Replace(Graph, Direction),
+    /// A vertex value plus values of the distinct ends of graphs, one for each entry, each added to the rows of its
+    /// vertices: `V[..]`, `ends(g)[..]`, `ends(h)[..]`, … to `V[..]`. The sum is taken in this order.
+    AddEnds(Vec<(Graph, Direction)>),
 
     // ---- reductions ---------------------------------------------------------------------------
     /// Over the last `axes` trailing dimensions.
@@ -205,10 +225,20 @@ impl Reduce {
 }
 
 /// Which end of the edges owns the reduction.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
     /// In-edges of each destination (CSC).
     In,
     /// Out-edges of each source (CSR).
     Out,
+}
+
+impl Direction {
+    /// The word for the end of the edges: `src` or `dst`.
+    pub fn end_name(self) -> &'static str {
+        match self {
+            Direction::In => "dst",
+            Direction::Out => "src",
+        }
+    }
 }

@@ -485,22 +485,30 @@ impl Parser {
     }
 
     pub(crate) fn space(&mut self) -> Parse<Space> {
+        // A vertex type may have such a name as well.
         let called = self.tokens.get(self.next + 1).is_some_and(|after| after.token == Token::Sign("("));
-        let space = match self.peek() {
-            Token::Word(word) if word == "edges" && called => {
+        let word = match self.peek() {
+            Token::Word(word) if called => word.clone(),
+            _ => return self.vertex().map(Space::Vertices),
+        };
+        let of: fn(Graph) -> Space = match word.as_str() {
+            "edges" => Space::Edges,
+            "sources" => |graph| Space::Ends(graph, Direction::Out),
+            "destinations" => |graph| Space::Ends(graph, Direction::In),
+            "index" => {
                 self.take();
                 self.sign("(")?;
-                Space::Edges(self.graph()?)
-            }
-            Token::Word(word) if word == "index" && called => {
-                self.take();
-                self.sign("(")?;
-                Space::Index(self.integer()?)
+                let extent = self.integer()?;
+                self.sign(")")?;
+                return Ok(Space::Index(extent));
             }
             _ => return self.vertex().map(Space::Vertices),
         };
+        self.take();
+        self.sign("(")?;
+        let graph = self.graph()?;
         self.sign(")")?;
-        Ok(space)
+        Ok(of(graph))
     }
 
     pub(crate) fn ty(&mut self) -> Parse<Type> {
@@ -649,14 +657,19 @@ impl Parser {
             return Ok(Written::Op(Op::Binary(f)));
         }
         let reduce_of = |name: &str| Reduce::ALL.into_iter().find(|reduce| reduce.name() == name);
-        if let Some((reduce, direction)) = mnemonic.strip_prefix("segment.").and_then(|rest| rest.split_once('.')) {
+        let segment = mnemonic.strip_prefix("segment.").or_else(|| mnemonic.strip_prefix("segment_ends."));
+        if let Some((reduce, direction)) = segment.and_then(|rest| rest.split_once('.')) {
             let direction = [Direction::In, Direction::Out].into_iter().find(|known| known.name() == direction);
             let (Some(reduce), Some(direction)) = (reduce_of(reduce), direction) else {
                 return Ok(Written::Unknown(mnemonic.to_owned()));
             };
             let graph = self.graph()?;
             self.comma_before_value()?;
-            return Ok(Written::Op(Op::Segment { graph, direction, reduce }));
+            return Ok(Written::Op(if mnemonic.starts_with("segment_ends.") {
+                Op::SegmentEnds { graph, direction, reduce }
+            } else {
+                Op::Segment { graph, direction, reduce }
+            }));
         }
         if let Some(reduce) = mnemonic.strip_prefix("reduce.").and_then(reduce_of) {
             self.sign("(")?;
@@ -734,8 +747,40 @@ impl Parser {
                 self.comma_before_value()?;
                 Op::GatherDst(graph)
             }
+            "select.src" | "select.dst" | "replace.src" | "replace.dst" => {
+                let direction = if mnemonic.ends_with("src") { Direction::Out } else { Direction::In };
+                let graph = self.graph()?;
+                self.comma_before_value()?;
+                if mnemonic.starts_with("select") {
+                    Op::Select(graph, direction)
+                } else {
+                    Op::Replace(graph, direction)
+                }
+            }
+            "add_ends" => {
+                self.sign("(")?;
+                let mut ends = vec![];
+                while !self.accept(")") {
+                    if !ends.is_empty() {
+                        self.sign(",")?;
+                    }
+                    ends.push(self.end()?);
+                }
+                Op::AddEnds(ends)
+            }
             _ => return Ok(Written::Unknown(mnemonic.to_owned())),
         }))
+    }
+
+    /// `src PAP` or `dst PAP`
+    pub(crate) fn end(&mut self) -> Parse<(Graph, Direction)> {
+        let direction = if self.accept_word("src") {
+            Direction::Out
+        } else {
+            self.word("dst")?;
+            Direction::In
+        };
+        Ok((self.graph()?, direction))
     }
 
     /// Between a table row and the operands, if there are any.

@@ -212,6 +212,8 @@ impl Names<'_> {
             Space::Vertices(vertex) => Some(self.vertex(vertex)),
             Space::Edges(graph) => Some(format!("edges({})", self.graph(graph))),
             Space::Index(extent) => Some(format!("index({extent})")),
+            Space::Ends(graph, Direction::Out) => Some(format!("sources({})", self.graph(graph))),
+            Space::Ends(graph, Direction::In) => Some(format!("destinations({})", self.graph(graph))),
         }
     }
 
@@ -285,6 +287,17 @@ impl Names<'_> {
             Op::GatherDst(graph) => ("gather.dst".to_owned(), Some(self.graph(*graph))),
             Op::Segment { graph, direction, reduce } => {
                 (format!("segment.{}.{}", reduce.name(), direction.name()), Some(self.graph(*graph)))
+            }
+            Op::SegmentEnds { graph, direction, reduce } => {
+                (format!("segment_ends.{}.{}", reduce.name(), direction.name()), Some(self.graph(*graph)))
+            }
+            Op::Select(graph, direction) => (format!("select.{}", direction.end_name()), Some(self.graph(*graph))),
+            Op::Replace(graph, direction) => (format!("replace.{}", direction.end_name()), Some(self.graph(*graph))),
+            Op::AddEnds(ends) => {
+                let end = |&(graph, direction): &(Graph, Direction)| {
+                    format!("{} {}", direction.end_name(), self.graph(graph))
+                };
+                (format!("add_ends({})", ends.iter().map(end).collect::<Vec<_>>().join(", ")), None)
             }
             Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
             Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),

@@ -223,7 +223,7 @@ impl Generator {
     }
 
     fn production(&mut self) {
-        match self.below(16) {
+        match self.below(18) {
             0 => self.smooth_unary(),
             1 => self.jump(),
             2 | 3 => self.elementwise(),
@@ -236,6 +236,7 @@ impl Generator {
             12 => self.convolution(),
             13 => self.algebra(),
             14 => self.dropout(),
+            15 | 16 => self.ends(),
             _ => self.scores(),
         }
     }
@@ -506,6 +507,41 @@ impl Generator {
         let degree = self.flow.binary(BinaryOp::Max, degree, one);
         let mean = self.flow.binary(BinaryOp::Div, sum, degree);
         self.keep(mean);
+    }
+
+    /// Values with a row for each distinct end of a graph, and their way back.
+    fn ends(&mut self) {
+        let graph = self.any_graph();
+        let (direction, gather) = if self.chance(0.5) {
+            (Direction::Out, Op::GatherSrc(graph))
+        } else {
+            (Direction::In, Op::GatherDst(graph))
+        };
+        let Some(x) = self.end(graph, direction) else { return };
+        let mut rows = self.flow.add(Op::Select(graph, direction), &[x]);
+        if let Some(&[width]) = self.fixed_dims(rows).as_deref()
+            && self.chance(0.5)
+        {
+            let w = self.weight(vec![Dim::Fixed(width), Dim::Fixed(width)]);
+            rows = self.flow.add(Op::MatMul { batch: 0 }, &[rows, w]);
+            rows = self.flow.unary(UnaryOp::Tanh, rows);
+        }
+        self.pool.push(rows);
+        let edges = self.flow.add(gather, &[rows]);
+        self.pool.push(edges);
+        // Every end has an edge, so that nothing is infinite.
+        let reduce = Reduce::ALL[self.below(4)];
+        let reduced = self.flow.add(Op::SegmentEnds { graph, direction, reduce }, &[edges]);
+        self.keep(reduced);
+        let back = match self.below(3) {
+            0 => self.flow.add(Op::Replace(graph, direction), &[x, rows]),
+            1 => self.flow.add(Op::AddEnds(vec![(graph, direction)]), &[x, rows]),
+            _ => {
+                let more = self.flow.unary(UnaryOp::Neg, rows);
+                self.flow.add(Op::AddEnds(vec![(graph, direction), (graph, direction)]), &[x, rows, more])
+            }
+        };
+        self.keep(back);
     }
 
     /// What simplification should find.

@@ -1,5 +1,7 @@
 //! Handles, spaces and value types.
 
+use crate::ops::Direction;
+
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
@@ -70,6 +72,9 @@ pub enum Space {
     Edges(Graph),
     /// One row per index of a leading dimension of this extent: a parameter `[n, dims]` seen as `n` rows.
     Index(usize),
+    /// One row per distinct end of the edges of a semantic graph, ascending: the destinations that have an in-edge
+    /// (`In`), or the sources that have an out-edge (`Out`).
+    Ends(Graph, Direction),
 }
 
 /// The extent of one trailing dimension.

@@ -191,11 +191,11 @@ impl Verifier<'_> {
         match ty.space {
             Space::Unit => {}
             Space::Vertices(vertex) => good &= self.vertices(place, [vertex]),
-            Space::Edges(graph) if graph.index() >= self.flow.graphs.len() => {
+            Space::Edges(graph) | Space::Ends(graph, _) if graph.index() >= self.flow.graphs.len() => {
                 self.report(place, format!("there is no graph {graph}"));
                 good = false;
             }
-            Space::Edges(_) | Space::Index(_) => {}
+            Space::Edges(_) | Space::Index(_) | Space::Ends(..) => {}
         }
         if let Layout::Sparse(pattern) = ty.layout {
             match self.flow.patterns.get(pattern.index()) {
@@ -311,6 +311,10 @@ impl Verifier<'_> {
             | Op::GatherSrc(_)
             | Op::GatherDst(_)
             | Op::Segment { .. }
+            | Op::SegmentEnds { .. }
+            | Op::Select(..)
+            | Op::Replace(..)
+            | Op::AddEnds(_)
             | Op::ReduceTrailing { .. }
             | Op::ReduceSpace(_) => true,
         }

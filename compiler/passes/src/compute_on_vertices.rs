@@ -16,7 +16,7 @@
 //! Applies to operations that work row by row, where every operand is a unit value or gathered in the same way over the
 //! same graph, at least one is gathered, and |V| < |E|. Needs sizes.
 
-use hgnnc_ir::{Dataflow, Direction, Op, Type, Value};
+use hgnnc_ir::{Dataflow, Op, Space, Type, Value};
 
 use crate::bounds::{Times, operation_work};
 use crate::pipeline::{Changed, PassCx};
@@ -29,12 +29,13 @@ pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let mut log = vec![];
     let moved = rewrite(flow, |r, value, args| {
         let op = &r.old.value(value).op;
-        let mut gather: Option<&Op> = None;
+        let mut gather: Option<(&Op, Space)> = None;
         let mut ends: Vec<Value> = vec![];
         for &arg in args {
             let data = r.new.value(arg);
-            if matches!(data.op, Op::GatherSrc(_) | Op::GatherDst(_)) && gather.is_none_or(|known| *known == data.op) {
-                gather = Some(&data.op);
+            let same = |(known, space): (&Op, Space)| *known == data.op && space == r.new.ty(data.args[0]).space;
+            if matches!(data.op, Op::GatherSrc(_) | Op::GatherDst(_)) && gather.is_none_or(same) {
+                gather = Some((&data.op, r.new.ty(data.args[0]).space));
                 ends.push(data.args[0]);
             } else if data.ty.is_unit() {
                 ends.push(arg);
@@ -42,10 +43,10 @@ pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
                 return None;
             }
         }
-        let gather = gather?.clone();
+        // All vertices at the end, or those that have edges.
+        let (gather, space) = gather?;
+        let gather = gather.clone();
         let (Op::GatherSrc(graph) | Op::GatherDst(graph)) = gather else { return None };
-        let direction = if gather == Op::GatherSrc(graph) { Direction::Out } else { Direction::In };
-        let space = r.new.graph_end(graph, direction);
         let on_vertices = by_row(op, |ty| Type { space, ..ty.clone() })?;
         let (vertices, edges) = (sizes.rows(space), sizes.edges[graph.index()]);
         let moves = vertices < edges;
@@ -76,7 +77,7 @@ pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
 }
 
 /// The operation on rows of another space, if it works row by row.
-fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
+pub(crate) fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
     match op {
         Op::Broadcast(ty) => Some(Op::Broadcast(moved(ty))),
         Op::Unary(_)
@@ -101,6 +102,10 @@ fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
         | Op::Segment { .. }
+        | Op::SegmentEnds { .. }
+        | Op::Select(..)
+        | Op::Replace(..)
+        | Op::AddEnds(_)
         | Op::ReduceSpace(_) => None,
     }
 }

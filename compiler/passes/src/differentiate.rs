@@ -16,7 +16,7 @@
 
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::infer::TypeError;
-use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, Param, Phase, Reduce, Type, UnaryOp, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Graph, Op, Param, Phase, Reduce, Space, Type, UnaryOp, Value};
 
 /// Larger than no finite f32 and still finite, the guard against `-∞ - -∞`.
 const LOWEST: f64 = f32::MIN as f64;
@@ -122,12 +122,24 @@ fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
             | Op::GatherSrc(_)
             | Op::GatherDst(_)
             | Op::Segment { .. }
+            | Op::SegmentEnds { .. }
+            | Op::Select(..)
+            | Op::Replace(..)
+            | Op::AddEnds(_)
             | Op::ReduceTrailing { .. }
             | Op::ReduceSpace(_) => data.args.iter().any(|a| needed[a.index()]),
         };
         needed.push(through);
     }
     needed
+}
+
+/// The sum of edge values for rows of a space.
+fn sum_like(rows: Space, graph: Graph, direction: Direction) -> Op {
+    match rows {
+        Space::Ends(..) => Op::SegmentEnds { graph, direction, reduce: Reduce::Sum },
+        _ => Op::Segment { graph, direction, reduce: Reduce::Sum },
+    }
 }
 
 struct Tape<'a> {
@@ -253,16 +265,42 @@ impl Tape<'_> {
 
             // An end of an edge is read by each of its edges: dx sums their gradients.
             Op::GatherSrc(graph) => {
-                let op = Op::Segment { graph, direction: Direction::Out, reduce: Reduce::Sum };
-                let dx = self.flow.push(op, &[g])?;
+                let dx = self.sum_of_edges(graph, Direction::Out, args[0], g)?;
                 self.give(args[0], dx)
             }
             Op::GatherDst(graph) => {
-                let op = Op::Segment { graph, direction: Direction::In, reduce: Reduce::Sum };
-                let dx = self.flow.push(op, &[g])?;
+                let dx = self.sum_of_edges(graph, Direction::In, args[0], g)?;
                 self.give(args[0], dx)
             }
-            Op::Segment { graph, direction, reduce } => {
+            // Rows at no end have no influence; the others keep their gradients.
+            Op::Select(graph, direction) => {
+                let zeros = self.zeros(args[0])?;
+                let dx = self.flow.push(Op::AddEnds(vec![(graph, direction)]), &[zeros, g])?;
+                self.give(args[0], dx)
+            }
+            // Each part gets the rows that are its own.
+            Op::Replace(graph, direction) => {
+                if self.needed[args[1].index()] {
+                    let d = self.flow.push(Op::Select(graph, direction), &[g])?;
+                    self.give(args[1], d)?;
+                }
+                if self.needed[args[0].index()] {
+                    let zeros = self.zeros(args[1])?;
+                    let d = self.flow.push(Op::Replace(graph, direction), &[g, zeros])?;
+                    self.give(args[0], d)?;
+                }
+                Ok(())
+            }
+            Op::AddEnds(ends) => {
+                for (&(graph, direction), &part) in ends.iter().zip(&args[1..]) {
+                    if self.needed[part.index()] {
+                        let d = self.flow.push(Op::Select(graph, direction), &[g])?;
+                        self.give(part, d)?;
+                    }
+                }
+                self.give(args[0], g)
+            }
+            Op::Segment { graph, direction, reduce } | Op::SegmentEnds { graph, direction, reduce } => {
                 let gather = match direction {
                     Direction::In => Op::GatherDst(graph),
                     Direction::Out => Op::GatherSrc(graph),
@@ -282,9 +320,10 @@ impl Tape<'_> {
                     }
                     // The elements that attain the extremum share the gradient equally.
                     Reduce::Max | Reduce::Min => {
+                        let own = y;
                         let y = self.flow.push(gather.clone(), &[y])?;
                         let mask = self.flow.push(Op::Binary(BinaryOp::Eq), &[x, y])?;
-                        let sum = Op::Segment { graph, direction, reduce: Reduce::Sum };
+                        let sum = sum_like(self.flow.ty(own).space, graph, direction);
                         let share = self.share(g, mask, sum)?;
                         let share = self.flow.push(gather, &[share])?;
                         self.flow.push(Op::Binary(BinaryOp::Mul), &[mask, share])?
@@ -298,6 +337,17 @@ impl Tape<'_> {
             }
             Op::ReduceSpace(reduce) => self.reduction(args[0], reduce, Op::ReduceSpace(Reduce::Sum), y, g),
         }
+    }
+
+    /// The sum of edge values for the rows of `like`: all vertices at this end, or those with edges.
+    fn sum_of_edges(&mut self, graph: Graph, direction: Direction, like: Value, g: Value) -> Built {
+        self.flow.push(sum_like(self.flow.ty(like).space, graph, direction), &[g])
+    }
+
+    fn zeros(&mut self, like: Value) -> Built {
+        let ty = self.flow.ty(like).clone();
+        let zero = self.flow.constant(0.0);
+        self.flow.push(Op::Broadcast(ty), &[zero])
     }
 
     /// The rules of [`Op::Segment`] for reductions whose result broadcasts back by itself.

@@ -4,6 +4,7 @@
 //! [`PassManager::run_joint`].
 
 pub mod bounds;
+pub mod compact;
 pub mod compute_on_vertices;
 pub mod contract_scores;
 pub mod differentiate;

@@ -10,6 +10,7 @@ use hgnnc_machine::Machine;
 
 pub use crate::sizes::{Ends, SizeInfo};
 
+use crate::compact::compact;
 use crate::compute_on_vertices::compute_on_vertices;
 use crate::contract_scores::contract_scores;
 use crate::erase_stops::erase_stops;
@@ -31,6 +32,7 @@ const SHARE_COMMON: Pass = Pass { name: "share_common", run: share_common };
 const REMOVE_DEAD: Pass = Pass { name: "remove_dead", run: remove_dead };
 const COMPUTE_ON_VERTICES: Pass = Pass { name: "compute_on_vertices", run: compute_on_vertices };
 const SUM_BEFORE_PROJECTING: Pass = Pass { name: "sum_before_projecting", run: sum_before_projecting };
+const COMPACT: Pass = Pass { name: "compact", run: compact };
 const CONTRACT_SCORES: Pass = Pass { name: "contract_scores", run: contract_scores };
 const ERASE_STOPS: Pass = Pass { name: "erase_stops", run: erase_stops };
 
@@ -50,6 +52,10 @@ pub const FORWARD: &[Pass] = &[
     SIMPLIFY,
     SHARE_COMMON,
     REMOVE_DEAD,
+    // What is on vertices and in which order is decided. The gradients of values with few rows have few rows.
+    COMPACT,
+    SHARE_COMMON,
+    REMOVE_DEAD,
 ];
 
 /// On joint programs, after differentiation, and on inference programs after [`FORWARD`].
@@ -60,6 +66,11 @@ pub const JOINT: &[Pass] = &[
     SHARE_COMMON,
     REMOVE_DEAD,
     COMPUTE_ON_VERTICES,
+    SHARE_COMMON,
+    REMOVE_DEAD,
+    // Gradients of parameters with a row per vertex, and their updates.
+    COMPACT,
+    SIMPLIFY,
     SHARE_COMMON,
     REMOVE_DEAD,
 ];

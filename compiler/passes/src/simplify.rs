@@ -74,6 +74,12 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
             let inner = if r.new.ty(inner).is_unit() { inner } else { make(r, op.clone(), &[inner]) };
             Some(make(r, Op::Broadcast(Type::new(space, ty.dims)), &[inner]))
         }
+        Op::Select(graph, direction) => {
+            let (inner, ty) = inside_broadcast(r, args[0])?;
+            let space = Space::Ends(*graph, *direction);
+            let inner = if r.new.ty(inner).is_unit() { inner } else { make(r, op.clone(), &[inner]) };
+            Some(make(r, Op::Broadcast(Type::new(space, ty.dims)), &[inner]))
+        }
         Op::ReduceTrailing { reduce, axes } => reduce_trailing(r, *reduce, *axes, args[0]),
         Op::RandomMask { rate, ty, .. } if *rate == 0.0 && !ty.is_sparse() => Some(filled(r, ty.clone(), 1.0)),
         Op::Input(_)
@@ -89,6 +95,9 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
         | Op::MatMulT { .. }
         | Op::Outer { .. }
         | Op::Segment { .. }
+        | Op::SegmentEnds { .. }
+        | Op::Replace(..)
+        | Op::AddEnds(_)
         | Op::ReduceSpace(_) => None,
     }
 }

@@ -41,7 +41,17 @@ impl SizeInfo {
             Space::Vertices(vertex) => self.vertices[vertex.index()],
             Space::Edges(graph) => self.edges[graph.index()],
             Space::Index(extent) => extent as u64,
+            // Each edge has one.
+            Space::Ends(graph, direction) => self.num_ends(graph, direction).unwrap_or(self.edges[graph.index()]),
         }
+    }
+
+    /// Number of distinct destinations (`In`) or sources (`Out`) of a graph, where it is known.
+    pub fn num_ends(&self, graph: Graph, direction: Direction) -> Option<u64> {
+        self.ends.get(graph.index()).map(|ends| match direction {
+            Direction::In => ends.destinations,
+            Direction::Out => ends.sources,
+        })
     }
 
     /// A dimension's extent.

@@ -466,7 +466,7 @@ impl<'a> Elaborator<'a> {
                 for (vertex, val) in values {
                     let val = match val.space(&self.flow) {
                         Space::Unit => self.broadcast(val, Space::Vertices(vertex), at),
-                        Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => Ok(val),
+                        Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => Ok(val),
                     };
                     match self.settle_val(val) {
                         Some(val) => repeated.insert(vertex, val),

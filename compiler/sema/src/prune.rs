@@ -77,6 +77,10 @@ pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
             | Op::GatherSrc(_)
             | Op::GatherDst(_)
             | Op::Segment { .. }
+            | Op::SegmentEnds { .. }
+            | Op::Select(..)
+            | Op::Replace(..)
+            | Op::AddEnds(_)
             | Op::ReduceTrailing { .. }
             | Op::ReduceSpace(_) => {}
         }

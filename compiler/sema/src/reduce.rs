@@ -541,7 +541,7 @@ impl Elaborator<'_> {
         let fits = match (space, wanted) {
             (Space::Vertices(found), Some(wanted)) => found == wanted,
             (Space::Vertices(_), None) => true,
-            (Space::Unit | Space::Edges(_) | Space::Index(_), _) => false,
+            (Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..), _) => false,
         };
         if !fits {
             return Err(Box::new(

@@ -132,5 +132,9 @@ pub fn show_space(flow: &Dataflow, space: Space) -> String {
         Space::Vertices(v) => format!("one row per `{}` vertex", flow.vertex_types[v.index()].name),
         Space::Edges(g) => format!("one row per edge of `{}`", flow.graphs[g.index()].name),
         Space::Index(extent) => format!("{extent} rows"),
+        Space::Ends(g, direction) => {
+            let name = &flow.graphs[g.index()].name;
+            format!("one row per vertex at the {} end of `{name}`", direction.end_name())
+        }
     }
 }

@@ -8,10 +8,10 @@
 
 use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
 
-use crate::data::{BoundData, Incidence, InputData};
+use crate::data::{BoundData, InputData};
 use crate::kernels::flat::{self, MaskDraw, Side};
 use crate::kernels::{Rows, product, rows, segment};
-use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Operand, Plan, Region};
+use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Operand, Plan, Region};
 use crate::raw::Slab;
 use crate::routine::{Chain, Routine, Spot, reduces_edges};
 
@@ -36,6 +36,7 @@ pub struct Scratch {
     floats: Slab,
     tiles: [Vec<f32>; 2],
     own: Vec<u32>,
+    own_end: Vec<u32>,
     full: Vec<u32>,
     offsets: Vec<u32>,
     clip: Vec<u32>,
@@ -51,6 +52,7 @@ impl Scratch {
             floats: Slab::zeros(len),
             tiles: [vec![0.0; tile], vec![0.0; tile]],
             own: vec![0; edges],
+            own_end: vec![0; edges],
             full: vec![0; edges],
             offsets: vec![0; most(|p| p.block_rows) + 1],
             clip: vec![0; most(|p| p.block_rows) + 1],
@@ -60,7 +62,7 @@ impl Scratch {
     /// Bytes that [`Scratch::new`] takes.
     pub fn bytes(plans: &[Plan], len: usize) -> u64 {
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0) as u64;
-        4 * (len as u64 + 2 * (most(|p| p.tile_len) + most(|p| p.block_edges) + most(|p| p.block_rows)))
+        4 * (len as u64 + 2 * (most(|p| p.tile_len) + most(|p| p.block_rows)) + 3 * most(|p| p.block_edges))
     }
 }
 
@@ -110,7 +112,7 @@ fn run_block(
     range: std::ops::Range<usize>,
     scratch: &mut Scratch,
 ) {
-    let Scratch { floats, tiles, own, full, offsets, clip } = scratch;
+    let Scratch { floats, tiles, own, own_end, full, offsets, clip } = scratch;
     let num_rows = range.len();
     let mut block = Block {
         context,
@@ -124,17 +126,22 @@ fn run_block(
         other: &[],
         position: &[],
         own: &[],
+        own_end: &[],
+        vertices: &[],
+        other_end: &[],
         full: &[],
         offsets: &[],
         incoming: true,
         start: 0,
         items: 0,
     };
-    if let Domain::Edges { topology, direction } = region.domain {
-        let incidence = context.data.topology(topology).incidence(direction);
+    if let Domain::Edges { topology, direction, ends } = region.domain {
+        let topology = context.data.topology(topology);
+        let incidence = topology.incidence(direction);
+        let indptr = topology.indptr(direction, ends);
         block.incoming = direction == Direction::In;
-        let first = incidence.indptr[range.start];
-        let last = incidence.indptr[range.end];
+        let first = indptr[range.start];
+        let last = indptr[range.end];
         block.first_edge = first as usize;
         block.num_edges = (last - first) as usize;
         let edges = first as usize..last as usize;
@@ -142,12 +149,32 @@ fn run_block(
         if !incidence.position.is_empty() {
             block.position = &incidence.position[edges];
         }
-        fill_offsets(incidence, &range, &mut offsets[..=num_rows]);
+        if let Some(others) = topology.listed_ends(opposite(direction)) {
+            block.other_end = &others.of_edge[first as usize..last as usize];
+        }
+        if ends {
+            block.vertices = &topology.ends(direction).vertices[range.clone()];
+        }
+        fill_offsets(indptr, &range, &mut offsets[..=num_rows]);
         if region.uses_own {
             for row in 0..num_rows {
                 own[offsets[row] as usize..offsets[row + 1] as usize].fill(row as u32);
             }
             block.own = &own[..block.num_edges];
+        }
+        if region.uses_own_end {
+            // Rows of ends read vertices, rows of vertices read ends: a vertex without edges is none.
+            let mut end = if ends { 0 } else { topology.ends(direction).within(0, range.start).end as u32 };
+            for row in 0..num_rows {
+                let edges = offsets[row] as usize..offsets[row + 1] as usize;
+                if ends {
+                    own_end[edges].fill(block.vertices[row]);
+                } else if !edges.is_empty() {
+                    own_end[edges].fill(end);
+                    end += 1;
+                }
+            }
+            block.own_end = &own_end[..block.num_edges];
         }
         if let Some(columns) = region.full_columns {
             let element = |own: u32, other: u32| {
@@ -167,10 +194,17 @@ fn run_block(
     }
 }
 
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::In => Direction::Out,
+        Direction::Out => Direction::In,
+    }
+}
+
 /// First edge of each row, counted from the block's first edge.
-fn fill_offsets(incidence: &Incidence, rows: &std::ops::Range<usize>, offsets: &mut [u32]) {
-    let first = incidence.indptr[rows.start];
-    for (offset, &at) in offsets.iter_mut().zip(&incidence.indptr[rows.start..=rows.end]) {
+fn fill_offsets(indptr: &[u64], rows: &std::ops::Range<usize>, offsets: &mut [u32]) {
+    let first = indptr[rows.start];
+    for (offset, &at) in offsets.iter_mut().zip(&indptr[rows.start..=rows.end]) {
         *offset = (at - first) as u32;
     }
 }
@@ -189,6 +223,12 @@ struct Block<'a> {
     other: &'a [u32],
     position: &'a [u32],
     own: &'a [u32],
+    /// Per edge: the vertex of its row (rows of ends), or the end that its row is (rows of vertices).
+    own_end: &'a [u32],
+    /// The vertices of rows of ends.
+    vertices: &'a [u32],
+    /// The other end of each edge, counted among the ends of the graph.
+    other_end: &'a [u32],
     full: &'a [u32],
     offsets: &'a [u32],
     incoming: bool,
@@ -325,6 +365,9 @@ impl<'a> Block<'a> {
                 }
             }
             Access::Other => Rows::Picked(all(), &self.other[tile]),
+            Access::Vertex => Rows::Picked(all(), &self.vertices[tile]),
+            Access::OwnVertex | Access::OwnEnd => Rows::Picked(all(), &self.own_end[tile]),
+            Access::OtherEnd => Rows::Picked(all(), &self.other_end[tile]),
             Access::Position => Rows::Picked(all(), &self.position[tile]),
             Access::Full => Rows::Picked(all(), &self.full[tile]),
         }
@@ -395,6 +438,18 @@ impl<'a> Block<'a> {
             BlockKind::Unary(f, a) => self.unary(*f, a, op.level, width, out, &mut tiles[0]),
             BlockKind::Binary(f, a, b) => self.binary(*f, [a, b], op.level, width, out, tiles),
             BlockKind::Copy(a) => rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out),
+            BlockKind::Replace(a, with) => {
+                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
+                self.at_ends(with, width, out, |row, from| row.copy_from_slice(from));
+            }
+            BlockKind::AddEnds(a, parts) => {
+                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
+                for part in parts {
+                    self.at_ends(part, width, out, |row, from| {
+                        row.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x);
+                    });
+                }
+            }
             BlockKind::Concat(parts, lead) => {
                 let last_all = width / lead;
                 let mut start = 0;
@@ -472,6 +527,22 @@ impl<'a> Block<'a> {
                 segment::weighted_sum(weights, from, a.width, *inner, self.offsets, out, false);
             }
             BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => {}
+        }
+    }
+
+    /// Visits the rows of the tile whose vertices are ends, each with its row of the value of ends.
+    fn at_ends(&self, with: &EndRows, width: usize, out: &mut [f32], visit: impl Fn(&mut [f32], &[f32])) {
+        let ends = self.context.data.topology(with.topology).ends(with.direction);
+        let first = self.first_row + self.start;
+        let here = ends.within(first, self.items);
+        // SAFETY: stored operands are no outputs of this step.
+        let from = unsafe {
+            let start = with.buffer.offset + here.start * width;
+            self.context.slabs[with.buffer.slab as usize].read(start, here.len() * width)
+        };
+        for (&vertex, from) in ends.vertices[here].iter().zip(from.chunks_exact(width)) {
+            let row = vertex as usize - first;
+            visit(&mut out[row * width..(row + 1) * width], from);
         }
     }
 

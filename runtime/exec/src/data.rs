@@ -31,6 +31,48 @@ pub struct Topology {
     pub incoming: Incidence,
     /// Out-edges of each source: CSR.
     pub outgoing: Incidence,
+    /// Distinct destinations and distinct sources, where a program has rows for them.
+    pub ends: [Option<Ends>; 2],
+}
+
+/// The vertices at one end that have edges.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ends {
+    /// The vertices, ascending.
+    pub vertices: Vec<u32>,
+    /// `vertices + 1` positions: end `i` owns edges `indptr[i]..indptr[i + 1]` of the incidence of its direction.
+    pub indptr: Vec<u64>,
+    /// The end of each edge (its position in `vertices`), in the order of the incidence of the other direction.
+    pub of_edge: Vec<u32>,
+}
+
+impl Ends {
+    /// Of the rows of one incidence; `edges` are those of the other one.
+    fn new(rows: &Incidence, edges: &Incidence) -> Self {
+        let mut ends = Self { vertices: vec![], indptr: vec![0], of_edge: vec![] };
+        // What no edge has is never read.
+        let mut end_of = vec![0u32; rows.indptr.len().saturating_sub(1)];
+        for (vertex, range) in rows.indptr.windows(2).enumerate() {
+            if range[1] > range[0] {
+                end_of[vertex] = ends.vertices.len() as u32;
+                ends.vertices.push(vertex as u32);
+                ends.indptr.push(range[1]);
+            }
+        }
+        ends.of_edge = edges.other.iter().map(|&vertex| end_of[vertex as usize]).collect();
+        ends
+    }
+
+    /// The ends among vertices `first..first + count`.
+    pub fn within(&self, first: usize, count: usize) -> std::ops::Range<usize> {
+        let before = |vertex: usize| self.vertices.partition_point(|&end| (end as usize) < vertex);
+        before(first)..before(first + count)
+    }
+
+    /// Bytes.
+    fn bytes(&self) -> u64 {
+        8 * self.indptr.len() as u64 + 4 * (self.vertices.len() + self.of_edge.len()) as u64
+    }
 }
 
 impl Topology {
@@ -57,7 +99,7 @@ impl Topology {
         }
         let outgoing = transpose(&indptr, &src, num_src);
         let incoming = Incidence { indptr, other: src, position: vec![] };
-        Ok(Self { name: name.to_owned(), num_src, num_dst, incoming, outgoing })
+        Ok(Self { name: name.to_owned(), num_src, num_dst, incoming, outgoing, ends: [None, None] })
     }
 
     /// From edges (source, destination) in any order; they are sorted by destination, then source, stably.
@@ -95,10 +137,44 @@ impl Topology {
         }
     }
 
-    /// Bytes of both incidences.
+    /// Lists the distinct ends of a direction, unless that has been done.
+    pub fn list_ends(&mut self, direction: Direction) {
+        let (rows, edges, slot) = match direction {
+            Direction::In => (&self.incoming, &self.outgoing, 0),
+            Direction::Out => (&self.outgoing, &self.incoming, 1),
+        };
+        if self.ends[slot].is_none() {
+            self.ends[slot] = Some(Ends::new(rows, edges));
+        }
+    }
+
+    /// The distinct ends of a direction, if a program has rows for them.
+    pub fn listed_ends(&self, direction: Direction) -> Option<&Ends> {
+        let slot = match direction {
+            Direction::In => 0,
+            Direction::Out => 1,
+        };
+        self.ends[slot].as_ref()
+    }
+
+    /// The distinct ends of a direction.
+    ///
+    /// # Panics
+    /// When they are not listed.
+    pub fn ends(&self, direction: Direction) -> &Ends {
+        self.listed_ends(direction).expect("ends are listed before programs are planned")
+    }
+
+    /// First edge of each row of a direction and one past the last: of all vertices, or of those that have edges.
+    pub fn indptr(&self, direction: Direction, ends: bool) -> &[u64] {
+        if ends { &self.ends(direction).indptr } else { &self.incidence(direction).indptr }
+    }
+
+    /// Bytes of both incidences and of the lists of ends.
     pub fn bytes(&self) -> u64 {
         let of = |i: &Incidence| 8 * i.indptr.len() as u64 + 4 * (i.other.len() + i.position.len()) as u64;
-        of(&self.incoming) + of(&self.outgoing)
+        let ends: u64 = self.ends.iter().flatten().map(Ends::bytes).sum();
+        of(&self.incoming) + of(&self.outgoing) + ends
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::dataflow::{Binding, Dataflow, Init, OutputKind};
 use hgnnc_ir::kernel::{Contents, Program};
+use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random;
 use hgnnc_ir::types::{Dim, Phase};
 use rayon::prelude::*;
@@ -16,8 +17,8 @@ use crate::block::{Context, Scratch, combine, run_task};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::kernels::{product, rows};
-use crate::plan::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, plan};
-use crate::raw::{Buffer, PerThread, Slab};
+use crate::plan::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update, plan};
+use crate::raw::{PerThread, Slab};
 use crate::routine::Routine;
 
 /// How to run.
@@ -93,6 +94,7 @@ impl Engine {
         let tables = &first.tables;
         check_tables(tables, &data)?;
         add_counters(programs, &mut data);
+        list_ends(programs, &mut data);
         let states = collect_states(programs);
         let num_params = tables.params.len();
         let params = 3 + 2 * programs.len() as u32;
@@ -229,8 +231,19 @@ impl Engine {
     pub fn commit(&mut self, program: usize) {
         let slabs = &self.slabs;
         let updates: Vec<_> =
-            self.plans[program].updates.iter().filter(|(target, from)| *target != from.slab).copied().collect();
-        let copy = |&(target, from): &(u32, Buffer), range: std::ops::Range<usize>| {
+            self.plans[program].updates.iter().filter(|update| update.target != update.from.slab).copied().collect();
+        let copy = |&Update { target, from, rows }: &Update, range: std::ops::Range<usize>| {
+            if let Some((topology, direction, width)) = rows {
+                // Whole rows, to those of their vertices.
+                let ends = &self.data.topology(topology).ends(direction).vertices;
+                for (row, &vertex) in ends.iter().enumerate().take(range.end / width).skip(range.start / width) {
+                    // SAFETY: as below; vertices are distinct.
+                    let source = unsafe { slabs[from.slab as usize].read(from.offset + row * width, width) };
+                    // SAFETY: as above.
+                    unsafe { slabs[target as usize].write(vertex as usize * width, width) }.copy_from_slice(source);
+                }
+                return;
+            }
             // SAFETY: nothing else runs, and the slabs are different.
             let source = unsafe { slabs[from.slab as usize].read(from.offset + range.start, range.len()) };
             // SAFETY: as above; every range of every target is written once.
@@ -240,7 +253,12 @@ impl Engine {
         const PART: usize = 1 << 16;
         let parts: Vec<_> = updates
             .iter()
-            .flat_map(|update| (0..update.1.len).step_by(PART).map(move |at| (update, at..update.1.len.min(at + PART))))
+            .flat_map(|update| {
+                // Parts of rows do not divide them.
+                let width = update.rows.map_or(1, |(_, _, width)| width.max(1));
+                let part = (PART / width).max(1) * width;
+                (0..update.from.len).step_by(part).map(move |at| (update, at..update.from.len.min(at + part)))
+            })
             .collect();
         if self.threads() == 1 || parts.len() == updates.len() {
             parts.into_iter().for_each(|(update, range)| copy(update, range));
@@ -424,6 +442,22 @@ fn add_counters(programs: &[&Program], data: &mut BoundData) {
             });
         }
     }
+}
+
+/// Lists the ends of graphs that programs have rows for.
+fn list_ends(programs: &[&Program], data: &mut BoundData) {
+    let mut used = vec![[false; 2]; data.graphs.len()];
+    for (graph, direction) in programs.iter().flat_map(|program| program.ends()) {
+        used[graph.index()][usize::from(direction == Direction::Out)] = true;
+    }
+    data.graphs.par_iter_mut().zip(used).for_each(|(graph, [incoming, outgoing])| {
+        if incoming {
+            graph.list_ends(Direction::In);
+        }
+        if outgoing {
+            graph.list_ends(Direction::Out);
+        }
+    });
 }
 
 /// Refuses what would not fit, before anything is allocated.

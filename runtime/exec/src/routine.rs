@@ -152,8 +152,8 @@ fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
     let rows = pairs().map(|(a, b)| b - a).max().unwrap_or(0);
     let edges = match region.domain {
         Domain::Rows(_) => 0,
-        Domain::Edges { topology, direction } => {
-            let indptr = &data.topology(topology).incidence(direction).indptr;
+        Domain::Edges { topology, direction, ends } => {
+            let indptr = data.topology(topology).indptr(direction, ends);
             pairs().map(|(a, b)| (indptr[b] - indptr[a]) as usize).max().unwrap_or(0)
         }
     };
@@ -175,6 +175,8 @@ fn streams(kind: &BlockKind) -> bool {
         BlockKind::Unary(..)
         | BlockKind::Binary(..)
         | BlockKind::Copy(_)
+        | BlockKind::Replace(..)
+        | BlockKind::AddEnds(..)
         | BlockKind::Concat(..)
         | BlockKind::Slice { .. }
         | BlockKind::OneHot { .. }
@@ -309,6 +311,8 @@ fn operands(kind: &BlockKind) -> Vec<Operand> {
     match kind {
         BlockKind::Unary(_, a)
         | BlockKind::Copy(a)
+        | BlockKind::Replace(a, _)
+        | BlockKind::AddEnds(a, _)
         | BlockKind::Slice { a, .. }
         | BlockKind::ReduceTrailing(_, a, _)
         | BlockKind::Segment(_, a)

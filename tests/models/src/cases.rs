@@ -80,7 +80,7 @@ pub fn case(name: &str) -> Case {
 
 /// Worlds that every case is run in: the written-down one, and `drawn` others.
 pub fn worlds(drawn: u64) -> impl Iterator<Item = World> {
-    std::iter::once(World::library()).chain((100..100 + drawn).map(World::random_library))
+    [World::library(), World::sparse_library()].into_iter().chain((100..100 + drawn).map(World::random_library))
 }
 
 const fn of(name: &'static str, uses: &'static str, body: &'static str) -> Case {

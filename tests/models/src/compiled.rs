@@ -1,9 +1,9 @@
 //! Source texts as programs, and programs bound to a world for the interpreter.
 
-use hgnnc_driver::{LowerOptions, SizeInfo, analyze, lower};
+use hgnnc_driver::{Ends, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::interp::{self, Bindings, Evaluation, Tensor};
-use hgnnc_ir::{Artifact, Dataflow, Dim, Input, Op, OutputKind, Param};
+use hgnnc_ir::{Artifact, Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};
 use hgnnc_sema::Analyzed;
 
@@ -78,6 +78,7 @@ impl Compiled {
         let sizes = SizeInfo {
             vertices: bindings.num_vertices.iter().map(|&n| n as u64).collect(),
             edges: bindings.edges.iter().map(|e| e.len() as u64).collect(),
+            ends: ends(&bindings),
             ..SizeInfo::default()
         };
         let options = LowerOptions { sizes: Some(sizes), ..LowerOptions::default() };
@@ -115,6 +116,17 @@ impl Compiled {
         let found = names.iter().position(|n| *n == name);
         Param::new(found.unwrap_or_else(|| panic!("no parameter `{name}`; there are {names:?}")))
     }
+}
+
+/// The numbers of distinct ends of each graph.
+pub fn ends(bindings: &Bindings) -> Vec<Ends> {
+    let num = |graph, direction| bindings.ends(graph, direction).len() as u64;
+    let of = |graph| Ends {
+        sources: num(graph, Direction::Out),
+        destinations: num(graph, Direction::In),
+        ..Ends::default()
+    };
+    (0..bindings.edges.len()).map(|g| of(Graph::new(g))).collect()
 }
 
 /// Runs a program on the interpreter.

@@ -41,6 +41,20 @@ impl World {
         )
     }
 
+    /// A world of the same schema in which few vertices have edges.
+    pub fn sparse_library() -> Self {
+        Self::new(
+            2,
+            &[("Paper", 16), ("Author", 9), ("Venue", 7)],
+            &[
+                ("cites", &[(0, 3), (0, 7), (2, 3), (7, 7)]),
+                ("writes", &[(1, 0), (1, 3), (5, 3)]),
+                ("reviews", &[(8, 15)]),
+                ("appears_in", &[(3, 2), (4, 2), (15, 6)]),
+            ],
+        )
+    }
+
     /// A world of the same schema drawn from a seed. Relations may be empty, and so may vertex types other than
     /// `Paper`.
     pub fn random_library(seed: u64) -> Self {

@@ -13,7 +13,7 @@ use crate::dataflow::OutputKind;
 use crate::interp::{Bindings, InterpError, Tensor, binary, bound, check, reduced, unary};
 use crate::ops::{BinaryOp, Direction, Reduce};
 use crate::random;
-use crate::types::Layout;
+use crate::types::{Layout, Param, Space};
 
 /// What is stored after a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,9 +51,28 @@ pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpEr
     let outputs = program.outputs.iter().map(|output| {
         let (rows, width) = (bindings.rows(output.ty.space), bindings.width(&output.ty.dims));
         let elements = machine.whole(output.source).to_vec();
-        (output.kind.clone(), Tensor::new(rows, width, elements))
+        let mut tensor = Tensor::new(rows, width, elements);
+        if let (Space::Ends(graph, direction), Some((param, old))) = (output.ty.space, before(bindings, &output.kind)) {
+            // The other rows stay as they are.
+            let all = bindings.width(&program.tables.params[param.index()].dims);
+            let mut new = old.map_or_else(|| Tensor::filled(1, all, 0.0), Tensor::clone);
+            for (row, &vertex) in bindings.ends(graph, direction).iter().enumerate() {
+                new.data[vertex as usize * width..][..width].copy_from_slice(tensor.row(row));
+            }
+            tensor = new;
+        }
+        (output.kind.clone(), tensor)
     });
     Ok(Execution { outputs: outputs.collect(), buffers: machine.buffers })
+}
+
+/// What an output updates, with its elements before. `None` for results.
+fn before<'b>(bindings: &'b Bindings, kind: &OutputKind) -> Option<(Param, Option<&'b Tensor>)> {
+    match kind {
+        OutputKind::Result(_) => None,
+        OutputKind::UpdateParam(param) => Some((*param, bindings.params.get(param))),
+        OutputKind::UpdateState(param, slot) => Some((*param, bindings.states.get(&(*param, *slot)))),
+    }
 }
 
 struct Machine<'a> {
@@ -164,7 +183,9 @@ impl Machine<'_> {
         let mut owned = vec![vec![]; num_rows];
         let (all, direction, columns): (Vec<(u32, u32)>, Direction, Option<usize>) = match rows {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => return owned,
-            Rows::Edges(graph, direction) => (self.bindings.edges[graph.index()].clone(), *direction, None),
+            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => {
+                (self.bindings.edges[graph.index()].clone(), *direction, None)
+            }
             Rows::Elements(pattern, direction) => {
                 let stored = self.stored.get(&pattern.index()).cloned().unwrap_or_default();
                 let columns = self.program.tables.patterns[pattern.index()].columns;
@@ -195,16 +216,28 @@ impl Machine<'_> {
             };
             self.buffers[buffer.index()] = vec![start; self.eval(&instr.width)];
         }
-        for (row, edges) in edges.iter().enumerate() {
-            let mut locals = vec![];
+        // The vertices of rows of ends.
+        let ends = match traversal.rows {
+            Rows::Ends(graph, direction) => self.bindings.ends(graph, direction),
+            _ => (0..num_rows as u32).collect(),
+        };
+        for (row, &vertex) in ends.iter().enumerate() {
+            let (mut locals, edges) = (vec![], &edges[vertex as usize]);
             for instr in &traversal.instrs {
-                self.instr(traversal, instr, row, edges, &mut locals);
+                self.instr(traversal, instr, (row, vertex as usize), edges, &mut locals);
             }
         }
     }
 
-    fn instr(&mut self, traversal: &Traversal, instr: &Instr, row: usize, edges: &[Edge], locals: &mut Locals) {
-        let at = |edge: Option<usize>| Here { rows: &traversal.rows, row, edges, edge };
+    fn instr(
+        &mut self,
+        traversal: &Traversal,
+        instr: &Instr,
+        (row, vertex): (usize, usize),
+        edges: &[Edge],
+        locals: &mut Locals,
+    ) {
+        let at = |edge: Option<usize>| Here { rows: &traversal.rows, row, vertex, edges, edge };
         let everywhere: Vec<Option<usize>> = match instr.level {
             Level::Row => vec![None],
             Level::Edge => (0..edges.len()).map(Some).collect(),
@@ -265,6 +298,18 @@ impl Machine<'_> {
             KernelOp::Copy(a) => {
                 let a = read(a);
                 (0..width).map(|column| repeated(&a, column)).collect()
+            }
+            KernelOp::Replace(a, b) => {
+                let a = read(a);
+                self.at_end(*b, here).unwrap_or_else(|| (0..width).map(|column| repeated(&a, column)).collect())
+            }
+            KernelOp::AddEnds(parts) => {
+                let base = read(&parts[0]);
+                let mut sum: Vec<f64> = (0..width).map(|column| repeated(&base, column)).collect();
+                for part in parts[1..].iter().filter_map(|&part| self.at_end(part, here)) {
+                    sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+                }
+                sum
             }
             KernelOp::Concat { parts, lead } => {
                 let lead = self.eval(lead);
@@ -332,14 +377,33 @@ impl Machine<'_> {
         let width = self.program.operand_width(here.rows, &[], operand).expect("the operand can be read here");
         let width = self.eval(&width);
         let edge = here.edge.map(|edge| here.edges[edge]);
+        let of_vertex = |vertex: usize| self.row_of_vertex(buffer, vertex).expect("an edge has its ends");
         let row = match operand.index {
             Index::Whole => 0,
-            Index::Row => here.row,
-            Index::Other => edge.expect("an edge is at hand").other,
+            // A row of ends meets its own rows as well as those of vertices.
+            Index::Row => of_vertex(here.vertex),
+            Index::Other => of_vertex(edge.expect("an edge is at hand").other),
+            Index::End => unreachable!("read by `at_end`"),
             // The position of an element is that in the dense matrix.
             Index::Edge | Index::Cell => edge.expect("an edge is at hand").position,
         };
         data[row * width..(row + 1) * width].to_vec()
+    }
+
+    /// The row of a vertex in a buffer: of all vertices, or of the ends of a graph, if it is one.
+    fn row_of_vertex(&self, buffer: Buffer, vertex: usize) -> Option<usize> {
+        match self.program.buffer(buffer).ty.space {
+            Space::Ends(graph, direction) => self.bindings.ends(graph, direction).binary_search(&(vertex as u32)).ok(),
+            Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => Some(vertex),
+        }
+    }
+
+    /// The row of a buffer of ends that belongs to the vertex of a row.
+    fn at_end(&self, operand: Operand, here: Here<'_>) -> Option<Vec<f64>> {
+        let Source::Buffer(buffer) = operand.source else { panic!("ends have rows of a buffer") };
+        let width = self.bindings.width(&self.program.buffer(buffer).ty.dims);
+        let row = self.row_of_vertex(buffer, here.vertex)?;
+        Some(self.buffers[buffer.index()][row * width..(row + 1) * width].to_vec())
     }
 
     fn whole(&self, source: Source) -> std::borrow::Cow<'_, [f64]> {
@@ -357,6 +421,8 @@ impl Machine<'_> {
 struct Here<'h> {
     rows: &'h Rows,
     row: usize,
+    /// The vertex of a row of ends, otherwise the row.
+    vertex: usize,
     edges: &'h [Edge],
     edge: Option<usize>,
 }

@@ -181,6 +181,8 @@ pub enum Rows {
     Vertices(VertexType),
     /// The vertices at one end of a graph, each with its in-edges or out-edges.
     Edges(Graph, Direction),
+    /// As `Edges`, without the vertices that have no such edges: the rows of [`Space::Ends`].
+    Ends(Graph, Direction),
     /// The rows (`In`) or columns (`Out`) of a sparse matrix, each with its stored elements as edges.
     Elements(Pattern, Direction),
 }
@@ -188,16 +190,17 @@ pub enum Rows {
 impl Rows {
     /// Do its rows own edges (or stored elements)?
     pub fn has_edges(&self) -> bool {
-        matches!(self, Rows::Edges(..) | Rows::Elements(..))
+        matches!(self, Rows::Edges(..) | Rows::Ends(..) | Rows::Elements(..))
     }
 
-    /// The number of rows.
+    /// The number of rows; for [`Rows::Ends`] that of all vertices at this end, which buffers with a row per vertex
+    /// have.
     pub fn count(&self, tables: &Dataflow) -> Width {
         match self {
             Rows::Once => Width::one(),
             Rows::Each(volume) => volume.clone(),
             Rows::Vertices(vertex) => Width::count(*vertex),
-            Rows::Edges(graph, direction) => ends(tables, *graph, *direction).0,
+            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => ends(tables, *graph, *direction).0,
             Rows::Elements(pattern, direction) => sides(tables, *pattern, *direction).0,
         }
     }
@@ -206,8 +209,16 @@ impl Rows {
     pub fn other_count(&self, tables: &Dataflow) -> Option<Width> {
         match self {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
-            Rows::Edges(graph, direction) => Some(ends(tables, *graph, *direction).1),
+            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some(ends(tables, *graph, *direction).1),
             Rows::Elements(pattern, direction) => Some(sides(tables, *pattern, *direction).1),
+        }
+    }
+
+    /// The vertex type and the ends that a row of ends has at its own row.
+    fn own_ends(&self) -> Option<(Graph, Direction)> {
+        match self {
+            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some((*graph, *direction)),
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => None,
         }
     }
 }
@@ -309,7 +320,8 @@ pub enum Source {
     Count(Space),
 }
 
-/// Which row of its source an operand is.
+/// Which row of its source an operand is. Sources with a row for each distinct end of a graph ([`Space::Ends`]) are
+/// read alike: the row of the vertex, wherever it is among them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Index {
     /// All of it, always.
@@ -320,6 +332,8 @@ pub enum Index {
     Other,
     /// That of this edge.
     Edge,
+    /// That of the vertex of this row among the ends of a graph; there may be none.
+    End,
     /// The element (row, column) of a dense matrix, at a stored element of a sparse one.
     Cell,
 }
@@ -333,6 +347,10 @@ pub enum KernelOp {
     Binary(BinaryOp, Operand, Operand),
     /// Each element of `a`, repeated to the width of the result.
     Copy(Operand),
+    /// `b` where the vertex of the row is one of its ends, else `a`.
+    Replace(Operand, Operand),
+    /// The first operand plus those of the others that have the vertex of the row among their ends.
+    AddEnds(Vec<Operand>),
     /// Along the last dimension.
     Concat {
         /// The operands.
@@ -400,12 +418,13 @@ impl KernelOp {
             | KernelOp::Segment(_, a)
             | KernelOp::ReduceAll(_, a) => vec![*a],
             KernelOp::Binary(_, a, b)
+            | KernelOp::Replace(a, b)
             | KernelOp::MatMul(_, a, b)
             | KernelOp::MatMulT(_, a, b)
             | KernelOp::Dot(a, b)
             | KernelOp::WeightedSum { a, x: b }
             | KernelOp::OuterAll(_, a, b) => vec![*a, *b],
-            KernelOp::Concat { parts, .. } => parts.clone(),
+            KernelOp::Concat { parts, .. } | KernelOp::AddEnds(parts) => parts.clone(),
             KernelOp::Mask { .. } => vec![],
         }
     }
@@ -416,6 +435,8 @@ impl KernelOp {
             KernelOp::Unary(f, _) => f.name(),
             KernelOp::Binary(f, ..) => f.name(),
             KernelOp::Copy(_) => "copy",
+            KernelOp::Replace(..) => "replace",
+            KernelOp::AddEnds(_) => "add_ends",
             KernelOp::Concat { .. } => "concat",
             KernelOp::Slice { .. } => "slice",
             KernelOp::OneHot(_) => "one_hot",
@@ -439,14 +460,15 @@ pub struct Output {
     pub kind: OutputKind,
     /// Where it is when the program has run.
     pub source: Source,
-    /// The type that it is seen as.
+    /// The type that it is seen as. An update with a row for each distinct end of a graph replaces these rows of its
+    /// parameter or state; all others stay as they are.
     pub ty: Type,
 }
 
-/// The number of elements of a type. `None` where edges or a sparsity pattern decide it.
+/// The number of elements of a type. `None` where edges, their ends or a sparsity pattern decide it.
 fn volume(ty: &Type) -> Option<Width> {
     match (ty.layout, ty.space) {
-        (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_)) => None,
+        (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_) | Space::Ends(..)) => None,
         (Layout::Dense, Space::Unit) => Some(Width::of(&ty.dims)),
         (Layout::Dense, Space::Index(extent)) => Some(Width::of(&ty.dims).times(&Width::fixed(extent))),
         (Layout::Dense, Space::Vertices(vertex)) => Some(Width::of(&ty.dims).times(&Width::count(vertex))),
@@ -459,12 +481,43 @@ impl Program {
         &self.buffers[buffer.index()]
     }
 
+    /// The graphs and directions whose distinct ends the program has rows for or counts, each once.
+    pub fn ends(&self) -> std::collections::BTreeSet<(Graph, Direction)> {
+        let mut spaces: Vec<Space> = self.buffers.iter().map(|decl| decl.ty.space).collect();
+        spaces.extend(self.outputs.iter().map(|output| output.ty.space));
+        for kernel in self.kernels() {
+            match &kernel.body {
+                Body::Gemm(gemm) => spaces.push(gemm.rows),
+                Body::Traversal(traversal) => {
+                    if let Rows::Ends(graph, direction) = traversal.rows {
+                        spaces.push(Space::Ends(graph, direction));
+                    }
+                    let operands = traversal.instrs.iter().flat_map(|instr| instr.op.operands());
+                    spaces.extend(operands.filter_map(|operand| match operand.source {
+                        Source::Count(space) => Some(space),
+                        Source::Local(_) | Source::Buffer(_) | Source::Const(_) => None,
+                    }));
+                }
+            }
+        }
+        let counted = self.outputs.iter().filter_map(|output| match output.source {
+            Source::Count(space) => Some(space),
+            Source::Local(_) | Source::Buffer(_) | Source::Const(_) => None,
+        });
+        spaces.extend(counted);
+        let ends = spaces.into_iter().filter_map(|space| match space {
+            Space::Ends(graph, direction) => Some((graph, direction)),
+            Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
+        });
+        ends.collect()
+    }
+
     /// All kernels: those of the prelude, then those of each run.
     pub fn kernels(&self) -> impl Iterator<Item = &Kernel> {
         self.prelude.iter().chain(&self.launches).flat_map(|launch| &launch.kernels)
     }
 
-    /// The number of elements of a buffer. `None` where edges or a sparsity pattern decide it.
+    /// The number of elements of a buffer. `None` where edges, their ends or a sparsity pattern decide it.
     pub fn volume(&self, buffer: Buffer) -> Option<Width> {
         volume(&self.buffer(buffer).ty)
     }
@@ -478,12 +531,28 @@ impl Program {
             Source::Buffer(buffer) => buffer,
         };
         let ty = &self.buffer(buffer).ty;
+        if let Space::Ends(graph, direction) = ty.space {
+            let has = match operand.index {
+                Index::Row => rows.own_ends() == Some((graph, direction)),
+                Index::Other => rows.own_ends().is_some_and(|(own, side)| own == graph && side != direction),
+                Index::End => {
+                    let of = ends(&self.tables, graph, direction).0;
+                    !matches!(rows, Rows::Each(_) | Rows::Ends(..) | Rows::Elements(..))
+                        && rows.count(&self.tables) == of
+                }
+                Index::Whole | Index::Edge | Index::Cell => false,
+            };
+            return has.then(|| Width::of(&ty.dims));
+        }
         match operand.index {
+            Index::End => None,
             Index::Whole => self.volume(buffer),
             Index::Row => self.volume(buffer)?.divided_by(&rows.count(&self.tables)),
             Index::Other => self.volume(buffer)?.divided_by(&rows.other_count(&self.tables)?),
             Index::Edge => match (rows, ty.space, ty.layout) {
-                (Rows::Edges(graph, _), Space::Edges(of), _) if of == *graph => Some(Width::of(&ty.dims)),
+                (Rows::Edges(graph, _) | Rows::Ends(graph, _), Space::Edges(of), _) if of == *graph => {
+                    Some(Width::of(&ty.dims))
+                }
                 (Rows::Elements(pattern, _), _, Layout::Sparse(of)) if of == *pattern => Some(Width::one()),
                 _ => None,
             },

@@ -213,6 +213,23 @@ impl Reader {
                 self.base.word("of")?;
                 self.pattern().map(|pattern| Rows::Elements(pattern, Direction::Out))
             }
+            "ends" => {
+                let vertex = self.base.vertex()?;
+                self.base.sign(",")?;
+                let edges = self.base.next;
+                let direction = match self.base.name()?.as_str() {
+                    "in_edges" => Direction::In,
+                    "out_edges" => Direction::Out,
+                    word => return self.base.error_at(edges, format!("ends do not own `{word}`")),
+                };
+                self.base.word("of")?;
+                let graph = self.base.graph()?;
+                if self.base.parsed.flow.graph_end(graph, direction) == Space::Vertices(vertex) {
+                    Ok(Rows::Ends(graph, direction))
+                } else {
+                    self.base.error_at(at, "these edges belong to rows of another vertex type")
+                }
+            }
             "rows" => {
                 let vertex = self.base.vertex()?;
                 if !self.base.accept(",") {
@@ -318,6 +335,8 @@ impl Reader {
                 Head::Unary(UnaryOp::LeakyRelu(slope))
             }
             "copy" => Head::Copy,
+            "replace" => Head::Replace,
+            "add_ends" => Head::AddEnds,
             "concat" => {
                 self.base.sign("(")?;
                 self.base.word("lead")?;
@@ -368,6 +387,7 @@ impl Reader {
             let index = match word.as_str() {
                 "row" => Index::Row,
                 "cell" => Index::Cell,
+                "end" => Index::End,
                 word if word == other => Index::Other,
                 word if word == edge => Index::Edge,
                 _ => return self.base.error_at(at, format!("there is no `{word}` here")),
@@ -458,6 +478,8 @@ enum Head {
     Unary(UnaryOp),
     Binary(BinaryOp),
     Copy,
+    Replace,
+    AddEnds,
     Concat(Width),
     Slice { last: usize, start: usize, len: usize },
     OneHot,
@@ -480,6 +502,8 @@ impl Head {
             (Head::Mask { stream, rate }, []) => KernelOp::Mask { stream, rate },
             (Head::Unary(f), &[a]) => KernelOp::Unary(f, a),
             (Head::Copy, &[a]) => KernelOp::Copy(a),
+            (Head::Replace, &[a, b]) => KernelOp::Replace(a, b),
+            (Head::AddEnds, [_, ..]) => KernelOp::AddEnds(operands.to_vec()),
             (Head::Slice { last, start, len }, &[a]) => KernelOp::Slice { a, last, start, len },
             (Head::OneHot, &[a]) => KernelOp::OneHot(a),
             (Head::ReduceTrailing(reduce), &[a]) => KernelOp::ReduceTrailing(reduce, a),

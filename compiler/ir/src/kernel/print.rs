@@ -75,6 +75,9 @@ pub fn print_rows(program: &Program, rows: &Rows) -> String {
         Rows::Edges(graph, direction) => {
             format!("rows {}, {}_edges of {}", end(*graph, *direction), direction.name(), names.graph(*graph))
         }
+        Rows::Ends(graph, direction) => {
+            format!("ends {}, {}_edges of {}", end(*graph, *direction), direction.name(), names.graph(*graph))
+        }
         Rows::Elements(pattern, Direction::In) => {
             let vertex = program.tables.patterns.get(pattern.index()).map_or("?".into(), |d| names.vertex(d.vertex));
             format!("rows {vertex}, elements of {pattern}")
@@ -103,8 +106,8 @@ impl Form {
 /// The word for the other end of the edges, and for an edge itself.
 pub(super) fn index_words(rows: &Rows) -> (&'static str, &'static str) {
     match rows {
-        Rows::Edges(_, Direction::In) => ("src", "edge"),
-        Rows::Edges(_, Direction::Out) => ("dst", "edge"),
+        Rows::Edges(_, Direction::In) | Rows::Ends(_, Direction::In) => ("src", "edge"),
+        Rows::Edges(_, Direction::Out) | Rows::Ends(_, Direction::Out) => ("dst", "edge"),
         Rows::Elements(_, Direction::In) => ("column", "element"),
         Rows::Elements(_, Direction::Out) => ("vertex", "element"),
         Rows::Once | Rows::Each(_) | Rows::Vertices(_) => ("?other", "?edge"),
@@ -204,7 +207,7 @@ impl Printer<'_> {
     fn gemm(&mut self, gemm: &Gemm, place: &str, indent: &str) -> fmt::Result {
         let rows = match gemm.rows {
             Space::Unit => "once".to_owned(),
-            space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_)) => {
+            space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Ends(..)) => {
                 format!("rows {}", self.names.space(space).unwrap_or_default())
             }
         };
@@ -257,6 +260,8 @@ impl Printer<'_> {
             KernelOp::Unary(..)
             | KernelOp::Binary(..)
             | KernelOp::Copy(_)
+            | KernelOp::Replace(..)
+            | KernelOp::AddEnds(_)
             | KernelOp::OneHot(_)
             | KernelOp::Dot(..)
             | KernelOp::WeightedSum { .. } => instr.op.name().to_owned(),
@@ -286,6 +291,7 @@ impl Printer<'_> {
             Index::Row => format!("{source}[row]"),
             Index::Other => format!("{source}[{other}]"),
             Index::Edge => format!("{source}[{edge}]"),
+            Index::End => format!("{source}[end]"),
             Index::Cell => format!("{source}[cell]"),
         }
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::dataflow::OutputKind;
 use crate::ops::{Direction, UnaryOp};
 use crate::print::print_type;
-use crate::types::{DType, Layout, Space, Type};
+use crate::types::{DType, Dim, Layout, Param, Space, Type};
 use crate::verify as dataflow;
 
 /// A part of a program.
@@ -157,7 +157,7 @@ impl Verifier<'_> {
         let space = match ty.space {
             Space::Unit => true,
             Space::Vertices(vertex) => vertex.index() < vertices,
-            Space::Edges(graph) => graph.index() < tables.graphs.len(),
+            Space::Edges(graph) | Space::Ends(graph, _) => graph.index() < tables.graphs.len(),
             Space::Index(_) => true,
         };
         let dims = Width::of(&ty.dims).counts().iter().all(|vertex| vertex.index() < vertices);
@@ -243,23 +243,30 @@ impl Verifier<'_> {
         if !(self.write(place, gemm.out) && reads == [true, true]) {
             return;
         }
-        let rows = match gemm.rows {
-            Space::Unit => Width::one(),
-            Space::Vertices(vertex) => Width::count(vertex),
-            Space::Index(extent) => Width::fixed(extent),
-            Space::Edges(_) => {
-                self.report(place, "a dense product has no rows of edges");
-                return;
+        let program = self.program;
+        let whole = |buffer: Buffer| program.volume(buffer);
+        let by_row = |buffer: Buffer| match gemm.rows {
+            Space::Unit => whole(buffer),
+            Space::Vertices(vertex) => whole(buffer)?.divided_by(&Width::count(vertex)),
+            Space::Index(extent) => whole(buffer)?.divided_by(&Width::fixed(extent)),
+            Space::Ends(..) => {
+                let ty = &program.buffer(buffer).ty;
+                (ty.space == gemm.rows).then(|| Width::of(&ty.dims))
             }
+            Space::Edges(_) => None,
         };
+        if let Space::Edges(_) = gemm.rows {
+            self.report(place, "a dense product has no rows of edges");
+            return;
+        }
         let of = &gemm.of;
         let (x, y, out) = match gemm.form {
-            Form::MatMul => (rows.times(&of.left()), of.all(), rows.times(&of.right())),
-            Form::MatMulT => (rows.times(&of.right()), of.all(), rows.times(&of.left())),
-            Form::Outer => (rows.times(&of.left()), rows.times(&of.right()), of.all()),
+            Form::MatMul => ((by_row(gemm.x), of.left()), (whole(gemm.y), of.all()), (by_row(gemm.out), of.right())),
+            Form::MatMulT => ((by_row(gemm.x), of.right()), (whole(gemm.y), of.all()), (by_row(gemm.out), of.left())),
+            Form::Outer => ((by_row(gemm.x), of.left()), (by_row(gemm.y), of.right()), (whole(gemm.out), of.all())),
         };
-        for (buffer, expected) in [(gemm.x, x), (gemm.y, y), (gemm.out, out)] {
-            if self.program.volume(buffer) != Some(expected) {
+        for (buffer, (found, expected)) in [(gemm.x, x), (gemm.y, y), (gemm.out, out)] {
+            if found != Some(expected) {
                 self.report(place, format!("`{}` does not have the extents of the product", self.name(buffer)));
             }
         }
@@ -274,7 +281,7 @@ impl Verifier<'_> {
             Rows::Once => true,
             Rows::Each(volume) => volume.counts().iter().all(|vertex| vertex.index() < tables.vertex_types.len()),
             Rows::Vertices(vertex) => vertex.index() < tables.vertex_types.len(),
-            Rows::Edges(graph, _) => graph.index() < tables.graphs.len(),
+            Rows::Edges(graph, _) | Rows::Ends(graph, _) => graph.index() < tables.graphs.len(),
             Rows::Elements(pattern, _) => pattern.index() < tables.patterns.len(),
         };
         if !exists {
@@ -344,8 +351,20 @@ impl Verifier<'_> {
                     return None;
                 }
                 let edge = matches!(operand.index, Index::Other | Index::Edge | Index::Cell);
-                if edge && instr.level == Level::Row {
+                // A vertex without edges is no end of them.
+                let ends = matches!(self.program.buffer(buffer).ty.space, Space::Ends(..));
+                let maybe = ends && operand.index == Index::Row && matches!(seen.rows, Rows::Edges(..));
+                if (edge || maybe) && instr.level == Level::Row {
                     self.report(place, format!("reads `{}` by an edge outside of edges", self.name(buffer)));
+                    return None;
+                }
+                let first = instr.op.operands().first() == Some(&operand);
+                let takes_ends = match instr.op {
+                    KernelOp::Replace(..) | KernelOp::AddEnds(_) => !first && instr.level == Level::Row,
+                    _ => false,
+                };
+                if takes_ends != (operand.index == Index::End) {
+                    self.report(place, format!("`{}` may have no row for this one", self.name(buffer)));
                     return None;
                 }
                 let integer = self.program.buffer(buffer).ty.dtype == DType::I32;
@@ -398,6 +417,9 @@ impl Verifier<'_> {
                 spreads(a) && spreads(b) && (a.divided_by(b).is_some() || b.divided_by(a).is_some())
             }
             KernelOp::Copy(_) => spreads(&operands[0]),
+            KernelOp::Replace(..) | KernelOp::AddEnds(_) => {
+                spreads(&operands[0]) && operands[1..].iter().all(|part| part == width)
+            }
             KernelOp::Concat { lead, .. } => {
                 let lasts: Option<Vec<usize>> =
                     operands.iter().map(|x| x.divided_by(lead).and_then(|last| last.as_fixed())).collect();
@@ -449,15 +471,20 @@ impl Verifier<'_> {
         let fits = match extent {
             Extent::Total => self.program.volume(buffer).as_ref() == Some(&instr.width),
             Extent::Row => {
-                let volume = seen.rows.count(&self.program.tables).times(&instr.width);
-                self.program.volume(buffer) == Some(volume)
+                if let Rows::Ends(graph, direction) = *seen.rows {
+                    ty.space == Space::Ends(graph, direction) && Width::of(&ty.dims) == instr.width
+                } else {
+                    let volume = seen.rows.count(&self.program.tables).times(&instr.width);
+                    self.program.volume(buffer) == Some(volume)
+                }
             }
             // Edges are stored in CSC order.
             Extent::Edge => match *seen.rows {
-                Rows::Edges(graph, Direction::In) => {
+                Rows::Edges(graph, Direction::In) | Rows::Ends(graph, Direction::In) => {
                     ty.space == Space::Edges(graph) && Width::of(&ty.dims) == instr.width
                 }
                 Rows::Edges(_, Direction::Out)
+                | Rows::Ends(_, Direction::Out)
                 | Rows::Elements(..)
                 | Rows::Once
                 | Rows::Each(_)
@@ -511,12 +538,27 @@ impl Verifier<'_> {
                     if !updates.insert((param, slot)) {
                         self.report(place, format!("`{}` is updated twice", decl.name));
                     }
-                    if output.ty != tables.param_type(param) {
+                    if output.ty != tables.param_type(param) && output.ty != rows_of(program, param, output.ty.space) {
                         self.report(place, format!("`{}` has another type", decl.name));
                     }
                 }
             }
         }
+    }
+}
+
+/// The type of the rows of a parameter at the ends of a graph; the parameter's own type where it has none.
+fn rows_of(program: &Program, param: Param, space: Space) -> Type {
+    let tables = &program.tables;
+    let own = tables.param_type(param);
+    match (space, own.dims.split_first()) {
+        (Space::Ends(graph, direction), Some((Dim::Count(vertex), rest)))
+            if graph.index() < tables.graphs.len()
+                && tables.graph_end(graph, direction) == Space::Vertices(*vertex) =>
+        {
+            Type::new(space, rest)
+        }
+        _ => own,
     }
 }
 

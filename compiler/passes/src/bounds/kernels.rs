@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         let tables = &program.tables;
         let (edges, others) = match traversal.rows {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => (0.0, 0.0),
-            Rows::Edges(graph, direction) => {
+            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => {
                 (sizes.rows(Space::Edges(graph)) as f64, sizes.others(tables, graph, direction))
             }
             Rows::Elements(pattern, direction) => {
@@ -160,7 +160,10 @@ impl<'a> Walk<'a> {
             program,
             traversal,
             sizes,
-            rows: sizes.eval(&traversal.rows.count(tables)),
+            rows: match traversal.rows {
+                Rows::Ends(graph, direction) => sizes.rows(Space::Ends(graph, direction)) as f64,
+                _ => sizes.eval(&traversal.rows.count(tables)),
+            },
             edges,
             others,
             widths: Program::local_widths(traversal),
@@ -217,7 +220,10 @@ impl<'a> Walk<'a> {
 
     /// Are the edges walked in another order than the one in which edge values are stored?
     fn is_outgoing(&self) -> bool {
-        matches!(self.traversal.rows, Rows::Edges(_, Direction::Out) | Rows::Elements(_, Direction::Out))
+        matches!(
+            self.traversal.rows,
+            Rows::Edges(_, Direction::Out) | Rows::Ends(_, Direction::Out) | Rows::Elements(_, Direction::Out)
+        )
     }
 
     fn width(&self, operand: Operand) -> f64 {
@@ -272,7 +278,13 @@ impl<'a> Walk<'a> {
         let gather = |distinct: f64| Some(Gather { reads: self.edges, distinct, row_bytes: ELEMENT * width });
         match operand.index {
             Index::Whole => (width, None),
+            // Rows of ends find those of vertices by their list.
+            Index::Row if matches!(self.traversal.rows, Rows::Ends(..)) && !self.is_of_ends(operand) => {
+                (0.0, Some(Gather { reads: self.rows, distinct: self.rows, row_bytes: ELEMENT * width }))
+            }
             Index::Row => (self.rows * width, None),
+            // A row, and which vertex it is of.
+            Index::End => (self.rows_of(operand) * (width + 1.0), None),
             Index::Edge => match operand.source {
                 Source::Buffer(_) if self.is_outgoing() => (0.0, gather(self.edges)),
                 _ => (self.edges * width, None),
@@ -283,13 +295,34 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// The space of the rows of a buffer.
+    fn space_of(&self, operand: Operand) -> Option<Space> {
+        match operand.source {
+            Source::Buffer(buffer) => Some(self.program.buffer(buffer).ty.space),
+            Source::Local(_) | Source::Const(_) | Source::Count(_) => None,
+        }
+    }
+
+    fn is_of_ends(&self, operand: Operand) -> bool {
+        // Locals are of the rows at hand.
+        self.space_of(operand).is_none_or(|space| matches!(space, Space::Ends(..)))
+    }
+
+    fn rows_of(&self, operand: Operand) -> f64 {
+        self.space_of(operand).map_or(0.0, |space| self.sizes.rows(space) as f64)
+    }
+
     fn compute(&self, instr: &Instr, work: &mut Work) {
         let count = self.count(instr.level);
         let results = count * self.sizes.eval(&instr.width);
         match &instr.op {
             KernelOp::Unary(f, _) => rates::add(work, results, rates::unary(*f)),
             KernelOp::Binary(f, ..) => rates::add(work, results, rates::binary(*f)),
-            KernelOp::Copy(_) | KernelOp::Concat { .. } | KernelOp::Slice { .. } => {}
+            KernelOp::AddEnds(parts) => {
+                let added: f64 = parts[1..].iter().map(|&part| self.rows_of(part) * self.width(part)).sum();
+                rates::add(work, added, rates::SIMPLE);
+            }
+            KernelOp::Copy(_) | KernelOp::Replace(..) | KernelOp::Concat { .. } | KernelOp::Slice { .. } => {}
             KernelOp::OneHot(_) => rates::add(work, results, rates::SIMPLE),
             KernelOp::Mask { .. } => rates::add(work, results, rates::MASK),
             KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) | KernelOp::OuterAll(of, ..) => {

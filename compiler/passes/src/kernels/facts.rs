@@ -3,7 +3,7 @@
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::{Extents, Width};
-use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Layout, Op, Pattern, Space, Type, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Layout, Op, Output, OutputKind, Pattern, Space, Type, Value};
 
 use super::NotLowered;
 
@@ -57,16 +57,20 @@ impl<'a> Facts<'a> {
                 | Op::GatherSrc(_)
                 | Op::GatherDst(_)
                 | Op::Segment { .. }
+                | Op::SegmentEnds { .. }
+                | Op::Select(..)
+                | Op::Replace(..)
+                | Op::AddEnds(_)
                 | Op::ReduceTrailing { .. }
                 | Op::ReduceSpace(_) => node.args.iter().all(|a| facts.fixed[a.index()]),
             };
             facts.fixed.push(fixed);
         }
-        for output in &flow.outputs {
-            let root = facts.root(output.value);
+        let mut pending: Vec<Value> = flow.outputs.iter().map(|output| facts.output_value(output)).collect();
+        for &value in &pending {
+            let root = facts.root(value);
             facts.output[root.index()] = true;
         }
-        let mut pending: Vec<Value> = flow.outputs.iter().map(|output| output.value).collect();
         while let Some(value) = pending.pop() {
             let root = facts.root(value);
             if !std::mem::replace(&mut facts.live[root.index()], true) {
@@ -74,6 +78,22 @@ impl<'a> Facts<'a> {
             }
         }
         facts
+    }
+
+    /// What is computed for an output: of an update that replaces some rows and keeps all others, these rows.
+    pub fn output_value(&self, output: &Output) -> Value {
+        let node = self.flow.value(self.root(output.value));
+        let kept = node.args.first().map(|&base| &self.flow.value(self.root(base)).op);
+        let in_place = match (&output.kind, kept) {
+            (OutputKind::UpdateParam(param), Some(Op::Param(of))) => param == of,
+            (OutputKind::UpdateState(param, slot), Some(Op::State(of, other))) => param == of && slot == other,
+            _ => false,
+        };
+        let computed = |value: Value| !self.is_leaf(self.root(value));
+        match node.op {
+            Op::Replace(..) if in_place && computed(node.args[1]) => node.args[1],
+            _ => output.value,
+        }
     }
 
     fn is_alias(&self, value: Value) -> bool {
@@ -100,6 +120,10 @@ impl<'a> Facts<'a> {
             | Op::GatherSrc(_)
             | Op::GatherDst(_)
             | Op::Segment { .. }
+            | Op::SegmentEnds { .. }
+            | Op::Select(..)
+            | Op::Replace(..)
+            | Op::AddEnds(_)
             | Op::ReduceTrailing { .. } => false,
         }
     }
@@ -137,7 +161,7 @@ impl<'a> Facts<'a> {
         match (ty.layout, ty.space) {
             (Layout::Sparse(pattern), _) => Some(Topology::Pattern(pattern)),
             (Layout::Dense, Space::Edges(graph)) => Some(Topology::Graph(graph)),
-            (Layout::Dense, Space::Unit | Space::Vertices(_) | Space::Index(_)) => None,
+            (Layout::Dense, Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Ends(..)) => None,
         }
     }
 
@@ -206,7 +230,10 @@ pub(super) fn word(op: &Op) -> &'static str {
         Op::MatMulT { .. } => "matmul_t",
         Op::Outer { .. } => "outer",
         Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
-        Op::Segment { reduce, .. } => reduce.name(),
+        Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => reduce.name(),
+        Op::Select(..) => "select",
+        Op::Replace(..) => "replace",
+        Op::AddEnds(_) => "add_ends",
         Op::ReduceTrailing { .. } => "reduce",
         Op::ReduceSpace(_) => "total",
     }

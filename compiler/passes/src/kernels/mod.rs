@@ -151,8 +151,8 @@ fn stored_values(facts: &Facts<'_>, fixed: &[Group], varying: &[Group]) -> BTree
         let product = matches!(group.kind, Kind::Product(_));
         stored.extend(group.members.iter().copied().filter(|&member| product || total(member)));
     }
-    stored
-        .extend(facts.flow.outputs.iter().map(|output| facts.root(output.value)).filter(|r| group_of.contains_key(r)));
+    let outputs = facts.flow.outputs.iter().map(|output| facts.root(facts.output_value(output)));
+    stored.extend(outputs.filter(|root| group_of.contains_key(root)));
     stored
 }
 
@@ -197,7 +197,7 @@ impl Builder<'_, '_> {
     /// A name for a stored value: what it is for, or its operation and number.
     fn name(&self, value: Value) -> String {
         let flow = self.facts.flow;
-        let output = flow.outputs.iter().find(|output| self.facts.root(output.value) == value);
+        let output = flow.outputs.iter().find(|output| self.facts.root(self.facts.output_value(output)) == value);
         match output.map(|output| &output.kind) {
             Some(OutputKind::Result(name)) => name.clone(),
             Some(OutputKind::UpdateParam(param)) => format!("{}.new", flow.params[param.index()].name),
@@ -233,7 +233,7 @@ impl Builder<'_, '_> {
         let node = self.facts.flow.value(group.members[0]);
         let (stage, body) = match group.kind {
             Kind::Product(value) => (node.stage, Body::Gemm(self.gemm(value)?)),
-            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) => {
+            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) | Kind::Ends(..) => {
                 let traversal = lower_traversal(self, group)?;
                 let count = |stage| traversal.instrs.iter().filter(|instr| instr.stage == stage).count();
                 // The stage of most instructions, the earliest of several.
@@ -266,11 +266,12 @@ impl Builder<'_, '_> {
     fn outputs(&self) -> Result<Vec<Output>, NotLowered> {
         let flow = self.facts.flow;
         let output = |output: &hgnnc_ir::Output| {
-            let ty: Type = flow.ty(output.value).clone();
+            let value = self.facts.output_value(output);
+            let ty: Type = flow.ty(value).clone();
             if ty.is_sparse() {
-                return Err(self.facts.error(output.value, "a sparse value cannot be an output"));
+                return Err(self.facts.error(value, "a sparse value cannot be an output"));
             }
-            Ok(Output { kind: output.kind.clone(), source: self.source(self.facts.root(output.value))?, ty })
+            Ok(Output { kind: output.kind.clone(), source: self.source(self.facts.root(value))?, ty })
         };
         flow.outputs.iter().map(output).collect()
     }

@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 
 use hgnnc_ir::kernel::Width;
-use hgnnc_ir::{Direction, Op, Phase, Space, Value};
+use hgnnc_ir::{Direction, Graph, Op, Phase, Space, Value};
 
 use super::facts::{Facts, Topology};
 
@@ -28,6 +28,8 @@ pub(super) enum Kind {
     Product(Value),
     /// Rows of a topology with their edges.
     Edges(Topology, Direction),
+    /// The distinct ends of a graph, with their edges where something needs them.
+    Ends(Graph, Direction),
 }
 
 /// Operations executed together, in SSA order.
@@ -118,7 +120,7 @@ impl Scheduler<'_, '_> {
                     space.is_some_and(|space| kinds.contains(&Kind::Map(space)))
                         && node.args.iter().any(|&a| known.contains(&self.facts.root(a)))
                 }
-                Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) => false,
+                Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) => false,
             };
             if (own || follows()) && self.fits(v, kind, &known) {
                 members.push(v);
@@ -148,10 +150,12 @@ impl Scheduler<'_, '_> {
                 if large && element_wise && node.args.iter().all(flat) { Kind::Elements(len) } else { Kind::Unit }
             }
             space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_)) => Kind::Map(space),
+            Space::Ends(graph, direction) => Kind::Ends(graph, direction),
         };
         let arg_space = |i: usize| facts.flow.ty(node.args[i]).space;
         match &node.op {
             Op::Segment { graph, direction, .. } => vec![Kind::Edges(Topology::Graph(*graph), *direction)],
+            Op::SegmentEnds { graph, direction, .. } => vec![Kind::Ends(*graph, *direction)],
             Op::MatMul { batch } | Op::MatMulT { batch } => {
                 if let Some(pattern) = facts.topology(node.args[0]) {
                     return vec![Kind::Edges(pattern, Direction::In)];
@@ -169,18 +173,19 @@ impl Scheduler<'_, '_> {
                     };
                 }
                 let of = facts.extents(&node.ty, *batch);
+                let narrow = of.n.is_one() && of.left().as_fixed().is_some_and(|width| width <= NARROW);
                 match arg_space(0) {
-                    space @ (Space::Vertices(_) | Space::Index(_))
-                        if of.n.is_one() && of.left().as_fixed().is_some_and(|width| width <= NARROW) =>
-                    {
-                        vec![Kind::Map(space)]
-                    }
+                    space @ (Space::Vertices(_) | Space::Index(_)) if narrow => vec![Kind::Map(space)],
+                    Space::Ends(graph, direction) if narrow => vec![Kind::Ends(graph, direction)],
                     _ => vec![Kind::Product(v)],
                 }
             }
             Op::ReduceSpace(_) => match facts.topology(node.args[0]) {
                 Some(topology) => vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)],
-                None => vec![Kind::Map(arg_space(0))],
+                None => vec![match arg_space(0) {
+                    Space::Ends(graph, direction) => Kind::Ends(graph, direction),
+                    space => Kind::Map(space),
+                }],
             },
             Op::ReduceTrailing { .. } => match facts.topology(node.args[0]) {
                 Some(pattern) => vec![Kind::Edges(pattern, Direction::In)],
@@ -202,6 +207,9 @@ impl Scheduler<'_, '_> {
             | Op::OneHot { .. }
             | Op::Rows
             | Op::Unrows
+            | Op::Select(..)
+            | Op::Replace(..)
+            | Op::AddEnds(_)
             | Op::GatherSrc(_)
             | Op::GatherDst(_) => vec![by_space()],
         }
@@ -218,8 +226,8 @@ impl Scheduler<'_, '_> {
         let node = facts.flow.value(v);
         // Reads from the other end of an edge, or from any row, meet only stored values.
         let foreign = |arg: Value| match (&node.op, kind) {
-            (Op::GatherSrc(_), Kind::Edges(_, direction)) => *direction == Direction::In,
-            (Op::GatherDst(_), Kind::Edges(_, direction)) => *direction == Direction::Out,
+            (Op::GatherSrc(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::In,
+            (Op::GatherDst(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::Out,
             _ => node.ty.is_sparse() && facts.topology(arg).is_none() && !facts.flow.ty(arg).dims.is_empty(),
         };
         node.args.iter().all(|&a| if foreign(a) { self.stored(a) } else { self.available(a, kind, members, seen) })
@@ -240,6 +248,7 @@ impl Scheduler<'_, '_> {
             Kind::Unit | Kind::Elements(_) => space == Space::Unit,
             Kind::Map(rows) => space == *rows,
             Kind::Edges(topology, direction) => facts.row_space(*topology, *direction) == Some(space),
+            Kind::Ends(graph, direction) => space == Space::Ends(*graph, *direction),
             Kind::Product(_) => false,
         };
         // A reduction over the rows of the group is complete only after it, and is a unit value: in a group
@@ -259,6 +268,6 @@ fn rank(kind: &Kind) -> u32 {
         Kind::Elements(_) => 1,
         Kind::Map(_) => 2,
         Kind::Product(_) => 3,
-        Kind::Edges(..) => 4,
+        Kind::Edges(..) | Kind::Ends(..) => 4,
     }
 }

@@ -44,9 +44,10 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         Kind::Elements(volume) => Rows::Each(volume.clone()),
         Kind::Map(Space::Vertices(vertex)) => Rows::Vertices(*vertex),
         Kind::Map(Space::Index(extent)) => Rows::Each(Width::fixed(*extent)),
-        Kind::Map(Space::Unit | Space::Edges(_)) => {
+        Kind::Map(Space::Unit | Space::Edges(_) | Space::Ends(..)) => {
             return Err(facts.error(group.members[0], "internal error: a map over other rows than vertices"));
         }
+        Kind::Ends(graph, direction) => Rows::Ends(*graph, *direction),
         Kind::Edges(Topology::Graph(graph), direction) => Rows::Edges(*graph, *direction),
         Kind::Edges(Topology::Pattern(pattern), direction) => Rows::Elements(*pattern, *direction),
     };
@@ -85,6 +86,7 @@ impl Lowering<'_, '_, '_> {
     fn edges(&self) -> Option<(Topology, Direction)> {
         match self.kind {
             Kind::Edges(topology, direction) => Some((*topology, *direction)),
+            Kind::Ends(graph, direction) => Some((Topology::Graph(*graph), *direction)),
             Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) => None,
         }
     }
@@ -97,7 +99,7 @@ impl Lowering<'_, '_, '_> {
     fn width(&self, value: Value) -> Width {
         match self.kind {
             Kind::Elements(_) => Width::one(),
-            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) => self.facts.width(value),
+            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..) => self.facts.width(value),
         }
     }
 
@@ -127,6 +129,11 @@ impl Lowering<'_, '_, '_> {
         let root = facts.root(value);
         if let Some(topology) = facts.topology(value) {
             return self.edge_operand(value, root, topology);
+        }
+        if let (Op::Select(..), true) = (&facts.flow.value(root).op, self.members.contains(&root)) {
+            // The rows of its vertices, where they are.
+            let selected = facts.root(facts.flow.value(root).args[0]);
+            return Ok(operand(self.builder.source(selected)?, Index::Row));
         }
         let index = match (self.kind, facts.flow.ty(value).space) {
             (Kind::Elements(volume), Space::Unit) if facts.width(value) == *volume => Index::Row,
@@ -290,7 +297,19 @@ impl Lowering<'_, '_, '_> {
                     KernelOp::OuterAll(of, x, y)
                 }
             }
-            Op::Segment { reduce, .. } => {
+            Op::Select(..) => KernelOp::Copy(self.operand(value, level)?),
+            Op::Replace(..) => {
+                let base = self.element_operand(arg(0), &node.ty, level)?;
+                KernelOp::Replace(base, self.ends(arg(1))?)
+            }
+            Op::AddEnds(_) => {
+                let mut parts = vec![self.element_operand(arg(0), &node.ty, level)?];
+                for &part in &node.args[1..] {
+                    parts.push(self.ends(part)?);
+                }
+                KernelOp::AddEnds(parts)
+            }
+            Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => {
                 level = Level::Edge;
                 match self.weighted_sum(arg(0), *reduce, &width)? {
                     Some(op) => op,
@@ -329,6 +348,11 @@ impl Lowering<'_, '_, '_> {
         };
         self.define(value, level, width, op);
         Ok(())
+    }
+
+    /// A value of the ends of a graph, at the rows of their vertices.
+    fn ends(&self, value: Value) -> Result<Operand> {
+        Ok(operand(self.builder.source(self.facts.root(value))?, Index::End))
     }
 
     /// `Σ a · b` over trailing groups without making the products.

@@ -1,11 +1,11 @@
-//! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9` (of each vertex type, of each
-//! graph), a program, `=>`, and the program after the pass and without what it left unread; or `=> unchanged`.
+//! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9 sources 2 destinations 3`
+//! (of each vertex type, of each graph; ends may be left out), a program, `=>`, and the program after the pass and without what it left unread; or `=> unchanged`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use hgnnc_ir::{Dataflow, parse, print, verify};
-use hgnnc_passes::pipeline::{FORWARD, JOINT};
+use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
 use hgnnc_passes::remove_dead::remove_dead;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
 
@@ -18,9 +18,14 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 
 fn sizes(text: &str) -> Option<SizeInfo> {
     let line = text.lines().find_map(|line| line.strip_prefix("; sizes: vertices "))?;
-    let (vertices, edges) = line.split_once(" edges").expect("`edges`");
-    let numbers = |text: &str| text.split_whitespace().map(|n| n.parse().expect("a number")).collect();
-    Some(SizeInfo { vertices: numbers(vertices), edges: numbers(edges), ..SizeInfo::default() })
+    let (vertices, rest) = line.split_once(" edges").expect("`edges`");
+    let (edges, ends) = rest.split_once(" sources").unwrap_or((rest, ""));
+    let (sources, destinations) = ends.split_once(" destinations").unwrap_or(("", ""));
+    let [vertices, edges, sources, destinations]: [Vec<u64>; 4] = [vertices, edges, sources, destinations]
+        .map(|text| text.split_whitespace().map(|n| n.parse().expect("a number")).collect());
+    let of_graph = |(&sources, &destinations)| Ends { sources, destinations, ..Ends::default() };
+    let ends = sources.iter().zip(&destinations).map(of_graph).collect();
+    Some(SizeInfo { vertices, edges, ends, ..SizeInfo::default() })
 }
 
 fn read(path: &Path, text: &str) -> Dataflow {

@@ -199,6 +199,44 @@ fn cases() -> Vec<Case> {
         world.flow.add(Op::Outer { batch: 0 }, &[x, x])
     }));
 
+    // Rows of the distinct ends of a graph; some vertices are none, and a graph without edges has none.
+    for graph in [AB, BB, NONE] {
+        for direction in [Direction::In, Direction::Out] {
+            let vertices = move |world: &mut World, dims: &[usize]| match world.flow.graph_end(graph, direction) {
+                Space::Vertices(vertex) => world.rows(vertex, dims),
+                space => panic!("{space:?} has no vertices"),
+            };
+            let gather = move || match direction {
+                Direction::In => Op::GatherDst(graph),
+                Direction::Out => Op::GatherSrc(graph),
+            };
+            cases.push(case(&format!("select {graph} {direction:?}"), move |world| {
+                let x = vertices(world, &[2]);
+                let rows = world.flow.add(Op::Select(graph, direction), &[x]);
+                world.flow.add(gather(), &[rows])
+            }));
+            cases.push(case(&format!("replace {graph} {direction:?}"), move |world| {
+                let (x, y) = (vertices(world, &[2]), vertices(world, &[2]));
+                let rows = world.flow.add(Op::Select(graph, direction), &[y]);
+                world.flow.add(Op::Replace(graph, direction), &[x, rows])
+            }));
+            cases.push(case(&format!("add_ends {graph} {direction:?}"), move |world| {
+                let (x, y) = (vertices(world, &[2]), vertices(world, &[2]));
+                let rows = world.flow.add(Op::Select(graph, direction), &[y]);
+                let twice = world.flow.binary(BinaryOp::Mul, rows, rows);
+                let ends = vec![(graph, direction), (graph, direction)];
+                world.flow.add(Op::AddEnds(ends), &[x, rows, twice])
+            }));
+            for reduce in Reduce::ALL {
+                cases.push(case(&format!("segment_ends {graph} {direction:?} {reduce:?}"), move |world| {
+                    let e = world.edges(graph, &[2]);
+                    let rows = world.flow.add(Op::SegmentEnds { graph, direction, reduce }, &[e]);
+                    world.flow.add(gather(), &[rows])
+                }));
+            }
+        }
+    }
+
     // Sparse features.
     cases.push(case("sparse matmul", |world| {
         let (x, w) = (world.sparse(), world.param(&[5, 2]));

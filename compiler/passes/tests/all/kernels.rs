@@ -12,7 +12,7 @@ use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
 use hgnnc_passes::kernels::{explain, lower};
 use hgnnc_passes::{PassCx, PassManager};
 
-use crate::random::joint_program;
+use crate::random::{joint_program, sizes};
 
 /// The kernels of a program, once they are known to keep their rules and to be read back as they are.
 fn kernels(flow: &Dataflow, what: &str) -> Program {
@@ -48,10 +48,13 @@ fn kernels_of_random_programs_compute_the_same() {
     for seed in 0..200 {
         let (flow, bindings) = random_program(seed);
         agree(&flow, &bindings, &format!("seed {seed}"));
-        let (mut joint, bindings) = joint_program(seed);
+        let (joint, bindings) = joint_program(seed);
         agree(&joint, &bindings, &format!("seed {seed}, joint"));
-        PassManager::default().run_joint(&mut joint, &mut PassCx::default());
-        agree(&joint, &bindings, &format!("seed {seed}, optimised"));
+        for sizes in sizes(&bindings) {
+            let mut joint = joint.clone();
+            PassManager::default().run_joint(&mut joint, &mut PassCx::new(sizes));
+            agree(&joint, &bindings, &format!("seed {seed}, optimised"));
+        }
     }
 }
 

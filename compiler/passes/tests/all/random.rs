@@ -4,8 +4,8 @@
 
 use hgnnc_ir::interp::{Bindings, Evaluation, run};
 use hgnnc_ir::random_program::random_program;
-use hgnnc_ir::{Dataflow, OutputKind, Param, verify};
-use hgnnc_passes::pipeline::{FORWARD, JOINT};
+use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
+use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
 
 const SEEDS: u64 = 200;
@@ -31,14 +31,23 @@ fn same(what: &str, before: (&Dataflow, &Evaluation), after: (&Dataflow, &Evalua
 }
 
 /// The sizes as they are, and sizes that make passes decide otherwise.
-fn sizes(bindings: &Bindings) -> Vec<Option<SizeInfo>> {
+pub fn sizes(bindings: &Bindings) -> Vec<Option<SizeInfo>> {
     let vertices: Vec<u64> = bindings.num_vertices.iter().map(|&n| n as u64).collect();
     let edges: Vec<u64> = bindings.edges.iter().map(|e| e.len() as u64).collect();
-    let many_edges =
-        SizeInfo { vertices: vec![2; vertices.len()], edges: vec![1000; edges.len()], ..SizeInfo::default() };
-    let few_edges =
-        SizeInfo { vertices: vec![1000; vertices.len()], edges: vec![2; edges.len()], ..SizeInfo::default() };
-    vec![None, Some(SizeInfo { vertices, edges, ..SizeInfo::default() }), Some(many_edges), Some(few_edges)]
+    let num = |graph, direction| bindings.ends(graph, direction).len() as u64;
+    let of_graph = |graph| Ends {
+        sources: num(graph, Direction::Out),
+        destinations: num(graph, Direction::In),
+        ..Ends::default()
+    };
+    let ends = (0..edges.len()).map(|g| of_graph(Graph::new(g))).collect();
+    let [many, few] = [(2, 1000, 2), (1000, 2, 1)].map(|(num_vertices, num_edges, num_ends)| SizeInfo {
+        vertices: vec![num_vertices; vertices.len()],
+        edges: vec![num_edges; edges.len()],
+        ends: vec![Ends { sources: num_ends, destinations: num_ends, ..Ends::default() }; edges.len()],
+        ..SizeInfo::default()
+    });
+    vec![None, Some(SizeInfo { vertices, edges, ends, ..SizeInfo::default() }), Some(many), Some(few)]
 }
 
 /// A random program with its gradients and updates.

@@ -6,7 +6,7 @@ use hgnnc_ir::{Layout, Phase, Space, Stage, Type};
 
 use super::memory::{ALIGN, Lifetime, place};
 use super::region::bind_region;
-use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind};
+use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::kernels::product::Extents;
@@ -93,6 +93,7 @@ impl Binder<'_> {
             (Layout::Dense, Space::Vertices(v)) => self.data.num_vertices[v.index()],
             (Layout::Dense, Space::Edges(g)) => self.data.graphs[g.index()].num_edges(),
             (Layout::Dense, Space::Index(extent)) => extent,
+            (Layout::Dense, Space::Ends(g, direction)) => self.data.graphs[g.index()].ends(direction).vertices.len(),
         }
     }
 
@@ -216,7 +217,11 @@ impl Binder<'_> {
             self.plan.steps.push(Step { kind, phase: Phase::Update, shares: all_of(Stage::PU), label: "copy".into() });
             buffer = to;
         }
-        self.plan.updates.push((target, buffer));
+        let rows = match output.ty.space {
+            Space::Ends(graph, direction) => Some((graph.index(), direction, self.width(&output.ty))),
+            Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
+        };
+        self.plan.updates.push(Update { target, from: buffer, rows });
         Ok(())
     }
 
@@ -289,6 +294,8 @@ fn word(op: &KernelOp) -> &'static str {
         | KernelOp::Concat { .. }
         | KernelOp::Slice { .. }
         | KernelOp::OneHot(_)
+        | KernelOp::Replace(..)
+        | KernelOp::AddEnds(_)
         | KernelOp::Mask { .. }
         | KernelOp::MatMul(..)
         | KernelOp::MatMulT(..)

@@ -63,8 +63,8 @@ pub struct Plan {
     pub constants: Vec<f32>,
     /// Results by name.
     pub results: Vec<Named>,
-    /// New values of parameters and states: (slab of the target, value).
-    pub updates: Vec<(u32, Buffer)>,
+    /// New values of parameters and states.
+    pub updates: Vec<Update>,
 }
 
 /// A result of a program.
@@ -125,6 +125,8 @@ pub enum Domain {
         topology: usize,
         /// Which end owns the edges.
         direction: Direction,
+        /// Only the rows that own edges.
+        ends: bool,
     },
 }
 
@@ -145,6 +147,8 @@ pub struct Region {
     pub partials: Vec<Partial>,
     /// Does an operand use [`Access::Own`], or a mask the own row?
     pub uses_own: bool,
+    /// Does an operand use [`Access::OwnVertex`] or [`Access::OwnEnd`]?
+    pub uses_own_end: bool,
     /// Number of columns where an operand uses [`Access::Full`].
     pub full_columns: Option<usize>,
 }
@@ -211,6 +215,14 @@ pub enum Access {
     Own,
     /// The other end of edge `i`.
     Other,
+    /// The vertex of row `i`, where rows are the ends of a graph.
+    Vertex,
+    /// The vertex of the row that owns edge `i`, where rows are the ends of a graph.
+    OwnVertex,
+    /// The row that owns edge `i`, counted among those that own edges, where rows are all vertices.
+    OwnEnd,
+    /// The other end of edge `i`, counted among the ends of the graph.
+    OtherEnd,
     /// The CSC position of edge `i`.
     Position,
     /// Element (row, column) of a dense matrix, for element `i` of a sparse one.
@@ -250,6 +262,10 @@ pub enum BlockKind {
     Binary(BinaryOp, Operand, Operand),
     /// Each element of `a` repeated to the width of the result.
     Copy(Operand),
+    /// `a` with the rows of some vertices replaced.
+    Replace(Operand, EndRows),
+    /// `a` with rows added to those of some vertices, in this order.
+    AddEnds(Operand, Vec<EndRows>),
     /// Along the last dimension: operands with the extent of their last dimension, and the leading extent.
     Concat(Vec<(Operand, usize)>, usize),
     /// `len` of every `last` elements.
@@ -309,6 +325,28 @@ pub enum BlockKind {
     PartialReduce(Reduce, Operand),
     /// The sum of outer products over all rows or edges, into a partial.
     PartialOuter(Extents, Operand, Operand),
+}
+
+/// A stored value with a row for each end of a graph, met at the rows of all vertices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndRows {
+    /// Where it is.
+    pub buffer: Buffer,
+    /// The graph.
+    pub topology: usize,
+    /// Which ends.
+    pub direction: Direction,
+}
+
+/// A new value of a parameter or state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Update {
+    /// The slab of the parameter or state.
+    pub target: u32,
+    /// The value.
+    pub from: Buffer,
+    /// Where it has rows for the ends of a graph only: graph, which ends, and elements per row.
+    pub rows: Option<(usize, Direction, usize)>,
 }
 
 /// A dense product over all rows.

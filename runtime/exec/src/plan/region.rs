@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
-use hgnnc_ir::{Direction, Reduce};
+use hgnnc_ir::{Direction, Reduce, Space};
 
 use super::bind::{Binder, stage_index};
 use super::memory::{Lifetime, place};
-use super::{Access, Base, BlockKind, BlockOp, Domain, Level, Local, Operand, Partial, Place, Region};
+use super::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, Operand, Partial, Place, Region};
 use crate::error::{ExecError, Result};
 use crate::raw::Buffer;
 
@@ -36,6 +36,7 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Res
         locals: vec![],
         partials: vec![],
         uses_own: false,
+        uses_own_end: false,
         full_columns: None,
     };
     for instr in &traversal.instrs {
@@ -57,6 +58,7 @@ struct RegionBinder<'b, 'a> {
     locals: Vec<Local>,
     partials: Vec<(Buffer, Reduce, usize)>,
     uses_own: bool,
+    uses_own_end: bool,
     full_columns: Option<usize>,
 }
 
@@ -65,7 +67,7 @@ impl RegionBinder<'_, '_> {
     fn edges(&self) -> Option<(usize, Direction)> {
         match self.traversal.rows {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
-            Rows::Edges(graph, direction) => Some((graph.index(), direction)),
+            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some((graph.index(), direction)),
             Rows::Elements(pattern, direction) => Some((self.binder.data.graphs.len() + pattern.index(), direction)),
         }
     }
@@ -73,7 +75,7 @@ impl RegionBinder<'_, '_> {
     /// Columns of the sparse matrix whose elements the rows own.
     fn columns(&self) -> Option<usize> {
         match self.traversal.rows {
-            Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Edges(..) => None,
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Edges(..) | Rows::Ends(..) => None,
             Rows::Elements(pattern, _) => Some(self.binder.program.tables.patterns[pattern.index()].columns),
         }
     }
@@ -100,7 +102,18 @@ impl RegionBinder<'_, '_> {
             Source::Const(_) | Source::Count(_) => None,
         };
         let at_edge = instr.level == kernel::Level::Edge;
+        let of_ends = match operand.source {
+            Source::Buffer(buffer) => matches!(self.binder.program.buffer(buffer).ty.space, Space::Ends(..)),
+            Source::Local(_) | Source::Const(_) | Source::Count(_) => false,
+        };
+        // Rows of ends read vertex values at their vertices, and rows of vertices values of ends at theirs.
+        let crossed = local.is_none() && self.rows_are_ends() != of_ends;
         let access = match operand.index {
+            Index::End => unreachable!("read by `end_rows`"),
+            Index::Row if crossed && at_edge && of_ends => Access::OwnEnd,
+            Index::Row if crossed && at_edge && self.rows_are_ends() => Access::OwnVertex,
+            Index::Row if crossed && self.rows_are_ends() => Access::Vertex,
+            Index::Other if of_ends => Access::OtherEnd,
             Index::Whole if self.traversal.rows == Rows::Once => Access::Each,
             Index::Whole => Access::Same,
             Index::Row if at_edge => Access::Own,
@@ -117,6 +130,7 @@ impl RegionBinder<'_, '_> {
             }
         };
         self.uses_own |= matches!(access, Access::Own | Access::Full);
+        self.uses_own_end |= matches!(access, Access::OwnVertex | Access::OwnEnd);
         let base = match local {
             Some(local) => Base::Local(local),
             None => Base::Stored(self.binder.source(operand.source)),
@@ -143,6 +157,19 @@ impl RegionBinder<'_, '_> {
         Ok(())
     }
 
+    fn rows_are_ends(&self) -> bool {
+        matches!(self.traversal.rows, Rows::Ends(..))
+    }
+
+    /// A value of the ends of a graph, met at the rows of vertices.
+    fn end_rows(&mut self, operand: kernel::Operand) -> EndRows {
+        let Source::Buffer(buffer) = operand.source else { unreachable!("ends have rows of a buffer") };
+        let Space::Ends(graph, direction) = self.binder.program.buffer(buffer).ty.space else {
+            unreachable!("in a verified program only values of ends are read at ends")
+        };
+        EndRows { buffer: self.binder.buffer(buffer), topology: graph.index(), direction }
+    }
+
     /// An operand that lies row after row.
     fn contiguous(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
         let operand = self.operand(instr, operand)?;
@@ -163,6 +190,11 @@ impl RegionBinder<'_, '_> {
             KernelOp::Unary(f, a) => BlockKind::Unary(*f, self.operand(instr, *a)?),
             KernelOp::Binary(f, a, b) => BlockKind::Binary(*f, self.operand(instr, *a)?, self.operand(instr, *b)?),
             KernelOp::Copy(a) => BlockKind::Copy(self.operand(instr, *a)?),
+            KernelOp::Replace(a, b) => BlockKind::Replace(self.operand(instr, *a)?, self.end_rows(*b)),
+            KernelOp::AddEnds(parts) => {
+                let rows = parts[1..].iter().map(|&part| self.end_rows(part)).collect();
+                BlockKind::AddEnds(self.operand(instr, parts[0])?, rows)
+            }
             KernelOp::Concat { parts, lead } => {
                 let lead = self.binder.eval(lead);
                 let mut operands = vec![];
@@ -269,10 +301,11 @@ impl RegionBinder<'_, '_> {
         let data = self.binder.data;
         let (domain, blocks) = match (&self.traversal.rows, self.edges()) {
             (_, Some((topology, direction))) => {
-                let incidence = data.topology(topology).incidence(direction);
+                let ends = self.rows_are_ends();
                 let edges = (SCRATCH / edge_peak).clamp(64, 1024);
                 let rows = (SCRATCH / 2 / row_peak).clamp(16, 1024);
-                (Domain::Edges { topology, direction }, edge_blocks(&incidence.indptr, rows, edges))
+                let indptr = data.topology(topology).indptr(direction, ends);
+                (Domain::Edges { topology, direction, ends }, edge_blocks(indptr, rows, edges))
             }
             (Rows::Once, None) => (Domain::Rows(1), vec![0, 1]),
             (rows, None) => {
@@ -288,8 +321,8 @@ impl RegionBinder<'_, '_> {
         let most_rows = blocks.windows(2).map(|b| (b[1] - b[0]) as usize).max().unwrap_or(0);
         let most_edges = match domain {
             Domain::Rows(_) => 0,
-            Domain::Edges { topology, direction } => {
-                let indptr = &data.topology(topology).incidence(direction).indptr;
+            Domain::Edges { topology, direction, ends } => {
+                let indptr = data.topology(topology).indptr(direction, ends);
                 let edges = |b: &[u32]| (indptr[b[1] as usize] - indptr[b[0] as usize]) as usize;
                 blocks.windows(2).map(edges).max().unwrap_or(0)
             }
@@ -361,6 +394,7 @@ impl RegionBinder<'_, '_> {
             tasks,
             partials,
             uses_own: self.uses_own,
+            uses_own_end: self.uses_own_end,
             full_columns: self.full_columns,
         };
         (region, shares)
@@ -392,6 +426,8 @@ pub fn operands(kind: &BlockKind) -> Vec<Operand> {
     match kind {
         BlockKind::Unary(_, a)
         | BlockKind::Copy(a)
+        | BlockKind::Replace(a, _)
+        | BlockKind::AddEnds(a, _)
         | BlockKind::Slice { a, .. }
         | BlockKind::ReduceTrailing(_, a, _)
         | BlockKind::Segment(_, a)
@@ -421,10 +457,13 @@ fn op_cost(kind: &BlockKind, width: usize) -> f64 {
         BlockKind::Segment(..)
         | BlockKind::Binary(..)
         | BlockKind::Copy(_)
+        | BlockKind::Replace(..)
         | BlockKind::Concat(..)
         | BlockKind::Slice { .. }
         | BlockKind::OneHot { .. }
         | BlockKind::PartialReduce(..) => width,
+        // Most vertices are at few ends.
+        BlockKind::AddEnds(_, parts) => width * (1.0 + 0.2 * parts.len() as f64),
     }
 }
 

@@ -7,10 +7,10 @@
 //! With one and with two threads the results are equal bit by bit.
 
 use hgnnc_ir::interp::Bindings;
-use hgnnc_ir::{Dataflow, OutputKind, kernel};
+use hgnnc_ir::{Dataflow, OutputKind, Space, kernel};
 use hgnnc_model_tests::cases::{self, TRAIN};
 use hgnnc_model_tests::compiled::{compile, interpret};
-use hgnnc_model_tests::{CASES, Case, assert_close, case, dataset, engine, worlds};
+use hgnnc_model_tests::{CASES, Case, World, assert_close, case, dataset, engine, worlds};
 use hgnnc_passes::kernels::lower;
 
 const TOLERANCE: f64 = 2e-5;
@@ -109,6 +109,26 @@ fn optimizers_on_the_engine() {
     ] {
         let train = format!("train M {{ loss cross_entropy(y, Paper.topic) {options} epochs 5 }}");
         check_trained_by(&case("rgcn"), &train, 3);
+    }
+}
+
+/// One-hot features make a weight per relation with a row per vertex. Without weight decay, only the rows of vertices
+/// with edges are updated, where they are few.
+#[test]
+fn updates_of_some_rows() {
+    let case = case("rgcn_sparse");
+    for options in ["adam(lr: 0.01, eps: 0.01)", "sgd(lr: 0.1, momentum: 0.9)"] {
+        let train = format!("train M {{ loss cross_entropy(y, Paper.topic) optimizer {options} epochs 5 }}");
+        let compiled = compile(&case.trained_by(&train));
+        let optimised = compiled.optimised(&World::sparse_library());
+        let kernels = optimised.kernels.train.expect("a train block");
+        let some_rows = |kind: fn(&OutputKind) -> bool| {
+            let ends = |output: &&kernel::Output| matches!(output.ty.space, Space::Ends(..));
+            kernels.outputs.iter().filter(ends).filter(|output| kind(&output.kind)).count()
+        };
+        assert!(some_rows(|kind| matches!(kind, OutputKind::UpdateParam(_))) > 0, "{options}");
+        assert!(some_rows(|kind| matches!(kind, OutputKind::UpdateState(..))) > 0, "{options}");
+        check_trained_by(&case, &train, 2);
     }
 }
 
