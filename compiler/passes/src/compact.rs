@@ -21,8 +21,8 @@
 //!          %6 = add_ends(dst g) %5, %4     : f32[dst(g); n]
 //! ```
 //!
-//! Every row is computed as before, so results agree exactly, up to 0 · ∞ at vertices without edges (weights are taken to
-//! be finite, as for sparse features).
+//! Every row is computed as before, up to 0 · ∞ at vertices without edges (weights are taken to be finite, as for sparse
+//! features). Sums over rows leave out zeros, and back ends may group what is left otherwise: last bits may differ.
 //!
 //! An optimiser's state starts at 0 and stays there at vertices whose gradient is always 0, if 0 follows from 0. Then
 //! only the rows at ends are updated; all others stay as they are.
