@@ -138,58 +138,7 @@ fn weighted_rows_512<'a>(
 
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
 fn weighted_wide_512(a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32]) {
-    if let (1, Rows::Picked(x, index)) = (heads, x)
-        && inner.is_multiple_of(64)
-    {
-        let edges = offsets.last().map_or(0, |&last| last as usize);
-        match a {
-            Rows::Each(a) => return sparse_rows_512(|e| e, a, x, &index[..edges], inner, offsets, out),
-            Rows::Picked(a, position) => {
-                let position = &position[..edges];
-                return sparse_rows_512(|e| position[e] as usize, a, x, &index[..edges], inner, offsets, out);
-            }
-            Rows::Same(_) => {}
-        }
-    }
     with_rows!(weighted_wide_rows_512, a: heads, x: heads * inner, heads, inner, offsets, out);
-}
-
-/// Rows of a sparse matrix times a dense one whose rows are whole bands of 64.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-fn sparse_rows_512(
-    weight: impl Fn(usize) -> usize,
-    a: &[f32],
-    x: &[f32],
-    index: &[u32],
-    width: usize,
-    offsets: &[u32],
-    out: &mut [f32],
-) {
-    let last = index.iter().fold(0, |m, &i| m.max(i)) as usize;
-    assert!(index.is_empty() || (last + 1) * width <= x.len(), "gathered rows exist");
-    for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
-        for (band, out) in row.as_chunks_mut::<64>().0.iter_mut().enumerate() {
-            let mut sums = [_mm512_setzero_ps(); 4];
-            for e in edges[0] as usize..edges[1] as usize {
-                let weight = _mm512_set1_ps(a[weight(e)]);
-                // SAFETY: all indices name rows, by the assertion.
-                unsafe {
-                    let from = x.as_ptr().add(index[e] as usize * width + band * 64);
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = _mm512_fmadd_ps(weight, _mm512_loadu_ps(from.add(16 * v)), *sum);
-                    }
-                }
-            }
-            for (v, sum) in sums.into_iter().enumerate() {
-                // SAFETY: within the 64 results.
-                unsafe {
-                    let at = out.as_mut_ptr().add(16 * v);
-                    _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
-                }
-            }
-        }
-    }
 }
 
 #[inline]

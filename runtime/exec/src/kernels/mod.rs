@@ -6,6 +6,8 @@ pub mod flat;
 pub mod product;
 pub mod rows;
 pub mod segment;
+#[cfg(target_arch = "x86_64")]
+mod sparse;
 
 /// How a kernel reads an operand of `width` elements per row.
 #[derive(Clone, Copy, Debug)]

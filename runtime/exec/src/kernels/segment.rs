@@ -337,7 +337,8 @@ pub fn weighted_sum(
         out.fill(0.0);
     }
     #[cfg(target_arch = "x86_64")]
-    if inner == 8 && super::eights::weighted_sum(a, x, heads, offsets, out)
+    if heads == 1 && super::sparse::weighted_sum(a, x, inner, offsets, out)
+        || inner == 8 && super::eights::weighted_sum(a, x, heads, offsets, out)
         || super::eights::weighted_sum_wide(a, x, heads, inner, offsets, out)
     {
         return;

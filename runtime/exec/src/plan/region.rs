@@ -12,6 +12,7 @@ use hgnnc_ir::{Direction, Reduce, Space};
 use super::bind::{Binder, stage_index};
 use super::memory::{Lifetime, place};
 use super::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, Operand, Partial, Place, Region};
+use crate::data::InputData;
 use crate::error::{ExecError, Result};
 use crate::raw::Buffer;
 
@@ -119,6 +120,7 @@ impl RegionBinder<'_, '_> {
             Index::Row if at_edge => Access::Own,
             Index::Row => Access::Each,
             Index::Other => Access::Other,
+            Index::Edge if self.same_elements(operand.source).is_some() => Access::Same,
             Index::Edge => {
                 // Stored edges are in CSC order.
                 let outgoing = self.edges().is_some_and(|(_, direction)| direction == Direction::Out);
@@ -131,11 +133,27 @@ impl RegionBinder<'_, '_> {
         };
         self.uses_own |= matches!(access, Access::Own | Access::Full);
         self.uses_own_end |= matches!(access, Access::OwnVertex | Access::OwnEnd);
-        let base = match local {
-            Some(local) => Base::Local(local),
-            None => Base::Stored(self.binder.source(operand.source)),
+        let base = match (local, operand.index) {
+            (Some(local), _) => Base::Local(local),
+            (None, Index::Edge) if let Some(number) = self.same_elements(operand.source) => {
+                Base::Stored(self.binder.source(Source::Const(number.into())))
+            }
+            (None, _) => Base::Stored(self.binder.source(operand.source)),
         };
         Ok(Operand { base, access, width })
+    }
+
+    /// The number that all elements of a sparse input are, such as the 1 of bags of words: it is read once, where the
+    /// elements would be gathered by those who own the columns.
+    fn same_elements(&self, source: Source) -> Option<f32> {
+        let Source::Buffer(buffer) = source else { return None };
+        let kernel::Contents::Input(input) = self.binder.program.buffer(buffer).contents else { return None };
+        if !self.binder.program.tables.inputs[input.index()].ty.is_sparse() {
+            return None;
+        }
+        let Some(InputData::Numbers(numbers)) = self.binder.data.inputs.get(input.index()) else { return None };
+        let (&first, rest) = numbers.split_first()?;
+        rest.iter().all(|x| x.to_bits() == first.to_bits()).then_some(first)
     }
 
     /// Elements of a dense matrix are found by numbers of 32 bits.
@@ -302,7 +320,9 @@ impl RegionBinder<'_, '_> {
         let (domain, blocks) = match (&self.traversal.rows, self.edges()) {
             (_, Some((topology, direction))) => {
                 let ends = self.rows_are_ends();
-                let edges = (SCRATCH / edge_peak).clamp(64, 1024);
+                // Without values of edges there is nothing to keep in a cache.
+                let most = if in_scratch.iter().any(|&l| self.locals[l].level == Level::Edge) { 1024 } else { 8192 };
+                let edges = (SCRATCH / edge_peak).clamp(64, most);
                 let rows = (SCRATCH / 2 / row_peak).clamp(16, 1024);
                 let indptr = data.topology(topology).indptr(direction, ends);
                 (Domain::Edges { topology, direction, ends }, edge_blocks(indptr, rows, edges))
