@@ -6,10 +6,10 @@
 // Operands and results are ranges of shared slabs; see `raw`.
 #![allow(unsafe_code)]
 
-use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
+use hgnnc_ir::ops::{Direction, Reduce};
 
 use crate::data::{BoundData, InputData};
-use crate::kernels::flat::{self, MaskDraw, Side};
+use crate::kernels::flat::{self, MaskDraw, Side, Two};
 use crate::kernels::{Rows, product, rows, segment};
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Operand, Plan, Region};
 use crate::raw::Slab;
@@ -157,9 +157,7 @@ fn run_block(
         }
         fill_offsets(indptr, &range, &mut offsets[..=num_rows]);
         if region.uses_own {
-            for row in 0..num_rows {
-                own[offsets[row] as usize..offsets[row + 1] as usize].fill(row as u32);
-            }
+            segment::owners(&offsets[..=num_rows], &mut own[..block.num_edges]);
             block.own = &own[..block.num_edges];
         }
         if region.uses_own_end {
@@ -435,8 +433,16 @@ impl<'a> Block<'a> {
         }
         let width = self.region.locals[op.out as usize].width;
         match &op.kind {
-            BlockKind::Unary(f, a) => self.unary(*f, a, op.level, width, out, &mut tiles[0]),
-            BlockKind::Binary(f, a, b) => self.binary(*f, [a, b], op.level, width, out, tiles),
+            BlockKind::Unary(f, a) => {
+                self.elements(a, op.level, width, out, &mut tiles[0], |x, out| flat::unary(*f, x, out));
+            }
+            BlockKind::Binary(f, a, b) => self.binary(Two::Plain(*f), [a, b], op.level, width, out, tiles),
+            BlockKind::Pair(f, a, b) => self.binary(Two::Pair(*f), [a, b], op.level, width, out, tiles),
+            BlockKind::Choose { a, positive, otherwise } => {
+                self.elements(a, op.level, width, out, &mut tiles[0], |x, out| {
+                    flat::choose(x, *positive, *otherwise, out);
+                });
+            }
             BlockKind::Copy(a) => rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out),
             BlockKind::Replace(a, with) => {
                 rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
@@ -546,23 +552,31 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn unary(&self, f: UnaryOp, a: &Operand, level: Level, width: usize, out: &mut [f32], tile: &mut [f32]) {
+    /// Calls `f` with the elements of an operand and those of the result, in tiles where they are gathered.
+    fn elements(
+        &self,
+        a: &Operand,
+        level: Level,
+        width: usize,
+        out: &mut [f32],
+        tile: &mut [f32],
+        f: impl Fn(&[f32], &mut [f32]),
+    ) {
         let from = self.operand(a, level);
         if let Rows::Each(x) = from {
-            flat::unary(f, x, out);
-            return;
+            return f(x, out);
         }
         let per_tile = (tile.len() / width).max(1);
         for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
             let x = &mut tile[..out.len()];
             rows::fetch(from, width, 1, t * per_tile, x);
-            flat::unary(f, x, out);
+            f(x, out);
         }
     }
 
     fn binary(
         &self,
-        f: BinaryOp,
+        f: Two,
         [a, b]: [&Operand; 2],
         level: Level,
         width: usize,
@@ -570,6 +584,9 @@ impl<'a> Block<'a> {
         [tile_a, tile_b]: &mut [Vec<f32>; 2],
     ) {
         let (from_a, from_b) = (self.operand(a, level), self.operand(b, level));
+        if a.width == width && b.width == width && flat::gathered(f, from_a, from_b, width, out) {
+            return;
+        }
         let (read_a, read_b) = (Reading::of(from_a, a.width, width), Reading::of(from_b, b.width, width));
         let fetches = read_a == Reading::Fetch || read_b == Reading::Fetch;
         let per_tile = if fetches { (tile_a.len() / width).max(1) } else { out.len() / width };
@@ -577,7 +594,7 @@ impl<'a> Block<'a> {
             let start = t * per_tile;
             let a = side(from_a, read_a, a.width, start, width, out.len(), tile_a);
             let b = side(from_b, read_b, b.width, start, width, out.len(), tile_b);
-            flat::binary(f, a, b, out);
+            flat::two(f, a, b, out);
         }
     }
 

@@ -10,7 +10,8 @@ use hgnnc_ir::ops::Reduce;
 
 use crate::data::BoundData;
 use crate::plan::memory::{Lifetime, place};
-use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Operand, Place, Region};
+use crate::plan::operands;
+use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Place, Region};
 use crate::raw::Buffer;
 
 /// Elements of all values of a tile that are alive together: half of a first-level cache.
@@ -174,6 +175,8 @@ fn streams(kind: &BlockKind) -> bool {
     match kind {
         BlockKind::Unary(..)
         | BlockKind::Binary(..)
+        | BlockKind::Pair(..)
+        | BlockKind::Choose { .. }
         | BlockKind::Copy(_)
         | BlockKind::Replace(..)
         | BlockKind::AddEnds(..)
@@ -304,28 +307,6 @@ fn needed(region: &Region, deps: &[Vec<Dependency>], done: &[bool], chain: Vec<u
     }
     let some: Vec<usize> = chain.iter().copied().filter(|&i| wanted[i]).collect();
     if some.is_empty() { chain } else { some }
-}
-
-/// All operands of an operation.
-fn operands(kind: &BlockKind) -> Vec<Operand> {
-    match kind {
-        BlockKind::Unary(_, a)
-        | BlockKind::Copy(a)
-        | BlockKind::Replace(a, _)
-        | BlockKind::AddEnds(a, _)
-        | BlockKind::Slice { a, .. }
-        | BlockKind::ReduceTrailing(_, a, _)
-        | BlockKind::Segment(_, a)
-        | BlockKind::PartialReduce(_, a) => vec![*a],
-        BlockKind::Binary(_, a, b)
-        | BlockKind::MatMul(_, a, b)
-        | BlockKind::MatMulT(_, a, b)
-        | BlockKind::Dot { a, b, .. }
-        | BlockKind::PartialOuter(_, a, b) => vec![*a, *b],
-        BlockKind::WeightedSum { a, x, .. } => vec![*a, *x],
-        BlockKind::Concat(parts, _) => parts.iter().map(|p| p.0).collect(),
-        BlockKind::OneHot { .. } | BlockKind::Mask { .. } => vec![],
-    }
 }
 
 #[cfg(test)]

@@ -223,6 +223,47 @@ fn attention_forward_and_backward_pieces() {
 }
 
 #[test]
+fn softmax_of_large_and_infinite_scores() {
+    // Rows of zero to five edges, and one of 3000.
+    let mut edges = vec![];
+    for dst in 0..40u32 {
+        edges.extend((0..dst % 6).map(|src| (src, dst)));
+    }
+    edges.extend((0..3000).map(|e| (e % 7, 40)));
+    let rows: Vec<u32> = edges.iter().map(|&(_, dst)| dst).collect();
+    for heads in [1, 3, 8] {
+        let mut case = Case::new(&[7, 42], &[(0, 1, edges.clone())]);
+        let score = |e: usize, h: usize| -> f32 {
+            match (rows[e], e % 3) {
+                // All scores of a row, and some.
+                (4, _) | (8, 0) => f32::NEG_INFINITY,
+                (9, 1) => f32::INFINITY,
+                (row, part) => (if row % 2 == 0 { 1e4 } else { -1e4 }) + (part * 2 + h) as f32,
+            }
+        };
+        let numbers =
+            (0..edges.len()).flat_map(|e| (0..heads).map(move |h| (e, h))).map(|(e, h)| score(e, h)).collect();
+        let x = case.input(Type::fixed(Space::Edges(G), &[heads]), numbers);
+        let lse = case.flow.segment(G, Direction::In, Reduce::Lse, x);
+        let at = case.flow.add(Op::GatherDst(G), &[lse]);
+        let shifted = case.flow.binary(BinaryOp::Sub, x, at);
+        let alpha = case.flow.unary(UnaryOp::Exp, shifted);
+        let total = case.flow.segment(G, Direction::In, Reduce::Sum, alpha);
+        // `r0`: the weights, `r1`: their sums, `r2`: the log-sum-exps.
+        [alpha, total, lse].into_iter().for_each(|v| case.result(v));
+        case.check(1e-6);
+        let results = case.run(1);
+        for (i, total) in results["r1"].iter().enumerate() {
+            match i / heads {
+                4 | 9 => assert!(total.is_nan(), "row {}: {total}", i / heads),
+                row if row < 40 && row % 6 == 0 || row == 41 => assert_eq!(*total, 0.0),
+                row => assert!((total - 1.0).abs() <= 1e-6, "the weights of row {row} add up to {total}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn products_and_inputs_on_edges() {
     each_graph(|case| {
         let x = case.random(T0, &[6]);

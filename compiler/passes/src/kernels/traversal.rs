@@ -1,12 +1,14 @@
 //! From the operations of a group to the instructions of a traversal.
 //!
 //! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become
-//! ways to read an operand, and products that feed a sum are fused into it.
+//! ways to read an operand, and products that feed a sum are fused into it. Where the exponentials `exp(x - lse x)` of a
+//! softmax are needed with their `lse`, both come from the same `exp(x - max x)`: it is divided by its sum, so that
+//! there is one exponential per edge and the weights of a row sum to one however large the scores are.
 
 use std::collections::{HashMap, HashSet};
 
 use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Rows, Source, Traversal, Width};
-use hgnnc_ir::{BinaryOp, Direction, Op, Reduce, Space, Type, Value};
+use hgnnc_ir::{BinaryOp, Direction, Op, Reduce, Space, Type, UnaryOp, Value};
 
 use super::facts::{Facts, Topology};
 use super::schedule::{Group, Kind};
@@ -24,10 +26,12 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         members: group.members.iter().copied().collect(),
         uses: HashMap::new(),
         made: HashMap::new(),
+        softmaxes: HashMap::new(),
         instrs: vec![],
         num_locals: 0,
     };
     lowering.count_uses(&group.members);
+    lowering.find_softmaxes();
     for &member in &group.members {
         // Members that nothing else needs are lowered where they are used, or fused there.
         if builder.stored(member).is_some() && !lowering.made.contains_key(&member) {
@@ -63,8 +67,23 @@ struct Lowering<'b, 'f, 'a> {
     uses: HashMap<Value, u32>,
     /// Where values that were computed here are.
     made: HashMap<Value, Source>,
+    /// Log-sum-exps of rows whose softmax is needed here, with what they are made of.
+    softmaxes: HashMap<Value, Option<Softmax>>,
     instrs: Vec<Instr>,
     num_locals: u32,
+}
+
+/// Values that a softmax over the edges of rows and its log-sum-exp share.
+#[derive(Clone, Copy)]
+struct Softmax {
+    /// `exp(x - base)` of the edges.
+    exps: Operand,
+    /// Of the rows: the largest `x`, made finite.
+    base: Operand,
+    /// Of the rows: the sum of the exponentials.
+    total: Operand,
+    /// Of the rows: `1 / total`.
+    scale: Operand,
 }
 
 impl Lowering<'_, '_, '_> {
@@ -81,6 +100,68 @@ impl Lowering<'_, '_, '_> {
                 }
             }
         }
+    }
+
+    /// Notes which log-sum-exps of this traversal are needed for a softmax too.
+    fn find_softmaxes(&mut self) {
+        let found: Vec<Value> = self.uses.keys().filter_map(|&value| self.softmax_of(value)).collect();
+        self.softmaxes.extend(found.into_iter().map(|lse| (lse, None)));
+    }
+
+    /// For `exp(x - lse x)` of edges, where this traversal computes the `lse` of its rows: that `lse`.
+    fn softmax_of(&self, value: Value) -> Option<Value> {
+        let (facts, flow) = (self.facts, self.facts.flow);
+        let (own, direction) = self.edges()?;
+        let argument = |of: Value, i: usize| facts.root(flow.value(of).args[i]);
+        if flow.value(value).op != Op::Unary(UnaryOp::Exp) || facts.topology(value) != Some(own) {
+            return None;
+        }
+        let difference = argument(value, 0);
+        if flow.value(difference).op != Op::Binary(BinaryOp::Sub) {
+            return None;
+        }
+        let (x, gathered) = (argument(difference, 0), argument(difference, 1));
+        match (&flow.value(gathered).op, direction) {
+            (Op::GatherDst(_), Direction::In) | (Op::GatherSrc(_), Direction::Out) => {}
+            _ => return None,
+        }
+        let lse = argument(gathered, 0);
+        let same = matches!(&flow.value(lse).op,
+            Op::Segment { graph, direction: over, reduce: Reduce::Lse }
+            | Op::SegmentEnds { graph, direction: over, reduce: Reduce::Lse }
+            if Topology::Graph(*graph) == own && *over == direction);
+        let fits = same && argument(lse, 0) == x && facts.width(x) == facts.width(difference);
+        (fits && self.members.contains(&lse)).then_some(lse)
+    }
+
+    /// What a softmax and its log-sum-exp share, made when the first of them is.
+    fn softmax(&mut self, lse: Value) -> Result<Softmax> {
+        if let Some(Some(made)) = self.softmaxes.get(&lse) {
+            return Ok(*made);
+        }
+        let x = self.operand(self.facts.flow.value(lse).args[0], Level::Edge)?;
+        let width = self.width(lse);
+        let stage = self.facts.flow.value(lse).stage;
+        let mut emit = |level: Level, op: KernelOp| {
+            let local = Local(self.num_locals);
+            self.num_locals += 1;
+            let index =
+                if level == Level::Edge && !matches!(op, KernelOp::Segment(..)) { Index::Edge } else { Index::Row };
+            self.instrs.push(Instr { dest: Dest::Local(local), level, op, width: width.clone(), stage });
+            operand(Source::Local(local), index)
+        };
+        let largest = emit(Level::Edge, KernelOp::Segment(Reduce::Max, x));
+        // Finite, so that rows without edges and infinite scores give no NaN: `lse` is then infinite as it should be.
+        let limit = |of: f32| operand(Source::Const(of.into()), Index::Whole);
+        let base = emit(Level::Row, KernelOp::Binary(BinaryOp::Max, largest, limit(f32::MIN)));
+        let base = emit(Level::Row, KernelOp::Binary(BinaryOp::Min, base, limit(f32::MAX)));
+        let shifted = emit(Level::Edge, KernelOp::Binary(BinaryOp::Sub, x, base));
+        let exps = emit(Level::Edge, KernelOp::Unary(UnaryOp::Exp, shifted));
+        let total = emit(Level::Edge, KernelOp::Segment(Reduce::Sum, exps));
+        let scale = emit(Level::Row, KernelOp::Unary(UnaryOp::Recip, total));
+        let made = Softmax { exps, base, total, scale };
+        self.softmaxes.insert(lse, Some(made));
+        Ok(made)
     }
 
     fn edges(&self) -> Option<(Topology, Direction)> {
@@ -240,7 +321,13 @@ impl Lowering<'_, '_, '_> {
         let mut level = self.level_of(value);
         let arg = |i: usize| node.args[i];
         let op = match &node.op {
-            Op::Unary(f) => KernelOp::Unary(*f, self.operand(arg(0), level)?),
+            Op::Unary(f) => match self.softmax_of(value) {
+                Some(lse) => {
+                    let Softmax { exps, scale, .. } = self.softmax(lse)?;
+                    KernelOp::Binary(BinaryOp::Mul, exps, scale)
+                }
+                None => KernelOp::Unary(*f, self.operand(arg(0), level)?),
+            },
             Op::Binary(f) => {
                 let a = self.element_operand(arg(0), &node.ty, level)?;
                 let b = self.element_operand(arg(1), &node.ty, level)?;
@@ -308,6 +395,14 @@ impl Lowering<'_, '_, '_> {
                     parts.push(self.ends(part)?);
                 }
                 KernelOp::AddEnds(parts)
+            }
+            Op::Segment { .. } | Op::SegmentEnds { .. } if self.softmaxes.contains_key(&value) => {
+                let Softmax { base, total, .. } = self.softmax(value)?;
+                let log = Local(self.num_locals);
+                self.num_locals += 1;
+                let op = KernelOp::Unary(UnaryOp::Log, total);
+                self.instrs.push(Instr { dest: Dest::Local(log), level, op, width: width.clone(), stage: node.stage });
+                KernelOp::Binary(BinaryOp::Add, base, operand(Source::Local(log), Index::Row))
             }
             Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => {
                 level = Level::Edge;

@@ -3,6 +3,7 @@
 use hgnnc_ir::ops::{BinaryOp, UnaryOp};
 use hgnnc_ir::random;
 
+use super::Rows;
 use crate::math;
 use crate::simd::multiversion;
 
@@ -146,6 +147,170 @@ fn binary_body<const FMA: bool>(op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mu
     }
 }
 
+/// Two element-wise functions, one after the other.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pair {
+    /// `leaky_relu(a + b)` with this slope.
+    AddLeakyRelu(f32),
+    /// `exp(a - b)`
+    SubExp,
+}
+
+impl Pair {
+    /// `then(f(a, b))`, where one pass does it.
+    pub fn of(f: BinaryOp, then: UnaryOp) -> Option<Self> {
+        match (f, then) {
+            (BinaryOp::Add, UnaryOp::LeakyRelu(slope)) => Some(Pair::AddLeakyRelu(slope as f32)),
+            (BinaryOp::Sub, UnaryOp::Exp) => Some(Pair::SubExp),
+            _ => None,
+        }
+    }
+}
+
+/// A function of two operands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Two {
+    /// One.
+    Plain(BinaryOp),
+    /// Another one after it.
+    Pair(Pair),
+}
+
+/// `out = f(a, b)`; element sides have the length of `out`. Limited by what the first-level cache takes and gives.
+pub fn two(f: Two, a: Side<'_>, b: Side<'_>, out: &mut [f32]) {
+    match f {
+        Two::Plain(f) => binary(f, a, b, out),
+        Two::Pair(Pair::AddLeakyRelu(slope)) => {
+            binary(BinaryOp::Add, a, b, out);
+            leaky_relu(slope, out);
+        }
+        Two::Pair(Pair::SubExp) => {
+            binary(BinaryOp::Sub, a, b, out);
+            exp(out);
+        }
+    }
+}
+
+multiversion! {
+    /// In place.
+    fn leaky_relu(slope: f32, x: &mut [f32]) as leaky_relu_body
+}
+
+#[inline(always)]
+fn leaky_relu_body<const FMA: bool>(slope: f32, x: &mut [f32]) {
+    x.iter_mut().for_each(|v| *v = if *v > 0.0 { *v } else { slope * *v });
+}
+
+multiversion! {
+    /// In place. Limited by arithmetic: some 25 instructions per vector.
+    fn exp(x: &mut [f32]) as exp_body
+}
+
+#[inline(always)]
+fn exp_body<const FMA: bool>(x: &mut [f32]) {
+    x.iter_mut().for_each(|v| *v = math::exp::<FMA>(*v));
+}
+
+multiversion! {
+    /// `positive` where `x` is above zero, `otherwise` elsewhere.
+    pub fn choose(x: &[f32], positive: f32, otherwise: f32, out: &mut [f32]) as choose_body
+}
+
+#[inline(always)]
+fn choose_body<const FMA: bool>(x: &[f32], positive: f32, otherwise: f32, out: &mut [f32]) {
+    out.iter_mut().zip(x).for_each(|(o, &x)| *o = if x > 0.0 { positive } else { otherwise });
+}
+
+/// `out = f(a, b)` for rows of 8 or 16 elements of which some are gathered: without copies of them. False: not done.
+/// Limited by the latency of the gathered rows, most of which are in the second-level cache.
+pub fn gathered(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) -> bool {
+    let some = matches!((a, b), (Rows::Picked(..), _) | (_, Rows::Picked(..)));
+    let known = match f {
+        Two::Plain(f) => matches!(f, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
+        Two::Pair(_) => true,
+    };
+    if !some || !known || !matches!(width, 8 | 16) {
+        return false;
+    }
+    gathered_rows(f, a, b, width, out);
+    if f == Two::Pair(Pair::SubExp) {
+        // Whole vectors, however narrow the rows are.
+        exp(out);
+    }
+    true
+}
+
+multiversion! {
+    /// As [`gathered`]; of `exp(a - b)` the difference.
+    fn gathered_rows(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) as gathered_body
+}
+
+#[inline(always)]
+fn gathered_body<const FMA: bool>(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) {
+    if width == 8 { gathered_fixed::<8>(f, a, b, out) } else { gathered_fixed::<16>(f, a, b, out) }
+}
+
+#[inline(always)]
+fn gathered_fixed<const W: usize>(f: Two, a: Rows<'_>, b: Rows<'_>, out: &mut [f32]) {
+    match f {
+        Two::Plain(BinaryOp::Add) => each_row::<W>(a, b, out, |x, y| x + y),
+        Two::Plain(BinaryOp::Mul) => each_row::<W>(a, b, out, |x, y| x * y),
+        Two::Pair(Pair::AddLeakyRelu(slope)) => each_row::<W>(a, b, out, |x, y| {
+            let sum = x + y;
+            if sum > 0.0 { sum } else { slope * sum }
+        }),
+        Two::Plain(_) | Two::Pair(Pair::SubExp) => each_row::<W>(a, b, out, |x, y| x - y),
+    }
+}
+
+#[inline(always)]
+fn each_row<const W: usize>(a: Rows<'_>, b: Rows<'_>, out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+    let out = out.as_chunks_mut::<W>().0;
+    let n = out.len();
+    let row = |o: &mut [f32; W], x: &[f32; W], y: &[f32; W]| {
+        for k in 0..W {
+            o[k] = f(x[k], y[k]);
+        }
+    };
+    match (a, b) {
+        (Rows::Picked(a, i), Rows::Picked(b, j)) => {
+            let (a, b) = (a.as_chunks::<W>().0, b.as_chunks::<W>().0);
+            for ((o, &i), &j) in out.iter_mut().zip(&i[..n]).zip(&j[..n]) {
+                row(o, &a[i as usize], &b[j as usize]);
+            }
+        }
+        (Rows::Picked(a, i), Rows::Each(b)) => {
+            let (a, b) = (a.as_chunks::<W>().0, b.as_chunks::<W>().0);
+            for ((o, &i), b) in out.iter_mut().zip(&i[..n]).zip(&b[..n]) {
+                row(o, &a[i as usize], b);
+            }
+        }
+        (Rows::Each(a), Rows::Picked(b, j)) => {
+            let (a, b) = (a.as_chunks::<W>().0, b.as_chunks::<W>().0);
+            for ((o, a), &j) in out.iter_mut().zip(&a[..n]).zip(&j[..n]) {
+                row(o, a, &b[j as usize]);
+            }
+        }
+        (Rows::Picked(a, i), Rows::Same(b)) => {
+            let (a, b) = (a.as_chunks::<W>().0, &b.as_chunks::<W>().0[0]);
+            for (o, &i) in out.iter_mut().zip(&i[..n]) {
+                row(o, &a[i as usize], b);
+            }
+        }
+        (Rows::Same(a), Rows::Picked(b, j)) => {
+            let (a, b) = (&a.as_chunks::<W>().0[0], b.as_chunks::<W>().0);
+            for (o, &j) in out.iter_mut().zip(&j[..n]) {
+                row(o, a, &b[j as usize]);
+            }
+        }
+        (Rows::Each(_) | Rows::Same(_), Rows::Each(_) | Rows::Same(_)) => {
+            for (e, o) in out.iter_mut().enumerate() {
+                row(o, &a.row(e, W).as_chunks::<W>().0[0], &b.row(e, W).as_chunks::<W>().0[0]);
+            }
+        }
+    }
+}
+
 /// The larger; the other one where one is NaN, as `f64::max` has it.
 #[inline(always)]
 pub fn larger(x: f32, y: f32) -> f32 {
@@ -240,5 +405,48 @@ fn mask_sparse_body<const FMA: bool>(
 ) {
     for ((o, &r), &c) in out.iter_mut().zip(row).zip(column) {
         *o = draw.element((first_row + u64::from(r)) * columns + first_column + u64::from(c));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::rows::fetch;
+
+    #[test]
+    fn gathered_rows_give_what_their_copies_give() {
+        const EDGES: usize = 37;
+        let numbers = |seed: u64, len: usize| -> Vec<f32> {
+            (0..len as u64).map(|i| random::uniform(seed, i) as f32 - 0.5).collect()
+        };
+        let index: Vec<u32> = (0..EDGES as u32).map(|e| e * 5 % 7).collect();
+        let other: Vec<u32> = (0..EDGES as u32).map(|e| e * 3 % 11).collect();
+        let functions = [
+            Two::Plain(BinaryOp::Add),
+            Two::Plain(BinaryOp::Sub),
+            Two::Plain(BinaryOp::Mul),
+            Two::Pair(Pair::AddLeakyRelu(0.2)),
+            Two::Pair(Pair::SubExp),
+        ];
+        for width in [8, 16] {
+            let (x, y, each) = (numbers(1, 7 * width), numbers(2, 11 * width), numbers(3, EDGES * width));
+            let (x, y) = (Rows::Picked(&x, &index), Rows::Picked(&y, &other));
+            let (each, same) = (Rows::Each(&each), Rows::Same(&each[..width]));
+            for (a, b) in [(x, y), (x, each), (each, y), (x, same), (same, y)] {
+                let [mut of_a, mut of_b, mut expected, mut found] = [const { vec![] }; 4].map(|mut v: Vec<f32>| {
+                    v.resize(EDGES * width, 0.0);
+                    v
+                });
+                fetch(a, width, 1, 0, &mut of_a);
+                fetch(b, width, 1, 0, &mut of_b);
+                for f in functions {
+                    two(f, Side::Elements(&of_a), Side::Elements(&of_b), &mut expected);
+                    assert!(gathered(f, a, b, width, &mut found));
+                    assert_eq!(found, expected, "{f:?}, {width} elements");
+                }
+                assert!(!gathered(Two::Plain(BinaryOp::Pow), a, b, width, &mut found));
+            }
+            assert!(!gathered(functions[0], each, same, width, &mut vec![0.0; EDGES * width]), "nothing is gathered");
+        }
     }
 }

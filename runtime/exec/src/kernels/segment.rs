@@ -271,6 +271,22 @@ fn segment_banded<const FMA: bool, const W: usize>(
     }
 }
 
+multiversion! {
+    /// The row of each edge. Short rows are written eight at a time, over what belongs to the rows after them.
+    pub fn owners(offsets: &[u32], own: &mut [u32]) as owners_body
+}
+
+#[inline(always)]
+fn owners_body<const FMA: bool>(offsets: &[u32], own: &mut [u32]) {
+    for (row, edges) in offsets.windows(2).enumerate() {
+        let (start, end) = (edges[0] as usize, edges[1] as usize);
+        match own[start..].first_chunk_mut::<8>() {
+            Some(few) if end - start <= 8 => *few = [row as u32; 8],
+            _ => own[start..end].fill(row as u32),
+        }
+    }
+}
+
 /// What is subtracted before `exp`: an infinite maximum would give NaN.
 #[inline(always)]
 fn finite_base(largest: f32) -> f32 {
@@ -427,5 +443,24 @@ fn weighted_any<const FMA: bool>(
                 o.iter_mut().zip(x).for_each(|(o, &x)| *o = math::fma::<FMA>(weight, x, *o));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_edge_has_its_owner() {
+        // Without edges, short, longer than what is written at once, and short at the end.
+        let offsets = [0u32, 0, 3, 3, 4, 21, 22, 22];
+        let mut own = vec![u32::MAX; 22];
+        owners(&offsets, &mut own);
+        let expected: Vec<u32> = offsets
+            .windows(2)
+            .zip(0u32..)
+            .flat_map(|(e, row)| std::iter::repeat_n(row, (e[1] - e[0]) as usize))
+            .collect();
+        assert_eq!(own, expected);
     }
 }

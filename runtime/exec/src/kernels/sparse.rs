@@ -160,8 +160,9 @@ mod tests {
             return;
         }
         const ROWS: usize = 23;
-        let numbers =
-            |seed: u64, len: usize| -> Vec<f32> { (0..len as u64).map(|i| hgnnc_ir::random::uniform(seed, i) as f32 - 0.5).collect() };
+        let numbers = |seed: u64, len: usize| -> Vec<f32> {
+            (0..len as u64).map(|i| hgnnc_ir::random::uniform(seed, i) as f32 - 0.5).collect()
+        };
         // Rows without edges, with one, with a few, and with many.
         let offsets = [0u32, 0, 1, 3, 6, 10, 10, 61, 63];
         let index: Vec<u32> = (0..63).map(|e| (e * 7) % ROWS as u32).collect();

@@ -6,14 +6,17 @@
 //! dense product over all rows. [`crate::block`] executes blocks, and is what generated code can replace.
 
 mod bind;
+mod fuse;
 pub mod memory;
 mod region;
 
 pub use bind::plan;
+pub use region::operands;
 
 use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
 use hgnnc_ir::types::{Param, Stage, Type};
 
+use crate::kernels::flat::Pair;
 use crate::kernels::product::Extents;
 use crate::raw::Buffer;
 
@@ -260,6 +263,17 @@ pub enum BlockKind {
     Unary(UnaryOp, Operand),
     /// `a ∘ b`; narrower operands repeat each element.
     Binary(BinaryOp, Operand, Operand),
+    /// Two functions at once; narrower operands repeat each element.
+    Pair(Pair, Operand, Operand),
+    /// `positive` where `a` is above zero, `otherwise` elsewhere.
+    Choose {
+        /// Whose sign.
+        a: Operand,
+        /// Above zero.
+        positive: f32,
+        /// At zero, below, and where it is no number.
+        otherwise: f32,
+    },
     /// Each element of `a` repeated to the width of the result.
     Copy(Operand),
     /// `a` with the rows of some vertices replaced.

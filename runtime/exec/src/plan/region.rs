@@ -10,6 +10,7 @@ use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source,
 use hgnnc_ir::{Direction, Reduce, Space};
 
 use super::bind::{Binder, stage_index};
+use super::fuse::{Form, forms};
 use super::memory::{Lifetime, place};
 use super::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, Operand, Partial, Place, Region};
 use crate::data::InputData;
@@ -40,8 +41,8 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Res
         uses_own_end: false,
         full_columns: None,
     };
-    for instr in &traversal.instrs {
-        region.instr(instr)?;
+    for (instr, form) in traversal.instrs.iter().zip(forms(&traversal.instrs)) {
+        region.instr(instr, form)?;
     }
     Ok(region.finish())
 }
@@ -200,11 +201,12 @@ impl RegionBinder<'_, '_> {
         Ok(Operand { base: Base::Local(local), access: Access::Each, width })
     }
 
-    fn instr(&mut self, instr: &Instr) -> Result<()> {
+    /// What an instruction computes.
+    fn kind(&mut self, instr: &Instr) -> Result<BlockKind> {
         let groups = |of: Width, binder: &Binder<'_>| {
             binder.eval(&of.divided_by(&instr.width).expect("a verified operand divides into the groups of its result"))
         };
-        let kind = match &instr.op {
+        Ok(match &instr.op {
             KernelOp::Unary(f, a) => BlockKind::Unary(*f, self.operand(instr, *a)?),
             KernelOp::Binary(f, a, b) => BlockKind::Binary(*f, self.operand(instr, *a)?, self.operand(instr, *b)?),
             KernelOp::Copy(a) => BlockKind::Copy(self.operand(instr, *a)?),
@@ -260,6 +262,21 @@ impl RegionBinder<'_, '_> {
             KernelOp::OuterAll(of, x, y) => {
                 let of = self.binder.extents(of);
                 BlockKind::PartialOuter(of, self.contiguous(instr, *x)?, self.contiguous(instr, *y)?)
+            }
+        })
+    }
+
+    fn instr(&mut self, instr: &Instr, form: Form) -> Result<()> {
+        let kind = match form {
+            Form::Plain => self.kind(instr)?,
+            Form::Pair(pair, a, b) => BlockKind::Pair(pair, self.operand(instr, a)?, self.operand(instr, b)?),
+            Form::Choose { a, positive, otherwise } => {
+                BlockKind::Choose { a: self.operand(instr, a)?, positive, otherwise }
+            }
+            Form::Gone => {
+                // Nobody reads it.
+                self.made.push(u32::MAX);
+                return Ok(());
             }
         };
         let width = self.binder.eval(&instr.width);
@@ -445,6 +462,7 @@ impl RegionBinder<'_, '_> {
 pub fn operands(kind: &BlockKind) -> Vec<Operand> {
     match kind {
         BlockKind::Unary(_, a)
+        | BlockKind::Choose { a, .. }
         | BlockKind::Copy(a)
         | BlockKind::Replace(a, _)
         | BlockKind::AddEnds(a, _)
@@ -453,6 +471,7 @@ pub fn operands(kind: &BlockKind) -> Vec<Operand> {
         | BlockKind::Segment(_, a)
         | BlockKind::PartialReduce(_, a) => vec![*a],
         BlockKind::Binary(_, a, b)
+        | BlockKind::Pair(_, a, b)
         | BlockKind::MatMul(_, a, b)
         | BlockKind::MatMulT(_, a, b)
         | BlockKind::Dot { a, b, .. }
@@ -467,7 +486,7 @@ pub fn operands(kind: &BlockKind) -> Vec<Operand> {
 fn op_cost(kind: &BlockKind, width: usize) -> f64 {
     let width = width as f64;
     match kind {
-        BlockKind::Unary(..) => 3.0 * width,
+        BlockKind::Unary(..) | BlockKind::Pair(..) => 3.0 * width,
         BlockKind::MatMul(of, ..) | BlockKind::MatMulT(of, ..) | BlockKind::PartialOuter(of, ..) => {
             (of.batch * of.k * of.n) as f64 / 8.0
         }
@@ -476,6 +495,7 @@ fn op_cost(kind: &BlockKind, width: usize) -> f64 {
         BlockKind::WeightedSum { x, .. } => x.width as f64,
         BlockKind::Segment(..)
         | BlockKind::Binary(..)
+        | BlockKind::Choose { .. }
         | BlockKind::Copy(_)
         | BlockKind::Replace(..)
         | BlockKind::Concat(..)

@@ -1,0 +1,173 @@
+//! Short sequences of element-wise instructions that one pass over the elements does as well.
+//!
+//! Only what is used once disappears, so nothing is computed twice, and the numbers are the same to the last bit.
+//!
+//! * `then(f(a, b))`: the score of an edge, `leaky_relu(a + b)`, and the exponentials of a softmax, `exp(a - b)`.
+//! * `step(x) · c + d`, the slope of a leaky ReLU: a choice between `c + d` and `d`. It asks for the sign of `x`, which
+//!   `leaky_relu(x)` has too: with that, `x` itself need not be there.
+
+use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Source};
+use hgnnc_ir::{BinaryOp, UnaryOp};
+
+use crate::kernels::flat::Pair;
+
+/// How an instruction is executed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Form {
+    /// As it is.
+    Plain,
+    /// Not at all: its only user does it.
+    Gone,
+    /// Two functions at once.
+    Pair(Pair, Operand, Operand),
+    /// `positive` where the operand is, `otherwise` elsewhere.
+    Choose { a: Operand, positive: f32, otherwise: f32 },
+}
+
+/// The forms of all instructions of a traversal.
+pub(super) fn forms(instrs: &[Instr]) -> Vec<Form> {
+    let mut forms = vec![Form::Plain; instrs.len()];
+    let mut made: Vec<usize> = vec![];
+    let mut uses: Vec<u32> = vec![];
+    for (i, instr) in instrs.iter().enumerate() {
+        for operand in instr.op.operands() {
+            if let Source::Local(local) = operand.source {
+                uses[local.index()] += 1;
+            }
+        }
+        if let Dest::Local(_) = instr.dest {
+            made.push(i);
+            uses.push(0);
+        }
+    }
+    // The instruction whose result an operand of instruction `i` is, element by element.
+    let producer = |i: usize, operand: Operand| -> Option<(usize, Local)> {
+        let Source::Local(local) = operand.source else { return None };
+        let from = made[local.index()];
+        let own = match instrs[i].level {
+            Level::Edge => operand.index == Index::Edge,
+            Level::Row => operand.index == Index::Row,
+        };
+        let same = own && instrs[from].level == instrs[i].level && instrs[from].width == instrs[i].width;
+        same.then_some((from, local))
+    };
+    let number = |operand: Operand| if let Source::Const(number) = operand.source { Some(number as f32) } else { None };
+    for i in 0..instrs.len() {
+        // step, times a number, plus a number.
+        let KernelOp::Binary(BinaryOp::Add, product, d) = instrs[i].op else { continue };
+        let Some(d) = number(d) else { continue };
+        let Some((mul, mul_out)) = producer(i, product).filter(|p| uses[p.1.index()] == 1) else { continue };
+        let KernelOp::Binary(BinaryOp::Mul, step, c) = instrs[mul].op else { continue };
+        let Some(c) = number(c) else { continue };
+        let Some((sign, _)) = producer(mul, step).filter(|p| uses[p.1.index()] == 1) else { continue };
+        let KernelOp::Unary(UnaryOp::Step, mut a) = instrs[sign].op else { continue };
+        let leaky = instrs[..sign].iter().find_map(|instr| match (&instr.op, instr.dest) {
+            (KernelOp::Unary(UnaryOp::LeakyRelu(slope), x), Dest::Local(local))
+                if *x == a && *slope >= 0.0 && instr.level == instrs[sign].level =>
+            {
+                Some(local)
+            }
+            _ => None,
+        });
+        if let (Some(leaky), Some((_, x))) = (leaky, producer(sign, a)) {
+            uses[x.index()] -= 1;
+            uses[leaky.index()] += 1;
+            a.source = Source::Local(leaky);
+        }
+        uses[mul_out.index()] = 0;
+        forms[mul] = Form::Gone;
+        forms[sign] = Form::Gone;
+        forms[i] = Form::Choose { a, positive: c + d, otherwise: d };
+    }
+    for i in 0..instrs.len() {
+        let KernelOp::Unary(then, x) = instrs[i].op else { continue };
+        let Some((first, _)) = producer(i, x).filter(|p| uses[p.1.index()] == 1) else { continue };
+        let KernelOp::Binary(f, a, b) = instrs[first].op else { continue };
+        if let (Some(pair), Form::Plain, Form::Plain) = (Pair::of(f, then), forms[first], forms[i]) {
+            forms[first] = Form::Gone;
+            forms[i] = Form::Pair(pair, a, b);
+        }
+    }
+    forms
+}
+
+#[cfg(test)]
+mod tests {
+    use hgnnc_ir::Stage;
+    use hgnnc_ir::kernel::Width;
+
+    use super::*;
+
+    fn local(at: u32) -> Operand {
+        Operand { source: Source::Local(Local(at)), index: Index::Edge }
+    }
+
+    fn number(x: f64) -> Operand {
+        Operand { source: Source::Const(x), index: Index::Whole }
+    }
+
+    /// Instructions over edges, each with the next local as its result.
+    fn program(ops: Vec<KernelOp>) -> Vec<Instr> {
+        let instr = |(i, op)| {
+            let dest = Dest::Local(Local(i as u32));
+            Instr { dest, level: Level::Edge, op, width: Width::fixed(8), stage: Stage::NA }
+        };
+        ops.into_iter().enumerate().map(instr).collect()
+    }
+
+    /// The gradient of a leaky ReLU, from a mask (0) on: the sum (1), the score (2), its slope (3 to 5), a product (6).
+    fn slope(of_leaky: f64) -> Vec<KernelOp> {
+        vec![
+            KernelOp::Mask { stream: 0, rate: 0.5 },
+            KernelOp::Binary(BinaryOp::Add, local(0), number(1.0)),
+            KernelOp::Unary(UnaryOp::LeakyRelu(of_leaky), local(1)),
+            KernelOp::Unary(UnaryOp::Step, local(1)),
+            KernelOp::Binary(BinaryOp::Mul, local(3), number(0.75)),
+            KernelOp::Binary(BinaryOp::Add, local(4), number(0.25)),
+            KernelOp::Binary(BinaryOp::Mul, local(2), local(5)),
+        ]
+    }
+
+    #[test]
+    fn slopes_are_chosen_by_the_sign_of_the_leaky_relu() {
+        let choose = Form::Choose { a: local(2), positive: 1.0, otherwise: 0.25 };
+        let score = Form::Pair(Pair::AddLeakyRelu(0.25), local(0), number(1.0));
+        let expected = [Form::Plain, Form::Gone, score, Form::Gone, Form::Gone, choose, Form::Plain];
+        assert_eq!(forms(&program(slope(0.25))), expected);
+    }
+
+    #[test]
+    fn a_falling_leaky_relu_has_not_the_sign_of_its_argument() {
+        let forms = forms(&program(slope(-0.25)));
+        assert_eq!(forms[5], Form::Choose { a: local(1), positive: 1.0, otherwise: 0.25 });
+        assert_eq!((forms[1], forms[2]), (Form::Plain, Form::Plain), "the sum is used twice");
+    }
+
+    #[test]
+    fn what_is_used_again_stays() {
+        let again = |used: u32| {
+            let mut ops = slope(0.25);
+            ops.push(KernelOp::Unary(UnaryOp::Neg, local(used)));
+            forms(&program(ops))
+        };
+        for used in [3, 4] {
+            assert!(!again(used).iter().any(|form| matches!(form, Form::Choose { .. })), "%{used}");
+        }
+        assert!(!again(1).iter().any(|form| matches!(form, Form::Pair(..))));
+    }
+
+    #[test]
+    fn values_of_rows_are_not_computed_for_each_edge() {
+        // The difference belongs to rows, the exponential to edges.
+        let mut instrs = program(vec![
+            KernelOp::Mask { stream: 0, rate: 0.5 },
+            KernelOp::Binary(BinaryOp::Sub, number(2.0), number(1.0)),
+            KernelOp::Unary(UnaryOp::Exp, Operand { index: Index::Row, ..local(1) }),
+        ]);
+        instrs[1].level = Level::Row;
+        assert_eq!(forms(&instrs), [Form::Plain; 3]);
+        instrs[1].level = Level::Edge;
+        instrs[2].op = KernelOp::Unary(UnaryOp::Exp, local(1));
+        assert_eq!(forms(&instrs)[1..], [Form::Gone, Form::Pair(Pair::SubExp, number(2.0), number(1.0))]);
+    }
+}
