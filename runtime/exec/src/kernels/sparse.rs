@@ -119,7 +119,7 @@ unsafe fn band<const N: usize, const U: usize>(
     }
 }
 
-/// Rows of eight: two edges per vector, in two running sums.
+/// Rows of eight: an edge per vector, in four running sums, which hide the latency of an addition.
 ///
 /// # Safety
 /// The offsets are positions in `index`, whose rows `x` has.

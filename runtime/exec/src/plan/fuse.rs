@@ -1,4 +1,4 @@
-//! Short sequences of element-wise instructions that one pass over the elements does as well.
+//! Short sequences of element-wise instructions that are executed as one, without a value between them.
 //!
 //! Only what is used once disappears, so nothing is computed twice, and the numbers are the same to the last bit.
 //!
