@@ -39,6 +39,9 @@ pub struct Times {
     pub stages: [f64; 5],
 }
 
+/// Position of parameter updates in the shares of a step.
+const PU: usize = 4;
+
 impl Times {
     fn add(&mut self, step: &Step, nanos: f64) {
         let phase = match step.phase {
@@ -46,7 +49,10 @@ impl Times {
             Phase::Backward => 1,
             Phase::Update => 2,
         };
-        self.phases[phase] += nanos;
+        // Updates may be part of a step of the backward pass.
+        let update = nanos * f64::from(step.shares[PU]);
+        self.phases[2] += update;
+        self.phases[phase] += nanos - update;
         for (total, share) in self.stages.iter_mut().zip(step.shares) {
             *total += nanos * f64::from(share);
         }
@@ -72,6 +78,14 @@ pub struct Engine {
     pool: rayon::ThreadPool,
     /// Nanoseconds that the steps of each run of each program took, added up, and the number of runs.
     step_nanos: Vec<(u64, Vec<f64>)>,
+}
+
+/// What of a program is run.
+enum Part {
+    /// What never changes.
+    Prelude,
+    /// Steps of each run.
+    Steps(std::ops::Range<usize>),
 }
 
 /// What one step of a program took.
@@ -179,25 +193,44 @@ impl Engine {
         };
         engine.forget_times();
         for program in 0..engine.plans.len() {
-            engine.execute(program, true, 0, 0, &mut Times::default());
+            engine.execute(program, Part::Prelude, 0, 0, &mut Times::default());
         }
         Ok(engine)
     }
 
-    /// Runs a program. Masks are drawn for (seed, step); step numbers count from 1, epochs from 0.
+    /// Runs a program. Masks are drawn for (seed, step); step numbers count from 1, epochs from 0. Of a program that
+    /// updates parameters its results must be wanted: see [`Engine::run_until_update`].
     pub fn run(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
+        self.run_until_update(program, seed, step, epoch, times);
+        self.run_updates(program, seed, step, times);
+    }
+
+    /// Runs a program up to the first step that may write over a parameter or a state. All its results are there then,
+    /// and nothing else has changed.
+    pub fn run_until_update(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
         let counters = self.slabs[self.counters as usize].elements();
         counters[0] = step as f32;
         counters[1] = epoch as f32;
-        self.execute(program, false, seed, step, times);
+        self.step_nanos[program].0 += 1;
+        let end = self.plans[program].first_update;
+        self.execute(program, Part::Steps(0..end), seed, step, times);
     }
 
-    fn execute(&mut self, program: usize, prelude: bool, seed: u64, step: u64, times: &mut Times) {
+    /// Runs the rest of a program, for the same seed and step.
+    pub fn run_updates(&mut self, program: usize, seed: u64, step: u64, times: &mut Times) {
         let plan = &self.plans[program];
-        let steps = if prelude { &plan.prelude } else { &plan.steps };
-        let routines = &self.routines[program][usize::from(!prelude)];
-        let (runs, nanos) = &mut self.step_nanos[program];
-        *runs += u64::from(!prelude);
+        let steps = plan.first_update..plan.steps.len();
+        self.execute(program, Part::Steps(steps), seed, step, times);
+    }
+
+    fn execute(&mut self, program: usize, part: Part, seed: u64, step: u64, times: &mut Times) {
+        let plan = &self.plans[program];
+        let [prelude, all] = &self.routines[program];
+        let (steps, routines, first) = match &part {
+            Part::Prelude => (&plan.prelude[..], &prelude[..], None),
+            Part::Steps(range) => (&plan.steps[range.clone()], &all[range.clone()], Some(range.start)),
+        };
+        let nanos = &mut self.step_nanos[program].1;
         let runner = Runner {
             context: Context { slabs: &self.slabs, data: &self.data, partials: self.partials, seed, step },
             scratch: &self.scratch,
@@ -208,8 +241,8 @@ impl Engine {
                 runner.step(step, routines);
                 let took = start.elapsed().as_nanos() as f64;
                 times.add(step, took);
-                if !prelude {
-                    nanos[index] += took;
+                if let Some(first) = first {
+                    nanos[first + index] += took;
                 }
             }
         });

@@ -334,7 +334,8 @@ impl Trainer {
     pub(crate) fn train_epoch(&mut self, epoch: u64) -> Result<(f64, f64)> {
         let mut times = Times::default();
         let start = Instant::now();
-        self.engine.run(TRAIN, self.seed, self.progress.steps_done + 1, epoch, &mut times);
+        let step = self.progress.steps_done + 1;
+        self.engine.run_until_update(TRAIN, self.seed, step, epoch, &mut times);
         let loss = match self.engine.result(TRAIN, "loss") {
             Some((_, [loss])) => f64::from(*loss),
             _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
@@ -347,6 +348,7 @@ impl Trainer {
             self.restore_best();
             return Err(ExecError::Diverged { epoch, loss, kept });
         }
+        self.engine.run_updates(TRAIN, self.seed, step, &mut times);
         let update = Instant::now();
         self.engine.commit(TRAIN);
         let commit = update.elapsed().as_nanos() as f64;

@@ -21,7 +21,11 @@ pub fn plan(program: &Program, data: &BoundData, slabs: Slabs, states: &[StateId
     let mut binder = Binder { program, data, slabs, states, buffers: vec![], plan: Plan::default() };
     binder.place()?;
     binder.plan.prelude = binder.steps(&program.prelude)?;
-    binder.plan.steps = binder.steps(&program.launches)?;
+    let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
+    binder.plan.steps = binder.steps(before)?;
+    binder.plan.first_update = binder.plan.steps.len();
+    let updates = binder.steps(updates)?;
+    binder.plan.steps.extend(updates);
     for output in &program.outputs {
         binder.output(output)?;
     }
@@ -151,6 +155,11 @@ impl Binder<'_> {
         }
         let (mut persistent, mut arena) = (vec![], vec![]);
         for (index, (decl, life)) in program.buffers.iter().zip(lives).enumerate() {
+            let (decl, life) = match decl.replaces {
+                // Its place is there.
+                Some(old) => (program.buffer(old), None),
+                None => (decl, life),
+            };
             let len = self.rows(&decl.ty) * self.width(&decl.ty);
             let at = |slab| Buffer { slab, offset: 0, len };
             self.buffers.push(match decl.contents {

@@ -144,10 +144,18 @@ impl Case {
             Ok(engine) => engine,
             Err(error) => panic!("{error}"),
         };
+        self.fill(&mut engine);
+        engine
+    }
+
+    /// Parameters at their values, and optimiser states at zero: updates are made in place.
+    fn fill(&self, engine: &mut Engine) {
         for (i, values) in self.params.iter().enumerate() {
             engine.param(i).copy_from_slice(values);
         }
-        engine
+        for i in 0..engine.states().len() {
+            engine.state(i).fill(0.0);
+        }
     }
 
     /// Results by name after one run.
@@ -155,6 +163,7 @@ impl Case {
         let mut engine = self.engine(threads);
         // Twice: what the first run leaves in memory must not matter.
         for _ in 0..2 {
+            self.fill(&mut engine);
             engine.run(0, self.bindings.seed, self.bindings.step, 0, &mut Default::default());
         }
         let names: Vec<String> = engine.results(0).iter().map(|r| r.name.clone()).collect();
