@@ -576,14 +576,20 @@ impl Runner<'_> {
                     let out = if parts == 1 { write(0, size) } else { part(t) };
                     product::outer(of, range.len(), 0..of.k, x, y, out, false);
                 });
-                let out = write(0, size);
                 if parts != 1 {
-                    out.fill(0.0);
-                    if size > 0 {
+                    // Ranges of the result, so that large ones are added by several threads.
+                    parallel(size.div_ceil(RANGE), |t| {
+                        let range = t * RANGE..((t + 1) * RANGE).min(size);
+                        let out = write(range.start, range.len());
+                        out.fill(0.0);
                         for t in 0..parts {
-                            rows::accumulate_rows(hgnnc_ir::Reduce::Sum, part(t), size, out);
+                            // SAFETY: all parts have been written, and are only read from here on.
+                            let part = unsafe {
+                                slabs[self.context.partials as usize].read(t * size + range.start, out.len())
+                            };
+                            rows::accumulate_rows(hgnnc_ir::Reduce::Sum, part, out.len(), out);
                         }
-                    }
+                    });
                 }
             }
             (
@@ -605,6 +611,9 @@ impl Runner<'_> {
         }
     }
 }
+
+/// Elements of a result that one task adds up from its parts.
+const RANGE: usize = 4096;
 
 /// Runs tasks `0..tasks` on the threads of the pool.
 fn parallel(tasks: usize, task: impl Fn(usize) + Sync + Send) {

@@ -9,7 +9,7 @@ use super::region::bind_region;
 use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
-use crate::kernels::product::Extents;
+use crate::kernels::product::{self, Extents};
 use crate::raw::Buffer;
 
 /// Plans a verified program for the sizes of its data. `states` are the optimiser states in the order of
@@ -270,15 +270,10 @@ impl Binder<'_> {
         let of = self.extents(&gemm.of);
         let rows = self.rows(&Type::new(gemm.rows, vec![]));
         let (kind, split) = match gemm.form {
-            Form::MatMul => (ProductKind::MatMul, row_chunks(of)),
-            Form::MatMulT => (ProductKind::MatMulT, row_chunks(of)),
+            Form::MatMul => (ProductKind::MatMul, Split::Rows(product::task_rows(of))),
+            Form::MatMulT => (ProductKind::MatMulT, Split::Rows(product::task_rows(of))),
             Form::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
-            Form::Outer => {
-                // At most 16 parts, and not more memory for them than 4 MiB where one part allows it.
-                let size = (of.batch * of.k * of.n).max(1);
-                let parts = ((1 << 20) / size).clamp(1, 16).min(rows.div_ceil(512).max(1));
-                (ProductKind::Outer, Split::Parts(rows.div_ceil(parts).max(1)))
-            }
+            Form::Outer => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows))),
         };
         if let Split::Parts(chunk) = split {
             let parts = rows.div_ceil(chunk).max(1);
@@ -287,12 +282,6 @@ impl Binder<'_> {
         let [x, y, out] = [gemm.x, gemm.y, gemm.out].map(|buffer| self.buffer(buffer));
         Product { kind, of, rows, x, y, out, split }
     }
-}
-
-/// About a million multiply-adds per task, in whole register tiles.
-fn row_chunks(of: Extents) -> Split {
-    let per_row = (of.batch * of.k * of.n).max(1);
-    Split::Rows((1_000_000 / per_row).clamp(64, 1024).next_multiple_of(16))
 }
 
 /// A word for an instruction, for people.
