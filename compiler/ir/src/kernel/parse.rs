@@ -114,8 +114,7 @@ impl Reader {
         } else {
             Contents::Computed
         };
-        let replaces = if self.base.accept_word("replaces") { Some(self.buffer()?) } else { None };
-        self.program.buffers.push(BufferDecl { name, ty, contents, replaces });
+        self.program.buffers.push(BufferDecl { name, ty, contents });
         Ok(())
     }
 

@@ -146,8 +146,7 @@ impl Printer<'_> {
                 Contents::State(param, slot) => format!(" = state {}[{slot}]", self.names.param(param)),
                 Contents::Computed => String::new(),
             };
-            let place = decl.replaces.map_or(String::new(), |old| format!(" replaces {}", self.buffer(old)));
-            writeln!(self.out, "  buffer {} : {}{from}{place}", quoted(&decl.name), self.names.ty(&decl.ty))?;
+            writeln!(self.out, "  buffer {} : {}{from}", quoted(&decl.name), self.names.ty(&decl.ty))?;
         }
         if !program.prelude.is_empty() {
             writeln!(self.out, "  prelude {{")?;
