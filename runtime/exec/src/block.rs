@@ -7,12 +7,10 @@
 #![allow(unsafe_code)]
 
 use hgnnc_ir::ops::{Direction, Reduce};
-use hgnnc_native::Code;
 
 use crate::data::{BoundData, InputData};
 use crate::kernels::flat::{self, MaskDraw, Side, Two};
 use crate::kernels::{Rows, product, rows, segment};
-use crate::native::Tables;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Operand, Plan, Region};
 use crate::raw::Slab;
 use crate::routine::{Chain, Routine, Spot, reduces_edges};
@@ -30,8 +28,6 @@ pub struct Context<'a> {
     pub seed: u64,
     /// Training step of the masks.
     pub step: u64,
-    /// Machine code of parts.
-    pub code: Option<&'a Code>,
 }
 
 /// Scratch of one thread, sized by the plan.
@@ -44,7 +40,6 @@ pub struct Scratch {
     full: Vec<u32>,
     offsets: Vec<u32>,
     clip: Vec<u32>,
-    tables: Tables,
 }
 
 impl Scratch {
@@ -61,7 +56,6 @@ impl Scratch {
             full: vec![0; edges],
             offsets: vec![0; most(|p| p.block_rows) + 1],
             clip: vec![0; most(|p| p.block_rows) + 1],
-            tables: Tables::default(),
         }
     }
 
@@ -105,7 +99,7 @@ fn flat_accumulate(reduce: Reduce, part: &[f32], out: &mut [f32]) {
     rows::accumulate_rows(reduce, part, out.len(), out);
 }
 
-pub(crate) fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
+fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
     // SAFETY: the ranges of tasks and of the partials of a step are disjoint, and a task is run once.
     unsafe { context.slabs[context.partials as usize].write(offset, width) }
 }
@@ -118,7 +112,7 @@ fn run_block(
     range: std::ops::Range<usize>,
     scratch: &mut Scratch,
 ) {
-    let Scratch { floats, tiles, own, own_end, full, offsets, clip, tables } = scratch;
+    let Scratch { floats, tiles, own, own_end, full, offsets, clip } = scratch;
     let num_rows = range.len();
     let mut block = Block {
         context,
@@ -193,11 +187,8 @@ fn run_block(
         }
         block.offsets = &offsets[..=num_rows];
     }
-    for (chain, units) in routine.chains.iter().zip(&routine.units) {
-        match units {
-            Some(units) => block.run_units(chain, units, task, tiles, clip, tables),
-            None => block.run_chain(chain, task, tiles, clip),
-        }
+    for chain in &routine.chains {
+        block.run_chain(chain, task, tiles, clip);
     }
 }
 
@@ -218,31 +209,31 @@ fn fill_offsets(indptr: &[u64], rows: &std::ops::Range<usize>, offsets: &mut [u3
 
 /// A block of rows of a region.
 #[derive(Clone, Copy)]
-pub(crate) struct Block<'a> {
-    pub context: Context<'a>,
-    pub region: &'a Region,
+struct Block<'a> {
+    context: Context<'a>,
+    region: &'a Region,
     routine: &'a Routine,
     floats: &'a Slab,
-    pub first_row: usize,
-    pub num_rows: usize,
+    first_row: usize,
+    num_rows: usize,
     first_edge: usize,
     num_edges: usize,
-    pub other: &'a [u32],
-    pub position: &'a [u32],
-    pub own: &'a [u32],
+    other: &'a [u32],
+    position: &'a [u32],
+    own: &'a [u32],
     /// Per edge: the vertex of its row (rows of ends), or the end that its row is (rows of vertices).
-    pub own_end: &'a [u32],
+    own_end: &'a [u32],
     /// The vertices of rows of ends.
-    pub vertices: &'a [u32],
+    vertices: &'a [u32],
     /// The other end of each edge, counted among the ends of the graph.
-    pub other_end: &'a [u32],
-    pub full: &'a [u32],
-    pub offsets: &'a [u32],
+    other_end: &'a [u32],
+    full: &'a [u32],
+    offsets: &'a [u32],
     incoming: bool,
     /// The first edge (row) of the tile at hand, counted within the block.
-    pub start: usize,
+    start: usize,
     /// Edges (rows) of the tile.
-    pub items: usize,
+    items: usize,
 }
 
 impl<'a> Block<'a> {
@@ -259,13 +250,31 @@ impl<'a> Block<'a> {
         }
         let reductions = || chain.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind));
         for op in reductions() {
-            self.output(op.out, 0, self.num_rows).fill(self.identity(op));
+            let identity = match op.kind {
+                BlockKind::Segment(reduce, _) => reduce.identity() as f32,
+                _ => 0.0,
+            };
+            self.output(op.out, 0, self.num_rows).fill(identity);
         }
         let mut first_row = 0;
         for start in (0..all).step_by(chain.tile) {
             self.start = start;
             self.items = chain.tile.min(all - start);
-            let rows = self.owners(chain.level, &mut first_row, clip);
+            let mut rows = first_row..first_row;
+            if chain.level == Level::Edge {
+                // The rows that own the edges of the tile, and their edges in it.
+                let end = start + self.items;
+                while (self.offsets[first_row + 1] as usize) <= start {
+                    first_row += 1;
+                }
+                let mut last = first_row;
+                clip[0] = 0;
+                while (self.offsets[last] as usize) < end {
+                    last += 1;
+                    clip[last - first_row] = (self.offsets[last].min(end as u32)) - start as u32;
+                }
+                rows = first_row..last;
+            }
             for &op in &chain.ops {
                 let op = &self.region.ops[op];
                 if reduces_edges(&op.kind) {
@@ -277,26 +286,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The rows that own the edges of the tile, from `first_row` on, and their edges in it.
-    pub fn owners(&self, level: Level, first_row: &mut usize, clip: &mut [u32]) -> std::ops::Range<usize> {
-        if level == Level::Row {
-            return *first_row..*first_row;
-        }
-        let (start, end) = (self.start, self.start + self.items);
-        while (self.offsets[*first_row + 1] as usize) <= start {
-            *first_row += 1;
-        }
-        let mut last = *first_row;
-        clip[0] = 0;
-        while (self.offsets[last] as usize) < end {
-            last += 1;
-            clip[last - *first_row] = (self.offsets[last].min(end as u32)) - start as u32;
-        }
-        *first_row..last
-    }
-
     /// Adds the edges of the tile to the results of their rows.
-    pub fn reduce_tile(&self, op: &BlockOp, rows: std::ops::Range<usize>, offsets: &[u32]) {
+    fn reduce_tile(&self, op: &BlockOp, rows: std::ops::Range<usize>, offsets: &[u32]) {
         let width = self.region.locals[op.out as usize].width;
         let out = self.output(op.out, rows.start, rows.len());
         if out.is_empty() {
@@ -314,7 +305,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    pub fn count(&self, level: Level) -> usize {
+    fn count(&self, level: Level) -> usize {
         match level {
             Level::Row => self.num_rows,
             Level::Edge => self.num_edges,
@@ -329,7 +320,7 @@ impl<'a> Block<'a> {
     }
 
     /// An operand of an operation at a level, for the tile at hand.
-    pub fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
+    fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
         let Operand { base, access, width } = *operand;
         let tile = self.start..self.start + self.items;
         // All rows of what the base has a row for.
@@ -381,7 +372,7 @@ impl<'a> Block<'a> {
     }
 
     /// An earlier result of this block, from its row (edge) `first` on.
-    pub fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
+    fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
         match self.routine.spots[index as usize] {
             // SAFETY: the scratch belongs to this thread, and locals alive together are disjoint.
             Spot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
@@ -397,7 +388,7 @@ impl<'a> Block<'a> {
     }
 
     /// Where `count` rows (edges) of a local from `first` on are written.
-    pub fn output(&self, index: u32, first: usize, count: usize) -> &'a mut [f32] {
+    fn output(&self, index: u32, first: usize, count: usize) -> &'a mut [f32] {
         let local = &self.region.locals[index as usize];
         let len = count * local.width;
         match self.routine.spots[index as usize] {
@@ -413,7 +404,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    pub fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
+    fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
         match &op.kind {
             BlockKind::PartialReduce(reduce, a) => {
                 let partial = self.region.partials[op.out as usize];

@@ -11,17 +11,15 @@ use hgnnc_ir::kernel::{Contents, Program};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random;
 use hgnnc_ir::types::{Dim, Phase};
-use hgnnc_native::Code;
 use rayon::prelude::*;
 
 use crate::block::{Context, Scratch, combine, run_task};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::kernels::{product, rows};
-use crate::native::{self, CodeMode};
 use crate::plan::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update, plan};
 use crate::raw::{PerThread, Slab};
-use crate::routine::{Routine, Routines};
+use crate::routine::Routine;
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,8 +28,6 @@ pub struct EngineOptions {
     pub threads: usize,
     /// Refuse to start above this many bytes; `None`: the memory of the machine.
     pub memory_budget: Option<u64>,
-    /// How chains of operations are executed.
-    pub code: CodeMode,
 }
 
 /// Time spent, in nanoseconds.
@@ -43,6 +39,9 @@ pub struct Times {
     pub stages: [f64; 5],
 }
 
+/// Position of parameter updates in the shares of a step.
+const PU: usize = 4;
+
 impl Times {
     fn add(&mut self, step: &Step, nanos: f64) {
         let phase = match step.phase {
@@ -50,7 +49,10 @@ impl Times {
             Phase::Backward => 1,
             Phase::Update => 2,
         };
-        self.phases[phase] += nanos;
+        // Updates may be part of a step of the backward pass.
+        let update = nanos * f64::from(step.shares[PU]);
+        self.phases[2] += update;
+        self.phases[phase] += nanos - update;
         for (total, share) in self.stages.iter_mut().zip(step.shares) {
             *total += nanos * f64::from(share);
         }
@@ -62,9 +64,7 @@ impl Times {
 pub struct Engine {
     plans: Vec<Plan>,
     /// Of each plan's prelude and steps; empty for steps that are no regions.
-    routines: Vec<Routines>,
-    /// Machine code of parts of chains.
-    code: Option<Code>,
+    routines: Vec<[Vec<Vec<Routine>>; 2]>,
     scratch_len: usize,
     slabs: Vec<Slab>,
     data: BoundData,
@@ -78,6 +78,14 @@ pub struct Engine {
     pool: rayon::ThreadPool,
     /// Nanoseconds that the steps of each run of each program took, added up, and the number of runs.
     step_nanos: Vec<(u64, Vec<f64>)>,
+}
+
+/// What of a program is run.
+enum Part {
+    /// What never changes.
+    Prelude,
+    /// Steps of each run.
+    Steps(std::ops::Range<usize>),
 }
 
 /// What one step of a program took.
@@ -114,25 +122,19 @@ impl Engine {
                 partials: 1,
                 counters: 2,
                 persistent,
-                constants: constants_slab(index),
+                constants: persistent + 1,
                 params,
                 states: first_state,
                 inputs,
             };
             plans.push(plan(program, &data, slabs, &states)?);
         }
+        let routines: Vec<[Vec<Vec<Routine>>; 2]> = plans.iter().map(|plan| routines(plan, &data)).collect();
+        let scratch_len = routines.iter().flatten().flatten().flatten().map(|r| r.scratch_len).max().unwrap_or(0);
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("hgnnc-{i}"))
-            .build()
-            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
-        let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
-        let (routines, code) = pool.install(|| native::generate(&plans, &constants, &data, options.code));
-        let scratch_len = routines.iter().flatten().flatten().flatten().map(|r| r.scratch_len).max().unwrap_or(0);
         let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(&data, d)).product() };
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
@@ -167,11 +169,15 @@ impl Engine {
                 }
             });
         }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("hgnnc-{i}"))
+            .build()
+            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
         let scratch = PerThread::new(threads, || Scratch::new(&plans, scratch_len));
         let mut engine = Self {
             plans,
             routines,
-            code,
             scratch_len,
             slabs,
             data,
@@ -187,34 +193,46 @@ impl Engine {
         };
         engine.forget_times();
         for program in 0..engine.plans.len() {
-            engine.execute(program, true, 0, 0, &mut Times::default());
+            engine.execute(program, Part::Prelude, 0, 0, &mut Times::default());
         }
         Ok(engine)
     }
 
-    /// Runs a program. Masks are drawn for (seed, step); step numbers count from 1, epochs from 0.
+    /// Runs a program. Masks are drawn for (seed, step); step numbers count from 1, epochs from 0. Of a program that
+    /// updates parameters its results must be wanted: see [`Engine::run_until_update`].
     pub fn run(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
+        self.run_until_update(program, seed, step, epoch, times);
+        self.run_updates(program, seed, step, times);
+    }
+
+    /// Runs a program up to the first step that may write over a parameter or a state. All its results are there then,
+    /// and nothing else has changed.
+    pub fn run_until_update(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
         let counters = self.slabs[self.counters as usize].elements();
         counters[0] = step as f32;
         counters[1] = epoch as f32;
-        self.execute(program, false, seed, step, times);
+        self.step_nanos[program].0 += 1;
+        let end = self.plans[program].first_update;
+        self.execute(program, Part::Steps(0..end), seed, step, times);
     }
 
-    fn execute(&mut self, program: usize, prelude: bool, seed: u64, step: u64, times: &mut Times) {
+    /// Runs the rest of a program, for the same seed and step.
+    pub fn run_updates(&mut self, program: usize, seed: u64, step: u64, times: &mut Times) {
         let plan = &self.plans[program];
-        let steps = if prelude { &plan.prelude } else { &plan.steps };
-        let routines = &self.routines[program][usize::from(!prelude)];
-        let (runs, nanos) = &mut self.step_nanos[program];
-        *runs += u64::from(!prelude);
+        let steps = plan.first_update..plan.steps.len();
+        self.execute(program, Part::Steps(steps), seed, step, times);
+    }
+
+    fn execute(&mut self, program: usize, part: Part, seed: u64, step: u64, times: &mut Times) {
+        let plan = &self.plans[program];
+        let [prelude, all] = &self.routines[program];
+        let (steps, routines, first) = match &part {
+            Part::Prelude => (&plan.prelude[..], &prelude[..], None),
+            Part::Steps(range) => (&plan.steps[range.clone()], &all[range.clone()], Some(range.start)),
+        };
+        let nanos = &mut self.step_nanos[program].1;
         let runner = Runner {
-            context: Context {
-                slabs: &self.slabs,
-                data: &self.data,
-                partials: self.partials,
-                seed,
-                step,
-                code: self.code.as_ref(),
-            },
+            context: Context { slabs: &self.slabs, data: &self.data, partials: self.partials, seed, step },
             scratch: &self.scratch,
         };
         self.pool.install(|| {
@@ -223,8 +241,8 @@ impl Engine {
                 runner.step(step, routines);
                 let took = start.elapsed().as_nanos() as f64;
                 times.add(step, took);
-                if !prelude {
-                    nanos[index] += took;
+                if let Some(first) = first {
+                    nanos[first + index] += took;
                 }
             }
         });
@@ -304,25 +322,6 @@ impl Engine {
         &self.data
     }
 
-    /// Machine code that runs execute, if any: number of functions and their bytes.
-    pub fn code(&self) -> Option<(usize, usize)> {
-        self.code.as_ref().map(|code| (code.num_functions(), code.bytes()))
-    }
-
-    /// The Cranelift IR of that machine code. `names` are the names of the programs.
-    ///
-    /// # Errors
-    /// A machine for which no code can be generated.
-    pub fn clif(&self, names: &[&str]) -> Result<String> {
-        let plans: Vec<_> = names
-            .iter()
-            .zip(&self.plans)
-            .zip(&self.routines)
-            .map(|((&name, plan), routines)| (name, plan, routines))
-            .collect();
-        native::text::listing(&plans)
-    }
-
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
@@ -398,9 +397,13 @@ fn extent(data: &BoundData, dim: Dim) -> usize {
     }
 }
 
-/// The slab of the constants of a program.
-fn constants_slab(program: usize) -> u32 {
-    4 + 2 * program as u32
+/// How the regions of a plan's prelude and steps are executed.
+fn routines(plan: &Plan, data: &BoundData) -> [Vec<Vec<Routine>>; 2] {
+    let of = |step: &Step| match &step.kind {
+        StepKind::Region(region) => Routine::of(region, data),
+        StepKind::Product(_) | StepKind::Copy { .. } => vec![],
+    };
+    [&plan.prelude, &plan.steps].map(|steps| steps.iter().map(of).collect())
 }
 
 /// All optimiser states that a program reads or writes.
@@ -573,14 +576,20 @@ impl Runner<'_> {
                     let out = if parts == 1 { write(0, size) } else { part(t) };
                     product::outer(of, range.len(), 0..of.k, x, y, out, false);
                 });
-                let out = write(0, size);
                 if parts != 1 {
-                    out.fill(0.0);
-                    if size > 0 {
+                    // Ranges of the result, so that large ones are added by several threads.
+                    parallel(size.div_ceil(RANGE), |t| {
+                        let range = t * RANGE..((t + 1) * RANGE).min(size);
+                        let out = write(range.start, range.len());
+                        out.fill(0.0);
                         for t in 0..parts {
-                            rows::accumulate_rows(hgnnc_ir::Reduce::Sum, part(t), size, out);
+                            // SAFETY: all parts have been written, and are only read from here on.
+                            let part = unsafe {
+                                slabs[self.context.partials as usize].read(t * size + range.start, out.len())
+                            };
+                            rows::accumulate_rows(hgnnc_ir::Reduce::Sum, part, out.len(), out);
                         }
-                    }
+                    });
                 }
             }
             (
@@ -602,6 +611,9 @@ impl Runner<'_> {
         }
     }
 }
+
+/// Elements of a result that one task adds up from its parts.
+const RANGE: usize = 4096;
 
 /// Runs tasks `0..tasks` on the threads of the pool.
 fn parallel(tasks: usize, task: impl Fn(usize) + Sync + Send) {

@@ -14,7 +14,6 @@ use crate::data::{BoundData, Target};
 use crate::engine::{Engine, EngineOptions, Times};
 use crate::error::{ExecError, Result};
 use crate::metrics::Predictions;
-use crate::native::CodeMode;
 use crate::proc;
 use crate::report::{GraphReport, Report, Spread};
 use crate::weights::{self, Tensor};
@@ -39,8 +38,6 @@ pub struct TrainOptions {
     pub resume: bool,
     /// Time between two checkpoints.
     pub checkpoint_every: Duration,
-    /// How chains of operations are executed.
-    pub code: CodeMode,
 }
 
 impl Default for TrainOptions {
@@ -53,7 +50,6 @@ impl Default for TrainOptions {
             checkpoint: None,
             resume: false,
             checkpoint_every: Duration::from_secs(60),
-            code: CodeMode::default(),
         }
     }
 }
@@ -147,8 +143,7 @@ impl Trainer {
         if artifact.version != artifact::VERSION {
             return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
         }
-        let engine_options =
-            EngineOptions { threads: options.threads, memory_budget: options.memory_budget, code: options.code };
+        let engine_options = EngineOptions { threads: options.threads, memory_budget: options.memory_budget };
         let kernels = &artifact.kernels;
         let programs: Vec<&Program> = std::iter::once(&kernels.infer).chain(&kernels.train).collect();
         let mut engine = Engine::new(&programs, data, engine_options)?;
@@ -339,7 +334,8 @@ impl Trainer {
     pub(crate) fn train_epoch(&mut self, epoch: u64) -> Result<(f64, f64)> {
         let mut times = Times::default();
         let start = Instant::now();
-        self.engine.run(TRAIN, self.seed, self.progress.steps_done + 1, epoch, &mut times);
+        let step = self.progress.steps_done + 1;
+        self.engine.run_until_update(TRAIN, self.seed, step, epoch, &mut times);
         let loss = match self.engine.result(TRAIN, "loss") {
             Some((_, [loss])) => f64::from(*loss),
             _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
@@ -352,6 +348,7 @@ impl Trainer {
             self.restore_best();
             return Err(ExecError::Diverged { epoch, loss, kept });
         }
+        self.engine.run_updates(TRAIN, self.seed, step, &mut times);
         let update = Instant::now();
         self.engine.commit(TRAIN);
         let commit = update.elapsed().as_nanos() as f64;

@@ -99,6 +99,11 @@ impl Machine<'_> {
         width.eval(&self.bindings.num_vertices)
     }
 
+    /// Where a buffer is: what replaces another one is written over it, so that a late reader would be noticed.
+    fn place(&self, buffer: Buffer) -> usize {
+        self.program.buffer(buffer).replaces.unwrap_or(buffer).index()
+    }
+
     /// What a buffer holds before the first kernel.
     fn contents(&mut self, buffer: Buffer) -> Result<Vec<f64>, InterpError> {
         let (tables, bindings) = (&self.program.tables, self.bindings);
@@ -139,7 +144,7 @@ impl Machine<'_> {
     fn gemm(&mut self, gemm: &Gemm) {
         let rows = self.bindings.rows(gemm.rows);
         let (left, right) = (self.eval(&gemm.of.left()), self.eval(&gemm.of.right()));
-        let (x, y) = (&self.buffers[gemm.x.index()], &self.buffers[gemm.y.index()]);
+        let (x, y) = (&self.buffers[self.place(gemm.x)], &self.buffers[self.place(gemm.y)]);
         let row = |data: &[f64], width: usize, row: usize| data[row * width..(row + 1) * width].to_vec();
         let out: Vec<f64> = match gemm.form {
             Form::MatMul => (0..rows).flat_map(|r| self.mat_mul(&gemm.of, &row(x, left, r), y)).collect(),
@@ -152,7 +157,8 @@ impl Machine<'_> {
                 sum
             }
         };
-        self.buffers[gemm.out.index()] = out;
+        let place = self.place(gemm.out);
+        self.buffers[place] = out;
     }
 
     fn numbers(&self, of: &Extents) -> (usize, usize, usize) {
@@ -214,7 +220,8 @@ impl Machine<'_> {
                 KernelOp::ReduceAll(reduce, _) => reduce.identity(),
                 _ => 0.0,
             };
-            self.buffers[buffer.index()] = vec![start; self.eval(&instr.width)];
+            let place = self.place(buffer);
+            self.buffers[place] = vec![start; self.eval(&instr.width)];
         }
         // The vertices of rows of ends.
         let ends = match traversal.rows {
@@ -246,7 +253,8 @@ impl Machine<'_> {
         match (instr.extent(), &instr.op) {
             (Extent::Total, op) => {
                 let Dest::Buffer(buffer) = instr.dest else { panic!("a total is stored") };
-                let mut sum = std::mem::take(&mut self.buffers[buffer.index()]);
+                let place = self.place(buffer);
+                let mut sum = std::mem::take(&mut self.buffers[place]);
                 for edge in everywhere {
                     match op {
                         KernelOp::ReduceAll(reduce, a) => {
@@ -261,7 +269,7 @@ impl Machine<'_> {
                         _ => unreachable!("no other operation is a total"),
                     }
                 }
-                self.buffers[buffer.index()] = sum;
+                self.buffers[place] = sum;
             }
             (_, KernelOp::Segment(reduce, a)) => {
                 let all: Vec<Vec<f64>> = everywhere.iter().map(|&edge| self.read(*a, at(edge), locals)).collect();
@@ -352,7 +360,8 @@ impl Machine<'_> {
         match instr.dest {
             Dest::Local(_) => locals.push(values),
             Dest::Buffer(buffer) => {
-                let out = &mut self.buffers[buffer.index()];
+                let place = self.place(buffer);
+                let out = &mut self.buffers[place];
                 for (i, value) in values.into_iter().enumerate() {
                     let at = if instr.extent() == Extent::Edge { edges[i].position } else { row };
                     out[at * value.len()..(at + 1) * value.len()].copy_from_slice(&value);
@@ -373,7 +382,7 @@ impl Machine<'_> {
             source @ (Source::Const(_) | Source::Count(_)) => return self.whole(source).to_vec(),
             Source::Buffer(buffer) => buffer,
         };
-        let data = &self.buffers[buffer.index()];
+        let data = &self.buffers[self.place(buffer)];
         let width = self.program.operand_width(here.rows, &[], operand).expect("the operand can be read here");
         let width = self.eval(&width);
         let edge = here.edge.map(|edge| here.edges[edge]);
@@ -409,7 +418,7 @@ impl Machine<'_> {
     fn whole(&self, source: Source) -> std::borrow::Cow<'_, [f64]> {
         match source {
             Source::Local(_) => panic!("a local lives within a kernel"),
-            Source::Buffer(buffer) => self.buffers[buffer.index()].as_slice().into(),
+            Source::Buffer(buffer) => self.buffers[self.place(buffer)].as_slice().into(),
             Source::Const(number) => vec![number].into(),
             Source::Count(space) => vec![self.bindings.rows(space) as f64].into(),
         }

@@ -17,6 +17,7 @@
 pub mod interp;
 pub mod parse;
 pub mod print;
+mod replace;
 pub mod verify;
 mod width;
 
@@ -62,6 +63,8 @@ pub struct BufferDecl {
     pub ty: Type,
     /// Where its elements come from.
     pub contents: Contents,
+    /// The parameter or optimiser state whose place it takes, see [`Program::may_replace`].
+    pub replaces: Option<Buffer>,
 }
 
 /// Where the elements of a buffer come from.

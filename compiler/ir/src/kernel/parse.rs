@@ -114,7 +114,8 @@ impl Reader {
         } else {
             Contents::Computed
         };
-        self.program.buffers.push(BufferDecl { name, ty, contents });
+        let replaces = if self.base.accept_word("replaces") { Some(self.buffer()?) } else { None };
+        self.program.buffers.push(BufferDecl { name, ty, contents, replaces });
         Ok(())
     }
 

@@ -146,7 +146,8 @@ impl Printer<'_> {
                 Contents::State(param, slot) => format!(" = state {}[{slot}]", self.names.param(param)),
                 Contents::Computed => String::new(),
             };
-            writeln!(self.out, "  buffer {} : {}{from}", quoted(&decl.name), self.names.ty(&decl.ty))?;
+            let place = decl.replaces.map_or(String::new(), |old| format!(" replaces {}", self.buffer(old)));
+            writeln!(self.out, "  buffer {} : {}{from}{place}", quoted(&decl.name), self.names.ty(&decl.ty))?;
         }
         if !program.prelude.is_empty() {
             writeln!(self.out, "  prelude {{")?;

@@ -65,7 +65,8 @@ impl fmt::Display for Violation {
 /// - within a kernel, a stored result is read at its own row only, and a total not at all;
 /// - locals are numbered in order and read where they exist: a local of an edge at that edge;
 /// - operands have the widths that their operation takes, whatever the sizes are;
-/// - outputs have the type that they are seen as; an update has the type of its parameter and is the only one.
+/// - outputs have the type that they are seen as; an update has the type of its parameter and is the only one;
+/// - what takes the place of a parameter or state does so when nothing reads it any more ([`Program::may_replace`]).
 ///
 /// # Errors
 /// All violations, in the order of the program.
@@ -83,6 +84,9 @@ pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
             }
         }
         verifier.outputs();
+        if verifier.violations.is_empty() {
+            verifier.replacements();
+        }
     }
     if verifier.violations.is_empty() { Ok(()) } else { Err(verifier.violations) }
 }
@@ -194,6 +198,22 @@ impl Verifier<'_> {
                 }
             }
             self.kernel(kernel, first + i, prelude, &before);
+        }
+    }
+
+    /// Are the old values gone when new ones take their place?
+    fn replacements(&mut self) {
+        let program = self.program;
+        let mut replaced = HashSet::new();
+        for (row, decl) in program.buffers.iter().enumerate() {
+            let Some(old) = decl.replaces else { continue };
+            if old.index() >= program.buffers.len() {
+                self.report(Place::Buffer(row), format!("there is no buffer {old}"));
+            } else if let Err(rule) = program.may_replace(Buffer::new(row), old) {
+                self.report(Place::Buffer(row), format!("cannot replace `{}`: {rule}", self.name(old)));
+            } else if !replaced.insert(old) {
+                self.report(Place::Buffer(row), format!("`{}` is replaced twice", self.name(old)));
+            }
         }
     }
 

@@ -8,10 +8,12 @@
 //!    output.
 //! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become ways to read an operand, and products
 //!    that feed a sum are fused into it.
+//! 4. `in_place` gives new parameters and states the place of the old ones.
 //!
 //! Nothing here depends on a dataset or a machine.
 
 mod facts;
+mod in_place;
 mod schedule;
 mod traversal;
 
@@ -22,10 +24,10 @@ use hgnnc_ir::kernel::{
     Body, Buffer, BufferDecl, Contents, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Operand,
     Output, Program, Source, print::print_rows,
 };
-use hgnnc_ir::{Dataflow, Op, OutputKind, Type, Value};
+use hgnnc_ir::{Dataflow, Direction, Op, OutputKind, Type, Value};
 use hgnnc_machine::{Machine, Work};
 
-use self::facts::{Facts, word};
+use self::facts::{Facts, Topology, word};
 use self::schedule::{Group, Kind, schedule};
 use self::traversal::lower_traversal;
 use crate::bounds::{self, Times};
@@ -68,13 +70,14 @@ pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
     let stored = stored_values(&facts, &fixed, &varying);
     let mut builder = Builder { facts: &facts, buffers: HashMap::new(), decls: vec![], names: HashSet::new() };
     builder.declare(&stored);
-    let program = Program {
+    let mut program = Program {
         tables: flow.with_tables_of(flow.name.clone()),
         prelude: builder.launches(&fixed)?,
         launches: builder.launches(&varying)?,
         outputs: builder.outputs()?,
         buffers: builder.decls,
     };
+    in_place::replace(&mut program);
     if cfg!(debug_assertions)
         && let Err(broken) = hgnnc_ir::kernel::verify(&program)
     {
@@ -147,7 +150,12 @@ fn stored_values(facts: &Facts<'_>, fixed: &[Group], varying: &[Group]) -> BTree
                 }
             }
         }
-        let total = |value: Value| matches!(facts.flow.value(value).op, Op::ReduceSpace(_) | Op::Outer { .. });
+        let total = |value: Value| match facts.flow.value(value).op {
+            Op::ReduceSpace(_) => true,
+            // The gradient of a sparse projection has its rows.
+            Op::Outer { .. } => !matches!(group.kind, Kind::Edges(Topology::Pattern(_), Direction::Out)),
+            _ => false,
+        };
         let product = matches!(group.kind, Kind::Product(_));
         stored.extend(group.members.iter().copied().filter(|&member| product || total(member)));
     }
@@ -187,7 +195,7 @@ impl Builder<'_, '_> {
             let row = known.unwrap_or_else(|| {
                 let name = if self.names.contains(&name) { format!("{name}.{}", value.index()) } else { name };
                 self.names.insert(name.clone());
-                self.decls.push(BufferDecl { name, ty: flow.ty(value).clone(), contents });
+                self.decls.push(BufferDecl { name, ty: flow.ty(value).clone(), contents, replaces: None });
                 self.decls.len() - 1
             });
             self.buffers.insert(value, Buffer::new(row));

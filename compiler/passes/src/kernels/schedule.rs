@@ -5,13 +5,15 @@
 //! computes it, but only at its own row: a gather from the other end waits for the next kernel.
 //!
 //! Greedy: among what can start, unit values first, then maps over vertices, dense products, and last the
-//! traversals, so that a traversal finds as many of its reductions ready as possible. Groups never mix
-//! phases, so that times can be told apart.
+//! traversals, so that a traversal finds as many of its reductions ready as possible. Groups do not mix
+//! phases, so that times can be told apart, with one exception: the gradient of a sparse projection, whose rows are the
+//! rows of its weight, takes the weight's update along. The gradient then never meets memory. What such updates need
+//! besides, an optimiser's numbers that depend on the step alone, is computed first.
 
 use std::collections::HashSet;
 
 use hgnnc_ir::kernel::Width;
-use hgnnc_ir::{Direction, Graph, Op, Phase, Space, Value};
+use hgnnc_ir::{Direction, Graph, Op, OutputKind, Phase, Space, Value};
 
 use super::facts::{Facts, Topology};
 
@@ -74,7 +76,8 @@ impl Scheduler<'_, '_> {
         let mut groups = vec![];
         while !pending.is_empty() {
             let (phase, kind) = self.next_kind(&pending);
-            let members = self.grow(phase, &kind, &pending);
+            let mut members = self.grow(phase, &kind, &pending);
+            self.take_updates(&kind, &mut members, &pending);
             for member in &members {
                 self.done[member.index()] = true;
             }
@@ -88,6 +91,9 @@ impl Scheduler<'_, '_> {
     fn next_kind(&self, pending: &[Value]) -> (Phase, Kind) {
         let none = HashSet::new();
         let phase = |v: Value| self.facts.flow.value(v).phase;
+        if pending.iter().any(|&v| self.is_early(v)) {
+            return (Phase::Update, Kind::Unit);
+        }
         pending
             .iter()
             .filter_map(|&v| {
@@ -106,13 +112,14 @@ impl Scheduler<'_, '_> {
         }
         let mut members = vec![];
         let mut known = HashSet::new();
+        let early = *kind == Kind::Unit && pending.iter().any(|&v| self.is_early(v));
         for &v in pending {
             let node = self.facts.flow.value(v);
             if node.phase != phase {
                 continue;
             }
             let kinds = &self.kinds[v.index()];
-            let own = kinds.contains(kind);
+            let own = kinds.contains(kind) && (!early || self.is_early(v));
             // What follows from the rows of a traversal is computed while they are at hand.
             let follows = || match kind {
                 Kind::Edges(topology, direction) => {
@@ -128,6 +135,83 @@ impl Scheduler<'_, '_> {
             }
         }
         members
+    }
+
+    /// Is it a number of the optimiser that depends on no gradient and no parameter, but on counters and constants?
+    fn is_early(&self, v: Value) -> bool {
+        let facts = self.facts;
+        let node = facts.flow.value(v);
+        let early = |&arg: &Value| {
+            let root = facts.root(arg);
+            facts.width(root).is_one()
+                && match facts.flow.value(root).op {
+                    Op::Input(_) | Op::Const(_) | Op::Count(_) => true,
+                    Op::Param(_) | Op::State(..) => false,
+                    _ => self.done[root.index()] || self.is_early(root),
+                }
+        };
+        node.phase == Phase::Update && node.ty.is_unit() && facts.width(v).is_one() && node.args.iter().all(early)
+    }
+
+    /// Takes the updates of weights along whose gradients a group computes row by row.
+    fn take_updates(&self, kind: &Kind, members: &mut Vec<Value>, pending: &[Value]) {
+        let facts = self.facts;
+        if !matches!(kind, Kind::Edges(Topology::Pattern(_), Direction::Out)) {
+            return;
+        }
+        let gradients: Vec<Width> = members
+            .iter()
+            .filter(|&&v| matches!(facts.flow.value(v).op, Op::Outer { .. }))
+            .map(|&v| facts.width(v))
+            .collect();
+        let mut known: HashSet<Value> = members.iter().copied().collect();
+        let mut candidates = vec![];
+        for &v in pending {
+            let node = facts.flow.value(v);
+            let elements = |kind: &Kind| matches!(kind, Kind::Elements(len) if gradients.contains(len));
+            if node.phase == Phase::Update
+                && self.kinds[v.index()].iter().any(elements)
+                && self.fits(v, kind, &known)
+                && self.may_replace(v, &known, pending)
+            {
+                candidates.push(v);
+                known.insert(v);
+            }
+        }
+        // Those that follow from a gradient of the group, and those that they need.
+        let mut wanted: HashSet<Value> = members.iter().copied().collect();
+        let roots = |v: Value| facts.flow.value(v).args.iter().map(|&arg| facts.root(arg));
+        for &v in &candidates {
+            if roots(v).any(|root| wanted.contains(&root)) {
+                wanted.insert(v);
+            }
+        }
+        for &v in candidates.iter().rev() {
+            if wanted.contains(&v) {
+                wanted.extend(roots(v));
+            }
+        }
+        members.extend(candidates.into_iter().filter(|v| wanted.contains(v)));
+    }
+
+    /// Would the new value of a parameter or state find the old one unused, but by the group itself?
+    fn may_replace(&self, v: Value, members: &HashSet<Value>, pending: &[Value]) -> bool {
+        let facts = self.facts;
+        let outputs = facts.flow.outputs.iter().filter(|output| facts.root(output.value) == v);
+        let leaves = outputs.filter_map(|output| match output.kind {
+            OutputKind::UpdateParam(param) => Some(Op::Param(param)),
+            OutputKind::UpdateState(param, slot) => Some(Op::State(param, slot)),
+            OutputKind::Result(_) => None,
+        });
+        let reads = |reader: Value, leaf: &Op| {
+            let mut roots = facts.flow.value(reader).args.iter().map(|&arg| facts.root(arg));
+            roots.any(|root| facts.flow.value(root).op == *leaf)
+        };
+        // Edge values are computed where they are used, so they have no group of their own.
+        let later = |reader: &Value| *reader != v && !members.contains(reader);
+        let edge_values = facts.flow.handles().filter(|&r| facts.topology(r).is_some() && facts.is_live(r));
+        let readers: Vec<Value> = pending.iter().copied().filter(later).chain(edge_values).collect();
+        leaves.into_iter().all(|leaf| !readers.iter().any(|&reader| reads(reader, &leaf)))
     }
 
     /// The kinds of groups that an operation can be in, the best first.
@@ -247,6 +331,10 @@ impl Scheduler<'_, '_> {
         let own_space = match kind {
             Kind::Unit | Kind::Elements(_) => space == Space::Unit,
             Kind::Map(rows) => space == *rows,
+            // Columns have the rows of a weight, which is a unit value.
+            Kind::Edges(Topology::Pattern(_), Direction::Out) => {
+                space == Space::Unit && !matches!(facts.flow.value(root).op, Op::ReduceSpace(_))
+            }
             Kind::Edges(topology, direction) => facts.row_space(*topology, *direction) == Some(space),
             Kind::Ends(graph, direction) => space == Space::Ends(*graph, *direction),
             Kind::Product(_) => false,

@@ -178,9 +178,15 @@ impl Lowering<'_, '_, '_> {
 
     /// Elements per row of the traversal's rows.
     fn width(&self, value: Value) -> Width {
+        let width = self.facts.width(value);
         match self.kind {
             Kind::Elements(_) => Width::one(),
-            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..) => self.facts.width(value),
+            // Updates of the weight whose rows these are.
+            Kind::Edges(Topology::Pattern(pattern), Direction::Out) if self.facts.flow.ty(value).is_unit() => {
+                let columns = Width::fixed(self.facts.flow.patterns[pattern.index()].columns);
+                width.divided_by(&columns).unwrap_or(width)
+            }
+            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..) => width,
         }
     }
 
@@ -218,6 +224,11 @@ impl Lowering<'_, '_, '_> {
         }
         let index = match (self.kind, facts.flow.ty(value).space) {
             (Kind::Elements(volume), Space::Unit) if facts.width(value) == *volume => Index::Row,
+            (Kind::Edges(Topology::Pattern(_), Direction::Out), Space::Unit)
+                if level == Level::Row && !facts.width(value).is_one() =>
+            {
+                Index::Row
+            }
             (_, Space::Unit) => Index::Whole,
             (Kind::Edges(_, direction), _) if level == Level::Edge => {
                 // A dense operand of a sparse element-wise operation: the value of the element's row.

@@ -198,7 +198,7 @@ fn a_step_of_the_optimiser() {
         written: 4.0 * (40.0 + 40.0),
         ..Work::default()
     };
-    assert_eq!(work(&program, 1, &sizes), table);
+    assert_eq!(work(&program, 2, &sizes), table);
     let small = work(&program, 0, &sizes);
     assert!(small.serial, "one row is the work of one core");
 }

@@ -9,7 +9,7 @@ use super::region::bind_region;
 use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
-use crate::kernels::product::Extents;
+use crate::kernels::product::{self, Extents};
 use crate::raw::Buffer;
 
 /// Plans a verified program for the sizes of its data. `states` are the optimiser states in the order of
@@ -21,7 +21,11 @@ pub fn plan(program: &Program, data: &BoundData, slabs: Slabs, states: &[StateId
     let mut binder = Binder { program, data, slabs, states, buffers: vec![], plan: Plan::default() };
     binder.place()?;
     binder.plan.prelude = binder.steps(&program.prelude)?;
-    binder.plan.steps = binder.steps(&program.launches)?;
+    let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
+    binder.plan.steps = binder.steps(before)?;
+    binder.plan.first_update = binder.plan.steps.len();
+    let updates = binder.steps(updates)?;
+    binder.plan.steps.extend(updates);
     for output in &program.outputs {
         binder.output(output)?;
     }
@@ -151,6 +155,11 @@ impl Binder<'_> {
         }
         let (mut persistent, mut arena) = (vec![], vec![]);
         for (index, (decl, life)) in program.buffers.iter().zip(lives).enumerate() {
+            let (decl, life) = match decl.replaces {
+                // Its place is there.
+                Some(old) => (program.buffer(old), None),
+                None => (decl, life),
+            };
             let len = self.rows(&decl.ty) * self.width(&decl.ty);
             let at = |slab| Buffer { slab, offset: 0, len };
             self.buffers.push(match decl.contents {
@@ -261,15 +270,10 @@ impl Binder<'_> {
         let of = self.extents(&gemm.of);
         let rows = self.rows(&Type::new(gemm.rows, vec![]));
         let (kind, split) = match gemm.form {
-            Form::MatMul => (ProductKind::MatMul, row_chunks(of)),
-            Form::MatMulT => (ProductKind::MatMulT, row_chunks(of)),
+            Form::MatMul => (ProductKind::MatMul, Split::Rows(product::task_rows(of))),
+            Form::MatMulT => (ProductKind::MatMulT, Split::Rows(product::task_rows(of))),
             Form::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
-            Form::Outer => {
-                // At most 16 parts, and not more memory for them than 4 MiB where one part allows it.
-                let size = (of.batch * of.k * of.n).max(1);
-                let parts = ((1 << 20) / size).clamp(1, 16).min(rows.div_ceil(512).max(1));
-                (ProductKind::Outer, Split::Parts(rows.div_ceil(parts).max(1)))
-            }
+            Form::Outer => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows))),
         };
         if let Split::Parts(chunk) = split {
             let parts = rows.div_ceil(chunk).max(1);
@@ -278,12 +282,6 @@ impl Binder<'_> {
         let [x, y, out] = [gemm.x, gemm.y, gemm.out].map(|buffer| self.buffer(buffer));
         Product { kind, of, rows, x, y, out, split }
     }
-}
-
-/// About a million multiply-adds per task, in whole register tiles.
-fn row_chunks(of: Extents) -> Split {
-    let per_row = (of.batch * of.k * of.n).max(1);
-    Split::Rows((1_000_000 / per_row).clamp(64, 1024).next_multiple_of(16))
 }
 
 /// A word for an instruction, for people.

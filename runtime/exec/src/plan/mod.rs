@@ -8,7 +8,7 @@
 mod bind;
 mod fuse;
 pub mod memory;
-pub(crate) mod region;
+mod region;
 
 pub use bind::plan;
 pub use region::operands;
@@ -48,6 +48,8 @@ pub struct Plan {
     pub prelude: Vec<Step>,
     /// Steps of each run.
     pub steps: Vec<Step>,
+    /// Position of the first step that may change parameters or states.
+    pub first_update: usize,
     /// Elements of the arena.
     pub arena_len: usize,
     /// Elements of the persistent slab.

@@ -95,7 +95,16 @@ impl RegionBinder<'_, '_> {
         out
     }
 
+    /// An operand that does not lie where the result goes: what is replaced is copied first.
     fn operand(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
+        let replaced = match instr.dest {
+            Dest::Buffer(new) => self.binder.program.buffer(new).replaces.map(Source::Buffer),
+            Dest::Local(_) => None,
+        };
+        if replaced == Some(operand.source) { self.copied(instr, operand) } else { self.in_place(instr, operand) }
+    }
+
+    fn in_place(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
         let width = self.width_of(operand);
         let width = self.binder.eval(&width);
         let local = match operand.source {
@@ -192,9 +201,15 @@ impl RegionBinder<'_, '_> {
     /// An operand that lies row after row.
     fn contiguous(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
         let operand = self.operand(instr, operand)?;
-        if operand.access == Access::Each {
-            return Ok(operand);
-        }
+        if operand.access == Access::Each { Ok(operand) } else { self.copy(instr, operand) }
+    }
+
+    fn copied(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
+        let operand = self.in_place(instr, operand)?;
+        self.copy(instr, operand)
+    }
+
+    fn copy(&mut self, instr: &Instr, operand: Operand) -> Result<Operand> {
         let width = operand.width;
         let out = Local { level: level(instr.level), width, place: Place::Scratch(0) };
         let local = self.push(instr, out, BlockKind::Copy(operand));

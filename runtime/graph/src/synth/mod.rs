@@ -131,6 +131,12 @@ pub fn generate(shape: Shape, seed: u64, target: &Path) -> Result<Outcome, Synth
         _ => Path::new("."),
     };
     std::fs::create_dir_all(parent).map_err(failed(parent))?;
+    // One process at a time, and those that waited find the dataset there. Where folders cannot be locked, the last one
+    // to finish wins, as long as nobody reads in the moment of the exchange.
+    let lock = std::fs::File::open(parent).ok().filter(|folder| folder.lock().is_ok());
+    if lock.is_some() && is_made_by(target, &generator) {
+        return Ok(Outcome::Kept);
+    }
     // In the same folder, so that the final rename stays on one file system. It disappears on failure.
     let work = tempfile::Builder::new().prefix(".synth-").tempdir_in(parent).map_err(failed(parent))?;
     let folder = work.path().join("new");

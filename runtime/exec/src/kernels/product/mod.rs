@@ -1,0 +1,362 @@
+//! Dense products of rows with small weights: register tiles over operands read in place, and the `gemm` crate where
+//! it is faster.
+//!
+//! Results depend on the chunk and the instruction set only, never on who computes it or on how many threads there
+//! are. Nothing is allocated (except by `gemm`, a workspace per thread): what is packed, is packed on the stack.
+
+#![allow(unsafe_code)]
+
+mod lanes;
+mod library;
+mod tile;
+
+use std::mem::MaybeUninit;
+
+use tile::{Dots, Job, PACKED, Transpose};
+
+use super::{Rows, rows, segment};
+use crate::simd::multiversion;
+
+/// Extents of a batched product: weights are `[batch, k, n]`, rows `[batch, k]` or `[batch, n]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extents {
+    /// Product of the leading dimensions that both operands share.
+    pub batch: usize,
+    /// Contracted by MatMul.
+    pub k: usize,
+    /// Contracted by MatMulT.
+    pub n: usize,
+}
+
+/// Most columns (or rows) of a result that are computed as dot products: tiles would leave most of a vector empty.
+const FEW: usize = 4;
+
+/// Fewest elements of the contracted dimension for dot products along it.
+const LONG: usize = 16;
+
+/// Columns of the transposed weight that are packed together: a tile of the widest vectors.
+const PANEL: usize = 64;
+
+/// `out[r, b, :] = x[r, b, :] · w[b, :, :]`.
+///
+/// # Panics
+/// If a slice is shorter than its extents say.
+pub fn mat_mul(of: Extents, rows: usize, x: &[f32], w: &[f32], out: &mut [f32]) {
+    let Extents { batch, k, n } = of;
+    let (x, w, out) = (&x[..rows * batch * k], &w[..batch * k * n], &mut out[..rows * batch * n]);
+    if out.is_empty() {
+        return;
+    }
+    match (k, n) {
+        (0, _) => return out.fill(0.0),
+        (_, 1) if batch > 1 => return rows::dot(Rows::Each(x), Rows::Same(w), batch, k, out),
+        (1, _) if batch > 1 => return scale_groups(x, w, n, out),
+        _ => {}
+    }
+    for b in 0..batch {
+        let lhs = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
+        let rhs = Matrix { rows: k, columns: n, row_stride: n, column_stride: 1, start: b * k * n };
+        let dst = Matrix { rows, columns: n, row_stride: batch * n, column_stride: 1, start: b * n };
+        if n <= FEW && k >= LONG {
+            let mut packed = Packed::new();
+            for start in (0..k).step_by(PACKED / FEW) {
+                let depth = (k - start).min(PACKED / FEW);
+                let (columns, packed) = packed.transpose(rhs.part(start..start + depth, 0..n), w);
+                dots(dst, out, lhs.part(0..rows, start..start + depth), x, columns, packed, start > 0);
+            }
+        } else if library::is_faster(k, n) {
+            library::multiply(dst, out, lhs, x, rhs, w, false);
+        } else {
+            multiply(dst, out, lhs, x, rhs, w, false);
+        }
+    }
+}
+
+/// `out[r, b, :] = y[r, b, :] · w[b, :, :]ᵀ`.
+///
+/// # Panics
+/// If a slice is shorter than its extents say.
+pub fn mat_mul_t(of: Extents, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]) {
+    let Extents { batch, k, n } = of;
+    let (y, w, out) = (&y[..rows * batch * n], &w[..batch * k * n], &mut out[..rows * batch * k]);
+    if out.is_empty() {
+        return;
+    }
+    match (k, n) {
+        (_, 0) => return out.fill(0.0),
+        (1, _) if batch > 1 => return rows::dot(Rows::Each(y), Rows::Same(w), batch, n, out),
+        (_, 1) if batch > 1 => return scale_groups(y, w, k, out),
+        _ => {}
+    }
+    for b in 0..batch {
+        let lhs = Matrix { rows, columns: n, row_stride: batch * n, column_stride: 1, start: b * n };
+        let weight = Matrix { rows: k, columns: n, row_stride: n, column_stride: 1, start: b * k * n };
+        let dst = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
+        if k <= FEW && n >= LONG {
+            dots(dst, out, lhs, y, weight, w, false);
+        } else if rows <= FEW && n >= LONG {
+            // Few rows do not pay for a transposed weight.
+            dots(dst.transposed(), out, weight, w, lhs, y, false);
+        } else if n == 1 {
+            // A column is its own transpose.
+            let row = Matrix { rows: 1, columns: k, row_stride: k, ..weight };
+            multiply(dst, out, lhs, y, row, w, false);
+        } else if library::is_faster(k, n) {
+            library::multiply(dst, out, lhs, y, weight.transposed(), w, false);
+        } else {
+            let mut packed = Packed::new();
+            let depth = n.min(tile::DEPTH);
+            let panel = PACKED / depth / PANEL * PANEL;
+            for column in (0..k).step_by(panel) {
+                let columns = column..(column + panel).min(k);
+                for start in (0..n).step_by(depth) {
+                    let steps = start..(start + depth).min(n);
+                    let (rhs, packed) = packed.transpose(weight.part(columns.clone(), steps.clone()), w);
+                    let dst = dst.part(0..rows, columns.clone());
+                    multiply(dst, out, lhs.part(0..rows, steps), y, rhs, packed, start > 0);
+                }
+            }
+        }
+    }
+}
+
+/// `out[b, i, :] (+)= Σ_r x[r, b, i] · y[r, b, :]` for `i` in `band`; `out` holds the band of each batch:
+/// `[batch, band.len(), n]`.
+///
+/// # Panics
+/// If a slice is shorter than its extents say.
+pub fn outer(
+    of: Extents,
+    rows: usize,
+    band: std::ops::Range<usize>,
+    x: &[f32],
+    y: &[f32],
+    out: &mut [f32],
+    accumulate: bool,
+) {
+    let Extents { batch, k, n } = of;
+    let height = band.len();
+    let (x, y, out) = (&x[..rows * batch * k], &y[..rows * batch * n], &mut out[..batch * height * n]);
+    if out.is_empty() {
+        return;
+    }
+    if rows == 0 {
+        if !accumulate {
+            out.fill(0.0);
+        }
+        return;
+    }
+    if batch > 1 && height == k && (n == 1 || k == 1) {
+        // One weight per group of a row: a weighted sum over one segment of rows.
+        let (weights, groups, inner) = if n == 1 { (y, x, k) } else { (x, y, n) };
+        let segment = [0, u32::try_from(rows).expect("rows are fewer than 2^32")];
+        segment::weighted_sum(Rows::Each(weights), Rows::Each(groups), batch, inner, &segment, out, accumulate);
+        return;
+    }
+    // Vectors of the result along its rows of `n`, and along its columns: those that are fuller.
+    let across = n * height.div_ceil(LONG) * 2 <= height * n.div_ceil(LONG);
+    for b in 0..batch {
+        let lhs = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
+        let lhs = lhs.part(0..rows, band.clone());
+        let rhs = Matrix { rows, columns: n, row_stride: batch * n, column_stride: 1, start: b * n };
+        let dst = Matrix { rows: height, columns: n, row_stride: n, column_stride: 1, start: b * height * n };
+        if n == 1 {
+            let row = Matrix { rows: 1, columns: height, row_stride: height, ..dst };
+            multiply(row, out, rhs.transposed(), y, lhs, x, accumulate);
+        } else if across && n <= PACKED / PANEL {
+            let mut packed = Packed::new();
+            let panel = (PACKED / n).min(height);
+            for column in (0..height).step_by(panel) {
+                let columns = column..(column + panel).min(height);
+                let part = Matrix { rows: n, columns: columns.len(), row_stride: panel, column_stride: 1, start: 0 };
+                let sums = packed.zeros(n * panel);
+                multiply(part, sums, rhs.transposed(), y, lhs.part(0..rows, columns.clone()), x, false);
+                for (i, row) in out[dst.start + column * n..].chunks_exact_mut(n).take(columns.len()).enumerate() {
+                    for (j, slot) in row.iter_mut().enumerate() {
+                        *slot = if accumulate { *slot } else { 0.0 } + sums[j * panel + i];
+                    }
+                }
+            }
+        } else if library::is_faster(k, n) {
+            library::multiply(dst, out, lhs.transposed(), x, rhs, y, accumulate);
+        } else {
+            multiply(dst, out, lhs.transposed(), x, rhs, y, accumulate);
+        }
+    }
+}
+
+/// Rows of a task of a product whose rows are divided: by shape alone, so that results do not depend on threads.
+///
+/// A row costs its multiply-adds, and sixteen for every element that is read or written. A task of 64 x 64 is
+/// 132 rows, about 6 µs of one core: thousands of rows keep tens of threads busy. In whole tiles,
+/// whose rows are divisors of 12 or, for dot products, 4.
+pub fn task_rows(of: Extents) -> usize {
+    let Extents { batch, k, n } = of;
+    let cost = (batch * (k * n + 16 * (k + n))).max(1);
+    // The library packs the weight anew in every task.
+    let least = if library::is_faster(k, n) { 192 } else { 24 };
+    (800_000 / cost).clamp(least, 1024).next_multiple_of(12)
+}
+
+/// Rows of a part of a sum of outer products, whose parts are added in order at the end: at most 16 parts of at least
+/// 256 rows, and not more memory for them than 4 MiB where one part allows it.
+pub fn part_rows(of: Extents, rows: usize) -> usize {
+    let size = (of.batch * of.k * of.n).max(1);
+    let parts = ((1 << 20) / size).clamp(1, 16).min(rows.div_ceil(256).max(1));
+    rows.div_ceil(parts).max(1)
+}
+
+multiversion! {
+    /// `out[r, b, :] = a[r, b] · w[b, :]` for groups of `len` elements.
+    fn scale_groups(a: &[f32], w: &[f32], len: usize, out: &mut [f32]) as scale_groups_body
+}
+
+#[inline(always)]
+fn scale_groups_body<const FMA: bool>(a: &[f32], w: &[f32], len: usize, out: &mut [f32]) {
+    match len {
+        4 => scale_arrays::<4>(a, w, out),
+        8 => scale_arrays::<8>(a, w, out),
+        16 => scale_arrays::<16>(a, w, out),
+        _ => {
+            for (out, a) in out.chunks_exact_mut(w.len()).zip(a.chunks_exact(w.len() / len)) {
+                for ((out, w), &a) in out.chunks_exact_mut(len).zip(w.chunks_exact(len)).zip(a) {
+                    out.iter_mut().zip(w).for_each(|(out, &w)| *out = a * w);
+                }
+            }
+        }
+    }
+}
+
+/// As [`scale_groups`], for a fixed length.
+#[inline(always)]
+fn scale_arrays<const LEN: usize>(a: &[f32], w: &[f32], out: &mut [f32]) {
+    let (w, _) = w.as_chunks::<LEN>();
+    let (out, _) = out.as_chunks_mut::<LEN>();
+    for (out, a) in out.chunks_exact_mut(w.len()).zip(a.chunks_exact(w.len())) {
+        for ((out, w), &a) in out.iter_mut().zip(w).zip(a) {
+            *out = w.map(|w| a * w);
+        }
+    }
+}
+
+/// A strided matrix within a slice.
+#[derive(Clone, Copy)]
+struct Matrix {
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+    start: usize,
+}
+
+impl Matrix {
+    fn is_empty(self) -> bool {
+        self.rows == 0 || self.columns == 0
+    }
+
+    /// Is the last element within `len` elements?
+    fn fits(self, len: usize) -> bool {
+        self.is_empty()
+            || self.start + (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride < len
+    }
+
+    fn part(self, rows: std::ops::Range<usize>, columns: std::ops::Range<usize>) -> Self {
+        let start = self.start + rows.start * self.row_stride + columns.start * self.column_stride;
+        Self { rows: rows.len(), columns: columns.len(), start, ..self }
+    }
+
+    fn transposed(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            start: self.start,
+        }
+    }
+}
+
+/// Room on the stack for a packed operand.
+#[repr(C, align(64))]
+struct Packed([MaybeUninit<f32>; PACKED]);
+
+impl Packed {
+    #[inline(always)]
+    fn new() -> Self {
+        // Not filled: a call writes what it reads.
+        Self([MaybeUninit::uninit(); PACKED])
+    }
+
+    /// The transpose of a matrix, without gaps between its rows.
+    fn transpose(&mut self, of: Matrix, from: &[f32]) -> (Matrix, &[f32]) {
+        assert!(of.fits(from.len()) && of.column_stride == 1, "what is packed has contiguous rows");
+        let Matrix { rows, columns, row_stride, .. } = of;
+        let (len, to) = (rows * columns, self.0.as_mut_ptr().cast::<f32>());
+        assert!(len <= PACKED, "there is room for what is packed");
+        // SAFETY: both operands hold their elements by the assertions, and all `len` elements are written.
+        let packed = unsafe {
+            let from = from.as_ptr().add(of.start);
+            tile::transpose(Transpose { rows, columns, from, from_row: row_stride, to, to_row: rows });
+            std::slice::from_raw_parts(to, len)
+        };
+        (Matrix { rows: columns, columns: rows, row_stride: rows, column_stride: 1, start: 0 }, packed)
+    }
+
+    /// `len` zeros.
+    fn zeros(&mut self, len: usize) -> &mut [f32] {
+        let room = &mut self.0[..len];
+        room.fill(MaybeUninit::new(0.0));
+        // SAFETY: all elements have just been written.
+        unsafe { &mut *(std::ptr::from_mut(room) as *mut [f32]) }
+    }
+}
+
+/// `dst (+)= lhs · rhs`, in tiles.
+fn multiply(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
+    assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
+    assert!(dst.rows == lhs.rows && dst.columns == rhs.columns && lhs.columns == rhs.rows);
+    assert!(
+        rhs.column_stride == 1 && dst.column_stride == 1,
+        "rows of the small operand and the result are contiguous"
+    );
+    // SAFETY: the assertions above keep every element that the strides reach within its slice, and `out` is borrowed
+    // mutably, so it overlaps neither operand.
+    unsafe {
+        tile::multiply(Job {
+            m: dst.rows,
+            n: dst.columns,
+            depth: lhs.columns,
+            a: a.as_ptr().add(lhs.start),
+            a_row: lhs.row_stride,
+            a_step: lhs.column_stride,
+            b: b.as_ptr().add(rhs.start),
+            b_row: rhs.row_stride,
+            c: out.as_mut_ptr().add(dst.start),
+            c_row: dst.row_stride,
+            accumulate,
+        });
+    }
+}
+
+/// `dst (+)= lhs · rhsᵀ`, as dot products of rows; `rhs` has at most [`FEW`] rows.
+fn dots(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
+    assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
+    assert!(dst.rows == lhs.rows && dst.columns == rhs.rows && lhs.columns == rhs.columns);
+    assert!(lhs.column_stride == 1 && rhs.column_stride == 1 && (1..=FEW).contains(&rhs.rows));
+    // SAFETY: as in `multiply`.
+    unsafe {
+        tile::dots(Dots {
+            m: dst.rows,
+            n: dst.columns,
+            depth: lhs.columns,
+            a: a.as_ptr().add(lhs.start),
+            a_row: lhs.row_stride,
+            b: b.as_ptr().add(rhs.start),
+            b_row: rhs.row_stride,
+            c: out.as_mut_ptr().add(dst.start),
+            c_row: dst.row_stride,
+            c_step: dst.column_stride,
+            accumulate,
+        });
+    }
+}

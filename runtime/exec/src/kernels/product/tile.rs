@@ -1,0 +1,393 @@
+//! Micro-kernels: tiles of a result that stay in registers while the contracted dimension is walked.
+//!
+//! A tile of `M` rows and `N` vectors costs, per step of the contracted dimension, `M + N` loads for `M · N` vector
+//! multiply-adds; with 6 x 4 (AVX-512) that is 10 loads for 24, and the processors meant do two of each per cycle: the
+//! limit is the multiply-adds, as long as operands come from the first-level cache (the tall one: from anywhere, one
+//! element per 64 multiply-adds). Nothing tall is packed: its elements are read in place and spread over a vector.
+//!
+//! Each function here is compiled once per instruction set, from one body over [`Lanes`].
+
+// Numbers of rows and vectors count through registers of several operands at once.
+#![allow(clippy::needless_range_loop)]
+
+use super::lanes::Lanes;
+#[cfg(not(target_arch = "aarch64"))]
+use super::lanes::Portable;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{Level, level};
+
+/// Steps of the contracted dimension that are done at once: 64 columns of the small operand are then 24 KiB, and stay
+/// in the first-level cache.
+pub(super) const DEPTH: usize = 96;
+
+/// As [`DEPTH`], where the tall operand is walked down its rows: it too is read again for every tile, so 64 rows of 64
+/// elements of both operands and the result share the first-level cache.
+const DEPTH_DOWN: usize = 64;
+
+/// Elements of what a call packs on its stack (32 KiB).
+pub(super) const PACKED: usize = 8192;
+
+/// `c[i, j] = Σ_p a[i, p] · b[p, j]`, or added to what `c` holds. Rows of `b` and `c` are contiguous.
+#[derive(Clone, Copy)]
+pub(super) struct Job {
+    /// Rows of `a` and `c`.
+    pub m: usize,
+    /// Columns of `b` and `c`.
+    pub n: usize,
+    /// Extent of the contracted dimension.
+    pub depth: usize,
+    /// Element (i, p) at `i · a_row + p · a_step`.
+    pub a: *const f32,
+    /// Elements between rows of `a`.
+    pub a_row: usize,
+    /// Elements between columns of `a`.
+    pub a_step: usize,
+    /// Element (p, j) at `p · b_row + j`.
+    pub b: *const f32,
+    /// Elements between rows of `b`.
+    pub b_row: usize,
+    /// Element (i, j) at `i · c_row + j`.
+    pub c: *mut f32,
+    /// Elements between rows of `c`.
+    pub c_row: usize,
+    /// Add to what `c` holds?
+    pub accumulate: bool,
+}
+
+/// `c[i, j] = Σ_p a[i, p] · b[j, p]`, or added to what `c` holds. Rows of `a` and `b` are contiguous.
+#[derive(Clone, Copy)]
+pub(super) struct Dots {
+    /// Rows of `a`.
+    pub m: usize,
+    /// Rows of `b`.
+    pub n: usize,
+    /// Extent of the contracted dimension.
+    pub depth: usize,
+    /// Element (i, p) at `i · a_row + p`.
+    pub a: *const f32,
+    /// Elements between rows of `a`.
+    pub a_row: usize,
+    /// Element (j, p) at `j · b_row + p`.
+    pub b: *const f32,
+    /// Elements between rows of `b`.
+    pub b_row: usize,
+    /// Element (i, j) at `i · c_row + j · c_step`.
+    pub c: *mut f32,
+    /// Elements between rows of `c`.
+    pub c_row: usize,
+    /// Elements between columns of `c`.
+    pub c_step: usize,
+    /// Add to what `c` holds?
+    pub accumulate: bool,
+}
+
+/// Copies `from[i · from_row + p]` to `to[p · to_row + i]`, for `rows` of `columns` elements.
+#[derive(Clone, Copy)]
+pub(super) struct Transpose {
+    /// Rows to read.
+    pub rows: usize,
+    /// Elements of each.
+    pub columns: usize,
+    /// What is read.
+    pub from: *const f32,
+    /// Elements between rows that are read.
+    pub from_row: usize,
+    /// What is written.
+    pub to: *mut f32,
+    /// Elements between rows that are written.
+    pub to_row: usize,
+}
+
+/// Defines a function that runs a body compiled for the level of the machine, and one that names the level.
+macro_rules! per_level {
+    ($(#[$meta:meta])* $name:ident, $body:ident, $job:ty) => {
+        $(#[$meta])*
+        ///
+        /// # Safety
+        /// Every element that the job names lies within its operand, and nothing else uses what it writes.
+        pub(super) unsafe fn $name(job: $job) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                unsafe fn avx2(job: $job) {
+                    // SAFETY: passed on.
+                    unsafe { $body::<super::lanes::Avx2>(job) }
+                }
+                #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+                unsafe fn avx512(job: $job) {
+                    // SAFETY: passed on.
+                    unsafe { $body::<super::lanes::Avx512>(job) }
+                }
+                match level() {
+                    // SAFETY: `level` reports a level only where the processor has its instructions.
+                    Level::Avx512 => return unsafe { avx512(job) },
+                    // SAFETY: as above.
+                    Level::Avx2 => return unsafe { avx2(job) },
+                    Level::Base => {}
+                }
+            }
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: every processor of this architecture has the instructions.
+            return unsafe { $body::<super::lanes::Neon>(job) };
+            #[cfg(not(target_arch = "aarch64"))]
+            // SAFETY: passed on.
+            unsafe {
+                $body::<Portable>(job)
+            }
+        }
+    };
+}
+
+per_level! {
+    /// A product whose small operand is `b`, in tiles.
+    ///
+    /// 2·m·n·depth operations; `a` and `c` are read or written once per 64 (AVX-512) columns and once per [`DEPTH`]
+    /// steps: for 64 x 64, 16 operations per byte of `a` and `c`. Multiply-adds are the limit while these are in the
+    /// second-level cache (87 % of the peak at 128 rows), and fetching them is a part of it beyond (76 % at 4278).
+    multiply, multiply_body, Job
+}
+
+per_level! {
+    /// A product with at most four rows of `b`, as dot products along the vectors.
+    ///
+    /// 2·m·n·depth operations for 4·m·depth bytes: at most two operations per byte, so reading `a` is the limit.
+    dots, dots_body, Dots
+}
+
+per_level! {
+    /// A transposed copy. Two shuffles per four vectors and loads that put rows in place.
+    transpose, transpose_body, Transpose
+}
+
+/// Advances in tiles of `$rows` rows while that many are left.
+macro_rules! tiles {
+    ($v:ty, $panel:expr, $i:ident, $n:literal: $($rows:literal),*) => {
+        {$(
+            while $panel.job.m - $i >= $rows {
+                // SAFETY: the caller's promise: rows `i..i + rows` exist.
+                unsafe { tile_of::<$v, $rows, $n>($panel, $i) };
+                $i += $rows;
+            }
+        )*}
+    };
+}
+
+/// Columns of a job that tiles have in common, and the steps that are done.
+#[derive(Clone, Copy)]
+struct Panel<M> {
+    job: Job,
+    /// First column.
+    column: usize,
+    /// First step, and one past the last.
+    steps: (usize, usize),
+    /// Elements of the last vector, where it has not all.
+    part: Option<M>,
+}
+
+#[inline(always)]
+unsafe fn multiply_body<V: Lanes>(job: Job) {
+    let depth = if job.a_row == 1 { DEPTH_DOWN } else { DEPTH };
+    let mut start = 0;
+    while start < job.depth {
+        let steps = (start, (start + depth).min(job.depth));
+        let mut column = 0;
+        while column < job.n {
+            let columns = (job.n - column).min(V::ACROSS * V::LANES);
+            let rest = columns % V::LANES;
+            // SAFETY: passed on; a rest is at least one element.
+            let part = if rest == 0 { None } else { Some(unsafe { V::mask(rest) }) };
+            let panel = Panel { job, column, steps, part };
+            let mut i = 0;
+            match columns.div_ceil(V::LANES) {
+                4 if V::ACROSS >= 4 => tiles!(V, panel, i, 4: 6, 4, 2, 1),
+                3 if V::ACROSS >= 4 => tiles!(V, panel, i, 3: 8, 4, 2, 1),
+                2 if V::ACROSS >= 4 => tiles!(V, panel, i, 2: 12, 4, 2, 1),
+                2 => tiles!(V, panel, i, 2: 6, 4, 2, 1),
+                _ => tiles!(V, panel, i, 1: 12, 4, 2, 1),
+            }
+            column += columns;
+        }
+        start = steps.1;
+    }
+}
+
+/// The tile of rows `i..i + M`, in the version for its strides and its columns.
+#[inline(always)]
+unsafe fn tile_of<V: Lanes, const M: usize, const N: usize>(panel: Panel<V::Mask>, i: usize) {
+    // SAFETY: passed on; a step or row distance of one is what the version stands for.
+    unsafe {
+        match (panel.job.a_row == 1, panel.part.is_some()) {
+            (false, false) => tile::<V, M, N, false, false>(panel, i),
+            (false, true) => tile::<V, M, N, false, true>(panel, i),
+            (true, false) => tile::<V, M, N, true, false>(panel, i),
+            (true, true) => tile::<V, M, N, true, true>(panel, i),
+        }
+    }
+}
+
+/// `ADJACENT`: rows of `a` are neighbours. `PART`: the last vector has not all elements.
+#[inline(always)]
+unsafe fn tile<V: Lanes, const M: usize, const N: usize, const ADJACENT: bool, const PART: bool>(
+    panel: Panel<V::Mask>,
+    i: usize,
+) {
+    let Panel { job, column, steps, part } = panel;
+    let a_row = if ADJACENT { 1 } else { job.a_row };
+    // SAFETY: the caller's promise: the rows `i..i + M`, the columns of the panel and its steps exist.
+    unsafe {
+        let mut a = job.a.add(i * a_row + steps.0 * job.a_step);
+        let mut b = job.b.add(steps.0 * job.b_row + column);
+        if !ADJACENT && N == V::ACROSS {
+            // The rows of the next tile, which this one leaves time to fetch. Prefetching reads nothing.
+            for m in M..2 * M {
+                let row = a.wrapping_add(m * a_row);
+                for line in (0..steps.1 - steps.0).step_by(16) {
+                    V::prefetch(row.wrapping_add(line));
+                }
+            }
+        }
+        let mut sums = [[V::zero(); N]; M];
+        for _ in steps.0..steps.1 {
+            let mut row = [V::zero(); N];
+            for v in 0..N {
+                let at = b.add(v * V::LANES);
+                row[v] = match part {
+                    Some(part) if PART && v + 1 == N => V::load_part(at, part),
+                    _ => V::load(at),
+                };
+            }
+            for m in 0..M {
+                let number = V::splat(*a.add(m * a_row));
+                for v in 0..N {
+                    sums[m][v] = sums[m][v].fma(number, row[v]);
+                }
+            }
+            a = a.wrapping_add(job.a_step);
+            b = b.wrapping_add(job.b_row);
+        }
+        let accumulate = job.accumulate || steps.0 > 0;
+        for m in 0..M {
+            let row = job.c.add((i + m) * job.c_row + column);
+            for v in 0..N {
+                let at = row.add(v * V::LANES);
+                match part {
+                    Some(part) if PART && v + 1 == N => {
+                        let sum = if accumulate { sums[m][v].add(V::load_part(at, part)) } else { sums[m][v] };
+                        sum.store_part(at, part);
+                    }
+                    _ => {
+                        let sum = if accumulate { sums[m][v].add(V::load(at)) } else { sums[m][v] };
+                        sum.store(at);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn dots_body<V: Lanes>(job: Dots) {
+    let mut i = 0;
+    // Four rows at a time; of the last few, one.
+    while i < job.m {
+        // SAFETY: passed on: rows `i..i + 4`, or row `i`, exist.
+        unsafe {
+            match (job.m - i >= 4, job.n) {
+                (true, 1) => dots_of::<V, 4, 1>(job, i),
+                (true, 2) => dots_of::<V, 4, 2>(job, i),
+                (true, 3) => dots_of::<V, 4, 3>(job, i),
+                (true, _) => dots_of::<V, 4, 4>(job, i),
+                (false, 1) => dots_of::<V, 1, 1>(job, i),
+                (false, 2) => dots_of::<V, 1, 2>(job, i),
+                (false, 3) => dots_of::<V, 1, 3>(job, i),
+                (false, _) => dots_of::<V, 1, 4>(job, i),
+            }
+        }
+        i += if job.m - i >= 4 { 4 } else { 1 };
+    }
+}
+
+#[inline(always)]
+unsafe fn dots_of<V: Lanes, const M: usize, const N: usize>(job: Dots, i: usize) {
+    // SAFETY: the caller's promise: rows `i..i + M` of `a`, and `N` rows of `b`, exist.
+    unsafe {
+        let a = job.a.add(i * job.a_row);
+        let mut sums = [[V::zero(); 4]; N];
+        let whole = job.depth - job.depth % V::LANES;
+        let mut p = 0;
+        while p < whole {
+            dots_step::<V, M, N>(job, a, p, None, &mut sums);
+            p += V::LANES;
+        }
+        if whole < job.depth {
+            dots_step::<V, M, N>(job, a, whole, Some(V::mask(job.depth - whole)), &mut sums);
+        }
+        for n in 0..N {
+            let sums = V::sums(sums[n]);
+            for m in 0..M {
+                let at = job.c.add((i + m) * job.c_row + n * job.c_step);
+                *at = if job.accumulate { *at + sums[m] } else { sums[m] };
+            }
+        }
+    }
+}
+
+/// Adds the products of a vector of each row, from element `p` on, or of its first part.
+#[inline(always)]
+unsafe fn dots_step<V: Lanes, const M: usize, const N: usize>(
+    job: Dots,
+    a: *const f32,
+    p: usize,
+    part: Option<V::Mask>,
+    sums: &mut [[V; 4]; N],
+) {
+    // SAFETY: the caller's promise: `M` rows at `a`, `N` rows of `b`, and their elements from `p` on exist.
+    unsafe {
+        let mut rows = [V::zero(); M];
+        for m in 0..M {
+            rows[m] = load(a.add(m * job.a_row + p), part);
+        }
+        for n in 0..N {
+            let row = load(job.b.add(n * job.b_row + p), part);
+            for m in 0..M {
+                sums[n][m] = sums[n][m].fma(rows[m], row);
+            }
+        }
+    }
+}
+
+/// A vector, or its part.
+#[inline(always)]
+unsafe fn load<V: Lanes>(from: *const f32, part: Option<V::Mask>) -> V {
+    // SAFETY: passed on.
+    unsafe {
+        match part {
+            Some(part) => V::load_part(from, part),
+            None => V::load(from),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn transpose_body<V: Lanes>(job: Transpose) {
+    let Transpose { rows, columns, from, from_row, to, to_row } = job;
+    let (whole_rows, whole_columns) = (rows - rows % V::LANES, columns - columns % 4);
+    // SAFETY: the caller's promise; blocks stay within the whole rows and columns.
+    unsafe {
+        for i in (0..whole_rows).step_by(V::LANES) {
+            for p in (0..whole_columns).step_by(4) {
+                V::transpose_four(from.add(i * from_row + p), from_row, to.add(p * to_row + i), to_row);
+            }
+            for p in whole_columns..columns {
+                for i in i..i + V::LANES {
+                    *to.add(p * to_row + i) = *from.add(i * from_row + p);
+                }
+            }
+        }
+        for i in whole_rows..rows {
+            for p in 0..columns {
+                *to.add(p * to_row + i) = *from.add(i * from_row + p);
+            }
+        }
+    }
+}
