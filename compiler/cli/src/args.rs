@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use hgnnc_exec::CodeMode;
 
 /// Compiles heterogeneous graph neural networks written as `.hgnn` files, and trains them.
 #[derive(Parser, Debug)]
@@ -62,6 +63,31 @@ pub struct DeviceArgs {
     /// Refuse to start above this much memory (such as 800M or 2G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_budget: Option<u64>,
+    /// How kernels execute element-wise work
+    #[arg(long, value_enum, default_value_t = Code::Auto)]
+    pub code: Code,
+}
+
+/// How kernels execute element-wise work.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// By machine code made for the model where that is expected to be faster
+    Auto,
+    /// Operation by operation
+    Interpreted,
+    /// By machine code wherever it can be made
+    Native,
+}
+
+impl Code {
+    /// That of the engine.
+    pub fn mode(self) -> CodeMode {
+        match self {
+            Code::Auto => CodeMode::Auto,
+            Code::Interpreted => CodeMode::Interpreted,
+            Code::Native => CodeMode::Native,
+        }
+    }
 }
 
 /// A device.
@@ -107,6 +133,8 @@ pub enum Level {
     Fused,
     /// What each operation and each kernel does, and how long it takes at least (needs --data or --stats)
     Bounds,
+    /// The machine code that kernels call on this processor, as Cranelift IR (needs --data; see --code)
+    Clif,
 }
 
 impl Level {
@@ -122,6 +150,7 @@ impl Level {
             Level::Kernels => "kernels.ir",
             Level::Fused => "fused.txt",
             Level::Bounds => "bounds.txt",
+            Level::Clif => "native.clif",
         }
     }
 }
@@ -158,6 +187,9 @@ pub struct BuildArgs {
     /// degrees of semantic graphs
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
+    /// How kernels execute element-wise work, for `--emit clif`
+    #[arg(long, value_enum, default_value_t = Code::Auto)]
+    pub code: Code,
     /// A level to show; may be given several times
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub emit: Vec<Level>,

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_driver::{Analysis, Analyzed, Ends, LowerOptions, Lowered, SizeInfo, bounds, format as canonical, lower};
-use hgnnc_exec::{BindOptions, measure};
+use hgnnc_exec::{BindOptions, Engine, EngineOptions, measure};
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 use hgnnc_machine::Machine;
 
-use crate::args::{BuildArgs, Level, Target};
+use crate::args::{BuildArgs, Code, Level, Target};
 use crate::bounds as bounds_text;
 use crate::data;
 use crate::failure::Failure;
@@ -95,6 +95,10 @@ fn levels(
     let asked = if args.emit.is_empty() { &LEVELS[..] } else { &args.emit };
     let mut texts = vec![];
     for &level in asked {
+        if level == Level::Clif {
+            texts.push((level, clif(args, model, lowered)?));
+            continue;
+        }
         match level_text(level, analysis, model, lowered, options) {
             Some(text) => texts.push((level, text)),
             None if args.emit.is_empty() => {}
@@ -165,6 +169,30 @@ fn level_text(
             let flow = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
             bounds_text::text(flow, kernels, sizes, machine)
         }
+        // Needs more than the compiled model.
+        Level::Clif => return None,
+    })
+}
+
+/// The machine code of the same program as [`Level::Kernels`].
+fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String, Failure> {
+    let Some(folder) = &args.data else {
+        return Err(Failure::input("what becomes machine code depends on the graph: give a dataset with `--data DIR`"));
+    };
+    let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default())?;
+    let kernels = &lowered.artifact.kernels;
+    let (name, program) = match &kernels.train {
+        Some(train) => ("train", train),
+        None => ("infer", &kernels.infer),
+    };
+    let engine = Engine::new(&[program], data, EngineOptions { code: args.code.mode(), ..EngineOptions::default() })?;
+    let text = engine.clif(&[name])?;
+    Ok(match (text.is_empty(), args.code) {
+        (false, _) => text,
+        (true, Code::Auto) => {
+            "; no machine code: nothing would become faster (`--code native` makes all there can be)\n".into()
+        }
+        (true, Code::Interpreted | Code::Native) => "; no machine code\n".into(),
     })
 }
 

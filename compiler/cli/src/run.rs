@@ -162,6 +162,7 @@ pub fn options(device: &DeviceArgs) -> TrainOptions {
     TrainOptions {
         threads: device.threads.unwrap_or(0) as usize,
         memory_budget: device.memory_budget,
+        code: device.code.mode(),
         ..TrainOptions::default()
     }
 }

@@ -81,7 +81,7 @@ fn main() -> Result<(), hgnnc_exec::ExecError> {
         let values = leaves(&mut flow);
         build(&mut flow, values);
         let program = hgnnc_passes::kernels::lower(&flow).expect("a supported program");
-        let mut engine = Engine::new(&[&program], data, EngineOptions { threads, memory_budget: None })?;
+        let mut engine = Engine::new(&[&program], data, EngineOptions { threads, ..EngineOptions::default() })?;
         engine.init_params(&flow, 1);
         let mut best = f64::INFINITY;
         for step in 1..=12 {

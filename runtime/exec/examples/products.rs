@@ -191,7 +191,7 @@ impl Case {
         flow.output("z", z);
         let program = hgnnc_passes::kernels::lower(&flow).expect("a supported program");
         let data = BoundData { num_vertices: vec![self.rows], ..BoundData::default() };
-        let mut engine = Engine::new(&[&program], data, EngineOptions { threads, memory_budget: None })?;
+        let mut engine = Engine::new(&[&program], data, EngineOptions { threads, ..EngineOptions::default() })?;
         engine.init_params(&flow, 1);
         Ok(engine)
     }

@@ -7,10 +7,12 @@
 #![allow(unsafe_code)]
 
 use hgnnc_ir::ops::{Direction, Reduce};
+use hgnnc_native::Code;
 
 use crate::data::{BoundData, InputData};
 use crate::kernels::flat::{self, MaskDraw, Side, Two};
 use crate::kernels::{Rows, product, rows, segment};
+use crate::native::Tables;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Operand, Plan, Region};
 use crate::raw::Slab;
 use crate::routine::{Chain, Routine, Spot, reduces_edges};
@@ -28,6 +30,8 @@ pub struct Context<'a> {
     pub seed: u64,
     /// Training step of the masks.
     pub step: u64,
+    /// Machine code of parts.
+    pub code: Option<&'a Code>,
 }
 
 /// Scratch of one thread, sized by the plan.
@@ -40,6 +44,7 @@ pub struct Scratch {
     full: Vec<u32>,
     offsets: Vec<u32>,
     clip: Vec<u32>,
+    tables: Tables,
 }
 
 impl Scratch {
@@ -56,6 +61,7 @@ impl Scratch {
             full: vec![0; edges],
             offsets: vec![0; most(|p| p.block_rows) + 1],
             clip: vec![0; most(|p| p.block_rows) + 1],
+            tables: Tables::default(),
         }
     }
 
@@ -99,7 +105,7 @@ fn flat_accumulate(reduce: Reduce, part: &[f32], out: &mut [f32]) {
     rows::accumulate_rows(reduce, part, out.len(), out);
 }
 
-fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
+pub(crate) fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
     // SAFETY: the ranges of tasks and of the partials of a step are disjoint, and a task is run once.
     unsafe { context.slabs[context.partials as usize].write(offset, width) }
 }
@@ -112,7 +118,7 @@ fn run_block(
     range: std::ops::Range<usize>,
     scratch: &mut Scratch,
 ) {
-    let Scratch { floats, tiles, own, own_end, full, offsets, clip } = scratch;
+    let Scratch { floats, tiles, own, own_end, full, offsets, clip, tables } = scratch;
     let num_rows = range.len();
     let mut block = Block {
         context,
@@ -187,8 +193,11 @@ fn run_block(
         }
         block.offsets = &offsets[..=num_rows];
     }
-    for chain in &routine.chains {
-        block.run_chain(chain, task, tiles, clip);
+    for (chain, units) in routine.chains.iter().zip(&routine.units) {
+        match units {
+            Some(units) => block.run_units(chain, units, task, tiles, clip, tables),
+            None => block.run_chain(chain, task, tiles, clip),
+        }
     }
 }
 
@@ -209,31 +218,31 @@ fn fill_offsets(indptr: &[u64], rows: &std::ops::Range<usize>, offsets: &mut [u3
 
 /// A block of rows of a region.
 #[derive(Clone, Copy)]
-struct Block<'a> {
-    context: Context<'a>,
-    region: &'a Region,
+pub(crate) struct Block<'a> {
+    pub context: Context<'a>,
+    pub region: &'a Region,
     routine: &'a Routine,
     floats: &'a Slab,
-    first_row: usize,
-    num_rows: usize,
+    pub first_row: usize,
+    pub num_rows: usize,
     first_edge: usize,
     num_edges: usize,
-    other: &'a [u32],
-    position: &'a [u32],
-    own: &'a [u32],
+    pub other: &'a [u32],
+    pub position: &'a [u32],
+    pub own: &'a [u32],
     /// Per edge: the vertex of its row (rows of ends), or the end that its row is (rows of vertices).
-    own_end: &'a [u32],
+    pub own_end: &'a [u32],
     /// The vertices of rows of ends.
-    vertices: &'a [u32],
+    pub vertices: &'a [u32],
     /// The other end of each edge, counted among the ends of the graph.
-    other_end: &'a [u32],
-    full: &'a [u32],
-    offsets: &'a [u32],
+    pub other_end: &'a [u32],
+    pub full: &'a [u32],
+    pub offsets: &'a [u32],
     incoming: bool,
     /// The first edge (row) of the tile at hand, counted within the block.
-    start: usize,
+    pub start: usize,
     /// Edges (rows) of the tile.
-    items: usize,
+    pub items: usize,
 }
 
 impl<'a> Block<'a> {
@@ -250,31 +259,13 @@ impl<'a> Block<'a> {
         }
         let reductions = || chain.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind));
         for op in reductions() {
-            let identity = match op.kind {
-                BlockKind::Segment(reduce, _) => reduce.identity() as f32,
-                _ => 0.0,
-            };
-            self.output(op.out, 0, self.num_rows).fill(identity);
+            self.output(op.out, 0, self.num_rows).fill(self.identity(op));
         }
         let mut first_row = 0;
         for start in (0..all).step_by(chain.tile) {
             self.start = start;
             self.items = chain.tile.min(all - start);
-            let mut rows = first_row..first_row;
-            if chain.level == Level::Edge {
-                // The rows that own the edges of the tile, and their edges in it.
-                let end = start + self.items;
-                while (self.offsets[first_row + 1] as usize) <= start {
-                    first_row += 1;
-                }
-                let mut last = first_row;
-                clip[0] = 0;
-                while (self.offsets[last] as usize) < end {
-                    last += 1;
-                    clip[last - first_row] = (self.offsets[last].min(end as u32)) - start as u32;
-                }
-                rows = first_row..last;
-            }
+            let rows = self.owners(chain.level, &mut first_row, clip);
             for &op in &chain.ops {
                 let op = &self.region.ops[op];
                 if reduces_edges(&op.kind) {
@@ -286,8 +277,26 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The rows that own the edges of the tile, from `first_row` on, and their edges in it.
+    pub fn owners(&self, level: Level, first_row: &mut usize, clip: &mut [u32]) -> std::ops::Range<usize> {
+        if level == Level::Row {
+            return *first_row..*first_row;
+        }
+        let (start, end) = (self.start, self.start + self.items);
+        while (self.offsets[*first_row + 1] as usize) <= start {
+            *first_row += 1;
+        }
+        let mut last = *first_row;
+        clip[0] = 0;
+        while (self.offsets[last] as usize) < end {
+            last += 1;
+            clip[last - *first_row] = (self.offsets[last].min(end as u32)) - start as u32;
+        }
+        *first_row..last
+    }
+
     /// Adds the edges of the tile to the results of their rows.
-    fn reduce_tile(&self, op: &BlockOp, rows: std::ops::Range<usize>, offsets: &[u32]) {
+    pub fn reduce_tile(&self, op: &BlockOp, rows: std::ops::Range<usize>, offsets: &[u32]) {
         let width = self.region.locals[op.out as usize].width;
         let out = self.output(op.out, rows.start, rows.len());
         if out.is_empty() {
@@ -305,7 +314,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn count(&self, level: Level) -> usize {
+    pub fn count(&self, level: Level) -> usize {
         match level {
             Level::Row => self.num_rows,
             Level::Edge => self.num_edges,
@@ -320,7 +329,7 @@ impl<'a> Block<'a> {
     }
 
     /// An operand of an operation at a level, for the tile at hand.
-    fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
+    pub fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
         let Operand { base, access, width } = *operand;
         let tile = self.start..self.start + self.items;
         // All rows of what the base has a row for.
@@ -372,7 +381,7 @@ impl<'a> Block<'a> {
     }
 
     /// An earlier result of this block, from its row (edge) `first` on.
-    fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
+    pub fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
         match self.routine.spots[index as usize] {
             // SAFETY: the scratch belongs to this thread, and locals alive together are disjoint.
             Spot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
@@ -388,7 +397,7 @@ impl<'a> Block<'a> {
     }
 
     /// Where `count` rows (edges) of a local from `first` on are written.
-    fn output(&self, index: u32, first: usize, count: usize) -> &'a mut [f32] {
+    pub fn output(&self, index: u32, first: usize, count: usize) -> &'a mut [f32] {
         let local = &self.region.locals[index as usize];
         let len = count * local.width;
         match self.routine.spots[index as usize] {
@@ -404,7 +413,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
+    pub fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
         match &op.kind {
             BlockKind::PartialReduce(reduce, a) => {
                 let partial = self.region.partials[op.out as usize];

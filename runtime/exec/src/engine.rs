@@ -11,15 +11,17 @@ use hgnnc_ir::kernel::{Contents, Program};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random;
 use hgnnc_ir::types::{Dim, Phase};
+use hgnnc_native::Code;
 use rayon::prelude::*;
 
 use crate::block::{Context, Scratch, combine, run_task};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::kernels::{product, rows};
+use crate::native::{self, CodeMode};
 use crate::plan::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update, plan};
 use crate::raw::{PerThread, Slab};
-use crate::routine::Routine;
+use crate::routine::{Routine, Routines};
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,6 +30,8 @@ pub struct EngineOptions {
     pub threads: usize,
     /// Refuse to start above this many bytes; `None`: the memory of the machine.
     pub memory_budget: Option<u64>,
+    /// How chains of operations are executed.
+    pub code: CodeMode,
 }
 
 /// Time spent, in nanoseconds.
@@ -64,7 +68,9 @@ impl Times {
 pub struct Engine {
     plans: Vec<Plan>,
     /// Of each plan's prelude and steps; empty for steps that are no regions.
-    routines: Vec<[Vec<Vec<Routine>>; 2]>,
+    routines: Vec<Routines>,
+    /// Machine code of parts of chains.
+    code: Option<Code>,
     scratch_len: usize,
     slabs: Vec<Slab>,
     data: BoundData,
@@ -122,19 +128,25 @@ impl Engine {
                 partials: 1,
                 counters: 2,
                 persistent,
-                constants: persistent + 1,
+                constants: constants_slab(index),
                 params,
                 states: first_state,
                 inputs,
             };
             plans.push(plan(program, &data, slabs, &states)?);
         }
-        let routines: Vec<[Vec<Vec<Routine>>; 2]> = plans.iter().map(|plan| routines(plan, &data)).collect();
-        let scratch_len = routines.iter().flatten().flatten().flatten().map(|r| r.scratch_len).max().unwrap_or(0);
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("hgnnc-{i}"))
+            .build()
+            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
+        let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
+        let (routines, code) = pool.install(|| native::generate(&plans, &constants, &data, options.code));
+        let scratch_len = routines.iter().flatten().flatten().flatten().map(|r| r.scratch_len).max().unwrap_or(0);
         let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(&data, d)).product() };
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
@@ -169,15 +181,11 @@ impl Engine {
                 }
             });
         }
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("hgnnc-{i}"))
-            .build()
-            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
         let scratch = PerThread::new(threads, || Scratch::new(&plans, scratch_len));
         let mut engine = Self {
             plans,
             routines,
+            code,
             scratch_len,
             slabs,
             data,
@@ -232,7 +240,14 @@ impl Engine {
         };
         let nanos = &mut self.step_nanos[program].1;
         let runner = Runner {
-            context: Context { slabs: &self.slabs, data: &self.data, partials: self.partials, seed, step },
+            context: Context {
+                slabs: &self.slabs,
+                data: &self.data,
+                partials: self.partials,
+                seed,
+                step,
+                code: self.code.as_ref(),
+            },
             scratch: &self.scratch,
         };
         self.pool.install(|| {
@@ -322,6 +337,25 @@ impl Engine {
         &self.data
     }
 
+    /// Machine code that runs execute, if any: number of functions and their bytes.
+    pub fn code(&self) -> Option<(usize, usize)> {
+        self.code.as_ref().map(|code| (code.num_functions(), code.bytes()))
+    }
+
+    /// The Cranelift IR of that machine code. `names` are the names of the programs.
+    ///
+    /// # Errors
+    /// A machine for which no code can be generated.
+    pub fn clif(&self, names: &[&str]) -> Result<String> {
+        let plans: Vec<_> = names
+            .iter()
+            .zip(&self.plans)
+            .zip(&self.routines)
+            .map(|((&name, plan), routines)| (name, plan, routines))
+            .collect();
+        native::text::listing(&plans)
+    }
+
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
@@ -397,13 +431,9 @@ fn extent(data: &BoundData, dim: Dim) -> usize {
     }
 }
 
-/// How the regions of a plan's prelude and steps are executed.
-fn routines(plan: &Plan, data: &BoundData) -> [Vec<Vec<Routine>>; 2] {
-    let of = |step: &Step| match &step.kind {
-        StepKind::Region(region) => Routine::of(region, data),
-        StepKind::Product(_) | StepKind::Copy { .. } => vec![],
-    };
-    [&plan.prelude, &plan.steps].map(|steps| steps.iter().map(of).collect())
+/// The slab of the constants of a program.
+fn constants_slab(program: usize) -> u32 {
+    4 + 2 * program as u32
 }
 
 /// All optimiser states that a program reads or writes.

@@ -5,7 +5,8 @@
 //! is the training loop on top: early stopping, the best epoch, metrics, [`weights`], [`checkpoint`]s and the
 //! [`report`]. Results do not depend on the number of threads.
 //!
-//! This crate knows no source language and no file format of datasets; it samples nothing and generates no code.
+//! This crate knows no source language and no file format of datasets; it samples nothing. What
+//! becomes machine code is decided in [`native`].
 
 pub mod bind;
 pub mod block;
@@ -17,6 +18,7 @@ pub mod kernels;
 pub mod math;
 pub mod measure;
 pub mod metrics;
+pub mod native;
 pub mod plan;
 pub mod proc;
 pub mod profile;
@@ -31,6 +33,7 @@ pub use bind::{BindOptions, bind};
 pub use data::{BoundData, Incidence, InputData, Target, Topology};
 pub use engine::{Engine, EngineOptions, StepTime, Times};
 pub use error::{ExecError, Result};
+pub use native::CodeMode;
 pub use profile::{Profile, profile};
 pub use report::Report;
 pub use trainer::{Epoch, Outcome, OutputRows, TrainOptions, Trainer};

@@ -9,6 +9,7 @@
 use hgnnc_ir::ops::Reduce;
 
 use crate::data::BoundData;
+use crate::native::{Chooser, Part, Unit, Units, divide};
 use crate::plan::memory::{Lifetime, place};
 use crate::plan::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Place, Region};
@@ -39,11 +40,16 @@ pub enum Spot {
     Stored(Buffer),
 }
 
+/// The routines of each step of a plan's prelude and of its steps; none for steps that are no regions.
+pub type Routines = [Vec<Vec<Routine>>; 2];
+
 /// Operations of a region ready to be executed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Routine {
     /// In order.
     pub chains: Vec<Chain>,
+    /// For each chain what is executed for a tile, where some of it is machine code.
+    pub units: Vec<Option<Units>>,
     /// Positions of the region's partials that it computes.
     pub partials: Vec<usize>,
     /// Where the locals are.
@@ -55,27 +61,45 @@ pub struct Routine {
 impl Routine {
     /// The routines of a region, which may be executed in any order. Traversals of edges whose operations do not
     /// depend on each other have several: what one gathers from fits a cache better than what all do.
-    pub fn of(region: &Region, data: &BoundData) -> Vec<Self> {
+    pub fn of(region: &Region, data: &BoundData, chooser: &Chooser<'_>) -> Vec<Self> {
         let deps = dependencies(region);
         let parts = match region.domain {
             Domain::Rows(_) => vec![(0..region.ops.len()).collect()],
             Domain::Edges { .. } => components(&deps),
         };
-        parts.iter().map(|ops| Self::new(region, data, &deps, ops)).collect()
+        parts.iter().map(|ops| Self::new(region, data, &deps, ops, chooser)).collect()
+    }
+
+    /// The parts of its chains.
+    pub fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.units.iter_mut().flatten().flat_map(|units| &mut units.units).filter_map(|unit| match unit {
+            Unit::Part(part) => Some(part),
+            Unit::Op(_) => None,
+        })
     }
 
     /// Divides operations of a region into chains, and places their locals.
-    fn new(region: &Region, data: &BoundData, deps: &[Vec<Dependency>], ops: &[usize]) -> Self {
+    fn new(region: &Region, data: &BoundData, deps: &[Vec<Dependency>], ops: &[usize], chooser: &Chooser<'_>) -> Self {
         let mut chains = chains(region, deps, ops);
+        let units: Vec<Option<Units>> = chains
+            .iter()
+            .map(|chain| match chain.tile {
+                0 => None,
+                _ => divide(region, chain.level, &chain.ops, chooser),
+            })
+            .collect();
         let mut chain_of = vec![0; region.ops.len()];
         let mut position = vec![0; region.ops.len()];
         let (mut first, mut last) = (vec![], vec![]);
         let mut at = 0;
         for (index, chain) in chains.iter().enumerate() {
             first.push(at);
-            for &op in &chain.ops {
-                chain_of[op] = index;
-                position[op] = at;
+            // The operations of a part are one moment.
+            for moment in moments(chain, units[index].as_ref()) {
+                for op in moment {
+                    chain_of[op] = index;
+                    position[op] = at;
+                }
                 at += 1;
             }
             last.push(at - 1);
@@ -88,6 +112,12 @@ impl Routine {
                 lives[block_op.out as usize] = Some((tiled, op, op));
             }
         }
+        let parts = units.iter().flatten().flat_map(|units| &units.units).filter_map(|unit| match unit {
+            Unit::Part(part) => Some(part),
+            Unit::Op(_) => None,
+        });
+        // What exists in registers needs no place.
+        parts.flat_map(|part| part.internal(region)).for_each(|local| lives[local as usize] = None);
         let mut ends: Vec<Vec<usize>> = vec![vec![]; region.locals.len()];
         for (op, block_op) in ops.iter().map(|&op| (op, &region.ops[op])) {
             for operand in operands(&block_op.kind) {
@@ -143,7 +173,22 @@ impl Routine {
         }
         let partials = ops.iter().map(|&op| &region.ops[op]).filter(|op| is_partial(&op.kind));
         let partials = partials.map(|op| op.out as usize).collect();
-        Self { chains, partials, spots, scratch_len }
+        Self { chains, units, partials, spots, scratch_len }
+    }
+}
+
+/// Operations of a chain that are executed together, in order.
+fn moments(chain: &Chain, units: Option<&Units>) -> Vec<Vec<usize>> {
+    match units {
+        None => chain.ops.iter().map(|&op| vec![op]).collect(),
+        Some(units) => units
+            .units
+            .iter()
+            .map(|unit| match unit {
+                Unit::Op(op) => vec![*op],
+                Unit::Part(part) => part.ops.clone(),
+            })
+            .collect(),
     }
 }
 

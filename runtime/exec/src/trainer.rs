@@ -14,6 +14,7 @@ use crate::data::{BoundData, Target};
 use crate::engine::{Engine, EngineOptions, Times};
 use crate::error::{ExecError, Result};
 use crate::metrics::Predictions;
+use crate::native::CodeMode;
 use crate::proc;
 use crate::report::{GraphReport, Report, Spread};
 use crate::weights::{self, Tensor};
@@ -38,6 +39,8 @@ pub struct TrainOptions {
     pub resume: bool,
     /// Time between two checkpoints.
     pub checkpoint_every: Duration,
+    /// How chains of operations are executed.
+    pub code: CodeMode,
 }
 
 impl Default for TrainOptions {
@@ -50,6 +53,7 @@ impl Default for TrainOptions {
             checkpoint: None,
             resume: false,
             checkpoint_every: Duration::from_secs(60),
+            code: CodeMode::default(),
         }
     }
 }
@@ -143,7 +147,8 @@ impl Trainer {
         if artifact.version != artifact::VERSION {
             return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
         }
-        let engine_options = EngineOptions { threads: options.threads, memory_budget: options.memory_budget };
+        let engine_options =
+            EngineOptions { threads: options.threads, memory_budget: options.memory_budget, code: options.code };
         let kernels = &artifact.kernels;
         let programs: Vec<&Program> = std::iter::once(&kernels.infer).chain(&kernels.train).collect();
         let mut engine = Engine::new(&programs, data, engine_options)?;

@@ -2,6 +2,7 @@
 
 mod common;
 
+use hgnnc_exec::CodeMode;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -37,7 +38,7 @@ fn two_hundred_runs_hold_no_more_memory_than_ten() {
     // Products with small weights need no workspace, so it does not matter which thread meets its first one late.
     let allowed = 16 * 1024;
     for threads in [1, 3] {
-        let mut engine = program().engine(threads);
+        let mut engine = program().engine(threads, CodeMode::Auto);
         let mut run = |steps: std::ops::Range<u64>| {
             for step in steps {
                 engine.run(0, 1, step, step, &mut Default::default());

@@ -68,7 +68,7 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
 pub fn engine(programs: &[&Dataflow], bindings: &Bindings, threads: usize) -> Engine {
     // The largest table of inputs: programs of one model share its beginning.
     let tables = programs.iter().max_by_key(|p| p.inputs.len()).expect("there are programs");
-    let options = EngineOptions { threads, memory_budget: None };
+    let options = EngineOptions { threads, ..EngineOptions::default() };
     let data = bound_data(tables, bindings);
     let lowered = |flow: &&Dataflow| lower(flow).unwrap_or_else(|error| panic!("{error}"));
     let kernels: Vec<Program> = programs.iter().map(lowered).collect();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-use crate::common::{BODY, CACHE, Place, Run, TRAIN, model_of, names, replace, usual};
+use crate::common::{BODY, CACHE, Place, Run, SCHEMA, TRAIN, model_of, names, replace, usual};
 
 #[test]
 fn check_speaks_only_of_what_is_wrong() {
@@ -171,6 +171,36 @@ fn bounds_of_operations_and_kernels() {
     place.with_data("build", &["-o", "all", "--target", "sm_90"]).is_silent();
     assert!(names(&place.path("all")).contains(&"bounds.txt".to_string()));
     place.run(&["build", "m.hgnn", "--target", "sm_70"]).fails(2, &["sm_80", "sm_90"]);
+}
+
+#[test]
+fn machine_code_of_kernels() {
+    let place = Place::new();
+    place.model(&usual());
+    place.run(&["build", "m.hgnn", "--emit", "clif"]).fails(1, &["`--data DIR`"]);
+    // On so small a dataset nothing is worth it.
+    let none = place.with_data("build", &["--emit", "clif"]).works().out;
+    assert!(none.starts_with("; no machine code: ") && none.contains("`--code native`"), "{none}");
+    let all = place.with_data("build", &["--emit", "clif", "--code", "native"]).works().out;
+    assert_eq!(all.matches("\nfunction u0:0(").count(), all.matches("\n; f").count() + 1, "{all}");
+    for code in ["native", "interpreted"] {
+        place.with_data("train", &["--epochs", "2", "--code", code, "--weights-out", code, "--quiet"]).is_silent();
+    }
+    let [native, interpreted] = ["native", "interpreted"].map(|name| place.weights(name));
+    for (name, (shape, elements)) in &interpreted {
+        assert_eq!(&native[name].0, shape);
+        let close = native[name].1.iter().zip(elements).all(|(a, b)| (a - b).abs() <= 1e-5);
+        assert!(close, "{name}");
+    }
+    // What each function computes, and for whom; the instructions depend on the processor.
+    place.model(&format!(
+        "{SCHEMA}\nmodel Net(schema: Tiny) {{
+            output logits: Author = relu(Author.x * 2 + 1)
+        }}"
+    ));
+    let small = place.with_data("build", &["--emit", "clif", "--code", "native"]).works().out;
+    let comments: Vec<&str> = small.lines().filter(|line| line.starts_with(';')).collect();
+    insta::assert_snapshot!(comments.join("\n"));
 }
 
 #[test]

@@ -165,6 +165,14 @@ impl Pair {
             _ => None,
         }
     }
+
+    /// The two functions.
+    pub fn functions(self) -> (BinaryOp, UnaryOp) {
+        match self {
+            Pair::AddLeakyRelu(slope) => (BinaryOp::Add, UnaryOp::LeakyRelu(slope.into())),
+            Pair::SubExp => (BinaryOp::Sub, UnaryOp::Exp),
+        }
+    }
 }
 
 /// A function of two operands.

@@ -8,7 +8,7 @@
 mod bind;
 mod fuse;
 pub mod memory;
-mod region;
+pub(crate) mod region;
 
 pub use bind::plan;
 pub use region::operands;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_exec::{BoundData, Engine, EngineOptions, InputData, Topology};
+use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, Topology};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::interp::{self, Bindings, Tensor};
 use hgnnc_ir::random::uniform;
@@ -134,8 +134,8 @@ impl Case {
     }
 
     /// The engine, with parameters filled in.
-    pub fn engine(&self, threads: usize) -> Engine {
-        let options = EngineOptions { threads, memory_budget: None };
+    pub fn engine(&self, threads: usize, code: CodeMode) -> Engine {
+        let options = EngineOptions { threads, code, ..EngineOptions::default() };
         let program = match hgnnc_passes::kernels::lower(&self.flow) {
             Ok(program) => program,
             Err(error) => panic!("{error}"),
@@ -159,8 +159,8 @@ impl Case {
     }
 
     /// Results by name after one run.
-    pub fn run(&self, threads: usize) -> BTreeMap<String, Vec<f32>> {
-        let mut engine = self.engine(threads);
+    pub fn run(&self, threads: usize, code: CodeMode) -> BTreeMap<String, Vec<f32>> {
+        let mut engine = self.engine(threads, code);
         // Twice: what the first run leaves in memory must not matter.
         for _ in 0..2 {
             self.fill(&mut engine);
@@ -176,16 +176,19 @@ impl Case {
             .collect()
     }
 
-    /// Compares all results with the interpreter's. The tolerance is relative to the largest number of a result
-    /// (sums of many terms cancel), and absolute below 1.
+    /// Compares all results with the interpreter's, executed by kernels and by machine code. The tolerance is relative to
+    /// the largest number of a result (sums of many terms cancel), and absolute below 1.
     pub fn check(&self, tolerance: f64) {
         let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
-        let one = self.run(1);
-        assert_eq!(
-            one.iter().map(|(k, v)| (k, v.iter().map(|x| x.to_bits()).collect::<Vec<_>>())).collect::<Vec<_>>(),
-            self.run(3).iter().map(|(k, v)| (k, v.iter().map(|x| x.to_bits()).collect::<Vec<_>>())).collect::<Vec<_>>(),
-            "results are the same for any number of threads"
-        );
+        // What `Auto` chooses is one or the other for each part; these graphs are so small that it chooses kernels.
+        for code in [CodeMode::Interpreted, CodeMode::Native] {
+            self.check_code(&oracle, tolerance, code);
+        }
+    }
+
+    fn check_code(&self, oracle: &interp::Evaluation, tolerance: f64, code: CodeMode) {
+        let one = self.run(1, code);
+        assert_eq!(bits(&one), bits(&self.run(3, code)), "{code:?}: results are the same for any number of threads");
         for output in &self.flow.outputs {
             let OutputKind::Result(name) = &output.kind else { continue };
             let exact = &oracle[output.value].data;
@@ -196,10 +199,14 @@ impl Case {
                 let got = f64::from(got);
                 let same = got == exact || (got - exact).abs() <= tolerance * scale || (got.is_nan() && exact.is_nan());
                 let op = &self.flow.value(output.value).op;
-                assert!(same, "{name} ({op:?})[{i}]: {got} instead of {exact}");
+                assert!(same, "{code:?}: {name} ({op:?})[{i}]: {got} instead of {exact}");
             }
         }
     }
+}
+
+fn bits(results: &BTreeMap<String, Vec<f32>>) -> Vec<(&String, Vec<u32>)> {
+    results.iter().map(|(name, values)| (name, values.iter().map(|x| x.to_bits()).collect())).collect()
 }
 
 /// Random edges; `skew` > 1 gathers them at low destinations, so that some rows are long.

@@ -1,0 +1,240 @@
+//! Machine code of programs, and the call.
+
+// Generated code is called through a pointer; see [`Code::call`].
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::{AbiParam, Function, Signature, UserFuncName};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Module, default_libcall_names};
+use rayon::prelude::*;
+use thiserror::Error;
+
+use crate::emit::emit;
+use crate::program::Program;
+
+/// Why there is no machine code.
+#[derive(Clone, PartialEq, Eq, Error, Debug)]
+pub enum NativeError {
+    /// No code at all can be generated here.
+    #[error("no machine code can be generated for this processor: {0}")]
+    Host(String),
+    /// A program that the generator does not cover, or that Cranelift refuses.
+    #[error("no machine code for a program: {0}")]
+    Program(String),
+}
+
+/// A generator for the processor that it runs on.
+pub struct Compiler {
+    isa: OwnedTargetIsa,
+    fma: bool,
+}
+
+/// The type of all generated functions: arrays, arrays of indices, results, offsets, and number of items (rows that own
+/// items, for [`crate::Shape::Segments`]).
+type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *const *mut f32, *const u32, usize);
+
+/// Machine code of several programs, for as long as this lives.
+pub struct Code {
+    /// Owns the memory of the code; never used between its making and its end.
+    module: Mutex<Option<JITModule>>,
+    /// By distinct text of a program.
+    entries: Vec<Entry>,
+    /// The function of each program.
+    functions: Vec<Result<usize, NativeError>>,
+    bytes: usize,
+}
+
+/// The arguments of a call. The order within each table is that of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'a> {
+    /// First element of row 0 of each array.
+    pub arrays: &'a [*const f32],
+    /// Arrays of indices.
+    pub indices: &'a [*const u32],
+    /// First element of each result.
+    pub results: &'a [*mut f32],
+    /// For [`crate::Shape::Segments`]: first item of each row, and the number of items.
+    pub offsets: &'a [u32],
+    /// Number of items, or of rows that own items.
+    pub count: usize,
+}
+
+impl Compiler {
+    /// A generator for this processor. With `fma`, products and sums in polynomials and dot products round once: ask for it
+    /// only where the processor has the instruction.
+    ///
+    /// # Errors
+    /// A processor that Cranelift does not know.
+    pub fn host(fma: bool) -> Result<Self, NativeError> {
+        let host = |error: String| NativeError::Host(error);
+        let mut flags = settings::builder();
+        let verify = if cfg!(debug_assertions) { "true" } else { "false" };
+        // Positions need not be found later: code is never interrupted or unwound.
+        let chosen = [
+            ("opt_level", "speed"),
+            ("is_pic", "false"),
+            ("use_colocated_libcalls", "false"),
+            ("unwind_info", "false"),
+            ("enable_verifier", verify),
+        ];
+        for (name, value) in chosen {
+            flags.set(name, value).map_err(|e| host(e.to_string()))?;
+        }
+        let isa = cranelift_native::builder().map_err(|e| host(e.to_owned()))?;
+        let isa = isa.finish(settings::Flags::new(flags)).map_err(|e| host(e.to_string()))?;
+        if isa.pointer_bytes() != 8 {
+            return Err(host(format!("pointers have {} bytes", isa.pointer_bytes())));
+        }
+        Ok(Self { isa, fma })
+    }
+
+    /// That of [`Entry`].
+    fn signature(&self) -> Signature {
+        let mut signature = Signature::new(self.isa.default_call_conv());
+        signature.params = vec![AbiParam::new(I64); 5];
+        signature
+    }
+
+    /// The function of a program, before optimisation.
+    ///
+    /// # Errors
+    /// A program that is not covered.
+    pub fn function(&self, program: &Program) -> Result<Function, NativeError> {
+        let mut function = Function::with_name_signature(UserFuncName::user(0, 0), self.signature());
+        let mut context = FunctionBuilderContext::new();
+        let builder = FunctionBuilder::new(&mut function, &mut context);
+        let builder = emit(program, builder, self.fma).map_err(NativeError::Program)?;
+        builder.finalize(self.isa.frontend_config());
+        Ok(function)
+    }
+
+    /// Machine code of programs. Those with equal texts share it. A program for which there is none does not prevent the
+    /// others.
+    pub fn compile(&self, programs: &[Program]) -> Code {
+        let mut distinct: Vec<&Program> = vec![];
+        let mut known: HashMap<String, usize> = HashMap::new();
+        let of_program: Vec<usize> = programs
+            .iter()
+            .map(|program| {
+                *known.entry(program.to_string()).or_insert_with(|| {
+                    distinct.push(program);
+                    distinct.len() - 1
+                })
+            })
+            .collect();
+        let compiled: Vec<Result<Vec<u8>, NativeError>> =
+            distinct.par_iter().map(|program| self.machine_code(program)).collect();
+        let (module, made, bytes) = self.load(compiled);
+        let functions = of_program.into_iter().map(|program| made[program].clone().map(|(entry, _)| entry)).collect();
+        let mut entries: Vec<Option<Entry>> = vec![None; made.iter().filter(|m| m.is_ok()).count()];
+        made.into_iter().flatten().for_each(|(entry, address)| entries[entry] = Some(address));
+        Code { module: Mutex::new(module), entries: entries.into_iter().flatten().collect(), functions, bytes }
+    }
+
+    fn machine_code(&self, program: &Program) -> Result<Vec<u8>, NativeError> {
+        let mut context = Context::for_function(self.function(program)?);
+        let refused = |error: String| NativeError::Program(error);
+        let code = context
+            .compile(&*self.isa, &mut ControlPlane::default())
+            .map_err(|error| refused(format!("{}", error.inner)))?;
+        if !code.buffer.relocs().is_empty() {
+            return Err(refused("its code would call functions of the C library".into()));
+        }
+        Ok(code.code_buffer().to_vec())
+    }
+
+    /// Places code in executable memory: for each program its number and address.
+    #[allow(clippy::type_complexity)]
+    fn load(
+        &self,
+        compiled: Vec<Result<Vec<u8>, NativeError>>,
+    ) -> (Option<JITModule>, Vec<Result<(usize, Entry), NativeError>>, usize) {
+        let builder = JITBuilder::with_isa(self.isa.clone(), default_libcall_names());
+        let mut module = JITModule::new(builder);
+        let mut bytes = 0;
+        let alignment = u64::from(self.isa.function_alignment().preferred).max(16);
+        let mut defined = vec![];
+        for code in compiled {
+            defined.push(code.and_then(|code| {
+                let refused = |error: cranelift_module::ModuleError| NativeError::Program(error.to_string());
+                let id = module.declare_anonymous_function(&self.signature()).map_err(refused)?;
+                module.define_function_bytes(id, alignment, &code, &[]).map_err(refused)?;
+                bytes += code.len();
+                Ok(id)
+            }));
+        }
+        if let Err(error) = module.finalize_definitions() {
+            // A system that forbids executable memory.
+            let error = NativeError::Host(error.to_string());
+            return (Some(module), defined.into_iter().map(|id| id.and(Err(error.clone()))).collect(), 0);
+        }
+        let mut number = 0;
+        let entries = defined.into_iter().map(|id| {
+            let address = module.get_finalized_function(id?);
+            // SAFETY: the address is that of a function with the signature of `Entry`: all have `signature`.
+            let entry = unsafe { std::mem::transmute::<*const u8, Entry>(address) };
+            number += 1;
+            Ok((number - 1, entry))
+        });
+        let entries = entries.collect();
+        (Some(module), entries, bytes)
+    }
+}
+
+impl Code {
+    /// The number of a program's function, by its position in [`Compiler::compile`]'s argument.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn function(&self, program: usize) -> Result<usize, NativeError> {
+        self.functions[program].clone()
+    }
+
+    /// Number of functions: programs with equal texts share one.
+    pub fn num_functions(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of machine code.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Calls a function.
+    ///
+    /// # Safety
+    /// The tables have the entries of the function's program. For all items `i < count` (for all items of all rows of
+    /// `offsets`, which ascend, where rows own items), row `i` of every array and index array, the rows that indices
+    /// pick, and the rows of results exist. Nothing else writes what is read or accesses what is written during the call,
+    /// and results overlap neither arrays nor each other.
+    pub unsafe fn call(&self, function: usize, arguments: Arguments<'_>) {
+        let Arguments { arrays, indices, results, offsets, count } = arguments;
+        // SAFETY: the code was made from a verified program with this signature, and its memory lives as long as `self`.
+        unsafe { self.entries[function](arrays.as_ptr(), indices.as_ptr(), results.as_ptr(), offsets.as_ptr(), count) }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        let module = self.module.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(module) = module {
+            // SAFETY: functions run only while `self` is borrowed.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Code({} functions, {} bytes)", self.entries.len(), self.bytes)
+    }
+}

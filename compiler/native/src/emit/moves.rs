@@ -1,0 +1,75 @@
+//! Operations that move elements: concatenation, slices and one-hot labels.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{F32, F32X4, I32X4};
+use cranelift_codegen::ir::{InstBuilder, Value};
+
+use super::{At, Emitter, UNROLL};
+use crate::program::{Kind, Source};
+
+impl Emitter<'_, '_> {
+    /// An operation that moves elements, for the item at hand.
+    pub(super) fn moved(&mut self, op: usize) -> Result<(), String> {
+        let program = self.program;
+        let width = program.ops[op].width;
+        if width > UNROLL {
+            return Err(format!("rows of {width} elements are copied faster than they are taken apart"));
+        }
+        if let Kind::OneHot(labels) = program.ops[op].kind {
+            return self.one_hot(op, labels, width);
+        }
+        // Where each element comes from.
+        let from: Vec<(Source, usize)> = match &program.ops[op].kind {
+            Kind::Slice { a, last, start, len } => {
+                (0..width).map(|column| (*a, column / len * last + start + column % len)).collect()
+            }
+            Kind::Concat(parts, lead) => (0..*lead)
+                .flat_map(|outer| {
+                    parts.iter().flat_map(move |&(a, last)| (0..last).map(move |at| (a, outer * last + at)))
+                })
+                .collect(),
+            kind => return Err(format!("{kind:?} moves no elements")),
+        };
+        let mut column = 0;
+        while column < width {
+            let lanes = if column + 4 <= width { 4 } else { 1 };
+            let here = &from[column..column + lanes];
+            let (source, first) = here[0];
+            let together = lanes == 4 && here.iter().enumerate().all(|(i, &place)| place == (source, first + i));
+            let value = if together {
+                let (row, flags) = self.memory(source);
+                self.b.ins().load(F32X4, flags, row, 4 * first as i32)
+            } else {
+                let elements: Vec<Value> = here
+                    .iter()
+                    .map(|&(source, element)| {
+                        let (row, flags) = self.memory(source);
+                        self.b.ins().load(F32, flags, row, 4 * element as i32)
+                    })
+                    .collect();
+                self.join(&elements)
+            };
+            self.keep(op, value, At { round: None, column, lanes });
+            column += lanes;
+        }
+        Ok(())
+    }
+
+    fn one_hot(&mut self, op: usize, labels: u32, width: usize) -> Result<(), String> {
+        let label = self.index(labels, self.item);
+        let label = self.b.ins().splat(I32X4, label);
+        let one = self.lanes().number(1.0);
+        let mut column = 0;
+        while column < width {
+            let lanes = if column + 4 <= width { 4 } else { 1 };
+            let bytes: Vec<u8> = (0..4).flat_map(|lane| ((column + lane) as u32).to_le_bytes()).collect();
+            let classes = self.b.func.dfg.constants.insert(bytes.into());
+            let classes = self.b.ins().vconst(I32X4, classes);
+            let hit = self.b.ins().icmp(IntCC::Equal, label, classes);
+            let value = self.lanes().keep(hit, one);
+            self.keep(op, value, At { round: None, column, lanes });
+            column += lanes;
+        }
+        Ok(())
+    }
+}

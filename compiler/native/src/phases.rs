@@ -1,0 +1,122 @@
+//! Divides a program into phases: what is computed together for each group of four columns of an item.
+//!
+//! Within a phase of element-wise operations of one width, values stay in registers. What another phase reads passes
+//! through memory: through its result where it has one, else through a row on the stack, which stays in the first-level
+//! cache.
+
+use crate::program::{Program, Row, Shape, Source};
+
+/// A part of the work on an item.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Element-wise operations of one width.
+    Columns(Vec<usize>),
+    /// A reduction within the row, or an operation that moves elements.
+    Single(usize),
+}
+
+/// The phases in order, and for each operation whether another phase than its own reads it.
+pub(crate) fn phases(program: &Program) -> (Vec<Phase>, Vec<bool>) {
+    let mut phases: Vec<Phase> = vec![];
+    let mut phase_of: Vec<usize> = vec![];
+    for (at, op) in program.ops.iter().enumerate() {
+        let joins = |value: usize| {
+            let other = &program.ops[value];
+            op.kind.element_wise() && other.kind.element_wise() && other.width == op.width
+        };
+        let first = op.kind.sources().into_iter().map(|source| match source {
+            Source::Array(_) => 0,
+            Source::Value(value) if joins(value) => phase_of[value],
+            Source::Value(value) => phase_of[value] + 1,
+        });
+        let first = first.max().unwrap_or(0);
+        let fits = |phase: &Phase| match phase {
+            Phase::Columns(ops) => op.kind.element_wise() && program.ops[ops[0]].width == op.width,
+            Phase::Single(_) => false,
+        };
+        let place = (first..phases.len()).find(|&phase| fits(&phases[phase]));
+        phase_of.push(place.unwrap_or(phases.len()));
+        match place.map(|phase| &mut phases[phase]) {
+            Some(Phase::Columns(ops)) => ops.push(at),
+            Some(Phase::Single(_)) | None if op.kind.element_wise() => phases.push(Phase::Columns(vec![at])),
+            Some(Phase::Single(_)) | None => phases.push(Phase::Single(at)),
+        }
+    }
+    let mut kept = vec![false; program.ops.len()];
+    for (at, op) in program.ops.iter().enumerate() {
+        for source in op.kind.sources() {
+            if let Source::Value(value) = source {
+                kept[value] |= phase_of[value] != phase_of[at];
+            }
+        }
+    }
+    (phases, kept)
+}
+
+/// The one width of a program that has nothing to do with rows: its items are elements of one long row.
+pub(crate) fn flat_width(program: &Program) -> Option<usize> {
+    let width = program.ops.first()?.width;
+    let plain = program.ops.iter().all(|op| {
+        op.kind.element_wise()
+            && op.width == width
+            && (!op.kind.accumulates() || width == 1)
+            && op.kind.sources().iter().all(|&source| match source {
+                Source::Value(_) => true,
+                Source::Array(array) => match program.arrays[array].row {
+                    Row::Each => program.arrays[array].width == width,
+                    Row::Same => program.arrays[array].width == 1,
+                    Row::Picked(_) => width == 1,
+                    Row::Owner => false,
+                },
+            })
+    });
+    (plain && program.shape == Shape::Items).then_some(width)
+}
+
+#[cfg(test)]
+mod tests {
+    use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
+
+    use super::*;
+    use crate::program::{Array, Kind, Op};
+
+    /// `a0` has 8 elements: its exponentials divided by their sum, and `a1` of one element.
+    fn softmax(second: Row) -> Program {
+        let (a, v) = (Source::Array, Source::Value);
+        let op = |kind, width, result| Op { kind, width, result };
+        Program {
+            shape: Shape::Items,
+            arrays: vec![
+                Array { width: 8, row: Row::Each, changes: false },
+                Array { width: 1, row: second, changes: false },
+            ],
+            ops: vec![
+                op(Kind::Unary(UnaryOp::Exp, a(0)), 8, None),
+                op(Kind::Reduce(Reduce::Sum, v(0)), 1, None),
+                op(Kind::Binary(BinaryOp::Mul, v(0), a(1)), 8, None),
+                op(Kind::Binary(BinaryOp::Div, v(2), v(1)), 8, Some(0)),
+            ],
+            num_indices: 1,
+            num_results: 1,
+        }
+    }
+
+    #[test]
+    fn what_needs_no_sum_of_the_row_is_computed_with_its_operand() {
+        let (phases, kept) = phases(&softmax(Row::Same));
+        assert_eq!(phases, [Phase::Columns(vec![0, 2]), Phase::Single(1), Phase::Columns(vec![3])]);
+        // The exponentials are read by the sum, the sum and the product by the quotient.
+        assert_eq!(kept, [true, true, true, false]);
+    }
+
+    #[test]
+    fn only_programs_without_rows_are_flat() {
+        let mut program = softmax(Row::Same);
+        assert_eq!(flat_width(&program), None, "the sum needs rows");
+        program.ops[1].kind = Kind::Unary(UnaryOp::Neg, Source::Value(0));
+        program.ops[1].width = 8;
+        assert_eq!(flat_width(&program), Some(8));
+        program.arrays[1].row = Row::Picked(0);
+        assert_eq!(flat_width(&program), None, "elements of a row belong to the same picked element");
+    }
+}

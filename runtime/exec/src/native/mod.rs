@@ -1,0 +1,117 @@
+//! Machine code for chains.
+//!
+//! A chain is executed tile by tile and, by the interpreter, operation by operation: every value of a tile is written to
+//! the first-level cache and read again. Here operations of a chain that the code generator covers become *parts*:
+//! loops of their own ([`hgnnc_native::Program`]), in which values stay in registers. What remains are kernels:
+//! products, weighted sums of gathered rows, masks. A chain then is a sequence of units, parts and interpreted
+//! operations, for one tile after another; a chain of parts only needs no tiles.
+//!
+//! Which operations become parts is decided by [`cost`], from shapes alone: the same model on the same data is always
+//! executed by the same code. Where no code can be generated, everything is interpreted.
+//!
+//! # Safety
+//!
+//! Generated loops check no bounds. What they rely on is established elsewhere:
+//! - rows of tiles, of blocks and of results are slices that [`crate::block`] has cut (and checked) for each tile;
+//! - rows that indices pick exist: [`facts::Facts`] compares the largest index of a topology with the length of the
+//!   buffer before a part is made;
+//! - offsets of rows ascend and end at the number of edges of the tile: likewise;
+//! - owners of edges are written by the block itself and are rows of it;
+//! - widths divide as the operations need it: [`hgnnc_native::Compiler`] verifies each program;
+//! - results overlap no operands, because the plan gives the outputs of a step room of their own, and a routine places
+//!   locals that are alive together apart, with the operations of a part counted as one moment. Only updates of
+//!   parameters and states may lie where the old ones do: [`overlap`] makes sure that each element is read before.
+
+pub mod cost;
+mod facts;
+mod overlap;
+mod parts;
+mod run;
+pub(crate) mod text;
+
+use std::collections::BTreeSet;
+
+use hgnnc_native::{Code, Compiler};
+
+pub use facts::Facts;
+pub use parts::{Index, Part, Target, Unit, Units, divide};
+pub use run::Tables;
+
+use crate::data::BoundData;
+use crate::error::{ExecError, Result};
+use crate::plan::{Plan, Step, StepKind};
+use crate::routine::{Routine, Routines};
+use crate::simd;
+
+/// How chains are executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CodeMode {
+    /// By machine code where the cost model expects it to be faster.
+    #[default]
+    Auto,
+    /// By the interpreter and its kernels only.
+    Interpreted,
+    /// By machine code wherever it can be generated.
+    Native,
+}
+
+/// What decides which parts there are.
+pub struct Chooser<'a> {
+    /// What the options ask for.
+    pub mode: CodeMode,
+    /// Facts about the data.
+    pub facts: &'a Facts<'a>,
+    /// Constants of the plan, with their slab.
+    pub constants: (u32, &'a [f32]),
+    /// Texts of programs that the generator refused.
+    pub refused: &'a BTreeSet<String>,
+}
+
+/// A generator for this machine, whose numbers agree with those of the kernels at the present level.
+///
+/// # Errors
+/// A machine for which no code can be generated.
+pub fn compiler() -> Result<Compiler> {
+    Compiler::host(simd::level() != simd::Level::Base).map_err(|error| ExecError::Unsupported(error.to_string()))
+}
+
+/// How the regions of each plan's prelude and steps are executed, and the machine code for it. `constants` are the slabs of
+/// the plans' constants.
+pub(crate) fn generate(
+    plans: &[Plan],
+    constants: &[u32],
+    data: &BoundData,
+    mode: CodeMode,
+) -> (Vec<Routines>, Option<Code>) {
+    let mut refused = BTreeSet::new();
+    // Without a generator everything is interpreted, and so is in a second round what it refuses.
+    let compiler = compiler().ok();
+    let mode = if compiler.is_some() { mode } else { CodeMode::Interpreted };
+    loop {
+        let facts = Facts::new(data);
+        let mut routines = vec![];
+        for (plan, &slab) in plans.iter().zip(constants) {
+            let chooser = Chooser { mode, facts: &facts, constants: (slab, &plan.constants), refused: &refused };
+            let of = |step: &Step| match &step.kind {
+                StepKind::Region(region) => Routine::of(region, data, &chooser),
+                StepKind::Product(_) | StepKind::Copy { .. } => vec![],
+            };
+            routines.push([&plan.prelude, &plan.steps].map(|steps| steps.iter().map(of).collect::<Vec<_>>()));
+        }
+        let parts: Vec<&mut Part> =
+            routines.iter_mut().flatten().flatten().flatten().flat_map(Routine::parts).collect();
+        let Some(compiler) = compiler.as_ref().filter(|_| !parts.is_empty()) else { return (routines, None) };
+        let programs: Vec<_> = parts.iter().map(|part| part.program.clone()).collect();
+        let code = compiler.compile(&programs);
+        let known = refused.len();
+        for (index, part) in parts.into_iter().enumerate() {
+            match code.function(index) {
+                Ok(function) => part.function = function,
+                Err(_) => drop(refused.insert(part.program.to_string())),
+            }
+        }
+        if refused.len() == known {
+            return (routines, Some(code));
+        }
+    }
+}

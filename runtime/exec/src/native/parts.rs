@@ -1,0 +1,348 @@
+//! Divides a chain into parts for which code is generated and operations that are interpreted.
+
+use hgnnc_ir::ops::{BinaryOp, Reduce};
+use hgnnc_native::{Array, Kind, Op, Program, Row, Shape, Source, generates_binary, generates_unary};
+
+use super::overlap::replaced;
+use super::{Chooser, CodeMode, cost};
+use crate::plan::region::operands;
+use crate::plan::{Access, Base, BlockKind, BlockOp, Level, Operand, Place, Region};
+
+/// What is executed for each tile of a chain, in order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Units {
+    /// In order.
+    pub units: Vec<Unit>,
+    /// No operation is interpreted: the block is one tile.
+    pub whole: bool,
+}
+
+/// A step of the work on a tile.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Unit {
+    /// An operation of the region, by the interpreter.
+    Op(usize),
+    /// A generated loop.
+    Part(Part),
+}
+
+/// A generated loop with what it is called on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Part {
+    /// Operations of the region that it executes.
+    pub ops: Vec<usize>,
+    /// What it computes.
+    pub program: Program,
+    /// Its arrays.
+    pub arrays: Vec<Operand>,
+    /// Its arrays of indices.
+    pub indices: Vec<Index>,
+    /// Its results.
+    pub results: Vec<Target>,
+    /// Level of its items.
+    pub level: Level,
+    /// Number of its function.
+    pub function: usize,
+    /// Arrays in whose place a result lies, and the result.
+    pub replaced: Vec<(usize, usize)>,
+    /// Is what its results overlap read before they are written? No other part is executed.
+    pub ordered: bool,
+}
+
+/// An array of indices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Index {
+    /// The rows that the items of the tile read by an access.
+    Picked(Access),
+    /// Class labels of the rows of the tile, by input.
+    Labels(usize),
+}
+
+/// A result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The rows (edges) of the tile of a local.
+    Tile(u32),
+    /// The rows of a local that own the edges of the tile.
+    Owners(u32),
+    /// The part of the task of a partial.
+    Partial(u32),
+}
+
+impl Part {
+    /// Locals that it computes and that exist in registers only.
+    pub fn internal(&self, region: &Region) -> Vec<u32> {
+        let ops = self.ops.iter().map(|&op| &region.ops[op]);
+        let locals = ops.filter(|op| !matches!(op.kind, BlockKind::PartialReduce(..))).map(|op| op.out);
+        locals
+            .filter(|l| !self.results.contains(&Target::Tile(*l)) && !self.results.contains(&Target::Owners(*l)))
+            .collect()
+    }
+}
+
+/// The units of a chain of operations of one level; `None` where all of them are interpreted.
+pub fn divide(region: &Region, level: Level, ops: &[usize], chooser: &Chooser<'_>) -> Option<Units> {
+    if chooser.mode == CodeMode::Interpreted {
+        return None;
+    }
+    let mut native: Vec<bool> = ops.iter().map(|&op| covers(region, &region.ops[op], chooser)).collect();
+    loop {
+        let units = units(region, level, ops, &native, chooser)?;
+        let keeps = |part: &Part| {
+            part.ordered
+                && !chooser.refused.contains(&part.program.to_string())
+                && (chooser.mode == CodeMode::Native || cost::gains(region, part, chooser.facts))
+        };
+        let mut changed = false;
+        for unit in &units.units {
+            let Unit::Part(part) = unit else { continue };
+            if !keeps(part) {
+                changed = true;
+                ops.iter().zip(&mut native).filter(|(op, _)| part.ops.contains(op)).for_each(|(_, n)| *n = false);
+            }
+        }
+        if !changed {
+            return Some(units);
+        }
+    }
+}
+
+/// Can code be generated for an operation, and is all that it picks there?
+fn covers(region: &Region, op: &BlockOp, chooser: &Chooser<'_>) -> bool {
+    let facts = chooser.facts;
+    let kind = match &op.kind {
+        BlockKind::Unary(f, _) => generates_unary(*f),
+        BlockKind::Binary(f, _, b) => generates_binary(*f) || squares(*f, b, chooser),
+        BlockKind::Pair(..)
+        | BlockKind::Choose { .. }
+        | BlockKind::Copy(_)
+        | BlockKind::Concat(..)
+        | BlockKind::Slice { .. }
+        | BlockKind::ReduceTrailing(..)
+        | BlockKind::Dot { .. } => true,
+        BlockKind::OneHot { input, .. } => op.level == Level::Row && facts.has_labels(*input),
+        BlockKind::Segment(reduce, _) => *reduce != Reduce::Lse && facts.framed(region.domain),
+        BlockKind::PartialReduce(reduce, _) => *reduce != Reduce::Lse,
+        BlockKind::Mask { .. }
+        | BlockKind::Replace(..)
+        | BlockKind::AddEnds(..)
+        | BlockKind::MatMul(..)
+        | BlockKind::MatMulT(..)
+        | BlockKind::WeightedSum { .. }
+        | BlockKind::PartialOuter(..) => false,
+    };
+    let operands = operands(&op.kind);
+    kind && width(region, op) > 0
+        && operands.iter().all(|o| o.width > 0 && facts.rows_exist(region.domain, region.full_columns, o))
+        && (chooser.mode == CodeMode::Native || cost::suits(op, width(region, op)))
+}
+
+/// `a^2` with the constant 2: a product.
+fn squares(f: BinaryOp, exponent: &Operand, chooser: &Chooser<'_>) -> bool {
+    let (slab, constants) = chooser.constants;
+    let Base::Stored(buffer) = exponent.base else { return false };
+    f == BinaryOp::Pow && buffer.slab == slab && constants.get(buffer.offset) == Some(&2.0)
+}
+
+/// Elements of what an operation computes.
+pub(super) fn width(region: &Region, op: &BlockOp) -> usize {
+    match op.kind {
+        BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => region.partials[op.out as usize].width,
+        _ => region.locals[op.out as usize].width,
+    }
+}
+
+/// The operation of a chain that computes an operand, if it is one of these.
+fn producer(region: &Region, ops: &[usize], operand: &Operand) -> Option<usize> {
+    let Base::Local(local) = operand.base else { return None };
+    let makes = |op: &BlockOp| {
+        !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..)) && op.out == local
+    };
+    ops.iter().position(|&op| makes(&region.ops[op]))
+}
+
+/// Orders the operations of a chain. In each round parts come first, then what is interpreted. A part waits as long as it
+/// may, so that as much as possible is in one.
+fn units(region: &Region, level: Level, ops: &[usize], native: &[bool], chooser: &Chooser<'_>) -> Option<Units> {
+    if !native.contains(&true) {
+        return None;
+    }
+    let deps: Vec<Vec<usize>> = ops
+        .iter()
+        .map(|&op| operands(&region.ops[op].kind).iter().filter_map(|o| producer(region, ops, o)).collect())
+        .collect();
+    let mut rounds = vec![0; ops.len()];
+    for at in 0..ops.len() {
+        let after = |&dep: &usize| rounds[dep] + usize::from(native[at] && !native[dep]);
+        rounds[at] = deps[at].iter().map(after).max().unwrap_or(0);
+    }
+    let last = (0..ops.len()).filter(|&at| native[at]).map(|at| rounds[at]).max().unwrap_or(0);
+    let mut latest: Vec<usize> = vec![last; ops.len()];
+    for at in (0..ops.len()).rev() {
+        if native[at] {
+            rounds[at] = latest[at].max(rounds[at]);
+        }
+        deps[at].iter().for_each(|&dep| latest[dep] = latest[dep].min(rounds[at]));
+    }
+    let mut units = vec![];
+    for round in 0..=rounds.iter().copied().max().unwrap_or(0) {
+        let here = |wanted: bool| -> Vec<usize> {
+            (0..ops.len()).filter(|&at| rounds[at] == round && native[at] == wanted).collect()
+        };
+        for component in components(&here(true), &deps) {
+            let ops: Vec<usize> = component.iter().map(|&at| ops[at]).collect();
+            units.push(Unit::Part(part(region, level, ops, chooser)));
+        }
+        units.extend(here(false).into_iter().map(|at| Unit::Op(ops[at])));
+    }
+    let whole = units.iter().all(|unit| matches!(unit, Unit::Part(_)));
+    Some(Units { units, whole })
+}
+
+/// Operations that depend on each other: loops over fewer arrays at a time, and more of them with equal texts.
+fn components(members: &[usize], deps: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let mut of: Vec<usize> = (0..deps.len()).collect();
+    for &at in members {
+        for &dep in deps[at].iter().filter(|dep| members.contains(dep)) {
+            let (from, to) = (of[at].max(of[dep]), of[at].min(of[dep]));
+            of.iter_mut().filter(|c| **c == from).for_each(|c| *c = to);
+        }
+    }
+    let mut parts: Vec<Vec<usize>> = vec![vec![]; deps.len()];
+    members.iter().for_each(|&at| parts[of[at]].push(at));
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// The loop of operations that depend on each other.
+fn part(region: &Region, level: Level, ops: Vec<usize>, chooser: &Chooser<'_>) -> Part {
+    let segments = ops.iter().any(|&op| matches!(region.ops[op].kind, BlockKind::Segment(..)));
+    let shape = if segments { Shape::Segments } else { Shape::Items };
+    let mut maker = Maker { region, ops: &ops, arrays: vec![], indices: vec![], made: vec![], values: vec![] };
+    let mut results: Vec<Target> = vec![];
+    for &at in &ops {
+        let op = &region.ops[at];
+        let kind = maker.kind(op, chooser);
+        let target = match &op.kind {
+            BlockKind::PartialReduce(..) => Some(Target::Partial(op.out)),
+            BlockKind::Segment(..) => Some(Target::Owners(op.out)),
+            _ => is_read(region, &ops, op.out).then_some(Target::Tile(op.out)),
+        };
+        let result = target.map(|target| {
+            results.push(target);
+            results.len() - 1
+        });
+        let value = maker.push(Op { kind, width: width(region, op), result });
+        maker.values.push(value);
+    }
+    let rows = maker.arrays.clone().into_iter().map(|operand| Array {
+        width: operand.width,
+        changes: false,
+        row: match operand.access {
+            Access::Each => Row::Each,
+            Access::Same => Row::Same,
+            Access::Own if segments => Row::Owner,
+            Access::Own
+            | Access::Other
+            | Access::Position
+            | Access::Full
+            | Access::Vertex
+            | Access::OwnVertex
+            | Access::OwnEnd
+            | Access::OtherEnd => Row::Picked(maker.index(Index::Picked(operand.access))),
+        },
+    });
+    let mut rows: Vec<Array> = rows.collect();
+    let Maker { arrays, indices, made, .. } = maker;
+    let replaced = replaced(region, &ops, &arrays);
+    let ordered = replaced.is_some();
+    let result = |local: u32| results.iter().position(|&result| result == Target::Tile(local));
+    let replaced: Vec<(usize, usize)> =
+        replaced.into_iter().flatten().filter_map(|(array, local)| Some((array, result(local)?))).collect();
+    replaced.iter().for_each(|&(array, _)| rows[array].changes = true);
+    let program = Program { shape, arrays: rows, ops: made, num_indices: indices.len(), num_results: results.len() };
+    Part { ops, program, arrays, indices, results, level, function: 0, replaced, ordered }
+}
+
+/// A program in the making.
+struct Maker<'a> {
+    region: &'a Region,
+    ops: &'a [usize],
+    arrays: Vec<Operand>,
+    indices: Vec<Index>,
+    made: Vec<Op>,
+    /// The value of each operation so far.
+    values: Vec<usize>,
+}
+
+impl Maker<'_> {
+    fn push(&mut self, op: Op) -> usize {
+        self.made.push(op);
+        self.made.len() - 1
+    }
+
+    fn index(&mut self, index: Index) -> u32 {
+        let known = self.indices.iter().position(|&known| known == index);
+        known.unwrap_or_else(|| {
+            self.indices.push(index);
+            self.indices.len() - 1
+        }) as u32
+    }
+
+    fn source(&mut self, operand: &Operand) -> Source {
+        if let (Some(op), Access::Each) = (producer(self.region, self.ops, operand), operand.access) {
+            return Source::Value(self.values[op]);
+        }
+        let known = self.arrays.iter().position(|known| known == operand);
+        Source::Array(known.unwrap_or_else(|| {
+            self.arrays.push(*operand);
+            self.arrays.len() - 1
+        }))
+    }
+
+    fn kind(&mut self, op: &BlockOp, chooser: &Chooser<'_>) -> Kind {
+        match &op.kind {
+            BlockKind::Unary(f, a) => Kind::Unary(*f, self.source(a)),
+            BlockKind::Binary(f, a, b) if squares(*f, b, chooser) => {
+                let a = self.source(a);
+                Kind::Binary(BinaryOp::Mul, a, a)
+            }
+            BlockKind::Binary(f, a, b) => Kind::Binary(*f, self.source(a), self.source(b)),
+            BlockKind::Pair(pair, a, b) => {
+                let (first, then) = pair.functions();
+                let kind = Kind::Binary(first, self.source(a), self.source(b));
+                let value = self.push(Op { kind, width: width(self.region, op), result: None });
+                Kind::Unary(then, Source::Value(value))
+            }
+            BlockKind::Choose { a, positive, otherwise } => {
+                Kind::Choose { a: self.source(a), positive: *positive, otherwise: *otherwise }
+            }
+            BlockKind::Copy(a) => Kind::Copy(self.source(a)),
+            BlockKind::Concat(parts, lead) => {
+                Kind::Concat(parts.iter().map(|(part, last)| (self.source(part), *last)).collect(), *lead)
+            }
+            BlockKind::Slice { a, last, start, len } => {
+                Kind::Slice { a: self.source(a), last: *last, start: *start, len: *len }
+            }
+            BlockKind::OneHot { input, .. } => Kind::OneHot(self.index(Index::Labels(*input))),
+            BlockKind::ReduceTrailing(reduce, a, _) => Kind::Reduce(*reduce, self.source(a)),
+            BlockKind::Dot { a, b, .. } => Kind::Dot(self.source(a), self.source(b)),
+            BlockKind::Segment(reduce, a) => Kind::Segment(*reduce, self.source(a)),
+            BlockKind::PartialReduce(reduce, a) => Kind::Total(*reduce, self.source(a)),
+            BlockKind::Mask { .. }
+            | BlockKind::Replace(..)
+            | BlockKind::AddEnds(..)
+            | BlockKind::MatMul(..)
+            | BlockKind::MatMulT(..)
+            | BlockKind::WeightedSum { .. }
+            | BlockKind::PartialOuter(..) => unreachable!("no part has an operation that is not covered"),
+        }
+    }
+}
+
+/// Is a local stored, or read by another operation than these?
+fn is_read(region: &Region, ops: &[usize], local: u32) -> bool {
+    let reads = |op: &BlockOp| operands(&op.kind).iter().any(|operand| operand.base == Base::Local(local));
+    matches!(region.locals[local as usize].place, Place::Stored(_))
+        || region.ops.iter().enumerate().any(|(at, op)| !ops.contains(&at) && reads(op))
+}
