@@ -301,7 +301,7 @@ fn chains(region: &Region, deps: &[Vec<Dependency>], part: &[usize]) -> Vec<Chai
         };
         let chain = if let Some(op) = single(Level::Row) {
             Chain { level: Level::Row, tile: 0, ops: vec![op] }
-        } else if let rows = grow(region, deps, &done, Level::Row)
+        } else if let rows = not_later(region, deps, &done, grow(region, deps, &done, Level::Row))
             && !rows.is_empty()
         {
             Chain { level: Level::Row, tile: 1, ops: rows }
@@ -330,6 +330,21 @@ fn grow(region: &Region, deps: &[Vec<Dependency>], done: &[bool], level: Level) 
     (0..here.len()).filter(|&i| here[i]).collect()
 }
 
+/// Leaves operations on rows to the last chain if all that needs them is there: what an optimiser makes of its states is
+/// not kept while edges are gone through. Only then, because the chains of edges are to find everything ready.
+fn not_later(region: &Region, deps: &[Vec<Dependency>], done: &[bool], chain: Vec<usize>) -> Vec<usize> {
+    let mut wanted = vec![false; region.ops.len()];
+    let mut any = false;
+    for (index, op) in region.ops.iter().enumerate().rev().filter(|(index, _)| !done[*index]) {
+        let other = op.level == Level::Edge || !streams(&op.kind);
+        any |= other;
+        if other || wanted[index] {
+            deps[index].iter().for_each(|d| wanted[d.op] = true);
+        }
+    }
+    if any { chain.into_iter().filter(|&i| wanted[i]).collect() } else { chain }
+}
+
 /// Leaves operations to later chains that no reduction of this one and nothing between needs.
 fn needed(region: &Region, deps: &[Vec<Dependency>], done: &[bool], chain: Vec<usize>) -> Vec<usize> {
     let ops = &region.ops;
@@ -356,10 +371,55 @@ fn needed(region: &Region, deps: &[Vec<Dependency>], done: &[bool], chain: Vec<u
 
 #[cfg(test)]
 mod tests {
+    use hgnnc_ir::ops::{BinaryOp, Direction, UnaryOp};
+    use hgnnc_ir::types::Stage;
+
     use super::*;
+    use crate::plan::{Local, Operand};
 
     fn on(op: usize) -> Dependency {
         Dependency { op, own_row: true }
+    }
+
+    /// A region over the edges of a graph; operation `i` makes local `i`.
+    fn region(ops: Vec<(Level, BlockKind)>) -> Region {
+        let local = |level| Local { level, width: 1, place: Place::Scratch(0) };
+        let level = |(level, kind): &(Level, BlockKind)| if reduces_edges(kind) { Level::Row } else { *level };
+        Region {
+            domain: Domain::Edges { topology: 0, direction: Direction::In, ends: false },
+            locals: ops.iter().map(|op| local(level(op))).collect(),
+            ops: (0..).zip(ops).map(|(out, (level, kind))| BlockOp { kind, level, out, stage: Stage::NA }).collect(),
+            blocks: vec![],
+            tasks: vec![],
+            partials: vec![],
+            uses_own: true,
+            uses_own_end: false,
+            full_columns: None,
+        }
+    }
+
+    fn chains_of(region: &Region) -> Vec<Vec<usize>> {
+        let all: Vec<usize> = (0..region.ops.len()).collect();
+        chains(region, &dependencies(region), &all).into_iter().map(|chain| chain.ops).collect()
+    }
+
+    #[test]
+    fn what_only_rows_need_waits_for_the_edges() {
+        let of = |base, access| Operand { base, access, width: 1 };
+        let stored = of(Base::Stored(Buffer { slab: 0, offset: 0, len: 9 }), Access::Each);
+        let each = |local| of(Base::Local(local), Access::Each);
+        let ops = |read_by_edges: bool| {
+            let edge = if read_by_edges { of(Base::Local(0), Access::Own) } else { stored };
+            region(vec![
+                // A state that decays, what the edges add, and the new state.
+                (Level::Row, BlockKind::Unary(UnaryOp::Neg, stored)),
+                (Level::Edge, BlockKind::Unary(UnaryOp::Exp, edge)),
+                (Level::Edge, BlockKind::Segment(Reduce::Sum, each(1))),
+                (Level::Row, BlockKind::Binary(BinaryOp::Add, each(0), each(2))),
+            ])
+        };
+        assert_eq!(chains_of(&ops(false)), [vec![1, 2], vec![0, 3]]);
+        assert_eq!(chains_of(&ops(true)), [vec![0], vec![1, 2], vec![3]]);
     }
 
     #[test]
