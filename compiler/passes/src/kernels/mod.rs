@@ -14,6 +14,7 @@
 
 mod facts;
 mod in_place;
+mod late;
 mod schedule;
 mod traversal;
 
@@ -136,6 +137,7 @@ fn stored_values(facts: &Facts<'_>, fixed: &[Group], varying: &[Group]) -> BTree
     let mut stored = BTreeSet::new();
     for (index, group) in groups.iter().enumerate() {
         let mut pending: Vec<Value> = group.members.clone();
+        // Members are seen: what a group computes for itself it does not read.
         let mut seen: HashSet<Value> = pending.iter().copied().collect();
         while let Some(value) = pending.pop() {
             for &arg in &facts.flow.value(value).args {

@@ -9,6 +9,9 @@
 //! phases, so that times can be told apart, with one exception: the gradient of a sparse projection, whose rows are the
 //! rows of its weight, takes the weight's update along. The gradient then never meets memory. What such updates need
 //! besides, an optimiser's numbers that depend on the step alone, is computed first.
+//!
+//! [`super::late`] names values that are cheaper to compute late than to keep. Those that only their own rows read are
+//! computed by every group that reads them; the others, right before the first group that needs them in memory.
 
 use std::collections::HashSet;
 
@@ -16,6 +19,7 @@ use hgnnc_ir::kernel::Width;
 use hgnnc_ir::{Direction, Graph, Op, OutputKind, Phase, Space, Value};
 
 use super::facts::{Facts, Topology};
+use super::late::{Late, find_late};
 
 /// What the members of a group share.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -55,11 +59,12 @@ pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
         // Edge values belong to the regions that use them, unless they are results.
         .filter(|&v| facts.topology(v).is_none() || facts.is_output(v))
         .collect();
-    let mut scheduler =
-        Scheduler { facts, done: vec![false; facts.flow.values.len()], kinds: vec![vec![]; facts.flow.values.len()] };
+    let count = facts.flow.values.len();
+    let mut scheduler = Scheduler { facts, done: vec![false; count], kinds: vec![vec![]; count], late: vec![] };
     for &v in &nodes {
         scheduler.kinds[v.index()] = scheduler.kinds_of(v);
     }
+    scheduler.late = find_late(facts, &nodes, &scheduler.kinds);
     let (fixed, varying): (Vec<Value>, Vec<Value>) = nodes.into_iter().partition(|&v| facts.is_fixed(v));
     (scheduler.groups(fixed), scheduler.groups(varying))
 }
@@ -69,44 +74,95 @@ struct Scheduler<'f, 'a> {
     done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
     kinds: Vec<Vec<Kind>>,
+    /// What is computed late.
+    late: Vec<Late>,
+}
+
+/// A group that can start.
+struct Start {
+    phase: Phase,
+    kind: Kind,
+    /// A late value that is to be stored.
+    stores: Option<Value>,
 }
 
 impl Scheduler<'_, '_> {
     fn groups(&mut self, mut pending: Vec<Value>) -> Vec<Group> {
+        // What every reader computes for itself has no group of its own.
+        pending.retain(|&v| self.late[v.index()] != Late::Inline);
         let mut groups = vec![];
         while !pending.is_empty() {
-            let (phase, kind) = self.next_kind(&pending);
-            let mut members = self.grow(phase, &kind, &pending);
-            self.take_updates(&kind, &mut members, &pending);
+            let start = self.next(&pending);
+            let mut members = self.grow(&start, &pending);
+            self.take_updates(&start.kind, &mut members, &pending);
             for member in &members {
                 self.done[member.index()] = true;
             }
             pending.retain(|v| !self.done[v.index()]);
-            groups.push(Group { kind, members });
+            self.add_inline(&mut members);
+            groups.push(Group { kind: start.kind, members });
         }
         groups
     }
 
-    /// Phase and kind of the group to start now.
-    fn next_kind(&self, pending: &[Value]) -> (Phase, Kind) {
+    /// The group to start now.
+    fn next(&self, pending: &[Value]) -> Start {
         let none = HashSet::new();
         let phase = |v: Value| self.facts.flow.value(v).phase;
         if pending.iter().any(|&v| self.is_early(v)) {
-            return (Phase::Update, Kind::Unit);
+            return Start { phase: Phase::Update, kind: Kind::Unit, stores: None };
         }
+        let start = |&v: &Value| {
+            let kinds = &self.kinds[v.index()];
+            if let Some(kind) = kinds.iter().find(|kind| self.fits(v, kind, &none)) {
+                return Some(((phase(v), rank(kind), v), Start { phase: phase(v), kind: kind.clone(), stores: None }));
+            }
+            // What it waits for may be late values only.
+            kinds.iter().find_map(|kind| {
+                let late = self.awaited(v, kind)?;
+                let own = self.kinds[late.index()].first()?.clone();
+                Some(((phase(v), rank(kind), v), Start { phase: phase(late), kind: own, stores: Some(late) }))
+            })
+        };
         pending
             .iter()
-            .filter_map(|&v| {
-                let ready = self.kinds[v.index()].iter().find(|kind| self.fits(v, kind, &none));
-                ready.map(|kind| ((phase(v), rank(kind), v), kind))
-            })
+            .filter(|v| self.late[v.index()] == Late::No)
+            .filter_map(start)
             .min_by_key(|&(key, _)| key)
-            .map(|((phase, ..), kind)| (phase, kind.clone()))
-            .expect("in SSA order the first pending operation has all its operands")
+            .map(|(_, start)| start)
+            .expect("in SSA order the first pending operation has all its operands, or late ones")
+    }
+
+    /// A late value that can be computed now, where an operation waits for nothing but late values.
+    fn awaited(&self, v: Value, kind: &Kind) -> Option<Value> {
+        let mut awaited = vec![];
+        if !self.operands_available(v, kind, &HashSet::new(), &mut HashSet::new(), Some(&mut awaited)) {
+            return None;
+        }
+        let first = *awaited.iter().min()?;
+        let own = self.kinds[first.index()].first()?;
+        if self.fits(first, own, &HashSet::new()) { Some(first) } else { self.awaited(first, own) }
+    }
+
+    /// Adds what the members compute for themselves, in SSA order.
+    fn add_inline(&self, members: &mut Vec<Value>) {
+        let mut known: HashSet<Value> = members.iter().copied().collect();
+        let mut pending = members.clone();
+        while let Some(value) = pending.pop() {
+            for &arg in &self.facts.flow.value(value).args {
+                let root = self.facts.root(arg);
+                if self.late[root.index()] == Late::Inline && known.insert(root) {
+                    members.push(root);
+                    pending.push(root);
+                }
+            }
+        }
+        members.sort();
     }
 
     /// All pending operations of a phase that a group of this kind can take.
-    fn grow(&self, phase: Phase, kind: &Kind, pending: &[Value]) -> Vec<Value> {
+    fn grow(&self, start: &Start, pending: &[Value]) -> Vec<Value> {
+        let Start { phase, kind, stores } = start;
         if let Kind::Product(value) = kind {
             return vec![*value];
         }
@@ -115,7 +171,11 @@ impl Scheduler<'_, '_> {
         let early = *kind == Kind::Unit && pending.iter().any(|&v| self.is_early(v));
         for &v in pending {
             let node = self.facts.flow.value(v);
-            if node.phase != phase {
+            if node.phase != *phase {
+                continue;
+            }
+            let late = self.late[v.index()] != Late::No && *stores != Some(v);
+            if late && !self.at_hand(v, &known) {
                 continue;
             }
             let kinds = &self.kinds[v.index()];
@@ -207,11 +267,20 @@ impl Scheduler<'_, '_> {
             let mut roots = facts.flow.value(reader).args.iter().map(|&arg| facts.root(arg));
             roots.any(|root| facts.flow.value(root).op == *leaf)
         };
-        // Edge values are computed where they are used, so they have no group of their own.
         let later = |reader: &Value| *reader != v && !members.contains(reader);
-        let edge_values = facts.flow.handles().filter(|&r| facts.topology(r).is_some() && facts.is_live(r));
-        let readers: Vec<Value> = pending.iter().copied().filter(later).chain(edge_values).collect();
+        // What is computed where it is used has no group of its own.
+        let inline = |r: Value| facts.topology(r).is_some() || self.late[r.index()] == Late::Inline;
+        let everywhere = facts.flow.handles().filter(|&r| inline(r) && facts.is_live(r));
+        let readers: Vec<Value> = pending.iter().copied().filter(later).chain(everywhere).collect();
         leaves.into_iter().all(|leaf| !readers.iter().any(|&reader| reads(reader, &leaf)))
+    }
+
+    /// Is a late value no larger than an operand that the group computes? Then it is computed with it.
+    fn at_hand(&self, v: Value, members: &HashSet<Value>) -> bool {
+        let facts = self.facts;
+        let width = facts.width(v).as_fixed();
+        let known = facts.flow.value(v).args.iter().filter(|&&arg| members.contains(&facts.root(arg)));
+        width.is_some() && known.filter_map(|&arg| facts.width(arg).as_fixed()).max() >= width
     }
 
     /// The kinds of groups that an operation can be in, the best first.
@@ -301,11 +370,19 @@ impl Scheduler<'_, '_> {
 
     /// Can a group of this kind with these members compute `v` next?
     fn fits(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
-        self.operands_available(v, kind, members, &mut HashSet::new())
+        self.operands_available(v, kind, members, &mut HashSet::new(), None)
     }
 
-    /// Are the operands of an operation stored, or at hand where the operation reads them?
-    fn operands_available(&self, v: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
+    /// Are the operands of an operation stored, or at hand where the operation reads them? With `awaited`, late values
+    /// may still be missing, and are collected there.
+    fn operands_available(
+        &self,
+        v: Value,
+        kind: &Kind,
+        members: &HashSet<Value>,
+        seen: &mut HashSet<Value>,
+        mut awaited: Option<&mut Vec<Value>>,
+    ) -> bool {
         let facts = self.facts;
         let node = facts.flow.value(v);
         // Reads from the other end of an edge, or from any row, meet only stored values.
@@ -314,18 +391,48 @@ impl Scheduler<'_, '_> {
             (Op::GatherDst(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::Out,
             _ => node.ty.is_sparse() && facts.topology(arg).is_none() && !facts.flow.ty(arg).dims.is_empty(),
         };
-        node.args.iter().all(|&a| if foreign(a) { self.stored(a) } else { self.available(a, kind, members, seen) })
+        node.args.iter().all(|&a| {
+            let there = if foreign(a) {
+                self.stored(a)
+            } else {
+                self.available(a, kind, members, seen, awaited.as_deref_mut())
+            };
+            there || awaited.as_deref_mut().is_some_and(|awaited| self.comes_late(a, awaited))
+        })
+    }
+
+    /// Is a value one that can be computed when it is needed? Then it is awaited.
+    fn comes_late(&self, arg: Value, awaited: &mut Vec<Value>) -> bool {
+        let root = self.facts.root(arg);
+        let late = self.late[root.index()] == Late::Stored && !self.done[root.index()];
+        let mut own = self.kinds[root.index()].iter();
+        let mut operands = vec![];
+        let comes = late
+            && own.any(|kind| {
+                self.operands_available(root, kind, &HashSet::new(), &mut HashSet::new(), Some(&mut operands))
+            });
+        if comes {
+            awaited.push(root);
+        }
+        comes
     }
 
     /// Is an operand stored, or at hand in the group at its own row?
-    fn available(&self, arg: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
+    fn available(
+        &self,
+        arg: Value,
+        kind: &Kind,
+        members: &HashSet<Value>,
+        seen: &mut HashSet<Value>,
+        awaited: Option<&mut Vec<Value>>,
+    ) -> bool {
         let facts = self.facts;
         let root = facts.root(arg);
         if facts.is_leaf(root) || self.done[root.index()] {
             return true;
         }
         if facts.topology(root).is_some() {
-            return !seen.insert(root) || self.operands_available(root, kind, members, seen);
+            return !seen.insert(root) || self.operands_available(root, kind, members, seen, awaited);
         }
         let space = facts.flow.ty(arg).space;
         let own_space = match kind {
@@ -341,7 +448,13 @@ impl Scheduler<'_, '_> {
         };
         // A reduction over the rows of the group is complete only after it, and is a unit value: in a group
         // of vertex rows it never has the space of the rows, except seen through `Rows`, which is refused.
-        own_space && members.contains(&root) && facts.flow.ty(root).space == space
+        if !own_space || facts.flow.ty(root).space != space {
+            return false;
+        }
+        match self.late[root.index()] {
+            Late::Inline => !seen.insert(root) || self.operands_available(root, kind, members, seen, awaited),
+            Late::No | Late::Stored => members.contains(&root),
+        }
     }
 
     fn stored(&self, arg: Value) -> bool {
