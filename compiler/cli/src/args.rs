@@ -60,7 +60,7 @@ pub struct DeviceArgs {
     /// Number of threads; without it, one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
-    /// Refuse to start above this much memory (such as 800M or 2G)
+    /// Use no more than this much memory (such as 800M or 2G): training recomputes values to fit, or refuses to start
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_budget: Option<u64>,
     /// How kernels execute element-wise work
@@ -135,6 +135,8 @@ pub enum Level {
     Bounds,
     /// The machine code that kernels call on this processor, as Cranelift IR (needs --data; see --code)
     Clif,
+    /// Where each value lies in memory, and from which kernel to which it is needed (needs --data or --stats)
+    Plan,
 }
 
 impl Level {
@@ -151,6 +153,7 @@ impl Level {
             Level::Fused => "fused.txt",
             Level::Bounds => "bounds.txt",
             Level::Clif => "native.clif",
+            Level::Plan => "plan.txt",
         }
     }
 }
@@ -190,6 +193,9 @@ pub struct BuildArgs {
     /// How kernels execute element-wise work, for `--emit clif`
     #[arg(long, value_enum, default_value_t = Code::Auto)]
     pub code: Code,
+    /// Recompute values until those of a training step take no more than this (such as 800M or 2G); needs sizes
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory_budget: Option<u64>,
     /// A level to show; may be given several times
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub emit: Vec<Level>,

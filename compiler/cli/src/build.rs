@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_driver::{Analysis, Analyzed, Ends, LowerOptions, Lowered, SizeInfo, bounds, format as canonical, lower};
-use hgnnc_exec::{BindOptions, Engine, EngineOptions, measure};
+use hgnnc_exec::{Arenas, BindOptions, BoundData, Engine, EngineOptions, TrainOptions, Trainer, measure};
+use hgnnc_graph::show_bytes;
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 use hgnnc_machine::Machine;
@@ -15,12 +16,13 @@ use crate::data;
 use crate::failure::Failure;
 use crate::fused;
 use crate::model;
-use crate::output::{check_folder, make_folder, print, write};
+use crate::output::{check_folder, make_folder, note, print, write};
+use crate::plan;
 use crate::run::{Purpose, bind_sizes};
 use crate::source;
 
 /// All levels, in the order of compilation.
-const LEVELS: [Level; 9] = [
+const LEVELS: [Level; 10] = [
     Level::Ast,
     Level::Model,
     Level::Dataflow,
@@ -30,6 +32,7 @@ const LEVELS: [Level; 9] = [
     Level::Kernels,
     Level::Fused,
     Level::Bounds,
+    Level::Plan,
 ];
 
 /// Compiles a model and shows the levels asked for.
@@ -40,20 +43,37 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, true)?;
     source::check_passes(&analysis, &args.disable_pass)?;
-    let (model, sizes) = sized(args, &mut analysis)?;
-    check_bounds(args, &model, sizes.as_ref())?;
+    let Sized { model, sizes, mut data } = sized(args, &mut analysis)?;
+    check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
         Some(_) if args.explain || wants(args, Level::Bounds) => Some(machine(args.target)),
         _ => None,
     };
-    let options = LowerOptions { disabled: args.disable_pass.clone(), sizes, machine };
+    let options =
+        LowerOptions { disabled: args.disable_pass.clone(), sizes, machine, arena_budget: args.memory_budget };
     let lowered = lower(&model, &options).map_err(|error| Failure::input(error.to_string()))?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
         print(&lines.join("\n"))?;
+        // What the passes know.
+        memory_text(&lowered, None).map_or(Ok(()), |line| print(&line))?;
     }
-    let texts = levels(args, &analysis, &model, &lowered, &options)?;
+    let arenas = match &mut data {
+        Some(data) => Some(Trainer::memory_needed(&lowered.artifact, data, &TrainOptions::default())?.arenas),
+        None => None,
+    };
+    lowered.notes.iter().for_each(|line| note(&format!("memory budget: {line}")));
+    if let (Some(budget), Some(bytes)) = (args.memory_budget, lowered.arena.and_then(|arena| arena.train))
+        && bytes > budget
+    {
+        return Err(Failure::Machine(format!(
+            "the values of a training step take at least {}; the budget is {}",
+            show_bytes(bytes),
+            show_bytes(budget)
+        )));
+    }
+    let texts = levels(args, &analysis, &model, &lowered, &options, arenas.as_ref())?;
     match &args.out {
         Some(folder) => {
             make_folder(folder)?;
@@ -61,24 +81,33 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
                 write(&folder.join(level.file_name()), text.as_bytes())?;
             }
         }
-        None if texts.is_empty() && !args.explain => print(&summary(&model, &lowered))?,
+        None if texts.is_empty() && !args.explain => {
+            print(&summary(&model, &lowered, memory_text(&lowered, arenas.as_ref())))?
+        }
         None => texts.iter().try_for_each(|(_, text)| print(text))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The checked model, and sizes from where the arguments say.
-fn sized(args: &BuildArgs, analysis: &mut Analysis) -> Result<(Analyzed, Option<SizeInfo>), Failure> {
+struct Sized {
+    model: Analyzed,
+    sizes: Option<SizeInfo>,
+    /// The dataset, where sizes are those of one.
+    data: Option<BoundData>,
+}
+
+fn sized(args: &BuildArgs, analysis: &mut Analysis) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
         let model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
-        let (_, sizes) = bind_sizes(&model, &dataset, &BindOptions::default())?;
-        return Ok((model, Some(sizes)));
+        let (data, sizes) = bind_sizes(&model, &dataset, &BindOptions::default())?;
+        return Ok(Sized { model, sizes: Some(sizes), data: Some(data) });
     }
     // Errors were reported, and ended the command.
     let Some(model) = analysis.model.take() else { return Err(Failure::Input(None)) };
     let sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
-    Ok((model, sizes))
+    Ok(Sized { model, sizes, data: None })
 }
 
 /// The text of each level asked for; all levels that there are where only a folder is named.
@@ -88,6 +117,7 @@ fn levels(
     model: &Analyzed,
     lowered: &Lowered,
     options: &LowerOptions,
+    arenas: Option<&Arenas>,
 ) -> Result<Vec<(Level, String)>, Failure> {
     if args.emit.is_empty() && args.out.is_none() {
         return Ok(vec![]);
@@ -99,7 +129,7 @@ fn levels(
             texts.push((level, clif(args, model, lowered)?));
             continue;
         }
-        match level_text(level, analysis, model, lowered, options) {
+        match level_text(level, analysis, model, lowered, options, arenas) {
             Some(text) => texts.push((level, text)),
             None if args.emit.is_empty() => {}
             None => {
@@ -118,15 +148,15 @@ fn wants(args: &BuildArgs, level: Level) -> bool {
     args.emit.contains(&level) || (args.emit.is_empty() && args.out.is_some())
 }
 
-/// Bounds need sizes; whoever asks for them is told which are missing.
-fn check_bounds(args: &BuildArgs, model: &Analyzed, sizes: Option<&SizeInfo>) -> Result<(), Failure> {
-    if !args.emit.contains(&Level::Bounds) {
-        return Ok(());
-    }
+/// Bounds and plans need sizes; whoever asks for them is told which are missing.
+fn check_sizes(args: &BuildArgs, model: &Analyzed, sizes: Option<&SizeInfo>) -> Result<(), Failure> {
+    let asked = |level| args.emit.contains(&level).then_some(level);
+    let Some(level) = asked(Level::Bounds).or(asked(Level::Plan)) else { return Ok(()) };
     let Some(sizes) = sizes else {
-        return Err(Failure::input(
-            "bounds depend on the sizes of a dataset: give one with `--data DIR`, or its sizes with `--stats FILE.json`",
-        ));
+        let what = if level == Level::Bounds { "bounds depend" } else { "a memory plan depends" };
+        return Err(Failure::input(format!(
+            "{what} on the sizes of a dataset: give one with `--data DIR`, or its sizes with `--stats FILE.json`"
+        )));
     };
     bounds::check_sizes(&model.flow, sizes).map_err(|error| match &args.stats {
         Some(file) => Failure::input(format!("{error}: write it into `stored` of `{}`", file.display())),
@@ -151,6 +181,7 @@ fn level_text(
     model: &Analyzed,
     lowered: &Lowered,
     options: &LowerOptions,
+    arenas: Option<&Arenas>,
 ) -> Option<String> {
     let kernels = &lowered.artifact.kernels;
     let kernels = kernels.train.as_ref().unwrap_or(&kernels.infer);
@@ -168,6 +199,11 @@ fn level_text(
             bounds::check_sizes(&model.flow, sizes).ok()?;
             let flow = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
             bounds_text::text(flow, kernels, sizes, machine)
+        }
+        Level::Plan => {
+            let text = plan::text(&lowered.artifact, options.sizes.as_ref()?);
+            let trained = lowered.artifact.train.is_some();
+            arenas.map(|arenas| plan::parts_text(arenas, trained) + "\n").unwrap_or_default() + &text
         }
         // Needs more than the compiled model.
         Level::Clif => return None,
@@ -196,14 +232,25 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
     })
 }
 
+/// Memory for values, where sizes are known: with a dataset all that is planned, else of values only.
+fn memory_text(lowered: &Lowered, arenas: Option<&Arenas>) -> Option<String> {
+    if let Some(arenas) = arenas {
+        return Some(plan::arenas_text(arenas, lowered.artifact.train.is_some()));
+    }
+    let arena = lowered.arena?;
+    let train = arena.train.map(|bytes| format!("training {}, ", show_bytes(bytes))).unwrap_or_default();
+    Some(format!("values: {train}inference {}", show_bytes(arena.infer)))
+}
+
 /// One line, for those who only want to know whether it compiles.
-fn summary(model: &Analyzed, lowered: &Lowered) -> String {
+fn summary(model: &Analyzed, lowered: &Lowered, memory: Option<String>) -> String {
     let program = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
     format!(
-        "{}: {} operations, {} parameters; `--emit LEVEL` shows a level",
+        "{}: {} operations, {} parameters; `--emit LEVEL` shows a level{}",
         model.name,
         program.values.len(),
-        program.params.len()
+        program.params.len(),
+        memory.map(|line| format!("\n{line}")).unwrap_or_default()
     )
 }
 

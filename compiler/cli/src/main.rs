@@ -11,6 +11,7 @@ mod failure;
 mod fused;
 mod model;
 mod output;
+mod plan;
 mod profile;
 mod run;
 mod source;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hgnnc_driver::{Analyzed, Ends, LowerOptions, SizeInfo, lower};
+use hgnnc_driver::{Analyzed, Ends, LowerOptions, Lowered, SizeInfo, lower};
 use hgnnc_exec::{BindOptions, BoundData, Incidence, Report, Topology, TrainOptions, Trainer, bind};
-use hgnnc_graph::{Dataset, npy};
+use hgnnc_graph::{Dataset, npy, show_bytes};
 use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::{Artifact, OutputKind};
 
@@ -129,7 +129,7 @@ pub fn prepare(
         graph_budget: options.memory_budget,
         outputs_only: purpose == Purpose::Infer,
     };
-    let (data, sizes) = bind_sizes(&model, &dataset, &bind_options)?;
+    let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // Of an empty relation the front end has told.
     let paths = data.graphs.iter().zip(&model.flow.graphs).filter(|(_, decl)| decl.steps.len() > 1);
@@ -138,11 +138,51 @@ pub fn prepare(
     }
 
     let start = Instant::now();
-    let lower_options = LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes.clone()), machine: None };
-    let lowered = lower(&model, &lower_options).map_err(|error| Failure::input(error.to_string()))?;
+    let lower_options =
+        LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes.clone()), machine: None, arena_budget: None };
+    let lowered = lower_within(&model, lower_options, &mut data, &options, say)?;
     let trainer = Trainer::new(lowered.artifact, data, options)?;
     let compile_s = front_s + start.elapsed().as_secs_f64();
     Ok(Prepared { trainer, output, sizes, load_s, compile_s })
+}
+
+/// Lowers a model such that training fits into the budget, if there is one and recomputing values helps.
+fn lower_within(
+    model: &Analyzed,
+    mut options: LowerOptions,
+    data: &mut BoundData,
+    train: &TrainOptions,
+    say: &mut dyn FnMut(String),
+) -> Result<Lowered, Failure> {
+    /// Scratch and partial results are not the compiler's, and may change a little with what it recomputes.
+    const ATTEMPTS: usize = 3;
+    let lower = |options: &LowerOptions| lower(model, options).map_err(|error| Failure::input(error.to_string()));
+    let mut lowered = lower(&options)?;
+    let recomputes = !options.disabled.iter().any(|name| name == "recompute");
+    let Some(budget) = train.memory_budget.filter(|_| recomputes) else { return Ok(lowered) };
+    let mut needed = Trainer::memory_needed(&lowered.artifact, data, train)?.bytes;
+    for _ in 0..ATTEMPTS {
+        let Some(values) = lowered.arena.and_then(|arena| arena.train) else { return Ok(lowered) };
+        if needed <= budget {
+            break;
+        }
+        options.arena_budget = Some(values.saturating_sub(needed - budget));
+        let smaller = lower(&options)?;
+        let less = Trainer::memory_needed(&smaller.artifact, data, train)?.bytes;
+        if less >= needed {
+            break;
+        }
+        (lowered, needed) = (smaller, less);
+    }
+    if needed > budget && options.arena_budget.is_some() {
+        return Err(Failure::Machine(format!(
+            "training needs at least {} even where values are recomputed instead of kept; the budget is {}",
+            show_bytes(needed),
+            show_bytes(budget)
+        )));
+    }
+    lowered.notes.iter().for_each(|line| say(format!("memory budget: {line}")));
+    Ok(lowered)
 }
 
 /// Outputs can be computed where there are no labels and no split.

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::args::TrainArgs;
 use crate::failure::Failure;
 use crate::output::{check_folder, check_writable, note, print};
+use crate::plan::arenas_text;
 use crate::run::{Prepared, Purpose, finish, metrics_text, options, prepare, write_report};
 
 /// Exit code after Ctrl-C, as shells count it.
@@ -32,6 +33,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     for warning in prepared.trainer.warnings() {
         say(format!("warning: {warning}"));
     }
+    say(arenas_text(&prepared.trainer.arenas(), true));
     if prepared.trainer.epochs_done() > 0 {
         say(format!("continuing after epoch {}", prepared.trainer.epochs_done()));
     }

@@ -9,6 +9,7 @@ mod stdlib;
 
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_passes::pipeline::{PassManager, UnknownPass};
+pub use hgnnc_passes::recompute::predict::planned;
 pub use hgnnc_passes::{Ends, SizeInfo, bounds};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names, check_dataset,
@@ -16,7 +17,7 @@ pub use hgnnc_sema::dataset::{
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::{Analyzed, train::TrainSpec};
 pub use hgnnc_syntax::format;
-pub use lower::{LowerError, LowerOptions, Lowered, lower};
+pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower};
 pub use stdlib::STDLIB;
 
 use hgnnc_sema::Library;

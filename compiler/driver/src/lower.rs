@@ -8,6 +8,7 @@ use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
 use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
+use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::{differentiate, update};
 use hgnnc_sema::Analyzed;
 
@@ -20,6 +21,18 @@ pub struct LowerOptions {
     pub sizes: Option<SizeInfo>,
     /// The machine to compile for. With it and sizes, explanations tell predicted times.
     pub machine: Option<Machine>,
+    /// Bytes that the values of a training step may take: above, more is recomputed. Needs sizes.
+    pub arena_budget: Option<u64>,
+}
+
+/// Bytes of the values of a run, as planned from sizes alone: without partial results and scratch, which depend on the
+/// runtime.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArenaBytes {
+    /// A training step; `None` without a train block.
+    pub train: Option<u64>,
+    /// An evaluation.
+    pub infer: u64,
 }
 
 /// A compiled model with the levels that it went through.
@@ -32,6 +45,10 @@ pub struct Lowered {
     pub artifact: Artifact,
     /// What the passes did and refused, with the numbers that they compared.
     pub explanations: Vec<String>,
+    /// What was done to meet the budget.
+    pub notes: Vec<String>,
+    /// Memory for values, where sizes are known.
+    pub arena: Option<ArenaBytes>,
 }
 
 /// What [`lower`] cannot do.
@@ -73,7 +90,7 @@ impl From<NotLowered> for LowerError {
 pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let passes = PassManager::new(&options.disabled)?;
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
-    let mut cx = context.clone();
+    let mut cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
 
     let mut infer = without_dropout(&model.flow);
     let mut quiet = context;
@@ -96,6 +113,10 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         train = Some(flow);
     }
     let kernels = Kernels { train: train.as_ref().map(kernels::lower).transpose()?, infer: kernels::lower(&infer)? };
+    let arena = options.sizes.as_ref().map(|sizes| ArenaBytes {
+        train: kernels.train.as_ref().map(|program| arena_bytes(program, sizes)),
+        infer: arena_bytes(&kernels.infer, sizes),
+    });
     let artifact = Artifact {
         version: VERSION,
         model: model.name.clone(),
@@ -107,7 +128,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let mut explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
     let known = options.sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
-    Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations })
+    Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena })
 }
 
 /// The program of evaluation: dropout's masks are 1.

@@ -12,6 +12,7 @@ pub mod erase_stops;
 pub mod kernels;
 pub mod optimizer;
 pub mod pipeline;
+pub mod recompute;
 pub mod remove_dead;
 mod rewrite;
 pub mod share_common;

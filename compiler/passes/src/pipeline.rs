@@ -14,6 +14,7 @@ use crate::compact::compact;
 use crate::compute_on_vertices::compute_on_vertices;
 use crate::contract_scores::contract_scores;
 use crate::erase_stops::erase_stops;
+use crate::recompute::recompute;
 use crate::remove_dead::remove_dead;
 use crate::share_common::share_common;
 use crate::simplify::simplify;
@@ -29,6 +30,7 @@ pub struct Pass {
 
 const SIMPLIFY: Pass = Pass { name: "simplify", run: simplify };
 const SHARE_COMMON: Pass = Pass { name: "share_common", run: share_common };
+const RECOMPUTE: Pass = Pass { name: "recompute", run: recompute };
 const REMOVE_DEAD: Pass = Pass { name: "remove_dead", run: remove_dead };
 const COMPUTE_ON_VERTICES: Pass = Pass { name: "compute_on_vertices", run: compute_on_vertices };
 const SUM_BEFORE_PROJECTING: Pass = Pass { name: "sum_before_projecting", run: sum_before_projecting };
@@ -73,6 +75,8 @@ pub const JOINT: &[Pass] = &[
     SIMPLIFY,
     SHARE_COMMON,
     REMOVE_DEAD,
+    // Last: what the backward part reads is known, and copies must not be found equal again.
+    RECOMPUTE,
 ];
 
 /// Whether a pass changed the program.
@@ -88,12 +92,16 @@ pub struct PassCx {
     pub machine: Option<Machine>,
     /// What each pass did and refused, with the numbers that it compared.
     pub explain: Vec<String>,
+    /// Bytes that the values of a run may take. Above it, more is recomputed.
+    pub arena_budget: Option<u64>,
+    /// What someone who gave a budget is told.
+    pub notes: Vec<String>,
 }
 
 impl PassCx {
-    /// With sizes or without.
+    /// With sizes or without, without a budget.
     pub fn new(sizes: Option<SizeInfo>) -> Self {
-        Self { sizes, machine: None, explain: vec![] }
+        Self { sizes, ..Self::default() }
     }
 
     /// Says what was done, where something was done.

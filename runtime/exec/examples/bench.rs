@@ -95,7 +95,7 @@ fn main() -> Result<(), hgnnc_exec::ExecError> {
             bytes / best * 1e-9,
             engine.threads(),
             engine.plan(0).steps.len(),
-            engine.arena_bytes() / 1024
+            engine.arena(None).bytes() / 1024
         );
     }
     Ok(())

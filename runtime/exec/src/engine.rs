@@ -5,7 +5,6 @@
 
 use std::time::Instant;
 
-use hgnnc_graph::show_bytes;
 use hgnnc_ir::dataflow::{Binding, Dataflow, Init, OutputKind};
 use hgnnc_ir::kernel::{Contents, Program};
 use hgnnc_ir::ops::Direction;
@@ -19,7 +18,8 @@ use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::kernels::{product, rows};
 use crate::native::{self, CodeMode};
-use crate::plan::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update, plan};
+use crate::plan::{Named, Plan, Product, ProductKind, Split, StateId, Step, StepKind, Update};
+use crate::planned::{Arena, Planned};
 use crate::raw::{PerThread, Slab};
 use crate::routine::{Routine, Routines};
 
@@ -71,7 +71,6 @@ pub struct Engine {
     routines: Vec<Routines>,
     /// Machine code of parts of chains.
     code: Option<Code>,
-    scratch_len: usize,
     slabs: Vec<Slab>,
     data: BoundData,
     states: Vec<StateId>,
@@ -110,60 +109,13 @@ impl Engine {
     /// # Errors
     /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
     pub fn new(programs: &[&Program], mut data: BoundData, options: EngineOptions) -> Result<Self> {
-        let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
-        let tables = &first.tables;
-        check_tables(tables, &data)?;
-        add_counters(programs, &mut data);
-        list_ends(programs, &mut data);
-        let states = collect_states(programs);
-        let num_params = tables.params.len();
-        let params = 3 + 2 * programs.len() as u32;
-        let first_state = params + num_params as u32;
-        let inputs = first_state + states.len() as u32;
-        let mut plans = vec![];
-        for (index, program) in programs.iter().enumerate() {
-            let persistent = 3 + 2 * index as u32;
-            let slabs = Slabs {
-                arena: 0,
-                partials: 1,
-                counters: 2,
-                persistent,
-                constants: constants_slab(index),
-                params,
-                states: first_state,
-                inputs,
-            };
-            plans.push(plan(program, &data, slabs, &states)?);
-        }
-        let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads,
-        };
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("hgnnc-{i}"))
-            .build()
-            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
-        let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
-        let (routines, code) = pool.install(|| native::generate(&plans, &constants, &data, options.code));
-        let scratch_len = routines.iter().flatten().flatten().flatten().map(|r| r.scratch_len).max().unwrap_or(0);
-        let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(&data, d)).product() };
+        let planned = Planned::new(programs, &mut data, options)?;
+        planned.check_memory(&data, options.memory_budget)?;
+        let Planned { plans, routines, code, pool, states, param_lens, params, first_state, scratch_len } = planned;
+        let num_params = param_lens.len();
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
-        let persistent: usize = plans.iter().map(|p| p.persistent_len).sum();
-        let param_total: usize = (0..num_params).map(param_len).sum();
-        let state_total: usize = states.iter().map(|s| param_len(s.0.index())).sum();
-        let bytes = |elements: usize| 4 * elements as u64;
-        check_memory(
-            &[
-                ("intermediate values", bytes(arena + persistent + partials)),
-                ("scratch", threads as u64 * Scratch::bytes(&plans, scratch_len)),
-                // The best and the current parameters.
-                ("parameters and optimiser state", bytes(2 * param_total + state_total)),
-                ("graphs and features", data.bytes()),
-            ],
-            options.memory_budget,
-        )?;
+        let param_len = |i: usize| param_lens[i];
 
         let mut slabs = vec![Slab::zeros(arena), Slab::zeros(partials), Slab::zeros(2)];
         for plan in &plans {
@@ -181,12 +133,11 @@ impl Engine {
                 }
             });
         }
-        let scratch = PerThread::new(threads, || Scratch::new(&plans, scratch_len));
+        let scratch = PerThread::new(pool.current_num_threads(), || Scratch::new(&plans, scratch_len));
         let mut engine = Self {
             plans,
             routines,
             code,
-            scratch_len,
             slabs,
             data,
             states,
@@ -381,10 +332,10 @@ impl Engine {
         self.slabs[self.first_state as usize + index].elements()
     }
 
-    /// Bytes of planned memory: values, partial results and scratch.
-    pub fn arena_bytes(&self) -> u64 {
-        let shared: usize = self.slabs[..self.params as usize].iter().map(Slab::len).sum();
-        4 * shared as u64 + self.threads() as u64 * Scratch::bytes(&self.plans, self.scratch_len)
+    /// Planned memory for values of one program, as if it were the only one, or of all.
+    pub fn arena(&self, program: Option<usize>) -> Arena {
+        let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
+        Arena::of(&self.plans[range.clone()], &self.routines[range], self.threads())
     }
 
     /// Fills all parameters with their initial values, which depend on the seed and their names only.
@@ -424,20 +375,15 @@ fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-fn extent(data: &BoundData, dim: Dim) -> usize {
+pub(crate) fn extent(data: &BoundData, dim: Dim) -> usize {
     match dim {
         Dim::Fixed(extent) => extent,
         Dim::Count(vertex) => data.num_vertices[vertex.index()],
     }
 }
 
-/// The slab of the constants of a program.
-fn constants_slab(program: usize) -> u32 {
-    4 + 2 * program as u32
-}
-
 /// All optimiser states that a program reads or writes.
-fn collect_states(programs: &[&Program]) -> Vec<StateId> {
+pub(crate) fn collect_states(programs: &[&Program]) -> Vec<StateId> {
     let mut states: Vec<StateId> = vec![];
     for program in programs {
         states.extend(program.outputs.iter().filter_map(|output| match output.kind {
@@ -455,7 +401,7 @@ fn collect_states(programs: &[&Program]) -> Vec<StateId> {
 }
 
 /// Do the graphs and patterns have the sizes that the tables say?
-fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
+pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
     let wrong = |what: String, found: String, expected: String| Err(ExecError::Shape { what, found, expected });
     for (what, found, expected) in [
         ("vertex types", data.num_vertices.len(), flow.vertex_types.len()),
@@ -490,7 +436,7 @@ fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
 }
 
 /// The inputs that an optimiser adds to a training program need no dataset: they count steps and epochs.
-fn add_counters(programs: &[&Program], data: &mut BoundData) {
+pub(crate) fn add_counters(programs: &[&Program], data: &mut BoundData) {
     for program in programs {
         for decl in program.tables.inputs.iter().skip(data.inputs.len()) {
             data.inputs.push(match decl.binding {
@@ -508,7 +454,7 @@ fn add_counters(programs: &[&Program], data: &mut BoundData) {
 }
 
 /// Lists the ends of graphs that programs have rows for.
-fn list_ends(programs: &[&Program], data: &mut BoundData) {
+pub(crate) fn list_ends(programs: &[&Program], data: &mut BoundData) {
     let mut used = vec![[false; 2]; data.graphs.len()];
     for (graph, direction) in programs.iter().flat_map(|program| program.ends()) {
         used[graph.index()][usize::from(direction == Direction::Out)] = true;
@@ -521,28 +467,6 @@ fn list_ends(programs: &[&Program], data: &mut BoundData) {
             graph.list_ends(Direction::Out);
         }
     });
-}
-
-/// Refuses what would not fit, before anything is allocated.
-fn check_memory(parts: &[(&str, u64)], budget: Option<u64>) -> Result<()> {
-    let needed: u64 = parts.iter().map(|p| p.1).sum();
-    let (limit, bytes) = match budget {
-        Some(bytes) => ("the budget", bytes),
-        None => match machine_memory() {
-            Some(bytes) => ("the memory of this machine", bytes),
-            None => return Ok(()),
-        },
-    };
-    if needed <= bytes {
-        return Ok(());
-    }
-    let detail: Vec<String> = parts.iter().map(|&(what, bytes)| format!("{what} {}", show_bytes(bytes))).collect();
-    Err(ExecError::Memory { needed, detail: detail.join(", "), limit, budget: bytes })
-}
-
-/// Physical memory in bytes, where the system tells.
-fn machine_memory() -> Option<u64> {
-    crate::proc::kib_field("/proc/meminfo", "MemTotal:").map(|kib| kib * 1024)
 }
 
 struct Runner<'a> {

@@ -83,6 +83,8 @@ pub struct Report {
     pub peak_rss_bytes: u64,
     /// Memory for values, planned before anything ran.
     pub arena_bytes: u64,
+    /// What of it an evaluation alone would need.
+    pub infer_arena_bytes: u64,
     /// Memory on an accelerator.
     pub device_bytes: u64,
     /// By part and metric.

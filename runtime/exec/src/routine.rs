@@ -6,11 +6,11 @@
 //! uses exists for one tile and stays in the first-level cache. Sums over edges end a chain: they add to their rows
 //! tile by tile.
 
+use hgnnc_ir::kernel::place::{Lifetime, place};
 use hgnnc_ir::ops::Reduce;
 
 use crate::data::BoundData;
 use crate::native::{Chooser, Part, Unit, Units, divide};
-use crate::plan::memory::{Lifetime, place};
 use crate::plan::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Place, Region};
 use crate::raw::Buffer;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hgnnc_ir::artifact::{self, Artifact, Criterion, Metric, Part, Task, Training};
+use hgnnc_ir::artifact::{self, Artifact, Criterion, Kernels, Metric, Part, Task, Training};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::types::{Dim, Stage};
 
@@ -15,6 +15,7 @@ use crate::engine::{Engine, EngineOptions, Times};
 use crate::error::{ExecError, Result};
 use crate::metrics::Predictions;
 use crate::native::CodeMode;
+use crate::planned::{Arena, Planned};
 use crate::proc;
 use crate::report::{GraphReport, Report, Spread};
 use crate::weights::{self, Tensor};
@@ -138,6 +139,33 @@ struct Timing {
 const INFER: usize = 0;
 pub(crate) const TRAIN: usize = 1;
 
+/// Memory for values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arenas {
+    /// Of training, evaluations included.
+    pub all: Arena,
+    /// Of evaluations alone.
+    pub infer: Arena,
+}
+
+/// What a trainer takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryNeeded {
+    /// Memory for values.
+    pub arenas: Arenas,
+    /// Bytes of all: values, parameters, states, graphs and features.
+    pub bytes: u64,
+}
+
+fn engine_options(options: &TrainOptions) -> EngineOptions {
+    EngineOptions { threads: options.threads, memory_budget: options.memory_budget, code: options.code }
+}
+
+/// All programs, in the order of their numbers.
+fn programs(kernels: &Kernels) -> Vec<&Program> {
+    std::iter::once(&kernels.infer).chain(&kernels.train).collect()
+}
+
 impl Trainer {
     /// Binds a model to data and initialises its parameters, or resumes where the options say so.
     ///
@@ -147,11 +175,7 @@ impl Trainer {
         if artifact.version != artifact::VERSION {
             return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
         }
-        let engine_options =
-            EngineOptions { threads: options.threads, memory_budget: options.memory_budget, code: options.code };
-        let kernels = &artifact.kernels;
-        let programs: Vec<&Program> = std::iter::once(&kernels.infer).chain(&kernels.train).collect();
-        let mut engine = Engine::new(&programs, data, engine_options)?;
+        let mut engine = Engine::new(&programs(&artifact.kernels), data, engine_options(&options))?;
         let training = artifact.training.as_ref();
         let seed = options.seed.or(training.map(|t| t.seed)).unwrap_or(0);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
@@ -174,6 +198,21 @@ impl Trainer {
             trainer.resume()?;
         }
         Ok(trainer)
+    }
+
+    /// What a trainer of this model would take. Nothing of that size is allocated.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs.
+    pub fn memory_needed(artifact: &Artifact, data: &mut BoundData, options: &TrainOptions) -> Result<MemoryNeeded> {
+        let planned = Planned::new(&programs(&artifact.kernels), data, engine_options(options))?;
+        let arenas = Arenas { all: planned.arena(None), infer: planned.arena(Some(INFER)) };
+        Ok(MemoryNeeded { arenas, bytes: planned.parts(data).iter().map(|part| part.1).sum() })
+    }
+
+    /// Memory for values.
+    pub fn arenas(&self) -> Arenas {
+        Arenas { all: self.engine.arena(None), infer: self.engine.arena(Some(INFER)) }
     }
 
     /// The training block.
@@ -574,6 +613,7 @@ impl Trainer {
     /// The report; evaluates all parts.
     pub fn report(&mut self) -> Report {
         let metrics = self.evaluate();
+        let arenas = self.arenas();
         let data = self.engine.data();
         let semantic_graphs = data
             .graphs
@@ -603,7 +643,8 @@ impl Trainer {
             infer_ms: warm(&timing.infer),
             stage_ms: Stage::ALL.iter().zip(timing.stages).map(|(s, total)| (s.name(), per_epoch(total))).collect(),
             peak_rss_bytes: proc::peak_rss_bytes(),
-            arena_bytes: self.engine.arena_bytes(),
+            arena_bytes: arenas.all.bytes(),
+            infer_arena_bytes: arenas.infer.bytes(),
             device_bytes: 0,
             metrics,
             semantic_graphs,

@@ -74,6 +74,11 @@ impl Compiled {
 
     /// The programs after all optimising passes, with the sizes of a world.
     pub fn optimised(&self, world: &World) -> Artifact {
+        self.lowered(world, LowerOptions::default())
+    }
+
+    /// The programs with the sizes of a world, otherwise as the options say.
+    pub fn lowered(&self, world: &World, options: LowerOptions) -> Artifact {
         let bindings = self.bind(world);
         let sizes = SizeInfo {
             vertices: bindings.num_vertices.iter().map(|&n| n as u64).collect(),
@@ -81,8 +86,8 @@ impl Compiled {
             ends: ends(&bindings),
             ..SizeInfo::default()
         };
-        let options = LowerOptions { sizes: Some(sizes), ..LowerOptions::default() };
-        lower(&self.model, &options).expect("no pass is disabled").artifact
+        let options = LowerOptions { sizes: Some(sizes), ..options };
+        lower(&self.model, &options).expect("disabled passes exist").artifact
     }
 
     /// A world and random parameters as bindings of all programs of this model: seed 5, step 1.

@@ -25,9 +25,20 @@ fn a_report_has_every_field_of_the_contract() {
     for key in ["model", "dataset", "device", "outcome"] {
         assert!(report[key].is_string(), "{key}: {report:#}");
     }
-    for key in ["threads", "seed", "epochs", "best_epoch", "peak_rss_bytes", "arena_bytes", "device_bytes", "params"] {
+    for key in [
+        "threads",
+        "seed",
+        "epochs",
+        "best_epoch",
+        "peak_rss_bytes",
+        "arena_bytes",
+        "infer_arena_bytes",
+        "device_bytes",
+        "params",
+    ] {
         assert!(report[key].is_u64(), "{key}: {report:#}");
     }
+    assert!(report["infer_arena_bytes"].as_u64() <= report["arena_bytes"].as_u64(), "{report:#}");
     for key in ["load_s", "sgb_s", "compile_s", "train_s"] {
         assert!(report[key].as_f64().is_some_and(|s| s >= 0.0), "{key}: {report:#}");
     }
@@ -356,4 +367,57 @@ fn synthetic_data_are_made_once() {
     run(&[("HGNNC_CACHE", "file/deeper")]).fails(3, &["cannot write", "file/deeper"]);
     replace(&place.path("m.hgnn"), "synth cora", "synth corra");
     run(&[]).fails(1, &["no shape `corra`", "cora"]);
+}
+
+/// A budget that no choice of what is recomputed meets is refused with the smallest that would do, and that one is
+/// enough.
+#[test]
+fn a_refused_memory_budget_names_one_that_is_enough() {
+    let place = Place::new();
+    place.model(&usual());
+    let refused = place.with_data("train", &["--memory-budget", "1K", "--epochs", "3"]);
+    refused.fails(3, &["training needs at least ", "recomputed", "the budget is 1024 bytes"]);
+    let least = refused.err.split("at least ").nth(1).and_then(|rest| rest.split(" KiB").next()).expect("a size");
+    let least: f64 = least.parse().expect("a number");
+    let train = |budget: f64| place.with_data("train", &["--memory-budget", &format!("{budget:.1}K"), "--epochs", "3"]);
+    train(least + 0.1).works();
+    train(least - 1.0).fails(3, &["training needs at least "]);
+    let args = ["--memory-budget", "1K", "--epochs", "3", "--disable-pass", "recompute"];
+    place.with_data("train", &args).fails(3, &["needs", "the budget is"]);
+}
+
+#[test]
+fn build_and_train_tell_the_planned_memory() {
+    let place = Place::new();
+    place.model(&usual());
+    let run = place.with_data("build", &[]).works();
+    let line = run.out.lines().find(|line| line.starts_with("arena: training ")).expect("arenas").to_string();
+    assert!(line.contains(", inference "), "{line}");
+    assert!(!place.run(&["build", "m.hgnn"]).works().out.contains("arena"), "sizes are not known");
+    let trained = place.with_data("train", &["--epochs", "1", "--report", "r.json"]).works();
+    assert!(trained.err.contains(&line), "as built: {}", trained.err);
+    // The level has the same numbers, to the byte.
+    let plan = place.with_data("build", &["--emit", "plan"]).works().out;
+    let report = place.json("r.json");
+    for (name, key) in [("training", "arena_bytes"), ("inference", "infer_arena_bytes")] {
+        let row = plan.lines().find(|line| line.trim_start().starts_with(name)).expect("a row of the table");
+        assert_eq!(row.split_whitespace().nth(1), Some(&report[key].to_string()[..]), "{plan}");
+    }
+    for words in ["memory of Net.train", "memory of Net.infer", "computed by each run: ", " at one time (k", "stays"] {
+        assert!(plan.contains(words), "no `{words}` in {plan}");
+    }
+    place.run(&["build", "m.hgnn", "--emit", "plan"]).fails(1, &["a memory plan depends on the sizes", "--data DIR"]);
+    let refused = place.with_data("build", &["--memory-budget", "100"]);
+    refused.fails(3, &["the values of a training step take at least ", "the budget is 100 bytes"]);
+    place.with_data("build", &["--memory-budget", "1G"]).works();
+}
+
+/// Found before anything of that size is allocated: a hidden layer of terabytes.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_free_memory_does_not_hold_is_refused() {
+    let place = Place::new();
+    place.model(&usual().replace("hidden: 8", "hidden: 600000000"));
+    let run = place.with_data("train", &["--epochs", "1"]);
+    run.fails(3, &["needs", "GiB", "the free memory of this machine is", "intermediate values"]);
 }

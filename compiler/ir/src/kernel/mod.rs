@@ -16,6 +16,7 @@
 
 pub mod interp;
 pub mod parse;
+pub mod place;
 pub mod print;
 mod replace;
 pub mod verify;

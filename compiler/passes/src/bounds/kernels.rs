@@ -266,6 +266,7 @@ impl<'a> Walk<'a> {
     fn leaves(&self, i: usize, chosen: &BTreeSet<usize>) -> bool {
         match self.traversal.instrs[i].dest {
             Dest::Buffer(_) => true,
+            Dest::Local(_) if chosen.len() == self.traversal.instrs.len() => false,
             Dest::Local(local) => self.traversal.instrs.iter().enumerate().any(|(j, other)| {
                 !chosen.contains(&j) && other.op.operands().iter().any(|o| o.source == Source::Local(local))
             }),

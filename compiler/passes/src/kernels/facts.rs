@@ -9,13 +9,13 @@ use super::NotLowered;
 
 /// What owns edges: a graph, or a sparsity pattern with its stored elements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Topology {
+pub(crate) enum Topology {
     Graph(Graph),
     Pattern(Pattern),
 }
 
 /// Facts of one program.
-pub(super) struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     pub flow: &'a Dataflow,
     /// The value whose storage a value shares: reshapes and the like only change how it is seen.
     root: Vec<Value>,
@@ -208,7 +208,7 @@ impl<'a> Facts<'a> {
 }
 
 /// A word for an operation, for names and messages.
-pub(super) fn word(op: &Op) -> &'static str {
+pub(crate) fn word(op: &Op) -> &'static str {
     match op {
         Op::Input(_) => "input",
         Op::Param(_) => "param",

@@ -10,11 +10,13 @@
 //! kernel: dx = mul dy[row], slope[row]                          dx = mul dy[row], %3
 //! ```
 //!
-//! Applies in the backward part, to element-wise operations on vertex rows whose sources that are neither leaves nor
-//! late themselves have together no more elements per row than the value. Forward values are left where they are: what
+//! Applies in the backward part, to element-wise operations on rows of vertices or of the ends of a graph whose sources that are neither leaves nor
+//! late themselves nor the same in every run have together at most a quarter more elements per row than the value.
+//! Copies of forward values could start at any time, and so start as late as possible. Forward values are left where they are: what
 //! backward computes again is the choice of [`crate::recompute`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::mem::{Discriminant, discriminant};
 
 use hgnnc_ir::{Op, Phase, Space, Value};
 
@@ -32,6 +34,8 @@ pub(super) enum Late {
     Stored,
 }
 
+/// Sources may together be larger than the value by one part in this many.
+const SLACK: usize = 4;
 /// Most operations that a value stands for when it is computed where it is read.
 const MAX_OPS: usize = 24;
 
@@ -47,60 +51,62 @@ pub(super) fn find_late(facts: &Facts<'_>, nodes: &[Value], kinds: &[Vec<Kind>])
             readers[facts.root(arg).index()].push(value);
         }
     }
+    let again = computed_again(facts);
     for &v in nodes {
         let node = flow.value(v);
-        if node.phase != Phase::Backward || facts.is_fixed(v) {
-            continue;
-        }
-        let args: Vec<Value> = node.args.iter().map(|&arg| facts.root(arg)).collect();
-        if matches!(kinds[v.index()][..], [Kind::Product(_)]) {
-            // A product of forward values was put into the backward part to be computed there, as late as possible.
-            let any_time = |&arg: &Value| {
-                facts.is_leaf(arg)
-                    || flow.value(arg).phase == Phase::Forward
-                    || late[arg.index()] == Late::Stored && again(facts, arg, &late)
-            };
-            let again_product = matches!(node.op, Op::MatMul { .. } | Op::MatMulT { .. }) && args.iter().all(any_time);
-            if again_product {
-                late[v.index()] = Late::Stored;
-                sources[v.index()] = (BTreeSet::from([v]), 0);
-            }
-            continue;
-        }
-        let Space::Vertices(_) = node.ty.space else { continue };
-        if !is_cheap(facts, v) || !kinds[v.index()].contains(&Kind::Map(node.ty.space)) {
+        let own_kind = match node.ty.space {
+            space @ Space::Vertices(_) => Kind::Map(space),
+            Space::Ends(graph, direction) => Kind::Ends(graph, direction),
+            Space::Unit | Space::Edges(_) | Space::Index(_) => continue,
+        };
+        if node.phase != Phase::Backward || facts.is_fixed(v) || facts.is_output(v) {
             continue;
         }
         let (mut from, mut ops) = (BTreeSet::new(), 1);
-        for &arg in &args {
+        for arg in node.args.iter().map(|&arg| facts.root(arg)) {
             if late[arg.index()] == Late::Inline {
                 from.extend(sources[arg.index()].0.iter().copied());
                 ops += sources[arg.index()].1;
-            } else if !facts.is_leaf(arg) && !flow.ty(arg).is_unit() {
+            } else if !facts.is_leaf(arg) && !facts.is_fixed(arg) && !flow.ty(arg).is_unit() {
                 from.insert(arg);
             }
         }
         let width = |value: Value| facts.width(value).as_fixed();
         let from_width: Option<usize> = from.iter().map(|&source| width(source)).sum();
-        let smaller = from_width.zip(width(v)).is_some_and(|(from, own)| from <= own);
-        if !smaller || ops > MAX_OPS {
-            continue;
-        }
-        let own_rows = |reader: &Value| kinds[reader.index()].contains(&Kind::Map(node.ty.space));
-        let inline = !facts.is_output(v) && readers[v.index()].iter().all(own_rows);
-        late[v.index()] = if inline { Late::Inline } else { Late::Stored };
+        // A number per row beside it (a degree, a weight) makes no difference.
+        let smaller = from_width.zip(width(v)).is_some_and(|(from, own)| from <= own + own / SLACK);
+        let own_rows = |reader: &Value| kinds[reader.index()].contains(&own_kind);
+        let cheap = is_cheap(facts, v) && own_rows(&v) && ops <= MAX_OPS;
+        late[v.index()] = match (cheap, smaller || again[v.index()]) {
+            (true, true) if readers[v.index()].iter().all(own_rows) => Late::Inline,
+            (true, true) => Late::Stored,
+            (false, _) if again[v.index()] => Late::Stored,
+            (true | false, _) => Late::No,
+        };
         sources[v.index()] = (from, ops);
     }
     late
 }
 
-/// Is a late value a function of forward values only?
-fn again(facts: &Facts<'_>, value: Value, late: &[Late]) -> bool {
-    facts.flow.value(value).args.iter().all(|&arg| {
-        let root = facts.root(arg);
-        let forward = facts.is_leaf(root) || facts.flow.value(root).phase == Phase::Forward;
-        forward || (late[root.index()] != Late::No && again(facts, root, late))
-    })
+/// Which backward values are copies of forward values: the same operation on the same operands, or on copies of them.
+/// They could start at any time.
+fn computed_again(facts: &Facts<'_>) -> Vec<bool> {
+    let flow = facts.flow;
+    // The forward value that each value is, and the forward values by what computes them.
+    let mut original: Vec<Value> = flow.handles().collect();
+    let mut known: HashMap<(Discriminant<Op>, Vec<Value>), Vec<Value>> = HashMap::new();
+    for value in flow.handles() {
+        let node = flow.value(value);
+        let args = node.args.iter().map(|&arg| original[arg.index()]).collect();
+        let alike = known.entry((discriminant(&node.op), args)).or_default();
+        let first = alike.iter().copied().find(|&other| flow.value(other).op == node.op);
+        match (node.phase, first) {
+            (Phase::Forward, None) => alike.push(value),
+            (Phase::Backward | Phase::Update, Some(first)) => original[value.index()] = first,
+            (Phase::Forward, Some(_)) | (Phase::Backward | Phase::Update, None) => {}
+        }
+    }
+    flow.handles().map(|value| original[value.index()] != value).collect()
 }
 
 /// Element-wise, or a change of shape.
@@ -123,13 +129,17 @@ fn is_cheap(facts: &Facts<'_>, v: Value) -> bool {
         | Op::StopGradient
         | Op::Reshape(_)
         | Op::Concat
-        | Op::Rows(_)
+        | Op::Rows
         | Op::Unrows
         | Op::MatMul { .. }
         | Op::Outer { .. }
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
         | Op::Segment { .. }
+        | Op::SegmentEnds { .. }
+        | Op::Select(..)
+        | Op::Replace(..)
+        | Op::AddEnds(_)
         | Op::ReduceTrailing { .. }
         | Op::ReduceSpace(_) => false,
     }

@@ -28,7 +28,8 @@ use hgnnc_ir::kernel::{
 use hgnnc_ir::{Dataflow, Direction, Op, OutputKind, Type, Value};
 use hgnnc_machine::{Machine, Work};
 
-use self::facts::{Facts, Topology, word};
+use self::facts::Topology;
+pub(crate) use self::facts::{Facts, word};
 use self::schedule::{Group, Kind, schedule};
 use self::traversal::lower_traversal;
 use crate::bounds::{self, Times};

@@ -112,24 +112,37 @@ impl Scheduler<'_, '_> {
         if pending.iter().any(|&v| self.is_early(v)) {
             return Start { phase: Phase::Update, kind: Kind::Unit, stores: None };
         }
+        let waiting = pending.iter().any(|v| self.late[v.index()] == Late::Stored);
         let start = |&v: &Value| {
             let kinds = &self.kinds[v.index()];
             if let Some(kind) = kinds.iter().find(|kind| self.fits(v, kind, &none)) {
                 return Some(((phase(v), rank(kind), v), Start { phase: phase(v), kind: kind.clone(), stores: None }));
             }
             // What it waits for may be late values only.
-            kinds.iter().find_map(|kind| {
+            let mut kinds = kinds.iter().filter(|_| waiting);
+            kinds.find_map(|kind| {
                 let late = self.awaited(v, kind)?;
                 let own = self.kinds[late.index()].first()?.clone();
-                Some(((phase(v), rank(kind), v), Start { phase: phase(late), kind: own, stores: Some(late) }))
+                // Totals and maps wait until a kernel that cannot do without asks for it.
+                let rank = if matches!(kind, Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..)) {
+                    rank(kind)
+                } else {
+                    PATIENT
+                };
+                Some(((phase(v), rank, v), Start { phase: phase(late), kind: own, stores: Some(late) }))
             })
         };
-        pending
-            .iter()
-            .filter(|v| self.late[v.index()] == Late::No)
-            .filter_map(start)
-            .min_by_key(|&(key, _)| key)
-            .map(|(_, start)| start)
+        // Phases come in order: what is to be done in an earlier one is all that needs to be looked at.
+        [Phase::Forward, Phase::Backward, Phase::Update]
+            .into_iter()
+            .find_map(|current| {
+                pending
+                    .iter()
+                    .filter(|&&v| phase(v) == current && self.late[v.index()] == Late::No)
+                    .filter_map(start)
+                    .min_by_key(|&(key, _)| key)
+                    .map(|(_, start)| start)
+            })
             .expect("in SSA order the first pending operation has all its operands, or late ones")
     }
 
@@ -184,8 +197,12 @@ impl Scheduler<'_, '_> {
             let follows = || match kind {
                 Kind::Edges(topology, direction) => {
                     let space = self.facts.row_space(*topology, *direction);
-                    space.is_some_and(|space| kinds.contains(&Kind::Map(space)))
-                        && node.args.iter().any(|&a| known.contains(&self.facts.root(a)))
+                    // Rows of ends are found from those of vertices, but not from those of a sparse matrix.
+                    let ends = matches!(node.op, Op::Replace(..) | Op::AddEnds(_));
+                    let found = !ends || matches!(topology, Topology::Graph(_));
+                    found
+                        && space.is_some_and(|space| kinds.contains(&Kind::Map(space)))
+                        && node.args.iter().any(|&a| self.touches(a, &known))
                 }
                 Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) => false,
             };
@@ -273,6 +290,14 @@ impl Scheduler<'_, '_> {
         let everywhere = facts.flow.handles().filter(|&r| inline(r) && facts.is_live(r));
         let readers: Vec<Value> = pending.iter().copied().filter(later).chain(everywhere).collect();
         leaves.into_iter().all(|leaf| !readers.iter().any(|&reader| reads(reader, &leaf)))
+    }
+
+    /// Is a value computed by the group, or for each reader from such a value?
+    fn touches(&self, arg: Value, members: &HashSet<Value>) -> bool {
+        let root = self.facts.root(arg);
+        let inline = self.late[root.index()] == Late::Inline;
+        members.contains(&root)
+            || (inline && self.facts.flow.value(root).args.iter().any(|&a| self.touches(a, members)))
     }
 
     /// Is a late value no larger than an operand that the group computes? Then it is computed with it.
@@ -462,6 +487,9 @@ impl Scheduler<'_, '_> {
         self.facts.is_leaf(root) || self.done[root.index()]
     }
 }
+
+/// After all kinds of groups.
+const PATIENT: u32 = 5;
 
 fn rank(kind: &Kind) -> u32 {
     match kind {

@@ -1,5 +1,6 @@
 //! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9 sources 2 destinations 3`
-//! (of each vertex type, of each graph; ends may be left out), a program, `=>`, and the program after the pass and without what it left unread; or `=> unchanged`.
+//! (of each vertex type, of each graph; ends may be left out) and `; budget: 1000` (bytes of values), a program, `=>`,
+//! and the program after the pass and without what it left unread; or `=> unchanged`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,11 @@ fn sizes(text: &str) -> Option<SizeInfo> {
     Some(SizeInfo { vertices, edges, ends, ..SizeInfo::default() })
 }
 
+fn budget(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("; budget: "))?;
+    Some(line.parse().expect("a number of bytes"))
+}
+
 fn read(path: &Path, text: &str) -> Dataflow {
     let flow = parse(text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
     if let Err(broken) = verify(&flow) {
@@ -47,7 +53,7 @@ fn passes_do_what_their_cases_say() {
             let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
             let mut flow = read(&path, before);
             let untouched = flow.clone();
-            let mut cx = PassCx::new(sizes(&text));
+            let mut cx = PassCx { arena_budget: budget(&text), ..PassCx::new(sizes(&text)) };
             let changed = (pass.run)(&mut flow, &mut cx);
             assert_eq!(changed.0, flow != untouched, "{}: reports whether it changed something", path.display());
             remove_dead(&mut flow, &mut PassCx::default());

@@ -10,7 +10,9 @@ use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
 use hgnnc_passes::kernels::{explain, lower};
-use hgnnc_passes::{PassCx, PassManager};
+use hgnnc_passes::recompute::predict::arena_bytes;
+use hgnnc_passes::recompute::recompute;
+use hgnnc_passes::{PassCx, PassManager, SizeInfo};
 
 use crate::random::{joint_program, sizes};
 
@@ -59,6 +61,43 @@ fn kernels_of_random_programs_compute_the_same() {
 }
 
 #[test]
+fn what_is_recomputed_is_the_same_under_any_budget() {
+    let mut recomputed = 0;
+    for seed in 0..60 {
+        let (joint, bindings) = joint_program(seed);
+        let vertices = bindings.num_vertices.iter().map(|&n| 100 * n as u64).collect();
+        let edges = bindings.edges.iter().map(|e| 100 * e.len() as u64).collect();
+        let sizes = SizeInfo { vertices, edges, ..SizeInfo::default() };
+        for only in [true, false] {
+            for budget in [None, Some(0)] {
+                let mut flow = joint.clone();
+                let mut cx = PassCx { sizes: Some(sizes.clone()), arena_budget: budget, ..PassCx::default() };
+                if only {
+                    recomputed += usize::from(recompute(&mut flow, &mut cx).0);
+                } else {
+                    PassManager::default().run_joint(&mut flow, &mut cx);
+                }
+                let what = format!("seed {seed}, budget {budget:?}, this pass only: {only}");
+                let program = agree(&flow, &bindings, &what);
+                let before = arena_bytes(&kernels(&joint, &what), &sizes);
+                assert!(!only || arena_bytes(&program, &sizes) <= before, "{what}: the arena has not grown");
+                no_edge_values(&flow, &program);
+            }
+        }
+    }
+    assert!(recomputed > 40, "{recomputed} programs are changed");
+}
+
+/// Edge values take no memory unless they are results.
+fn no_edge_values(flow: &Dataflow, program: &Program) {
+    for decl in program.buffers.iter().filter(|decl| decl.contents == kernel::Contents::Computed) {
+        let result = OutputKind::Result(decl.name.clone());
+        let edges = matches!(decl.ty.space, hgnnc_ir::Space::Edges(_));
+        assert!(!edges || flow.outputs.iter().any(|output| output.kind == result), "{}", decl.name);
+    }
+}
+
+#[test]
 fn programs_become_the_kernels_of_their_cases() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels");
     let mut paths: Vec<_> = fs::read_dir(&folder)
@@ -98,11 +137,7 @@ fn edge_values_are_stored_only_where_they_are_results() {
     for seed in 0..200 {
         let (flow, _) = joint_program(seed);
         let program = kernels(&flow, &format!("seed {seed}"));
-        for decl in program.buffers.iter().filter(|decl| decl.contents == kernel::Contents::Computed) {
-            let result = OutputKind::Result(decl.name.clone());
-            let edges = matches!(decl.ty.space, hgnnc_ir::Space::Edges(_));
-            assert!(!edges || flow.outputs.iter().any(|output| output.kind == result), "{}", decl.name);
-        }
+        no_edge_values(&flow, &program);
     }
 }
 

@@ -6,6 +6,7 @@ use hgnnc_ir::interp::{Bindings, Evaluation, run};
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
 use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
+use hgnnc_passes::recompute::recompute;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
 
 const SEEDS: u64 = 200;
@@ -145,6 +146,14 @@ fn passes_find_their_prey() {
                 let changed = (pass.run)(&mut flow.clone(), &mut PassCx::new(sizes.clone()));
                 *fired.entry(pass.name).or_insert(0) += u32::from(changed.0);
             }
+        }
+    }
+    // What is recomputed is read by a backward part.
+    for seed in 0..60 {
+        let (flow, bindings) = joint_program(seed);
+        for sizes in sizes(&bindings) {
+            let changed = recompute(&mut flow.clone(), &mut PassCx::new(sizes));
+            *fired.entry("recompute").or_insert(0) += u32::from(changed.0);
         }
     }
     for (name, times) in fired {

@@ -2,7 +2,7 @@
 
 use std::fs::read_to_string;
 
-use crate::proc::kib_field;
+use crate::proc::field;
 
 /// Sizes of caches, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +57,7 @@ pub(super) fn model_name() -> String {
 
 /// Bytes of memory; 16 GiB where the system does not tell.
 pub(super) fn memory_bytes() -> usize {
-    let kib = kib_field("/proc/meminfo", "MemTotal:").unwrap_or(16 << 20);
+    let kib = field("/proc/meminfo", "MemTotal:").unwrap_or(16 << 20);
     usize::try_from(kib).unwrap_or(usize::MAX).saturating_mul(1 << 10)
 }
 

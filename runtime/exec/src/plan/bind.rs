@@ -1,10 +1,10 @@
 //! Binds the kernels of a program to the sizes of its data: memory, blocks of rows and tasks.
 
 use hgnnc_ir::dataflow::OutputKind;
+use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
 use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
 use hgnnc_ir::{Layout, Phase, Space, Stage, Type};
 
-use super::memory::{ALIGN, Lifetime, place};
 use super::region::bind_region;
 use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update};
 use crate::data::{BoundData, InputData};
@@ -128,38 +128,10 @@ impl Binder<'_> {
 
     /// Places all buffers.
     fn place(&mut self) -> Result<()> {
-        const END: usize = usize::MAX;
         let program = self.program;
-        // The first and the last launch that use what a kernel computes.
-        let mut lives: Vec<Option<(usize, usize)>> = vec![None; program.buffers.len()];
-        let num_fixed = program.prelude.len();
-        for (step, launch) in program.prelude.iter().chain(&program.launches).enumerate() {
-            for kernel in &launch.kernels {
-                for buffer in kernel.writes() {
-                    lives[buffer.index()].get_or_insert((step, step));
-                }
-                for buffer in kernel.reads() {
-                    if let Some(life) = &mut lives[buffer.index()] {
-                        // A run may begin anew: what it reads from the prelude stays.
-                        life.1 = if life.0 < num_fixed && step >= num_fixed { END } else { step };
-                    }
-                }
-            }
-        }
-        for output in &program.outputs {
-            if let Source::Buffer(buffer) = output.source
-                && let Some(life) = &mut lives[buffer.index()]
-            {
-                life.1 = END;
-            }
-        }
-        let (mut persistent, mut arena) = (vec![], vec![]);
-        for (index, (decl, life)) in program.buffers.iter().zip(lives).enumerate() {
-            let (decl, life) = match decl.replaces {
-                // Its place is there.
-                Some(old) => (program.buffer(old), None),
-                None => (decl, life),
-            };
+        for decl in &program.buffers {
+            // What replaces another one has its place.
+            let decl = decl.replaces.map_or(decl, |old| program.buffer(old));
             let len = self.rows(&decl.ty) * self.width(&decl.ty);
             let at = |slab| Buffer { slab, offset: 0, len };
             self.buffers.push(match decl.contents {
@@ -168,24 +140,15 @@ impl Binder<'_> {
                 Contents::Input(input) => self.input(input.index(), len)?,
                 Contents::Computed => at(self.slabs.arena),
             });
-            if let Some((start, end)) = life {
-                let life = Lifetime { start, end, len };
-                if start < num_fixed { persistent.push((index, life)) } else { arena.push((index, life)) }
+        }
+        let memory = place::memory(program, |ty| self.rows(ty) * self.width(ty));
+        for (area, slab) in [(&memory.fixed, self.slabs.persistent), (&memory.run, self.slabs.arena)] {
+            for &Slot { buffer, life, offset } in &area.slots {
+                self.buffers[buffer.index()] = Buffer { slab, offset, len: life.len };
             }
         }
-        self.plan.persistent_len = self.assign(&persistent, self.slabs.persistent);
-        self.plan.arena_len = self.assign(&arena, self.slabs.arena);
+        (self.plan.persistent_len, self.plan.arena_len) = (memory.fixed.len, memory.run.len);
         Ok(())
-    }
-
-    /// Gives buffers their ranges of a slab; returns its length.
-    fn assign(&mut self, values: &[(usize, Lifetime)], slab: u32) -> usize {
-        let lives: Vec<Lifetime> = values.iter().map(|&(_, life)| life).collect();
-        let (offsets, len) = place(&lives);
-        for (&(index, life), offset) in values.iter().zip(offsets) {
-            self.buffers[index] = Buffer { slab, offset, len: life.len };
-        }
-        len
     }
 
     fn input(&self, index: usize, len: usize) -> Result<Buffer> {

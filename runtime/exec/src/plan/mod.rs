@@ -7,7 +7,6 @@
 
 mod bind;
 mod fuse;
-pub mod memory;
 pub(crate) mod region;
 
 pub use bind::plan;

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 
+use hgnnc_ir::kernel::place::{Lifetime, place};
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
 use hgnnc_ir::{Direction, Reduce, Space};
 
 use super::bind::{Binder, stage_index};
 use super::fuse::{Form, forms};
-use super::memory::{Lifetime, place};
 use super::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, Operand, Partial, Place, Region};
 use crate::data::InputData;
 use crate::error::{ExecError, Result};
@@ -28,6 +28,13 @@ const PARTIAL_TASKS: usize = 32;
 
 /// Binds a traversal; also the share of each stage in its cost.
 pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Result<(Region, [f32; 5])> {
+    if let Rows::Each(volume) = &traversal.rows {
+        // Vertices and edges are checked with the data.
+        let elements = binder.eval(volume);
+        if u32::try_from(elements).is_err() {
+            return Err(ExecError::Unsupported(format!("a parameter of {elements} elements; 2^32 - 1 are the most")));
+        }
+    }
     let mut region = RegionBinder {
         binder,
         traversal,

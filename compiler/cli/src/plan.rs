@@ -1,0 +1,114 @@
+//! The level `plan` as text: where each value of a program lies in memory, and for how long.
+
+use hgnnc_driver::{SizeInfo, planned};
+use hgnnc_exec::{Arena, Arenas};
+use hgnnc_graph::show_bytes;
+use hgnnc_ir::Artifact;
+use hgnnc_ir::infer::show;
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::kernel::place::{Area, END, Slot};
+
+use crate::table::Table;
+
+/// Bytes of an element.
+const ELEMENT: u64 = 4;
+
+/// Values of the training program, if there is one, and of the evaluation program: a table for each, with the most that
+/// is alive at one time and where that is.
+pub fn text(artifact: &Artifact, sizes: &SizeInfo) -> String {
+    let kernels = &artifact.kernels;
+    let texts = kernels.train.iter().chain([&kernels.infer]).map(|program| program_text(program, sizes));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn program_text(program: &Program, sizes: &SizeInfo) -> String {
+    let memory = planned(program, sizes);
+    let mut text = format!("memory of {}\n", program.tables.name);
+    // The first kernel of each launch, as they are numbered in the kernels' text.
+    let mut first_kernels = vec![];
+    let mut num_kernels = 0;
+    for launch in program.prelude.iter().chain(&program.launches) {
+        first_kernels.push((num_kernels, launch.kernels.len()));
+        num_kernels += launch.kernels.len();
+    }
+    let steps = Steps(&first_kernels);
+    area(&mut text, program, &memory.fixed, &steps, "computed once");
+    area(&mut text, program, &memory.run, &steps, "computed by each run");
+    let replaced = program.buffers.iter().filter(|decl| decl.replaces.is_some()).count();
+    if replaced > 0 {
+        text.push_str(&format!("\n{replaced} new values of parameters and states take the place of the old ones\n"));
+    }
+    text
+}
+
+/// A table of the values that share memory.
+fn area(text: &mut String, program: &Program, area: &Area, steps: &Steps<'_>, when: &str) {
+    if area.slots.is_empty() {
+        return;
+    }
+    let (step, alive) = area.peak();
+    text.push_str(&format!(
+        "\n{when}: {} values in {}, at most {} at one time (k{})\n",
+        area.slots.len(),
+        size(area.len),
+        size(alive),
+        steps.first(step)
+    ));
+    let mut slots: Vec<&Slot> = area.slots.iter().collect();
+    slots.sort_by_key(|slot| (slot.life.start, slot.offset, slot.buffer));
+    let mut table = Table::new(2, &["value", "type", "bytes", "offset", "first", "last", "at the most"]);
+    for slot in slots {
+        let decl = program.buffer(slot.buffer);
+        let there = slot.life.start <= step && step <= slot.life.end;
+        table.row(vec![
+            decl.name.clone(),
+            show(&program.tables, &decl.ty),
+            (ELEMENT * slot.life.len as u64).to_string(),
+            (ELEMENT * slot.offset as u64).to_string(),
+            format!("k{}", steps.first(slot.life.start)),
+            if slot.life.end == END { "stays".into() } else { format!("k{}", steps.last(slot.life.end)) },
+            if there { "*".into() } else { String::new() },
+        ]);
+    }
+    text.push_str(&table.text());
+}
+
+/// Kernels of launches: the number of the first one and how many.
+struct Steps<'a>(&'a [(usize, usize)]);
+
+impl Steps<'_> {
+    fn first(&self, step: usize) -> usize {
+        self.0.get(step).map_or(0, |&(first, _)| first)
+    }
+
+    fn last(&self, step: usize) -> usize {
+        self.0.get(step).map_or(0, |&(first, count)| first + count.saturating_sub(1))
+    }
+}
+
+fn size(elements: usize) -> String {
+    show_bytes(ELEMENT * elements as u64)
+}
+
+/// One line: memory for values, all in all.
+pub fn arenas_text(arenas: &Arenas, trained: bool) -> String {
+    let train = if trained { format!("training {}, ", show_bytes(arenas.all.bytes())) } else { String::new() };
+    format!("arena: {train}inference {}", show_bytes(arenas.infer.bytes()))
+}
+
+/// What arenas consist of, a row each.
+pub fn parts_text(arenas: &Arenas, trained: bool) -> String {
+    let heads = ["arena", "bytes", "values of a run", "values that stay", "partial results", "scratch of threads"];
+    let mut table = Table::new(1, &heads);
+    let mut row = |name: &str, arena: &Arena| {
+        let Arena { run, fixed, partials, scratch } = arena;
+        let mut cells = vec![name.to_string()];
+        cells.extend([&arena.bytes(), run, fixed, partials, scratch].map(u64::to_string));
+        table.row(cells);
+    };
+    if trained {
+        row("training", &arenas.all);
+    }
+    row("inference", &arenas.infer);
+    table.text()
+}

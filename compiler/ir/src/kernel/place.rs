@@ -1,0 +1,256 @@
+//! Places what a program stores in memory: which values share it, decided before anything runs.
+//!
+//! A computed buffer lives from the launch that writes it to the last that reads it. Buffers of which no two live at the
+//! same time may have the same memory. [`memory`] finds the lives in a program and gives every buffer an offset in one
+//! arena; the compiler predicts with it what the runtime will take, and the runtime takes just that. [`place`] does the
+//! same for any values with lives, such as those within a block of rows.
+//!
+//! Partial results of tasks, scratch of threads, inputs, parameters and states are not here: they belong to the runtime.
+
+use super::{Buffer, Contents, Program, Source};
+use crate::types::Type;
+
+/// Elements of a cache line: every value starts on one.
+pub const ALIGN: usize = 16;
+
+/// The last step of what outlives a run.
+pub const END: usize = usize::MAX;
+
+/// A value that needs memory from step `start` to step `end`, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lifetime {
+    /// First step that uses it.
+    pub start: usize,
+    /// Last step that uses it.
+    pub end: usize,
+    /// Elements.
+    pub len: usize,
+}
+
+impl Lifetime {
+    /// Elements with those up to the next line.
+    fn room(&self) -> usize {
+        self.len.checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX)
+    }
+
+    fn meets(&self, other: &Lifetime) -> bool {
+        self.start <= other.end && other.start <= self.end
+    }
+}
+
+/// A computed buffer with its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// The launches between which it is needed, those of the prelude first, and its elements.
+    pub life: Lifetime,
+    /// Where it begins, in elements.
+    pub offset: usize,
+}
+
+/// Buffers that share memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Area {
+    /// In the order of the program.
+    pub slots: Vec<Slot>,
+    /// Elements in all.
+    pub len: usize,
+}
+
+impl Area {
+    fn of(values: &[(Buffer, Lifetime)]) -> Self {
+        let lives: Vec<Lifetime> = values.iter().map(|&(_, life)| life).collect();
+        let (offsets, len) = place(&lives);
+        let slot = |(&(buffer, life), offset)| Slot { buffer, life, offset };
+        Self { slots: values.iter().zip(offsets).map(slot).collect(), len }
+    }
+
+    /// The step at which most is alive, and how many elements, each value taking whole lines: no placement needs less.
+    pub fn peak(&self) -> (usize, usize) {
+        peak(&self.slots.iter().map(|slot| slot.life).collect::<Vec<_>>())
+    }
+}
+
+/// Memory of all computed buffers of a program.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// What the prelude computes: it stays from run to run.
+    pub fixed: Area,
+    /// What each run computes.
+    pub run: Area,
+}
+
+/// Places the computed buffers of a program. `len` is the number of elements that are stored of a type.
+pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
+    let num_fixed = program.prelude.len();
+    // The first and the last launch that use what a kernel computes.
+    let mut lives: Vec<Option<(usize, usize)>> = vec![None; program.buffers.len()];
+    for (step, launch) in program.prelude.iter().chain(&program.launches).enumerate() {
+        for kernel in &launch.kernels {
+            for buffer in kernel.writes() {
+                lives[buffer.index()].get_or_insert((step, step));
+            }
+            for buffer in kernel.reads() {
+                if let Some(life) = &mut lives[buffer.index()] {
+                    // A run may begin anew: what it reads from the prelude stays.
+                    life.1 = if life.0 < num_fixed && step >= num_fixed { END } else { step.max(life.1) };
+                }
+            }
+        }
+    }
+    for output in &program.outputs {
+        if let Source::Buffer(buffer) = output.source
+            && let Some(life) = &mut lives[buffer.index()]
+        {
+            life.1 = END;
+        }
+    }
+    let (mut fixed, mut run) = (vec![], vec![]);
+    for (index, (decl, life)) in program.buffers.iter().zip(lives).enumerate() {
+        // What replaces a parameter or state has its place.
+        if let (Contents::Computed, None, Some((start, end))) = (decl.contents, decl.replaces, life) {
+            let life = Lifetime { start, end, len: len(&decl.ty) };
+            if start < num_fixed { &mut fixed } else { &mut run }.push((Buffer::new(index), life));
+        }
+    }
+    Memory { fixed: Area::of(&fixed), run: Area::of(&run) }
+}
+
+/// The step at which most is alive, and how much. (0, 0) where there is nothing.
+pub fn peak(lives: &[Lifetime]) -> (usize, usize) {
+    // The most is alive where something begins.
+    let at = |step: usize| {
+        let alive = lives.iter().filter(|life| life.start <= step && step <= life.end);
+        alive.fold(0, |sum: usize, life| sum.saturating_add(life.room()))
+    };
+    let mut best = (0, 0);
+    for life in lives {
+        let here = (life.start, at(life.start));
+        if here.1 > best.1 || (here.1 == best.1 && here.0 < best.0) {
+            best = here;
+        }
+    }
+    best
+}
+
+/// An offset for each value, such that values alive at the same time do not overlap, and the total length.
+///
+/// Greedy: one value after another, each where it is free during its life. The largest first is rarely far from the least
+/// that is possible (the most that is alive at a time); where it is above, other orders are tried, and the best one wins.
+pub fn place(lives: &[Lifetime]) -> (Vec<usize>, usize) {
+    let last = lives.iter().map(|life| life.start).chain(lives.iter().map(|life| life.end).filter(|&e| e != END)).max();
+    let duration = |life: &Lifetime| life.end.min(last.unwrap_or(0) + 1) - life.start;
+    let orders: [&dyn Fn(usize) -> (usize, usize, usize); 4] = [
+        &|i| (usize::MAX - lives[i].len, lives[i].start, i),
+        &|i| (usize::MAX - lives[i].len.saturating_mul(1 + duration(&lives[i])), lives[i].start, i),
+        &|i| (usize::MAX - duration(&lives[i]), usize::MAX - lives[i].len, i),
+        &|i| (lives[i].start, usize::MAX - lives[i].len, i),
+    ];
+    let least = peak(lives).1;
+    let mut best: Option<(Vec<usize>, usize)> = None;
+    for key in orders {
+        let mut order: Vec<usize> = (0..lives.len()).collect();
+        order.sort_by_key(|&i| key(i));
+        for fit in [Fit::Lowest, Fit::Tightest] {
+            let found = in_order(lives, &order, fit);
+            if best.as_ref().is_none_or(|best| found.1 < best.1) {
+                best = Some(found);
+            }
+            if best.as_ref().is_some_and(|best| best.1 == least) {
+                return best.unwrap_or_default();
+            }
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// Which of the free ranges a value takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// The one at the lowest offset.
+    Lowest,
+    /// The smallest between two others; above all others where there is none.
+    Tightest,
+}
+
+/// Places values in this order.
+fn in_order(lives: &[Lifetime], order: &[usize], fit: Fit) -> (Vec<usize>, usize) {
+    let mut offsets: Vec<usize> = vec![0; lives.len()];
+    // Placed values by offset.
+    let mut placed: Vec<usize> = Vec::with_capacity(lives.len());
+    let mut total: usize = 0;
+    for &i in order {
+        let life = lives[i];
+        let len = life.room();
+        if len == 0 {
+            continue;
+        }
+        let (mut free, mut gap) = (0, None);
+        for &j in &placed {
+            if !life.meets(&lives[j]) {
+                continue;
+            }
+            let size = offsets[j].saturating_sub(free);
+            if len <= size && gap.is_none_or(|(_, least)| size < least) {
+                gap = Some((free, size));
+                if fit == Fit::Lowest {
+                    break;
+                }
+            }
+            free = free.max(offsets[j].saturating_add(lives[j].room()));
+        }
+        let offset = gap.map_or(free, |(offset, _)| offset);
+        offsets[i] = offset;
+        total = total.max(offset.saturating_add(len));
+        let at = placed.partition_point(|&j| offsets[j] <= offset);
+        placed.insert(at, i);
+    }
+    debug_assert!(is_disjoint(lives, &offsets) || total == usize::MAX);
+    (offsets, total)
+}
+
+/// Do no two values that live at the same time overlap?
+pub fn is_disjoint(lives: &[Lifetime], offsets: &[usize]) -> bool {
+    (0..lives.len()).all(|i| {
+        (0..i).all(|j| {
+            let (a, b) = (lives[i], lives[j]);
+            let ends = |i: usize| offsets[i].saturating_add(lives[i].len);
+            !a.meets(&b) || ends(i) <= offsets[j] || ends(j) <= offsets[i]
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life(start: usize, end: usize, len: usize) -> Lifetime {
+        Lifetime { start, end, len }
+    }
+
+    #[test]
+    fn values_that_meet_do_not_overlap_and_others_share() {
+        let lives = [life(0, 2, 100), life(1, 3, 64), life(3, 5, 100), life(4, 6, 10), life(0, 6, 1), life(2, 2, 0)];
+        let (offsets, total) = place(&lives);
+        assert!(is_disjoint(&lives, &offsets));
+        assert_eq!(offsets[0], offsets[2]);
+        assert_eq!((total, peak(&lives)), (112 + 64 + 16, (1, 112 + 64 + 16)));
+        assert_eq!(place(&[]), (vec![], 0));
+    }
+
+    #[test]
+    fn where_the_largest_first_leaves_holes_another_order_is_found() {
+        // The largest first: both of 48 at 0, one of 32 beside them at 48, and the other meets all of them: 112.
+        let lives = [life(0, 1, 48), life(1, 2, 32), life(2, 3, 32), life(3, 4, 48)];
+        let (offsets, total) = place(&lives);
+        assert!(is_disjoint(&lives, &offsets));
+        assert_eq!((total, peak(&lives).1), (80, 80));
+    }
+
+    #[test]
+    fn no_number_of_elements_overflows() {
+        let (_, total) = place(&[life(0, END, usize::MAX - 1), life(0, END, usize::MAX / 2)]);
+        assert_eq!(total, usize::MAX);
+    }
+}

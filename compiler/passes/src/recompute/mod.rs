@@ -1,0 +1,454 @@
+//! Computes forward values again in the backward part instead of keeping them.
+//!
+//! A forward value that the backward part reads stays in memory in between, at the time when most is alive. Where it is
+//! a cheap function of values that stay anyway, it costs less to compute it twice.
+//!
+//! ```text
+//! Before:  %5 = mul %3, %4      @SF          After:  %5 = mul %3, %4      @SF
+//!          %6 = matmul %5, w    @FP                  %6 = matmul %5, w    @FP
+//!          %9 = outer %5, %8    @FP.backward         %9 = mul %3, %4      @SF.backward
+//!                                                    %10 = outer %9, %8   @FP.backward
+//! ```
+//!
+//! What is kept is a minimum cut: of all sets of forward values from which everything that the backward part reads can
+//! be computed, the one of the fewest bytes. Inputs, parameters, what is the same in every run, and results are there
+//! anyway. Edge values are never kept: every traversal computes those that it reads. Recomputed values are copied into
+//! the backward part; the scheduler computes them right where they are read ([`crate::kernels`]). Random masks draw the
+//! same numbers again: they are functions of their stream.
+//!
+//! What may be computed again: element-wise operations, broadcasts, masks, slices and one-hot labels. Under a memory
+//! budget ([`crate::PassCx::arena_budget`]) also, in the order of the predicted time per byte and only until the budget
+//! is met, reductions of a row, dense products, sparse products and reductions over edges. Never: totals over all rows.
+//!
+//! Users pay for the peak of the arena, not for the sum of what is kept: a recomputation stays only if the planned peak
+//! ([`predict::arena_bytes`]) would be higher without it, and without a budget only if the whole adds no more than
+//! [`MOST_TIME`] to the predicted time. Needs sizes and a backward part.
+
+pub mod mincut;
+pub mod predict;
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use hgnnc_ir::infer::show;
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::{Dataflow, Op, Phase, Space, Value};
+
+use self::mincut::{INFINITE, Network};
+use crate::kernels::{self, Facts};
+use crate::pipeline::{Changed, PassCx, SizeInfo};
+use crate::remove_dead::remove_dead;
+
+/// Without a budget, recomputing may add this part of the predicted time.
+const MOST_TIME: f64 = 0.02;
+/// Recomputations that are tried one by one, the largest first; the others stay together. Each trial schedules the whole
+/// program: of large programs, so many that all together schedule this many values.
+const MOST_TRIALS: usize = 24;
+const MOST_SCHEDULED: usize = 60_000;
+/// Under a budget, so many times as many are tried.
+const BUDGET_TRIALS: usize = 2;
+/// Kept values that explanations name.
+const MOST_NAMED: usize = 6;
+
+/// See the module.
+pub fn recompute(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    if flow.values.iter().all(|data| data.phase == Phase::Forward) {
+        return Changed(false);
+    }
+    let Some(sizes) = cx.sizes.clone() else {
+        cx.explain.push("recompute: no sizes are known, nothing is recomputed".into());
+        return Changed(false);
+    };
+    let search = Search::new(flow, &sizes);
+    let Some(before) = search.plan(&BTreeSet::new()) else { return Changed(false) };
+    let mut plan = search.cheap(&before);
+    if let Some(budget) = cx.arena_budget
+        && plan.peak > budget
+    {
+        plan = search.within(budget, &before);
+        cx.notes.push(told(&before, &plan, budget, &sizes));
+    }
+    cx.explain_all("recompute", search.explain(&before, &plan));
+    let changed = !plan.again.is_empty();
+    if changed {
+        *flow = plan.flow;
+    }
+    Changed(changed)
+}
+
+/// One line for someone who gave a budget.
+fn told(before: &Plan, plan: &Plan, budget: u64, sizes: &SizeInfo) -> String {
+    let verdict = if plan.peak <= budget { "" } else { ", the least there is" };
+    format!(
+        "values take {} instead of {}{verdict}: {} are computed again, for {:.0} % more predicted time",
+        mib(plan.peak),
+        mib(before.peak),
+        plan.again.len(),
+        100.0 * (plan.seconds(sizes) / before.seconds(sizes) - 1.0)
+    )
+}
+
+/// What computing a value again takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Class {
+    /// Nothing that is stored: an edge value, or another view of a value.
+    Free,
+    /// Element-wise: no more than reading it.
+    Cheap,
+    /// A reduction of a row, or its parts.
+    Row,
+    /// A dense product.
+    Product,
+    /// A pass over edges or stored elements.
+    Edges,
+    /// It is not computed again.
+    Never,
+}
+
+impl Class {
+    fn words(self) -> &'static str {
+        match self {
+            Class::Free => "is never stored",
+            Class::Cheap => "is element-wise",
+            Class::Row => "is a reduction of a row",
+            Class::Product => "is a dense product",
+            Class::Edges => "is a pass over edges",
+            Class::Never => "is a total or a unit value",
+        }
+    }
+}
+
+/// A choice of values to compute again, and what it comes to.
+#[derive(Clone)]
+struct Plan {
+    flow: Dataflow,
+    /// Stored values that are computed again.
+    again: BTreeSet<Value>,
+    /// What the backward part still reads from memory.
+    kept: BTreeSet<Value>,
+    peak: u64,
+    program: Program,
+    seconds: OnceCell<f64>,
+    /// The peak with all but this recomputation, where it was tried.
+    without: BTreeMap<Value, u64>,
+}
+
+impl Plan {
+    /// Predicted seconds of a run.
+    fn seconds(&self, sizes: &SizeInfo) -> f64 {
+        *self.seconds.get_or_init(|| predict::seconds(&self.program, sizes))
+    }
+}
+
+struct Search<'a> {
+    flow: &'a Dataflow,
+    sizes: &'a SizeInfo,
+    class: Vec<Class>,
+    /// There anyway: leaves, what is the same in every run, results.
+    there: Vec<bool>,
+    /// Whether the backward part reads a forward value.
+    read: Vec<bool>,
+}
+
+impl<'a> Search<'a> {
+    fn new(flow: &'a Dataflow, sizes: &'a SizeInfo) -> Self {
+        let facts = Facts::new(flow);
+        let mut read = vec![false; flow.values.len()];
+        for data in flow.values.iter().filter(|data| data.phase != Phase::Forward) {
+            for arg in &data.args {
+                read[arg.index()] |= flow.value(*arg).phase == Phase::Forward;
+            }
+        }
+        let there = |v: Value| {
+            let root = facts.root(v);
+            facts.is_leaf(root) || facts.is_fixed(root) || facts.is_output(root)
+        };
+        Self {
+            flow,
+            sizes,
+            class: flow.handles().map(|v| class(&facts, v)).collect(),
+            there: flow.handles().map(there).collect(),
+            read,
+        }
+    }
+
+    fn bytes(&self, v: Value) -> u64 {
+        4 * self.sizes.elements(self.flow, v)
+    }
+
+    /// What recomputing comes to when these values, and what is free, may be computed again. `None` where there are no
+    /// kernels for the program.
+    fn plan(&self, allowed: &BTreeSet<Value>) -> Option<Plan> {
+        let (again, kept) = self.cut(allowed);
+        let flow = if again.is_empty() { self.flow.clone() } else { self.rebuilt(&again) };
+        let program = kernels::lower(&flow).ok()?;
+        let peak = predict::arena_bytes(&program, self.sizes);
+        Some(Plan { flow, again, kept, peak, program, seconds: OnceCell::new(), without: BTreeMap::new() })
+    }
+
+    /// The minimum cut: stored values to compute again, and those to keep.
+    fn cut(&self, allowed: &BTreeSet<Value>) -> (BTreeSet<Value>, BTreeSet<Value>) {
+        let count = self.flow.values.len();
+        let (source, sink) = (2 * count, 2 * count + 1);
+        let mut network = Network::new(2 * count + 2);
+        // Node 2v: the operands of v are at hand; node 2v + 1: v is. Between them, the bytes of keeping it.
+        for v in self.forward() {
+            let (operands, own) = (2 * v.index(), 2 * v.index() + 1);
+            let free = self.class[v.index()] == Class::Free;
+            network.add(operands, own, if free { INFINITE } else { self.bytes(v).max(1) });
+            if free || allowed.contains(&v) {
+                for arg in self.flow.value(v).args.iter().filter(|arg| !self.there[arg.index()]) {
+                    network.add(2 * arg.index() + 1, operands, INFINITE);
+                }
+            } else {
+                network.add(source, operands, INFINITE);
+            }
+            if self.read[v.index()] {
+                network.add(own, sink, INFINITE);
+            }
+        }
+        let (_, side) = network.cut(source, sink);
+        let stored = |v: &Value| self.class[v.index()] != Class::Free && side[2 * v.index() + 1];
+        let again = self.forward().filter(|v| stored(v) && side[2 * v.index()]).collect();
+        let kept = self.forward().filter(|v| stored(v) && !side[2 * v.index()]).collect();
+        (again, kept)
+    }
+
+    /// Forward values that are not there anyway.
+    fn forward(&self) -> impl Iterator<Item = Value> + '_ {
+        self.flow.handles().filter(|v| self.flow.value(*v).phase == Phase::Forward && !self.there[v.index()])
+    }
+
+    /// The program with copies of these values, and of what is free between them and their readers, in the backward
+    /// part, each right before its first reader.
+    fn rebuilt(&self, again: &BTreeSet<Value>) -> Dataflow {
+        let old = self.flow;
+        let mut copied = vec![false; old.values.len()];
+        for v in self.forward() {
+            let free = self.class[v.index()] == Class::Free;
+            copied[v.index()] = again.contains(&v) || (free && old.value(v).args.iter().any(|arg| copied[arg.index()]));
+        }
+        let mut new = old.with_tables_of(old.name.clone());
+        let mut place: Vec<Value> = Vec::with_capacity(old.values.len());
+        let mut copies: BTreeMap<Value, Value> = BTreeMap::new();
+        for v in old.handles() {
+            let mut data = old.value(v).clone();
+            if data.phase != Phase::Forward {
+                // All copies that it needs, operands first.
+                let mut needed: BTreeSet<Value> = BTreeSet::new();
+                let mut pending: Vec<Value> = data.args.clone();
+                while let Some(arg) = pending.pop() {
+                    if copied[arg.index()] && !copies.contains_key(&arg) && needed.insert(arg) {
+                        pending.extend(&old.value(arg).args);
+                    }
+                }
+                for copy in needed {
+                    let mut data = old.value(copy).clone();
+                    data.phase = Phase::Backward;
+                    data.args = data.args.iter().map(|a| *copies.get(a).unwrap_or(&place[a.index()])).collect();
+                    new.values.push(data);
+                    copies.insert(copy, Value::new(new.values.len() - 1));
+                }
+                data.args = data.args.iter().map(|a| *copies.get(a).unwrap_or(&place[a.index()])).collect();
+            } else {
+                data.args = data.args.iter().map(|a| place[a.index()]).collect();
+            }
+            new.values.push(data);
+            place.push(Value::new(new.values.len() - 1));
+        }
+        new.outputs = old.outputs.clone();
+        for output in &mut new.outputs {
+            output.value = place[output.value.index()];
+        }
+        new.cursor = old.cursor;
+        remove_dead(&mut new, &mut PassCx::default());
+        new
+    }
+
+    fn of_class(&self, class: Class) -> BTreeSet<Value> {
+        self.forward().filter(|v| self.class[v.index()] == class).collect()
+    }
+
+    fn trials(&self) -> usize {
+        (MOST_SCHEDULED / self.flow.values.len().max(1)).clamp(1, MOST_TRIALS)
+    }
+
+    /// What costs next to nothing: the choice without a budget.
+    fn cheap(&self, before: &Plan) -> Plan {
+        let Some(mut plan) = self.plan(&self.of_class(Class::Cheap)) else { return before.clone() };
+        let most = before.seconds(self.sizes) * (1.0 + MOST_TIME);
+        // What takes long for what it is worth goes first.
+        let mut order: Vec<Value> = plan.again.iter().copied().collect();
+        order.sort_by(|&a, &b| self.work(b).total_cmp(&self.work(a)).then(a.cmp(&b)));
+        for v in order.into_iter().take(self.trials()) {
+            if plan.seconds(self.sizes) <= most {
+                break;
+            }
+            let mut fewer = plan.again.clone();
+            fewer.remove(&v);
+            match self.plan(&fewer) {
+                Some(other) if other.seconds(self.sizes) < plan.seconds(self.sizes) => plan = other,
+                _ => {}
+            }
+        }
+        let plan = self.prune(plan, None);
+        if plan.peak < before.peak && plan.seconds(self.sizes) <= most { plan } else { before.clone() }
+    }
+
+    /// The least that meets the budget; where nothing does, the smallest plan that was found.
+    fn within(&self, budget: u64, before: &Plan) -> Plan {
+        let mut allowed = self.of_class(Class::Cheap);
+        let mut best = self.plan(&allowed).unwrap_or_else(|| before.clone());
+        let mut dear: Vec<(f64, Value)> = [Class::Row, Class::Product, Class::Edges]
+            .into_iter()
+            .flat_map(|class| self.of_class(class))
+            .map(|v| (self.work(v) / self.bytes(v).max(1) as f64, v))
+            .collect();
+        dear.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        // Of large programs several at once: each trial schedules all of it.
+        let together = dear.len().div_ceil(BUDGET_TRIALS * self.trials()).max(1);
+        for some in dear.chunks(together) {
+            if best.peak <= budget {
+                break;
+            }
+            let mut more = allowed.clone();
+            more.extend(some.iter().map(|&(_, v)| v));
+            // A single one may lower nothing while another of its size is still kept.
+            match self.plan(&more) {
+                Some(plan) if plan.peak <= best.peak => (best, allowed) = (plan, more),
+                _ => {}
+            }
+        }
+        if before.peak <= best.peak {
+            return before.clone();
+        }
+        self.prune(best, Some(budget))
+    }
+
+    /// Keeps again what is recomputed for nothing: the dearest first where there is a budget, else the largest.
+    fn prune(&self, mut plan: Plan, budget: Option<u64>) -> Plan {
+        let limit = budget.map_or(plan.peak, |budget| budget.max(plan.peak));
+        let mut order: Vec<Value> = plan.again.iter().copied().collect();
+        order.sort_by(|&a, &b| {
+            let key = |v: Value| if budget.is_some() { self.work(v) } else { self.bytes(v) as f64 };
+            key(b).total_cmp(&key(a)).then(a.cmp(&b))
+        });
+        let mut without = BTreeMap::new();
+        for v in order.into_iter().take(self.trials()) {
+            let mut fewer = plan.again.clone();
+            if !fewer.remove(&v) {
+                continue;
+            }
+            let Some(other) = self.plan(&fewer) else { continue };
+            if other.peak <= limit && other.seconds(self.sizes) <= plan.seconds(self.sizes) {
+                plan = other;
+            } else {
+                without.insert(v, other.peak);
+            }
+        }
+        plan.without = without;
+        plan
+    }
+
+    /// Operations that computing a value once more takes, from operands that are there.
+    fn work(&self, v: Value) -> f64 {
+        let data = self.flow.value(v);
+        let elements = |v: Value| self.sizes.elements(self.flow, v) as f64;
+        let operands: f64 = data.args.iter().map(|&arg| elements(arg)).sum();
+        match self.class[v.index()] {
+            Class::Free | Class::Cheap | Class::Row | Class::Never => elements(v) + operands,
+            Class::Product => {
+                let contracted =
+                    data.args.get(1).map_or(1.0, |&w| elements(w)) / self.sizes.width(self.flow, v).max(1) as f64;
+                2.0 * elements(v) * contracted.max(1.0)
+            }
+            Class::Edges => match data.op {
+                Op::Segment { graph, .. } | Op::SegmentEnds { graph, .. } => {
+                    (self.sizes.rows(Space::Edges(graph)) * self.sizes.width(self.flow, v)) as f64 * 2.0
+                }
+                Op::AddEnds(_) => elements(v) + operands,
+                _ => elements(v) * 64.0,
+            },
+        }
+    }
+
+    fn explain(&self, before: &Plan, plan: &Plan) -> Vec<String> {
+        let mut lines = vec![];
+        let name = |v: Value| {
+            let data = self.flow.value(v);
+            format!("{v} {} : {} @{}", kernels::word(&data.op), show(self.flow, &data.ty), data.stage.name())
+        };
+        for &v in &plan.again {
+            let without = plan.without.get(&v).map(|&peak| format!("; kept, the peak would be {}", mib(peak)));
+            lines.push(format!(
+                "{} is computed again: {} not kept, {:.2} M operations{}",
+                name(v),
+                mib(self.bytes(v)),
+                self.work(v) * 1e-6,
+                without.unwrap_or_default()
+            ));
+        }
+        let mut kept: Vec<Value> = plan.kept.iter().copied().collect();
+        kept.sort_by_key(|&v| (std::cmp::Reverse(self.bytes(v)), v));
+        for v in kept.into_iter().take(MOST_NAMED) {
+            let class = self.class[v.index()];
+            let why = match class {
+                Class::Cheap => "what it is computed from is no smaller, or the peak is elsewhere",
+                _ => class.words(),
+            };
+            lines.push(format!("{} is kept: {}; {why}", name(v), mib(self.bytes(v))));
+        }
+        lines.push(format!(
+            "the planned peak of values goes from {} to {}, the predicted time by {:+.1} %",
+            mib(before.peak),
+            mib(plan.peak),
+            100.0 * (plan.seconds(self.sizes) / before.seconds(self.sizes) - 1.0)
+        ));
+        lines
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// What computing a value again takes.
+fn class(facts: &Facts<'_>, v: Value) -> Class {
+    let flow = facts.flow;
+    if facts.root(v) != v || facts.topology(v).is_some() {
+        return Class::Free;
+    }
+    let node = flow.value(v);
+    let sparse = node.args.first().is_some_and(|&arg| facts.topology(arg).is_some());
+    match &node.op {
+        _ if node.ty.is_unit() => Class::Never,
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Broadcast(_)
+        | Op::RandomMask { .. }
+        | Op::OneHot { .. }
+        | Op::Slice { .. } => Class::Cheap,
+        Op::Concat | Op::Select(..) | Op::Replace(..) => Class::Row,
+        Op::ReduceTrailing { .. } if !sparse => Class::Row,
+        Op::MatMul { .. } | Op::MatMulT { .. } if !sparse => Class::Product,
+        Op::ReduceTrailing { .. }
+        | Op::MatMul { .. }
+        | Op::MatMulT { .. }
+        | Op::Segment { .. }
+        | Op::SegmentEnds { .. }
+        | Op::AddEnds(_) => Class::Edges,
+        Op::Input(_)
+        | Op::Param(_)
+        | Op::State(..)
+        | Op::Const(_)
+        | Op::Count(_)
+        | Op::StopGradient
+        | Op::Reshape(_)
+        | Op::Rows
+        | Op::Unrows
+        | Op::Outer { .. }
+        | Op::GatherSrc(_)
+        | Op::GatherDst(_)
+        | Op::ReduceSpace(_) => Class::Never,
+    }
+}

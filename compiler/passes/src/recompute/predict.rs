@@ -1,0 +1,68 @@
+//! What a program of kernels needs for data of given sizes: memory from the lifetimes of what it stores, and time from
+//! the bounds of its kernels ([`crate::bounds`]).
+//!
+//! Memory is exact up to partial results and scratch, which belong to the runtime. Time is that of a nominal machine: good
+//! enough to say that one program moves more than another, not what a machine will take.
+
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::kernel::place::{Memory, memory};
+use hgnnc_ir::{Dataflow, Layout, Type};
+use hgnnc_machine::{FORMAT, Machine, MemoryLevel};
+
+use crate::bounds::kernel_work;
+use crate::pipeline::SizeInfo;
+
+/// Where the runtime places the values of a program.
+pub fn planned(program: &Program, sizes: &SizeInfo) -> Memory {
+    memory(program, |ty| elements(&program.tables, ty, sizes))
+}
+
+/// Bytes of the values of a run as the runtime places them. Values that are computed once and stay are not counted: they
+/// are the same whatever is recomputed.
+pub fn arena_bytes(program: &Program, sizes: &SizeInfo) -> u64 {
+    4 * planned(program, sizes).run.len as u64
+}
+
+/// Elements that are stored of a value.
+fn elements(tables: &Dataflow, ty: &Type, sizes: &SizeInfo) -> usize {
+    match ty.layout {
+        Layout::Sparse(pattern) => sizes.stored(tables, pattern) as usize,
+        Layout::Dense => {
+            let rows = sizes.rows(ty.space);
+            let elements = ty.dims.iter().fold(rows, |all, &dim| all.saturating_mul(sizes.extent(dim)));
+            usize::try_from(elements).unwrap_or(usize::MAX)
+        }
+    }
+}
+
+/// Predicted seconds of a run, on the nominal machine.
+pub fn seconds(program: &Program, sizes: &SizeInfo) -> f64 {
+    let machine = nominal();
+    let kernels = program.launches.iter().flat_map(|launch| &launch.kernels);
+    kernels.map(|kernel| machine.predict(&kernel_work(program, kernel, sizes)).seconds()).sum()
+}
+
+/// Two cores of a server. What is recomputed does not depend on the machine that compiles, and only ratios of
+/// predictions are used.
+fn nominal() -> Machine {
+    Machine {
+        format: FORMAT,
+        name: "nominal".into(),
+        target: "cpu".into(),
+        cores: 2,
+        fma_flops: 60e9,
+        fma_flops_one_core: 30e9,
+        special_per_s: 4e9,
+        line_bytes: 64,
+        launch_s: 5e-6,
+        barrier_s: 0.0,
+        tensor: None,
+        levels: vec![MemoryLevel {
+            name: "DRAM".into(),
+            bytes: f64::INFINITY,
+            shared: true,
+            stream_bytes_per_s: 30e9,
+            gather_bytes_per_s: 30e9,
+        }],
+    }
+}

@@ -1,0 +1,166 @@
+//! Programs bound to data before memory is allocated: how much they will take, and whether there is as much.
+
+use hgnnc_graph::show_bytes;
+use hgnnc_ir::kernel::Program;
+use hgnnc_native::Code;
+
+use crate::block::Scratch;
+use crate::data::BoundData;
+use crate::engine::{EngineOptions, add_counters, check_tables, collect_states, extent, list_ends};
+use crate::error::{ExecError, Result};
+use crate::native;
+use crate::plan::{Plan, Slabs, StateId, plan};
+use crate::proc;
+use crate::routine::Routines;
+
+/// Planned memory of values, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arena {
+    /// What each run computes; programs share it.
+    pub run: u64,
+    /// What is computed once, with constants and counters.
+    pub fixed: u64,
+    /// Partial results of tasks; programs share them.
+    pub partials: u64,
+    /// What threads work in.
+    pub scratch: u64,
+}
+
+impl Arena {
+    /// Of these programs together.
+    pub(crate) fn of(plans: &[Plan], routines: &[Routines], threads: usize) -> Self {
+        const COUNTERS: usize = 2;
+        let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
+        let fixed: usize = plans.iter().map(|plan| plan.persistent_len + plan.constants.len()).sum();
+        let bytes = |elements: usize| 4 * elements as u64;
+        Self {
+            run: bytes(most(|plan| plan.arena_len)),
+            fixed: bytes(COUNTERS + fixed),
+            partials: bytes(most(|plan| plan.partials_len)),
+            scratch: threads as u64 * Scratch::bytes(plans, scratch_len(routines)),
+        }
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> u64 {
+        self.run + self.fixed + self.partials + self.scratch
+    }
+}
+
+/// Elements of scratch that the routines of programs need.
+fn scratch_len(routines: &[Routines]) -> usize {
+    routines.iter().flatten().flatten().flatten().map(|routine| routine.scratch_len).max().unwrap_or(0)
+}
+
+/// The slab of the constants of a program.
+fn constants_slab(program: usize) -> u32 {
+    4 + 2 * program as u32
+}
+
+/// The number of threads that options ask for.
+fn threads_of(options: EngineOptions) -> usize {
+    match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
+/// Programs bound to data, before memory is allocated.
+pub(crate) struct Planned {
+    pub plans: Vec<Plan>,
+    pub routines: Vec<Routines>,
+    /// Machine code of parts of chains.
+    pub code: Option<Code>,
+    /// The threads.
+    pub pool: rayon::ThreadPool,
+    pub states: Vec<StateId>,
+    /// Elements of each parameter.
+    pub param_lens: Vec<usize>,
+    pub params: u32,
+    pub first_state: u32,
+    pub scratch_len: usize,
+}
+
+impl Planned {
+    /// Plans programs with the same tables. Nothing of the size of their values is allocated.
+    pub fn new(programs: &[&Program], data: &mut BoundData, options: EngineOptions) -> Result<Self> {
+        let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
+        let tables = &first.tables;
+        check_tables(tables, data)?;
+        add_counters(programs, data);
+        list_ends(programs, data);
+        let states = collect_states(programs);
+        let num_params = tables.params.len();
+        let params = 3 + 2 * programs.len() as u32;
+        let first_state = params + num_params as u32;
+        let inputs = first_state + states.len() as u32;
+        let mut plans = vec![];
+        for (index, program) in programs.iter().enumerate() {
+            let persistent = 3 + 2 * index as u32;
+            let slabs = Slabs {
+                arena: 0,
+                partials: 1,
+                counters: 2,
+                persistent,
+                constants: constants_slab(index),
+                params,
+                states: first_state,
+                inputs,
+            };
+            plans.push(plan(program, data, slabs, &states)?);
+        }
+        let threads = threads_of(options);
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("hgnnc-{i}"))
+            .build()
+            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
+        let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
+        let bound: &BoundData = data;
+        let (routines, code) = pool.install(|| native::generate(&plans, &constants, bound, options.code));
+        let scratch_len = scratch_len(&routines);
+        let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(data, d)).product() };
+        let param_lens = (0..num_params).map(param_len).collect();
+        Ok(Self { plans, routines, code, pool, states, param_lens, params, first_state, scratch_len })
+    }
+
+    /// Memory for values of one program, or of all.
+    pub fn arena(&self, program: Option<usize>) -> Arena {
+        let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
+        Arena::of(&self.plans[range.clone()], &self.routines[range], self.pool.current_num_threads())
+    }
+
+    /// Bytes by what they are for.
+    pub fn parts(&self, data: &BoundData) -> [(&'static str, u64); 4] {
+        let arena = self.arena(None);
+        let param_total: usize = self.param_lens.iter().sum();
+        let state_total: usize = self.states.iter().map(|s| self.param_lens[s.0.index()]).sum();
+        [
+            ("intermediate values", arena.run + arena.fixed + arena.partials),
+            ("scratch", arena.scratch),
+            // The best and the current parameters.
+            ("parameters and optimiser state", 4 * (2 * param_total + state_total) as u64),
+            ("graphs and features", data.bytes()),
+        ]
+    }
+
+    /// Refuses what would not fit, before anything is allocated.
+    pub fn check_memory(&self, data: &BoundData, budget: Option<u64>) -> Result<()> {
+        // Graphs and features are in memory already.
+        let free = || Some(("the free memory of this machine", proc::free_bytes()? + data.bytes()));
+        match budget.map(|bytes| ("the budget", bytes)).or_else(free) {
+            Some((limit, bytes)) => within(&self.parts(data), limit, bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Are the parts together no larger than a limit?
+fn within(parts: &[(&str, u64)], limit: &'static str, bytes: u64) -> Result<()> {
+    let needed: u64 = parts.iter().map(|part| part.1).sum();
+    if needed <= bytes {
+        return Ok(());
+    }
+    let detail: Vec<String> = parts.iter().map(|&(what, bytes)| format!("{what} {}", show_bytes(bytes))).collect();
+    Err(ExecError::Memory { needed, detail: detail.join(", "), limit, budget: bytes })
+}
