@@ -22,7 +22,7 @@
 //!
 //! Users pay for the peak of the arena, not for the sum of what is kept: a recomputation stays only if the planned peak
 //! ([`predict::arena_bytes`]) would be higher without it, and without a budget only if the whole adds no more than
-//! [`MOST_TIME`] to the predicted time. Needs sizes and a backward part.
+//! [`MOST_TIME`] to the predicted time. Needs sizes and a backward part, and without a budget at most [`LARGE`] values.
 
 pub mod mincut;
 pub mod predict;
@@ -44,9 +44,11 @@ const MOST_TIME: f64 = 0.02;
 /// Recomputations that are tried one by one, the largest first; the others stay together. Each trial schedules the whole
 /// program: of large programs, so many that all together schedule this many values.
 const MOST_TRIALS: usize = 24;
-const MOST_SCHEDULED: usize = 60_000;
+const MOST_SCHEDULED: usize = 20_000;
+/// Without a budget, programs of more values are left as they are: planning them even a few times takes longer than epochs.
+const LARGE: usize = 6_000;
 /// Under a budget, so many times as many are tried.
-const BUDGET_TRIALS: usize = 2;
+const BUDGET_TRIALS: usize = 4;
 /// Kept values that explanations name.
 const MOST_NAMED: usize = 6;
 
@@ -59,6 +61,13 @@ pub fn recompute(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         cx.explain.push("recompute: no sizes are known, nothing is recomputed".into());
         return Changed(false);
     };
+    if cx.arena_budget.is_none() && flow.values.len() > LARGE {
+        cx.explain.push(format!(
+            "recompute: only a memory budget is worth planning {} values again and again",
+            flow.values.len()
+        ));
+        return Changed(false);
+    }
     let search = Search::new(flow, &sizes);
     let Some(before) = search.plan(&BTreeSet::new()) else { return Changed(false) };
     let mut plan = search.cheap(&before);

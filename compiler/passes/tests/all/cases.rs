@@ -5,8 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hgnnc_ir::{Dataflow, parse, print, verify};
+use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
 use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
+use hgnnc_passes::recompute::recompute;
 use hgnnc_passes::remove_dead::remove_dead;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
 
@@ -82,4 +83,23 @@ fn unknown_passes_are_an_error_and_known_ones_are_left_out() {
         PassManager::new(&disabled).expect("known").run_forward(&mut flow, &mut PassCx::default());
         assert_eq!(flow.values.len(), num_values, "without {disabled:?}");
     }
+}
+
+/// Planning a large program takes long: nothing is recomputed that no budget asks for.
+#[test]
+fn large_programs_are_recomputed_under_a_budget_only() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/recompute/fires.ir");
+    let text = fs::read_to_string(&path).expect("a readable case");
+    let (before, _) = text.split_once("=>").expect("`=>` between the programs");
+    let mut flow = read(&path, before);
+    let cx = |arena_budget| PassCx { arena_budget, ..PassCx::new(sizes(&text)) };
+    assert!(recompute(&mut flow.clone(), &mut cx(None)).0);
+    let last = Value::new(flow.values.len() - 1);
+    for _ in 0..6_000 {
+        flow.add(Op::Unary(UnaryOp::Neg), &[last]);
+    }
+    let mut without = cx(None);
+    assert!(!recompute(&mut flow.clone(), &mut without).0);
+    assert!(without.explain[0].contains("only a memory budget"), "{:?}", without.explain);
+    assert!(recompute(&mut flow, &mut cx(Some(0))).0);
 }
