@@ -3,6 +3,7 @@
 // Products read and write ranges of shared slabs; see `raw`.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use hgnnc_ir::dataflow::{Binding, Dataflow, Init, OutputKind};
@@ -13,15 +14,15 @@ use hgnnc_ir::types::{Dim, Phase};
 use hgnnc_native::Code;
 use rayon::prelude::*;
 
-use crate::block::{Context, Scratch, combine, run_task};
+use crate::block::{Context, Scratch};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
-use crate::kernels::{product, rows};
+use crate::launch::Runner;
 use crate::native::{self, CodeMode};
-use crate::plan::{Named, Plan, Product, ProductKind, Split, StateId, Step, StepKind, Update};
+use crate::plan::{Named, Plan, StateId, Step, Update};
 use crate::planned::{Arena, Planned};
 use crate::raw::{PerThread, Slab};
-use crate::routine::{Routine, Routines};
+use crate::routine::Routines;
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -83,6 +84,8 @@ pub struct Engine {
     pool: rayon::ThreadPool,
     /// Nanoseconds that the steps of each run of each program took, added up, and the number of runs.
     step_nanos: Vec<(u64, Vec<f64>)>,
+    /// Nanoseconds of the steps of one launch.
+    busy: Vec<AtomicU64>,
 }
 
 /// What of a program is run.
@@ -133,6 +136,7 @@ impl Engine {
                 }
             });
         }
+        let most = plans.iter().flat_map(|plan| [&plan.prelude, &plan.steps]).map(Vec::len).max().unwrap_or(0);
         let scratch = PerThread::new(pool.current_num_threads(), || Scratch::new(&plans, scratch_len));
         let mut engine = Self {
             plans,
@@ -149,6 +153,7 @@ impl Engine {
             scratch,
             pool,
             step_nanos: vec![],
+            busy: std::iter::repeat_with(AtomicU64::default).take(most).collect(),
         };
         engine.forget_times();
         for program in 0..engine.plans.len() {
@@ -202,14 +207,24 @@ impl Engine {
             scratch: &self.scratch,
         };
         self.pool.install(|| {
-            for (index, (step, routines)) in steps.iter().zip(routines).enumerate() {
+            let mut at = 0;
+            while at < steps.len() {
+                let launch = at..at + 1 + steps[at + 1..].iter().take_while(|step| step.together).count();
+                let busy = &self.busy[..launch.len()];
                 let start = Instant::now();
-                runner.step(step, routines);
+                runner.launch(&steps[launch.clone()], &routines[launch.clone()], busy);
                 let took = start.elapsed().as_nanos() as f64;
-                times.add(step, took);
-                if let Some(first) = first {
-                    nanos[first + index] += took;
+                // The steps of a launch share its time by what their tasks took.
+                let total: u64 = busy.iter().map(|nanos| nanos.load(Relaxed)).sum();
+                for (index, nanos_of_step) in launch.clone().zip(busy) {
+                    let own = nanos_of_step.swap(0, Relaxed);
+                    let share = if launch.len() == 1 { 1.0 } else { own as f64 / total.max(1) as f64 };
+                    times.add(&steps[index], took * share);
+                    if let Some(first) = first {
+                        nanos[first + index] += took * share;
+                    }
                 }
+                at = launch.end;
             }
         });
     }
@@ -467,113 +482,4 @@ pub(crate) fn list_ends(programs: &[&Program], data: &mut BoundData) {
             graph.list_ends(Direction::Out);
         }
     });
-}
-
-struct Runner<'a> {
-    context: Context<'a>,
-    scratch: &'a PerThread<Scratch>,
-}
-
-impl Runner<'_> {
-    fn step(&self, step: &Step, routines: &[Routine]) {
-        match &step.kind {
-            StepKind::Region(region) => {
-                let tasks = region.tasks.len() - 1;
-                parallel(tasks * routines.len(), |task| {
-                    let (routine, task) = (&routines[task / tasks], task % tasks);
-                    let thread = rayon::current_thread_index().unwrap_or(0);
-                    // SAFETY: the index of a pool's thread is its own, and a task starts no other.
-                    unsafe {
-                        self.scratch.with(thread, |scratch| run_task(self.context, region, routine, task, scratch))
-                    };
-                });
-                combine(self.context, region);
-            }
-            StepKind::Product(product) => self.product(product),
-            StepKind::Copy { from, to } => {
-                let slabs = self.context.slabs;
-                // SAFETY: nothing else runs, and the plan gave the copy its own room.
-                let (source, target) = unsafe {
-                    (
-                        slabs[from.slab as usize].read(from.offset, from.len),
-                        slabs[to.slab as usize].write(to.offset, to.len),
-                    )
-                };
-                target.copy_from_slice(source);
-            }
-        }
-    }
-
-    fn product(&self, step: &Product) {
-        let Product { kind, of, rows, x, y, out, split } = *step;
-        let slabs = self.context.slabs;
-        // SAFETY: operands of a step are no outputs of it.
-        let (xs, ys) =
-            unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
-        // SAFETY (of all uses): each task writes its own range of the result.
-        let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
-        let (bk, bn) = (of.batch * of.k, of.batch * of.n);
-        match (kind, split) {
-            (ProductKind::Outer, Split::Bands(band)) => parallel(of.k.div_ceil(band), |t| {
-                let range = t * band..((t + 1) * band).min(of.k);
-                let out = write(range.start * of.n, range.len() * of.n);
-                product::outer(of, rows, range, xs, ys, out, false);
-            }),
-            (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => {
-                let size = of.batch * of.k * of.n;
-                let parts = rows.div_ceil(chunk);
-                // SAFETY (of all uses): parts are disjoint, and are read after all are written.
-                let part = |t: usize| unsafe { slabs[self.context.partials as usize].write(t * size, size) };
-                parallel(parts, |t| {
-                    let range = t * chunk..((t + 1) * chunk).min(rows);
-                    let (x, y) = (&xs[range.start * bk..range.end * bk], &ys[range.start * bn..range.end * bn]);
-                    let out = if parts == 1 { write(0, size) } else { part(t) };
-                    product::outer(of, range.len(), 0..of.k, x, y, out, false);
-                });
-                if parts != 1 {
-                    // Ranges of the result, so that large ones are added by several threads.
-                    parallel(size.div_ceil(RANGE), |t| {
-                        let range = t * RANGE..((t + 1) * RANGE).min(size);
-                        let out = write(range.start, range.len());
-                        out.fill(0.0);
-                        for t in 0..parts {
-                            // SAFETY: all parts have been written, and are only read from here on.
-                            let part = unsafe {
-                                slabs[self.context.partials as usize].read(t * size + range.start, out.len())
-                            };
-                            rows::accumulate_rows(hgnnc_ir::Reduce::Sum, part, out.len(), out);
-                        }
-                    });
-                }
-            }
-            (
-                ProductKind::MatMul | ProductKind::MatMulT,
-                Split::Rows(chunk) | Split::Bands(chunk) | Split::Parts(chunk),
-            ) => {
-                parallel(rows.div_ceil(chunk), |t| {
-                    let range = t * chunk..((t + 1) * chunk).min(rows);
-                    let (from, to) = if kind == ProductKind::MatMul { (bk, bn) } else { (bn, bk) };
-                    let x = &xs[range.start * from..range.end * from];
-                    let out = write(range.start * to, range.len() * to);
-                    if kind == ProductKind::MatMul {
-                        product::mat_mul(of, range.len(), x, ys, out);
-                    } else {
-                        product::mat_mul_t(of, range.len(), x, ys, out);
-                    }
-                });
-            }
-        }
-    }
-}
-
-/// Elements of a result that one task adds up from its parts.
-const RANGE: usize = 4096;
-
-/// Runs tasks `0..tasks` on the threads of the pool.
-fn parallel(tasks: usize, task: impl Fn(usize) + Sync + Send) {
-    if tasks <= 1 || rayon::current_num_threads() == 1 {
-        (0..tasks).for_each(task);
-    } else {
-        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
-    }
 }

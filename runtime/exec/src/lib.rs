@@ -15,6 +15,7 @@ pub mod data;
 pub mod engine;
 pub mod error;
 pub mod kernels;
+mod launch;
 pub mod math;
 pub mod measure;
 pub mod metrics;

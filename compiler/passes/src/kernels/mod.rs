@@ -1,6 +1,6 @@
 //! From the dataflow IR to the kernel IR: which operations share a kernel, and which values are stored.
 //!
-//! Three decisions, in this order, each from the program alone:
+//! Decisions, in this order, each from the program alone:
 //!
 //! 1. `schedule` groups operations by the rows that they have, one traversal per (graph, direction) dependency
 //!    level, so that edge values need no memory: every traversal recomputes those that it reads.
@@ -9,6 +9,7 @@
 //! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become ways to read an operand, and products
 //!    that feed a sum are fused into it.
 //! 4. `in_place` gives new parameters and states the place of the old ones.
+//! 5. `side_by_side` joins consecutive kernels that do not need each other to one launch.
 //!
 //! Nothing here depends on a dataset or a machine.
 
@@ -16,6 +17,7 @@ mod facts;
 mod in_place;
 mod late;
 mod schedule;
+mod side_by_side;
 mod traversal;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -80,6 +82,7 @@ pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
         buffers: builder.decls,
     };
     in_place::replace(&mut program);
+    side_by_side::join(&mut program);
     if cfg!(debug_assertions)
         && let Err(broken) = hgnnc_ir::kernel::verify(&program)
     {

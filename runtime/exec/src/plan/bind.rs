@@ -18,7 +18,7 @@ use crate::raw::Buffer;
 /// # Errors
 /// When an input is missing, or a kernel cannot be executed on data of this size.
 pub fn plan(program: &Program, data: &BoundData, slabs: Slabs, states: &[StateId]) -> Result<Plan> {
-    let mut binder = Binder { program, data, slabs, states, buffers: vec![], plan: Plan::default() };
+    let mut binder = Binder { program, data, slabs, states, buffers: vec![], plan: Plan::default(), partials_used: 0 };
     binder.place()?;
     binder.plan.prelude = binder.steps(&program.prelude)?;
     let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
@@ -60,6 +60,8 @@ pub(super) struct Binder<'a> {
     buffers: Vec<Buffer>,
     /// What is planned so far.
     pub plan: Plan,
+    /// Elements of partial results that the launch at hand has so far.
+    partials_used: usize,
 }
 
 impl Binder<'_> {
@@ -82,11 +84,11 @@ impl Binder<'_> {
         }
     }
 
-    /// Room for partial results of `tasks` tasks, after `used` elements of the same step.
-    pub fn partial(&mut self, used: &mut usize, tasks: usize, width: usize) -> usize {
-        let offset = *used;
-        *used += (tasks * width).next_multiple_of(ALIGN);
-        self.plan.partials_len = self.plan.partials_len.max(*used);
+    /// Room for partial results of `tasks` tasks, besides that of others in the same launch.
+    pub fn partial(&mut self, tasks: usize, width: usize) -> usize {
+        let offset = self.partials_used;
+        self.partials_used += (tasks * width).next_multiple_of(ALIGN);
+        self.plan.partials_len = self.plan.partials_len.max(self.partials_used);
         offset
     }
 
@@ -186,7 +188,8 @@ impl Binder<'_> {
             let to = Buffer { slab: self.slabs.arena, offset: self.plan.arena_len, len: buffer.len };
             self.plan.arena_len += buffer.len.next_multiple_of(ALIGN);
             let kind = StepKind::Copy { from: buffer, to };
-            self.plan.steps.push(Step { kind, phase: Phase::Update, shares: all_of(Stage::PU), label: "copy".into() });
+            let (shares, label) = (all_of(Stage::PU), "copy".into());
+            self.plan.steps.push(Step { kind, phase: Phase::Update, shares, label, together: false });
             buffer = to;
         }
         let rows = match output.ty.space {
@@ -198,8 +201,14 @@ impl Binder<'_> {
     }
 
     fn steps(&mut self, launches: &[Launch]) -> Result<Vec<Step>> {
-        // Kernels of a launch do not read each other's results: any order will do.
-        launches.iter().flat_map(|launch| &launch.kernels).map(|kernel| self.step(kernel)).collect()
+        let mut steps = vec![];
+        for launch in launches {
+            self.partials_used = 0;
+            for (index, kernel) in launch.kernels.iter().enumerate() {
+                steps.push(Step { together: index > 0, ..self.step(kernel)? });
+            }
+        }
+        Ok(steps)
     }
 
     fn step(&mut self, kernel: &Kernel) -> Result<Step> {
@@ -222,7 +231,7 @@ impl Binder<'_> {
                 (StepKind::Region(region), shares, format!("{rows}: {}", names.join(", ")))
             }
         };
-        Ok(Step { kind, phase: kernel.phase, shares, label })
+        Ok(Step { kind, phase: kernel.phase, shares, label, together: false })
     }
 
     pub fn extents(&self, of: &kernel::Extents) -> Extents {
@@ -238,12 +247,12 @@ impl Binder<'_> {
             Form::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
             Form::Outer => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows))),
         };
-        if let Split::Parts(chunk) = split {
-            let parts = rows.div_ceil(chunk).max(1);
-            self.partial(&mut 0, parts, of.batch * of.k * of.n);
-        }
+        let partials = match split {
+            Split::Parts(chunk) => self.partial(rows.div_ceil(chunk).max(1), of.batch * of.k * of.n),
+            Split::Rows(_) | Split::Bands(_) => 0,
+        };
         let [x, y, out] = [gemm.x, gemm.y, gemm.out].map(|buffer| self.buffer(buffer));
-        Product { kind, of, rows, x, y, out, split }
+        Product { kind, of, rows, x, y, out, split, partials }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What runs in which memory, in which blocks of rows: made once from a program of kernels and the sizes of its data.
 //!
 //! What is computed, in which order, with what, and what is stored, has been decided when this begins: it stands in
-//! the [`hgnnc_ir::kernel::Program`]. A plan is a list of steps, one per kernel. A *region* is a traversal, executed
+//! the [`hgnnc_ir::kernel::Program`]. A plan is a list of steps, one per kernel, of which some run together. A *region* is a traversal, executed
 //! in blocks of rows, operation by operation, so edge values exist for the edges of a block only. A *product* is a
 //! dense product over all rows. [`crate::block`] executes blocks, and is what generated code can replace.
 
@@ -100,6 +100,8 @@ pub struct Step {
     pub shares: [f32; 5],
     /// For people: operations and place.
     pub label: String,
+    /// It belongs to the launch of the step before it: neither needs the other.
+    pub together: bool,
 }
 
 /// What a step does.
@@ -381,6 +383,8 @@ pub struct Product {
     pub out: Buffer,
     /// How it is divided.
     pub split: Split,
+    /// Offset of its parts in the slab of partials, where it is divided into parts.
+    pub partials: usize,
 }
 
 /// Which product.

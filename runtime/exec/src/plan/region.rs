@@ -419,11 +419,10 @@ impl RegionBinder<'_, '_> {
         let per_task = num_blocks.div_ceil(most_tasks).max(1);
         let mut tasks: Vec<u32> = (0..num_blocks).step_by(per_task).map(|b| b as u32).collect();
         tasks.push(num_blocks as u32);
-        let mut used = 0;
         let num_tasks = tasks.len() - 1;
         let mut partials = vec![];
         for &(out, reduce, width) in &self.partials {
-            let offset = self.binder.partial(&mut used, num_tasks, width);
+            let offset = self.binder.partial(num_tasks, width);
             partials.push(Partial { out, reduce, width, offset });
         }
         let total_edges = match domain {

@@ -1,0 +1,184 @@
+//! Runs the steps of one launch side by side: their tasks are given to the threads together.
+
+// Products read and write ranges of shared slabs; see `raw`.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use hgnnc_ir::Reduce;
+use rayon::prelude::*;
+
+use crate::block::{Context, Scratch, combine, run_task};
+use crate::kernels::product::Extents;
+use crate::kernels::{product, rows};
+use crate::plan::{Product, ProductKind, Split, Step, StepKind};
+use crate::raw::PerThread;
+use crate::routine::Routine;
+
+/// Elements of a result that one task adds up from its parts.
+const RANGE: usize = 4096;
+
+/// Every launch runs in two rounds, and a task of the second needs all of the first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Computes results, or parts of them.
+    Compute,
+    /// Adds up the parts, in a fixed order.
+    Combine,
+}
+
+/// What all launches of a run share.
+pub(crate) struct Runner<'a> {
+    /// Memory, data, and the place in training.
+    pub context: Context<'a>,
+    /// Scratch of each thread.
+    pub scratch: &'a PerThread<Scratch>,
+}
+
+impl Runner<'_> {
+    /// Runs steps that do not need each other. Where there are several, `busy` collects the nanoseconds that the tasks of
+    /// each took.
+    pub fn launch(&self, steps: &[Step], routines: &[Vec<Routine>], busy: &[AtomicU64]) {
+        for round in [Round::Compute, Round::Combine] {
+            let count = |step: usize| tasks_of(&steps[step], &routines[step], round);
+            parallel((0..steps.len()).map(count).sum(), |mut task| {
+                let mut step = 0;
+                while task >= count(step) {
+                    task -= count(step);
+                    step += 1;
+                }
+                if steps.len() == 1 {
+                    return self.task(&steps[step], &routines[step], round, task);
+                }
+                let start = Instant::now();
+                self.task(&steps[step], &routines[step], round, task);
+                busy[step].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+            });
+        }
+    }
+
+    fn task(&self, step: &Step, routines: &[Routine], round: Round, task: usize) {
+        match (&step.kind, round) {
+            (StepKind::Region(region), Round::Compute) => {
+                let tasks = region.tasks.len() - 1;
+                let (routine, task) = (&routines[task / tasks], task % tasks);
+                let thread = rayon::current_thread_index().unwrap_or(0);
+                // SAFETY: the index of a pool's thread is its own, and a task starts no other.
+                unsafe { self.scratch.with(thread, |scratch| run_task(self.context, region, routine, task, scratch)) };
+            }
+            (StepKind::Region(region), Round::Combine) => combine(self.context, region),
+            (StepKind::Product(product), Round::Compute) => self.product(product, task),
+            (StepKind::Product(product), Round::Combine) => self.combine_product(product, task),
+            (StepKind::Copy { from, to }, _) => {
+                let slabs = self.context.slabs;
+                // SAFETY: nothing else runs, and the plan gave the copy its own room.
+                let (source, target) = unsafe {
+                    (
+                        slabs[from.slab as usize].read(from.offset, from.len),
+                        slabs[to.slab as usize].write(to.offset, to.len),
+                    )
+                };
+                target.copy_from_slice(source);
+            }
+        }
+    }
+
+    /// A range of rows of a product, a range of rows of its result, or one of the parts of its result.
+    fn product(&self, product: &Product, task: usize) {
+        let Product { kind, of, rows, x, y, out, split, partials } = *product;
+        let slabs = self.context.slabs;
+        // SAFETY: operands of a launch are no outputs of it.
+        let (xs, ys) =
+            unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
+        // SAFETY (of all uses): each task writes its own range of the result.
+        let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
+        let (bk, bn) = (of.batch * of.k, of.batch * of.n);
+        match (kind, split) {
+            (ProductKind::Outer, Split::Bands(band)) => {
+                let range = task * band..((task + 1) * band).min(of.k);
+                let out = write(range.start * of.n, range.len() * of.n);
+                product::outer(of, rows, range, xs, ys, out, false);
+            }
+            (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => {
+                let size = of.batch * of.k * of.n;
+                let range = task * chunk..((task + 1) * chunk).min(rows);
+                let (x, y) = (&xs[range.start * bk..range.end * bk], &ys[range.start * bn..range.end * bn]);
+                let out = if rows <= chunk {
+                    write(0, size)
+                } else {
+                    // SAFETY: parts are disjoint, and are read after all are written.
+                    unsafe { slabs[self.context.partials as usize].write(partials + task * size, size) }
+                };
+                product::outer(of, range.len(), 0..of.k, x, y, out, false);
+            }
+            (
+                ProductKind::MatMul | ProductKind::MatMulT,
+                Split::Rows(chunk) | Split::Bands(chunk) | Split::Parts(chunk),
+            ) => {
+                let range = task * chunk..((task + 1) * chunk).min(rows);
+                let (from, to) = if kind == ProductKind::MatMul { (bk, bn) } else { (bn, bk) };
+                let x = &xs[range.start * from..range.end * from];
+                let out = write(range.start * to, range.len() * to);
+                if kind == ProductKind::MatMul {
+                    product::mat_mul(of, range.len(), x, ys, out);
+                } else {
+                    product::mat_mul_t(of, range.len(), x, ys, out);
+                }
+            }
+        }
+    }
+
+    /// Adds up a range of the parts of a product: ranges, so that large results are added by several threads.
+    fn combine_product(&self, product: &Product, task: usize) {
+        let slabs = self.context.slabs;
+        let Extents { batch, k, n } = product.of;
+        let size = batch * k * n;
+        let range = task * RANGE..((task + 1) * RANGE).min(size);
+        // SAFETY: each task writes its own range of the result.
+        let out = unsafe { slabs[product.out.slab as usize].write(product.out.offset + range.start, range.len()) };
+        out.fill(0.0);
+        for part in 0..num_parts(product) {
+            let start = product.partials + part * size + range.start;
+            // SAFETY: all parts have been written, and are only read from here on.
+            let part = unsafe { slabs[self.context.partials as usize].read(start, out.len()) };
+            rows::accumulate_rows(Reduce::Sum, part, out.len(), out);
+        }
+    }
+}
+
+/// Number of tasks of a step in a round.
+fn tasks_of(step: &Step, routines: &[Routine], round: Round) -> usize {
+    match (&step.kind, round) {
+        (StepKind::Region(region), Round::Compute) => (region.tasks.len() - 1) * routines.len(),
+        (StepKind::Region(region), Round::Combine) => usize::from(!region.partials.is_empty()),
+        (StepKind::Product(product), Round::Compute) => match (product.kind, product.split) {
+            (ProductKind::Outer, Split::Bands(band)) => product.of.k.div_ceil(band),
+            (_, Split::Rows(chunk) | Split::Bands(chunk) | Split::Parts(chunk)) => product.rows.div_ceil(chunk),
+        },
+        // What is computed at once has one part. Without rows there is none, and the sum is zero.
+        (StepKind::Product(product), Round::Combine) => match num_parts(product) {
+            1 => 0,
+            _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
+        },
+        (StepKind::Copy { .. }, Round::Compute) => 1,
+        (StepKind::Copy { .. }, Round::Combine) => 0,
+    }
+}
+
+/// Parts that the result of a product is the sum of.
+fn num_parts(product: &Product) -> usize {
+    match (product.kind, product.split) {
+        (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => product.rows.div_ceil(chunk),
+        (ProductKind::Outer, Split::Bands(_)) | (ProductKind::MatMul | ProductKind::MatMulT, _) => 1,
+    }
+}
+
+/// Runs tasks `0..tasks` on the threads of the pool.
+fn parallel(tasks: usize, task: impl Fn(usize) + Sync + Send) {
+    if tasks <= 1 || rayon::current_num_threads() == 1 {
+        (0..tasks).for_each(task);
+    } else {
+        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
+    }
+}
