@@ -94,7 +94,7 @@ pub fn profile(args: &ProfileArgs) -> Result<ExitCode, Failure> {
 fn text(program: &Program, machine: &Machine, found: &Profile, lines: &[Line]) -> String {
     let name = &program.tables.name;
     let mut text = format!(
-        "{name}: {} ms per epoch, mean of {}, on {}\n",
+        "{name}: {} ms per epoch, median of {}, on {}\n",
         digits(found.epoch_ms),
         found.epochs,
         machine_text(machine)

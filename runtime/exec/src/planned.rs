@@ -12,6 +12,7 @@ use crate::native;
 use crate::plan::{Plan, Slabs, StateId, plan};
 use crate::proc;
 use crate::routine::Routines;
+use crate::subnormal::flush_to_zero;
 
 /// Planned memory of values, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -113,6 +114,7 @@ impl Planned {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("hgnnc-{i}"))
+            .start_handler(|_| flush_to_zero())
             .build()
             .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
         let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();

@@ -225,7 +225,7 @@ fn what_each_kernel_takes() {
     let place = Place::new();
     place.model(&usual());
     let run = place.with_data("profile", &["--epochs", "2", "--threads", "1", "-o", "pro/file"]).works();
-    for word in ["Net.train: ", "ms per epoch, mean of 2", "(cpu, 1 thread)", "measured", "predicted", "between"] {
+    for word in ["Net.train: ", "ms per epoch, median of 2", "(cpu, 1 thread)", "measured", "predicted", "between"] {
         assert!(run.out.contains(word), "no `{word}` in {}", run.out);
     }
     assert_eq!(String::from_utf8_lossy(&place.bytes("pro/file/profile.txt")), run.out);
