@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Applies to operations that work row by row, where every operand is a unit value or gathered in the same way over the
-//! same graph, at least one is gathered, and |V| < |E|. Needs sizes.
+//! same graph, at least one is gathered, and |V| ≤ |E|. Needs sizes.
 
 use hgnnc_ir::{Dataflow, Op, Space, Type, Value};
 
@@ -49,7 +49,8 @@ pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         let (Op::GatherSrc(graph) | Op::GatherDst(graph)) = gather else { return None };
         let on_vertices = by_row(op, |ty| Type { space, ..ty.clone() })?;
         let (vertices, edges) = (sizes.rows(space), sizes.edges[graph.index()]);
-        let moves = vertices < edges;
+        // With as many: edge values are computed anew by every traversal that needs them, vertex values once.
+        let moves = vertices <= edges;
         let verdict = if moves { "moved to the vertices" } else { "stays on the edges" };
         let name = &r.old.graphs[graph.index()].name;
         let line = format!("{value} over `{name}`: {vertices} vertices, {edges} edges; {verdict}");
