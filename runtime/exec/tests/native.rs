@@ -83,13 +83,15 @@ fn special(len: usize, salt: u64) -> Vec<f32> {
         .collect()
 }
 
-/// All results of both ways to execute the case; where it can be generated, code was.
+/// All results of both ways to execute the case; where it can be generated, code was. Subnormal numbers count as zero:
+/// arithmetic takes them so in these threads, but what only selects or changes signs lets them pass.
 fn assert_equal(case: &Case, what: &str) {
+    let flushed = |x: f32| if x.is_subnormal() { 0.0 } else { x };
     let (kernels, native) = (case.run(2, CodeMode::Interpreted), case.run(2, CodeMode::Native));
     for (name, kernels) in &kernels {
-        for (i, (a, b)) in kernels.iter().zip(&native[name]).enumerate() {
+        for (i, (&a, &b)) in kernels.iter().zip(&native[name]).enumerate() {
             assert!(
-                a == b || a.is_nan() && b.is_nan(),
+                flushed(a) == flushed(b) || a.is_nan() && b.is_nan(),
                 "{what}: {name}[{i}] is {b:e} in machine code, {a:e} by kernels"
             );
         }
