@@ -7,6 +7,7 @@
     --data DIR      folder with the datasets acm and imdb     (../shared/data)
     --peers DIR     folder with bench_fullbatch.py            (without it, the peers' figures are those of peers.csv)
     --dgl PYTHON, --pyg PYTHON                                the interpreters with DGL, and with PyTorch Geometric
+    --limit N       give a peer up after so many seconds  (600)
     --json FILE     write all figures there too
 
 DBLP is synthetic, of the published sizes: `hgnnc data synth dblp`. Peers and compiler run in turns, each `--rounds`
@@ -55,6 +56,7 @@ def arguments():
     parser.add_argument("--peers", type=Path)
     parser.add_argument("--dgl", type=Path)
     parser.add_argument("--pyg", type=Path)
+    parser.add_argument("--limit", type=float, default=600)
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
@@ -85,7 +87,13 @@ def peer(args, model, dataset, framework, variant, data, work):
     command = [python, "-W", "ignore", "bench_fullbatch.py", "--fw", framework, "--model", model, "--dataset", dataset]
     command += ["--threads", str(args.threads)] + (["--variant", variant] if variant else [])
     places = {"PEERS_DATA": str(data), "PEERS_OUT": str(out), "PEERS_CACHE": str(work / "cache")}
-    done = subprocess.run(command, cwd=args.peers, env=os.environ | places, capture_output=True, text=True)
+    try:
+        done = subprocess.run(
+            command, cwd=args.peers, env=os.environ | places, capture_output=True, text=True, timeout=args.limit
+        )
+    except subprocess.TimeoutExpired:
+        print(f"{model}-{dataset}: {framework} {variant} took longer than {args.limit:g} s", file=sys.stderr)
+        return None
     lines = out.read_text().splitlines() if out.exists() else []
     found = json.loads(lines[-1]) if lines else {}
     if done.returncode != 0 or not found.get("ok"):

@@ -124,7 +124,7 @@ pub fn check(name: &str, text: &str) -> Outcome {
         match lower(model, &options) {
             Ok(_) => {}
             Err(LowerError::Pass(error)) => diagnostics.push(unknown_pass(&error)),
-            Err(LowerError::Kernel(error)) => panic!("{name}: {error}"),
+            Err(error @ (LowerError::Kernel(_) | LowerError::Gradient(_))) => panic!("{name}: {error}"),
         }
     }
     Outcome { analysis, diagnostics }

@@ -9,7 +9,7 @@ use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
-use hgnnc_passes::{differentiate, update};
+use hgnnc_passes::{NotDifferentiable, try_differentiate, update};
 use hgnnc_sema::Analyzed;
 
 /// What lowering depends on.
@@ -58,6 +58,8 @@ pub enum LowerError {
     Pass(UnknownPass),
     /// There is no kernel for an operation.
     Kernel(NotLowered),
+    /// The loss has a gradient that no operation computes.
+    Gradient(NotDifferentiable),
 }
 
 impl fmt::Display for LowerError {
@@ -65,6 +67,7 @@ impl fmt::Display for LowerError {
         match self {
             LowerError::Pass(error) => error.fmt(f),
             LowerError::Kernel(error) => error.fmt(f),
+            LowerError::Gradient(error) => error.fmt(f),
         }
     }
 }
@@ -77,6 +80,12 @@ impl From<UnknownPass> for LowerError {
     }
 }
 
+impl From<NotDifferentiable> for LowerError {
+    fn from(error: NotDifferentiable) -> Self {
+        LowerError::Gradient(error)
+    }
+}
+
 impl From<NotLowered> for LowerError {
     fn from(error: NotLowered) -> Self {
         LowerError::Kernel(error)
@@ -86,7 +95,7 @@ impl From<NotLowered> for LowerError {
 /// Lowers a model.
 ///
 /// # Errors
-/// When a disabled pass does not exist, or an operation has no kernel.
+/// When a disabled pass does not exist, an operation has no kernel, or the loss no gradient.
 pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let passes = PassManager::new(&options.disabled)?;
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
@@ -106,7 +115,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         passes.run_forward(&mut flow, &mut cx);
         let loss = flow.result("loss").expect("a trained model has a loss");
         let params: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
-        let gradients = differentiate(&mut flow, loss, &params);
+        let gradients = try_differentiate(&mut flow, loss, &params)?;
         update(&mut flow, &gradients, &spec.optimizer);
         joint = Some(flow.clone());
         passes.run_joint(&mut flow, &mut cx);

@@ -392,6 +392,16 @@ fn check_split(
             )
             .note(note),
         ),
+        None if names.len() > 1 => diagnostics.push(
+            Diagnostic::at(
+                codes::DATA_SPLIT,
+                train.span,
+                format!("the dataset has several splits of `{vertex}`"),
+                "does not say which",
+            )
+            .note(note)
+            .help(format!("write `split \"{0}\"`, or give `--split {0}`", names[0])),
+        ),
         None => {}
     }
 }
