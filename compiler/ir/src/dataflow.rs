@@ -155,7 +155,7 @@ pub struct ValueData {
 }
 
 /// What a program gives back.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum OutputKind {
     /// A value by name (`loss`, `topic_logits`).
     Result(String),

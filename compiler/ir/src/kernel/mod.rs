@@ -24,6 +24,7 @@ mod width;
 
 pub use parse::parse;
 pub use print::print;
+pub use replace::Uses;
 pub use verify::verify;
 pub use width::Width;
 
@@ -64,7 +65,7 @@ pub struct BufferDecl {
     pub ty: Type,
     /// Where its elements come from.
     pub contents: Contents,
-    /// The parameter or optimiser state whose place it takes, see [`Program::may_replace`].
+    /// The parameter or optimiser state whose place it takes, see [`Uses::may_replace`].
     pub replaces: Option<Buffer>,
 }
 

@@ -66,7 +66,7 @@ impl fmt::Display for Violation {
 /// - locals are numbered in order and read where they exist: a local of an edge at that edge;
 /// - operands have the widths that their operation takes, whatever the sizes are;
 /// - outputs have the type that they are seen as; an update has the type of its parameter and is the only one;
-/// - what takes the place of a parameter or state does so when nothing reads it any more ([`Program::may_replace`]).
+/// - what takes the place of a parameter or state does so when nothing reads it any more ([`super::Uses::may_replace`]).
 ///
 /// # Errors
 /// All violations, in the order of the program.
@@ -205,11 +205,12 @@ impl Verifier<'_> {
     fn replacements(&mut self) {
         let program = self.program;
         let mut replaced = HashSet::new();
+        let uses = program.uses();
         for (row, decl) in program.buffers.iter().enumerate() {
             let Some(old) = decl.replaces else { continue };
             if old.index() >= program.buffers.len() {
                 self.report(Place::Buffer(row), format!("there is no buffer {old}"));
-            } else if let Err(rule) = program.may_replace(Buffer::new(row), old) {
+            } else if let Err(rule) = uses.may_replace(Buffer::new(row), old) {
                 self.report(Place::Buffer(row), format!("cannot replace `{}`: {rule}", self.name(old)));
             } else if !replaced.insert(old) {
                 self.report(Place::Buffer(row), format!("`{}` is replaced twice", self.name(old)));

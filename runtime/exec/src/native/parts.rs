@@ -1,5 +1,7 @@
 //! Divides a chain into parts for which code is generated and operations that are interpreted.
 
+use std::collections::{HashMap, HashSet};
+
 use hgnnc_ir::ops::{BinaryOp, Reduce};
 use hgnnc_native::{Array, Kind, Op, Program, Row, Shape, Source, generates_binary, generates_unary};
 
@@ -86,25 +88,39 @@ pub fn divide(region: &Region, level: Level, ops: &[usize], chooser: &Chooser<'_
         return None;
     }
     let mut native: Vec<bool> = ops.iter().map(|&op| covers(region, &region.ops[op], chooser)).collect();
+    let readers = readers(region);
     loop {
-        let units = units(region, level, ops, &native, chooser)?;
+        let units = units(region, level, ops, &native, &readers, chooser)?;
         let keeps = |part: &Part| {
             part.ordered
                 && !chooser.refused.contains(&part.program.to_string())
                 && (chooser.mode == CodeMode::Native || cost::gains(region, part, chooser.facts))
         };
-        let mut changed = false;
+        let mut dropped: HashSet<usize> = HashSet::new();
         for unit in &units.units {
-            let Unit::Part(part) = unit else { continue };
-            if !keeps(part) {
-                changed = true;
-                ops.iter().zip(&mut native).filter(|(op, _)| part.ops.contains(op)).for_each(|(_, n)| *n = false);
+            match unit {
+                Unit::Part(part) if !keeps(part) => dropped.extend(&part.ops),
+                Unit::Part(_) | Unit::Op(_) => {}
             }
         }
-        if !changed {
+        if dropped.is_empty() {
             return Some(units);
         }
+        ops.iter().zip(&mut native).filter(|(op, _)| dropped.contains(op)).for_each(|(_, native)| *native = false);
     }
+}
+
+/// The operations that read each local.
+fn readers(region: &Region) -> Vec<Vec<usize>> {
+    let mut readers = vec![vec![]; region.locals.len()];
+    for (at, op) in region.ops.iter().enumerate() {
+        for operand in operands(&op.kind) {
+            if let Base::Local(local) = operand.base {
+                readers[local as usize].push(at);
+            }
+        }
+    }
+    readers
 }
 
 /// Can code be generated for an operation, and is all that it picks there?
@@ -155,22 +171,35 @@ pub(super) fn width(region: &Region, op: &BlockOp) -> usize {
 /// The operation of a chain that computes an operand, if it is one of these.
 fn producer(region: &Region, ops: &[usize], operand: &Operand) -> Option<usize> {
     let Base::Local(local) = operand.base else { return None };
-    let makes = |op: &BlockOp| {
-        !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..)) && op.out == local
-    };
-    ops.iter().position(|&op| makes(&region.ops[op]))
+    ops.iter().position(|&op| makes_value(&region.ops[op]) && region.ops[op].out == local)
+}
+
+/// Is its result a local?
+fn makes_value(op: &BlockOp) -> bool {
+    !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
 }
 
 /// Orders the operations of a chain. In each round parts come first, then what is interpreted. A part waits as long as it
 /// may, so that as much as possible is in one.
-fn units(region: &Region, level: Level, ops: &[usize], native: &[bool], chooser: &Chooser<'_>) -> Option<Units> {
+fn units(
+    region: &Region,
+    level: Level,
+    ops: &[usize],
+    native: &[bool],
+    readers: &[Vec<usize>],
+    chooser: &Chooser<'_>,
+) -> Option<Units> {
     if !native.contains(&true) {
         return None;
     }
-    let deps: Vec<Vec<usize>> = ops
-        .iter()
-        .map(|&op| operands(&region.ops[op].kind).iter().filter_map(|o| producer(region, ops, o)).collect())
-        .collect();
+    let values = ops.iter().enumerate().filter(|&(_, &op)| makes_value(&region.ops[op]));
+    let producers: HashMap<u32, usize> = values.map(|(at, &op)| (region.ops[op].out, at)).collect();
+    let producer = |operand: &Operand| match operand.base {
+        Base::Local(local) => producers.get(&local).copied(),
+        Base::Stored(_) => None,
+    };
+    let deps: Vec<Vec<usize>> =
+        ops.iter().map(|&op| operands(&region.ops[op].kind).iter().filter_map(producer).collect()).collect();
     let mut rounds = vec![0; ops.len()];
     for at in 0..ops.len() {
         let after = |&dep: &usize| rounds[dep] + usize::from(native[at] && !native[dep]);
@@ -191,7 +220,7 @@ fn units(region: &Region, level: Level, ops: &[usize], native: &[bool], chooser:
         };
         for component in components(&here(true), &deps) {
             let ops: Vec<usize> = component.iter().map(|&at| ops[at]).collect();
-            units.push(Unit::Part(part(region, level, ops, chooser)));
+            units.push(Unit::Part(part(region, level, ops, readers, chooser)));
         }
         units.extend(here(false).into_iter().map(|at| Unit::Op(ops[at])));
     }
@@ -201,21 +230,33 @@ fn units(region: &Region, level: Level, ops: &[usize], native: &[bool], chooser:
 
 /// Operations that depend on each other: loops over fewer arrays at a time, and more of them with equal texts.
 fn components(members: &[usize], deps: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let mut of: Vec<usize> = (0..deps.len()).collect();
+    let mut wanted = vec![false; deps.len()];
+    members.iter().for_each(|&at| wanted[at] = true);
+    // The first of its component, over some steps.
+    let mut first: Vec<usize> = (0..deps.len()).collect();
+    let find = |first: &mut Vec<usize>, mut at: usize| {
+        while first[at] != at {
+            first[at] = first[first[at]];
+            at = first[at];
+        }
+        at
+    };
     for &at in members {
-        for &dep in deps[at].iter().filter(|dep| members.contains(dep)) {
-            let (from, to) = (of[at].max(of[dep]), of[at].min(of[dep]));
-            of.iter_mut().filter(|c| **c == from).for_each(|c| *c = to);
+        for &dep in deps[at].iter().filter(|&&dep| wanted[dep]) {
+            let (a, b) = (find(&mut first, at), find(&mut first, dep));
+            first[a.max(b)] = a.min(b);
         }
     }
     let mut parts: Vec<Vec<usize>> = vec![vec![]; deps.len()];
-    members.iter().for_each(|&at| parts[of[at]].push(at));
+    for &at in members {
+        parts[find(&mut first, at)].push(at);
+    }
     parts.retain(|part| !part.is_empty());
     parts
 }
 
 /// The loop of operations that depend on each other.
-fn part(region: &Region, level: Level, ops: Vec<usize>, chooser: &Chooser<'_>) -> Part {
+fn part(region: &Region, level: Level, ops: Vec<usize>, readers: &[Vec<usize>], chooser: &Chooser<'_>) -> Part {
     let segments = ops.iter().any(|&op| matches!(region.ops[op].kind, BlockKind::Segment(..)));
     let shape = if segments { Shape::Segments } else { Shape::Items };
     let mut maker = Maker { region, ops: &ops, arrays: vec![], indices: vec![], made: vec![], values: vec![] };
@@ -226,7 +267,7 @@ fn part(region: &Region, level: Level, ops: Vec<usize>, chooser: &Chooser<'_>) -
         let target = match &op.kind {
             BlockKind::PartialReduce(..) => Some(Target::Partial(op.out)),
             BlockKind::Segment(..) => Some(Target::Owners(op.out)),
-            _ => is_read(region, &ops, op.out).then_some(Target::Tile(op.out)),
+            _ => is_read(region, &ops, &readers[op.out as usize], op.out).then_some(Target::Tile(op.out)),
         };
         let result = target.map(|target| {
             results.push(target);
@@ -341,8 +382,6 @@ impl Maker<'_> {
 }
 
 /// Is a local stored, or read by another operation than these?
-fn is_read(region: &Region, ops: &[usize], local: u32) -> bool {
-    let reads = |op: &BlockOp| operands(&op.kind).iter().any(|operand| operand.base == Base::Local(local));
-    matches!(region.locals[local as usize].place, Place::Stored(_))
-        || region.ops.iter().enumerate().any(|(at, op)| !ops.contains(&at) && reads(op))
+fn is_read(region: &Region, ops: &[usize], readers: &[usize], local: u32) -> bool {
+    matches!(region.locals[local as usize].place, Place::Stored(_)) || readers.iter().any(|at| !ops.contains(at))
 }
