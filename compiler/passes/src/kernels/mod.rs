@@ -16,6 +16,7 @@
 mod facts;
 mod in_place;
 mod late;
+mod ready;
 mod schedule;
 mod side_by_side;
 mod traversal;

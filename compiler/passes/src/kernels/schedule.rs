@@ -13,13 +13,14 @@
 //! [`super::late`] names values that are cheaper to compute late than to keep. Those that only their own rows read are
 //! computed by every group that reads them; the others, right before the first group that needs them in memory.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use hgnnc_ir::kernel::Width;
-use hgnnc_ir::{Direction, Graph, Op, OutputKind, Phase, Space, Value};
+use hgnnc_ir::{Direction, Graph, Op, Phase, Space, Value};
 
 use super::facts::{Facts, Topology};
 use super::late::{Late, find_late};
+use super::ready::Worklists;
 
 /// What the members of a group share.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -60,22 +61,26 @@ pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
         .filter(|&v| facts.topology(v).is_none() || facts.is_output(v))
         .collect();
     let count = facts.flow.values.len();
-    let mut scheduler = Scheduler { facts, done: vec![false; count], kinds: vec![vec![]; count], late: vec![] };
+    let lists = Worklists::default();
+    let mut scheduler = Scheduler { facts, done: vec![false; count], kinds: vec![vec![]; count], late: vec![], lists };
     for &v in &nodes {
         scheduler.kinds[v.index()] = scheduler.kinds_of(v);
     }
     scheduler.late = find_late(facts, &nodes, &scheduler.kinds);
+    scheduler.lists = Worklists::new(facts, &nodes, &scheduler.kinds, &scheduler.late);
     let (fixed, varying): (Vec<Value>, Vec<Value>) = nodes.into_iter().partition(|&v| facts.is_fixed(v));
     (scheduler.groups(fixed), scheduler.groups(varying))
 }
 
-struct Scheduler<'f, 'a> {
-    facts: &'f Facts<'a>,
-    done: Vec<bool>,
+pub(super) struct Scheduler<'f, 'a> {
+    pub facts: &'f Facts<'a>,
+    pub done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
-    kinds: Vec<Vec<Kind>>,
+    pub kinds: Vec<Vec<Kind>>,
     /// What is computed late.
-    late: Vec<Late>,
+    pub late: Vec<Late>,
+    /// What waits for what, and what can start.
+    pub lists: Worklists,
 }
 
 /// A group that can start.
@@ -90,15 +95,15 @@ impl Scheduler<'_, '_> {
     fn groups(&mut self, mut pending: Vec<Value>) -> Vec<Group> {
         // What every reader computes for itself has no group of its own.
         pending.retain(|&v| self.late[v.index()] != Late::Inline);
+        self.begin(&pending);
+        let mut remaining = pending.len();
         let mut groups = vec![];
-        while !pending.is_empty() {
-            let start = self.next(&pending);
-            let mut members = self.grow(&start, &pending);
-            self.take_updates(&start.kind, &mut members, &pending);
-            for member in &members {
-                self.done[member.index()] = true;
-            }
-            pending.retain(|v| !self.done[v.index()]);
+        while remaining > 0 {
+            let start = self.next();
+            let mut members = self.grow(&start);
+            self.take_updates(&start.kind, &mut members);
+            self.finish(&members);
+            remaining -= members.len();
             self.add_inline(&mut members);
             groups.push(Group { kind: start.kind, members });
         }
@@ -106,55 +111,29 @@ impl Scheduler<'_, '_> {
     }
 
     /// The group to start now.
-    fn next(&self, pending: &[Value]) -> Start {
-        let none = HashSet::new();
-        let phase = |v: Value| self.facts.flow.value(v).phase;
-        if pending.iter().any(|&v| self.is_early(v)) {
+    fn next(&self) -> Start {
+        if !self.lists.early().is_empty() {
             return Start { phase: Phase::Update, kind: Kind::Unit, stores: None };
         }
-        let waiting = pending.iter().any(|v| self.late[v.index()] == Late::Stored);
-        let start = |&v: &Value| {
-            let kinds = &self.kinds[v.index()];
-            if let Some(kind) = kinds.iter().find(|kind| self.fits(v, kind, &none)) {
-                return Some(((phase(v), rank(kind), v), Start { phase: phase(v), kind: kind.clone(), stores: None }));
+        let (phase, v) = self.lists.first().expect("the first pending operation has all its operands, or late ones");
+        let kinds = &self.kinds[v.index()];
+        match kinds.iter().find(|kind| self.lists.has_all(v) && self.fits(v, kind, &HashSet::new())) {
+            Some(kind) => Start { phase, kind: kind.clone(), stores: None },
+            // What it waits for are late values only.
+            None => {
+                let late = self.awaited(v);
+                let kind = self.kinds[late.index()][0].clone();
+                Start { phase: self.facts.flow.value(late).phase, kind, stores: Some(late) }
             }
-            // What it waits for may be late values only.
-            let mut kinds = kinds.iter().filter(|_| waiting);
-            kinds.find_map(|kind| {
-                let late = self.awaited(v, kind)?;
-                let own = self.kinds[late.index()].first()?.clone();
-                // Totals and maps wait until a kernel that cannot do without asks for it.
-                let rank = if matches!(kind, Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..)) {
-                    rank(kind)
-                } else {
-                    PATIENT
-                };
-                Some(((phase(v), rank, v), Start { phase: phase(late), kind: own, stores: Some(late) }))
-            })
-        };
-        // Phases come in order: what is to be done in an earlier one is all that needs to be looked at.
-        [Phase::Forward, Phase::Backward, Phase::Update]
-            .into_iter()
-            .find_map(|current| {
-                pending
-                    .iter()
-                    .filter(|&&v| phase(v) == current && self.late[v.index()] == Late::No)
-                    .filter_map(start)
-                    .min_by_key(|&(key, _)| key)
-                    .map(|(_, start)| start)
-            })
-            .expect("in SSA order the first pending operation has all its operands, or late ones")
+        }
     }
 
     /// A late value that can be computed now, where an operation waits for nothing but late values.
-    fn awaited(&self, v: Value, kind: &Kind) -> Option<Value> {
-        let mut awaited = vec![];
-        if !self.operands_available(v, kind, &HashSet::new(), &mut HashSet::new(), Some(&mut awaited)) {
-            return None;
+    fn awaited(&self, mut v: Value) -> Value {
+        while let Some(first) = self.lists.awaited(v) {
+            v = first;
         }
-        let first = *awaited.iter().min()?;
-        let own = self.kinds[first.index()].first()?;
-        if self.fits(first, own, &HashSet::new()) { Some(first) } else { self.awaited(first, own) }
+        v
     }
 
     /// Adds what the members compute for themselves, in SSA order.
@@ -174,17 +153,20 @@ impl Scheduler<'_, '_> {
     }
 
     /// All pending operations of a phase that a group of this kind can take.
-    fn grow(&self, start: &Start, pending: &[Value]) -> Vec<Value> {
+    fn grow(&self, start: &Start) -> Vec<Value> {
         let Start { phase, kind, stores } = start;
         if let Kind::Product(value) = kind {
             return vec![*value];
         }
         let mut members = vec![];
         let mut known = HashSet::new();
-        let early = *kind == Kind::Unit && pending.iter().any(|&v| self.is_early(v));
-        for &v in pending {
+        let early = *kind == Kind::Unit && !self.lists.early().is_empty();
+        // In SSA order: what has all its operands, then also what reads the members.
+        let mut candidates = if early { self.lists.early().clone() } else { self.lists.ready(*phase, kind) };
+        candidates.extend(stores);
+        while let Some(v) = candidates.pop_first() {
             let node = self.facts.flow.value(v);
-            if node.phase != *phase {
+            if node.phase != *phase || !self.lists.is_pending(v) {
                 continue;
             }
             let late = self.late[v.index()] != Late::No && *stores != Some(v);
@@ -192,7 +174,7 @@ impl Scheduler<'_, '_> {
                 continue;
             }
             let kinds = &self.kinds[v.index()];
-            let own = kinds.contains(kind) && (!early || self.is_early(v));
+            let own = kinds.contains(kind) && (!early || self.lists.early().contains(&v));
             // What follows from the rows of a traversal is computed while they are at hand.
             let follows = || match kind {
                 Kind::Edges(topology, direction) => {
@@ -209,50 +191,38 @@ impl Scheduler<'_, '_> {
             if (own || follows()) && self.fits(v, kind, &known) {
                 members.push(v);
                 known.insert(v);
+                candidates.extend(self.lists.readers(v));
             }
         }
         members
     }
 
-    /// Is it a number of the optimiser that depends on no gradient and no parameter, but on counters and constants?
-    fn is_early(&self, v: Value) -> bool {
-        let facts = self.facts;
-        let node = facts.flow.value(v);
-        let early = |&arg: &Value| {
-            let root = facts.root(arg);
-            facts.width(root).is_one()
-                && match facts.flow.value(root).op {
-                    Op::Input(_) | Op::Const(_) | Op::Count(_) => true,
-                    Op::Param(_) | Op::State(..) => false,
-                    _ => self.done[root.index()] || self.is_early(root),
-                }
-        };
-        node.phase == Phase::Update && node.ty.is_unit() && facts.width(v).is_one() && node.args.iter().all(early)
-    }
-
     /// Takes the updates of weights along whose gradients a group computes row by row.
-    fn take_updates(&self, kind: &Kind, members: &mut Vec<Value>, pending: &[Value]) {
+    fn take_updates(&self, kind: &Kind, members: &mut Vec<Value>) {
         let facts = self.facts;
         if !matches!(kind, Kind::Edges(Topology::Pattern(_), Direction::Out)) {
             return;
         }
-        let gradients: Vec<Width> = members
+        let gradients: HashSet<Kind> = members
             .iter()
             .filter(|&&v| matches!(facts.flow.value(v).op, Op::Outer { .. }))
-            .map(|&v| facts.width(v))
+            .map(|&v| Kind::Elements(facts.width(v)))
             .collect();
         let mut known: HashSet<Value> = members.iter().copied().collect();
+        let mut queue: BTreeSet<Value> =
+            gradients.iter().flat_map(|kind| self.lists.ready(Phase::Update, kind)).collect();
+        queue.extend(members.iter().flat_map(|&member| self.lists.readers(member)));
         let mut candidates = vec![];
-        for &v in pending {
-            let node = facts.flow.value(v);
-            let elements = |kind: &Kind| matches!(kind, Kind::Elements(len) if gradients.contains(len));
-            if node.phase == Phase::Update
-                && self.kinds[v.index()].iter().any(elements)
+        while let Some(v) = queue.pop_first() {
+            if self.lists.is_pending(v)
+                && facts.flow.value(v).phase == Phase::Update
+                && self.kinds[v.index()].iter().any(|kind| gradients.contains(kind))
                 && self.fits(v, kind, &known)
-                && self.may_replace(v, &known, pending)
+                && self.may_replace(v, &known)
             {
                 candidates.push(v);
                 known.insert(v);
+                queue.extend(self.lists.readers(v));
             }
         }
         // Those that follow from a gradient of the group, and those that they need.
@@ -272,24 +242,13 @@ impl Scheduler<'_, '_> {
     }
 
     /// Would the new value of a parameter or state find the old one unused, but by the group itself?
-    fn may_replace(&self, v: Value, members: &HashSet<Value>, pending: &[Value]) -> bool {
-        let facts = self.facts;
-        let outputs = facts.flow.outputs.iter().filter(|output| facts.root(output.value) == v);
-        let leaves = outputs.filter_map(|output| match output.kind {
-            OutputKind::UpdateParam(param) => Some(Op::Param(param)),
-            OutputKind::UpdateState(param, slot) => Some(Op::State(param, slot)),
-            OutputKind::Result(_) => None,
-        });
-        let reads = |reader: Value, leaf: &Op| {
-            let mut roots = facts.flow.value(reader).args.iter().map(|&arg| facts.root(arg));
-            roots.any(|root| facts.flow.value(root).op == *leaf)
+    fn may_replace(&self, v: Value, members: &HashSet<Value>) -> bool {
+        let later = |&reader: &Value| {
+            // What is computed where it is used has no group of its own.
+            let everywhere = self.facts.topology(reader).is_some() || self.late[reader.index()] == Late::Inline;
+            everywhere || (self.lists.is_pending(reader) && reader != v && !members.contains(&reader))
         };
-        let later = |reader: &Value| *reader != v && !members.contains(reader);
-        // What is computed where it is used has no group of its own.
-        let inline = |r: Value| facts.topology(r).is_some() || self.late[r.index()] == Late::Inline;
-        let everywhere = facts.flow.handles().filter(|&r| inline(r) && facts.is_live(r));
-        let readers: Vec<Value> = pending.iter().copied().filter(later).chain(everywhere).collect();
-        leaves.into_iter().all(|leaf| !readers.iter().any(|&reader| reads(reader, &leaf)))
+        !self.lists.readers_of_old(v).any(later)
     }
 
     /// Is a value computed by the group, or for each reader from such a value?
@@ -394,20 +353,12 @@ impl Scheduler<'_, '_> {
     }
 
     /// Can a group of this kind with these members compute `v` next?
-    fn fits(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
-        self.operands_available(v, kind, members, &mut HashSet::new(), None)
+    pub fn fits(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
+        self.operands_available(v, kind, members, &mut HashSet::new())
     }
 
-    /// Are the operands of an operation stored, or at hand where the operation reads them? With `awaited`, late values
-    /// may still be missing, and are collected there.
-    fn operands_available(
-        &self,
-        v: Value,
-        kind: &Kind,
-        members: &HashSet<Value>,
-        seen: &mut HashSet<Value>,
-        mut awaited: Option<&mut Vec<Value>>,
-    ) -> bool {
+    /// Are the operands of an operation stored, or at hand where the operation reads them?
+    fn operands_available(&self, v: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
         let facts = self.facts;
         let node = facts.flow.value(v);
         // Reads from the other end of an edge, or from any row, meet only stored values.
@@ -416,48 +367,18 @@ impl Scheduler<'_, '_> {
             (Op::GatherDst(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::Out,
             _ => node.ty.is_sparse() && facts.topology(arg).is_none() && !facts.flow.ty(arg).dims.is_empty(),
         };
-        node.args.iter().all(|&a| {
-            let there = if foreign(a) {
-                self.stored(a)
-            } else {
-                self.available(a, kind, members, seen, awaited.as_deref_mut())
-            };
-            there || awaited.as_deref_mut().is_some_and(|awaited| self.comes_late(a, awaited))
-        })
-    }
-
-    /// Is a value one that can be computed when it is needed? Then it is awaited.
-    fn comes_late(&self, arg: Value, awaited: &mut Vec<Value>) -> bool {
-        let root = self.facts.root(arg);
-        let late = self.late[root.index()] == Late::Stored && !self.done[root.index()];
-        let mut own = self.kinds[root.index()].iter();
-        let mut operands = vec![];
-        let comes = late
-            && own.any(|kind| {
-                self.operands_available(root, kind, &HashSet::new(), &mut HashSet::new(), Some(&mut operands))
-            });
-        if comes {
-            awaited.push(root);
-        }
-        comes
+        node.args.iter().all(|&a| if foreign(a) { self.stored(a) } else { self.available(a, kind, members, seen) })
     }
 
     /// Is an operand stored, or at hand in the group at its own row?
-    fn available(
-        &self,
-        arg: Value,
-        kind: &Kind,
-        members: &HashSet<Value>,
-        seen: &mut HashSet<Value>,
-        awaited: Option<&mut Vec<Value>>,
-    ) -> bool {
+    fn available(&self, arg: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
         let facts = self.facts;
         let root = facts.root(arg);
         if facts.is_leaf(root) || self.done[root.index()] {
             return true;
         }
         if facts.topology(root).is_some() {
-            return !seen.insert(root) || self.operands_available(root, kind, members, seen, awaited);
+            return !seen.insert(root) || self.operands_available(root, kind, members, seen);
         }
         let space = facts.flow.ty(arg).space;
         let own_space = match kind {
@@ -477,7 +398,7 @@ impl Scheduler<'_, '_> {
             return false;
         }
         match self.late[root.index()] {
-            Late::Inline => !seen.insert(root) || self.operands_available(root, kind, members, seen, awaited),
+            Late::Inline => !seen.insert(root) || self.operands_available(root, kind, members, seen),
             Late::No | Late::Stored => members.contains(&root),
         }
     }
@@ -489,9 +410,10 @@ impl Scheduler<'_, '_> {
 }
 
 /// After all kinds of groups.
-const PATIENT: u32 = 5;
+pub(super) const PATIENT: u32 = 5;
 
-fn rank(kind: &Kind) -> u32 {
+/// The order in which groups start, within a phase.
+pub(super) fn rank(kind: &Kind) -> u32 {
     match kind {
         Kind::Unit => 0,
         Kind::Elements(_) => 1,
