@@ -12,7 +12,8 @@
 //!
 //! Applies unless the earlier value belongs to a later phase (which no producer builds).
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Value};
 
@@ -21,7 +22,11 @@ use crate::rewrite::rewrite;
 
 /// See the module.
 pub fn share_common(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-    let mut known: BTreeMap<(String, Vec<Value>), Value> = BTreeMap::new();
+    // The text of an operation tells all of it, numbers to the last bit and -0 apart from 0. It takes time, and without
+    // operands to tell operations apart it is needed for every one; of the others, for those that are nearly equal.
+    let text = |op: &Op| format!("{op:?}");
+    type Key = (Discriminant<Op>, Vec<Value>, Option<String>);
+    let mut known: HashMap<Key, Vec<Value>> = HashMap::new();
     let shared = rewrite(flow, |r, value, args| {
         let data = r.old.value(value);
         let mut operands = args.to_vec();
@@ -30,15 +35,15 @@ pub fn share_common(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         {
             operands.sort();
         }
-        // The text of an operation tells all of it, numbers to the last bit and -0 apart from 0.
-        let key = (format!("{:?}", data.op), operands);
-        match known.get(&key) {
-            Some(&earlier) if r.new.value(earlier).phase <= data.phase => Some(earlier),
-            _ => {
-                known.insert(key, Value::new(r.new.values.len()));
-                None
-            }
+        let leaf = operands.is_empty().then(|| text(&data.op));
+        let alike = known.entry((discriminant(&data.op), operands, leaf)).or_default();
+        let own = Value::new(r.new.values.len());
+        match alike.iter_mut().find(|earlier| text(&r.new.value(**earlier).op) == text(&data.op)) {
+            Some(earlier) if r.new.value(*earlier).phase <= data.phase => return Some(*earlier),
+            Some(earlier) => *earlier = own,
+            None => alike.push(own),
         }
+        None
     });
     cx.note("share_common", shared, || format!("{shared} values computed before"))
 }

@@ -119,19 +119,42 @@ pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
 
 /// The step at which most is alive, and how much. (0, 0) where there is nothing.
 pub fn peak(lives: &[Lifetime]) -> (usize, usize) {
+    let mut starts: Vec<&Lifetime> = lives.iter().collect();
+    starts.sort_unstable_by_key(|life| life.start);
+    let mut ends: Vec<&Lifetime> = lives.iter().collect();
+    ends.sort_unstable_by_key(|life| life.end);
+    let mut ended = ends.into_iter().peekable();
+    // Sums of lengths that fit in memory one by one may not fit in a number.
+    let (mut best, mut alive) = ((0, 0), 0u128);
     // The most is alive where something begins.
-    let at = |step: usize| {
-        let alive = lives.iter().filter(|life| life.start <= step && step <= life.end);
-        alive.fold(0, |sum: usize, life| sum.saturating_add(life.room()))
-    };
-    let mut best = (0, 0);
-    for life in lives {
-        let here = (life.start, at(life.start));
-        if here.1 > best.1 || (here.1 == best.1 && here.0 < best.0) {
-            best = here;
+    for now in starts.chunk_by(|a, b| a.start == b.start) {
+        let step = now[0].start;
+        alive += now.iter().map(|life| life.room() as u128).sum::<u128>();
+        while let Some(life) = ended.next_if(|life| life.end < step) {
+            alive -= life.room() as u128;
+        }
+        let elements = usize::try_from(alive).unwrap_or(usize::MAX);
+        if elements > best.1 {
+            best = (step, elements);
         }
     }
     best
+}
+
+/// How many elements are alive at each of `steps` steps, by which all values have ended.
+pub fn sum_alive(lives: impl IntoIterator<Item = Lifetime>, steps: usize) -> Vec<usize> {
+    let (mut starting, mut ending) = (vec![0; steps], vec![0; steps]);
+    for life in lives {
+        starting[life.start] += life.len;
+        ending[life.end] += life.len;
+    }
+    let mut alive = 0;
+    let sums = starting.iter().zip(ending).map(|(starting, ending)| {
+        let now = alive + starting;
+        alive = now - ending;
+        now
+    });
+    sums.collect()
 }
 
 /// An offset for each value, such that values alive at the same time do not overlap, and the total length.

@@ -1,9 +1,10 @@
 //! Updates in place: a computed buffer may lie where a parameter or an optimiser state lay, once nothing reads that
 //! any more. No room is needed for the new value, and nothing is copied when the run is over.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
-use super::{Body, Buffer, Contents, Dest, Index, Kernel, Program, Source, Traversal};
+use super::{Body, Buffer, Contents, Dest, Index, Kernel, Program, Rows, Source, Traversal};
 use crate::dataflow::OutputKind;
 
 /// Which launches write and read each buffer of a program.
@@ -12,8 +13,10 @@ pub struct Uses<'p> {
     program: &'p Program,
     /// The first launch that writes a buffer.
     writer: Vec<Option<usize>>,
-    /// Launches and kernels in them that read a buffer.
-    readers: Vec<Vec<(usize, &'p Kernel)>>,
+    /// Launches and kernels in them, by number, that read a buffer.
+    readers: Vec<Vec<(usize, usize)>>,
+    /// The kernels, and where each of them makes and reads what; found when it is asked for.
+    kernels: Vec<(&'p Kernel, OnceCell<Ways>)>,
     /// The buffer of each parameter or state, and what it is updated to.
     updates: HashMap<&'p OutputKind, Source>,
     /// The last launch that writes a result, and its name.
@@ -27,6 +30,7 @@ impl Program {
     pub fn uses(&self) -> Uses<'_> {
         let mut writer = vec![None; self.buffers.len()];
         let mut readers = vec![vec![]; self.buffers.len()];
+        let mut kernels = vec![];
         for (index, launch) in self.launches.iter().enumerate() {
             for kernel in &launch.kernels {
                 // In a program that is yet to be verified there may be others.
@@ -35,8 +39,9 @@ impl Program {
                     writer[buffer.index()].get_or_insert(index);
                 }
                 for buffer in kernel.reads().into_iter().filter(exists) {
-                    readers[buffer.index()].push((index, kernel));
+                    readers[buffer.index()].push((index, kernels.len()));
                 }
+                kernels.push((kernel, OnceCell::new()));
             }
         }
         let mut last_result = None;
@@ -51,7 +56,7 @@ impl Program {
             }
             updates.insert(&output.kind, output.source);
         }
-        Uses { program: self, writer, readers, updates, last_result, outputs }
+        Uses { program: self, writer, readers, kernels, updates, last_result, outputs }
     }
 
     /// The position in [`Program::launches`] of the first launch that writes over a parameter or a state. A run that
@@ -96,9 +101,12 @@ impl Uses<'_> {
             return Err(format!("the result `{name}` is not there when it is written"));
         }
         for &(index, kernel) in self.readers[old.index()].iter().filter(|(index, _)| *index >= at) {
+            let (kernel, ways) = &self.kernels[kernel];
             let own = index == at
                 && match &kernel.body {
-                    Body::Traversal(traversal) => reads_on_the_way(traversal, new, old),
+                    Body::Traversal(traversal) => {
+                        ways.get_or_init(|| Ways::of(traversal)).reads_on_the_way(traversal, new, old)
+                    }
                     Body::Gemm(_) => false,
                 };
             if !own {
@@ -109,28 +117,49 @@ impl Uses<'_> {
     }
 }
 
-/// Does a kernel read `old` at its own row only, and only to compute `new`?
-fn reads_on_the_way(traversal: &Traversal, new: Buffer, old: Buffer) -> bool {
-    let mut wanted: HashSet<Dest> = HashSet::from([Dest::Buffer(new)]);
-    let mut good = traversal.instrs.iter().any(|instr| instr.dest == Dest::Buffer(new));
-    for instr in traversal.instrs.iter().rev() {
-        let needed = wanted.contains(&instr.dest);
-        for operand in instr.op.operands() {
-            match operand.source {
-                Source::Buffer(buffer) if buffer == old => {
-                    let whole_row = operand.index == Index::Row
-                        || (operand.index == Index::Whole && traversal.rows == super::Rows::Once);
-                    good &= needed && whole_row;
+/// Which instructions of a traversal, in order, make a value, and which read a buffer.
+#[derive(Clone, Debug)]
+struct Ways {
+    makers: HashMap<Dest, Vec<usize>>,
+    readers: HashMap<Buffer, Vec<usize>>,
+}
+
+impl Ways {
+    fn of(traversal: &Traversal) -> Self {
+        let mut ways = Self { makers: HashMap::new(), readers: HashMap::new() };
+        for (at, instr) in traversal.instrs.iter().enumerate() {
+            ways.makers.entry(instr.dest).or_default().push(at);
+            for operand in instr.op.operands() {
+                if let Source::Buffer(buffer) = operand.source {
+                    ways.readers.entry(buffer).or_default().push(at);
                 }
-                Source::Buffer(buffer) if needed => {
-                    wanted.insert(Dest::Buffer(buffer));
-                }
-                Source::Local(local) if needed => {
-                    wanted.insert(Dest::Local(local));
-                }
-                Source::Buffer(_) | Source::Local(_) | Source::Const(_) | Source::Count(_) => {}
             }
         }
+        ways
     }
-    good
+
+    /// Does the traversal read `old` at its own row only, and only to compute `new`?
+    fn reads_on_the_way(&self, traversal: &Traversal, new: Buffer, old: Buffer) -> bool {
+        let Some(makers) = self.makers.get(&Dest::Buffer(new)) else { return false };
+        // What `new` is made of, but for what `old` was before.
+        let mut needed: HashSet<usize> = makers.iter().copied().collect();
+        let mut pending = makers.clone();
+        while let Some(at) = pending.pop() {
+            for operand in traversal.instrs[at].op.operands() {
+                let made = match operand.source {
+                    Source::Buffer(buffer) if buffer != old => Dest::Buffer(buffer),
+                    Source::Local(local) => Dest::Local(local),
+                    Source::Buffer(_) | Source::Const(_) | Source::Count(_) => continue,
+                };
+                let earlier = self.makers.get(&made).into_iter().flatten().filter(|&&maker| maker < at);
+                pending.extend(earlier.copied().filter(|&maker| needed.insert(maker)));
+            }
+        }
+        let whole_row = |index: Index| index == Index::Row || (index == Index::Whole && traversal.rows == Rows::Once);
+        self.readers.get(&old).into_iter().flatten().all(|at| {
+            let operands = traversal.instrs[*at].op.operands();
+            let mut reads = operands.iter().filter(|operand| operand.source == Source::Buffer(old));
+            needed.contains(at) && reads.all(|operand| whole_row(operand.index))
+        })
+    }
 }

@@ -29,15 +29,21 @@ impl Width {
 
     /// The volume of trailing dimensions.
     pub fn of(dims: &[Dim]) -> Self {
-        dims.iter().fold(Self::one(), |all, dim| match *dim {
-            Dim::Fixed(extent) => all.times(&Self::fixed(extent)),
-            Dim::Count(vertex) => all.times(&Self::count(vertex)),
-        })
+        let mut all = Self::one();
+        for dim in dims {
+            match *dim {
+                Dim::Fixed(extent) => all.fixed *= extent,
+                Dim::Count(vertex) => all.counts.push(vertex),
+            }
+        }
+        all.counts.sort_unstable();
+        all
     }
 
     /// The product.
     pub fn times(&self, other: &Self) -> Self {
-        let mut counts = [self.counts.clone(), other.counts.clone()].concat();
+        let mut counts = self.counts.clone();
+        counts.extend_from_slice(&other.counts);
         counts.sort_unstable();
         Self { fixed: self.fixed * other.fixed, counts }
     }

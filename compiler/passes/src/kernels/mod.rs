@@ -73,7 +73,7 @@ pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
     let facts = Facts::new(flow);
     let (fixed, varying) = schedule(&facts);
     let stored = stored_values(&facts, &fixed, &varying);
-    let mut builder = Builder { facts: &facts, buffers: HashMap::new(), decls: vec![], names: HashSet::new() };
+    let mut builder = Builder::new(&facts);
     builder.declare(&stored);
     let mut program = Program {
         tables: flow.with_tables_of(flow.name.clone()),
@@ -178,12 +178,23 @@ struct Builder<'f, 'a> {
     buffers: HashMap<Value, Buffer>,
     decls: Vec<BufferDecl>,
     names: HashSet<String>,
+    /// The first output that each value is.
+    outputs: HashMap<Value, &'f OutputKind>,
 }
 
-impl Builder<'_, '_> {
+impl<'f, 'a> Builder<'f, 'a> {
+    fn new(facts: &'f Facts<'a>) -> Self {
+        let mut outputs = HashMap::new();
+        for output in &facts.flow.outputs {
+            outputs.entry(facts.root(facts.output_value(output))).or_insert(&output.kind);
+        }
+        Self { facts, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
+    }
+
     /// Declares leaves and stored values, in the order of the program.
     fn declare(&mut self, stored: &BTreeSet<Value>) {
         let flow = self.facts.flow;
+        let mut leaves: HashMap<Contents, usize> = HashMap::new();
         for value in flow.handles() {
             if self.facts.root(value) != value || !self.facts.is_live(value) {
                 continue;
@@ -198,13 +209,15 @@ impl Builder<'_, '_> {
                 _ => continue,
             };
             // The same leaf may be several values.
-            let known = self.decls.iter().position(|d| contents != Contents::Computed && d.contents == contents);
-            let row = known.unwrap_or_else(|| {
+            let row = leaves.get(&contents).copied().unwrap_or_else(|| {
                 let name = if self.names.contains(&name) { format!("{name}.{}", value.index()) } else { name };
                 self.names.insert(name.clone());
                 self.decls.push(BufferDecl { name, ty: flow.ty(value).clone(), contents, replaces: None });
                 self.decls.len() - 1
             });
+            if contents != Contents::Computed {
+                leaves.insert(contents, row);
+            }
             self.buffers.insert(value, Buffer::new(row));
         }
     }
@@ -212,8 +225,7 @@ impl Builder<'_, '_> {
     /// A name for a stored value: what it is for, or its operation and number.
     fn name(&self, value: Value) -> String {
         let flow = self.facts.flow;
-        let output = flow.outputs.iter().find(|output| self.facts.root(self.facts.output_value(output)) == value);
-        match output.map(|output| &output.kind) {
+        match self.outputs.get(&value) {
             Some(OutputKind::Result(name)) => name.clone(),
             Some(OutputKind::UpdateParam(param)) => format!("{}.new", flow.params[param.index()].name),
             Some(OutputKind::UpdateState(param, slot)) => {

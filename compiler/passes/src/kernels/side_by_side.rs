@@ -14,7 +14,10 @@
 //! - nothing of the launch is written over a parameter or state unless the kernel does so too: results must be
 //!   complete before the first update.
 
-use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
+use std::collections::HashSet;
+
+use hgnnc_ir::Phase;
+use hgnnc_ir::kernel::{Buffer, Launch, Program};
 
 /// See the module.
 pub(super) fn join(program: &mut Program) {
@@ -22,26 +25,63 @@ pub(super) fn join(program: &mut Program) {
         let list = if prelude { &mut program.prelude } else { &mut program.launches };
         let alone = std::mem::take(list);
         let mut joined: Vec<Launch> = vec![];
+        let mut last = Touched::default();
         for launch in alone {
+            let here = Touched::by(program, &launch);
             match joined.last_mut() {
-                Some(last) if independent(program, last, &launch) => last.kernels.extend(launch.kernels),
-                _ => joined.push(launch),
+                Some(before) if last.is_independent_of(&here) => {
+                    before.kernels.extend(launch.kernels);
+                    last.add(here);
+                }
+                _ => {
+                    joined.push(launch);
+                    last = here;
+                }
             }
         }
         *(if prelude { &mut program.prelude } else { &mut program.launches }) = joined;
     }
 }
 
-/// May the kernels of two successive launches run in any order?
-fn independent(program: &Program, first: &Launch, second: &Launch) -> bool {
-    let replaced = |kernel: &Kernel| -> Vec<Buffer> {
-        kernel.writes().iter().filter_map(|&buffer| program.buffer(buffer).replaces).collect()
-    };
-    let updates = |launch: &Launch| launch.kernels.iter().any(|kernel| !replaced(kernel).is_empty());
-    let apart = |a: &Kernel, b: &Kernel| {
-        let (reads, writes, over) = (b.reads(), a.writes(), replaced(a));
-        !reads.iter().any(|read| writes.contains(read) || over.contains(read))
-    };
-    updates(first) == updates(second)
-        && first.kernels.iter().all(|a| second.kernels.iter().all(|b| a.phase == b.phase && apart(a, b) && apart(b, a)))
+/// What the kernels of a launch have to do with memory.
+#[derive(Default)]
+struct Touched {
+    phases: HashSet<Phase>,
+    reads: HashSet<Buffer>,
+    /// With the parameters and states that are written over.
+    writes: HashSet<Buffer>,
+    /// Is anything written over?
+    updates: bool,
+}
+
+impl Touched {
+    fn by(program: &Program, launch: &Launch) -> Self {
+        let mut touched = Self::default();
+        for kernel in &launch.kernels {
+            let writes = kernel.writes();
+            let over: Vec<Buffer> = writes.iter().filter_map(|&buffer| program.buffer(buffer).replaces).collect();
+            touched.phases.insert(kernel.phase);
+            touched.reads.extend(kernel.reads());
+            touched.updates |= !over.is_empty();
+            touched.writes.extend(writes);
+            touched.writes.extend(over);
+        }
+        touched
+    }
+
+    /// May the kernels of two successive launches run in any order?
+    fn is_independent_of(&self, next: &Self) -> bool {
+        self.phases.len() == 1
+            && self.phases == next.phases
+            && self.updates == next.updates
+            && next.reads.iter().all(|read| !self.writes.contains(read))
+            && next.writes.iter().all(|written| !self.reads.contains(written))
+    }
+
+    fn add(&mut self, other: Self) {
+        self.phases.extend(other.phases);
+        self.reads.extend(other.reads);
+        self.writes.extend(other.writes);
+        self.updates |= other.updates;
+    }
 }
