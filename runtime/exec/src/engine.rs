@@ -367,12 +367,14 @@ impl Engine {
                 Init::Normal { std } => Draw::Normal(std),
             };
             let key = random::mask_key(seed, name_hash(&decl.name), 0);
-            for (i, slot) in self.param(index).iter_mut().enumerate() {
-                *slot = match draw {
-                    Draw::Constant(c) => c,
-                    Draw::Uniform(bound) => bound * (2.0 * random::uniform(key, i as u64) - 1.0),
-                    Draw::Normal(std) => std * random::normal(key, i as u64),
-                } as f32;
+            let slab = &mut self.slabs[self.params as usize + index];
+            // Each number depends on its position only: threads share large parameters.
+            const PART: usize = 1 << 14;
+            let fill = |(part, slots): (usize, &mut [f32])| draw.fill(key, part * PART, slots);
+            if slab.len() <= PART {
+                fill((0, slab.elements()));
+            } else {
+                self.pool.install(|| slab.elements().par_chunks_mut(PART).enumerate().for_each(fill));
             }
         }
     }
@@ -383,6 +385,26 @@ enum Draw {
     Constant(f64),
     Uniform(f64),
     Normal(f64),
+}
+
+impl Draw {
+    /// The numbers from position `start` on.
+    fn fill(self, key: u64, start: usize, slots: &mut [f32]) {
+        let positions = start as u64..;
+        match self {
+            Draw::Constant(c) => slots.fill(c as f32),
+            Draw::Uniform(bound) => {
+                for (slot, i) in slots.iter_mut().zip(positions) {
+                    *slot = (bound * (2.0 * random::uniform(key, i) - 1.0)) as f32;
+                }
+            }
+            Draw::Normal(std) => {
+                for (slot, i) in slots.iter_mut().zip(positions) {
+                    *slot = (std * random::normal(key, i)) as f32;
+                }
+            }
+        }
+    }
 }
 
 /// FNV-1a: a parameter's numbers depend on its name, not on its position.

@@ -11,7 +11,7 @@
 use std::cell::UnsafeCell;
 
 /// A range of a slab.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Buffer {
     /// Index of the slab.
     pub slab: u32,
@@ -24,23 +24,28 @@ pub struct Buffer {
 /// Numbers at a stable address, aligned for any vector.
 #[derive(Debug)]
 pub struct Slab {
-    cells: Box<[UnsafeCell<Line>]>,
+    cells: Box<[UnsafeCell<f32>]>,
+    /// The first cell at the start of a cache line.
+    first: usize,
     len: usize,
 }
 
-/// A cache line.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Line([f32; 16]);
+/// Elements of a cache line.
+const LINE: usize = 16;
 
 // SAFETY: all shared access goes through `read` and `write`, whose callers keep writes disjoint.
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// `len` zeros.
+    /// `len` zeros. Large slabs take memory page by page when they are first written.
     pub fn zeros(len: usize) -> Self {
-        let cells = (0..len.div_ceil(16)).map(|_| UnsafeCell::new(Line([0.0; 16]))).collect();
-        Self { cells, len }
+        // The system gives zeroed pages; alignment is found within, because aligned allocations are zeroed by hand.
+        let cells = Box::into_raw(vec![0.0f32; len + LINE].into_boxed_slice());
+        // SAFETY: `UnsafeCell<f32>` has the layout of `f32`, and the box is not used otherwise.
+        let cells = unsafe { Box::from_raw(cells as *mut [UnsafeCell<f32>]) };
+        let first = cells.as_ptr().align_offset(LINE * size_of::<f32>());
+        assert!(first < LINE, "an address of a number is a whole number of numbers");
+        Self { cells, first, len }
     }
 
     /// A copy of numbers.
@@ -62,12 +67,12 @@ impl Slab {
 
     fn pointer(&self) -> *mut f32 {
         // The cells are one allocation of `f32`s without padding; `UnsafeCell` allows writing through `&self`.
-        self.cells.as_ptr().cast_mut().cast::<f32>()
+        self.cells[self.first..].as_ptr().cast_mut().cast::<f32>()
     }
 
     /// All elements.
     pub fn elements(&mut self) -> &mut [f32] {
-        // SAFETY: the allocation holds `len` initialised elements, and `&mut self` excludes all other access.
+        // SAFETY: the allocation holds `len` initialised elements from there on, and `&mut self` excludes all other access.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len) }
     }
 

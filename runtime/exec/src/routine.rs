@@ -6,11 +6,11 @@
 //! uses exists for one tile and stays in the first-level cache. Sums over edges end a chain: they add to their rows
 //! tile by tile.
 
-use hgnnc_ir::kernel::place::{Lifetime, place};
+use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
 use hgnnc_ir::ops::Reduce;
 
 use crate::data::BoundData;
-use crate::native::{Chooser, Part, Unit, Units, divide};
+use crate::native::{Chooser, Part, Unit, Units, Uses, divide};
 use crate::plan::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Place, Region};
 use crate::raw::Buffer;
@@ -67,7 +67,8 @@ impl Routine {
             Domain::Rows(_) => vec![(0..region.ops.len()).collect()],
             Domain::Edges { .. } => components(&deps),
         };
-        parts.iter().map(|ops| Self::new(region, data, &deps, ops, chooser)).collect()
+        let uses = Uses::of(region);
+        parts.iter().map(|ops| Self::new(region, data, (&deps, &uses), ops, chooser)).collect()
     }
 
     /// The parts of its chains.
@@ -79,13 +80,19 @@ impl Routine {
     }
 
     /// Divides operations of a region into chains, and places their locals.
-    fn new(region: &Region, data: &BoundData, deps: &[Vec<Dependency>], ops: &[usize], chooser: &Chooser<'_>) -> Self {
+    fn new(
+        region: &Region,
+        data: &BoundData,
+        (deps, uses): (&[Vec<Dependency>], &Uses),
+        ops: &[usize],
+        chooser: &Chooser<'_>,
+    ) -> Self {
         let mut chains = chains(region, deps, ops);
         let units: Vec<Option<Units>> = chains
             .iter()
             .map(|chain| match chain.tile {
                 0 => None,
-                _ => divide(region, chain.level, &chain.ops, chooser),
+                _ => divide(region, uses, chain.level, &chain.ops, chooser),
             })
             .collect();
         let mut chain_of = vec![0; region.ops.len()];
@@ -138,12 +145,13 @@ impl Routine {
                 *producer = first[chain_of[*producer]];
             }
         }
+        let tiled = lives.iter().zip(&region.locals).filter_map(|(live, local)| match live {
+            Some((true, start, end)) => Some(Lifetime { start: *start, end: *end, len: local.width }),
+            _ => None,
+        });
+        let alive = sum_alive(tiled, at);
         for (index, chain) in chains.iter_mut().enumerate().filter(|(_, c)| c.tile != 0) {
-            let alive = |at: usize| -> usize {
-                let here = lives.iter().zip(&region.locals).filter_map(|(live, local)| live.map(|l| (l, local)));
-                here.filter(|((tiled, start, end), _)| *tiled && *start <= at && at <= *end).map(|(_, l)| l.width).sum()
-            };
-            let peak = (first[index]..=last[index]).map(alive).max().unwrap_or(1).max(1);
+            let peak = alive[first[index]..=last[index]].iter().copied().max().unwrap_or(1).max(1);
             chain.tile = (TILE / peak).clamp(32, 1024) / 16 * 16;
         }
         let (most_rows, most_edges) = block_extents(region, data);
@@ -272,15 +280,29 @@ fn dependencies(region: &Region) -> Vec<Vec<Dependency>> {
 
 /// Operations that depend on each other, directly or not, in the order of the first of each.
 fn components(deps: &[Vec<Dependency>]) -> Vec<Vec<usize>> {
-    let mut of: Vec<usize> = (0..deps.len()).collect();
-    for (op, deps) in deps.iter().enumerate() {
-        for dep in deps {
-            let (from, to) = (of[op].max(of[dep.op]), of[op].min(of[dep.op]));
-            of[..=op].iter_mut().filter(|c| **c == from).for_each(|c| *c = to);
+    let pairs = deps.iter().enumerate().flat_map(|(op, deps)| deps.iter().map(move |dep| (op, dep.op)));
+    connected(deps.len(), pairs)
+}
+
+/// Divides `count` things into those that pairs connect, directly or not, in the order of the first of each.
+pub fn connected(count: usize, pairs: impl IntoIterator<Item = (usize, usize)>) -> Vec<Vec<usize>> {
+    // The first of its component, over some steps.
+    let mut first: Vec<usize> = (0..count).collect();
+    let find = |first: &mut Vec<usize>, mut at: usize| {
+        while first[at] != at {
+            first[at] = first[first[at]];
+            at = first[at];
         }
+        at
+    };
+    for (a, b) in pairs {
+        let (a, b) = (find(&mut first, a), find(&mut first, b));
+        first[a.max(b)] = a.min(b);
     }
-    let mut parts: Vec<Vec<usize>> = vec![vec![]; deps.len()];
-    of.iter().enumerate().for_each(|(op, &component)| parts[component].push(op));
+    let mut parts: Vec<Vec<usize>> = vec![vec![]; count];
+    for at in 0..count {
+        parts[find(&mut first, at)].push(at);
+    }
     parts.retain(|part| !part.is_empty());
     parts
 }

@@ -34,6 +34,7 @@ use std::collections::BTreeSet;
 use hgnnc_native::{Code, Compiler};
 
 pub use facts::Facts;
+pub use overlap::Uses;
 pub use parts::{Index, Part, Target, Unit, Units, divide};
 pub use run::Tables;
 

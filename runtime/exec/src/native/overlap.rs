@@ -5,35 +5,103 @@
 //! row of the item at hand, by operations that the new value depends on: the new row is then written when these are
 //! done. If the writing operation reads the old row itself, it must do so element by element.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
 use crate::plan::{Access, Base, BlockKind, Level, Operand, Place, Region, operands};
 use crate::raw::Buffer;
 
-/// The arrays among `arrays` in whose place results of `ops` lie, each with the local that takes it; `None` where a result
-/// would be written too early.
-pub(super) fn replaced(region: &Region, ops: &[usize], arrays: &[Operand]) -> Option<Vec<(usize, u32)>> {
+/// Who makes and reads what in a region.
+pub struct Uses {
+    /// The operation that makes each local.
+    makers: Vec<Option<usize>>,
+    /// The operations that read each local.
+    readers: Vec<Vec<usize>>,
+    /// Reads of stored values, by slab and offset.
+    reads: BTreeMap<(u32, usize), Vec<(usize, Operand)>>,
+    /// Elements of the longest of them.
+    longest: usize,
+}
+
+impl Uses {
+    /// Of all operations of a region.
+    pub fn of(region: &Region) -> Self {
+        let count = region.locals.len();
+        let mut uses =
+            Self { makers: vec![None; count], readers: vec![vec![]; count], reads: BTreeMap::new(), longest: 0 };
+        for (at, op) in region.ops.iter().enumerate() {
+            if !is_partial(&op.kind) {
+                uses.makers[op.out as usize] = Some(at);
+            }
+            for operand in operands(&op.kind) {
+                match operand.base {
+                    Base::Local(local) => uses.readers[local as usize].push(at),
+                    Base::Stored(buffer) => {
+                        uses.reads.entry((buffer.slab, buffer.offset)).or_default().push((at, operand));
+                        uses.longest = uses.longest.max(buffer.len);
+                    }
+                }
+            }
+        }
+        uses
+    }
+
+    /// The operations that read a local.
+    pub fn readers(&self, local: u32) -> &[usize] {
+        &self.readers[local as usize]
+    }
+
+    /// Reads of what lies at least partly where a result does.
+    fn reads_of(&self, result: Buffer) -> impl Iterator<Item = (usize, Operand, Buffer)> {
+        let from = (result.slab, result.offset.saturating_sub(self.longest));
+        let near = self.reads.range(from..(result.slab, result.offset + result.len));
+        near.flat_map(|(_, reads)| reads).filter_map(move |&(reader, operand)| match operand.base {
+            Base::Stored(buffer) if meet(buffer, result) => Some((reader, operand, buffer)),
+            Base::Stored(_) | Base::Local(_) => None,
+        })
+    }
+
+    /// Which operations does an operation depend on?
+    fn ancestors(&self, region: &Region, op: usize) -> HashSet<usize> {
+        let mut found = HashSet::new();
+        let mut pending = vec![op];
+        while let Some(at) = pending.pop() {
+            for operand in operands(&region.ops[at].kind) {
+                if let Base::Local(local) = operand.base
+                    && let Some(maker) = self.makers[local as usize]
+                    && found.insert(maker)
+                {
+                    pending.push(maker);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The arrays among `arrays` (with their positions) in whose place results of `ops` lie, each with the local that takes
+/// it; `None` where a result would be written too early.
+pub(super) fn replaced(
+    region: &Region,
+    uses: &Uses,
+    ops: &[usize],
+    arrays: &HashMap<Operand, usize>,
+) -> Option<Vec<(usize, u32)>> {
     let mut changed = vec![];
     for &op in ops {
         let Some(result) = stored(region, op) else { continue };
-        let mut wanted: Option<Vec<bool>> = None;
-        for reader in 0..region.ops.len() {
-            for operand in operands(&region.ops[reader].kind) {
-                let Base::Stored(buffer) = operand.base else { continue };
-                if !meet(buffer, result) {
-                    continue;
-                }
-                let width = region.locals[region.ops[op].out as usize].width;
-                let own_row = buffer == result
-                    && operand.access == Access::Each
-                    && operand.width == width
-                    && region.ops[reader].level == Level::Row
-                    && region.ops[op].level == Level::Row;
-                let before = wanted.get_or_insert_with(|| ancestors(region, op))[reader];
-                if !own_row || !(before || reader == op && element_wise(&region.ops[op].kind)) {
-                    return None;
-                }
-                let array = arrays.iter().position(|array| *array == operand);
-                changed.extend(array.map(|array| (array, region.ops[op].out)));
+        let mut wanted: Option<HashSet<usize>> = None;
+        for (reader, operand, buffer) in uses.reads_of(result) {
+            let width = region.locals[region.ops[op].out as usize].width;
+            let own_row = buffer == result
+                && operand.access == Access::Each
+                && operand.width == width
+                && region.ops[reader].level == Level::Row
+                && region.ops[op].level == Level::Row;
+            let before = wanted.get_or_insert_with(|| uses.ancestors(region, op)).contains(&reader);
+            if !own_row || !(before || reader == op && element_wise(&region.ops[op].kind)) {
+                return None;
             }
+            changed.extend(arrays.get(&operand).map(|&array| (array, region.ops[op].out)));
         }
     }
     changed.sort_unstable();
@@ -43,7 +111,7 @@ pub(super) fn replaced(region: &Region, ops: &[usize], arrays: &[Operand]) -> Op
 
 /// Where an operation's result is kept after the step.
 fn stored(region: &Region, op: usize) -> Option<Buffer> {
-    if matches!(region.ops[op].kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..)) {
+    if is_partial(&region.ops[op].kind) {
         return None;
     }
     match region.locals[region.ops[op].out as usize].place {
@@ -56,27 +124,8 @@ fn meet(a: Buffer, b: Buffer) -> bool {
     a.slab == b.slab && a.offset < b.offset + b.len && b.offset < a.offset + a.len
 }
 
-/// Which operations does an operation depend on?
-fn ancestors(region: &Region, op: usize) -> Vec<bool> {
-    let mut found = vec![false; region.ops.len()];
-    let mut locals = vec![false; region.locals.len()];
-    let want = |kind: &BlockKind, locals: &mut Vec<bool>| {
-        for operand in operands(kind) {
-            if let Base::Local(local) = operand.base {
-                locals[local as usize] = true;
-            }
-        }
-    };
-    want(&region.ops[op].kind, &mut locals);
-    for at in (0..op).rev() {
-        let earlier = &region.ops[at];
-        let partial = matches!(earlier.kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..));
-        if !partial && locals[earlier.out as usize] {
-            found[at] = true;
-            want(&earlier.kind, &mut locals);
-        }
-    }
-    found
+fn is_partial(kind: &BlockKind) -> bool {
+    matches!(kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
 }
 
 fn element_wise(kind: &BlockKind) -> bool {

@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 use hgnnc_ir::ops::{BinaryOp, Reduce};
 use hgnnc_native::{Array, Kind, Op, Program, Row, Shape, Source, generates_binary, generates_unary};
 
-use super::overlap::replaced;
+use super::overlap::{Uses, replaced};
 use super::{Chooser, CodeMode, cost};
 use crate::plan::region::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Level, Operand, Place, Region};
+use crate::routine::connected;
 
 /// What is executed for each tile of a chain, in order.
 #[derive(Clone, PartialEq, Debug)]
@@ -83,14 +84,13 @@ impl Part {
 }
 
 /// The units of a chain of operations of one level; `None` where all of them are interpreted.
-pub fn divide(region: &Region, level: Level, ops: &[usize], chooser: &Chooser<'_>) -> Option<Units> {
+pub fn divide(region: &Region, uses: &Uses, level: Level, ops: &[usize], chooser: &Chooser<'_>) -> Option<Units> {
     if chooser.mode == CodeMode::Interpreted {
         return None;
     }
     let mut native: Vec<bool> = ops.iter().map(|&op| covers(region, &region.ops[op], chooser)).collect();
-    let readers = readers(region);
     loop {
-        let units = units(region, level, ops, &native, &readers, chooser)?;
+        let units = units(region, level, ops, &native, uses, chooser)?;
         let keeps = |part: &Part| {
             part.ordered
                 && !chooser.refused.contains(&part.program.to_string())
@@ -108,19 +108,6 @@ pub fn divide(region: &Region, level: Level, ops: &[usize], chooser: &Chooser<'_
         }
         ops.iter().zip(&mut native).filter(|(op, _)| dropped.contains(op)).for_each(|(_, native)| *native = false);
     }
-}
-
-/// The operations that read each local.
-fn readers(region: &Region) -> Vec<Vec<usize>> {
-    let mut readers = vec![vec![]; region.locals.len()];
-    for (at, op) in region.ops.iter().enumerate() {
-        for operand in operands(&op.kind) {
-            if let Base::Local(local) = operand.base {
-                readers[local as usize].push(at);
-            }
-        }
-    }
-    readers
 }
 
 /// Can code be generated for an operation, and is all that it picks there?
@@ -168,12 +155,6 @@ pub(super) fn width(region: &Region, op: &BlockOp) -> usize {
     }
 }
 
-/// The operation of a chain that computes an operand, if it is one of these.
-fn producer(region: &Region, ops: &[usize], operand: &Operand) -> Option<usize> {
-    let Base::Local(local) = operand.base else { return None };
-    ops.iter().position(|&op| makes_value(&region.ops[op]) && region.ops[op].out == local)
-}
-
 /// Is its result a local?
 fn makes_value(op: &BlockOp) -> bool {
     !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
@@ -186,7 +167,7 @@ fn units(
     level: Level,
     ops: &[usize],
     native: &[bool],
-    readers: &[Vec<usize>],
+    uses: &Uses,
     chooser: &Chooser<'_>,
 ) -> Option<Units> {
     if !native.contains(&true) {
@@ -213,16 +194,19 @@ fn units(
         }
         deps[at].iter().for_each(|&dep| latest[dep] = latest[dep].min(rounds[at]));
     }
+    // Operations of each round: those of parts, and those that are interpreted.
+    let mut by_round = vec![(vec![], vec![]); rounds.iter().copied().max().unwrap_or(0) + 1];
+    for at in 0..ops.len() {
+        let (parts, interpreted) = &mut by_round[rounds[at]];
+        if native[at] { parts } else { interpreted }.push(at);
+    }
     let mut units = vec![];
-    for round in 0..=rounds.iter().copied().max().unwrap_or(0) {
-        let here = |wanted: bool| -> Vec<usize> {
-            (0..ops.len()).filter(|&at| rounds[at] == round && native[at] == wanted).collect()
-        };
-        for component in components(&here(true), &deps) {
+    for (parts, interpreted) in by_round {
+        for component in components(&parts, &deps) {
             let ops: Vec<usize> = component.iter().map(|&at| ops[at]).collect();
-            units.push(Unit::Part(part(region, level, ops, readers, chooser)));
+            units.push(Unit::Part(part(region, level, ops, uses, chooser)));
         }
-        units.extend(here(false).into_iter().map(|at| Unit::Op(ops[at])));
+        units.extend(interpreted.into_iter().map(|at| Unit::Op(ops[at])));
     }
     let whole = units.iter().all(|unit| matches!(unit, Unit::Part(_)));
     Some(Units { units, whole })
@@ -230,36 +214,23 @@ fn units(
 
 /// Operations that depend on each other: loops over fewer arrays at a time, and more of them with equal texts.
 fn components(members: &[usize], deps: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let mut wanted = vec![false; deps.len()];
-    members.iter().for_each(|&at| wanted[at] = true);
-    // The first of its component, over some steps.
-    let mut first: Vec<usize> = (0..deps.len()).collect();
-    let find = |first: &mut Vec<usize>, mut at: usize| {
-        while first[at] != at {
-            first[at] = first[first[at]];
-            at = first[at];
-        }
-        at
-    };
-    for &at in members {
-        for &dep in deps[at].iter().filter(|&&dep| wanted[dep]) {
-            let (a, b) = (find(&mut first, at), find(&mut first, dep));
-            first[a.max(b)] = a.min(b);
-        }
-    }
-    let mut parts: Vec<Vec<usize>> = vec![vec![]; deps.len()];
-    for &at in members {
-        parts[find(&mut first, at)].push(at);
-    }
-    parts.retain(|part| !part.is_empty());
-    parts
+    // Members ascend.
+    let position = |at: &usize| members.binary_search(at).ok();
+    let pairs = members
+        .iter()
+        .enumerate()
+        .flat_map(|(own, &at)| deps[at].iter().filter_map(position).map(move |dep| (own, dep)));
+    let parts = connected(members.len(), pairs);
+    parts.into_iter().map(|part| part.into_iter().map(|own| members[own]).collect()).collect()
 }
 
 /// The loop of operations that depend on each other.
-fn part(region: &Region, level: Level, ops: Vec<usize>, readers: &[Vec<usize>], chooser: &Chooser<'_>) -> Part {
+fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &Chooser<'_>) -> Part {
     let segments = ops.iter().any(|&op| matches!(region.ops[op].kind, BlockKind::Segment(..)));
     let shape = if segments { Shape::Segments } else { Shape::Items };
-    let mut maker = Maker { region, ops: &ops, arrays: vec![], indices: vec![], made: vec![], values: vec![] };
+    let mut maker =
+        Maker { region, arrays: vec![], known: HashMap::new(), indices: vec![], made: vec![], values: HashMap::new() };
+    let members: HashSet<usize> = ops.iter().copied().collect();
     let mut results: Vec<Target> = vec![];
     for &at in &ops {
         let op = &region.ops[at];
@@ -267,14 +238,16 @@ fn part(region: &Region, level: Level, ops: Vec<usize>, readers: &[Vec<usize>], 
         let target = match &op.kind {
             BlockKind::PartialReduce(..) => Some(Target::Partial(op.out)),
             BlockKind::Segment(..) => Some(Target::Owners(op.out)),
-            _ => is_read(region, &ops, &readers[op.out as usize], op.out).then_some(Target::Tile(op.out)),
+            _ => is_read(region, &members, uses.readers(op.out), op.out).then_some(Target::Tile(op.out)),
         };
         let result = target.map(|target| {
             results.push(target);
             results.len() - 1
         });
         let value = maker.push(Op { kind, width: width(region, op), result });
-        maker.values.push(value);
+        if makes_value(op) {
+            maker.values.insert(op.out, value);
+        }
     }
     let rows = maker.arrays.clone().into_iter().map(|operand| Array {
         width: operand.width,
@@ -294,8 +267,8 @@ fn part(region: &Region, level: Level, ops: Vec<usize>, readers: &[Vec<usize>], 
         },
     });
     let mut rows: Vec<Array> = rows.collect();
-    let Maker { arrays, indices, made, .. } = maker;
-    let replaced = replaced(region, &ops, &arrays);
+    let Maker { arrays, known, indices, made, .. } = maker;
+    let replaced = replaced(region, uses, &ops, &known);
     let ordered = replaced.is_some();
     let result = |local: u32| results.iter().position(|&result| result == Target::Tile(local));
     let replaced: Vec<(usize, usize)> =
@@ -308,12 +281,13 @@ fn part(region: &Region, level: Level, ops: Vec<usize>, readers: &[Vec<usize>], 
 /// A program in the making.
 struct Maker<'a> {
     region: &'a Region,
-    ops: &'a [usize],
     arrays: Vec<Operand>,
+    /// Positions of the arrays.
+    known: HashMap<Operand, usize>,
     indices: Vec<Index>,
     made: Vec<Op>,
-    /// The value of each operation so far.
-    values: Vec<usize>,
+    /// The values of the locals that are computed so far.
+    values: HashMap<u32, usize>,
 }
 
 impl Maker<'_> {
@@ -331,11 +305,12 @@ impl Maker<'_> {
     }
 
     fn source(&mut self, operand: &Operand) -> Source {
-        if let (Some(op), Access::Each) = (producer(self.region, self.ops, operand), operand.access) {
-            return Source::Value(self.values[op]);
+        if let (Base::Local(local), Access::Each) = (operand.base, operand.access)
+            && let Some(&value) = self.values.get(&local)
+        {
+            return Source::Value(value);
         }
-        let known = self.arrays.iter().position(|known| known == operand);
-        Source::Array(known.unwrap_or_else(|| {
+        Source::Array(*self.known.entry(*operand).or_insert_with(|| {
             self.arrays.push(*operand);
             self.arrays.len() - 1
         }))
@@ -382,6 +357,6 @@ impl Maker<'_> {
 }
 
 /// Is a local stored, or read by another operation than these?
-fn is_read(region: &Region, ops: &[usize], readers: &[usize], local: u32) -> bool {
+fn is_read(region: &Region, ops: &HashSet<usize>, readers: &[usize], local: u32) -> bool {
     matches!(region.locals[local as usize].place, Place::Stored(_)) || readers.iter().any(|at| !ops.contains(at))
 }

@@ -202,7 +202,7 @@ pub enum Place {
 }
 
 /// Where an operand comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Base {
     /// A value of this block.
     Local(u32),
@@ -211,7 +211,7 @@ pub enum Base {
 }
 
 /// Which row of the base belongs to row (edge) `i` of the operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
     /// Row `i`, counted within the block (from the block's first row where stored).
     Each,
@@ -236,7 +236,7 @@ pub enum Access {
 }
 
 /// An operand of a block operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Operand {
     /// From where.
     pub base: Base,

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::kernel::place::{Lifetime, place};
+use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
 use hgnnc_ir::{Direction, Reduce, Space};
 
@@ -343,16 +343,8 @@ impl RegionBinder<'_, '_> {
         let (lives, in_scratch) = self.scratch_lives();
         // The widest moment per level, to choose how many rows and edges fit.
         let peak = |level: Level| {
-            (0..self.ops.len())
-                .map(|op| {
-                    let alive = lives.iter().zip(&in_scratch).filter(|(life, local)| {
-                        life.start <= op && op <= life.end && self.locals[**local].level == level
-                    });
-                    alive.map(|(life, _)| life.len).sum::<usize>()
-                })
-                .max()
-                .unwrap_or(0)
-                .max(1)
+            let of_level = lives.iter().zip(&in_scratch).filter(|(_, local)| self.locals[**local].level == level);
+            sum_alive(of_level.map(|(life, _)| *life), self.ops.len()).into_iter().max().unwrap_or(0).max(1)
         };
         let (row_peak, edge_peak) = (peak(Level::Row), peak(Level::Edge));
         let data = self.binder.data;
