@@ -13,9 +13,11 @@ use crate::data::{BoundData, InputData};
 use crate::kernels::flat::{self, MaskDraw, Side, Two};
 use crate::kernels::{Rows, product, rows, segment};
 use crate::native::Tables;
-use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Operand, Plan, Region};
+use crate::plan::{
+    Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Long, Operand, Place, Plan, Region, reduces_edges,
+};
 use crate::raw::Slab;
-use crate::routine::{Chain, Routine, Spot, reduces_edges};
+use crate::routine::{Chain, Routine, Spot};
 
 /// What a task needs besides its region.
 #[derive(Clone, Copy)]
@@ -74,34 +76,120 @@ impl Scratch {
 
 /// Runs the blocks of task `task` of a region.
 pub fn run_task(context: Context<'_>, region: &Region, routine: &Routine, task: usize, scratch: &mut Scratch) {
-    for partial in routine.partials.iter().map(|&p| &region.partials[p]) {
-        partial_of(context, partial.offset + task * partial.width, partial.width)
-            .fill(partial.reduce.identity() as f32);
-    }
+    begin_parts(context, region, routine, task);
     for block in region.tasks[task] as usize..region.tasks[task + 1] as usize {
-        let rows = region.blocks[block] as usize..region.blocks[block + 1] as usize;
-        run_block(context, region, routine, task, rows, scratch);
+        if let Some(rows) = region.block(block) {
+            run_block(context, region, routine, task, Share::of(rows), scratch);
+        }
+    }
+}
+
+/// Computes what the cut rows of a task have at the beginning of a round.
+pub fn run_rows(
+    context: Context<'_>,
+    region: &Region,
+    long: &Long,
+    routine: &Routine,
+    task: usize,
+    scratch: &mut Scratch,
+) {
+    let part = region.tasks.len() - 1 + task;
+    begin_parts(context, region, routine, part);
+    for at in long.row_tasks[task].clone() {
+        let row = long.rows[at] as usize;
+        let share = Share { edges: Some(0..0), row_area: long.row_area(at), ..Share::of(row..row + 1) };
+        run_block(context, region, routine, part, share, scratch);
+    }
+}
+
+/// Computes what a round makes of the pieces of a task.
+pub fn run_pieces(
+    context: Context<'_>,
+    region: &Region,
+    long: &Long,
+    routine: &Routine,
+    task: usize,
+    scratch: &mut Scratch,
+) {
+    let Domain::Edges { topology, direction, ends } = region.domain else { return };
+    let indptr = context.data.topology(topology).indptr(direction, ends);
+    let part = region.tasks.len() - 1 + task;
+    begin_parts(context, region, routine, part);
+    for piece in long.piece_tasks[task].clone() {
+        let (at, edges) = long.edges_of(piece, indptr);
+        let row = long.rows[at] as usize;
+        let share = Share { rows: row..row + 1, edges: Some(edges), row_area: long.row_area(at), piece };
+        run_block(context, region, routine, part, share, scratch);
+    }
+}
+
+/// Reduces what a round made of the pieces of a task's rows, in their order. `routine` is that of the pieces.
+pub fn combine_pieces(context: Context<'_>, region: &Region, long: &Long, routine: &Routine, task: usize) {
+    for at in long.row_tasks[task].clone() {
+        for op in routine.reductions(region) {
+            let local = op.out as usize;
+            let width = region.locals[local].width;
+            let (slab, start) = match (region.locals[local].place, long.areas.in_row[local]) {
+                (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + long.rows[at] as usize * width),
+                (Place::Scratch(_), in_row) => (context.partials, long.row_area(at) + in_row.unwrap_or(0)),
+            };
+            // SAFETY: the row belongs to this task, and all pieces are done.
+            let out = unsafe { context.slabs[slab as usize].write(start, width) };
+            begin(op, out);
+            if out.is_empty() {
+                continue;
+            }
+            let Some(parts) = long.parts(local) else { continue };
+            let pieces = long.pieces_of(at);
+            let (start, len) = (parts + pieces.start * width, pieces.len() * width);
+            // SAFETY: as above; areas are disjoint.
+            merge(op, unsafe { context.slabs[context.partials as usize].read(start, len) }, out);
+        }
+    }
+}
+
+/// What a reduction over edges begins with.
+pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
+    match op.kind {
+        BlockKind::Segment(reduce, _) => out.fill(reduce.identity() as f32),
+        _ => out.fill(0.0),
+    }
+}
+
+/// Takes the results of a reduction over the edges of some pieces along.
+fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
+    match op.kind {
+        BlockKind::Segment(reduce, _) => accumulate(reduce, parts, out),
+        _ => accumulate(Reduce::Sum, parts, out),
+    }
+}
+
+/// Clears the parts of a task.
+fn begin_parts(context: Context<'_>, region: &Region, routine: &Routine, part: usize) {
+    for partial in routine.partials.iter().map(|&p| &region.partials[p]) {
+        partial_of(context, partial.offset + part * partial.width, partial.width)
+            .fill(partial.reduce.identity() as f32);
     }
 }
 
 /// Adds up the parts of the tasks of a region, in their order.
 pub fn combine(context: Context<'_>, region: &Region) {
     for partial in &region.partials {
-        let tasks = region.tasks.len() - 1;
         // SAFETY: the tasks of the region are done, and nothing else runs.
         let out = unsafe { context.slabs[partial.out.slab as usize].write(partial.out.offset, partial.width) };
         out.fill(partial.reduce.identity() as f32);
         if partial.width == 0 {
             continue;
         }
-        for task in 0..tasks {
-            let part = partial_of(context, partial.offset + task * partial.width, partial.width);
-            flat_accumulate(partial.reduce, part, out);
+        let (of_tasks, of_cut_rows) = region.parts(partial);
+        for part in 0..of_tasks + of_cut_rows {
+            let part = partial_of(context, partial.offset + part * partial.width, partial.width);
+            accumulate(partial.reduce, part, out);
         }
     }
 }
 
-fn flat_accumulate(reduce: Reduce, part: &[f32], out: &mut [f32]) {
+fn accumulate(reduce: Reduce, part: &[f32], out: &mut [f32]) {
     rows::accumulate_rows(reduce, part, out.len(), out);
 }
 
@@ -110,14 +198,33 @@ pub(crate) fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &
     unsafe { context.slabs[context.partials as usize].write(offset, width) }
 }
 
+/// Rows that are executed together, or a part of one.
+struct Share {
+    rows: std::ops::Range<usize>,
+    /// Of its edges these, where it is a row that is cut.
+    edges: Option<std::ops::Range<u64>>,
+    /// Where the area of the cut row begins.
+    row_area: usize,
+    /// The number of the piece.
+    piece: usize,
+}
+
+impl Share {
+    /// All of some rows.
+    fn of(rows: std::ops::Range<usize>) -> Self {
+        Self { rows, edges: None, row_area: 0, piece: 0 }
+    }
+}
+
 fn run_block(
     context: Context<'_>,
     region: &Region,
     routine: &Routine,
     task: usize,
-    range: std::ops::Range<usize>,
+    share: Share,
     scratch: &mut Scratch,
 ) {
+    let Share { rows: range, edges: cut, row_area, piece } = share;
     let Scratch { floats, tiles, own, own_end, full, offsets, clip, tables } = scratch;
     let num_rows = range.len();
     let mut block = Block {
@@ -138,6 +245,8 @@ fn run_block(
         full: &[],
         offsets: &[],
         incoming: true,
+        row_area,
+        piece,
         start: 0,
         items: 0,
     };
@@ -146,8 +255,10 @@ fn run_block(
         let incidence = topology.incidence(direction);
         let indptr = topology.indptr(direction, ends);
         block.incoming = direction == Direction::In;
-        let first = indptr[range.start];
-        let last = indptr[range.end];
+        let (first, last) = match &cut {
+            Some(edges) => (edges.start, edges.end),
+            None => (indptr[range.start], indptr[range.end]),
+        };
         block.first_edge = first as usize;
         block.num_edges = (last - first) as usize;
         let edges = first as usize..last as usize;
@@ -161,7 +272,10 @@ fn run_block(
         if ends {
             block.vertices = &topology.ends(direction).vertices[range.clone()];
         }
-        fill_offsets(indptr, &range, &mut offsets[..=num_rows]);
+        match cut {
+            Some(_) => offsets[..=1].copy_from_slice(&[0, block.num_edges as u32]),
+            None => fill_offsets(indptr, &range, &mut offsets[..=num_rows]),
+        }
         if region.uses_own {
             segment::owners(&offsets[..=num_rows], &mut own[..block.num_edges]);
             block.own = &own[..block.num_edges];
@@ -239,6 +353,10 @@ pub(crate) struct Block<'a> {
     pub full: &'a [u32],
     pub offsets: &'a [u32],
     incoming: bool,
+    /// Where the area of a cut row begins.
+    row_area: usize,
+    /// The number of its piece.
+    piece: usize,
     /// The first edge (row) of the tile at hand, counted within the block.
     pub start: usize,
     /// Edges (rows) of the tile.
@@ -259,7 +377,7 @@ impl<'a> Block<'a> {
         }
         let reductions = || chain.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind));
         for op in reductions() {
-            self.output(op.out, 0, self.num_rows).fill(self.identity(op));
+            begin(op, self.output(op.out, 0, self.num_rows));
         }
         let mut first_row = 0;
         for start in (0..all).step_by(chain.tile) {
@@ -387,6 +505,10 @@ impl<'a> Block<'a> {
             Spot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
             // SAFETY: as above.
             Spot::Tile(offset) => unsafe { self.floats.read(offset, len) },
+            // SAFETY: the row belongs to this task, or is read by all tasks of its pieces and written by none.
+            Spot::Row(at) => unsafe { self.partials().read(self.row_area + at + first * width, len) },
+            // SAFETY: the piece belongs to this task.
+            Spot::Piece(at) => unsafe { self.partials().read(at + (self.piece + first) * width, len) },
             Spot::Stored(buffer) => {
                 let local = &self.region.locals[index as usize];
                 let start = buffer.offset + self.first(local.level) * local.width + first * width;
@@ -394,6 +516,11 @@ impl<'a> Block<'a> {
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, len) }
             }
         }
+    }
+
+    /// The slab in which areas of cut rows are.
+    fn partials(&self) -> &'a Slab {
+        &self.context.slabs[self.context.partials as usize]
     }
 
     /// Where `count` rows (edges) of a local from `first` on are written.
@@ -405,6 +532,10 @@ impl<'a> Block<'a> {
             Spot::Block(offset) => unsafe { self.floats.write(offset + first * local.width, len) },
             // SAFETY: as above.
             Spot::Tile(offset) => unsafe { self.floats.write(offset, len) },
+            // SAFETY: cut rows are written between the rounds of their pieces, each by one task.
+            Spot::Row(at) => unsafe { self.partials().write(self.row_area + at + first * local.width, len) },
+            // SAFETY: the piece belongs to this task.
+            Spot::Piece(at) => unsafe { self.partials().write(at + (self.piece + first) * local.width, len) },
             Spot::Stored(buffer) => {
                 let start = buffer.offset + (self.first(local.level) + first) * local.width;
                 // SAFETY: the rows of a block belong to one task, and outputs of a step are disjoint.

@@ -9,23 +9,35 @@ use std::time::Instant;
 use hgnnc_ir::Reduce;
 use rayon::prelude::*;
 
-use crate::block::{Context, Scratch, combine, run_task};
+use crate::block::{Context, Scratch, combine, combine_pieces, run_pieces, run_rows, run_task};
 use crate::kernels::product::Extents;
 use crate::kernels::{product, rows};
-use crate::plan::{Product, ProductKind, Split, Step, StepKind};
+use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
 use crate::raw::PerThread;
-use crate::routine::Routine;
+use crate::routine::{Role, Routine};
 
 /// Elements of a result that one task adds up from its parts.
 const RANGE: usize = 4096;
 
-/// Every launch runs in two rounds, and a task of the second needs all of the first.
+/// Every launch runs in rounds, and a task of a round needs all of those before. The first and the last are all that
+/// there are, unless rows are cut into pieces ([`crate::plan::Long`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// Computes results, or parts of them.
+    /// Computes results, or parts of them, and what cut rows have before anything is known of their edges.
     Compute,
-    /// Adds up the parts, in a fixed order.
+    /// Reduces the pieces of cut rows, for the time of this number.
+    Pieces(usize),
+    /// Adds up their parts, and computes what cut rows have then.
+    Rows(usize),
+    /// Adds up the parts of tasks, in a fixed order.
     Combine,
+}
+
+/// The rounds in which all of some steps are executed.
+fn rounds(routines: &[Vec<Routine>]) -> impl Iterator<Item = Round> {
+    let most = routines.iter().map(|routines| Routine::rounds(routines)).max().unwrap_or(0);
+    let between = (1..most).flat_map(|round| [Round::Pieces(round - 1), Round::Rows(round)]);
+    std::iter::once(Round::Compute).chain(between).chain([Round::Combine])
 }
 
 /// What all launches of a run share.
@@ -40,7 +52,7 @@ impl Runner<'_> {
     /// Runs steps that do not need each other. Where there are several, `busy` collects the nanoseconds that the tasks of
     /// each took.
     pub fn launch(&self, steps: &[Step], routines: &[Vec<Routine>], busy: &[AtomicU64]) {
-        for round in [Round::Compute, Round::Combine] {
+        for round in rounds(routines) {
             let count = |step: usize| tasks_of(&steps[step], &routines[step], round);
             parallel((0..steps.len()).map(count).sum(), |mut task| {
                 let mut step = 0;
@@ -60,16 +72,15 @@ impl Runner<'_> {
 
     fn task(&self, step: &Step, routines: &[Routine], round: Round, task: usize) {
         match (&step.kind, round) {
-            (StepKind::Region(region), Round::Compute) => {
-                let tasks = region.tasks.len() - 1;
-                let (routine, task) = (&routines[task / tasks], task % tasks);
+            (StepKind::Region(region), Round::Compute | Round::Pieces(_) | Round::Rows(_)) => {
                 let thread = rayon::current_thread_index().unwrap_or(0);
+                let run = |scratch: &mut Scratch| self.region(region, routines, round, task, scratch);
                 // SAFETY: the index of a pool's thread is its own, and a task starts no other.
-                unsafe { self.scratch.with(thread, |scratch| run_task(self.context, region, routine, task, scratch)) };
+                unsafe { self.scratch.with(thread, run) };
             }
             (StepKind::Region(region), Round::Combine) => combine(self.context, region),
             (StepKind::Product(product), Round::Compute) => self.product(product, task),
-            (StepKind::Product(product), Round::Combine) => self.combine_product(product, task),
+            (StepKind::Product(product), _) => self.combine_product(product, task),
             (StepKind::Copy { from, to }, _) => {
                 let slabs = self.context.slabs;
                 // SAFETY: nothing else runs, and the plan gave the copy its own room.
@@ -81,6 +92,37 @@ impl Runner<'_> {
                 };
                 target.copy_from_slice(source);
             }
+        }
+    }
+
+    fn region(&self, region: &Region, routines: &[Routine], round: Round, task: usize, scratch: &mut Scratch) {
+        let with = |role: Role| routines.iter().find(|routine| routine.role == role);
+        let context = self.context;
+        let tasks = region.tasks.len() - 1;
+        let whole = tasks * num_whole(routines);
+        match (round, region.long.as_deref()) {
+            (Round::Compute, _) if task < whole => {
+                run_task(context, region, &routines[task / tasks], task % tasks, scratch);
+            }
+            (Round::Compute, Some(long)) => {
+                if let Some(routine) = with(Role::Rows(0)) {
+                    run_rows(context, region, long, routine, task - whole, scratch);
+                }
+            }
+            (Round::Pieces(round), Some(long)) => {
+                if let Some(routine) = with(Role::Pieces(round)) {
+                    run_pieces(context, region, long, routine, task, scratch);
+                }
+            }
+            (Round::Rows(round), Some(long)) => {
+                if let Some(pieces) = with(Role::Pieces(round - 1)) {
+                    combine_pieces(context, region, long, pieces, task);
+                }
+                if let Some(routine) = with(Role::Rows(round)) {
+                    run_rows(context, region, long, routine, task, scratch);
+                }
+            }
+            (Round::Compute | Round::Pieces(_) | Round::Rows(_) | Round::Combine, _) => {}
         }
     }
 
@@ -150,7 +192,18 @@ impl Runner<'_> {
 /// Number of tasks of a step in a round.
 fn tasks_of(step: &Step, routines: &[Routine], round: Round) -> usize {
     match (&step.kind, round) {
-        (StepKind::Region(region), Round::Compute) => (region.tasks.len() - 1) * routines.len(),
+        (StepKind::Region(region), Round::Compute) => {
+            let cut = region.long.as_ref().map_or(0, |long| long.row_tasks.len());
+            (region.tasks.len() - 1) * num_whole(routines) + cut
+        }
+        (StepKind::Region(region), Round::Pieces(number)) => match &region.long {
+            Some(long) if number + 1 < Routine::rounds(routines) => long.piece_tasks.len(),
+            Some(_) | None => 0,
+        },
+        (StepKind::Region(region), Round::Rows(number)) => match &region.long {
+            Some(long) if number < Routine::rounds(routines) => long.row_tasks.len(),
+            Some(_) | None => 0,
+        },
         (StepKind::Region(region), Round::Combine) => usize::from(!region.partials.is_empty()),
         (StepKind::Product(product), Round::Compute) => match (product.kind, product.split) {
             (ProductKind::Outer, Split::Bands(band)) => product.of.k.div_ceil(band),
@@ -162,8 +215,13 @@ fn tasks_of(step: &Step, routines: &[Routine], round: Round) -> usize {
             _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
         },
         (StepKind::Copy { .. }, Round::Compute) => 1,
-        (StepKind::Copy { .. }, Round::Combine) => 0,
+        (StepKind::Product(_) | StepKind::Copy { .. }, _) => 0,
     }
+}
+
+/// Number of the routines of a region that are executed for blocks of rows: the first ones.
+fn num_whole(routines: &[Routine]) -> usize {
+    routines.iter().filter(|routine| routine.role == Role::Blocks).count()
 }
 
 /// Parts that the result of a product is the sum of.

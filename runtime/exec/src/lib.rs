@@ -28,6 +28,7 @@ pub mod raw;
 pub mod report;
 pub mod routine;
 pub mod simd;
+mod stages;
 mod subnormal;
 pub mod trainer;
 pub mod weights;

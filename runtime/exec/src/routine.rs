@@ -12,8 +12,9 @@ use hgnnc_ir::ops::Reduce;
 use crate::data::BoundData;
 use crate::native::{Chooser, Part, Unit, Units, Uses, divide};
 use crate::plan::operands;
-use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Place, Region};
+use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Long, Place, Region, reduces_edges};
 use crate::raw::Buffer;
+use crate::stages::stages;
 
 /// Elements of all values of a tile that are alive together: half of a first-level cache.
 const TILE: usize = 6 * 1024;
@@ -38,6 +39,21 @@ pub enum Spot {
     Tile(usize),
     /// In its rows of a stored value.
     Stored(Buffer),
+    /// In the area of a cut row, from this element.
+    Row(usize),
+    /// With a part for each piece of cut rows, from this element of the slab of partial results.
+    Piece(usize),
+}
+
+/// What a routine is executed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Blocks of rows.
+    Blocks,
+    /// Cut rows, at the beginning of a round.
+    Rows(usize),
+    /// The pieces of cut rows, in a round.
+    Pieces(usize),
 }
 
 /// The routines of each step of a plan's prelude and of its steps; none for steps that are no regions.
@@ -46,6 +62,8 @@ pub type Routines = [Vec<Vec<Routine>>; 2];
 /// Operations of a region ready to be executed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Routine {
+    /// What for.
+    pub role: Role,
     /// In order.
     pub chains: Vec<Chain>,
     /// For each chain what is executed for a tile, where some of it is machine code.
@@ -67,8 +85,45 @@ impl Routine {
             Domain::Rows(_) => vec![(0..region.ops.len()).collect()],
             Domain::Edges { .. } => components(&deps),
         };
+        let extents = block_extents(region, data);
         let uses = Uses::of(region);
-        parts.iter().map(|ops| Self::new(region, data, (&deps, &uses), ops, chooser)).collect()
+        let new = |ops: &Vec<usize>| Self::new(region, extents, (&deps, &uses), ops, chooser);
+        let mut routines: Vec<Self> = parts.iter().map(new).collect();
+        if let Some(long) = &region.long {
+            for (round, stage) in stages(region, &deps).into_iter().enumerate() {
+                for (role, ops) in [(Role::Rows(round), stage.rows), (Role::Pieces(round), stage.edges)] {
+                    let uses = Uses::of_round(region, &ops);
+                    let mut routine = Self::new(region, (1, long.piece), (&deps, &uses), &ops, chooser);
+                    routine.role = role;
+                    routine.of_cut_rows(region, long);
+                    routines.push(routine);
+                }
+            }
+        }
+        routines
+    }
+
+    /// The number of rounds of cut rows.
+    pub fn rounds(routines: &[Self]) -> usize {
+        routines.iter().filter(|routine| matches!(routine.role, Role::Rows(_))).count()
+    }
+
+    /// The reductions over edges among its operations.
+    pub fn reductions<'r>(&self, region: &'r Region) -> impl Iterator<Item = &'r BlockOp> {
+        let ops = self.chains.iter().flat_map(|chain| &chain.ops).map(|&op| &region.ops[op]);
+        ops.filter(|op| reduces_edges(&op.kind))
+    }
+
+    /// Keeps values of rows in the areas of rows, and what is reduced with the parts of pieces.
+    fn of_cut_rows(&mut self, region: &Region, long: &Long) {
+        for (spot, &at) in self.spots.iter_mut().zip(&long.areas.in_row) {
+            *spot = at.map_or(*spot, Spot::Row);
+        }
+        // No piece reads what it reduces.
+        let reduced: Vec<usize> = self.reductions(region).map(|op| op.out as usize).collect();
+        for local in reduced {
+            self.spots[local] = long.parts(local).map_or(self.spots[local], Spot::Piece);
+        }
     }
 
     /// The parts of its chains.
@@ -82,7 +137,7 @@ impl Routine {
     /// Divides operations of a region into chains, and places their locals.
     fn new(
         region: &Region,
-        data: &BoundData,
+        (most_rows, most_edges): (usize, usize),
         (deps, uses): (&[Vec<Dependency>], &Uses),
         ops: &[usize],
         chooser: &Chooser<'_>,
@@ -154,7 +209,6 @@ impl Routine {
             let peak = alive[first[index]..=last[index]].iter().copied().max().unwrap_or(1).max(1);
             chain.tile = (TILE / peak).clamp(32, 1024) / 16 * 16;
         }
-        let (most_rows, most_edges) = block_extents(region, data);
         let mut spots: Vec<Spot> = region
             .locals
             .iter()
@@ -181,7 +235,7 @@ impl Routine {
         }
         let partials = ops.iter().map(|&op| &region.ops[op]).filter(|op| is_partial(&op.kind));
         let partials = partials.map(|op| op.out as usize).collect();
-        Self { chains, units, partials, spots, scratch_len }
+        Self { role: Role::Blocks, chains, units, partials, spots, scratch_len }
     }
 }
 
@@ -202,25 +256,20 @@ fn moments(chain: &Chain, units: Option<&Units>) -> Vec<Vec<usize>> {
 
 /// The most rows and edges of a block.
 fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
-    let pairs = || region.blocks.windows(2).map(|b| (b[0] as usize, b[1] as usize));
-    let rows = pairs().map(|(a, b)| b - a).max().unwrap_or(0);
+    let rows = region.whole_blocks().map(|rows| rows.len()).max().unwrap_or(0);
     let edges = match region.domain {
         Domain::Rows(_) => 0,
         Domain::Edges { topology, direction, ends } => {
             let indptr = data.topology(topology).indptr(direction, ends);
-            pairs().map(|(a, b)| (indptr[b] - indptr[a]) as usize).max().unwrap_or(0)
+            region.whole_blocks().map(|rows| (indptr[rows.end] - indptr[rows.start]) as usize).max().unwrap_or(0)
         }
     };
     (rows, edges)
 }
 
-fn is_partial(kind: &BlockKind) -> bool {
+/// Is its result one of all rows or edges, of which each task has a part?
+pub fn is_partial(kind: &BlockKind) -> bool {
     matches!(kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
-}
-
-/// Does it have edges as operands and rows as results?
-pub fn reduces_edges(kind: &BlockKind) -> bool {
-    matches!(kind, BlockKind::Segment(..) | BlockKind::WeightedSum { .. })
 }
 
 /// Can it be executed for one part of the rows or edges of a block after another?
@@ -250,10 +299,11 @@ fn streams(kind: &BlockKind) -> bool {
 
 /// An operation that computes an operand.
 #[derive(Clone, Copy)]
-struct Dependency {
-    op: usize,
+pub struct Dependency {
+    /// Its position.
+    pub op: usize,
     /// Is its own row enough?
-    own_row: bool,
+    pub own_row: bool,
 }
 
 fn dependencies(region: &Region) -> Vec<Vec<Dependency>> {
@@ -413,6 +463,7 @@ mod tests {
             ops: (0..).zip(ops).map(|(out, (level, kind))| BlockOp { kind, level, out, stage: Stage::NA }).collect(),
             blocks: vec![],
             tasks: vec![],
+            long: None,
             partials: vec![],
             uses_own: true,
             uses_own_end: false,

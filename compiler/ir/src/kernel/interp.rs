@@ -1,4 +1,5 @@
-//! The oracle of kernels: rows one after another, edge by edge, in f64.
+//! The oracle of kernels: rows one after another, edge by edge, in f64. Rows that a kernel cuts are reduced piece by
+//! piece, as it says.
 //!
 //! It takes the bindings of the dataflow oracle. Sparse inputs are bound densely there; here the elements that are
 //! not zero in some input of a pattern are its stored elements.
@@ -214,6 +215,8 @@ impl Machine<'_> {
     fn traversal(&mut self, traversal: &Traversal) {
         let num_rows = self.eval(&traversal.rows.count(&self.program.tables));
         let edges = self.edges(&traversal.rows, num_rows);
+        let total = edges.iter().map(Vec::len).sum();
+        let piece = traversal.pieces.map_or(total, |pieces| pieces.len(total)).max(1);
         for instr in traversal.instrs.iter().filter(|instr| instr.op.is_total()) {
             let Dest::Buffer(buffer) = instr.dest else { panic!("a total is stored") };
             let start = match instr.op {
@@ -231,7 +234,7 @@ impl Machine<'_> {
         for (row, &vertex) in ends.iter().enumerate() {
             let (mut locals, edges) = (vec![], &edges[vertex as usize]);
             for instr in &traversal.instrs {
-                self.instr(traversal, instr, (row, vertex as usize), edges, &mut locals);
+                self.instr(traversal, instr, (row, vertex as usize), (edges, piece), &mut locals);
             }
         }
     }
@@ -241,7 +244,7 @@ impl Machine<'_> {
         traversal: &Traversal,
         instr: &Instr,
         (row, vertex): (usize, usize),
-        edges: &[Edge],
+        (edges, piece): (&[Edge], usize),
         locals: &mut Locals,
     ) {
         let at = |edge: Option<usize>| Here { rows: &traversal.rows, row, vertex, edges, edge };
@@ -273,16 +276,22 @@ impl Machine<'_> {
             }
             (_, KernelOp::Segment(reduce, a)) => {
                 let all: Vec<Vec<f64>> = everywhere.iter().map(|&edge| self.read(*a, at(edge), locals)).collect();
-                let out = (0..width).map(|column| reduced(*reduce, all.iter().map(|x| x[column]))).collect();
+                let of = |piece: &[Vec<f64>], column: usize| reduced(*reduce, piece.iter().map(|x| x[column]));
+                let pieces = || all.chunks(piece);
+                let out = (0..width).map(|column| reduced(*reduce, pieces().map(|piece| of(piece, column)))).collect();
                 self.write(instr, row, edges, vec![out], locals);
             }
             (_, KernelOp::WeightedSum { a, x }) => {
                 let mut out = vec![0.0; width];
-                for edge in everywhere {
-                    let (a, x) = (self.read(*a, at(edge), locals), self.read(*x, at(edge), locals));
-                    for (column, slot) in out.iter_mut().enumerate() {
-                        *slot += a[column / (width / a.len())] * x[column];
+                for piece in everywhere.chunks(piece) {
+                    let mut part = vec![0.0; width];
+                    for &edge in piece {
+                        let (a, x) = (self.read(*a, at(edge), locals), self.read(*x, at(edge), locals));
+                        for (column, slot) in part.iter_mut().enumerate() {
+                            *slot += a[column / (width / a.len())] * x[column];
+                        }
                     }
+                    out.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
                 }
                 self.write(instr, row, edges, vec![out], locals);
             }

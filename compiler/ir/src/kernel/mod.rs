@@ -6,7 +6,8 @@
 //! - a [`Gemm`] is a dense product over all rows of a space;
 //! - a [`Traversal`] has rows that own their edges. It is a list of instructions: what a row computes before, during
 //!   and after loops over its edges. Rows are independent of each other. Reductions over edges end in their row,
-//!   in the order of the edges; reductions over everything ([`KernelOp::is_total`]) are complete after the kernel.
+//!   in the order of the edges, those of long rows by pieces ([`Traversal::pieces`]); reductions over everything
+//!   ([`KernelOp::is_total`]) are complete after the kernel.
 //!   An element-wise map or a reduction over vertices is a traversal without edges.
 //!
 //! A value is either a *local*, which exists for the row or edge that is being computed, or a *buffer*, which is
@@ -170,8 +171,35 @@ impl Extents {
 pub struct Traversal {
     /// Its rows.
     pub rows: Rows,
+    /// Whether and how rows of many edges are cut. `None`: never.
+    pub pieces: Option<Pieces>,
     /// What is computed for each row, in this order.
     pub instrs: Vec<Instr>,
+}
+
+/// How long rows are cut into pieces.
+///
+/// Rows of more edges than a piece has are cut into pieces of as many edges, in the order of the edges; the last piece
+/// of a row may be shorter. Each reduction over the edges of such a row is made for each piece, and the parts are then
+/// reduced in the order of the pieces; what follows from it is computed once for the row. So several tasks may share a
+/// row, while its results depend on the graph alone.
+///
+/// A back end executes a cut row in as many rounds as its reductions depend on each other. Edge values that several of
+/// them read are computed again in each, so that none is stored: this is why a row is left whole while others have
+/// enough edges to keep all processors busy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pieces {
+    /// Edges that a piece has at least: it is worth a task.
+    pub least: usize,
+    /// Pieces that all edges of the graph would be cut into at most, if they belonged to one row.
+    pub most: usize,
+}
+
+impl Pieces {
+    /// The edges of a piece, in a graph of `edges` edges.
+    pub fn len(self, edges: usize) -> usize {
+        self.least.max(edges.div_ceil(self.most.max(1))).max(1)
+    }
 }
 
 /// The rows of a traversal.
@@ -515,6 +543,17 @@ impl Program {
             Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
         });
         ends.collect()
+    }
+
+    /// The same program with long rows cut in another way, or never: other roundings, but the same values.
+    #[must_use]
+    pub fn with_pieces(mut self, pieces: Option<Pieces>) -> Self {
+        for kernel in self.prelude.iter_mut().chain(&mut self.launches).flat_map(|launch| &mut launch.kernels) {
+            if let Body::Traversal(traversal) = &mut kernel.body {
+                traversal.pieces = pieces.filter(|_| traversal.rows.has_edges());
+            }
+        }
+        self
     }
 
     /// All kernels: those of the prelude, then those of each run.

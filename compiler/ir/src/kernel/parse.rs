@@ -8,7 +8,7 @@ use super::print::index_words;
 use super::verify::Place;
 use super::{
     Body, Buffer, BufferDecl, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch,
-    Level, Local, Operand, Output, Program, Rows, Source, Traversal, Width,
+    Level, Local, Operand, Output, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
 use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
@@ -191,8 +191,18 @@ impl Reader {
 
     fn traversal(&mut self, kernel: usize, stage: Stage) -> Parse<Traversal> {
         let rows = self.rows()?;
+        let pieces = if self.base.accept(",") {
+            self.base.word("pieces")?;
+            self.base.word("of")?;
+            let least = self.base.integer()?;
+            self.base.word("at")?;
+            self.base.word("most")?;
+            Some(Pieces { least, most: self.base.integer()? })
+        } else {
+            None
+        };
         self.base.sign("{")?;
-        let mut traversal = Traversal { rows, instrs: vec![] };
+        let mut traversal = Traversal { rows, pieces, instrs: vec![] };
         while !self.base.accept("}") {
             self.lines.insert(Place::Instr(kernel, traversal.instrs.len()), self.base.line());
             let instr = self.instr(&traversal.rows, stage)?;
@@ -233,7 +243,8 @@ impl Reader {
             }
             "rows" => {
                 let vertex = self.base.vertex()?;
-                if !self.base.accept(",") {
+                // Pieces are no edges.
+                if *self.base.after_next() == Token::Word("pieces".into()) || !self.base.accept(",") {
                     return Ok(Rows::Vertices(vertex));
                 }
                 let edges = self.base.next;

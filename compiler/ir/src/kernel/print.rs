@@ -10,7 +10,7 @@
 //!   gemm k0 @FP.forward : rows Paper {
 //!     h = matmul(1 x 64 x 64) Paper.x, conv.w
 //!   }
-//!   kernel k3 @NA.forward : rows Paper, in_edges of PAP {
+//!   kernel k3 @NA.forward : rows Paper, in_edges of PAP, pieces of 4096 at most 1024 {
 //!     edge %0 = add score_src[src], score_dst[row] : 8
 //!     row  lse7 = segment.lse %0                   : 8
 //!     edge %1 = sub %0, lse7[row]                  : 8
@@ -26,14 +26,15 @@
 //! say what a result has one row for; `reduce_rows` and `reduce_edges`, `outer_rows` and `outer_edges` what is
 //! reduced to it. An operand without brackets is all of a stored value, or the local of the row or edge at hand.
 //! In brackets, `row` is this row, `src`, `dst`, `column` or `vertex` the other end of the edge, `edge` (of a sparse
-//! matrix: `element`) the edge, and `cell` the element of a dense matrix where a sparse one has one. A launch of
-//! several kernels encloses them in `launch { … }`.
+//! matrix: `element`) the edge, and `cell` the element of a dense matrix where a sparse one has one. Rows of more edges
+//! than a piece are cut: into pieces of 4096 edges, or of more, where those of the whole graph were more than 1024
+//! pieces. A launch of several kernels encloses them in `launch { … }`.
 
 use std::fmt::{self, Write};
 
 use super::{
     Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
-    Output, Program, Rows, Source, Traversal, Width,
+    Output, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
 use crate::ops::{Direction, UnaryOp};
@@ -101,6 +102,11 @@ impl Form {
             Form::Outer => "outer",
         }
     }
+}
+
+/// How rows are cut, as it stands after them.
+fn print_pieces(Pieces { least, most }: Pieces) -> String {
+    format!(", pieces of {least} at most {most}")
 }
 
 /// The word for the other end of the edges, and for an edge itself.
@@ -220,7 +226,8 @@ impl Printer<'_> {
     }
 
     fn traversal(&mut self, traversal: &Traversal, stage: Stage, place: &str, indent: &str) -> fmt::Result {
-        writeln!(self.out, "{indent}kernel {place} : {} {{", print_rows(self.program, &traversal.rows))?;
+        let pieces = traversal.pieces.map_or(String::new(), print_pieces);
+        writeln!(self.out, "{indent}kernel {place} : {}{pieces} {{", print_rows(self.program, &traversal.rows))?;
         let extents = local_extents(traversal);
         let lines: Vec<String> =
             traversal.instrs.iter().map(|instr| self.instr(&traversal.rows, &extents, instr)).collect();

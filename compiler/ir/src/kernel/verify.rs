@@ -6,7 +6,7 @@ use std::fmt;
 use super::print::local_extents;
 use super::{
     Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
-    Program, Rows, Source, Traversal, Width, volume,
+    Pieces, Program, Rows, Source, Traversal, Width, volume,
 };
 use crate::dataflow::OutputKind;
 use crate::ops::{Direction, UnaryOp};
@@ -65,6 +65,7 @@ impl fmt::Display for Violation {
 /// - within a kernel, a stored result is read at its own row only, and a total not at all;
 /// - locals are numbered in order and read where they exist: a local of an edge at that edge;
 /// - operands have the widths that their operation takes, whatever the sizes are;
+/// - only rows that own edges are cut, into at least one piece of at least one edge;
 /// - outputs have the type that they are seen as; an update has the type of its parameter and is the only one;
 /// - what takes the place of a parameter or state does so when nothing reads it any more ([`super::Uses::may_replace`]).
 ///
@@ -311,6 +312,15 @@ impl Verifier<'_> {
         }
         if traversal.instrs.is_empty() {
             self.report(Place::Kernel(kernel), "computes nothing");
+        }
+        match traversal.pieces {
+            Some(Pieces { least: 0, .. } | Pieces { most: 0, .. }) => {
+                self.report(Place::Kernel(kernel), "there is at least one piece, of at least one edge");
+            }
+            Some(_) if !traversal.rows.has_edges() => {
+                self.report(Place::Kernel(kernel), "rows without edges have no pieces");
+            }
+            Some(_) | None => {}
         }
         for (row, instr) in traversal.instrs.iter().enumerate() {
             let place = Place::Instr(kernel, row);

@@ -26,7 +26,7 @@ use std::fmt;
 
 use hgnnc_ir::kernel::{
     Body, Buffer, BufferDecl, Contents, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Operand,
-    Output, Program, Source, print::print_rows,
+    Output, Program, Rows, Source, Traversal, print::print_rows,
 };
 use hgnnc_ir::{Dataflow, Direction, Op, OutputKind, Type, Value};
 use hgnnc_machine::{Machine, Work};
@@ -106,13 +106,14 @@ pub fn explain(program: &Program, known: Option<(&SizeInfo, &Machine)>) -> Vec<S
         let count = |test: fn(&Instr) -> bool| traversal.instrs.iter().filter(|instr| test(instr)).count();
         lines.push(format!(
             "kernels: k{number} ({}, {}) stores {}, in one pass over these rows; edge values made on the way \
-             and not stored: {}; products fused into sums: {}{}",
+             and not stored: {}; products fused into sums: {}{}{}",
             print_rows(program, &traversal.rows),
             kernel.phase.name(),
             stored.join(", "),
             count(|instr| instr.extent() == Extent::Edge && matches!(instr.dest, Dest::Local(_))),
             count(|instr| matches!(instr.op, KernelOp::WeightedSum { .. } | KernelOp::Dot(..))),
-            known.and_then(|(sizes, machine)| compared(program, kernel, sizes, machine)).unwrap_or_default()
+            known.and_then(|(sizes, machine)| compared(program, kernel, sizes, machine)).unwrap_or_default(),
+            known.and_then(|(sizes, _)| cut(traversal, sizes)).unwrap_or_default()
         ));
     }
     lines
@@ -130,6 +131,19 @@ fn compared(program: &Program, kernel: &Kernel, sizes: &SizeInfo, machine: &Mach
     };
     let saved = parts.iter().map(moved).sum::<f64>() - moved(&fused);
     Some(format!("; {} (saves {:.3} MB written and read)", times.text("fused", "apart"), saved * 1e-6))
+}
+
+/// What is cut of the rows of a traversal, where it is known that there are such rows.
+fn cut(traversal: &Traversal, sizes: &SizeInfo) -> Option<String> {
+    let (Rows::Edges(graph, direction) | Rows::Ends(graph, direction)) = traversal.rows else { return None };
+    let ends = sizes.ends.get(graph.index())?;
+    let longest = match direction {
+        Direction::In => ends.max_in,
+        Direction::Out => ends.max_out,
+    };
+    let piece = traversal.pieces?.len(*sizes.edges.get(graph.index())? as usize) as u64;
+    let text = || format!("; rows of more than {piece} edges are cut into pieces: the longest has {longest}");
+    (longest > piece).then(text)
 }
 
 /// Everything that kernels compute and memory holds.

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Rows, Source, Traversal, Width};
+use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Pieces, Rows, Source, Traversal, Width};
 use hgnnc_ir::{BinaryOp, Direction, Op, Reduce, Space, Type, UnaryOp, Value};
 
 use super::facts::{Facts, Topology};
@@ -55,7 +55,23 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         Kind::Edges(Topology::Graph(graph), direction) => Rows::Edges(*graph, *direction),
         Kind::Edges(Topology::Pattern(pattern), direction) => Rows::Elements(*pattern, *direction),
     };
-    Ok(Traversal { rows, instrs: lowering.instrs })
+    let pieces = rows.has_edges().then(|| pieces(&lowering.instrs));
+    Ok(Traversal { rows, pieces, instrs: lowering.instrs })
+}
+
+/// Elements of the widest edge value that a piece of a long row reads or makes: some 100 µs of one core.
+const PIECE: usize = 1 << 18;
+/// Edges of a piece, at least and at most.
+const PIECE_EDGES: (usize, usize) = (512, 4096);
+/// Pieces of a graph: more than processors have cores, by so much that a row that is left whole holds up none of them.
+const PIECES: usize = 1024;
+
+/// How long rows are cut: by the work for an edge, in a power of two of edges.
+fn pieces(instrs: &[Instr]) -> Pieces {
+    let edges = instrs.iter().filter(|instr| instr.level == Level::Edge);
+    let widest = edges.filter_map(|instr| instr.width.as_fixed()).max().unwrap_or(1).max(1);
+    let (fewest, most) = PIECE_EDGES;
+    Pieces { least: (PIECE / widest).clamp(fewest, most).next_power_of_two(), most: PIECES }
 }
 
 struct Lowering<'b, 'f, 'a> {

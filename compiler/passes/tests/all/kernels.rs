@@ -32,7 +32,15 @@ fn kernels(flow: &Dataflow, what: &str) -> Program {
 fn agree(flow: &Dataflow, bindings: &Bindings, what: &str) -> Program {
     let expected = interp::run(flow, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
     let program = kernels(flow, what);
-    let found = kernel::interp::run(&program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+    same(flow, &expected, &program, bindings, what);
+    // Rows of three edges are long.
+    let pieces = Some(kernel::Pieces { least: 2, most: usize::MAX });
+    same(flow, &expected, &program.clone().with_pieces(pieces), bindings, &format!("{what}, in pieces"));
+    program
+}
+
+fn same(flow: &Dataflow, expected: &interp::Evaluation, program: &Program, bindings: &Bindings, what: &str) {
+    let found = kernel::interp::run(program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
     for output in &flow.outputs {
         let exact = &expected[output.value];
         let tensor = found.output(&output.kind).expect("kernels have the outputs of their program");
@@ -42,7 +50,6 @@ fn agree(flow: &Dataflow, bindings: &Bindings, what: &str) -> Program {
             assert!(close, "{what}: {:?} is {y} instead of {x}\n{flow}\n{program}", output.kind);
         }
     }
-    program
 }
 
 #[test]
@@ -139,6 +146,27 @@ fn edge_values_are_stored_only_where_they_are_results() {
         let program = kernels(&flow, &format!("seed {seed}"));
         no_edge_values(&flow, &program);
     }
+}
+
+#[test]
+fn explanations_name_rows_that_are_cut() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels/mean_aggregation.ir");
+    let text = fs::read_to_string(path).expect("a readable case");
+    let flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
+    let program = kernels(&flow, "mean_aggregation");
+    let machine = hgnnc_machine::Machine::sheet("sm_80").expect("a known machine");
+    let cut = |max_in: u64| {
+        let ends = hgnnc_passes::pipeline::Ends { sources: 9, destinations: 9, max_in, max_out: 1 };
+        let sizes = SizeInfo {
+            vertices: vec![9; flow.vertex_types.len()],
+            edges: vec![10_000; flow.graphs.len()],
+            ends: vec![ends; flow.graphs.len()],
+            ..SizeInfo::default()
+        };
+        explain(&program, Some((&sizes, &machine))).iter().any(|line| line.contains("are cut into pieces: the longest"))
+    };
+    assert!(cut(4097), "one edge more than a piece");
+    assert!(!cut(4096), "as many as a piece");
 }
 
 #[test]

@@ -45,6 +45,16 @@ impl Uses {
         uses
     }
 
+    /// As [`Uses::of`], for the operations of a round: values of edges are read by these alone, because other rounds
+    /// compute them for themselves.
+    pub fn of_round(region: &Region, ops: &[usize]) -> Self {
+        let mut uses = Self::of(region);
+        for (readers, local) in uses.readers.iter_mut().zip(&region.locals) {
+            readers.retain(|reader| local.level == Level::Row || ops.contains(reader));
+        }
+        uses
+    }
+
     /// The operations that read a local.
     pub fn readers(&self, local: u32) -> &[usize] {
         &self.readers[local as usize]

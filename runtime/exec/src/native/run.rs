@@ -6,11 +6,11 @@
 use hgnnc_native::{Arguments, Code};
 
 use super::{Index, Part, Target, Unit, Units};
-use crate::block::{Block, partial_of};
+use crate::block::{Block, begin, partial_of};
 use crate::data::InputData;
 use crate::kernels::Rows;
-use crate::plan::{Access, Base, BlockKind, Operand};
-use crate::routine::{Chain, reduces_edges};
+use crate::plan::{Access, Base, Operand, reduces_edges};
+use crate::routine::Chain;
 
 /// Tables of the arguments of calls, which keep their room.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl<'a> Block<'a> {
         let all = self.count(chain.level);
         // Reductions over edges add to their rows.
         for op in chain.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind)) {
-            self.output(op.out, 0, self.num_rows).fill(self.identity(op));
+            begin(op, self.output(op.out, 0, self.num_rows));
         }
         if all == 0 {
             return;
@@ -169,14 +169,6 @@ impl<'a> Block<'a> {
                 // SAFETY: stored operands are no outputs of this step.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }
             }
-        }
-    }
-
-    /// What the result of a reduction over edges begins with.
-    pub(crate) fn identity(&self, op: &crate::plan::BlockOp) -> f32 {
-        match op.kind {
-            BlockKind::Segment(reduce, _) => reduce.identity() as f32,
-            _ => 0.0,
         }
     }
 }

@@ -7,9 +7,11 @@
 
 mod bind;
 mod fuse;
+mod long;
 pub(crate) mod region;
 
 pub use bind::plan;
+pub use long::{Areas, Long};
 pub use region::operands;
 
 use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
@@ -149,6 +151,8 @@ pub struct Region {
     pub blocks: Vec<u32>,
     /// First block of each task, and one past the last block.
     pub tasks: Vec<u32>,
+    /// Rows that are cut into pieces. Each is a block of its own, which its task leaves out.
+    pub long: Option<Box<Long>>,
     /// Results that are sums (or other reductions) over tasks.
     pub partials: Vec<Partial>,
     /// Does an operand use [`Access::Own`], or a mask the own row?
@@ -166,10 +170,40 @@ pub struct Partial {
     pub out: Buffer,
     /// How.
     pub reduce: Reduce,
+    /// What it reduces.
+    pub level: Level,
     /// Elements.
     pub width: usize,
-    /// Where the parts begin in the slab of partial results; part `t` at `offset + t · width`.
+    /// Where the parts begin in the slab of partial results; part `t` at `offset + t · width`. Parts of the tasks of cut
+    /// rows (or of their pieces) follow those of all others.
     pub offset: usize,
+}
+
+impl Region {
+    /// The rows of a block, unless they are one row that is cut.
+    pub fn block(&self, block: usize) -> Option<std::ops::Range<usize>> {
+        let rows = self.blocks[block] as usize..self.blocks[block + 1] as usize;
+        (!self.long.as_ref().is_some_and(|long| long.has(&rows))).then_some(rows)
+    }
+
+    /// The rows of all blocks that are executed as such.
+    pub fn whole_blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        (0..self.blocks.len().saturating_sub(1)).filter_map(|block| self.block(block))
+    }
+
+    /// Number of parts of a partial: by tasks, and by tasks of cut rows.
+    pub fn parts(&self, partial: &Partial) -> (usize, usize) {
+        let cut = self.long.as_ref().map_or(0, |long| match partial.level {
+            Level::Row => long.row_tasks.len(),
+            Level::Edge => long.piece_tasks.len(),
+        });
+        (self.tasks.len() - 1, cut)
+    }
+}
+
+/// Does it have edges as operands and rows as results?
+pub fn reduces_edges(kind: &BlockKind) -> bool {
+    matches!(kind, BlockKind::Segment(..) | BlockKind::WeightedSum { .. })
 }
 
 /// What a value of a block has a row for.

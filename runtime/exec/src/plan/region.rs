@@ -5,6 +5,7 @@
 //! and blocks into tasks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
@@ -12,7 +13,7 @@ use hgnnc_ir::{Direction, Reduce, Space};
 
 use super::bind::{Binder, stage_index};
 use super::fuse::{Form, forms};
-use super::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, Operand, Partial, Place, Region};
+use super::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, Long, Operand, Partial, Place, Region};
 use crate::data::InputData;
 use crate::error::{ExecError, Result};
 use crate::raw::Buffer;
@@ -65,7 +66,7 @@ struct RegionBinder<'b, 'a> {
     written: HashMap<kernel::Buffer, u32>,
     ops: Vec<BlockOp>,
     locals: Vec<Local>,
-    partials: Vec<(Buffer, Reduce, usize)>,
+    partials: Vec<(Buffer, Reduce, Level, usize)>,
     uses_own: bool,
     uses_own_end: bool,
     full_columns: Option<usize>,
@@ -309,8 +310,8 @@ impl RegionBinder<'_, '_> {
                 let reduce = if let KernelOp::ReduceAll(reduce, _) = instr.op { reduce } else { Reduce::Sum };
                 let Dest::Buffer(buffer) = instr.dest else { unreachable!("totals are stored") };
                 let out = self.partials.len() as u32;
-                self.partials.push((self.binder.buffer(buffer), reduce, width));
                 let level = self::level(instr.level);
+                self.partials.push((self.binder.buffer(buffer), reduce, level, width));
                 self.ops.push(BlockOp { kind, level, out, stage: instr.stage });
                 return Ok(());
             }
@@ -348,6 +349,14 @@ impl RegionBinder<'_, '_> {
         };
         let (row_peak, edge_peak) = (peak(Level::Row), peak(Level::Edge));
         let data = self.binder.data;
+        let most_tasks = if self.partials.is_empty() {
+            TASKS
+        } else {
+            // Parts of wide results take memory and time to add.
+            let widest = self.partials.iter().map(|p| p.3).max().unwrap_or(1).max(1);
+            ((4 << 20) / widest).clamp(4, PARTIAL_TASKS)
+        };
+        let mut long = None;
         let (domain, blocks) = match (&self.traversal.rows, self.edges()) {
             (_, Some((topology, direction))) => {
                 let ends = self.rows_are_ends();
@@ -356,7 +365,12 @@ impl RegionBinder<'_, '_> {
                 let edges = (SCRATCH / edge_peak).clamp(64, most);
                 let rows = (SCRATCH / 2 / row_peak).clamp(16, 1024);
                 let indptr = data.topology(topology).indptr(direction, ends);
-                (Domain::Edges { topology, direction, ends }, edge_blocks(indptr, rows, edges))
+                if !self.reads_what_it_replaces() {
+                    let edges = data.topology(topology).num_edges();
+                    long = Long::of(self.traversal.pieces, indptr, edges, most_tasks, (&self.ops, &self.locals));
+                }
+                let cut: &[u32] = long.as_ref().map_or(&[], |long| &long.rows);
+                (Domain::Edges { topology, direction, ends }, edge_blocks(indptr, rows, edges, cut))
             }
             (Rows::Once, None) => (Domain::Rows(1), vec![0, 1]),
             (rows, None) => {
@@ -369,15 +383,15 @@ impl RegionBinder<'_, '_> {
                 (Domain::Rows(rows), row_blocks(rows, per_block))
             }
         };
-        let most_rows = blocks.windows(2).map(|b| (b[1] - b[0]) as usize).max().unwrap_or(0);
-        let most_edges = match domain {
-            Domain::Rows(_) => 0,
-            Domain::Edges { topology, direction, ends } => {
+        let (mut most_rows, mut most_edges) = long.as_ref().map_or((0, 0), |long| (1, long.piece));
+        let whole = |rows: &Range<usize>| !long.as_ref().is_some_and(|long| long.has(rows));
+        for rows in blocks.windows(2).map(|b| b[0] as usize..b[1] as usize).filter(whole) {
+            most_rows = most_rows.max(rows.len());
+            if let Domain::Edges { topology, direction, ends } = domain {
                 let indptr = data.topology(topology).indptr(direction, ends);
-                let edges = |b: &[u32]| (indptr[b[1] as usize] - indptr[b[0] as usize]) as usize;
-                blocks.windows(2).map(edges).max().unwrap_or(0)
+                most_edges = most_edges.max((indptr[rows.end] - indptr[rows.start]) as usize);
             }
-        };
+        }
         let concrete: Vec<Lifetime> = lives
             .iter()
             .zip(&in_scratch)
@@ -401,21 +415,20 @@ impl RegionBinder<'_, '_> {
         plan.tile_len = plan.tile_len.max(TILE).max(widest.next_multiple_of(16));
 
         let num_blocks = blocks.len() - 1;
-        let most_tasks = if self.partials.is_empty() {
-            TASKS
-        } else {
-            // Parts of wide results take memory and time to add.
-            let widest = self.partials.iter().map(|p| p.2).max().unwrap_or(1).max(1);
-            ((4 << 20) / widest).clamp(4, PARTIAL_TASKS)
-        };
         let per_task = num_blocks.div_ceil(most_tasks).max(1);
         let mut tasks: Vec<u32> = (0..num_blocks).step_by(per_task).map(|b| b as u32).collect();
         tasks.push(num_blocks as u32);
         let num_tasks = tasks.len() - 1;
         let mut partials = vec![];
-        for &(out, reduce, width) in &self.partials {
-            let offset = self.binder.partial(num_tasks, width);
-            partials.push(Partial { out, reduce, width, offset });
+        let cut_tasks = long.as_ref().map_or(0, |long| long.row_tasks.len().max(long.piece_tasks.len()));
+        for &(out, reduce, level, width) in &self.partials {
+            let offset = self.binder.partial(num_tasks + cut_tasks, width);
+            partials.push(Partial { out, reduce, level, width, offset });
+        }
+        if let Some(long) = &mut long {
+            let (of_row, of_piece) = long.areas.lens;
+            let (rows, pieces) = (long.rows.len(), long.num_pieces());
+            long.areas.starts = (self.binder.partial(rows, of_row), self.binder.partial(pieces, of_piece));
         }
         let total_edges = match domain {
             Domain::Rows(_) => 0,
@@ -442,12 +455,29 @@ impl RegionBinder<'_, '_> {
             locals: self.locals,
             blocks,
             tasks,
+            long: long.map(Box::new),
             partials,
             uses_own: self.uses_own,
             uses_own_end: self.uses_own_end,
             full_columns: self.full_columns,
         };
         (region, shares)
+    }
+
+    /// Does an operation read what another one writes over? Then a later round would find it gone.
+    fn reads_what_it_replaces(&self) -> bool {
+        let written = || {
+            self.locals.iter().filter_map(|local| match local.place {
+                Place::Stored(buffer) => Some(buffer),
+                Place::Scratch(_) => None,
+            })
+        };
+        let read = self.ops.iter().filter(|op| op.level == Level::Edge).flat_map(|op| operands(&op.kind));
+        let mut read = read.filter_map(|operand| match operand.base {
+            Base::Stored(buffer) => Some(buffer),
+            Base::Local(_) => None,
+        });
+        read.any(|buffer| written().any(|other| other == buffer))
     }
 
     /// When each local in scratch is alive (by operation; `len` is its width), and which local it is.
@@ -533,15 +563,21 @@ fn row_blocks(rows: usize, per_block: usize) -> Vec<u32> {
     blocks
 }
 
-/// Blocks of at most `rows` rows and, unless one row has more, `edges` edges.
-fn edge_blocks(indptr: &[u64], rows: usize, edges: usize) -> Vec<u32> {
+/// Blocks of at most `rows` rows and, unless one row has more, `edges` edges. Rows that are `cut` have their own.
+fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32]) -> Vec<u32> {
     let num_rows = indptr.len() - 1;
     let mut blocks = vec![0u32];
     let mut start = 0;
     while start < num_rows {
         let mut end = start + 1;
-        while end < num_rows && end - start < rows && indptr[end + 1] - indptr[start] <= edges as u64 {
-            end += 1;
+        match cut.split_first() {
+            Some((&first, rest)) if first as usize == start => cut = rest,
+            next => {
+                let limit = next.map_or(num_rows, |(&first, _)| first as usize).min(start + rows);
+                while end < limit && indptr[end + 1] - indptr[start] <= edges as u64 {
+                    end += 1;
+                }
+            }
         }
         blocks.push(end as u32);
         start = end;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, Topology};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::interp::{self, Bindings, Tensor};
+use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
 
@@ -135,11 +136,16 @@ impl Case {
 
     /// The engine, with parameters filled in.
     pub fn engine(&self, threads: usize, code: CodeMode) -> Engine {
+        self.engine_of(self.program(), threads, code)
+    }
+
+    /// The kernels of the program.
+    pub fn program(&self) -> Program {
+        hgnnc_passes::kernels::lower(&self.flow).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
         let options = EngineOptions { threads, code, ..EngineOptions::default() };
-        let program = match hgnnc_passes::kernels::lower(&self.flow) {
-            Ok(program) => program,
-            Err(error) => panic!("{error}"),
-        };
         let mut engine = match Engine::new(&[&program], self.data.clone(), options) {
             Ok(engine) => engine,
             Err(error) => panic!("{error}"),
@@ -160,7 +166,11 @@ impl Case {
 
     /// Results by name after one run.
     pub fn run(&self, threads: usize, code: CodeMode) -> BTreeMap<String, Vec<f32>> {
-        let mut engine = self.engine(threads, code);
+        self.run_program(self.program(), threads, code)
+    }
+
+    fn run_program(&self, program: Program, threads: usize, code: CodeMode) -> BTreeMap<String, Vec<f32>> {
+        let mut engine = self.engine_of(program, threads, code);
         // Twice: what the first run leaves in memory must not matter.
         for _ in 0..2 {
             self.fill(&mut engine);
@@ -182,13 +192,17 @@ impl Case {
         let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
         // What `Auto` chooses is one or the other for each part; these graphs are so small that it chooses kernels.
         for code in [CodeMode::Interpreted, CodeMode::Native] {
-            self.check_code(&oracle, tolerance, code);
+            self.check_code(&oracle, tolerance, code, self.program());
+            // Rows of three edges are long.
+            let pieces = Some(Pieces { least: 2, most: usize::MAX });
+            self.check_code(&oracle, tolerance, code, self.program().with_pieces(pieces));
         }
     }
 
-    fn check_code(&self, oracle: &interp::Evaluation, tolerance: f64, code: CodeMode) {
-        let one = self.run(1, code);
-        assert_eq!(bits(&one), bits(&self.run(3, code)), "{code:?}: results are the same for any number of threads");
+    fn check_code(&self, oracle: &interp::Evaluation, tolerance: f64, code: CodeMode, program: Program) {
+        let one = self.run_program(program.clone(), 1, code);
+        let three = self.run_program(program, 3, code);
+        assert_eq!(bits(&one), bits(&three), "{code:?}: results are the same for any number of threads");
         for output in &self.flow.outputs {
             let OutputKind::Result(name) = &output.kind else { continue };
             let exact = &oracle[output.value].data;

@@ -1,0 +1,107 @@
+//! One vertex with nearly all edges: `cargo run --release -p hgnnc-exec --example star [THREADS] [EDGES]`.
+//!
+//! Neighbours are summed, or weighted by attention (8 heads of 8, GAT), forward and backward, with the vertex's row in
+//! one piece and cut as the kernels say. Times are the least of several runs, taken in turns.
+
+use hgnnc_exec::data::Topology;
+use hgnnc_exec::{BoundData, Engine, EngineOptions};
+use hgnnc_ir::dataflow::{GraphDecl, Init, ParamDecl, RelationDecl, Step, VertexTypeDecl};
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::random::uniform;
+use hgnnc_ir::*;
+use hgnnc_passes::{PassCx, PassManager, SizeInfo, differentiate};
+
+const RUNS: u64 = 9;
+const VERTICES: usize = 100_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let argument = |at| std::env::args().nth(at).and_then(|a| a.parse::<usize>().ok());
+    let (threads, edges) = (argument(1).unwrap_or(2), argument(2).unwrap_or(2_000_000));
+    // A few edges elsewhere, so that there are other rows.
+    let end = |e: u64| if e.is_multiple_of(100) { (uniform(2, e) * VERTICES as f64) as u32 } else { 0 };
+    let edges: Vec<(u32, u32)> =
+        (0..edges as u64).map(|e| ((uniform(1, e) * VERTICES as f64) as u32, end(e))).collect();
+    let topology = Topology::from_edges("g", VERTICES, VERTICES, &edges)?;
+    println!("{threads} threads, {} edges, 99 % of them into one vertex; milliseconds", edges.len());
+    for attention in [false, true] {
+        let name = if attention { "attention" } else { "sum" };
+        let flow = joint(attention, edges.len());
+        let program = hgnnc_passes::kernels::lower(&flow)?;
+        let whole = program.clone().with_pieces(None);
+        let engine = |program: &Program| -> Result<Engine, hgnnc_exec::ExecError> {
+            let graphs = vec![topology.clone()];
+            let data = BoundData { num_vertices: vec![VERTICES], graphs, ..BoundData::default() };
+            let mut engine = Engine::new(&[program], data, EngineOptions { threads, ..EngineOptions::default() })?;
+            engine.init_params(&flow, 1);
+            Ok(engine)
+        };
+        let mut engines = [engine(&whole)?, engine(&program)?];
+        let mut best = [[f64::INFINITY; 2]; 2];
+        for step in 0..RUNS {
+            for (engine, best) in engines.iter_mut().zip(&mut best) {
+                let mut times = hgnnc_exec::engine::Times::default();
+                engine.run(0, 1, 1 + step, 0, &mut times);
+                for (best, nanos) in best.iter_mut().zip(times.phases) {
+                    *best = best.min(nanos * 1e-6);
+                }
+            }
+        }
+        for (phase, [whole, cut]) in ["forward", "backward"].into_iter().zip([0, 1].map(|p| [best[0][p], best[1][p]])) {
+            println!("{name:<9} {phase:<8} whole {whole:8.2}, in pieces {cut:8.2}: {:4.2} times", whole / cut);
+        }
+        let memory = engines.each_ref().map(|engine| engine.arena(None).scratch + engine.arena(None).partials);
+        println!("{name:<9} scratch and parts: {:.1} and {:.1} MB", memory[0] as f64 * 1e-6, memory[1] as f64 * 1e-6);
+        let [whole, cut] = engines.each_ref().map(|engine| engine.result(0, "loss").map_or(f32::NAN, |r| r.1[0]));
+        assert!((whole - cut).abs() <= 1e-4 * whole.abs(), "the loss is the same: {whole} and {cut}");
+    }
+    Ok(())
+}
+
+/// A layer, the sum of the squares of what it gives, and its gradients.
+fn joint(attention: bool, edges: usize) -> Dataflow {
+    let mut flow = Dataflow::new("star");
+    let v = VertexType(0);
+    flow.vertex_types.push(VertexTypeDecl { name: "V".into(), dataset_name: "v".into() });
+    flow.relations.push(RelationDecl { name: "r".into(), dataset_name: "r".into(), src: v, dst: v });
+    let steps = vec![Step { relation: 0, reverse: false }];
+    flow.graphs.push(GraphDecl { name: "g".into(), src: v, dst: v, steps, counted: false, self_loops: false });
+    flow.cursor.stage = Stage::NA;
+    let mut rows = |dims: &[usize]| {
+        let dims = [Dim::Count(v)].into_iter().chain(dims.iter().map(|&d| Dim::Fixed(d))).collect();
+        let name = format!("p{}", flow.params.len());
+        let param = flow.declare_param(ParamDecl { name, dims, init: Init::Uniform(1.0), decay: false });
+        let param = flow.add(Op::Param(param), &[]);
+        flow.add(Op::Rows, &[param])
+    };
+    let graph = hgnnc_ir::Graph(0);
+    let reduce = |reduce| Op::Segment { graph, direction: Direction::In, reduce };
+    let x = rows(&[8, 8]);
+    let z = if attention {
+        let (a, b) = (rows(&[8]), rows(&[8]));
+        let (a, b) = (flow.add(Op::GatherSrc(graph), &[a]), flow.add(Op::GatherDst(graph), &[b]));
+        let score = flow.add(Op::Binary(BinaryOp::Add), &[a, b]);
+        let score = flow.unary(UnaryOp::LeakyRelu(0.2), score);
+        let lse = flow.add(reduce(Reduce::Lse), &[score]);
+        let lse = flow.add(Op::GatherDst(graph), &[lse]);
+        let weight = flow.add(Op::Binary(BinaryOp::Sub), &[score, lse]);
+        let weight = flow.unary(UnaryOp::Exp, weight);
+        let x = flow.add(Op::GatherSrc(graph), &[x]);
+        let weighted = flow.add(Op::Binary(BinaryOp::Mul), &[x, weight]);
+        flow.add(reduce(Reduce::Sum), &[weighted])
+    } else {
+        let x = flow.add(Op::GatherSrc(graph), &[x]);
+        flow.add(reduce(Reduce::Sum), &[x])
+    };
+    flow.cursor.stage = Stage::LC;
+    let squares = flow.add(Op::Binary(BinaryOp::Mul), &[z, z]);
+    let squares = flow.add(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 2 }, &[squares]);
+    let loss = flow.add(Op::ReduceSpace(Reduce::Sum), &[squares]);
+    flow.output("loss", loss);
+    let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
+    for (param, gradient) in differentiate(&mut flow, loss, &wrt) {
+        flow.output(format!("gradient of {}", flow.params[param.index()].name.clone()), gradient);
+    }
+    let sizes = SizeInfo { vertices: vec![VERTICES as u64], edges: vec![edges as u64], ..SizeInfo::default() };
+    PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)));
+    flow
+}
