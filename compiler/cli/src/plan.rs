@@ -5,8 +5,8 @@ use hgnnc_exec::{Arena, Arenas};
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::Artifact;
 use hgnnc_ir::infer::show;
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::kernel::place::{Area, END, Slot};
+use hgnnc_ir::kernel::{Buffer, Program};
 
 use crate::table::Table;
 
@@ -34,7 +34,8 @@ fn program_text(program: &Program, sizes: &SizeInfo) -> String {
     let steps = Steps(&first_kernels);
     area(&mut text, program, &memory.fixed, &steps, "computed once");
     area(&mut text, program, &memory.run, &steps, "computed by each run");
-    let replaced = program.buffers.iter().filter(|decl| decl.replaces.is_some()).count();
+    let updated = |&at: &usize| program.updated(Buffer::new(at)).is_some();
+    let replaced = (0..program.buffers.len()).filter(updated).count();
     if replaced > 0 {
         text.push_str(&format!("\n{replaced} new values of parameters and states take the place of the old ones\n"));
     }
@@ -56,7 +57,8 @@ fn area(text: &mut String, program: &Program, area: &Area, steps: &Steps<'_>, wh
     ));
     let mut slots: Vec<&Slot> = area.slots.iter().collect();
     slots.sort_by_key(|slot| (slot.life.start, slot.offset, slot.buffer));
-    let mut table = Table::new(2, &["value", "type", "bytes", "offset", "first", "last", "at the most"]);
+    let mut table =
+        Table::new(2, &["value", "type", "bytes", "offset", "first", "last", "at the most", "in the place of"]);
     for slot in slots {
         let decl = program.buffer(slot.buffer);
         let there = slot.life.start <= step && step <= slot.life.end;
@@ -68,6 +70,7 @@ fn area(text: &mut String, program: &Program, area: &Area, steps: &Steps<'_>, wh
             format!("k{}", steps.first(slot.life.start)),
             if slot.life.end == END { "stays".into() } else { format!("k{}", steps.last(slot.life.end)) },
             if there { "*".into() } else { String::new() },
+            program.taken_over(slot.buffer).map_or(String::new(), |old| program.buffer(old).name.clone()),
         ]);
     }
     text.push_str(&table.text());

@@ -131,7 +131,7 @@ pub fn combine_pieces(context: Context<'_>, region: &Region, long: &Long, routin
             let width = region.locals[local].width;
             let (slab, start) = match (region.locals[local].place, long.areas.in_row[local]) {
                 (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + long.rows[at] as usize * width),
-                (Place::Scratch(_), in_row) => (context.partials, long.row_area(at) + in_row.unwrap_or(0)),
+                (Place::Scratch, in_row) => (context.partials, long.row_area(at) + in_row.unwrap_or(0)),
             };
             // SAFETY: the row belongs to this task, and all pieces are done.
             let out = unsafe { context.slabs[slab as usize].write(start, width) };
@@ -583,7 +583,9 @@ impl<'a> Block<'a> {
                     flat::choose(x, *positive, *otherwise, out);
                 });
             }
-            BlockKind::Copy(a) => rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out),
+            BlockKind::Copy(a) | BlockKind::Store(a) => {
+                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out)
+            }
             BlockKind::Replace(a, with) => {
                 rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
                 self.at_ends(with, width, out, |row, from| row.copy_from_slice(from));

@@ -21,6 +21,13 @@ pub struct Buffer {
     pub len: usize,
 }
 
+impl Buffer {
+    /// Do they share elements?
+    pub fn meets(&self, other: &Buffer) -> bool {
+        self.slab == other.slab && self.offset < other.offset + other.len && other.offset < self.offset + self.len
+    }
+}
+
 /// Numbers at a stable address, aligned for any vector.
 #[derive(Debug)]
 pub struct Slab {

@@ -150,6 +150,59 @@ impl Routine {
                 _ => divide(region, uses, chain.level, &chain.ops, chooser),
             })
             .collect();
+        let Lives { lives, first, last } = Lives::of(region, ops, &chains, &units);
+        let tiled = lives.iter().zip(&region.locals).filter_map(|(live, local)| match live {
+            Some((true, start, end)) => Some(Lifetime { start: *start, end: *end, len: local.width }),
+            _ => None,
+        });
+        let alive = sum_alive(tiled, last.last().map_or(0, |last| last + 1));
+        for (index, chain) in chains.iter_mut().enumerate().filter(|(_, c)| c.tile != 0) {
+            let peak = alive[first[index]..=last[index]].iter().copied().max().unwrap_or(1).max(1);
+            chain.tile = (TILE / peak).clamp(32, 1024) / 16 * 16;
+        }
+        let mut spots: Vec<Spot> = region
+            .locals
+            .iter()
+            .map(|local| match local.place {
+                Place::Stored(buffer) => Spot::Stored(buffer),
+                Place::Scratch => Spot::Block(0),
+            })
+            .collect();
+        let (mut which, mut lifetimes) = (vec![], vec![]);
+        for (index, (live, local)) in lives.iter().zip(&region.locals).enumerate() {
+            let (Some((tiled, start, end)), Place::Scratch) = (*live, local.place) else { continue };
+            let most = match local.level {
+                Level::Row => most_rows,
+                Level::Edge => most_edges,
+            };
+            let chain = chains.iter().zip(&last).find(|(_, last)| start <= **last).map_or(0, |(c, _)| c.tile);
+            let count = if tiled { chain.min(most) } else { most };
+            which.push((index, tiled));
+            lifetimes.push(Lifetime { start, end, len: count * local.width });
+        }
+        let (offsets, scratch_len) = place(&lifetimes);
+        for ((local, tiled), offset) in which.into_iter().zip(offsets) {
+            spots[local] = if tiled { Spot::Tile(offset) } else { Spot::Block(offset) };
+        }
+        let partials = ops.iter().map(|&op| &region.ops[op]).filter(|op| is_partial(&op.kind));
+        let partials = partials.map(|op| op.out as usize).collect();
+        Self { role: Role::Blocks, chains, units, partials, spots, scratch_len }
+    }
+}
+
+/// When the locals of a region are needed.
+struct Lives {
+    /// Per local: is it used within one chain only, and from which to which moment is it needed? `None` for what is in
+    /// registers, and what other operations make.
+    lives: Vec<Option<(bool, usize, usize)>>,
+    /// The first moment of each chain.
+    first: Vec<usize>,
+    /// The last moment of each chain.
+    last: Vec<usize>,
+}
+
+impl Lives {
+    fn of(region: &Region, ops: &[usize], chains: &[Chain], units: &[Option<Units>]) -> Self {
         let mut chain_of = vec![0; region.ops.len()];
         let mut position = vec![0; region.ops.len()];
         let (mut first, mut last) = (vec![], vec![]);
@@ -166,7 +219,6 @@ impl Routine {
             }
             last.push(at - 1);
         }
-        // Per local: is it used within one chain only, and from when to when is it needed?
         let mut lives: Vec<Option<(bool, usize, usize)>> = vec![None; region.locals.len()];
         for (op, block_op) in ops.iter().map(|&op| (op, &region.ops[op])) {
             if !is_partial(&block_op.kind) {
@@ -200,43 +252,26 @@ impl Routine {
                 *producer = first[chain_of[*producer]];
             }
         }
-        let tiled = lives.iter().zip(&region.locals).filter_map(|(live, local)| match live {
-            Some((true, start, end)) => Some(Lifetime { start: *start, end: *end, len: local.width }),
+        Self { lives, first, last }
+    }
+}
+
+/// Elements that a row and an edge of a block need at one time, where locals exist for more than a tile.
+pub fn block_widths(region: &Region) -> [usize; 2] {
+    let ops: Vec<usize> = (0..region.ops.len()).collect();
+    let chains = chains(region, &dependencies(region), &ops);
+    let units = vec![None; chains.len()];
+    let Lives { lives, last, .. } = Lives::of(region, &ops, &chains, &units);
+    let moments = last.last().map_or(0, |last| last + 1);
+    [Level::Row, Level::Edge].map(|level| {
+        let of_blocks = lives.iter().zip(&region.locals).filter_map(|(live, local)| match (live, local.place) {
+            (Some((false, start, end)), Place::Scratch) if local.level == level => {
+                Some(Lifetime { start: *start, end: *end, len: local.width })
+            }
             _ => None,
         });
-        let alive = sum_alive(tiled, at);
-        for (index, chain) in chains.iter_mut().enumerate().filter(|(_, c)| c.tile != 0) {
-            let peak = alive[first[index]..=last[index]].iter().copied().max().unwrap_or(1).max(1);
-            chain.tile = (TILE / peak).clamp(32, 1024) / 16 * 16;
-        }
-        let mut spots: Vec<Spot> = region
-            .locals
-            .iter()
-            .map(|local| match local.place {
-                Place::Stored(buffer) => Spot::Stored(buffer),
-                Place::Scratch(_) => Spot::Block(0),
-            })
-            .collect();
-        let (mut which, mut lifetimes) = (vec![], vec![]);
-        for (index, (live, local)) in lives.iter().zip(&region.locals).enumerate() {
-            let (Some((tiled, start, end)), Place::Scratch(_)) = (*live, local.place) else { continue };
-            let most = match local.level {
-                Level::Row => most_rows,
-                Level::Edge => most_edges,
-            };
-            let chain = chains.iter().zip(&last).find(|(_, last)| start <= **last).map_or(0, |(c, _)| c.tile);
-            let count = if tiled { chain.min(most) } else { most };
-            which.push((index, tiled));
-            lifetimes.push(Lifetime { start, end, len: count * local.width });
-        }
-        let (offsets, scratch_len) = place(&lifetimes);
-        for ((local, tiled), offset) in which.into_iter().zip(offsets) {
-            spots[local] = if tiled { Spot::Tile(offset) } else { Spot::Block(offset) };
-        }
-        let partials = ops.iter().map(|&op| &region.ops[op]).filter(|op| is_partial(&op.kind));
-        let partials = partials.map(|op| op.out as usize).collect();
-        Self { role: Role::Blocks, chains, units, partials, spots, scratch_len }
-    }
+        sum_alive(of_blocks, moments).into_iter().max().unwrap_or(0)
+    })
 }
 
 /// Operations of a chain that are executed together, in order.
@@ -255,7 +290,7 @@ fn moments(chain: &Chain, units: Option<&Units>) -> Vec<Vec<usize>> {
 }
 
 /// The most rows and edges of a block.
-fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
+pub fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
     let rows = region.whole_blocks().map(|rows| rows.len()).max().unwrap_or(0);
     let edges = match region.domain {
         Domain::Rows(_) => 0,
@@ -294,6 +329,8 @@ fn streams(kind: &BlockKind) -> bool {
         BlockKind::Segment(reduce, _) => *reduce != Reduce::Lse,
         // Packs its operands: the more rows the better.
         BlockKind::MatMul(..) | BlockKind::MatMulT(..) | BlockKind::PartialOuter(..) => false,
+        // Nothing of the block reads what lies there any more.
+        BlockKind::Store(_) => false,
     }
 }
 
@@ -325,7 +362,17 @@ fn dependencies(region: &Region) -> Vec<Vec<Dependency>> {
             })
             .collect()
     };
-    region.ops.iter().map(of).collect()
+    let mut deps: Vec<Vec<Dependency>> = region.ops.iter().map(of).collect();
+    let stores = region.ops.iter().enumerate().filter(|(_, op)| matches!(op.kind, BlockKind::Store(_)));
+    for (index, op) in stores {
+        let Place::Stored(to) = region.locals[op.out as usize].place else { continue };
+        let reads = |op: &BlockOp| {
+            operands(&op.kind).iter().any(|operand| matches!(operand.base, Base::Stored(from) if from.meets(&to)))
+        };
+        let readers = (0..index).filter(|&other| reads(&region.ops[other]));
+        deps[index].extend(readers.map(|op| Dependency { op, own_row: false }));
+    }
+    deps
 }
 
 /// Operations that depend on each other, directly or not, in the order of the first of each.
@@ -408,7 +455,8 @@ fn not_later(region: &Region, deps: &[Vec<Dependency>], done: &[bool], chain: Ve
     let mut wanted = vec![false; region.ops.len()];
     let mut any = false;
     for (index, op) in region.ops.iter().enumerate().rev().filter(|(index, _)| !done[*index]) {
-        let other = op.level == Level::Edge || !streams(&op.kind);
+        // What is stored last needs all others in any case.
+        let other = op.level == Level::Edge || !(streams(&op.kind) || matches!(op.kind, BlockKind::Store(_)));
         any |= other;
         if other || wanted[index] {
             deps[index].iter().for_each(|d| wanted[d.op] = true);
@@ -455,7 +503,7 @@ mod tests {
 
     /// A region over the edges of a graph; operation `i` makes local `i`.
     fn region(ops: Vec<(Level, BlockKind)>) -> Region {
-        let local = |level| Local { level, width: 1, place: Place::Scratch(0) };
+        let local = |level| Local { level, width: 1, place: Place::Scratch };
         let level = |(level, kind): &(Level, BlockKind)| if reduces_edges(kind) { Level::Row } else { *level };
         Region {
             domain: Domain::Edges { topology: 0, direction: Direction::In, ends: false },

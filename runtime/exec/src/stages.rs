@@ -3,7 +3,7 @@
 //! A reduction over edges is complete after its round; what reads it comes in the next. Edge values are computed in
 //! each round that reads them, for a piece at a time, unless they are stored results.
 
-use crate::plan::{Level, Place, Region, reduces_edges};
+use crate::plan::{BlockKind, Level, Place, Region, reduces_edges};
 use crate::routine::{Dependency, is_partial};
 
 /// The operations of a round.
@@ -29,6 +29,11 @@ pub fn stages(region: &Region, deps: &[Vec<Dependency>]) -> Vec<Stage> {
     };
     let at_edges = |op: &usize| ops[*op].level == Level::Edge;
     let rounds = (0..ops.len()).filter(at_edges).map(|op| first[op] + 1).max().unwrap_or(0);
+    // What lies in the place of a value that edges read comes when no round reads them any more.
+    ops.iter()
+        .zip(&mut first)
+        .filter(|(op, _)| matches!(op.kind, BlockKind::Store(_)))
+        .for_each(|(_, at)| *at = rounds);
     let mut stages = vec![Stage::default(); rounds + 1];
     for (round, stage) in stages.iter_mut().enumerate() {
         stage.rows = (0..ops.len()).filter(|&op| !at_edges(&op) && first[op] == round).collect();

@@ -100,9 +100,9 @@ impl Machine<'_> {
         width.eval(&self.bindings.num_vertices)
     }
 
-    /// Where a buffer is: what replaces another one is written over it, so that a late reader would be noticed.
+    /// Where a buffer is: what updates another one is written over it, so that a late reader would be noticed.
     fn place(&self, buffer: Buffer) -> usize {
-        self.program.buffer(buffer).replaces.unwrap_or(buffer).index()
+        self.program.updated(buffer).unwrap_or(buffer).index()
     }
 
     /// What a buffer holds before the first kernel.
@@ -139,6 +139,11 @@ impl Machine<'_> {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm),
             Body::Traversal(traversal) => self.traversal(traversal),
+        }
+        // What another value has taken the place of is gone.
+        for old in kernel.writes().into_iter().filter_map(|buffer| self.program.taken_over(buffer)) {
+            let place = self.place(old);
+            self.buffers[place].fill(f64::NAN);
         }
     }
 

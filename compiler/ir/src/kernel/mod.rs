@@ -25,7 +25,7 @@ mod width;
 
 pub use parse::parse;
 pub use print::print;
-pub use replace::Uses;
+pub use replace::{Uses, reads_on_the_way};
 pub use verify::verify;
 pub use width::Width;
 
@@ -66,7 +66,7 @@ pub struct BufferDecl {
     pub ty: Type,
     /// Where its elements come from.
     pub contents: Contents,
-    /// The parameter or optimiser state whose place it takes, see [`Uses::may_replace`].
+    /// The parameter, optimiser state or earlier value whose place it takes, see [`Uses::may_replace`].
     pub replaces: Option<Buffer>,
 }
 

@@ -37,8 +37,8 @@ pub fn parse(text: &str) -> Result<Program, ParseError> {
 /// # Errors
 /// At the first text that does not fit.
 pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
-    let mut reader =
-        Reader { base: Parser::new(text)?, program: Program::default(), lines: BTreeMap::new(), num_kernels: 0 };
+    let (program, lines) = (Program::default(), BTreeMap::new());
+    let mut reader = Reader { base: Parser::new(text)?, program, replaced: vec![], lines, num_kernels: 0 };
     reader.program()?;
     let Reader { base, mut program, mut lines, .. } = reader;
     program.tables = base.parsed.flow;
@@ -49,6 +49,8 @@ pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
 struct Reader {
     base: Parser,
     program: Program,
+    /// Buffers that take the place of others, with the positions and the names of these.
+    replaced: Vec<(Buffer, usize, String)>,
     lines: BTreeMap<Place, usize>,
     num_kernels: usize,
 }
@@ -93,6 +95,7 @@ impl Reader {
                 _ => return self.base.expected("a declaration, a kernel or an output"),
             }
         }
+        self.find_replaced()?;
         if *self.base.peek() == Token::End { Ok(()) } else { self.base.expected("the end") }
     }
 
@@ -114,8 +117,23 @@ impl Reader {
         } else {
             Contents::Computed
         };
-        let replaces = if self.base.accept_word("replaces") { Some(self.buffer()?) } else { None };
-        self.program.buffers.push(BufferDecl { name, ty, contents, replaces });
+        if self.base.accept_word("replaces") {
+            // It may be declared later.
+            let (at, old) = (self.base.next, self.base.name()?);
+            self.replaced.push((Buffer::new(self.program.buffers.len()), at, old));
+        }
+        self.program.buffers.push(BufferDecl { name, ty, contents, replaces: None });
+        Ok(())
+    }
+
+    /// Finds what buffers replace, when all are declared.
+    fn find_replaced(&mut self) -> Parse<()> {
+        for (new, at, name) in std::mem::take(&mut self.replaced) {
+            let Some(old) = self.program.buffers.iter().position(|decl| decl.name == name) else {
+                return self.base.error_at(at, format!("there is no buffer `{name}`"));
+            };
+            self.program.buffers[new.index()].replaces = Some(Buffer::new(old));
+        }
         Ok(())
     }
 

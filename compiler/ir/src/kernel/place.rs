@@ -7,6 +7,8 @@
 //!
 //! Partial results of tasks, scratch of threads, inputs, parameters and states are not here: they belong to the runtime.
 
+use std::collections::BTreeMap;
+
 use super::{Buffer, Contents, Program, Source};
 use crate::types::Type;
 
@@ -56,19 +58,28 @@ pub struct Area {
     pub slots: Vec<Slot>,
     /// Elements in all.
     pub len: usize,
+    /// When memory is needed: a life for each value, those in the place of others being one with them.
+    lives: Vec<Lifetime>,
 }
 
 impl Area {
-    fn of(values: &[(Buffer, Lifetime)]) -> Self {
-        let lives: Vec<Lifetime> = values.iter().map(|&(_, life)| life).collect();
+    /// Places values, each in the order of the program with the one whose memory it has.
+    fn of(values: &[(Buffer, Lifetime, Buffer)]) -> Self {
+        let mut homes: BTreeMap<Buffer, Lifetime> = BTreeMap::new();
+        for &(_, life, home) in values {
+            let all = homes.entry(home).or_insert(life);
+            (all.start, all.end) = (all.start.min(life.start), all.end.max(life.end));
+        }
+        let lives: Vec<Lifetime> = homes.values().copied().collect();
         let (offsets, len) = place(&lives);
-        let slot = |(&(buffer, life), offset)| Slot { buffer, life, offset };
-        Self { slots: values.iter().zip(offsets).map(slot).collect(), len }
+        let offsets: BTreeMap<Buffer, usize> = homes.keys().copied().zip(offsets).collect();
+        let slot = |&(buffer, life, home): &_| Slot { buffer, life, offset: offsets[&home] };
+        Self { slots: values.iter().map(slot).collect(), len, lives }
     }
 
     /// The step at which most is alive, and how many elements, each value taking whole lines: no placement needs less.
     pub fn peak(&self) -> (usize, usize) {
-        peak(&self.slots.iter().map(|slot| slot.life).collect::<Vec<_>>())
+        peak(&self.lives)
     }
 }
 
@@ -108,10 +119,12 @@ pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
     }
     let (mut fixed, mut run) = (vec![], vec![]);
     for (index, (decl, life)) in program.buffers.iter().zip(lives).enumerate() {
+        let home = program.home(Buffer::new(index));
         // What replaces a parameter or state has its place.
-        if let (Contents::Computed, None, Some((start, end))) = (decl.contents, decl.replaces, life) {
+        let own = decl.contents == Contents::Computed && program.buffer(home).contents == Contents::Computed;
+        if let (true, Some((start, end))) = (own, life) {
             let life = Lifetime { start, end, len: len(&decl.ty) };
-            if start < num_fixed { &mut fixed } else { &mut run }.push((Buffer::new(index), life));
+            if start < num_fixed { &mut fixed } else { &mut run }.push((Buffer::new(index), life, home));
         }
     }
     Memory { fixed: Area::of(&fixed), run: Area::of(&run) }

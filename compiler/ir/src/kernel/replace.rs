@@ -1,11 +1,17 @@
-//! Updates in place: a computed buffer may lie where a parameter or an optimiser state lay, once nothing reads that
-//! any more. No room is needed for the new value, and nothing is copied when the run is over.
+//! Values in the place of others: a computed buffer may lie where another one lay, once nothing reads that any more.
+//!
+//! What takes the place of a parameter or an optimiser state needs no room, and nothing is copied when the run is over.
+//! What takes the place of a computed value, such as a gradient that of the value whose rows it is computed from, needs
+//! no room while both would be alive.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
-use super::{Body, Buffer, Contents, Dest, Index, Kernel, Program, Rows, Source, Traversal};
+use super::{
+    Body, Buffer, Contents, Dest, Extent, Index, Instr, Kernel, Operand, Program, Rows, Source, Traversal, Width,
+};
 use crate::dataflow::OutputKind;
+use crate::types::Space;
 
 /// Which launches write and read each buffer of a program.
 #[derive(Clone, Debug)]
@@ -62,13 +68,41 @@ impl Program {
     /// The position in [`Program::launches`] of the first launch that writes over a parameter or a state. A run that
     /// ends before it has changed nothing.
     pub fn first_update(&self) -> Option<usize> {
-        let replaces = |buffer: &Buffer| self.buffer(*buffer).replaces.is_some();
-        self.launches.iter().position(|launch| launch.kernels.iter().any(|k| k.writes().iter().any(replaces)))
+        let updates = |buffer: &Buffer| self.updated(*buffer).is_some();
+        self.launches.iter().position(|launch| launch.kernels.iter().any(|k| k.writes().iter().any(updates)))
+    }
+
+    /// The parameter or state whose place a buffer takes.
+    pub fn updated(&self, buffer: Buffer) -> Option<Buffer> {
+        self.buffer(buffer).replaces.filter(|old| self.buffer(*old).contents != Contents::Computed)
+    }
+
+    /// The computed value whose place a buffer takes.
+    pub fn taken_over(&self, buffer: Buffer) -> Option<Buffer> {
+        self.buffer(buffer).replaces.filter(|old| self.buffer(*old).contents == Contents::Computed)
+    }
+
+    /// The buffer whose memory a buffer has: itself, or the first of those that replaced each other.
+    pub fn home(&self, buffer: Buffer) -> Buffer {
+        let mut home = buffer;
+        while let Some(old) = self.buffer(home).replaces {
+            home = old;
+        }
+        home
     }
 }
 
 impl Uses<'_> {
-    /// May the computed buffer `new` lie where the leaf `old` lies? Not when
+    /// May the computed buffer `new` lie where `old` lies?
+    ///
+    /// Where `old` is computed too: not when
+    ///
+    /// - `old` is not there when `new` is written, stays from run to run, or is an output;
+    /// - they have not the same number of rows and of elements per row;
+    /// - anything but the writing kernel at its own row reads `old` when `new` is written, or later. A traversal writes
+    ///   the rows of what takes the place of another when all else is computed for them.
+    ///
+    /// Where `old` is a parameter or a state: not when
     ///
     /// - it is not what `old` is updated to, or has another number of elements;
     /// - the launch that writes `new` or a later one reads `old`, but for the writing kernel itself at its own row on
@@ -83,7 +117,8 @@ impl Uses<'_> {
         let target = match program.buffer(old).contents {
             Contents::Param(param) => OutputKind::UpdateParam(param),
             Contents::State(param, slot) => OutputKind::UpdateState(param, slot),
-            Contents::Input(_) | Contents::Computed => return Err("it replaces what never changes".into()),
+            Contents::Computed => return self.may_take_over(new, old),
+            Contents::Input(_) => return Err("it replaces what never changes".into()),
         };
         if self.updates.get(&target) != Some(&Source::Buffer(new)) {
             return Err(format!("it is not what `{}` is updated to", program.buffer(old).name));
@@ -115,6 +150,54 @@ impl Uses<'_> {
         }
         Ok(())
     }
+
+    fn may_take_over(&self, new: Buffer, old: Buffer) -> Result<(), String> {
+        let program = self.program;
+        let name = &program.buffer(old).name;
+        let (Some(at), Some(before)) = (self.writer[new.index()], self.writer[old.index()]) else {
+            return Err("both must be computed by each run".into());
+        };
+        if before >= at {
+            return Err(format!("`{name}` is not there when it is written"));
+        }
+        if self.outputs.contains(&old) {
+            return Err(format!("`{name}` is an output itself"));
+        }
+        let rows = |buffer: Buffer| {
+            let ty = &program.buffer(buffer).ty;
+            (ty.layout, ty.space, Width::of(&ty.dims))
+        };
+        if rows(new) != rows(old) || matches!(rows(new).1, Space::Unit | Space::Edges(_)) {
+            return Err(format!("it has not the rows of `{name}`"));
+        }
+        for &(index, kernel) in self.readers[old.index()].iter().filter(|(index, _)| *index >= at) {
+            let own = index == at
+                && match &self.kernels[kernel].0.body {
+                    Body::Traversal(traversal) => keeps_rows_apart(traversal, new, old),
+                    Body::Gemm(_) => false,
+                };
+            if !own {
+                return Err(format!("`{name}` is read when it is written, or later"));
+            }
+        }
+        // Where nothing reads the old value any more, the memory is free anyway.
+        if !self.readers[old.index()].iter().any(|(index, _)| *index == at) {
+            return Err(format!("`{name}` is not read by what writes it"));
+        }
+        Ok(())
+    }
+}
+
+/// Does a kernel write rows of `new`, and read `old` at its own row only?
+fn keeps_rows_apart(traversal: &Traversal, new: Buffer, old: Buffer) -> bool {
+    let writes = |instr: &Instr| instr.dest == Dest::Buffer(new) && instr.extent() == Extent::Row;
+    let apart = |operand: &Operand| operand.source != Source::Buffer(old) || operand.index == Index::Row;
+    traversal.instrs.iter().any(writes) && traversal.instrs.iter().all(|instr| instr.op.operands().iter().all(apart))
+}
+
+/// Does a kernel read `old` at its own row only, and only to compute `new`?
+pub fn reads_on_the_way(traversal: &Traversal, new: Buffer, old: Buffer) -> bool {
+    Ways::of(traversal).reads_on_the_way(traversal, new, old)
 }
 
 /// Which instructions of a traversal, in order, make a value, and which read a buffer.

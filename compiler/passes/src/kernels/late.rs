@@ -36,6 +36,8 @@ pub(super) enum Late {
 
 /// Sources may together be larger than the value by one part in this many.
 const SLACK: usize = 4;
+/// A product of at most this many terms per element takes no more time than reading what it makes.
+const MOST_TERMS: usize = 8;
 /// Most operations that a value stands for when it is computed where it is read.
 const MAX_OPS: usize = 24;
 
@@ -119,8 +121,12 @@ fn is_cheap(facts: &Facts<'_>, v: Value) -> bool {
         | Op::RandomMask { .. }
         | Op::OneHot { .. }
         | Op::Slice { .. } => true,
-        // With one column, a scaling.
-        Op::MatMulT { batch } => facts.extents(facts.flow.ty(node.args[1]), *batch).n.is_one(),
+        // Few terms per element: with one, a scaling.
+        Op::MatMul { batch } | Op::MatMulT { batch } if facts.topology(node.args[0]).is_none() => {
+            let of = facts.extents(facts.flow.ty(node.args[1]), *batch);
+            let terms = if matches!(node.op, Op::MatMul { .. }) { of.k } else { of.n };
+            terms.as_fixed().is_some_and(|terms| terms <= MOST_TERMS)
+        }
         Op::Input(_)
         | Op::Param(_)
         | Op::State(..)
@@ -132,6 +138,7 @@ fn is_cheap(facts: &Facts<'_>, v: Value) -> bool {
         | Op::Rows
         | Op::Unrows
         | Op::MatMul { .. }
+        | Op::MatMulT { .. }
         | Op::Outer { .. }
         | Op::GatherSrc(_)
         | Op::GatherDst(_)

@@ -51,6 +51,9 @@ const LARGE_UNIT: usize = 4096;
 /// Products of rows of at most this many elements with one column are reductions.
 const NARROW: usize = 1024;
 
+/// Weights of at most this many elements stay in a near cache while rows are multiplied with them.
+const SMALL_WEIGHT: usize = 16 * 1024;
+
 /// All groups: first those that run once, then those of each run.
 pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
     let nodes: Vec<Value> = facts
@@ -299,7 +302,8 @@ impl Scheduler<'_, '_> {
                 }
                 let of = facts.extents(facts.flow.ty(node.args[1]), *batch);
                 // A product with one column is a row-wise dot product or scaling.
-                if of.n.is_one() || node.ty.is_unit() { vec![by_space()] } else { vec![Kind::Product(v)] }
+                let small = of.all().as_fixed().is_some_and(|len| len <= SMALL_WEIGHT);
+                if of.n.is_one() || node.ty.is_unit() || small { vec![by_space()] } else { vec![Kind::Product(v)] }
             }
             Op::Outer { batch } => {
                 if let Some(topology) = facts.topology(node.args[0]) {
@@ -310,7 +314,8 @@ impl Scheduler<'_, '_> {
                     };
                 }
                 let of = facts.extents(&node.ty, *batch);
-                let narrow = of.n.is_one() && of.left().as_fixed().is_some_and(|width| width <= NARROW);
+                let narrow = of.n.is_one() && of.left().as_fixed().is_some_and(|width| width <= NARROW)
+                    || of.all().as_fixed().is_some_and(|len| len <= SMALL_WEIGHT);
                 match arg_space(0) {
                     space @ (Space::Vertices(_) | Space::Index(_)) if narrow => vec![Kind::Map(space)],
                     Space::Ends(graph, direction) if narrow => vec![Kind::Ends(graph, direction)],

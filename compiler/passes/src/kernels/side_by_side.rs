@@ -48,9 +48,9 @@ pub(super) fn join(program: &mut Program) {
 struct Touched {
     phases: HashSet<Phase>,
     reads: HashSet<Buffer>,
-    /// With the parameters and states that are written over.
+    /// With what is written over.
     writes: HashSet<Buffer>,
-    /// Is anything written over?
+    /// Is a parameter or state written over?
     updates: bool,
 }
 
@@ -62,7 +62,7 @@ impl Touched {
             let over: Vec<Buffer> = writes.iter().filter_map(|&buffer| program.buffer(buffer).replaces).collect();
             touched.phases.insert(kernel.phase);
             touched.reads.extend(kernel.reads());
-            touched.updates |= !over.is_empty();
+            touched.updates |= writes.iter().any(|&buffer| program.updated(buffer).is_some());
             touched.writes.extend(writes);
             touched.writes.extend(over);
         }

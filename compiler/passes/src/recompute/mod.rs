@@ -16,9 +16,10 @@
 //! the backward part; the scheduler computes them right where they are read ([`crate::kernels`]). Random masks draw the
 //! same numbers again: they are functions of their stream.
 //!
-//! What may be computed again: element-wise operations, broadcasts, masks, slices and one-hot labels. Under a memory
-//! budget ([`crate::PassCx::arena_budget`]) also, in the order of the predicted time per byte and only until the budget
-//! is met, reductions of a row, dense products, sparse products and reductions over edges. Never: totals over all rows.
+//! What may be computed again: element-wise operations, broadcasts, masks, slices and one-hot labels; where that lowers the
+//! peak further, also dense products and reductions of a row, which the kernels that read them compute on the way. Under a
+//! memory budget ([`crate::PassCx::arena_budget`]), in the order of the predicted time per byte and only until the budget
+//! is met, besides these also sparse products and reductions over edges. Never: totals over all rows.
 //!
 //! Users pay for the peak of the arena, not for the sum of what is kept: a recomputation stays only if the planned peak
 //! ([`predict::arena_bytes`]) would be higher without it, and without a budget only if the whole adds no more than
@@ -284,7 +285,18 @@ impl<'a> Search<'a> {
 
     /// What costs next to nothing: the choice without a budget.
     fn cheap(&self, before: &Plan) -> Plan {
-        let Some(mut plan) = self.plan(&self.of_class(Class::Cheap)) else { return before.clone() };
+        let mut allowed = self.of_class(Class::Cheap);
+        let cheap = self.in_time(&allowed, before);
+        // With dense products and reductions of rows, which the kernels that read them compute on the way.
+        allowed.extend(self.of_class(Class::Row));
+        allowed.extend(self.of_class(Class::Product));
+        let more = self.in_time(&allowed, before);
+        if more.peak < cheap.peak { more } else { cheap }
+    }
+
+    /// The plan of the lowest peak that recomputes only these and adds little to the predicted time.
+    fn in_time(&self, allowed: &BTreeSet<Value>, before: &Plan) -> Plan {
+        let Some(mut plan) = self.plan(allowed) else { return before.clone() };
         let most = before.seconds(self.sizes) * (1.0 + MOST_TIME);
         // What takes long for what it is worth goes first.
         let mut order: Vec<Value> = plan.again.iter().copied().collect();

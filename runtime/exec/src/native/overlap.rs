@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::plan::{Access, Base, BlockKind, Level, Operand, Place, Region, operands};
 use crate::raw::Buffer;
+use crate::routine::is_partial;
 
 /// Who makes and reads what in a region.
 pub struct Uses {
@@ -65,7 +66,7 @@ impl Uses {
         let from = (result.slab, result.offset.saturating_sub(self.longest));
         let near = self.reads.range(from..(result.slab, result.offset + result.len));
         near.flat_map(|(_, reads)| reads).filter_map(move |&(reader, operand)| match operand.base {
-            Base::Stored(buffer) if meet(buffer, result) => Some((reader, operand, buffer)),
+            Base::Stored(buffer) if buffer.meets(&result) => Some((reader, operand, buffer)),
             Base::Stored(_) | Base::Local(_) => None,
         })
     }
@@ -126,16 +127,8 @@ fn stored(region: &Region, op: usize) -> Option<Buffer> {
     }
     match region.locals[region.ops[op].out as usize].place {
         Place::Stored(buffer) => Some(buffer),
-        Place::Scratch(_) => None,
+        Place::Scratch => None,
     }
-}
-
-fn meet(a: Buffer, b: Buffer) -> bool {
-    a.slab == b.slab && a.offset < b.offset + b.len && b.offset < a.offset + a.len
-}
-
-fn is_partial(kind: &BlockKind) -> bool {
-    matches!(kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
 }
 
 fn element_wise(kind: &BlockKind) -> bool {

@@ -132,6 +132,7 @@ fn covers(region: &Region, op: &BlockOp, chooser: &Chooser<'_>) -> bool {
         | BlockKind::MatMul(..)
         | BlockKind::MatMulT(..)
         | BlockKind::WeightedSum { .. }
+        | BlockKind::Store(_)
         | BlockKind::PartialOuter(..) => false,
     };
     let operands = operands(&op.kind);
@@ -351,6 +352,7 @@ impl Maker<'_> {
             | BlockKind::MatMul(..)
             | BlockKind::MatMulT(..)
             | BlockKind::WeightedSum { .. }
+            | BlockKind::Store(_)
             | BlockKind::PartialOuter(..) => unreachable!("no part has an operation that is not covered"),
         }
     }

@@ -131,9 +131,9 @@ impl Binder<'_> {
     /// Places all buffers.
     fn place(&mut self) -> Result<()> {
         let program = self.program;
-        for decl in &program.buffers {
+        for index in 0..program.buffers.len() {
             // What replaces another one has its place.
-            let decl = decl.replaces.map_or(decl, |old| program.buffer(old));
+            let decl = program.buffer(program.home(kernel::Buffer::new(index)));
             let len = self.rows(&decl.ty) * self.width(&decl.ty);
             let at = |slab| Buffer { slab, offset: 0, len };
             self.buffers.push(match decl.contents {

@@ -46,7 +46,7 @@ impl Areas {
         let mut areas =
             Self { in_row: vec![None; locals.len()], in_piece: vec![None; locals.len()], ..Self::default() };
         for (local, slot) in locals.iter().zip(&mut areas.in_row) {
-            if local.level == Level::Row && matches!(local.place, Place::Scratch(_)) {
+            if local.level == Level::Row && matches!(local.place, Place::Scratch) {
                 *slot = Some(areas.lens.0);
                 areas.lens.0 += local.width;
             }

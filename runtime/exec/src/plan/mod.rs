@@ -57,8 +57,6 @@ pub struct Plan {
     pub persistent_len: usize,
     /// Elements of the slab of partial results.
     pub partials_len: usize,
-    /// Elements of the scratch of one thread.
-    pub scratch_len: usize,
     /// Elements of a tile of fetched operands.
     pub tile_len: usize,
     /// Most edges of a block.
@@ -229,8 +227,8 @@ pub struct Local {
 /// Where a value of a block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// In the scratch of the thread, from this element.
-    Scratch(usize),
+    /// In the scratch of the thread.
+    Scratch,
     /// In its rows of a stored value.
     Stored(Buffer),
 }
@@ -313,6 +311,8 @@ pub enum BlockKind {
     },
     /// Each element of `a` repeated to the width of the result.
     Copy(Operand),
+    /// Rows at hand, to their place when all that reads what lay there is done.
+    Store(Operand),
     /// `a` with the rows of some vertices replaced.
     Replace(Operand, EndRows),
     /// `a` with rows added to those of some vertices, in this order.

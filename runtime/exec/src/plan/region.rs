@@ -5,9 +5,8 @@
 //! and blocks into tasks.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
-use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
+use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
 use hgnnc_ir::{Direction, Reduce, Space};
 
@@ -17,6 +16,7 @@ use super::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, Lon
 use crate::data::InputData;
 use crate::error::{ExecError, Result};
 use crate::raw::Buffer;
+use crate::routine::{block_extents, block_widths, is_partial};
 
 /// Scratch that stays in the second-level cache together with what a block reads, in elements.
 const SCRATCH: usize = 96 * 1024;
@@ -52,6 +52,7 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Res
     for (instr, form) in traversal.instrs.iter().zip(forms(&traversal.instrs)) {
         region.instr(instr, form)?;
     }
+    traversal.instrs.iter().for_each(|instr| region.store_last(instr));
     Ok(region.finish())
 }
 
@@ -219,7 +220,7 @@ impl RegionBinder<'_, '_> {
 
     fn copy(&mut self, instr: &Instr, operand: Operand) -> Result<Operand> {
         let width = operand.width;
-        let out = Local { level: level(instr.level), width, place: Place::Scratch(0) };
+        let out = Local { level: level(instr.level), width, place: Place::Scratch };
         let local = self.push(instr, out, BlockKind::Copy(operand));
         Ok(Operand { base: Base::Local(local), access: Access::Each, width })
     }
@@ -289,6 +290,30 @@ impl RegionBinder<'_, '_> {
         })
     }
 
+    /// Does a buffer take the place of a value that edges read, or that is read for something else too? Then its rows
+    /// are at hand until all that reads those of the other is done.
+    fn comes_last(&self, buffer: kernel::Buffer) -> bool {
+        let Some(old) = self.binder.program.taken_over(buffer) else { return false };
+        let mut edges = self.traversal.instrs.iter().filter(|instr| instr.level == kernel::Level::Edge);
+        edges.any(|instr| instr.op.operands().iter().any(|operand| operand.source == Source::Buffer(old)))
+            || !kernel::reads_on_the_way(self.traversal, buffer, old)
+    }
+
+    /// Stores what comes last.
+    fn store_last(&mut self, instr: &Instr) {
+        let Dest::Buffer(buffer) = instr.dest else { return };
+        if !self.comes_last(buffer) {
+            return;
+        }
+        let local = self.written[&buffer];
+        let (level, width) = (Level::Row, self.locals[local as usize].width);
+        let place = Place::Stored(self.binder.buffer(buffer));
+        self.locals.push(Local { level, width, place });
+        let out = self.locals.len() as u32 - 1;
+        let from = Operand { base: Base::Local(local), access: Access::Each, width };
+        self.ops.push(BlockOp { kind: BlockKind::Store(from), level, out, stage: instr.stage });
+    }
+
     fn instr(&mut self, instr: &Instr, form: Form) -> Result<()> {
         let kind = match form {
             Form::Plain => self.kind(instr)?,
@@ -318,11 +343,12 @@ impl RegionBinder<'_, '_> {
         };
         match instr.dest {
             Dest::Local(_) => {
-                let local = self.push(instr, Local { level, width, place: Place::Scratch(0) }, kind);
+                let local = self.push(instr, Local { level, width, place: Place::Scratch }, kind);
                 self.made.push(local);
             }
             Dest::Buffer(buffer) => {
-                let place = Place::Stored(self.binder.buffer(buffer));
+                let stored = Place::Stored(self.binder.buffer(buffer));
+                let place = if self.comes_last(buffer) { Place::Scratch } else { stored };
                 let local = self.push(instr, Local { level, width, place }, kind);
                 self.written.insert(buffer, local);
             }
@@ -339,166 +365,162 @@ impl RegionBinder<'_, '_> {
         input.index()
     }
 
-    /// Chooses blocks and tasks, and places locals in the scratch of a block.
-    fn finish(mut self) -> (Region, [f32; 5]) {
-        let (lives, in_scratch) = self.scratch_lives();
-        // The widest moment per level, to choose how many rows and edges fit.
-        let peak = |level: Level| {
-            let of_level = lives.iter().zip(&in_scratch).filter(|(_, local)| self.locals[**local].level == level);
-            sum_alive(of_level.map(|(life, _)| *life), self.ops.len()).into_iter().max().unwrap_or(0).max(1)
+    /// Chooses blocks and tasks.
+    fn finish(self) -> (Region, [f32; 5]) {
+        let peaks = [Level::Row, Level::Edge].map(|level| self.peak(level));
+        let written_over = self.reads_what_it_replaces();
+        let Self { binder, traversal, ops, locals, partials, uses_own, uses_own_end, full_columns, .. } = self;
+        let mut region = Region {
+            domain: domain(binder, traversal),
+            ops,
+            locals,
+            blocks: vec![],
+            tasks: vec![],
+            long: None,
+            partials: vec![],
+            uses_own,
+            uses_own_end,
+            full_columns,
         };
-        let (row_peak, edge_peak) = (peak(Level::Row), peak(Level::Edge));
-        let data = self.binder.data;
-        let most_tasks = if self.partials.is_empty() {
-            TASKS
-        } else {
-            // Parts of wide results take memory and time to add.
-            let widest = self.partials.iter().map(|p| p.3).max().unwrap_or(1).max(1);
-            ((4 << 20) / widest).clamp(4, PARTIAL_TASKS)
-        };
-        let mut long = None;
-        let (domain, blocks) = match (&self.traversal.rows, self.edges()) {
-            (_, Some((topology, direction))) => {
-                let ends = self.rows_are_ends();
-                // Without values of edges there is nothing to keep in a cache.
-                let most = if in_scratch.iter().any(|&l| self.locals[l].level == Level::Edge) { 1024 } else { 8192 };
-                let edges = (SCRATCH / edge_peak).clamp(64, most);
-                let rows = (SCRATCH / 2 / row_peak).clamp(16, 1024);
-                let indptr = data.topology(topology).indptr(direction, ends);
-                if !self.reads_what_it_replaces() {
-                    let edges = data.topology(topology).num_edges();
-                    long = Long::of(self.traversal.pieces, indptr, edges, most_tasks, (&self.ops, &self.locals));
-                }
-                let cut: &[u32] = long.as_ref().map_or(&[], |long| &long.rows);
-                (Domain::Edges { topology, direction, ends }, edge_blocks(indptr, rows, edges, cut))
-            }
-            (Rows::Once, None) => (Domain::Rows(1), vec![0, 1]),
-            (rows, None) => {
-                let per_block = SCRATCH / row_peak;
-                let per_block = match rows {
-                    Rows::Each(_) => per_block.clamp(16, 8192),
-                    _ => per_block.clamp(16, 1024),
-                };
-                let rows = self.binder.eval(&rows.count(&self.binder.program.tables));
-                (Domain::Rows(rows), row_blocks(rows, per_block))
-            }
-        };
-        let (mut most_rows, mut most_edges) = long.as_ref().map_or((0, 0), |long| (1, long.piece));
-        let whole = |rows: &Range<usize>| !long.as_ref().is_some_and(|long| long.has(rows));
-        for rows in blocks.windows(2).map(|b| b[0] as usize..b[1] as usize).filter(whole) {
-            most_rows = most_rows.max(rows.len());
-            if let Domain::Edges { topology, direction, ends } = domain {
-                let indptr = data.topology(topology).indptr(direction, ends);
-                most_edges = most_edges.max((indptr[rows.end] - indptr[rows.start]) as usize);
-            }
+        // Parts of wide results take memory and time to add.
+        let widest = partials.iter().map(|partial| partial.3).max();
+        let most_tasks = widest.map_or(TASKS, |widest| ((4 << 20) / widest.max(1)).clamp(4, PARTIAL_TASKS));
+        if let (Domain::Edges { topology, direction, ends }, false) = (region.domain, written_over) {
+            let topology = binder.data.topology(topology);
+            let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
+            let long = Long::of(traversal.pieces, indptr, edges, most_tasks, (&region.ops, &region.locals));
+            region.long = long.map(Box::new);
         }
-        let concrete: Vec<Lifetime> = lives
-            .iter()
-            .zip(&in_scratch)
-            .map(|(life, &local)| {
-                let count = match self.locals[local].level {
-                    Level::Row => most_rows,
-                    Level::Edge => most_edges,
-                };
-                Lifetime { len: life.len * count, ..*life }
-            })
-            .collect();
-        let (offsets, scratch_len) = place(&concrete);
-        for (&local, offset) in in_scratch.iter().zip(offsets) {
-            self.locals[local].place = Place::Scratch(offset);
+        divide(&mut region, binder, &traversal.rows, peaks, most_tasks);
+        let num_tasks = region.tasks.len() - 1;
+        let cut_tasks = region.long.as_ref().map_or(0, |long| long.row_tasks.len().max(long.piece_tasks.len()));
+        for (out, reduce, level, width) in partials {
+            let offset = binder.partial(num_tasks + cut_tasks, width);
+            region.partials.push(Partial { out, reduce, level, width, offset });
         }
-        let plan = &mut self.binder.plan;
-        plan.scratch_len = plan.scratch_len.max(scratch_len);
-        plan.block_edges = plan.block_edges.max(most_edges);
-        plan.block_rows = plan.block_rows.max(most_rows);
-        let widest = self.locals.iter().map(|local| local.width).max().unwrap_or(1);
-        plan.tile_len = plan.tile_len.max(TILE).max(widest.next_multiple_of(16));
-
-        let num_blocks = blocks.len() - 1;
-        let per_task = num_blocks.div_ceil(most_tasks).max(1);
-        let mut tasks: Vec<u32> = (0..num_blocks).step_by(per_task).map(|b| b as u32).collect();
-        tasks.push(num_blocks as u32);
-        let num_tasks = tasks.len() - 1;
-        let mut partials = vec![];
-        let cut_tasks = long.as_ref().map_or(0, |long| long.row_tasks.len().max(long.piece_tasks.len()));
-        for &(out, reduce, level, width) in &self.partials {
-            let offset = self.binder.partial(num_tasks + cut_tasks, width);
-            partials.push(Partial { out, reduce, level, width, offset });
-        }
-        if let Some(long) = &mut long {
+        if let Some(long) = &mut region.long {
             let (of_row, of_piece) = long.areas.lens;
             let (rows, pieces) = (long.rows.len(), long.num_pieces());
-            long.areas.starts = (self.binder.partial(rows, of_row), self.binder.partial(pieces, of_piece));
+            long.areas.starts = (binder.partial(rows, of_row), binder.partial(pieces, of_piece));
         }
-        let total_edges = match domain {
-            Domain::Rows(_) => 0,
-            Domain::Edges { topology, .. } => data.topology(topology).num_edges(),
-        };
-        let total_rows = blocks.last().copied().unwrap_or(0) as usize;
-        let mut costs = [0.0f64; 5];
-        for op in &self.ops {
-            let count = match op.level {
-                Level::Row => total_rows,
-                Level::Edge => total_edges,
-            };
-            let width = match op.kind {
-                BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => partials[op.out as usize].width,
-                _ => self.locals[op.out as usize].width,
-            };
-            costs[stage_index(op.stage)] += 1.0 + count as f64 * op_cost(&op.kind, width.max(1));
-        }
-        let sum: f64 = costs.iter().sum();
-        let shares = costs.map(|c| (c / sum.max(1.0)) as f32);
-        let region = Region {
-            domain,
-            ops: self.ops,
-            locals: self.locals,
-            blocks,
-            tasks,
-            long: long.map(Box::new),
-            partials,
-            uses_own: self.uses_own,
-            uses_own_end: self.uses_own_end,
-            full_columns: self.full_columns,
-        };
+        let shares = shares(&region, binder);
         (region, shares)
     }
 
-    /// Does an operation read what another one writes over? Then a later round would find it gone.
+    /// Does an operation on edges read what another one writes over? Then a later round would find it gone. What is
+    /// stored last is written after all rounds.
     fn reads_what_it_replaces(&self) -> bool {
-        let written = || {
-            self.locals.iter().filter_map(|local| match local.place {
-                Place::Stored(buffer) => Some(buffer),
-                Place::Scratch(_) => None,
-            })
-        };
+        let writes = |op: &&BlockOp| !is_partial(&op.kind) && !matches!(op.kind, BlockKind::Store(_));
+        let written: Vec<Buffer> = self.ops.iter().filter(writes).filter_map(|op| self.stored(op.out)).collect();
         let read = self.ops.iter().filter(|op| op.level == Level::Edge).flat_map(|op| operands(&op.kind));
         let mut read = read.filter_map(|operand| match operand.base {
             Base::Stored(buffer) => Some(buffer),
             Base::Local(_) => None,
         });
-        read.any(|buffer| written().any(|other| other == buffer))
+        read.any(|buffer| written.contains(&buffer))
     }
 
-    /// When each local in scratch is alive (by operation; `len` is its width), and which local it is.
-    fn scratch_lives(&self) -> (Vec<Lifetime>, Vec<usize>) {
-        let mut lives: Vec<Lifetime> =
-            self.locals.iter().map(|l| Lifetime { start: 0, end: 0, len: l.width }).collect();
+    fn stored(&self, local: u32) -> Option<Buffer> {
+        match self.locals[local as usize].place {
+            Place::Stored(buffer) => Some(buffer),
+            Place::Scratch => None,
+        }
+    }
+
+    /// The most elements of locals in scratch that are needed at one time, per row or edge.
+    fn peak(&self, level: Level) -> usize {
+        let mut ends: Vec<Option<usize>> = vec![None; self.locals.len()];
         for (index, op) in self.ops.iter().enumerate() {
-            if !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..)) {
-                lives[op.out as usize].start = index;
-                lives[op.out as usize].end = index;
-            }
             for operand in operands(&op.kind) {
                 if let Base::Local(local) = operand.base {
-                    lives[local as usize].end = index;
+                    ends[local as usize] = Some(index);
                 }
             }
         }
-        let in_scratch: Vec<usize> =
-            (0..self.locals.len()).filter(|&l| matches!(self.locals[l].place, Place::Scratch(_))).collect();
-        (in_scratch.iter().map(|&l| lives[l]).collect(), in_scratch)
+        let lives = self.ops.iter().enumerate().filter(|(_, op)| !is_partial(&op.kind)).filter_map(|(start, op)| {
+            let local = &self.locals[op.out as usize];
+            let life = Lifetime { start, end: ends[op.out as usize].unwrap_or(start), len: local.width };
+            (local.level == level && local.place == Place::Scratch).then_some(life)
+        });
+        sum_alive(lives, self.ops.len()).into_iter().max().unwrap_or(0)
     }
+}
+
+fn domain(binder: &Binder<'_>, traversal: &Traversal) -> Domain {
+    match traversal.rows {
+        Rows::Once => Domain::Rows(1),
+        Rows::Each(_) | Rows::Vertices(_) => Domain::Rows(binder.eval(&traversal.rows.count(&binder.program.tables))),
+        Rows::Edges(graph, direction) => Domain::Edges { topology: graph.index(), direction, ends: false },
+        Rows::Ends(graph, direction) => Domain::Edges { topology: graph.index(), direction, ends: true },
+        Rows::Elements(pattern, direction) => {
+            let topology = binder.data.graphs.len() + pattern.index();
+            Domain::Edges { topology, direction, ends: false }
+        }
+    }
+}
+
+/// Divides the rows of a region into blocks and tasks, at most so many. `peaks` are the elements that a row and an edge
+/// need at one time when operations are executed one by one.
+fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usize; 2], most_tasks: usize) {
+    let [row_width, edge_width] = block_widths(region);
+    let (row_peak, edge_peak) = (peaks[0].max(row_width).max(1), peaks[1].max(1));
+    let data = binder.data;
+    region.blocks = match region.domain {
+        Domain::Edges { topology, direction, ends } => {
+            // Without values of edges there is nothing to keep in a cache.
+            let most = if peaks[1].max(edge_width) > 0 { 1024 } else { 8192 };
+            let indptr = data.topology(topology).indptr(direction, ends);
+            let rows = (SCRATCH / 2 / row_peak).clamp(16, 1024);
+            let cut: &[u32] = region.long.as_ref().map_or(&[], |long| &long.rows);
+            edge_blocks(indptr, rows, (SCRATCH / edge_peak).clamp(64, most), cut)
+        }
+        Domain::Rows(count) => {
+            let most = match rows {
+                Rows::Each(_) => 8192,
+                // Small graphs, too, are work for several threads.
+                _ => (count / 8).clamp(128, 1024),
+            };
+            row_blocks(count, (SCRATCH / row_peak).clamp(16, most))
+        }
+    };
+    let (mut most_rows, mut most_edges) = block_extents(region, data);
+    if let Some(long) = &region.long {
+        (most_rows, most_edges) = (most_rows.max(1), most_edges.max(long.piece));
+    }
+    let plan = &mut binder.plan;
+    plan.block_edges = plan.block_edges.max(most_edges);
+    plan.block_rows = plan.block_rows.max(most_rows);
+    let widest_local = region.locals.iter().map(|local| local.width).max().unwrap_or(1);
+    plan.tile_len = plan.tile_len.max(TILE).max(widest_local.next_multiple_of(16));
+
+    let num_blocks = region.blocks.len() - 1;
+    let per_task = num_blocks.div_ceil(most_tasks).max(1);
+    region.tasks = (0..num_blocks).step_by(per_task).map(|b| b as u32).collect();
+    region.tasks.push(num_blocks as u32);
+}
+
+/// The share of each stage in the time of a region, by rough costs.
+fn shares(region: &Region, binder: &Binder<'_>) -> [f32; 5] {
+    let total_edges = match region.domain {
+        Domain::Rows(_) => 0,
+        Domain::Edges { topology, .. } => binder.data.topology(topology).num_edges(),
+    };
+    let total_rows = region.blocks.last().copied().unwrap_or(0) as usize;
+    let mut costs = [0.0f64; 5];
+    for op in &region.ops {
+        let count = match op.level {
+            Level::Row => total_rows,
+            Level::Edge => total_edges,
+        };
+        let width = if is_partial(&op.kind) {
+            region.partials[op.out as usize].width
+        } else {
+            region.locals[op.out as usize].width
+        };
+        costs[stage_index(op.stage)] += 1.0 + count as f64 * op_cost(&op.kind, width.max(1));
+    }
+    let sum: f64 = costs.iter().sum();
+    costs.map(|c| (c / sum.max(1.0)) as f32)
 }
 
 /// All operands of an operation.
@@ -507,6 +529,7 @@ pub fn operands(kind: &BlockKind) -> Vec<Operand> {
         BlockKind::Unary(_, a)
         | BlockKind::Choose { a, .. }
         | BlockKind::Copy(a)
+        | BlockKind::Store(a)
         | BlockKind::Replace(a, _)
         | BlockKind::AddEnds(a, _)
         | BlockKind::Slice { a, .. }
@@ -540,6 +563,7 @@ fn op_cost(kind: &BlockKind, width: usize) -> f64 {
         | BlockKind::Binary(..)
         | BlockKind::Choose { .. }
         | BlockKind::Copy(_)
+        | BlockKind::Store(_)
         | BlockKind::Replace(..)
         | BlockKind::Concat(..)
         | BlockKind::Slice { .. }
