@@ -6,7 +6,7 @@ use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{self, NotLowered};
+use hgnnc_passes::kernels::{self, NotLowered, SoftmaxForm, lower_with};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::{NotDifferentiable, try_differentiate, update};
@@ -121,7 +121,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         passes.run_joint(&mut flow, &mut cx);
         train = Some(flow);
     }
-    let kernels = Kernels { train: train.as_ref().map(kernels::lower).transpose()?, infer: kernels::lower(&infer)? };
+    let kernels_of = |flow: &Dataflow| lower_with(flow, SoftmaxForm::default(), options.sizes.as_ref());
+    let kernels = Kernels { train: train.as_ref().map(kernels_of).transpose()?, infer: kernels_of(&infer)? };
     let arena = options.sizes.as_ref().map(|sizes| ArenaBytes {
         train: kernels.train.as_ref().map(|program| arena_bytes(program, sizes)),
         infer: arena_bytes(&kernels.infer, sizes),

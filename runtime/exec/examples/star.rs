@@ -9,6 +9,7 @@ use hgnnc_ir::dataflow::{GraphDecl, Init, ParamDecl, RelationDecl, Step, VertexT
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
+use hgnnc_passes::kernels::SoftmaxForm;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo, differentiate};
 
 const RUNS: u64 = 9;
@@ -28,6 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let flow = joint(attention, edges.len());
         let program = hgnnc_passes::kernels::lower(&flow)?;
         let whole = program.clone().with_pieces(None);
+        let online = hgnnc_passes::kernels::lower_with(&flow, SoftmaxForm::InOnePass, None)?;
         let engine = |program: &Program| -> Result<Engine, hgnnc_exec::ExecError> {
             let graphs = vec![topology.clone()];
             let data = BoundData { num_vertices: vec![VERTICES], graphs, ..BoundData::default() };
@@ -35,8 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             engine.init_params(&flow, 1);
             Ok(engine)
         };
-        let mut engines = [engine(&whole)?, engine(&program)?];
-        let mut best = [[f64::INFINITY; 2]; 2];
+        let mut engines = [engine(&whole)?, engine(&program)?, engine(&online)?];
+        let mut best = [[f64::INFINITY; 2]; 3];
         for step in 0..RUNS {
             for (engine, best) in engines.iter_mut().zip(&mut best) {
                 let mut times = hgnnc_exec::engine::Times::default();
@@ -46,13 +48,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
         }
-        for (phase, [whole, cut]) in ["forward", "backward"].into_iter().zip([0, 1].map(|p| [best[0][p], best[1][p]])) {
-            println!("{name:<9} {phase:<8} whole {whole:8.2}, in pieces {cut:8.2}: {:4.2} times", whole / cut);
+        for (phase, name_of_phase) in ["forward", "backward"].into_iter().enumerate() {
+            let [whole, cut, online] = best.map(|best| best[phase]);
+            let gain = whole / cut;
+            println!("{name:<9} {name_of_phase:<8} whole {whole:8.2}, in pieces {cut:8.2}: {gain:4.2} times");
+            if attention && phase == 0 {
+                println!("{name:<9} {name_of_phase:<8} in pieces, softmax in one pass {online:8.2}");
+            }
         }
-        let memory = engines.each_ref().map(|engine| engine.arena(None).scratch + engine.arena(None).partials);
+        let memory =
+            [0, 1].map(|at| &engines[at]).map(|engine| engine.arena(None).scratch + engine.arena(None).partials);
         println!("{name:<9} scratch and parts: {:.1} and {:.1} MB", memory[0] as f64 * 1e-6, memory[1] as f64 * 1e-6);
-        let [whole, cut] = engines.each_ref().map(|engine| engine.result(0, "loss").map_or(f32::NAN, |r| r.1[0]));
-        assert!((whole - cut).abs() <= 1e-4 * whole.abs(), "the loss is the same: {whole} and {cut}");
+        let losses = engines.each_ref().map(|engine| engine.result(0, "loss").map_or(f32::NAN, |r| r.1[0]));
+        let close = |loss: &f32| (losses[0] - loss).abs() <= 1e-4 * losses[0].abs();
+        assert!(losses.iter().all(close), "the loss is the same: {losses:?}");
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use hgnnc_native::Code;
 
 use crate::data::{BoundData, InputData};
 use crate::kernels::flat::{self, MaskDraw, Side, Two};
-use crate::kernels::{Rows, product, rows, segment};
+use crate::kernels::{Rows, product, rows, segment, softmax};
 use crate::native::Tables;
 use crate::plan::{
     Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Long, Operand, Place, Plan, Region, reduces_edges,
@@ -152,6 +152,7 @@ pub fn combine_pieces(context: Context<'_>, region: &Region, long: &Long, routin
 pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
     match op.kind {
         BlockKind::Segment(reduce, _) => out.fill(reduce.identity() as f32),
+        BlockKind::SoftmaxSum { score, x, .. } => softmax::begin(score.width, x.width, out),
         _ => out.fill(0.0),
     }
 }
@@ -160,6 +161,7 @@ pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
 fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
     match op.kind {
         BlockKind::Segment(reduce, _) => accumulate(reduce, parts, out),
+        BlockKind::SoftmaxSum { score, x, .. } => softmax::merge(score.width, x.width, parts, out),
         _ => accumulate(Reduce::Sum, parts, out),
     }
 }
@@ -428,6 +430,7 @@ impl<'a> Block<'a> {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
                 segment::weighted_sum(weights, from, a.width, *inner, offsets, out, true);
             }
+            BlockKind::SoftmaxSum { score, x, times } => self.softmax_sum([score, x], times.as_ref(), offsets, out),
             _ => {}
         }
     }
@@ -674,8 +677,20 @@ impl<'a> Block<'a> {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
                 segment::weighted_sum(weights, from, a.width, *inner, self.offsets, out, false);
             }
+            BlockKind::SoftmaxSum { score, x, times } => {
+                begin(op, out);
+                self.softmax_sum([score, x], times.as_ref(), self.offsets, out);
+            }
             BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => {}
         }
+    }
+
+    /// Takes the edges of the tile along, which `offsets` give to the rows of `out`.
+    fn softmax_sum(&self, [score, x]: [&Operand; 2], times: Option<&Operand>, offsets: &[u32], out: &mut [f32]) {
+        let extents = (score.width, x.width / score.width.max(1));
+        let times = times.map(|times| self.operand(times, Level::Edge));
+        let (score, x) = (self.operand(score, Level::Edge), self.operand(x, Level::Edge));
+        softmax::softmax_sum(score, x, times, extents, offsets, out);
     }
 
     /// Visits the rows of the tile whose vertices are ends, each with its row of the value of ends.

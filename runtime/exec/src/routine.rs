@@ -324,6 +324,7 @@ fn streams(kind: &BlockKind) -> bool {
         | BlockKind::ReduceTrailing(..)
         | BlockKind::Dot { .. }
         | BlockKind::WeightedSum { .. }
+        | BlockKind::SoftmaxSum { .. }
         | BlockKind::PartialReduce(..) => true,
         // Needs the largest of all edges first.
         BlockKind::Segment(reduce, _) => *reduce != Reduce::Lse,

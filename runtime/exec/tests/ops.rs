@@ -223,27 +223,67 @@ fn attention_forward_and_backward_pieces() {
     });
 }
 
-#[test]
-fn softmax_of_large_and_infinite_scores() {
-    // Rows of zero to five edges, and one of 3000.
+/// Rows of zero to five edges, and one of 3000.
+fn short_rows_and_a_long_one() -> Vec<(u32, u32)> {
     let mut edges = vec![];
     for dst in 0..40u32 {
         edges.extend((0..dst % 6).map(|src| (src, dst)));
     }
     edges.extend((0..3000).map(|e| (e % 7, 40)));
-    let rows: Vec<u32> = edges.iter().map(|&(_, dst)| dst).collect();
+    edges
+}
+
+/// Large scores, and infinite ones in rows 4, 8 and 9.
+fn extreme_scores(edges: &[(u32, u32)], heads: usize) -> Vec<f32> {
+    let score = |e: usize, h: usize| -> f32 {
+        match (edges[e].1, e % 3) {
+            // All scores of a row, and some.
+            (4, _) | (8, 0) => f32::NEG_INFINITY,
+            (9, 1) => f32::INFINITY,
+            // What masks are made of.
+            (10, _) => -1e9,
+            (row, part) => (if row % 2 == 0 { 1e4 } else { -1e4 }) + (part * 2 + h) as f32,
+        }
+    };
+    (0..edges.len()).flat_map(|e| (0..heads).map(move |h| (e, h))).map(|(e, h)| score(e, h)).collect()
+}
+
+#[test]
+fn softmaxes_in_one_pass_over_their_edges() {
+    let edges = short_rows_and_a_long_one();
+    for (heads, inner) in [(1, 1), (1, 64), (3, 5), (8, 8), (2, 16), (70, 2)] {
+        for (dropout, direction) in [(false, Direction::In), (true, Direction::In), (true, Direction::Out)] {
+            let mut case = Case::new(&[7, 42], &[(0, 1, edges.clone())]);
+            let score = case.input(Type::fixed(Space::Edges(G), &[heads]), extreme_scores(&edges, heads));
+            let (own, far) = if direction == Direction::In { (T1, T0) } else { (T0, T1) };
+            let gather = |space| if space == T0 { Op::GatherSrc(G) } else { Op::GatherDst(G) };
+            let x = case.random(far, &[heads, inner]);
+            let lse = case.flow.segment(G, direction, Reduce::Lse, score);
+            let at = case.flow.add(gather(own), &[lse]);
+            let shifted = case.flow.binary(BinaryOp::Sub, score, at);
+            let mut weight = case.flow.unary(UnaryOp::Exp, shifted);
+            if dropout {
+                let mask = case.random(Space::Edges(G), &[heads]);
+                weight = case.flow.binary(BinaryOp::Mul, mask, weight);
+            }
+            let x = case.flow.add(gather(far), &[x]);
+            let weighted = case.flow.binary(BinaryOp::Mul, weight, x);
+            let z = case.flow.segment(G, direction, Reduce::Sum, weighted);
+            case.result(z);
+            case.result(lse);
+            assert_ne!(case.online_program(), case.program(), "one pass is possible");
+            // Sums of 3000 terms.
+            case.check(1e-5);
+        }
+    }
+}
+
+#[test]
+fn softmax_of_large_and_infinite_scores() {
+    let edges = short_rows_and_a_long_one();
     for heads in [1, 3, 8] {
         let mut case = Case::new(&[7, 42], &[(0, 1, edges.clone())]);
-        let score = |e: usize, h: usize| -> f32 {
-            match (rows[e], e % 3) {
-                // All scores of a row, and some.
-                (4, _) | (8, 0) => f32::NEG_INFINITY,
-                (9, 1) => f32::INFINITY,
-                (row, part) => (if row % 2 == 0 { 1e4 } else { -1e4 }) + (part * 2 + h) as f32,
-            }
-        };
-        let numbers =
-            (0..edges.len()).flat_map(|e| (0..heads).map(move |h| (e, h))).map(|(e, h)| score(e, h)).collect();
+        let numbers = extreme_scores(&edges, heads);
         let x = case.input(Type::fixed(Space::Edges(G), &[heads]), numbers);
         let lse = case.flow.segment(G, Direction::In, Reduce::Lse, x);
         let at = case.flow.add(Op::GatherDst(G), &[lse]);

@@ -300,6 +300,23 @@ impl Machine<'_> {
                 }
                 self.write(instr, row, edges, vec![out], locals);
             }
+            (_, KernelOp::SoftmaxSum { score, x, times }) => {
+                let heads = self.program.operand_width(&traversal.rows, &Program::local_widths(traversal), *score);
+                let heads = self.eval(&heads.expect("a verified operand has a width"));
+                let begin = || Online::new(heads, width - 2 * heads);
+                let mut state = begin();
+                for part in everywhere.chunks(piece) {
+                    let mut online = begin();
+                    for &edge in part {
+                        let times = times.map(|t| self.read(t, at(edge), locals));
+                        let (score, x) = (self.read(*score, at(edge), locals), self.read(*x, at(edge), locals));
+                        online.add(&score, &x, times.as_deref());
+                    }
+                    state.merge(&online);
+                }
+                let out = [state.sums, state.totals, state.largest].concat();
+                self.write(instr, row, edges, vec![out], locals);
+            }
             (_, op) => {
                 let out = everywhere.iter().map(|&edge| self.map(op, width, at(edge), locals)).collect();
                 self.write(instr, row, edges, out, locals);
@@ -364,7 +381,11 @@ impl Machine<'_> {
                 let inner = a.len().checked_div(width).unwrap_or(0);
                 (0..width).map(|group| (group * inner..(group + 1) * inner).map(|i| a[i] * b[i]).sum()).collect()
             }
-            KernelOp::Segment(..) | KernelOp::WeightedSum { .. } | KernelOp::ReduceAll(..) | KernelOp::OuterAll(..) => {
+            KernelOp::Segment(..)
+            | KernelOp::WeightedSum { .. }
+            | KernelOp::SoftmaxSum { .. }
+            | KernelOp::ReduceAll(..)
+            | KernelOp::OuterAll(..) => {
                 unreachable!("a reduction needs more than its own row or edge")
             }
         }
@@ -448,6 +469,64 @@ struct Here<'h> {
     vertex: usize,
     edges: &'h [Edge],
     edge: Option<usize>,
+}
+
+/// What an online softmax keeps of the edges so far.
+struct Online {
+    /// `Σ t e^(s - m) x`
+    sums: Vec<f64>,
+    /// `Σ e^(s - m)`, by head.
+    totals: Vec<f64>,
+    /// `m`, by head.
+    largest: Vec<f64>,
+}
+
+impl Online {
+    fn new(heads: usize, width: usize) -> Self {
+        Self { sums: vec![0.0; width], totals: vec![1.0; heads], largest: vec![f64::NEG_INFINITY; heads] }
+    }
+
+    /// Makes `m` no less than `scores`; what `m` is taken for in exponents.
+    fn raise(&mut self, scores: &[f64]) -> Vec<f64> {
+        let inner = self.sums.len() / scores.len();
+        let raised = scores.iter().enumerate().map(|(head, &score)| {
+            let before = self.largest[head];
+            self.largest[head] = before.max(score);
+            let base = self.largest[head].clamp(f64::MIN, f64::MAX);
+            let scale = (before - base).exp();
+            self.totals[head] *= scale;
+            self.sums[head * inner..(head + 1) * inner].iter_mut().for_each(|sum| *sum *= scale);
+            base
+        });
+        raised.collect()
+    }
+
+    /// Takes an edge along.
+    fn add(&mut self, scores: &[f64], x: &[f64], times: Option<&[f64]>) {
+        let bases = self.raise(scores);
+        let inner = x.len() / scores.len();
+        for (head, (&score, base)) in scores.iter().zip(bases).enumerate() {
+            let weight = (score - base).exp();
+            self.totals[head] += weight;
+            let weight = times.map_or(weight, |times| times[head] * weight);
+            let columns = head * inner..(head + 1) * inner;
+            let sums = self.sums[columns.clone()].iter_mut().zip(&x[columns]);
+            sums.for_each(|(sum, x)| *sum += weight * x);
+        }
+    }
+
+    /// Takes the edges along that another has seen.
+    fn merge(&mut self, other: &Self) {
+        let bases = self.raise(&other.largest);
+        let inner = self.sums.len() / bases.len();
+        for (head, base) in bases.into_iter().enumerate() {
+            let scale = (other.largest[head] - base).exp();
+            self.totals[head] += scale * other.totals[head];
+            let columns = head * inner..(head + 1) * inner;
+            let sums = self.sums[columns.clone()].iter_mut().zip(&other.sums[columns]);
+            sums.for_each(|(sum, part)| *sum += scale * part);
+        }
+    }
 }
 
 fn combined(reduce: Reduce, a: f64, b: f64) -> f64 {

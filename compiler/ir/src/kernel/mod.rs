@@ -314,7 +314,7 @@ impl Instr {
     /// What the result has one row for.
     pub fn extent(&self) -> Extent {
         match (&self.op, self.level) {
-            (KernelOp::Segment(..) | KernelOp::WeightedSum { .. }, _) => Extent::Row,
+            (KernelOp::Segment(..) | KernelOp::WeightedSum { .. } | KernelOp::SoftmaxSum { .. }, _) => Extent::Row,
             (op, _) if op.is_total() => Extent::Total,
             (_, Level::Row) => Extent::Row,
             (_, Level::Edge) => Extent::Edge,
@@ -428,6 +428,21 @@ pub enum KernelOp {
         /// What is summed.
         x: Operand,
     },
+    /// An online softmax (Milakov and Gimelshein 2018): one pass over the edges of each row that keeps the largest score
+    /// `m` of each head so far, `Σ e^(s - m)` and `Σ t e^(s - m) x`, and scales both sums down when `m` grows. The
+    /// result is these sums and `m`, one after another: as many elements as `x` has, and two numbers per head. The
+    /// weighted mean of a row is the first divided by the second, its log-sum-exp is `m + ln Σ e^(s - m)`.
+    ///
+    /// Without edges `m` is -∞, the sums of exponentials are 1, and the others 0. `m` is taken for the nearest finite number
+    /// in the exponents.
+    SoftmaxSum {
+        /// `s`, a number per head.
+        score: Operand,
+        /// What is summed.
+        x: Operand,
+        /// `t`, a number per head; 1 if there is none.
+        times: Option<Operand>,
+    },
     /// Over all rows or edges.
     ReduceAll(Reduce, Operand),
     /// The sum of the outer products of all rows or edges.
@@ -457,6 +472,7 @@ impl KernelOp {
             | KernelOp::Dot(a, b)
             | KernelOp::WeightedSum { a, x: b }
             | KernelOp::OuterAll(_, a, b) => vec![*a, *b],
+            KernelOp::SoftmaxSum { score, x, times } => [*score, *x].into_iter().chain(*times).collect(),
             KernelOp::Concat { parts, .. } | KernelOp::AddEnds(parts) => parts.clone(),
             KernelOp::Mask { .. } => vec![],
         }
@@ -480,6 +496,7 @@ impl KernelOp {
             KernelOp::Dot(..) => "dot",
             KernelOp::Segment(..) => "segment",
             KernelOp::WeightedSum { .. } => "weighted_sum",
+            KernelOp::SoftmaxSum { .. } => "softmax_sum",
             KernelOp::ReduceAll(..) => "reduce_all",
             KernelOp::OuterAll(..) => "outer",
         }

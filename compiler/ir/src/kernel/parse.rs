@@ -310,7 +310,7 @@ impl Reader {
         let mnemonic = self.base.name()?;
         let head = self.head(op_at, &mnemonic)?;
         let level = match (&head, extent) {
-            (Head::Segment(_) | Head::WeightedSum, _)
+            (Head::Segment(_) | Head::WeightedSum | Head::SoftmaxSum, _)
             | (Head::ReduceAll(Level::Edge, _) | Head::OuterAll(Level::Edge, _), _)
             | (_, Extent::Edge) => Level::Edge,
             (_, Extent::Row | Extent::Total) => Level::Row,
@@ -402,6 +402,7 @@ impl Reader {
             "matmul_t" => Head::MatMulT(self.extents()?),
             "dot" => Head::Dot,
             "weighted_sum" => Head::WeightedSum,
+            "softmax_sum" => Head::SoftmaxSum,
             "outer_rows" => Head::OuterAll(Level::Row, self.extents()?),
             "outer_edges" => Head::OuterAll(Level::Edge, self.extents()?),
             _ => return self.base.error_at(at, format!("there is no operation `{mnemonic}`")),
@@ -520,6 +521,7 @@ enum Head {
     Dot,
     Segment(Reduce),
     WeightedSum,
+    SoftmaxSum,
     ReduceAll(Level, Reduce),
     OuterAll(Level, Extents),
 }
@@ -544,6 +546,8 @@ impl Head {
             (Head::MatMulT(of), &[a, b]) => KernelOp::MatMulT(of, a, b),
             (Head::Dot, &[a, b]) => KernelOp::Dot(a, b),
             (Head::WeightedSum, &[a, x]) => KernelOp::WeightedSum { a, x },
+            (Head::SoftmaxSum, &[score, x]) => KernelOp::SoftmaxSum { score, x, times: None },
+            (Head::SoftmaxSum, &[score, x, times]) => KernelOp::SoftmaxSum { score, x, times: Some(times) },
             (Head::OuterAll(_, of), &[a, b]) => KernelOp::OuterAll(of, a, b),
             _ => return None,
         })

@@ -272,7 +272,8 @@ impl Printer<'_> {
             | KernelOp::AddEnds(_)
             | KernelOp::OneHot(_)
             | KernelOp::Dot(..)
-            | KernelOp::WeightedSum { .. } => instr.op.name().to_owned(),
+            | KernelOp::WeightedSum { .. }
+            | KernelOp::SoftmaxSum { .. } => instr.op.name().to_owned(),
         };
         let operands: Vec<String> =
             instr.op.operands().into_iter().map(|operand| self.operand(rows, locals, instr.level, operand)).collect();

@@ -473,6 +473,15 @@ impl Verifier<'_> {
             KernelOp::Dot(..) => operands[0] == operands[1] && groups(&operands[0]),
             KernelOp::Segment(..) | KernelOp::ReduceAll(..) => operands[0] == *width,
             KernelOp::WeightedSum { .. } => spreads(&operands[0]) && operands[1] == *width,
+            KernelOp::SoftmaxSum { .. } => match (operands[0].as_fixed(), operands[1].as_fixed(), width.as_fixed()) {
+                (Some(heads), Some(x), Some(all)) => {
+                    heads > 0
+                        && x.is_multiple_of(heads)
+                        && x + 2 * heads == all
+                        && operands[2..].iter().all(|t| *t == operands[0])
+                }
+                _ => false,
+            },
             KernelOp::OuterAll(of, ..) => product(of, of.left(), of.right(), of.all()),
         };
         if !fits {

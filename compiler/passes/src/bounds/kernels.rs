@@ -180,7 +180,7 @@ impl<'a> Walk<'a> {
         for &i in chosen {
             let instr = &self.traversal.instrs[i];
             self.compute(instr, &mut work);
-            let ends_in_row = matches!(instr.op, KernelOp::Segment(..) | KernelOp::WeightedSum { .. });
+            let ends_in_row = instr.level == Level::Edge && instr.extent() == Extent::Row;
             let from_row = |o: &Operand| o.index == Index::Row;
             walks |= instr.level == Level::Edge && (ends_in_row || instr.op.operands().iter().any(from_row));
             work.barriers = work.barriers.max(f64::from(u8::from(instr.op.is_total())));
@@ -334,6 +334,12 @@ impl<'a> Walk<'a> {
             }
             KernelOp::Dot(a, b) => work.products += count * self.width(*a).max(self.width(*b)),
             KernelOp::WeightedSum { .. } => work.products += results,
+            KernelOp::SoftmaxSum { score, x, times } => {
+                let scores = count * self.width(*score);
+                rates::add(work, scores, rates::reduce(hgnnc_ir::Reduce::Lse));
+                rates::add(work, if times.is_some() { scores } else { 0.0 }, rates::SIMPLE);
+                work.products += count * self.width(*x);
+            }
         }
     }
 }

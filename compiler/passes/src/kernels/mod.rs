@@ -16,6 +16,7 @@
 mod facts;
 mod in_place;
 mod late;
+mod online;
 mod ready;
 mod schedule;
 mod side_by_side;
@@ -28,11 +29,12 @@ use hgnnc_ir::kernel::{
     Body, Buffer, BufferDecl, Contents, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Operand,
     Output, Program, Rows, Source, Traversal, print::print_rows,
 };
-use hgnnc_ir::{Dataflow, Direction, Op, OutputKind, Type, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Direction, Op, OutputKind, Type, Value};
 use hgnnc_machine::{Machine, Work};
 
 use self::facts::Topology;
 pub(crate) use self::facts::{Facts, word};
+pub use self::online::SoftmaxForm;
 use self::schedule::{Group, Kind, schedule};
 use self::traversal::lower_traversal;
 use crate::bounds::{self, Times};
@@ -70,10 +72,19 @@ impl std::error::Error for NotLowered {}
 /// # Panics
 /// In debug builds, when the result breaks a rule of the kernel IR: an internal error with the rules and the text.
 pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
+    lower_with(flow, SoftmaxForm::default(), None)
+}
+
+/// As [`lower`], with softmaxes over edges in the form that a back end asks for. Where sizes are known, they say how many
+/// edges rows have.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_with(flow: &Dataflow, softmax: SoftmaxForm, sizes: Option<&SizeInfo>) -> Result<Program, NotLowered> {
     let facts = Facts::new(flow);
     let (fixed, varying) = schedule(&facts);
     let stored = stored_values(&facts, &fixed, &varying);
-    let mut builder = Builder::new(&facts);
+    let mut builder = Builder::new(&facts, softmax, sizes);
     builder.declare(&stored);
     let mut program = Program {
         tables: flow.with_tables_of(flow.name.clone()),
@@ -106,14 +117,17 @@ pub fn explain(program: &Program, known: Option<(&SizeInfo, &Machine)>) -> Vec<S
         let count = |test: fn(&Instr) -> bool| traversal.instrs.iter().filter(|instr| test(instr)).count();
         lines.push(format!(
             "kernels: k{number} ({}, {}) stores {}, in one pass over these rows; edge values made on the way \
-             and not stored: {}; products fused into sums: {}{}{}",
+             and not stored: {}; products fused into sums: {}{}{}{}",
             print_rows(program, &traversal.rows),
             kernel.phase.name(),
             stored.join(", "),
             count(|instr| instr.extent() == Extent::Edge && matches!(instr.dest, Dest::Local(_))),
-            count(|instr| matches!(instr.op, KernelOp::WeightedSum { .. } | KernelOp::Dot(..))),
+            count(|instr| {
+                matches!(instr.op, KernelOp::WeightedSum { .. } | KernelOp::SoftmaxSum { .. } | KernelOp::Dot(..))
+            }),
             known.and_then(|(sizes, machine)| compared(program, kernel, sizes, machine)).unwrap_or_default(),
-            known.and_then(|(sizes, _)| cut(traversal, sizes)).unwrap_or_default()
+            known.and_then(|(sizes, _)| cut(traversal, sizes)).unwrap_or_default(),
+            softmax_form(traversal, known.map(|(sizes, _)| sizes)).unwrap_or_default()
         ));
     }
     lines
@@ -144,6 +158,24 @@ fn cut(traversal: &Traversal, sizes: &SizeInfo) -> Option<String> {
     let piece = traversal.pieces?.len(*sizes.edges.get(graph.index())? as usize) as u64;
     let text = || format!("; rows of more than {piece} edges are cut into pieces: the longest has {longest}");
     (longest > piece).then(text)
+}
+
+/// How a softmax over edges is executed, if there is one.
+fn softmax_form(traversal: &Traversal, sizes: Option<&SizeInfo>) -> Option<String> {
+    let any = |test: fn(&KernelOp) -> bool| traversal.instrs.iter().any(|instr| test(&instr.op));
+    let bounded = |operand: &Operand| operand.source == Source::Const(f32::MIN.into());
+    let form = if any(|op| matches!(op, KernelOp::SoftmaxSum { .. })) {
+        "one pass"
+    } else if traversal.instrs.iter().any(|i| matches!(&i.op, KernelOp::Binary(BinaryOp::Max, _, b) if bounded(b))) {
+        "passes"
+    } else {
+        return None;
+    };
+    let (Rows::Edges(graph, direction) | Rows::Ends(graph, direction)) = traversal.rows else { return None };
+    let edges = sizes.and_then(|sizes| online::edges_of_a_row(sizes, graph, direction));
+    let why =
+        edges.map_or(String::new(), |edges| format!(": rows have {edges} edges on average, {} are many", online::MANY));
+    Some(format!("; softmax in {form}{why}"))
 }
 
 /// Everything that kernels compute and memory holds.
@@ -188,6 +220,8 @@ fn stored_values(facts: &Facts<'_>, fixed: &[Group], varying: &[Group]) -> BTree
 /// State of lowering one program.
 struct Builder<'f, 'a> {
     facts: &'f Facts<'a>,
+    softmax: SoftmaxForm,
+    sizes: Option<&'f SizeInfo>,
     /// The buffers of stored values, by root.
     buffers: HashMap<Value, Buffer>,
     decls: Vec<BufferDecl>,
@@ -197,12 +231,12 @@ struct Builder<'f, 'a> {
 }
 
 impl<'f, 'a> Builder<'f, 'a> {
-    fn new(facts: &'f Facts<'a>) -> Self {
+    fn new(facts: &'f Facts<'a>, softmax: SoftmaxForm, sizes: Option<&'f SizeInfo>) -> Self {
         let mut outputs = HashMap::new();
         for output in &facts.flow.outputs {
             outputs.entry(facts.root(facts.output_value(output))).or_insert(&output.kind);
         }
-        Self { facts, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
+        Self { facts, softmax, sizes, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
     }
 
     /// Declares leaves and stored values, in the order of the program.

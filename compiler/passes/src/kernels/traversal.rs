@@ -3,18 +3,22 @@
 //! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become
 //! ways to read an operand, and products that feed a sum are fused into it. Where the exponentials `exp(x - lse x)` of a
 //! softmax are needed with their `lse`, both come from the same `exp(x - max x)`: it is divided by its sum, so that
-//! there is one exponential per edge and the weights of a row sum to one however large the scores are.
+//! there is one exponential per edge and the weights of a row sum to one however large the scores are. Where [`super::online`]
+//! says so, the weights are not made at all, and one pass over the edges gives the weighted sum and the `lse`.
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Pieces, Rows, Source, Traversal, Width};
-use hgnnc_ir::{BinaryOp, Direction, Op, Reduce, Space, Type, UnaryOp, Value};
+use hgnnc_ir::kernel::{
+    Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Pieces, Rows, Source, Traversal, Width,
+};
+use hgnnc_ir::{BinaryOp, Direction, Op, Reduce, Space, Stage, Type, UnaryOp, Value};
 
 use super::facts::{Facts, Topology};
+use super::online::Online;
 use super::schedule::{Group, Kind};
 use super::{Builder, NotLowered, operand};
 
-type Result<T> = std::result::Result<T, NotLowered>;
+pub(super) type Result<T> = std::result::Result<T, NotLowered>;
 
 /// Lowers a group that is not a dense product.
 pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Result<Traversal> {
@@ -27,11 +31,13 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         uses: HashMap::new(),
         made: HashMap::new(),
         softmaxes: HashMap::new(),
+        onlines: vec![],
         instrs: vec![],
         num_locals: 0,
     };
     lowering.count_uses(&group.members);
     lowering.find_softmaxes();
+    lowering.find_onlines(builder.softmax, builder.sizes);
     for &member in &group.members {
         // Members that nothing else needs are lowered where they are used, or fused there.
         if builder.stored(member).is_some() && !lowering.made.contains_key(&member) {
@@ -74,24 +80,26 @@ fn pieces(instrs: &[Instr]) -> Pieces {
     Pieces { least: (PIECE / widest).clamp(fewest, most).next_power_of_two(), most: PIECES }
 }
 
-struct Lowering<'b, 'f, 'a> {
+pub(super) struct Lowering<'b, 'f, 'a> {
     builder: &'b Builder<'f, 'a>,
-    facts: &'f Facts<'a>,
+    pub(super) facts: &'f Facts<'a>,
     kind: &'b Kind,
-    members: HashSet<Value>,
+    pub(super) members: HashSet<Value>,
     /// How often a value is used in this traversal.
-    uses: HashMap<Value, u32>,
+    pub(super) uses: HashMap<Value, u32>,
     /// Where values that were computed here are.
     made: HashMap<Value, Source>,
     /// Log-sum-exps of rows whose softmax is needed here, with what they are made of.
-    softmaxes: HashMap<Value, Option<Softmax>>,
+    pub(super) softmaxes: HashMap<Value, Option<Softmax>>,
+    /// Softmaxes that are computed in one pass.
+    pub(super) onlines: Vec<Online>,
     instrs: Vec<Instr>,
     num_locals: u32,
 }
 
 /// Values that a softmax over the edges of rows and its log-sum-exp share.
 #[derive(Clone, Copy)]
-struct Softmax {
+pub(super) struct Softmax {
     /// `exp(x - base)` of the edges.
     exps: Operand,
     /// Of the rows: the largest `x`, made finite.
@@ -125,7 +133,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// For `exp(x - lse x)` of edges, where this traversal computes the `lse` of its rows: that `lse`.
-    fn softmax_of(&self, value: Value) -> Option<Value> {
+    pub(super) fn softmax_of(&self, value: Value) -> Option<Value> {
         let (facts, flow) = (self.facts, self.facts.flow);
         let (own, direction) = self.edges()?;
         let argument = |of: Value, i: usize| facts.root(flow.value(of).args[i]);
@@ -158,14 +166,7 @@ impl Lowering<'_, '_, '_> {
         let x = self.operand(self.facts.flow.value(lse).args[0], Level::Edge)?;
         let width = self.width(lse);
         let stage = self.facts.flow.value(lse).stage;
-        let mut emit = |level: Level, op: KernelOp| {
-            let local = Local(self.num_locals);
-            self.num_locals += 1;
-            let index =
-                if level == Level::Edge && !matches!(op, KernelOp::Segment(..)) { Index::Edge } else { Index::Row };
-            self.instrs.push(Instr { dest: Dest::Local(local), level, op, width: width.clone(), stage });
-            operand(Source::Local(local), index)
-        };
+        let mut emit = |level: Level, op: KernelOp| self.emit(level, op, width.clone(), stage);
         let largest = emit(Level::Edge, KernelOp::Segment(Reduce::Max, x));
         // Finite, so that rows without edges and infinite scores give no NaN: `lse` is then infinite as it should be.
         let limit = |of: f32| operand(Source::Const(of.into()), Index::Whole);
@@ -180,7 +181,17 @@ impl Lowering<'_, '_, '_> {
         Ok(made)
     }
 
-    fn edges(&self) -> Option<(Topology, Direction)> {
+    /// Appends an instruction with a local for its result.
+    pub(super) fn emit(&mut self, level: Level, op: KernelOp, width: Width, stage: Stage) -> Operand {
+        let local = Local(self.num_locals);
+        self.num_locals += 1;
+        let instr = Instr { dest: Dest::Local(local), level, op, width, stage };
+        let index = if instr.extent() == Extent::Edge { Index::Edge } else { Index::Row };
+        self.instrs.push(instr);
+        operand(Source::Local(local), index)
+    }
+
+    pub(super) fn edges(&self) -> Option<(Topology, Direction)> {
         match self.kind {
             Kind::Edges(topology, direction) => Some((*topology, *direction)),
             Kind::Ends(graph, direction) => Some((Topology::Graph(*graph), *direction)),
@@ -193,7 +204,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Elements per row of the traversal's rows.
-    fn width(&self, value: Value) -> Width {
+    pub(super) fn width(&self, value: Value) -> Width {
         let width = self.facts.width(value);
         match self.kind {
             Kind::Elements(_) => Width::one(),
@@ -227,7 +238,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// A value as an operand of an operation at a level.
-    fn operand(&mut self, value: Value, level: Level) -> Result<Operand> {
+    pub(super) fn operand(&mut self, value: Value, level: Level) -> Result<Operand> {
         let facts = self.facts;
         let root = facts.root(value);
         if let Some(topology) = facts.topology(value) {
@@ -306,7 +317,7 @@ impl Lowering<'_, '_, '_> {
 
     /// Looks through the broadcasts that this traversal would make, for consumers that repeat elements themselves.
     /// A broadcast stored by an earlier kernel is read as it is: its operand may be gone.
-    fn peel(&self, value: Value) -> Value {
+    pub(super) fn peel(&self, value: Value) -> Value {
         let facts = self.facts;
         let node = facts.flow.value(value);
         let root = facts.root(value);
@@ -330,7 +341,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// The two sides of a product that is used once, here: then it is fused into its sum.
-    fn fusible(&self, value: Value) -> Option<(Value, Value)> {
+    pub(super) fn fusible(&self, value: Value) -> Option<(Value, Value)> {
         let root = self.facts.root(value);
         let here = self.facts.topology(root).is_some() || self.members.contains(&root);
         let free = here
@@ -422,6 +433,9 @@ impl Lowering<'_, '_, '_> {
                     parts.push(self.ends(part)?);
                 }
                 KernelOp::AddEnds(parts)
+            }
+            Op::Segment { .. } | Op::SegmentEnds { .. } if let Some(online) = self.online_of(value) => {
+                self.lower_online(online, value)?
             }
             Op::Segment { .. } | Op::SegmentEnds { .. } if self.softmaxes.contains_key(&value) => {
                 let Softmax { base, total, .. } = self.softmax(value)?;

@@ -9,7 +9,7 @@ use hgnnc_ir::interp::{self, Bindings};
 use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
-use hgnnc_passes::kernels::{explain, lower};
+use hgnnc_passes::kernels::{SoftmaxForm, explain, lower, lower_with};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::recompute::recompute;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
@@ -18,7 +18,14 @@ use crate::random::{joint_program, sizes};
 
 /// The kernels of a program, once they are known to keep their rules and to be read back as they are.
 fn kernels(flow: &Dataflow, what: &str) -> Program {
-    let program = lower(flow).unwrap_or_else(|error| panic!("{what}: {error}"));
+    kernels_with(flow, SoftmaxForm::InPasses, what)
+}
+
+fn kernels_with(flow: &Dataflow, softmax: SoftmaxForm, what: &str) -> Program {
+    let program = lower_with(flow, softmax, None).unwrap_or_else(|error| panic!("{what}: {error}"));
+    if softmax == SoftmaxForm::InPasses {
+        assert_eq!(Ok(&program), lower(flow).as_ref(), "what is done where no sizes are known");
+    }
     if let Err(broken) = kernel::verify(&program) {
         panic!("{what}: {broken:#?}\n{program}");
     }
@@ -36,6 +43,11 @@ fn agree(flow: &Dataflow, bindings: &Bindings, what: &str) -> Program {
     // Rows of three edges are long.
     let pieces = Some(kernel::Pieces { least: 2, most: usize::MAX });
     same(flow, &expected, &program.clone().with_pieces(pieces), bindings, &format!("{what}, in pieces"));
+    let online = kernels_with(flow, SoftmaxForm::InOnePass, what);
+    if online != program {
+        same(flow, &expected, &online, bindings, &format!("{what}, in one pass"));
+        same(flow, &expected, &online.with_pieces(pieces), bindings, &format!("{what}, in one pass over pieces"));
+    }
     program
 }
 
@@ -106,7 +118,20 @@ fn no_edge_values(flow: &Dataflow, program: &Program) {
 
 #[test]
 fn programs_become_the_kernels_of_their_cases() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels");
+    compare_cases("tests/cases/kernels", |_| SoftmaxForm::InPasses);
+}
+
+/// The first comment of a case says which form is asked for.
+#[test]
+fn softmaxes_are_computed_in_one_pass_where_they_can_be() {
+    compare_cases("tests/cases/kernels_online", |text| match text.starts_with("; By cost") {
+        true => SoftmaxForm::ByCost,
+        false => SoftmaxForm::InOnePass,
+    });
+}
+
+fn compare_cases(folder: &str, softmax: fn(&str) -> SoftmaxForm) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut paths: Vec<_> = fs::read_dir(&folder)
         .expect("the folder exists")
         .map(|entry| entry.expect("a readable entry").path())
@@ -120,7 +145,7 @@ fn programs_become_the_kernels_of_their_cases() {
         if let Err(broken) = verify(&flow) {
             panic!("{}: {broken:#?}", path.display());
         }
-        let found = format!("\n{}", kernels(&flow, &path.display().to_string()));
+        let found = format!("\n{}", kernels_with(&flow, softmax(before), &path.display().to_string()));
         if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
             fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
         } else if found != expected {
@@ -146,6 +171,24 @@ fn edge_values_are_stored_only_where_they_are_results() {
         let program = kernels(&flow, &format!("seed {seed}"));
         no_edge_values(&flow, &program);
     }
+}
+
+#[test]
+fn processors_take_one_pass_over_many_edges() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels/attention_forward.ir");
+    let text = fs::read_to_string(path).expect("a readable case");
+    let flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
+    let form = |edges: u64| {
+        let ends = hgnnc_passes::pipeline::Ends { sources: 10, destinations: 10, max_in: edges, max_out: edges };
+        let sizes = SizeInfo { vertices: vec![20], edges: vec![edges], ends: vec![ends], ..SizeInfo::default() };
+        let program = lower_with(&flow, SoftmaxForm::ByDegree, Some(&sizes)).expect("a supported program");
+        let machine = hgnnc_machine::Machine::sheet("sm_80").expect("a known machine");
+        let lines = explain(&program, Some((&sizes, &machine)));
+        lines[0].split("; ").find(|part| part.starts_with("softmax")).map(str::to_owned)
+    };
+    let text = |form, edges| Some(format!("softmax in {form}: rows have {edges} edges on average, 64 are many"));
+    assert_eq!(form(640), text("one pass", 64));
+    assert_eq!(form(639), text("passes", 63));
 }
 
 #[test]

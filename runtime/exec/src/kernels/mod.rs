@@ -6,6 +6,7 @@ pub mod flat;
 pub mod product;
 pub mod rows;
 pub mod segment;
+pub mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod sparse;
 

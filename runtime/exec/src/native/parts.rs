@@ -133,6 +133,7 @@ fn covers(region: &Region, op: &BlockOp, chooser: &Chooser<'_>) -> bool {
         | BlockKind::MatMulT(..)
         | BlockKind::WeightedSum { .. }
         | BlockKind::Store(_)
+        | BlockKind::SoftmaxSum { .. }
         | BlockKind::PartialOuter(..) => false,
     };
     let operands = operands(&op.kind);
@@ -353,6 +354,7 @@ impl Maker<'_> {
             | BlockKind::MatMulT(..)
             | BlockKind::WeightedSum { .. }
             | BlockKind::Store(_)
+            | BlockKind::SoftmaxSum { .. }
             | BlockKind::PartialOuter(..) => unreachable!("no part has an operation that is not covered"),
         }
     }

@@ -273,6 +273,7 @@ fn word(op: &KernelOp) -> &'static str {
         | KernelOp::Dot(..)
         | KernelOp::Segment(..)
         | KernelOp::WeightedSum { .. }
+        | KernelOp::SoftmaxSum { .. }
         | KernelOp::ReduceAll(..)
         | KernelOp::OuterAll(..) => op.name(),
     }

@@ -201,7 +201,7 @@ impl Region {
 
 /// Does it have edges as operands and rows as results?
 pub fn reduces_edges(kind: &BlockKind) -> bool {
-    matches!(kind, BlockKind::Segment(..) | BlockKind::WeightedSum { .. })
+    matches!(kind, BlockKind::Segment(..) | BlockKind::WeightedSum { .. } | BlockKind::SoftmaxSum { .. })
 }
 
 /// What a value of a block has a row for.
@@ -371,6 +371,15 @@ pub enum BlockKind {
         x: Operand,
         /// Elements per weight.
         inner: usize,
+    },
+    /// An online softmax of the scores of the edges of each row: see [`hgnnc_ir::kernel::KernelOp::SoftmaxSum`].
+    SoftmaxSum {
+        /// Scores, one per head and edge.
+        score: Operand,
+        /// Rows of `heads · inner` elements.
+        x: Operand,
+        /// Multipliers of the weights.
+        times: Option<Operand>,
     },
     /// Over all rows or edges, into a partial.
     PartialReduce(Reduce, Operand),

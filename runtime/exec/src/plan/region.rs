@@ -5,6 +5,7 @@
 //! and blocks into tasks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
@@ -282,6 +283,11 @@ impl RegionBinder<'_, '_> {
                 let (a, x) = (self.operand(instr, *a)?, self.operand(instr, *x)?);
                 BlockKind::WeightedSum { a, x, inner: x.width.checked_div(a.width).unwrap_or(0) }
             }
+            KernelOp::SoftmaxSum { score, x, times } => {
+                let (score, x) = (self.operand(instr, *score)?, self.operand(instr, *x)?);
+                let times = times.map(|times| self.operand(instr, times)).transpose()?;
+                BlockKind::SoftmaxSum { score, x, times }
+            }
             KernelOp::ReduceAll(reduce, a) => BlockKind::PartialReduce(*reduce, self.contiguous(instr, *a)?),
             KernelOp::OuterAll(of, x, y) => {
                 let of = self.binder.extents(of);
@@ -493,10 +499,33 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
     let widest_local = region.locals.iter().map(|local| local.width).max().unwrap_or(1);
     plan.tile_len = plan.tile_len.max(TILE).max(widest_local.next_multiple_of(16));
 
-    let num_blocks = region.blocks.len() - 1;
-    let per_task = num_blocks.div_ceil(most_tasks).max(1);
-    region.tasks = (0..num_blocks).step_by(per_task).map(|b| b as u32).collect();
-    region.tasks.push(num_blocks as u32);
+    let [of_row, of_edge] = [Level::Row, Level::Edge].map(|level| cost(region, level));
+    let edges_of = |rows: &Range<usize>| match region.domain {
+        Domain::Rows(_) => 0,
+        Domain::Edges { topology, direction, ends } => {
+            let indptr = data.topology(topology).indptr(direction, ends);
+            indptr[rows.end] - indptr[rows.start]
+        }
+    };
+    let costs = (0..region.blocks.len() - 1).map(|block| match region.block(block) {
+        Some(rows) => rows.len() as f64 * of_row + edges_of(&rows) as f64 * of_edge,
+        // The tasks of its pieces do the work.
+        None => 0.0,
+    });
+    region.tasks = divide_by_cost(&costs.collect::<Vec<_>>(), most_tasks);
+}
+
+/// Rough cost of a row besides its edges, or of an edge.
+fn cost(region: &Region, level: Level) -> f64 {
+    let costs = region.ops.iter().filter(|op| op.level == level).map(|op| {
+        let width = match is_partial(&op.kind) {
+            true => operands(&op.kind).iter().map(|operand| operand.width).max().unwrap_or(1),
+            false => region.locals[op.out as usize].width,
+        };
+        op_cost(&op.kind, width.max(1))
+    });
+    // Each row and each edge is looked at.
+    1.0 + costs.sum::<f64>()
 }
 
 /// The share of each stage in the time of a region, by rough costs.
@@ -543,6 +572,7 @@ pub fn operands(kind: &BlockKind) -> Vec<Operand> {
         | BlockKind::Dot { a, b, .. }
         | BlockKind::PartialOuter(_, a, b) => vec![*a, *b],
         BlockKind::WeightedSum { a, x, .. } => vec![*a, *x],
+        BlockKind::SoftmaxSum { score, x, times } => [*score, *x].into_iter().chain(*times).collect(),
         BlockKind::Concat(parts, _) => parts.iter().map(|p| p.0).collect(),
         BlockKind::OneHot { .. } | BlockKind::Mask { .. } => vec![],
     }
@@ -559,6 +589,7 @@ fn op_cost(kind: &BlockKind, width: usize) -> f64 {
         BlockKind::Dot { a, .. } | BlockKind::ReduceTrailing(_, a, _) => a.width as f64,
         BlockKind::Mask { .. } => 2.0 * width,
         BlockKind::WeightedSum { x, .. } => x.width as f64,
+        BlockKind::SoftmaxSum { score, x, .. } => (4 * score.width + x.width) as f64,
         BlockKind::Segment(..)
         | BlockKind::Binary(..)
         | BlockKind::Choose { .. }
@@ -587,6 +618,25 @@ fn row_blocks(rows: usize, per_block: usize) -> Vec<u32> {
     blocks
 }
 
+/// Divides blocks into at most `most` tasks that cost about the same, and at most a block more than a share: the first
+/// block of each, and the number of all.
+fn divide_by_cost(costs: &[f64], most: usize) -> Vec<u32> {
+    // Rounding errors of sums make no task more.
+    let share = costs.iter().sum::<f64>() / most as f64 * (1.0 - 1e-9);
+    let (mut tasks, mut sum) = (vec![0u32], 0.0);
+    for (next, cost) in (1u32..).zip(costs) {
+        sum += cost;
+        if sum >= share && (next as usize) < costs.len() && tasks.len() < most {
+            tasks.push(next);
+            sum = 0.0;
+        }
+    }
+    if !costs.is_empty() {
+        tasks.push(costs.len() as u32);
+    }
+    tasks
+}
+
 /// Blocks of at most `rows` rows and, unless one row has more, `edges` edges. Rows that are `cut` have their own.
 fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32]) -> Vec<u32> {
     let num_rows = indptr.len() - 1;
@@ -607,4 +657,24 @@ fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32]) -> Ve
         start = end;
     }
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_cost_about_the_same() {
+        // As many tasks as blocks where there may be, or equal numbers of equal blocks.
+        assert_eq!(divide_by_cost(&[1.0; 3], 256), [0, 1, 2, 3]);
+        assert_eq!(divide_by_cost(&[1.0; 6], 3), [0, 2, 4, 6]);
+        assert_eq!(divide_by_cost(&[1.0; 7], 3), [0, 3, 6, 7]);
+        // Skewed blocks: the first three cost as much as all others.
+        let skewed: Vec<f64> = [8.0; 3].into_iter().chain([1.0; 24]).collect();
+        assert_eq!(divide_by_cost(&skewed, 6), [0, 1, 2, 3, 11, 19, 27]);
+        // Blocks that others compute, and none at all.
+        assert_eq!(divide_by_cost(&[0.0, 5.0, 0.0, 5.0, 0.0], 2), [0, 2, 5]);
+        assert_eq!(divide_by_cost(&[0.0; 2], 4), [0, 1, 2]);
+        assert_eq!(divide_by_cost(&[], 4), [0]);
+    }
 }

@@ -144,6 +144,12 @@ impl Case {
         hgnnc_passes::kernels::lower(&self.flow).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// The same with softmaxes in one pass.
+    pub fn online_program(&self) -> Program {
+        let form = hgnnc_passes::kernels::SoftmaxForm::InOnePass;
+        hgnnc_passes::kernels::lower_with(&self.flow, form, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
         let options = EngineOptions { threads, code, ..EngineOptions::default() };
         let mut engine = match Engine::new(&[&program], self.data.clone(), options) {
@@ -196,6 +202,11 @@ impl Case {
             // Rows of three edges are long.
             let pieces = Some(Pieces { least: 2, most: usize::MAX });
             self.check_code(&oracle, tolerance, code, self.program().with_pieces(pieces));
+            let online = self.online_program();
+            if online != self.program() {
+                self.check_code(&oracle, tolerance, code, online.clone());
+                self.check_code(&oracle, tolerance, code, online.with_pieces(pieces));
+            }
         }
     }
 

@@ -1,0 +1,203 @@
+//! Softmaxes over edges in one pass: the weights `exp(x - lse x)` of a row are needed for one sum only, so that sum, the
+//! sum of exponentials and the largest score are kept together while the edges are gone through once.
+//!
+//! Before:  edge score = …                           After:  edge score = …
+//!          row  m = segment.max score                       row  state = softmax_sum score, x[src], times
+//!          edge e = exp(score - m[row])                     row  z = slice(state) · recip(slice(state))
+//!          row  total = segment.sum e                       row  lse = slice(state) + log(slice(state))
+//!          edge w = e · recip(total)[row] · times
+//!          row  z = weighted_sum w, x[src]
+//!          row  lse = m + log(total)
+//!
+//! Applies where the weights have one use, multiplied by at most one value of as many numbers (a dropout mask, the weight
+//! of an edge) that does not depend on them, and where heads and elements are fixed numbers.
+
+use hgnnc_ir::kernel::{KernelOp, Level, Operand, Width};
+use hgnnc_ir::{BinaryOp, Direction, Graph, Op, Reduce, UnaryOp, Value};
+
+use super::facts::Topology;
+use super::traversal::{Lowering, Result};
+use crate::sizes::SizeInfo;
+
+/// Edges of a row from which on a processor takes less time for one pass, on average.
+///
+/// Eight heads of eight, AVX-512, two threads, in passes and in one: 667 edges a row 17.2 and 11.1 ms, 100 edges 40.7 and
+/// 39.3 ms (gathers from memory take most of it), 20 edges 161 and 180 ms, 2 edges 76 and 101 ms (`--example aggregation`;
+/// the last two beside much other load).
+pub const MANY: u64 = 64;
+
+/// How a softmax over edges is executed where one pass is possible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SoftmaxForm {
+    /// For a processor, which keeps the edge values of a block at hand between passes: online where rows have
+    /// [`MANY`] edges on average, if it is known how many there are.
+    #[default]
+    ByDegree,
+    /// Largest score, exponentials and their sum, weighted sum.
+    InPasses,
+    /// Online.
+    InOnePass,
+    /// Online where scores are expensive: for a back end that computes edge values again in each pass. See
+    /// [`Lowering::scores_are_expensive`].
+    ByCost,
+}
+
+/// Edges of the rows of a graph that have any, on average.
+pub(super) fn edges_of_a_row(sizes: &SizeInfo, graph: Graph, direction: Direction) -> Option<u64> {
+    let edges = *sizes.edges.get(graph.index())?;
+    edges.checked_div(sizes.num_ends(graph, direction)?)
+}
+
+/// A softmax that is computed in one pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Online {
+    /// Log-sum-exp of the scores.
+    lse: Value,
+    /// The sum that the softmax weights.
+    sum: Value,
+    score: Value,
+    x: Value,
+    times: Option<Value>,
+    /// Of the rows: sums, sums of exponentials, and largest scores, once they are made.
+    made: Option<[Operand; 3]>,
+}
+
+impl Lowering<'_, '_, '_> {
+    /// Finds the softmaxes that are computed in one pass.
+    pub(super) fn find_onlines(&mut self, form: SoftmaxForm, sizes: Option<&SizeInfo>) {
+        let rows_are_long = || {
+            let (Some(sizes), Some((Topology::Graph(graph), direction))) = (sizes, self.edges()) else { return false };
+            edges_of_a_row(sizes, graph, direction).is_some_and(|edges| edges >= MANY)
+        };
+        if form == SoftmaxForm::InPasses || (form == SoftmaxForm::ByDegree && !rows_are_long()) {
+            return;
+        }
+        let mut members: Vec<Value> = self.members.iter().copied().collect();
+        members.sort();
+        let found: Vec<Online> = members.into_iter().filter_map(|sum| self.as_online(sum)).collect();
+        for online in found {
+            let pays = form != SoftmaxForm::ByCost || self.scores_are_expensive(&online);
+            // The weights have one use, so no other sum has this log-sum-exp.
+            if pays && self.softmaxes.remove(&online.lse).is_some() {
+                self.onlines.push(online);
+            }
+        }
+    }
+
+    /// The softmax that weights a sum.
+    fn as_online(&self, sum: Value) -> Option<Online> {
+        let (facts, flow) = (self.facts, self.facts.flow);
+        let (own, direction) = self.edges()?;
+        let over = match flow.value(sum).op {
+            Op::Segment { graph, direction, reduce: Reduce::Sum }
+            | Op::SegmentEnds { graph, direction, reduce: Reduce::Sum } => (Topology::Graph(graph), direction),
+            _ => return None,
+        };
+        if over != (own, direction) {
+            return None;
+        }
+        let product = flow.value(sum).args[0];
+        let (a, b) = self.fusible(product)?;
+        let (a, b) = (self.peel(a), self.peel(b));
+        // The narrower side holds the weights.
+        let (weights, x) = if facts.width(b).divided_by(&facts.width(a)).is_some() { (a, b) } else { (b, a) };
+        let once = |value: Value| self.uses.get(&facts.root(value)) == Some(&1);
+        let softmax = |value: Value| self.softmax_of(facts.root(value)).filter(|_| once(value));
+        let (alpha, lse, times) = match softmax(weights) {
+            Some(lse) => (weights, lse, None),
+            None => {
+                let (s, t) = self.fusible(weights)?;
+                let (s, t) = (self.peel(s), self.peel(t));
+                softmax(s).map(|lse| (s, lse, Some(t))).or_else(|| softmax(t).map(|lse| (t, lse, Some(s))))?
+            }
+        };
+        let (heads, all) = (facts.width(alpha).as_fixed()?, facts.width(x).as_fixed()?);
+        let dims = &facts.flow.ty(facts.root(product)).dims;
+        let prefix = dims.starts_with(&facts.flow.ty(alpha).dims);
+        let edges = |value: Value| facts.topology(value) == Some(own);
+        let fits = heads > 0
+            && all.is_multiple_of(heads)
+            && facts.width(sum).as_fixed() == Some(all)
+            && prefix
+            && times.is_none_or(|times| edges(times) && facts.width(times).as_fixed() == Some(heads))
+            && [Some(x), times].into_iter().flatten().all(|value| !self.depends(value, lse));
+        let score = flow.value(lse).args[0];
+        fits.then_some(Online { lse, sum, score, x, times, made: None })
+    }
+
+    /// Does a value of this traversal depend on another one of it?
+    fn depends(&self, value: Value, on: Value) -> bool {
+        let (facts, mut pending) = (self.facts, vec![self.facts.root(value)]);
+        let mut seen = std::collections::HashSet::new();
+        while let Some(value) = pending.pop() {
+            if value == on {
+                return true;
+            }
+            let here = facts.topology(value).is_some() || self.members.contains(&value);
+            if here && seen.insert(value) {
+                pending.extend(facts.flow.value(value).args.iter().map(|&arg| facts.root(arg)));
+            }
+        }
+        false
+    }
+
+    /// Do scores take more than keeping the sums up to date? What is saved is to compute the scores of an edge again;
+    /// what it costs is to scale the sums of a row, for each edge at the worst. Both are counted in elements: those that
+    /// are gathered and computed on the way to the scores, and those of the sums.
+    fn scores_are_expensive(&self, online: &Online) -> bool {
+        let facts = self.facts;
+        let fixed = |value: Value| facts.width(value).as_fixed().unwrap_or(1);
+        let mut elements = 0;
+        let mut pending = vec![facts.root(online.score)];
+        let mut seen = std::collections::HashSet::new();
+        while let Some(value) = pending.pop() {
+            if facts.topology(value).is_none() || !seen.insert(value) {
+                continue;
+            }
+            elements += fixed(value);
+            let gathered = matches!(facts.flow.value(value).op, Op::GatherSrc(_) | Op::GatherDst(_));
+            if !gathered {
+                pending.extend(facts.flow.value(value).args.iter().map(|&arg| facts.root(arg)));
+            }
+        }
+        elements > fixed(online.sum) + fixed(online.lse)
+    }
+
+    /// Which softmax in one pass gives this value?
+    pub(super) fn online_of(&self, value: Value) -> Option<usize> {
+        self.onlines.iter().position(|online| online.sum == value || online.lse == value)
+    }
+
+    /// What computes the sum or the log-sum-exp of an online softmax, after what they share.
+    pub(super) fn lower_online(&mut self, online: usize, value: Value) -> Result<KernelOp> {
+        let Online { lse, sum, score, x, times, made } = self.onlines[online];
+        let stage = self.facts.flow.value(sum).stage;
+        let (heads, all) = (self.width(lse), self.width(sum));
+        let [sums, totals, largest] = match made {
+            Some(made) => made,
+            None => {
+                let score = self.operand(score, Level::Edge)?;
+                let times = times.map(|times| self.operand(times, Level::Edge)).transpose()?;
+                let x = self.operand(x, Level::Edge)?;
+                let fixed = |width: &Width| width.as_fixed().expect("heads and elements are fixed numbers");
+                let (heads_len, len) = (fixed(&heads), fixed(&all));
+                let last = len + 2 * heads_len;
+                let op = KernelOp::SoftmaxSum { score, x, times };
+                let a = self.emit(Level::Edge, op, Width::fixed(last), stage);
+                let mut slice = |start: usize, len: usize| {
+                    self.emit(Level::Row, KernelOp::Slice { a, last, start, len }, Width::fixed(len), stage)
+                };
+                let made = [slice(0, len), slice(len, heads_len), slice(len + heads_len, heads_len)];
+                self.onlines[online].made = Some(made);
+                made
+            }
+        };
+        Ok(if value == sum {
+            let scale = self.emit(Level::Row, KernelOp::Unary(UnaryOp::Recip, totals), heads, stage);
+            KernelOp::Binary(BinaryOp::Mul, sums, scale)
+        } else {
+            let log = self.emit(Level::Row, KernelOp::Unary(UnaryOp::Log, totals), heads, stage);
+            KernelOp::Binary(BinaryOp::Add, largest, log)
+        })
+    }
+}
