@@ -4,13 +4,14 @@ use std::fmt;
 
 use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::dataflow::Cursor;
+use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
 use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, NotLowered, SoftmaxForm, lower_with};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::{NotDifferentiable, try_differentiate, update};
-use hgnnc_sema::Analyzed;
+use hgnnc_sema::{Analyzed, TrainSpec};
 
 /// What lowering depends on.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +93,9 @@ impl From<NotLowered> for LowerError {
     }
 }
 
+/// Bytes of the stack of a thread that lowers: as much as a first thread usually has.
+const STACK: usize = 8 << 20;
+
 /// Lowers a model.
 ///
 /// # Errors
@@ -101,28 +105,26 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
     let mut cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
 
-    let mut infer = without_dropout(&model.flow);
-    let mut quiet = context;
-    passes.run_forward(&mut infer, &mut quiet);
-    passes.run_joint(&mut infer, &mut quiet);
-
-    let mut joint = None;
-    let mut train = None;
-    if let Some(spec) = &model.train {
-        let mut flow = model.flow.clone();
-        flow.name = format!("{}.train", model.name);
-        flow.outputs.retain(|output| is_loss(&output.kind));
-        passes.run_forward(&mut flow, &mut cx);
-        let loss = flow.result("loss").expect("a trained model has a loss");
-        let params: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
-        let gradients = try_differentiate(&mut flow, loss, &params)?;
-        update(&mut flow, &gradients, &spec.optimizer);
-        joint = Some(flow.clone());
-        passes.run_joint(&mut flow, &mut cx);
-        train = Some(flow);
-    }
-    let kernels_of = |flow: &Dataflow| lower_with(flow, SoftmaxForm::default(), options.sizes.as_ref());
-    let kernels = Kernels { train: train.as_ref().map(kernels_of).transpose()?, infer: kernels_of(&infer)? };
+    // The programs of evaluation and of training are independent of each other.
+    let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
+    let mut lower_infer = || {
+        passes.run_forward(&mut infer, &mut quiet);
+        passes.run_joint(&mut infer, &mut quiet);
+        lower_with(&infer, SoftmaxForm::default(), options.sizes.as_ref())
+    };
+    let (infer_kernels, training) = std::thread::scope(|scope| {
+        let other = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, &mut lower_infer);
+        let training = model.train.as_ref().map(|spec| lower_training(model, spec, &passes, &mut cx)).transpose();
+        let infer = other.map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        (infer, training)
+    });
+    // Where there is no other thread, one after the other.
+    let infer_kernels = infer_kernels.unwrap_or_else(|_| lower_infer());
+    let (joint, train, train_kernels) = match training? {
+        Some(Training { joint, flow, kernels }) => (Some(joint), Some(flow), Some(kernels)),
+        None => (None, None, None),
+    };
+    let kernels = Kernels { train: train_kernels, infer: infer_kernels? };
     let arena = options.sizes.as_ref().map(|sizes| ArenaBytes {
         train: kernels.train.as_ref().map(|program| arena_bytes(program, sizes)),
         infer: arena_bytes(&kernels.infer, sizes),
@@ -139,6 +141,36 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let known = options.sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena })
+}
+
+/// The program of training.
+struct Training {
+    /// Before the passes over the whole.
+    joint: Dataflow,
+    /// After them.
+    flow: Dataflow,
+    /// Its kernels.
+    kernels: Program,
+}
+
+fn lower_training(
+    model: &Analyzed,
+    spec: &TrainSpec,
+    passes: &PassManager,
+    cx: &mut PassCx,
+) -> Result<Training, LowerError> {
+    let mut flow = model.flow.clone();
+    flow.name = format!("{}.train", model.name);
+    flow.outputs.retain(|output| is_loss(&output.kind));
+    passes.run_forward(&mut flow, cx);
+    let loss = flow.result("loss").expect("a trained model has a loss");
+    let params: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
+    let gradients = try_differentiate(&mut flow, loss, &params)?;
+    update(&mut flow, &gradients, &spec.optimizer);
+    let joint = flow.clone();
+    passes.run_joint(&mut flow, cx);
+    let kernels = lower_with(&flow, SoftmaxForm::default(), cx.sizes.as_ref())?;
+    Ok(Training { joint, flow, kernels })
 }
 
 /// The program of evaluation: dropout's masks are 1.

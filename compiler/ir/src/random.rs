@@ -33,6 +33,7 @@ pub fn mask_element(key: u64, index: u64, rate: f64) -> f64 {
 }
 
 /// A uniform number in [0, 1) with 53 random bits, for initialisation.
+#[inline(always)]
 pub fn uniform(key: u64, index: u64) -> f64 {
     let word = split_mix(key ^ split_mix(index));
     (word >> 11) as f64 / (1u64 << 53) as f64
@@ -45,6 +46,7 @@ pub fn normal(key: u64, index: u64) -> f64 {
 }
 
 /// The SplitMix64 finaliser (Steele et al. 2014).
+#[inline(always)]
 fn split_mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

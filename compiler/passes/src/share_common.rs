@@ -13,39 +13,90 @@
 //! Applies unless the earlier value belongs to a later phase (which no producer builds).
 
 use std::collections::HashMap;
-use std::mem::{Discriminant, discriminant};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::discriminant;
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Value};
 
 use crate::pipeline::{Changed, PassCx};
-use crate::rewrite::rewrite;
 
 /// See the module.
 pub fn share_common(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-    // The text of an operation tells all of it, numbers to the last bit and -0 apart from 0. It takes time, and without
-    // operands to tell operations apart it is needed for every one; of the others, for those that are nearly equal.
-    let text = |op: &Op| format!("{op:?}");
-    type Key = (Discriminant<Op>, Vec<Value>, Option<String>);
-    let mut known: HashMap<Key, Vec<Value>> = HashMap::new();
-    let shared = rewrite(flow, |r, value, args| {
-        let data = r.old.value(value);
-        let mut operands = args.to_vec();
-        if let Op::Binary(f) = data.op
-            && commutes(f)
-        {
-            operands.sort();
+    // What each value becomes, still by the old numbers. Most of a program stays, so it is changed in place.
+    let mut becomes: Vec<Value> = Vec::with_capacity(flow.values.len());
+    // Values by a hash of operation and operands: the latest, and the one before it with that hash.
+    let mut latest: HashMap<u64, Value> = HashMap::new();
+    let mut before: Vec<Option<Value>> = vec![None; flow.values.len()];
+    for value in flow.handles() {
+        let data = &mut flow.values[value.index()];
+        data.args.iter_mut().for_each(|arg| *arg = becomes[arg.index()]);
+        let data = flow.value(value);
+        let hash = hash(&data.op, &data.args);
+        let mut alike = std::iter::successors(latest.get(&hash).copied(), |known| before[known.index()]);
+        let earlier = alike.find(|&known| {
+            let known = flow.value(known);
+            same_operands(&data.op, &known.args, &data.args) && same(&known.op, &data.op)
+        });
+        match earlier.filter(|&earlier| flow.value(earlier).phase <= data.phase) {
+            Some(earlier) => {
+                debug_assert_eq!(flow.ty(earlier), &data.ty, "a value is replaced by one of its type");
+                becomes.push(earlier);
+            }
+            None => {
+                before[value.index()] = latest.insert(hash, value);
+                becomes.push(value);
+            }
         }
-        let leaf = operands.is_empty().then(|| text(&data.op));
-        let alike = known.entry((discriminant(&data.op), operands, leaf)).or_default();
-        let own = Value::new(r.new.values.len());
-        match alike.iter_mut().find(|earlier| text(&r.new.value(**earlier).op) == text(&data.op)) {
-            Some(earlier) if r.new.value(*earlier).phase <= data.phase => return Some(*earlier),
-            Some(earlier) => *earlier = own,
-            None => alike.push(own),
-        }
-        None
-    });
+    }
+    let shared = flow.handles().filter(|value| becomes[value.index()] != *value).count();
+    if shared > 0 {
+        keep_only(flow, &becomes);
+    }
     cx.note("share_common", shared, || format!("{shared} values computed before"))
+}
+
+/// Removes values that became others, to which their readers point already.
+fn keep_only(flow: &mut Dataflow, becomes: &[Value]) {
+    let mut numbers: Vec<Value> = Vec::with_capacity(becomes.len());
+    let mut kept = 0;
+    for (old, &value) in becomes.iter().enumerate() {
+        if value.index() == old {
+            numbers.push(Value::new(kept));
+            flow.values.swap(kept, old);
+            let args = &mut flow.values[kept].args;
+            args.iter_mut().for_each(|arg| *arg = numbers[arg.index()]);
+            kept += 1;
+        } else {
+            numbers.push(numbers[value.index()]);
+        }
+    }
+    flow.values.truncate(kept);
+    for output in &mut flow.outputs {
+        output.value = numbers[output.value.index()];
+    }
+}
+
+/// Equal for equal operations on equal operands.
+fn hash(op: &Op, args: &[Value]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    discriminant(op).hash(&mut hasher);
+    match args {
+        // Only their text tells leaves apart.
+        [] => format!("{op:?}").hash(&mut hasher),
+        [a, b] => (a.min(b), a.max(b)).hash(&mut hasher),
+        _ => args.hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+fn same_operands(op: &Op, a: &[Value], b: &[Value]) -> bool {
+    let swapped = || matches!((a, b), ([a, b], [c, d]) if a == d && b == c);
+    a == b || matches!(op, Op::Binary(f) if commutes(*f) && swapped())
+}
+
+/// Is it the same operation? Its text tells all of it: numbers to the last bit, and -0 apart from 0.
+fn same(a: &Op, b: &Op) -> bool {
+    a == b && format!("{a:?}") == format!("{b:?}")
 }
 
 fn commutes(f: BinaryOp) -> bool {

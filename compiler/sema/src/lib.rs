@@ -33,7 +33,7 @@ use consts::Consts;
 use elaborate::{Elaborator, LayerDef, WithoutMessages};
 use names::{did_you_mean, duplicate};
 use schema::Schema;
-use train::TrainSpec;
+pub use train::TrainSpec;
 
 /// A library module that a file can import from.
 pub struct Library<'a> {

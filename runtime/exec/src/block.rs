@@ -17,7 +17,7 @@ use crate::plan::{
     Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Long, Operand, Place, Plan, Region, reduces_edges,
 };
 use crate::raw::Slab;
-use crate::routine::{Chain, Routine, Spot};
+use crate::routine::{Chain, Routine, Routines, Spot};
 
 /// What a task needs besides its region.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ pub struct Scratch {
 
 impl Scratch {
     /// Enough for all regions of the plans, whose programs need `len` elements.
-    pub fn new(plans: &[Plan], len: usize) -> Self {
+    pub(crate) fn new(plans: &[Plan], routines: &[Routines], len: usize) -> Self {
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let tile = most(|p| p.tile_len);
         let edges = most(|p| p.block_edges);
@@ -63,7 +63,7 @@ impl Scratch {
             full: vec![0; edges],
             offsets: vec![0; most(|p| p.block_rows) + 1],
             clip: vec![0; most(|p| p.block_rows) + 1],
-            tables: Tables::default(),
+            tables: Tables::new(routines),
         }
     }
 
@@ -655,9 +655,6 @@ impl<'a> Block<'a> {
                 } else {
                     let tile = &mut tiles[0];
                     let per_tile = (tile.len() / a.width.max(1)).max(1);
-                    if tile.len() < a.width {
-                        tile.resize(a.width, 0.0);
-                    }
                     for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
                         let x = &mut tile[..out.len() / width * a.width];
                         if a.width > 0 {

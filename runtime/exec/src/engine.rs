@@ -3,13 +3,14 @@
 // Products read and write ranges of shared slabs; see `raw`.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use hgnnc_ir::dataflow::{Binding, Dataflow, Init, OutputKind};
+use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
 use hgnnc_ir::kernel::{Contents, Program};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ir::random;
 use hgnnc_ir::types::{Dim, Phase};
 use hgnnc_native::Code;
 use rayon::prelude::*;
@@ -17,6 +18,7 @@ use rayon::prelude::*;
 use crate::block::{Context, Scratch};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
+use crate::init::Draw;
 use crate::launch::Runner;
 use crate::native::{self, CodeMode};
 use crate::plan::{Named, Plan, StateId, Step, Update};
@@ -81,11 +83,13 @@ pub struct Engine {
     counters: u32,
     partials: u32,
     scratch: PerThread<Scratch>,
-    pool: rayon::ThreadPool,
+    pool: Arc<rayon::ThreadPool>,
     /// Nanoseconds that the steps of each run of each program took, added up, and the number of runs.
     step_nanos: Vec<(u64, Vec<f64>)>,
     /// Nanoseconds of the steps of one launch.
     busy: Vec<AtomicU64>,
+    /// What [`Engine::commit`] copies after a run of each program.
+    copies: Vec<Vec<(Update, Range<usize>)>>,
 }
 
 /// What of a program is run.
@@ -93,7 +97,7 @@ enum Part {
     /// What never changes.
     Prelude,
     /// Steps of each run.
-    Steps(std::ops::Range<usize>),
+    Steps(Range<usize>),
 }
 
 /// What one step of a program took.
@@ -125,8 +129,8 @@ impl Engine {
             slabs.push(Slab::zeros(plan.persistent_len));
             slabs.push(Slab::of(&plan.constants));
         }
-        slabs.extend((0..num_params).map(|i| Slab::zeros(param_len(i))));
-        slabs.extend(states.iter().map(|s| Slab::zeros(param_len(s.0.index()))));
+        let state_lens = states.iter().map(|s| param_len(s.0.index()));
+        slabs.extend(Slab::zeros_each((0..num_params).map(param_len).chain(state_lens)));
         for input in &mut data.inputs {
             slabs.push(match input {
                 // The slab replaces the numbers: they are not kept twice.
@@ -137,7 +141,8 @@ impl Engine {
             });
         }
         let most = plans.iter().flat_map(|plan| [&plan.prelude, &plan.steps]).map(Vec::len).max().unwrap_or(0);
-        let scratch = PerThread::new(pool.current_num_threads(), || Scratch::new(&plans, scratch_len));
+        let copies = plans.iter().map(copies).collect();
+        let scratch = PerThread::new(pool.current_num_threads(), || Scratch::new(&plans, &routines, scratch_len));
         let mut engine = Self {
             plans,
             routines,
@@ -151,7 +156,8 @@ impl Engine {
             counters: 2,
             partials: 1,
             scratch,
-            pool,
+            pool: Arc::new(pool),
+            copies,
             step_nanos: vec![],
             busy: std::iter::repeat_with(AtomicU64::default).take(most).collect(),
         };
@@ -244,40 +250,28 @@ impl Engine {
     /// Takes over the new parameters and states that the last run of a program computed.
     pub fn commit(&mut self, program: usize) {
         let slabs = &self.slabs;
-        let updates: Vec<_> =
-            self.plans[program].updates.iter().filter(|update| update.target != update.from.slab).copied().collect();
-        let copy = |&Update { target, from, rows }: &Update, range: std::ops::Range<usize>| {
-            if let Some((topology, direction, width)) = rows {
+        let copy = |(Update { target, from, rows }, range): &(Update, Range<usize>)| {
+            if let Some((topology, direction, width)) = *rows {
                 // Whole rows, to those of their vertices.
                 let ends = &self.data.topology(topology).ends(direction).vertices;
                 for (row, &vertex) in ends.iter().enumerate().take(range.end / width).skip(range.start / width) {
                     // SAFETY: as below; vertices are distinct.
                     let source = unsafe { slabs[from.slab as usize].read(from.offset + row * width, width) };
                     // SAFETY: as above.
-                    unsafe { slabs[target as usize].write(vertex as usize * width, width) }.copy_from_slice(source);
+                    unsafe { slabs[*target as usize].write(vertex as usize * width, width) }.copy_from_slice(source);
                 }
                 return;
             }
             // SAFETY: nothing else runs, and the slabs are different.
             let source = unsafe { slabs[from.slab as usize].read(from.offset + range.start, range.len()) };
             // SAFETY: as above; every range of every target is written once.
-            unsafe { slabs[target as usize].write(range.start, range.len()) }.copy_from_slice(source);
+            unsafe { slabs[*target as usize].write(range.start, range.len()) }.copy_from_slice(source);
         };
-        // Large ones in parts, which threads share.
-        const PART: usize = 1 << 16;
-        let parts: Vec<_> = updates
-            .iter()
-            .flat_map(|update| {
-                // Parts of rows do not divide them.
-                let width = update.rows.map_or(1, |(_, _, width)| width.max(1));
-                let part = (PART / width).max(1) * width;
-                (0..update.from.len).step_by(part).map(move |at| (update, at..update.from.len.min(at + part)))
-            })
-            .collect();
-        if self.threads() == 1 || parts.len() == updates.len() {
-            parts.into_iter().for_each(|(update, range)| copy(update, range));
+        let parts = &self.copies[program];
+        if self.threads() == 1 || parts.len() == self.plans[program].updates.len() {
+            parts.iter().for_each(copy);
         } else {
-            self.pool.install(|| parts.into_par_iter().for_each(|(update, range)| copy(update, range)));
+            self.pool.install(|| parts.par_iter().for_each(copy));
         }
     }
 
@@ -322,6 +316,11 @@ impl Engine {
         native::text::listing(&plans)
     }
 
+    /// The threads. What is installed there runs without being handed over each time.
+    pub(crate) fn pool(&self) -> Arc<rayon::ThreadPool> {
+        Arc::clone(&self.pool)
+    }
+
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
@@ -356,21 +355,11 @@ impl Engine {
     /// Fills all parameters with their initial values, which depend on the seed and their names only.
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
         for (index, decl) in tables.params.iter().enumerate() {
-            let of = |d: Dim| extent(&self.data, d) as f64;
-            let draw = match decl.init {
-                Init::Constant(c) => Draw::Constant(c),
-                Init::Glorot { fan_in, fan_out } => {
-                    Draw::Uniform((6.0 / (of(fan_in) + fan_out as f64).max(1.0)).sqrt())
-                }
-                Init::He { fan_in } => Draw::Uniform((6.0 / of(fan_in).max(1.0)).sqrt()),
-                Init::Uniform(bound) => Draw::Uniform(bound),
-                Init::Normal { std } => Draw::Normal(std),
-            };
-            let key = random::mask_key(seed, name_hash(&decl.name), 0);
+            let draw = Draw::of(decl, |dim| extent(&self.data, dim));
             let slab = &mut self.slabs[self.params as usize + index];
             // Each number depends on its position only: threads share large parameters.
             const PART: usize = 1 << 14;
-            let fill = |(part, slots): (usize, &mut [f32])| draw.fill(key, part * PART, slots);
+            let fill = |(part, numbers): (usize, &mut [f32])| draw.fill(seed, part * PART, numbers);
             if slab.len() <= PART {
                 fill((0, slab.elements()));
             } else {
@@ -380,36 +369,17 @@ impl Engine {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Draw {
-    Constant(f64),
-    Uniform(f64),
-    Normal(f64),
-}
-
-impl Draw {
-    /// The numbers from position `start` on.
-    fn fill(self, key: u64, start: usize, slots: &mut [f32]) {
-        let positions = start as u64..;
-        match self {
-            Draw::Constant(c) => slots.fill(c as f32),
-            Draw::Uniform(bound) => {
-                for (slot, i) in slots.iter_mut().zip(positions) {
-                    *slot = (bound * (2.0 * random::uniform(key, i) - 1.0)) as f32;
-                }
-            }
-            Draw::Normal(std) => {
-                for (slot, i) in slots.iter_mut().zip(positions) {
-                    *slot = (std * random::normal(key, i)) as f32;
-                }
-            }
-        }
-    }
-}
-
-/// FNV-1a: a parameter's numbers depend on its name, not on its position.
-fn name_hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// The updates of a plan that are not made in place, large ones in parts, which threads share.
+fn copies(plan: &Plan) -> Vec<(Update, Range<usize>)> {
+    const PART: usize = 1 << 16;
+    let copied = plan.updates.iter().filter(|update| update.target != update.from.slab);
+    let parts = copied.flat_map(|&update| {
+        // Parts of rows do not divide them.
+        let width = update.rows.map_or(1, |(_, _, width)| width.max(1));
+        let part = (PART / width).max(1) * width;
+        (0..update.from.len).step_by(part).map(move |at| (update, at..update.from.len.min(at + part)))
+    });
+    parts.collect()
 }
 
 pub(crate) fn extent(data: &BoundData, dim: Dim) -> usize {

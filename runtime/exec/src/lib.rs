@@ -14,6 +14,7 @@ pub mod checkpoint;
 pub mod data;
 pub mod engine;
 pub mod error;
+mod init;
 pub mod kernels;
 mod launch;
 pub mod math;

@@ -22,8 +22,9 @@ pub struct Predictions<'a> {
 }
 
 impl Predictions<'_> {
-    /// A metric; `None` where it means nothing: no vertices, or a metric of another task.
-    pub fn metric(&self, metric: Metric) -> Option<f64> {
+    /// A metric; `None` where it means nothing: no vertices, or a metric of another task. `counts` is room for the
+    /// counts of each class; what is in it does not matter.
+    pub fn metric(&self, metric: Metric, counts: &mut Vec<Counts>) -> Option<f64> {
         if self.rows.is_empty() {
             return None;
         }
@@ -34,7 +35,7 @@ impl Predictions<'_> {
                 Some(sum / self.rows.len() as f64)
             }
             Metric::Accuracy => self.accuracy(),
-            Metric::MicroF1 => self.counts().map(|counts| {
+            Metric::MicroF1 => self.count(counts).then(|| {
                 let (mut hit, mut wrong) = (0, 0);
                 for c in counts {
                     hit += 2 * c.hits;
@@ -42,15 +43,15 @@ impl Predictions<'_> {
                 }
                 ratio(hit, hit + wrong)
             }),
-            Metric::MacroF1 => self.counts().map(|counts| {
+            Metric::MacroF1 => self.count(counts).then(|| {
                 // Classes that are neither there nor predicted have no F1. Of several labels, all count.
                 let all = matches!(self.task, Task::MultiLabel { .. });
-                let used: Vec<f64> = counts
-                    .iter()
-                    .filter(|c| all || c.hits + c.missed + c.false_alarms > 0)
-                    .map(|c| ratio(2 * c.hits, 2 * c.hits + c.missed + c.false_alarms))
-                    .collect();
-                if used.is_empty() { 0.0 } else { used.iter().sum::<f64>() / used.len() as f64 }
+                let (mut sum, mut used) = (0.0, 0u32);
+                for c in counts.iter().filter(|c| all || c.hits + c.missed + c.false_alarms > 0) {
+                    sum += ratio(2 * c.hits, 2 * c.hits + c.missed + c.false_alarms);
+                    used += 1;
+                }
+                if used == 0 { 0.0 } else { sum / f64::from(used) }
             }),
             Metric::Mae => self.mean_difference(f64::abs),
             Metric::Rmse => self.mean_difference(|d| d * d).map(f64::sqrt),
@@ -79,9 +80,10 @@ impl Predictions<'_> {
         Some(right as f64 / self.rows.len() as f64)
     }
 
-    /// Counts of each class or label.
-    fn counts(&self) -> Option<Vec<Counts>> {
-        let mut counts = vec![Counts::default(); self.width];
+    /// Counts of each class or label. False for a task that has none.
+    fn count(&self, counts: &mut Vec<Counts>) -> bool {
+        counts.clear();
+        counts.resize(self.width, Counts::default());
         match (self.target, self.task) {
             (Target::Classes(labels), Task::Classify { .. }) => {
                 for &row in self.rows {
@@ -112,9 +114,9 @@ impl Predictions<'_> {
                     }
                 }
             }
-            _ => return None,
+            _ => return false,
         }
-        Some(counts)
+        true
     }
 
     fn mean_difference(&self, f: impl Fn(f64) -> f64) -> Option<f64> {
@@ -129,8 +131,8 @@ impl Predictions<'_> {
 }
 
 /// Counts of one class.
-#[derive(Clone, Copy, Default)]
-struct Counts {
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
     hits: u64,
     missed: u64,
     false_alarms: u64,
@@ -179,13 +181,13 @@ mod tests {
             rows: &[0, 1, 2, 3],
             task: Task::Classify { classes: 4 },
         };
-        near(predictions.metric(Metric::Loss), 2.5);
-        near(predictions.metric(Metric::Accuracy), 0.5);
-        near(predictions.metric(Metric::MicroF1), 0.5);
+        near(predictions.metric(Metric::Loss, &mut vec![]), 2.5);
+        near(predictions.metric(Metric::Accuracy, &mut vec![]), 0.5);
+        near(predictions.metric(Metric::MicroF1, &mut vec![]), 0.5);
         // F1: 2/3, 1/2, 0.
-        near(predictions.metric(Metric::MacroF1), (2.0 / 3.0 + 0.5) / 3.0);
-        assert_eq!(predictions.metric(Metric::Mae), None);
-        assert_eq!(Predictions { rows: &[], ..predictions }.metric(Metric::Loss), None);
+        near(predictions.metric(Metric::MacroF1, &mut vec![]), (2.0 / 3.0 + 0.5) / 3.0);
+        assert_eq!(predictions.metric(Metric::Mae, &mut vec![]), None);
+        assert_eq!(Predictions { rows: &[], ..predictions }.metric(Metric::Loss, &mut vec![]), None);
     }
 
     #[test]
@@ -199,11 +201,11 @@ mod tests {
             rows: &[0, 1],
             task: Task::MultiLabel { labels: 2 },
         };
-        near(predictions.metric(Metric::Accuracy), 0.0);
-        near(predictions.metric(Metric::MicroF1), 4.0 / 6.0);
-        near(predictions.metric(Metric::MacroF1), (2.0 / 3.0 + 2.0 / 3.0) / 2.0);
+        near(predictions.metric(Metric::Accuracy, &mut vec![]), 0.0);
+        near(predictions.metric(Metric::MicroF1, &mut vec![]), 4.0 / 6.0);
+        near(predictions.metric(Metric::MacroF1, &mut vec![]), (2.0 / 3.0 + 2.0 / 3.0) / 2.0);
         let regress = Predictions { task: Task::Regress { width: 2 }, ..predictions };
-        near(regress.metric(Metric::Mae), (1.0 + 1.0 + 2.0 + 2.0) / 4.0);
-        near(regress.metric(Metric::Rmse), (10.0f64 / 4.0).sqrt());
+        near(regress.metric(Metric::Mae, &mut vec![]), (1.0 + 1.0 + 2.0 + 2.0) / 4.0);
+        near(regress.metric(Metric::Rmse, &mut vec![]), (10.0f64 / 4.0).sqrt());
     }
 }

@@ -9,6 +9,10 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use memmap2::MmapMut;
 
 /// A range of a slab.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,28 +35,53 @@ impl Buffer {
 /// Numbers at a stable address, aligned for any vector.
 #[derive(Debug)]
 pub struct Slab {
-    cells: Box<[UnsafeCell<f32>]>,
-    /// The first cell at the start of a cache line.
-    first: usize,
+    /// The first element. The slab's own `len` elements of the memory from there on are no other slab's.
+    data: NonNull<f32>,
     len: usize,
+    /// Keeps the memory.
+    _memory: Arc<Memory>,
+}
+
+/// Memory of one slab or several, which is reached by their pointers only.
+#[derive(Debug)]
+#[expect(dead_code, reason = "kept, not read")]
+enum Memory {
+    Allocated(Vec<f32>),
+    /// Zeroed by the system when it is first written.
+    Mapped(MmapMut),
 }
 
 /// Elements of a cache line.
 const LINE: usize = 16;
+/// Bytes from which on memory is mapped: what is worth a few large pages.
+const MAPPED: usize = 8 << 20;
 
+// SAFETY: a slab owns its elements, and keeps the memory that they are in.
+unsafe impl Send for Slab {}
 // SAFETY: all shared access goes through `read` and `write`, whose callers keep writes disjoint.
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// `len` zeros. Large slabs take memory page by page when they are first written.
+    /// `len` zeros.
     pub fn zeros(len: usize) -> Self {
-        // The system gives zeroed pages; alignment is found within, because aligned allocations are zeroed by hand.
-        let cells = Box::into_raw(vec![0.0f32; len + LINE].into_boxed_slice());
-        // SAFETY: `UnsafeCell<f32>` has the layout of `f32`, and the box is not used otherwise.
-        let cells = unsafe { Box::from_raw(cells as *mut [UnsafeCell<f32>]) };
-        let first = cells.as_ptr().align_offset(LINE * size_of::<f32>());
-        assert!(first < LINE, "an address of a number is a whole number of numbers");
-        Self { cells, first, len }
+        let slab = Self::zeros_each([len]).pop();
+        slab.expect("one length gives one slab")
+    }
+
+    /// A slab of so many zeros for each length. Together they take large pages, where each alone would be too small.
+    pub fn zeros_each(lens: impl IntoIterator<Item = usize>) -> Vec<Self> {
+        let lens: Vec<usize> = lens.into_iter().collect();
+        let total: usize = lens.iter().map(|len| len.next_multiple_of(LINE)).sum();
+        let (memory, first) = Memory::zeros(total);
+        let memory = Arc::new(memory);
+        let mut start = 0;
+        let slab = |&len: &usize| {
+            // SAFETY: the memory has `total` elements from `first` on, and the starts of slabs are at most that.
+            let data = unsafe { first.add(start) };
+            start += len.next_multiple_of(LINE);
+            Self { data, len, _memory: Arc::clone(&memory) }
+        };
+        lens.iter().map(slab).collect()
     }
 
     /// A copy of numbers.
@@ -73,13 +102,12 @@ impl Slab {
     }
 
     fn pointer(&self) -> *mut f32 {
-        // The cells are one allocation of `f32`s without padding; `UnsafeCell` allows writing through `&self`.
-        self.cells[self.first..].as_ptr().cast_mut().cast::<f32>()
+        self.data.as_ptr()
     }
 
     /// All elements.
     pub fn elements(&mut self) -> &mut [f32] {
-        // SAFETY: the allocation holds `len` initialised elements from there on, and `&mut self` excludes all other access.
+        // SAFETY: `len` initialised elements are the slab's own, and `&mut self` excludes all other access.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len) }
     }
 
@@ -102,6 +130,27 @@ impl Slab {
         assert!(start <= self.len && len <= self.len - start, "a write stays in its slab");
         // SAFETY: in bounds by the assertion; exclusive by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.pointer().add(start), len) }
+    }
+}
+
+impl Memory {
+    /// At least `len` zeros, and the first of them, at the start of a cache line.
+    fn zeros(len: usize) -> (Self, NonNull<f32>) {
+        let bytes = len * size_of::<f32>();
+        if bytes >= MAPPED
+            && let Ok(mut mapped) = MmapMut::map_anon(bytes)
+        {
+            // Where there are no large pages, small ones do.
+            #[cfg(target_os = "linux")]
+            drop(mapped.advise(memmap2::Advice::HugePage));
+            // Pages are aligned for anything.
+            let first = NonNull::new(mapped.as_mut_ptr().cast::<f32>()).expect("a mapping is somewhere");
+            return (Self::Mapped(mapped), first);
+        }
+        let mut numbers = vec![0.0f32; len + LINE];
+        let skipped = numbers.as_ptr().align_offset(LINE * size_of::<f32>());
+        let first = NonNull::from(&mut numbers[skipped..]).cast::<f32>();
+        (Self::Allocated(numbers), first)
     }
 }
 

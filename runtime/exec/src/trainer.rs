@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hgnnc_ir::artifact::{self, Artifact, Criterion, Kernels, Metric, Part, Task, Training};
+use hgnnc_ir::artifact::{self, Artifact, Criterion, Kernels, Metric, Part, Stop, Task, Training};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::types::{Dim, Stage};
 
@@ -13,7 +13,7 @@ use crate::checkpoint::{self, Progress};
 use crate::data::{BoundData, Target};
 use crate::engine::{Engine, EngineOptions, Times};
 use crate::error::{ExecError, Result};
-use crate::metrics::Predictions;
+use crate::metrics::{Counts, Predictions};
 use crate::native::CodeMode;
 use crate::planned::{Arena, Planned};
 use crate::proc;
@@ -121,6 +121,8 @@ pub struct Trainer {
     /// Parameters of the best epoch.
     best: Vec<Vec<f32>>,
     timing: Timing,
+    /// Room for the counts of metrics.
+    counts: Vec<Counts>,
     warnings: Vec<String>,
     outcome: Outcome,
 }
@@ -190,6 +192,7 @@ impl Trainer {
             progress,
             best: vec![],
             timing: Timing::default(),
+            counts: vec![],
             warnings: vec![],
             outcome: Outcome::Finished,
         };
@@ -299,13 +302,27 @@ impl Trainer {
 
     /// Trains until all epochs are done, early stopping ends it, or `stop` is set; then the parameters of the best
     /// epoch are restored (an interrupted run keeps its current ones for the checkpoint, and restores after it).
+    /// `on_epoch` is called by a thread of the engine. From the second epoch on nothing is allocated, but for checkpoints
+    /// and the workspace of large products.
     ///
     /// # Errors
     /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), or a
     /// checkpoint that cannot be written.
-    pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut dyn FnMut(&Epoch)) -> Result<Outcome> {
+    pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
         let training = self.check_trainable()?;
         let (select, early) = (training.select, training.stop);
+        // Handing work over to the threads allocates now and then: they get all of it at once.
+        let pool = self.engine.pool();
+        pool.install(|| self.train(select, early, stop, on_epoch))
+    }
+
+    fn train(
+        &mut self,
+        select: Criterion,
+        early: Option<Stop>,
+        stop: &AtomicBool,
+        on_epoch: &mut (dyn FnMut(&Epoch) + Send),
+    ) -> Result<Outcome> {
         let started = Instant::now();
         let mut saved = Instant::now();
         let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
@@ -420,7 +437,7 @@ impl Trainer {
             return (None, None);
         }
         self.infer_all();
-        let value = |c: Criterion| self.metric(c.part, c.metric);
+        let mut value = |c: Criterion| self.metric(c.part, c.metric);
         (value(select), watched.and_then(value))
     }
 
@@ -435,13 +452,21 @@ impl Trainer {
     }
 
     /// A metric of the last evaluation.
-    fn metric(&self, part: Part, metric: Metric) -> Option<f64> {
+    fn metric(&mut self, part: Part, metric: Metric) -> Option<f64> {
+        // Taken out while the rest of the trainer is looked at.
+        let mut counts = std::mem::take(&mut self.counts);
+        let value = self.metric_with(part, metric, &mut counts);
+        self.counts = counts;
+        value
+    }
+
+    fn metric_with(&self, part: Part, metric: Metric, counts: &mut Vec<Counts>) -> Option<f64> {
         let training = self.artifact.training.as_ref()?;
         let (named, outputs) = self.engine.result(INFER, &training.output)?;
         let row_loss = self.engine.result(INFER, "row_loss").map(|(_, values)| values);
         let target = self.engine.data().target.as_ref()?;
         let rows = self.rows(part);
-        Predictions { outputs, width: named.width, row_loss, target, rows, task: training.task }.metric(metric)
+        Predictions { outputs, width: named.width, row_loss, target, rows, task: training.task }.metric(metric, counts)
     }
 
     /// Metrics of all parts with the current parameters: the loss, those of the model, and the usual ones of its task.

@@ -61,12 +61,13 @@ impl Worklists {
             keys: vec![None; count],
             ..Self::default()
         };
+        // The operation for which a value was last seen.
+        let mut seen: Vec<Option<Value>> = vec![None; count];
         for &v in nodes.iter().filter(|v| late[v.index()] != Late::Inline) {
-            let mut seen = HashSet::new();
             let mut reads = vec![v];
             while let Some(value) = reads.pop() {
                 for root in flow.value(value).args.iter().map(|&arg| facts.root(arg)) {
-                    if facts.is_leaf(root) || !seen.insert(root) {
+                    if facts.is_leaf(root) || seen[root.index()].replace(v) == Some(v) {
                         continue;
                     }
                     let edges = facts.topology(root).is_some();

@@ -1,7 +1,7 @@
 //! Facts about data that generated code relies on.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use hgnnc_ir::ops::Direction;
 
@@ -26,13 +26,13 @@ struct Edges {
 /// Looks at topologies once.
 pub struct Facts<'a> {
     data: &'a BoundData,
-    edges: RefCell<HashMap<(usize, Direction, bool), Edges>>,
+    edges: Mutex<HashMap<(usize, Direction, bool), Edges>>,
 }
 
 impl<'a> Facts<'a> {
     /// Facts about this data.
     pub fn new(data: &'a BoundData) -> Self {
-        Self { data, edges: RefCell::default() }
+        Self { data, edges: Mutex::default() }
     }
 
     /// Number of edges of a domain.
@@ -99,7 +99,8 @@ impl<'a> Facts<'a> {
     fn of(&self, domain: Domain) -> Option<Edges> {
         let Domain::Edges { topology, direction, ends } = domain else { return None };
         let look = || edges(self.data.topology(topology), direction, ends);
-        Some(*self.edges.borrow_mut().entry((topology, direction, ends)).or_insert_with(look))
+        let mut known = self.edges.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(*known.entry((topology, direction, ends)).or_insert_with(look))
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) mod text;
 use std::collections::BTreeSet;
 
 use hgnnc_native::{Code, Compiler};
+use rayon::prelude::*;
 
 pub use facts::Facts;
 pub use overlap::Uses;
@@ -97,7 +98,7 @@ pub(crate) fn generate(
                 StepKind::Region(region) => Routine::of(region, data, &chooser),
                 StepKind::Product(_) | StepKind::Copy { .. } => vec![],
             };
-            routines.push([&plan.prelude, &plan.steps].map(|steps| steps.iter().map(of).collect::<Vec<_>>()));
+            routines.push([&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>()));
         }
         let parts: Vec<&mut Part> =
             routines.iter_mut().flatten().flatten().flatten().flat_map(Routine::parts).collect();

@@ -10,14 +10,31 @@ use crate::block::{Block, begin, partial_of};
 use crate::data::InputData;
 use crate::kernels::Rows;
 use crate::plan::{Access, Base, Operand, reduces_edges};
-use crate::routine::Chain;
+use crate::routine::{Chain, Routines};
 
-/// Tables of the arguments of calls, which keep their room.
-#[derive(Debug, Default)]
+/// Tables of the arguments of calls, which have room for those of each part.
+#[derive(Debug)]
 pub struct Tables {
     arrays: Vec<*const f32>,
     indices: Vec<*const u32>,
     results: Vec<*mut f32>,
+}
+
+impl Tables {
+    /// Room for the calls of these routines.
+    pub(crate) fn new(routines: &[Routines]) -> Self {
+        let units = routines.iter().flatten().flatten().flatten().flat_map(|routine| routine.units.iter().flatten());
+        let (mut arrays, mut indices, mut results) = (0, 0, 0);
+        for unit in units.flat_map(|units| &units.units) {
+            if let Unit::Part(part) = unit {
+                arrays = arrays.max(part.arrays.len());
+                indices = indices.max(part.indices.len());
+                results = results.max(part.results.len());
+            }
+        }
+        let (arrays, indices) = (Vec::with_capacity(arrays), Vec::with_capacity(indices));
+        Self { arrays, indices, results: Vec::with_capacity(results) }
+    }
 }
 
 // SAFETY: the addresses are used during the call that fills the tables only.

@@ -496,8 +496,13 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
     let plan = &mut binder.plan;
     plan.block_edges = plan.block_edges.max(most_edges);
     plan.block_rows = plan.block_rows.max(most_rows);
-    let widest_local = region.locals.iter().map(|local| local.width).max().unwrap_or(1);
-    plan.tile_len = plan.tile_len.max(TILE).max(widest_local.next_multiple_of(16));
+    // Rows that are reduced may be fetched first.
+    let reduced = region.ops.iter().filter_map(|op| match op.kind {
+        BlockKind::ReduceTrailing(_, a, _) => Some(a.width),
+        _ => None,
+    });
+    let widest = region.locals.iter().map(|local| local.width).chain(reduced).max().unwrap_or(1);
+    plan.tile_len = plan.tile_len.max(TILE).max(widest.next_multiple_of(16));
 
     let [of_row, of_edge] = [Level::Row, Level::Edge].map(|level| cost(region, level));
     let edges_of = |rows: &Range<usize>| match region.domain {
