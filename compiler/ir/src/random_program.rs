@@ -33,6 +33,19 @@ pub fn random_program(seed: u64) -> (Dataflow, Bindings) {
     (generator.flow, generator.bindings)
 }
 
+/// The seeds of a test: the first `usual` ones, or as many as `HGNN_RANDOM_CASES` says, from `HGNN_RANDOM_SEED` on.
+///
+/// # Panics
+/// When one of the two is set to something else than a number: a long run is not to test nothing.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is `{text}`, which is not a number")))
+    };
+    let start = number("HGNN_RANDOM_SEED").unwrap_or(0);
+    start..start + number("HGNN_RANDOM_CASES").unwrap_or(usual)
+}
+
 struct Generator {
     flow: Dataflow,
     bindings: Bindings,

@@ -7,7 +7,7 @@ mod common;
 
 use common::{Case, random_edges};
 use hgnnc_exec::CodeMode;
-use hgnnc_ir::random_program::random_program;
+use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::*;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, differentiate, update};
 
@@ -294,7 +294,7 @@ fn updates_in_place_are_equal_to_the_bit() {
 
 #[test]
 fn random_models_learn_the_same() {
-    for seed in 0..80 {
+    for seed in seeds(80) {
         let (mut flow, bindings) = random_program(seed);
         let loss = flow.result("loss").expect("a loss");
         train(&mut flow, loss, Optimizer::Sgd { lr: 0.01, momentum: 0.9, nesterov: false, weight_decay: 0.001 });

@@ -1,38 +1,107 @@
-//! Random programs on random graphs: the engine computes what the interpreter computes.
+//! Random programs on random graphs: the engine computes what the interpreters compute, by kernels and by machine code,
+//! as the programs are written and as the passes leave them, for results, gradients and updates.
+//!
+//! `HGNN_RANDOM_CASES` and `HGNN_RANDOM_SEED` choose other programs than those of every run; a failure names the seed.
 
 mod common;
 
-use hgnnc_ir::Param;
-use hgnnc_ir::random_program::random_program;
+use std::collections::BTreeMap;
+
+use hgnnc_exec::CodeMode;
+use hgnnc_ir::interp::Bindings;
+use hgnnc_ir::random_program::{random_program, seeds};
+use hgnnc_ir::{Dataflow, OutputKind, Param, interp, kernel};
 use hgnnc_passes::pipeline::Ends;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
 
 #[test]
 fn random_programs_agree_with_the_interpreter() {
-    for seed in 0..400 {
+    for seed in seeds(400) {
         let (flow, bindings) = random_program(seed);
         // Twenty operations in sequence, on numbers of moderate size.
-        common::case_of(flow, bindings).check(2e-5);
+        common::case_of(flow, bindings).check_named(&format!("seed {seed}"), 2e-5);
     }
 }
 
 /// Training programs whose values have rows for the vertices with edges only, wherever that can be.
 #[test]
 fn compact_programs_agree_with_the_interpreter() {
-    for seed in 0..120 {
-        let (mut flow, bindings) = random_program(seed);
-        let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
-        let loss = flow.result("loss").expect("a loss");
-        let sizes = SizeInfo {
-            vertices: vec![1000; flow.vertex_types.len()],
-            edges: vec![2; flow.graphs.len()],
-            ends: vec![Ends { sources: 1, destinations: 1, ..Ends::default() }; flow.graphs.len()],
-            ..SizeInfo::default()
-        };
-        let gradients = differentiate(&mut flow, loss, &wrt);
-        let optimizer = Optimizer::Sgd { lr: 0.01, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
-        update(&mut flow, &gradients, &OptimizerOptions::new(optimizer));
+    for seed in seeds(120) {
+        let (mut flow, bindings) = training_program(seed);
+        let sizes = few_ends(&flow);
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)));
-        common::case_of(flow, bindings).check(2e-4);
+        common::case_of(flow, bindings).check_named(&format!("seed {seed}"), 2e-4);
     }
+}
+
+/// Results, gradients, new parameters and new states, as written and optimised. The program as written is the oracle of
+/// all; kernels are compared also with what the interpreter of kernels makes of them.
+#[test]
+fn training_programs_agree_with_both_interpreters() {
+    for seed in seeds(50) {
+        let (written, bindings) = training_program(seed);
+        let oracle = oracle(&written, &bindings);
+        for sizes in [None, Some(few_ends(&written))] {
+            let mut optimised = written.clone();
+            PassManager::default().run_joint(&mut optimised, &mut PassCx::new(sizes.clone()));
+            let programs = [("as written", &written), ("optimised", &optimised)];
+            for (which, flow) in programs.into_iter().skip(usize::from(sizes.is_some())) {
+                let what = format!("seed {seed}, {which}, sizes {}", sizes.is_some());
+                let program = hgnnc_passes::kernels::lower(flow).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let kernels =
+                    kernel::interp::run(&program, &bindings).unwrap_or_else(|e| panic!("{what}: {e}\n{program}"));
+                let case = common::case_of(flow.clone(), bindings.clone());
+                for code in [CodeMode::Interpreted, CodeMode::Native] {
+                    let found = case.trained_once(2, code);
+                    for (name, exact) in &oracle {
+                        // A gradient that became zero may be left out.
+                        let Some(numbers) = found.get(name) else { continue };
+                        let what = format!("{what}, {code:?}: {name}");
+                        common::close(&what, numbers, exact, 2e-4, &|| format!("{flow}\n{program}"));
+                    }
+                    for output in &program.outputs {
+                        let name = common::name_of(flow, &output.kind);
+                        let exact = &kernels.output(&output.kind).expect("an output of the program").data;
+                        let rows_of_ends = matches!(output.ty.space, hgnnc_ir::Space::Ends(..));
+                        // Of an update of some rows, the kernels have these rows.
+                        if let (Some(numbers), false) = (found.get(&name), rows_of_ends) {
+                            let what = format!("{what}, {code:?} against kernels: {name}");
+                            common::close(&what, numbers, exact, 2e-4, &|| format!("{flow}\n{program}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A random program with gradients as results, and updates by stochastic gradient descent with momentum.
+fn training_program(seed: u64) -> (Dataflow, Bindings) {
+    let (mut flow, bindings) = random_program(seed);
+    let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
+    let loss = flow.result("loss").expect("a loss");
+    let gradients = differentiate(&mut flow, loss, &wrt);
+    for (param, gradient) in &gradients {
+        flow.output(format!("d{param}"), *gradient);
+    }
+    let optimizer = Optimizer::Sgd { lr: 0.01, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
+    update(&mut flow, &gradients, &OptimizerOptions::new(optimizer));
+    (flow, bindings)
+}
+
+/// Sizes with which passes choose rows for the ends of edges.
+fn few_ends(flow: &Dataflow) -> SizeInfo {
+    SizeInfo {
+        vertices: vec![1000; flow.vertex_types.len()],
+        edges: vec![2; flow.graphs.len()],
+        ends: vec![Ends { sources: 1, destinations: 1, ..Ends::default() }; flow.graphs.len()],
+        ..SizeInfo::default()
+    }
+}
+
+/// All outputs by name, in f64.
+fn oracle(flow: &Dataflow, bindings: &Bindings) -> BTreeMap<String, Vec<f64>> {
+    let values = interp::run(flow, bindings).expect("the bindings fit");
+    let known = |kind: &OutputKind| common::name_of(flow, kind);
+    flow.outputs.iter().map(|output| (known(&output.kind), values[output.value].data.clone())).collect()
 }

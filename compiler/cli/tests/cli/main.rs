@@ -2,6 +2,7 @@
 
 mod bad_data;
 mod bad_files;
+mod bounds;
 mod commands;
 mod common;
 mod interrupt;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hgnnc_ir::interp::{self, Bindings};
 use hgnnc_ir::kernel::{self, Program};
-use hgnnc_ir::random_program::random_program;
+use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
 use hgnnc_passes::kernels::{SoftmaxForm, explain, lower, lower_with};
 use hgnnc_passes::recompute::predict::arena_bytes;
@@ -66,7 +66,7 @@ fn same(flow: &Dataflow, expected: &interp::Evaluation, program: &Program, bindi
 
 #[test]
 fn kernels_of_random_programs_compute_the_same() {
-    for seed in 0..200 {
+    for seed in seeds(200) {
         let (flow, bindings) = random_program(seed);
         agree(&flow, &bindings, &format!("seed {seed}"));
         let (joint, bindings) = joint_program(seed);
@@ -82,7 +82,7 @@ fn kernels_of_random_programs_compute_the_same() {
 #[test]
 fn what_is_recomputed_is_the_same_under_any_budget() {
     let mut recomputed = 0;
-    for seed in 0..60 {
+    for seed in seeds(60) {
         let (joint, bindings) = joint_program(seed);
         let vertices = bindings.num_vertices.iter().map(|&n| 100 * n as u64).collect();
         let edges = bindings.edges.iter().map(|e| 100 * e.len() as u64).collect();
@@ -104,7 +104,7 @@ fn what_is_recomputed_is_the_same_under_any_budget() {
             }
         }
     }
-    assert!(recomputed > 40, "{recomputed} programs are changed");
+    assert!(recomputed > seeds(60).count() * 2 / 3, "{recomputed} programs are changed");
 }
 
 /// Edge values take no memory unless they are results.

@@ -192,41 +192,81 @@ impl Case {
             .collect()
     }
 
+    /// Results, new parameters and new states by name after one run. States are zero before it.
+    pub fn trained_once(&self, threads: usize, code: CodeMode) -> BTreeMap<String, Vec<f32>> {
+        let mut engine = self.engine(threads, code);
+        engine.run(0, self.bindings.seed, self.bindings.step, 0, &mut Default::default());
+        let named = |name: &String| (name.clone(), engine.result(0, name).expect("a result").1.to_vec());
+        let mut all: BTreeMap<_, _> = engine.results(0).iter().map(|result| named(&result.name)).collect();
+        engine.commit(0);
+        let states = engine.states().to_vec();
+        for output in &self.flow.outputs {
+            let numbers = match output.kind {
+                OutputKind::Result(_) => continue,
+                OutputKind::UpdateParam(param) => engine.param(param.index()).to_vec(),
+                OutputKind::UpdateState(param, slot) => {
+                    let index = states.iter().position(|&state| state == (param, slot));
+                    engine.state(index.expect("a state of the program")).to_vec()
+                }
+            };
+            all.insert(name_of(&self.flow, &output.kind), numbers);
+        }
+        all
+    }
+
     /// Compares all results with the interpreter's, executed by kernels and by machine code. The tolerance is relative to
     /// the largest number of a result (sums of many terms cancel), and absolute below 1.
     pub fn check(&self, tolerance: f64) {
+        self.check_named("the case", tolerance);
+    }
+
+    /// [`Case::check`] of one case among many.
+    pub fn check_named(&self, what: &str, tolerance: f64) {
         let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
         // What `Auto` chooses is one or the other for each part; these graphs are so small that it chooses kernels.
         for code in [CodeMode::Interpreted, CodeMode::Native] {
-            self.check_code(&oracle, tolerance, code, self.program());
+            self.check_code(what, &oracle, tolerance, code, self.program());
             // Rows of three edges are long.
             let pieces = Some(Pieces { least: 2, most: usize::MAX });
-            self.check_code(&oracle, tolerance, code, self.program().with_pieces(pieces));
+            self.check_code(what, &oracle, tolerance, code, self.program().with_pieces(pieces));
             let online = self.online_program();
             if online != self.program() {
-                self.check_code(&oracle, tolerance, code, online.clone());
-                self.check_code(&oracle, tolerance, code, online.with_pieces(pieces));
+                self.check_code(what, &oracle, tolerance, code, online.clone());
+                self.check_code(what, &oracle, tolerance, code, online.with_pieces(pieces));
             }
         }
     }
 
-    fn check_code(&self, oracle: &interp::Evaluation, tolerance: f64, code: CodeMode, program: Program) {
+    fn check_code(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, code: CodeMode, program: Program) {
         let one = self.run_program(program.clone(), 1, code);
         let three = self.run_program(program, 3, code);
-        assert_eq!(bits(&one), bits(&three), "{code:?}: results are the same for any number of threads");
+        assert_eq!(bits(&one), bits(&three), "{what}, {code:?}: results are the same for any number of threads");
         for output in &self.flow.outputs {
             let OutputKind::Result(name) = &output.kind else { continue };
-            let exact = &oracle[output.value].data;
-            let got = &one[name];
-            assert_eq!(got.len(), exact.len(), "{name}");
-            let scale = exact.iter().copied().filter(|x| x.is_finite()).fold(1.0, |m: f64, x| m.max(x.abs()));
-            for (i, (&got, &exact)) in got.iter().zip(exact).enumerate() {
-                let got = f64::from(got);
-                let same = got == exact || (got - exact).abs() <= tolerance * scale || (got.is_nan() && exact.is_nan());
-                let op = &self.flow.value(output.value).op;
-                assert!(same, "{code:?}: {name} ({op:?})[{i}]: {got} instead of {exact}");
-            }
+            let op = &self.flow.value(output.value).op;
+            let what = format!("{what}, {code:?}: {name} ({op:?})");
+            close(&what, &one[name], &oracle[output.value].data, tolerance, &|| self.flow.to_string());
         }
+    }
+}
+
+/// Compares number by number. `program` is shown where they differ.
+pub fn close(what: &str, found: &[f32], exact: &[f64], tolerance: f64, program: &dyn Fn() -> String) {
+    assert_eq!(found.len(), exact.len(), "{what}");
+    let scale = exact.iter().copied().filter(|x| x.is_finite()).fold(1.0, |m: f64, x| m.max(x.abs()));
+    for (i, (&found, &exact)) in found.iter().zip(exact).enumerate() {
+        let found = f64::from(found);
+        let same = found == exact || (found - exact).abs() <= tolerance * scale || (found.is_nan() && exact.is_nan());
+        assert!(same, "{what}[{i}]: {found} instead of {exact}\n{}", program());
+    }
+}
+
+/// A name for each output of a program.
+pub fn name_of(flow: &Dataflow, kind: &OutputKind) -> String {
+    match kind {
+        OutputKind::Result(name) => name.clone(),
+        OutputKind::UpdateParam(param) => format!("new {}", flow.params[param.index()].name),
+        OutputKind::UpdateState(param, slot) => format!("new state {slot} of {}", flow.params[param.index()].name),
     }
 }
 
