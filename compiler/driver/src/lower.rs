@@ -7,7 +7,7 @@ use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{self, NotLowered, SoftmaxForm, lower_with};
+use hgnnc_passes::kernels::{self, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::{NotDifferentiable, try_differentiate, update};
@@ -105,21 +105,33 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
     let mut cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
 
-    // The programs of evaluation and of training are independent of each other.
+    // The programs of evaluation and of training are independent of each other, until the one of training is to take not
+    // much more memory.
     let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
     let mut lower_infer = || {
         passes.run_forward(&mut infer, &mut quiet);
-        passes.run_joint(&mut infer, &mut quiet);
-        lower_with(&infer, SoftmaxForm::default(), options.sizes.as_ref())
+        passes.run_joint(&mut infer, &mut quiet, || None);
+        kernels::lower(&infer)
     };
-    let (infer_kernels, training) = std::thread::scope(|scope| {
+    let mut infer_kernels = None;
+    let training = std::thread::scope(|scope| {
         let other = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, &mut lower_infer);
-        let training = model.train.as_ref().map(|spec| lower_training(model, spec, &passes, &mut cx)).transpose();
-        let infer = other.map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        (infer, training)
+        let evaluation_bytes = || {
+            let kernels = other.ok()?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let bytes = kernels.as_ref().ok().zip(options.sizes.as_ref()).map(|(it, sizes)| arena_bytes(it, sizes));
+            infer_kernels = Some(kernels);
+            bytes
+        };
+        match &model.train {
+            Some(spec) => lower_training(model, spec, &passes, &mut cx, evaluation_bytes).map(Some),
+            None => {
+                evaluation_bytes();
+                Ok(None)
+            }
+        }
     });
     // Where there is no other thread, one after the other.
-    let infer_kernels = infer_kernels.unwrap_or_else(|_| lower_infer());
+    let infer_kernels = infer_kernels.unwrap_or_else(lower_infer);
     let (joint, train, train_kernels) = match training? {
         Some(Training { joint, flow, kernels }) => (Some(joint), Some(flow), Some(kernels)),
         None => (None, None, None),
@@ -158,6 +170,7 @@ fn lower_training(
     spec: &TrainSpec,
     passes: &PassManager,
     cx: &mut PassCx,
+    evaluation_bytes: impl FnOnce() -> Option<u64>,
 ) -> Result<Training, LowerError> {
     let mut flow = model.flow.clone();
     flow.name = format!("{}.train", model.name);
@@ -168,8 +181,8 @@ fn lower_training(
     let gradients = try_differentiate(&mut flow, loss, &params)?;
     update(&mut flow, &gradients, &spec.optimizer);
     let joint = flow.clone();
-    passes.run_joint(&mut flow, cx);
-    let kernels = lower_with(&flow, SoftmaxForm::default(), cx.sizes.as_ref())?;
+    passes.run_joint(&mut flow, cx, evaluation_bytes);
+    let kernels = kernels::lower(&flow)?;
     Ok(Training { joint, flow, kernels })
 }
 

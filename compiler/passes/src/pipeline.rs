@@ -94,6 +94,8 @@ pub struct PassCx {
     pub explain: Vec<String>,
     /// Bytes that the values of a run may take. Above it, more is recomputed.
     pub arena_budget: Option<u64>,
+    /// Bytes that the values of an evaluation take, where they are known. A training program has its memory.
+    pub evaluation_bytes: Option<u64>,
     /// What someone who gave a budget is told.
     pub notes: Vec<String>,
 }
@@ -176,9 +178,18 @@ impl PassManager {
         self.run(FORWARD, flow, cx)
     }
 
-    /// Runs [`JOINT`].
-    pub fn run_joint(&self, flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-        self.run(JOINT, flow, cx)
+    /// Runs [`JOINT`]. How many bytes the values of an evaluation take ([`PassCx::evaluation_bytes`]) is asked for
+    /// when the last pass needs it.
+    pub fn run_joint(
+        &self,
+        flow: &mut Dataflow,
+        cx: &mut PassCx,
+        evaluation_bytes: impl FnOnce() -> Option<u64>,
+    ) -> Changed {
+        let (first, last) = JOINT.split_at(JOINT.len() - 1);
+        let changed = self.run(first, flow, cx);
+        cx.evaluation_bytes = evaluation_bytes();
+        Changed(self.run(last, flow, cx).0 | changed.0)
     }
 
     /// Runs passes in order. Debug builds verify the program after each.

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let flow = joint(attention, edges.len());
         let program = hgnnc_passes::kernels::lower(&flow)?;
         let whole = program.clone().with_pieces(None);
-        let online = hgnnc_passes::kernels::lower_with(&flow, SoftmaxForm::InOnePass, None)?;
+        let online = hgnnc_passes::kernels::lower_with(&flow, SoftmaxForm::InOnePass)?;
         let engine = |program: &Program| -> Result<Engine, hgnnc_exec::ExecError> {
             let graphs = vec![topology.clone()];
             let data = BoundData { num_vertices: vec![VERTICES], graphs, ..BoundData::default() };
@@ -111,6 +111,6 @@ fn joint(attention: bool, edges: usize) -> Dataflow {
         flow.output(format!("gradient of {}", flow.params[param.index()].name.clone()), gradient);
     }
     let sizes = SizeInfo { vertices: vec![VERTICES as u64], edges: vec![edges as u64], ..SizeInfo::default() };
-    PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)));
+    PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)), || None);
     flow
 }

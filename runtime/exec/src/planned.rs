@@ -48,6 +48,9 @@ impl Arena {
     }
 }
 
+/// Elements that stay in the second-level cache together with what a block of rows reads.
+const BLOCK: usize = 80 * 1024;
+
 /// Elements of scratch that the routines of programs need.
 fn scratch_len(routines: &[Routines]) -> usize {
     routines.iter().flatten().flatten().flatten().map(|routine| routine.scratch_len).max().unwrap_or(0)
@@ -83,8 +86,30 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// Plans programs with the same tables. Nothing of the size of their values is allocated.
+    /// Plans programs with the same tables. Nothing of the size of their values is allocated. Where a budget would not
+    /// do, blocks of rows are made smaller.
     pub fn new(programs: &[&Program], data: &mut BoundData, options: EngineOptions) -> Result<Self> {
+        let mut planned = Self::with_blocks(programs, data, options, BLOCK)?;
+        for part in [2, 4, 8] {
+            if options.memory_budget.is_none_or(|budget| planned.check_memory(data, Some(budget)).is_ok()) {
+                break;
+            }
+            let smaller = Self::with_blocks(programs, data, options, BLOCK / part)?;
+            // Small blocks have more partial results.
+            if smaller.arena(None).bytes() < planned.arena(None).bytes() {
+                planned = smaller;
+            }
+        }
+        Ok(planned)
+    }
+
+    /// Plans programs with blocks that need so many elements beside stored values.
+    fn with_blocks(
+        programs: &[&Program],
+        data: &mut BoundData,
+        options: EngineOptions,
+        block_len: usize,
+    ) -> Result<Self> {
         let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
         let tables = &first.tables;
         check_tables(tables, data)?;
@@ -108,7 +133,7 @@ impl Planned {
                 states: first_state,
                 inputs,
             };
-            plans.push(plan(program, data, slabs, &states)?);
+            plans.push(plan(program, data, slabs, &states, block_len)?);
         }
         let threads = threads_of(options);
         let pool = rayon::ThreadPoolBuilder::new()

@@ -299,7 +299,7 @@ fn random_models_learn_the_same() {
         let loss = flow.result("loss").expect("a loss");
         train(&mut flow, loss, Optimizer::Sgd { lr: 0.01, momentum: 0.9, nesterov: false, weight_decay: 0.001 });
         if seed % 2 == 0 {
-            PassManager::default().run_joint(&mut flow, &mut PassCx::new(None));
+            PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
         }
         let case = common::case_of(flow, bindings);
         let kernels = trained(&case, 2, CodeMode::Interpreted);

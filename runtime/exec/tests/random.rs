@@ -29,7 +29,7 @@ fn compact_programs_agree_with_the_interpreter() {
     for seed in seeds(120) {
         let (mut flow, bindings) = training_program(seed);
         let sizes = few_ends(&flow);
-        PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)));
+        PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)), || None);
         common::case_of(flow, bindings).check_named(&format!("seed {seed}"), 2e-4);
     }
 }
@@ -43,7 +43,7 @@ fn training_programs_agree_with_both_interpreters() {
         let oracle = oracle(&written, &bindings);
         for sizes in [None, Some(few_ends(&written))] {
             let mut optimised = written.clone();
-            PassManager::default().run_joint(&mut optimised, &mut PassCx::new(sizes.clone()));
+            PassManager::default().run_joint(&mut optimised, &mut PassCx::new(sizes.clone()), || None);
             let programs = [("as written", &written), ("optimised", &optimised)];
             for (which, flow) in programs.into_iter().skip(usize::from(sizes.is_some())) {
                 let what = format!("seed {seed}, {which}, sizes {}", sizes.is_some());

@@ -72,19 +72,18 @@ impl std::error::Error for NotLowered {}
 /// # Panics
 /// In debug builds, when the result breaks a rule of the kernel IR: an internal error with the rules and the text.
 pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
-    lower_with(flow, SoftmaxForm::default(), None)
+    lower_with(flow, SoftmaxForm::default())
 }
 
-/// As [`lower`], with softmaxes over edges in the form that a back end asks for. Where sizes are known, they say how many
-/// edges rows have.
+/// As [`lower`], with softmaxes over edges in the form that a back end asks for.
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_with(flow: &Dataflow, softmax: SoftmaxForm, sizes: Option<&SizeInfo>) -> Result<Program, NotLowered> {
+pub fn lower_with(flow: &Dataflow, softmax: SoftmaxForm) -> Result<Program, NotLowered> {
     let facts = Facts::new(flow);
     let (fixed, varying) = schedule(&facts);
     let stored = stored_values(&facts, &fixed, &varying);
-    let mut builder = Builder::new(&facts, softmax, sizes);
+    let mut builder = Builder::new(&facts, softmax);
     builder.declare(&stored);
     let mut program = Program {
         tables: flow.with_tables_of(flow.name.clone()),
@@ -127,7 +126,7 @@ pub fn explain(program: &Program, known: Option<(&SizeInfo, &Machine)>) -> Vec<S
             }),
             known.and_then(|(sizes, machine)| compared(program, kernel, sizes, machine)).unwrap_or_default(),
             known.and_then(|(sizes, _)| cut(traversal, sizes)).unwrap_or_default(),
-            softmax_form(traversal, known.map(|(sizes, _)| sizes)).unwrap_or_default()
+            softmax_form(traversal).unwrap_or_default()
         ));
     }
     lines
@@ -161,21 +160,16 @@ fn cut(traversal: &Traversal, sizes: &SizeInfo) -> Option<String> {
 }
 
 /// How a softmax over edges is executed, if there is one.
-fn softmax_form(traversal: &Traversal, sizes: Option<&SizeInfo>) -> Option<String> {
+fn softmax_form(traversal: &Traversal) -> Option<&'static str> {
     let any = |test: fn(&KernelOp) -> bool| traversal.instrs.iter().any(|instr| test(&instr.op));
     let bounded = |operand: &Operand| operand.source == Source::Const(f32::MIN.into());
-    let form = if any(|op| matches!(op, KernelOp::SoftmaxSum { .. })) {
-        "one pass"
+    if any(|op| matches!(op, KernelOp::SoftmaxSum { .. })) {
+        Some("; softmax in one pass: scores are computed again in each")
     } else if traversal.instrs.iter().any(|i| matches!(&i.op, KernelOp::Binary(BinaryOp::Max, _, b) if bounded(b))) {
-        "passes"
+        Some("; softmax in passes: the scores of a block are at hand between them")
     } else {
-        return None;
-    };
-    let (Rows::Edges(graph, direction) | Rows::Ends(graph, direction)) = traversal.rows else { return None };
-    let edges = sizes.and_then(|sizes| online::edges_of_a_row(sizes, graph, direction));
-    let why =
-        edges.map_or(String::new(), |edges| format!(": rows have {edges} edges on average, {} are many", online::MANY));
-    Some(format!("; softmax in {form}{why}"))
+        None
+    }
 }
 
 /// Everything that kernels compute and memory holds.
@@ -221,7 +215,6 @@ fn stored_values(facts: &Facts<'_>, fixed: &[Group], varying: &[Group]) -> BTree
 struct Builder<'f, 'a> {
     facts: &'f Facts<'a>,
     softmax: SoftmaxForm,
-    sizes: Option<&'f SizeInfo>,
     /// The buffers of stored values, by root.
     buffers: HashMap<Value, Buffer>,
     decls: Vec<BufferDecl>,
@@ -231,12 +224,12 @@ struct Builder<'f, 'a> {
 }
 
 impl<'f, 'a> Builder<'f, 'a> {
-    fn new(facts: &'f Facts<'a>, softmax: SoftmaxForm, sizes: Option<&'f SizeInfo>) -> Self {
+    fn new(facts: &'f Facts<'a>, softmax: SoftmaxForm) -> Self {
         let mut outputs = HashMap::new();
         for output in &facts.flow.outputs {
             outputs.entry(facts.root(facts.output_value(output))).or_insert(&output.kind);
         }
-        Self { facts, softmax, sizes, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
+        Self { facts, softmax, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
     }
 
     /// Declares leaves and stored values, in the order of the program.

@@ -13,39 +13,23 @@
 //! of an edge) that does not depend on them, and where heads and elements are fixed numbers.
 
 use hgnnc_ir::kernel::{KernelOp, Level, Operand, Width};
-use hgnnc_ir::{BinaryOp, Direction, Graph, Op, Reduce, UnaryOp, Value};
+use hgnnc_ir::{BinaryOp, Op, Reduce, UnaryOp, Value};
 
 use super::facts::Topology;
 use super::traversal::{Lowering, Result};
-use crate::sizes::SizeInfo;
-
-/// Edges of a row from which on a processor takes less time for one pass, on average.
-///
-/// Eight heads of eight, AVX-512, two threads, in passes and in one: 667 edges a row 17.2 and 11.1 ms, 100 edges 40.7 and
-/// 39.3 ms (gathers from memory take most of it), 20 edges 161 and 180 ms, 2 edges 76 and 101 ms (`--example aggregation`;
-/// the last two beside much other load).
-pub const MANY: u64 = 64;
 
 /// How a softmax over edges is executed where one pass is possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SoftmaxForm {
-    /// For a processor, which keeps the edge values of a block at hand between passes: online where rows have
-    /// [`MANY`] edges on average, if it is known how many there are.
+    /// Largest score, exponentials and their sum, weighted sum: for a processor, which keeps the edge values of a block at
+    /// hand between passes.
     #[default]
-    ByDegree,
-    /// Largest score, exponentials and their sum, weighted sum.
     InPasses,
     /// Online.
     InOnePass,
     /// Online where scores are expensive: for a back end that computes edge values again in each pass. See
     /// [`Lowering::scores_are_expensive`].
     ByCost,
-}
-
-/// Edges of the rows of a graph that have any, on average.
-pub(super) fn edges_of_a_row(sizes: &SizeInfo, graph: Graph, direction: Direction) -> Option<u64> {
-    let edges = *sizes.edges.get(graph.index())?;
-    edges.checked_div(sizes.num_ends(graph, direction)?)
 }
 
 /// A softmax that is computed in one pass.
@@ -64,12 +48,8 @@ pub(super) struct Online {
 
 impl Lowering<'_, '_, '_> {
     /// Finds the softmaxes that are computed in one pass.
-    pub(super) fn find_onlines(&mut self, form: SoftmaxForm, sizes: Option<&SizeInfo>) {
-        let rows_are_long = || {
-            let (Some(sizes), Some((Topology::Graph(graph), direction))) = (sizes, self.edges()) else { return false };
-            edges_of_a_row(sizes, graph, direction).is_some_and(|edges| edges >= MANY)
-        };
-        if form == SoftmaxForm::InPasses || (form == SoftmaxForm::ByDegree && !rows_are_long()) {
+    pub(super) fn find_onlines(&mut self, form: SoftmaxForm) {
+        if form == SoftmaxForm::InPasses {
             return;
         }
         let mut members: Vec<Value> = self.members.iter().copied().collect();

@@ -37,7 +37,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
     };
     lowering.count_uses(&group.members);
     lowering.find_softmaxes();
-    lowering.find_onlines(builder.softmax, builder.sizes);
+    lowering.find_onlines(builder.softmax);
     for &member in &group.members {
         // Members that nothing else needs are lowered where they are used, or fused there.
         if builder.stored(member).is_some() && !lowering.made.contains_key(&member) {

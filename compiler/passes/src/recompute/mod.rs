@@ -16,14 +16,17 @@
 //! the backward part; the scheduler computes them right where they are read ([`crate::kernels`]). Random masks draw the
 //! same numbers again: they are functions of their stream.
 //!
-//! What may be computed again: element-wise operations, broadcasts, masks, slices and one-hot labels; where that lowers the
-//! peak further, also dense products and reductions of a row, which the kernels that read them compute on the way. Under a
-//! memory budget ([`crate::PassCx::arena_budget`]), in the order of the predicted time per byte and only until the budget
-//! is met, besides these also sparse products and reductions over edges. Never: totals over all rows.
+//! What may be computed again, in this order: element-wise operations, broadcasts, masks, slices and one-hot labels; then,
+//! by the predicted time per byte, reductions of a row, dense products, which the kernels that read them compute on the
+//! way, and sparse products; under a budget at last reductions over edges. Never: totals over all rows.
+//!
+//! How much is computed again: without a budget no more than adds [`MOST_TIME`] to the predicted time, until the values of
+//! training take little more than those of an evaluation ([`crate::PassCx::evaluation_bytes`]); under a memory budget
+//! ([`crate::PassCx::arena_budget`]) until that is met.
 //!
 //! Users pay for the peak of the arena, not for the sum of what is kept: a recomputation stays only if the planned peak
-//! ([`predict::arena_bytes`]) would be higher without it, and without a budget only if the whole adds no more than
-//! [`MOST_TIME`] to the predicted time. Needs sizes and a backward part, and without a budget at most [`LARGE`] values.
+//! ([`predict::arena_bytes`]) would be higher without it. Needs sizes and a backward part, and without a budget at most
+//! [`LARGE`] values.
 
 pub mod mincut;
 pub mod predict;
@@ -36,16 +39,20 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Op, Phase, Space, Value};
 
 use self::mincut::{INFINITE, Network};
+use crate::bounds::operation_work;
 use crate::kernels::{self, Facts};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::remove_dead::remove_dead;
 
 /// Without a budget, recomputing may add this part of the predicted time.
-const MOST_TIME: f64 = 0.02;
+const MOST_TIME: f64 = 0.05;
+/// Without a budget, it is enough if the values of training take so many tenths of those of an evaluation, which has to be
+/// possible in any case.
+const ENOUGH: u64 = 12;
 /// Recomputations that are tried one by one, the largest first; the others stay together. Each trial schedules the whole
 /// program: of large programs, so many that all together schedule this many values.
-const MOST_TRIALS: usize = 24;
-const MOST_SCHEDULED: usize = 20_000;
+const MOST_TRIALS: usize = 12;
+const MOST_SCHEDULED: usize = 8_000;
 /// Without a budget, programs of more values are left as they are: planning them even a few times takes longer than epochs.
 const LARGE: usize = 6_000;
 /// Under a budget, so many times as many are tried.
@@ -71,11 +78,15 @@ pub fn recompute(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     }
     let search = Search::new(flow, &sizes);
     let Some(before) = search.plan(&BTreeSet::new()) else { return Changed(false) };
-    let mut plan = search.cheap(&before);
+    let enough = cx.evaluation_bytes.map_or(0, |bytes| bytes / 10 * ENOUGH);
+    let mut plan = search.cheap(&before, enough);
     if let Some(budget) = cx.arena_budget
         && plan.peak > budget
     {
-        plan = search.within(budget, &before);
+        let trials = BUDGET_TRIALS * search.trials();
+        let classes = &[Class::Row, Class::Product, Class::Sparse, Class::Edges];
+        let limit = Limit { bytes: budget, seconds: f64::INFINITY, trials, classes };
+        plan = search.within(limit, &before);
         cx.notes.push(told(&before, &plan, budget, &sizes));
     }
     cx.explain_all("recompute", search.explain(&before, &plan));
@@ -109,7 +120,9 @@ enum Class {
     Row,
     /// A dense product.
     Product,
-    /// A pass over edges or stored elements.
+    /// A sparse product, or what is put together from the ends of graphs.
+    Sparse,
+    /// A reduction over edges: it may stand for a whole attention.
     Edges,
     /// It is not computed again.
     Never,
@@ -122,7 +135,8 @@ impl Class {
             Class::Cheap => "is element-wise",
             Class::Row => "is a reduction of a row",
             Class::Product => "is a dense product",
-            Class::Edges => "is a pass over edges",
+            Class::Sparse => "is a pass over stored elements",
+            Class::Edges => "is a reduction over edges",
             Class::Never => "is a total or a unit value",
         }
     }
@@ -148,6 +162,18 @@ impl Plan {
     fn seconds(&self, sizes: &SizeInfo) -> f64 {
         *self.seconds.get_or_init(|| predict::seconds(&self.program, sizes))
     }
+}
+
+/// What a choice should keep to.
+#[derive(Clone, Copy)]
+struct Limit {
+    bytes: u64,
+    /// Predicted.
+    seconds: f64,
+    /// Programs that are planned to find it.
+    trials: usize,
+    /// What it may compute again, besides what is element-wise.
+    classes: &'static [Class],
 }
 
 struct Search<'a> {
@@ -283,21 +309,27 @@ impl<'a> Search<'a> {
         (MOST_SCHEDULED / self.flow.values.len().max(1)).clamp(1, MOST_TRIALS)
     }
 
-    /// What costs next to nothing: the choice without a budget.
-    fn cheap(&self, before: &Plan) -> Plan {
-        let mut allowed = self.of_class(Class::Cheap);
-        let cheap = self.in_time(&allowed, before);
-        // With dense products and reductions of rows, which the kernels that read them compute on the way.
-        allowed.extend(self.of_class(Class::Row));
-        allowed.extend(self.of_class(Class::Product));
-        let more = self.in_time(&allowed, before);
-        if more.peak < cheap.peak { more } else { cheap }
+    /// The choice without a budget: what costs little, until values take no more than is enough.
+    fn cheap(&self, before: &Plan, enough: u64) -> Plan {
+        let most = before.seconds(self.sizes) * (1.0 + MOST_TIME);
+        let plan = self.element_wise(before, most);
+        if plan.peak <= enough {
+            return plan;
+        }
+        let classes = &[Class::Row, Class::Product, Class::Sparse];
+        let limit = Limit { bytes: enough, seconds: most, trials: self.trials(), classes };
+        let more = self.within(limit, before);
+        if more.peak < plan.peak { more } else { plan }
     }
 
-    /// The plan of the lowest peak that recomputes only these and adds little to the predicted time.
-    fn in_time(&self, allowed: &BTreeSet<Value>, before: &Plan) -> Plan {
-        let Some(mut plan) = self.plan(allowed) else { return before.clone() };
-        let most = before.seconds(self.sizes) * (1.0 + MOST_TIME);
+    /// Predicted seconds of computing a value alone.
+    fn seconds(&self, v: Value) -> f64 {
+        operation_work(self.flow, v, self.sizes).map_or(0.0, |(_, work)| predict::nominal().predict(&work).seconds())
+    }
+
+    /// What is element-wise is computed again where that lowers the peak in time.
+    fn element_wise(&self, before: &Plan, most: f64) -> Plan {
+        let Some(mut plan) = self.plan(&self.of_class(Class::Cheap)) else { return before.clone() };
         // What takes long for what it is worth goes first.
         let mut order: Vec<Value> = plan.again.iter().copied().collect();
         order.sort_by(|&a, &b| self.work(b).total_cmp(&self.work(a)).then(a.cmp(&b)));
@@ -316,34 +348,37 @@ impl<'a> Search<'a> {
         if plan.peak < before.peak && plan.seconds(self.sizes) <= most { plan } else { before.clone() }
     }
 
-    /// The least that meets the budget; where nothing does, the smallest plan that was found.
-    fn within(&self, budget: u64, before: &Plan) -> Plan {
+    /// The least that keeps to a limit; where nothing does, the smallest plan in time that was found.
+    fn within(&self, limit: Limit, before: &Plan) -> Plan {
         let mut allowed = self.of_class(Class::Cheap);
         let mut best = self.plan(&allowed).unwrap_or_else(|| before.clone());
-        let mut dear: Vec<(f64, Value)> = [Class::Row, Class::Product, Class::Edges]
-            .into_iter()
-            .flat_map(|class| self.of_class(class))
-            .map(|v| (self.work(v) / self.bytes(v).max(1) as f64, v))
+        let mut dear: Vec<(bool, f64, Value)> = limit
+            .classes
+            .iter()
+            .flat_map(|&class| self.of_class(class))
+            .map(|v| (self.class[v.index()] == Class::Edges, self.seconds(v) / self.bytes(v).max(1) as f64, v))
             .collect();
-        dear.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        dear.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
         // Of large programs several at once: each trial schedules all of it.
-        let together = dear.len().div_ceil(BUDGET_TRIALS * self.trials()).max(1);
+        let together = dear.len().div_ceil(limit.trials).max(1);
         for some in dear.chunks(together) {
-            if best.peak <= budget {
+            if best.peak <= limit.bytes {
                 break;
             }
             let mut more = allowed.clone();
-            more.extend(some.iter().map(|&(_, v)| v));
+            more.extend(some.iter().map(|&(_, _, v)| v));
             // A single one may lower nothing while another of its size is still kept.
             match self.plan(&more) {
-                Some(plan) if plan.peak <= best.peak => (best, allowed) = (plan, more),
+                Some(plan) if plan.peak <= best.peak && plan.seconds(self.sizes) <= limit.seconds => {
+                    (best, allowed) = (plan, more);
+                }
                 _ => {}
             }
         }
-        if before.peak <= best.peak {
+        if before.peak <= best.peak || best.seconds(self.sizes) > limit.seconds {
             return before.clone();
         }
-        self.prune(best, Some(budget))
+        self.prune(best, Some(limit.bytes))
     }
 
     /// Keeps again what is recomputed for nothing: the dearest first where there is a budget, else the largest.
@@ -383,7 +418,7 @@ impl<'a> Search<'a> {
                     data.args.get(1).map_or(1.0, |&w| elements(w)) / self.sizes.width(self.flow, v).max(1) as f64;
                 2.0 * elements(v) * contracted.max(1.0)
             }
-            Class::Edges => match data.op {
+            Class::Sparse | Class::Edges => match data.op {
                 Op::Segment { graph, .. } | Op::SegmentEnds { graph, .. } => {
                     (self.sizes.rows(Space::Edges(graph)) * self.sizes.width(self.flow, v)) as f64 * 2.0
                 }
@@ -452,12 +487,8 @@ fn class(facts: &Facts<'_>, v: Value) -> Class {
         Op::Concat | Op::Select(..) | Op::Replace(..) => Class::Row,
         Op::ReduceTrailing { .. } if !sparse => Class::Row,
         Op::MatMul { .. } | Op::MatMulT { .. } if !sparse => Class::Product,
-        Op::ReduceTrailing { .. }
-        | Op::MatMul { .. }
-        | Op::MatMulT { .. }
-        | Op::Segment { .. }
-        | Op::SegmentEnds { .. }
-        | Op::AddEnds(_) => Class::Edges,
+        Op::ReduceTrailing { .. } | Op::MatMul { .. } | Op::MatMulT { .. } | Op::AddEnds(_) => Class::Sparse,
+        Op::Segment { .. } | Op::SegmentEnds { .. } => Class::Edges,
         Op::Input(_)
         | Op::Param(_)
         | Op::State(..)

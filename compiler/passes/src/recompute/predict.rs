@@ -44,7 +44,7 @@ pub fn seconds(program: &Program, sizes: &SizeInfo) -> f64 {
 
 /// Two cores of a server. What is recomputed does not depend on the machine that compiles, and only ratios of
 /// predictions are used.
-fn nominal() -> Machine {
+pub fn nominal() -> Machine {
     Machine {
         format: FORMAT,
         name: "nominal".into(),

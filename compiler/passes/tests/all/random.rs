@@ -106,7 +106,7 @@ fn both_lists_keep_the_meaning_of_joint_programs() {
             let mut changed = flow.clone();
             let mut cx = PassCx::new(sizes);
             let manager = PassManager::default();
-            manager.run_joint(&mut changed, &mut cx);
+            manager.run_joint(&mut changed, &mut cx, || None);
             let what = format!("seed {seed}, joint");
             same(&what, (&flow, &before), (&changed, &evaluate(&changed, &bindings, &what)));
             // The forward list has nothing against backward values.
@@ -133,7 +133,7 @@ fn gradients_of_optimised_programs_are_the_gradients() {
             for (param, gradient) in &gradients {
                 optimised.output(format!("d{param}"), *gradient);
             }
-            manager.run_joint(&mut optimised, &mut cx);
+            manager.run_joint(&mut optimised, &mut cx, || None);
             let after = evaluate(&optimised, &bindings, "optimised");
             for output in &optimised.outputs {
                 let OutputKind::Result(name) = &output.kind else { continue };

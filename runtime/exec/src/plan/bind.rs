@@ -13,12 +13,13 @@ use crate::kernels::product::{self, Extents};
 use crate::raw::Buffer;
 
 /// Plans a verified program for the sizes of its data. `states` are the optimiser states in the order of
-/// their slabs.
+/// their slabs; what a block of rows needs beside stored values should be `block_len` elements at most.
 ///
 /// # Errors
 /// When an input is missing, or a kernel cannot be executed on data of this size.
-pub fn plan(program: &Program, data: &BoundData, slabs: Slabs, states: &[StateId]) -> Result<Plan> {
-    let mut binder = Binder { program, data, slabs, states, buffers: vec![], plan: Plan::default(), partials_used: 0 };
+pub fn plan(program: &Program, data: &BoundData, slabs: Slabs, states: &[StateId], block_len: usize) -> Result<Plan> {
+    let (buffers, plan) = (vec![], Plan::default());
+    let mut binder = Binder { program, data, slabs, states, block_len, buffers, plan, partials_used: 0 };
     binder.place()?;
     binder.plan.prelude = binder.steps(&program.prelude)?;
     let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
@@ -56,6 +57,8 @@ pub(super) struct Binder<'a> {
     pub data: &'a BoundData,
     slabs: Slabs,
     states: &'a [StateId],
+    /// Elements that a block of rows may need beside stored values.
+    pub block_len: usize,
     /// Where the buffers of the program are.
     buffers: Vec<Buffer>,
     /// What is planned so far.

@@ -19,14 +19,14 @@ use crate::error::{ExecError, Result};
 use crate::raw::Buffer;
 use crate::routine::{block_extents, block_widths, is_partial};
 
-/// Scratch that stays in the second-level cache together with what a block reads, in elements.
-const SCRATCH: usize = 96 * 1024;
 /// Elements of a tile of fetched operands: two fit in the first-level cache.
 const TILE: usize = 2048;
 /// Most tasks of a region.
 const TASKS: usize = 256;
 /// Most tasks of a region with partial results, whose parts are added one after another.
 const PARTIAL_TASKS: usize = 32;
+/// Elements of the parts of a partial result, unless these are few.
+const PARTS: usize = 64 * 1024;
 
 /// Binds a traversal; also the share of each stage in its cost.
 pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Result<(Region, [f32; 5])> {
@@ -390,7 +390,7 @@ impl RegionBinder<'_, '_> {
         };
         // Parts of wide results take memory and time to add.
         let widest = partials.iter().map(|partial| partial.3).max();
-        let most_tasks = widest.map_or(TASKS, |widest| ((4 << 20) / widest.max(1)).clamp(4, PARTIAL_TASKS));
+        let most_tasks = widest.map_or(TASKS, |widest| (PARTS / widest.max(1)).clamp(8, PARTIAL_TASKS));
         if let (Domain::Edges { topology, direction, ends }, false) = (region.domain, written_over) {
             let topology = binder.data.topology(topology);
             let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
@@ -468,6 +468,7 @@ fn domain(binder: &Binder<'_>, traversal: &Traversal) -> Domain {
 /// Divides the rows of a region into blocks and tasks, at most so many. `peaks` are the elements that a row and an edge
 /// need at one time when operations are executed one by one.
 fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usize; 2], most_tasks: usize) {
+    let scratch = binder.block_len;
     let [row_width, edge_width] = block_widths(region);
     let (row_peak, edge_peak) = (peaks[0].max(row_width).max(1), peaks[1].max(1));
     let data = binder.data;
@@ -476,9 +477,9 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
             // Without values of edges there is nothing to keep in a cache.
             let most = if peaks[1].max(edge_width) > 0 { 1024 } else { 8192 };
             let indptr = data.topology(topology).indptr(direction, ends);
-            let rows = (SCRATCH / 2 / row_peak).clamp(16, 1024);
+            let rows = (scratch / 2 / row_peak).clamp(16, 1024);
             let cut: &[u32] = region.long.as_ref().map_or(&[], |long| &long.rows);
-            edge_blocks(indptr, rows, (SCRATCH / edge_peak).clamp(64, most), cut)
+            edge_blocks(indptr, rows, (scratch / edge_peak).clamp(64, most), cut)
         }
         Domain::Rows(count) => {
             let most = match rows {
@@ -486,7 +487,7 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
                 // Small graphs, too, are work for several threads.
                 _ => (count / 8).clamp(128, 1024),
             };
-            row_blocks(count, (SCRATCH / row_peak).clamp(16, most))
+            row_blocks(count, (scratch / row_peak).clamp(16, most))
         }
     };
     let (mut most_rows, mut most_edges) = block_extents(region, data);

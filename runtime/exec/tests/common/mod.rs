@@ -147,7 +147,7 @@ impl Case {
     /// The same with softmaxes in one pass.
     pub fn online_program(&self) -> Program {
         let form = hgnnc_passes::kernels::SoftmaxForm::InOnePass;
-        hgnnc_passes::kernels::lower_with(&self.flow, form, None).unwrap_or_else(|error| panic!("{error}"))
+        hgnnc_passes::kernels::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {

@@ -129,7 +129,7 @@ fn passes_change_no_gradient() {
             for (param, grad) in &grads {
                 joint.output(format!("grad {}", param.index()), *grad);
             }
-            passes.run_joint(&mut joint, &mut cx);
+            passes.run_joint(&mut joint, &mut cx, || None);
             let run = interpret(&joint, &bindings);
             for (param, _) in grads {
                 let grad = joint.result(&format!("grad {}", param.index())).expect("an output");
