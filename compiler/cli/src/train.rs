@@ -88,7 +88,8 @@ fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
     args.checkpoint.as_deref().map_or(Ok(()), check_folder)
 }
 
-/// A flag that the first Ctrl-C sets. A second one ends the program at once, should an epoch take long.
+/// A flag that the first Ctrl-C sets, or a request to end (SIGTERM, as batch systems send it before they kill). A second
+/// one ends the program at once, should an epoch take long.
 pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -98,7 +99,7 @@ pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
         }
     });
     if let Err(error) = handler {
-        say(format!("warning: Ctrl-C will not save: {error}"));
+        say(format!("warning: Ctrl-C and SIGTERM will not save: {error}"));
     }
     stop
 }

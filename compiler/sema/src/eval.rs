@@ -98,6 +98,9 @@ impl Elaborator<'_> {
             ));
         }
         let mut known: Vec<&str> = scope.locals.keys().map(String::as_str).chain(scope.consts.names()).collect();
+        if scope.place == Place::Model {
+            known.push("features");
+        }
         if let Some(layer) = scope.layer {
             known.extend(layer.arguments.keys().map(String::as_str));
             known.extend(layer.dims.keys().map(String::as_str));

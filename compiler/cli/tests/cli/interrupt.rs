@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Ctrl-C, and requests to end.
 
 #![cfg(unix)]
 
@@ -7,13 +7,17 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::{Place, Run, names, usual};
 
-fn interrupt(child: &Child) {
-    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+fn send(signal: &str, child: &Child) {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill");
     assert!(status.success());
 }
 
 /// Starts a long run, interrupts it after its first progress line, and waits for its end.
 fn interrupted(place: &Place, args: &[&str]) -> Run {
+    ended("-INT", place, args)
+}
+
+fn ended(signal: &str, place: &Place, args: &[&str]) -> Run {
     let all = [&["train", "m.hgnn", "--data", "data", "--epochs", "100000000"], args].concat();
     let mut command = place.command(&all);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -22,7 +26,7 @@ fn interrupted(place: &Place, args: &[&str]) -> Run {
     while !text.contains("epoch ") {
         assert!(err.read_line(&mut text).expect("a line") > 0, "{text}");
     }
-    interrupt(&child);
+    send(signal, &child);
     err.read_to_string(&mut text).expect("the rest");
     let mut run = Run::of(child.wait_with_output().expect("it ends"));
     run.err = text;
@@ -66,6 +70,16 @@ fn without_a_checkpoint_nothing_is_promised() {
     assert_eq!(place.names(), ["data", "m.hgnn"]);
 }
 
+/// Batch systems ask a process to end before they kill it.
+#[test]
+fn a_request_to_end_saves_too() {
+    let place = Place::new();
+    place.model(&usual());
+    let run = ended("-TERM", &place, &["--checkpoint", "c"]);
+    assert_eq!(run.code, Some(130), "{run:?}");
+    assert_eq!(names(&place.path("c")), ["checkpoint.safetensors"]);
+}
+
 /// Before training there is nothing to save: the process just ends, and leaves nothing behind.
 #[test]
 fn interrupted_before_it_begins() {
@@ -74,7 +88,7 @@ fn interrupted_before_it_begins() {
     place.model(&usual());
     let mut command = place.command(&["train", "m.hgnn", "--data", "data", "--report", "r.json", "--checkpoint", "c"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    interrupt(&child);
+    send("-INT", &child);
     let output = child.wait_with_output().expect("it ends");
     let run =
         Run { code: output.status.code(), out: String::new(), err: String::from_utf8_lossy(&output.stderr).into() };
