@@ -4,11 +4,11 @@
 //!
 //! 1. `schedule` groups operations by the rows that they have, one traversal per (graph, direction) dependency
 //!    level, so that edge values need no memory: every traversal recomputes those that it reads.
-//! 2. A value is stored where another kernel reads it, where it is a total or a dense product, or where it is an
+//! 2. A value is stored where another kernel reads it, where it is a total or a large dense product, or where it is an
 //!    output.
 //! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become ways to read an operand, and products
 //!    that feed a sum are fused into it.
-//! 4. `in_place` gives new parameters and states the place of the old ones.
+//! 4. `in_place` gives new parameters and states the place of the old ones, and rows that of rows read for the last time.
 //! 5. `side_by_side` joins consecutive kernels that do not need each other to one launch.
 //!
 //! Nothing here depends on a dataset or a machine.

@@ -4,7 +4,10 @@
 //! is what keeps them out of memory. A value of the rows of a traversal may be used in the traversal that
 //! computes it, but only at its own row: a gather from the other end waits for the next kernel.
 //!
-//! Greedy: among what can start, unit values first, then maps over vertices, dense products, and last the
+//! Dense products with small weights, and the gradients of these, belong to the rows that they read; with large ones they
+//! are kernels of their own.
+//!
+//! Greedy: among what can start, unit values first, then maps over vertices, large dense products, and last the
 //! traversals, so that a traversal finds as many of its reductions ready as possible. Groups do not mix
 //! phases, so that times can be told apart, with one exception: the gradient of a sparse projection, whose rows are the
 //! rows of its weight, takes the weight's update along. The gradient then never meets memory. What such updates need
@@ -15,7 +18,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use hgnnc_ir::kernel::Width;
+use hgnnc_ir::kernel::{Extents, Width};
 use hgnnc_ir::{Direction, Graph, Op, Phase, Space, Value};
 
 use super::facts::{Facts, Topology};
@@ -31,7 +34,7 @@ pub(super) enum Kind {
     Elements(Width),
     /// Rows of a vertex type, or of the leading dimension of parameters.
     Map(Space),
-    /// A dense product over all rows.
+    /// A dense product with a large weight, over all rows.
     Product(Value),
     /// Rows of a topology with their edges.
     Edges(Topology, Direction),
@@ -48,11 +51,12 @@ pub(super) struct Group {
 
 /// Unit values of more elements than this are worth several threads.
 const LARGE_UNIT: usize = 4096;
-/// Products of rows of at most this many elements with one column are reductions.
-const NARROW: usize = 1024;
-
 /// Weights of at most this many elements stay in a near cache while rows are multiplied with them.
 const SMALL_WEIGHT: usize = 16 * 1024;
+
+fn is_small(weight: &Extents) -> bool {
+    weight.all().as_fixed().is_some_and(|len| len <= SMALL_WEIGHT)
+}
 
 /// All groups: first those that run once, then those of each run.
 pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
@@ -302,8 +306,8 @@ impl Scheduler<'_, '_> {
                 }
                 let of = facts.extents(facts.flow.ty(node.args[1]), *batch);
                 // A product with one column is a row-wise dot product or scaling.
-                let small = of.all().as_fixed().is_some_and(|len| len <= SMALL_WEIGHT);
-                if of.n.is_one() || node.ty.is_unit() || small { vec![by_space()] } else { vec![Kind::Product(v)] }
+                let with_rows = of.n.is_one() || node.ty.is_unit() || is_small(&of);
+                if with_rows { vec![by_space()] } else { vec![Kind::Product(v)] }
             }
             Op::Outer { batch } => {
                 if let Some(topology) = facts.topology(node.args[0]) {
@@ -314,11 +318,9 @@ impl Scheduler<'_, '_> {
                     };
                 }
                 let of = facts.extents(&node.ty, *batch);
-                let narrow = of.n.is_one() && of.left().as_fixed().is_some_and(|width| width <= NARROW)
-                    || of.all().as_fixed().is_some_and(|len| len <= SMALL_WEIGHT);
                 match arg_space(0) {
-                    space @ (Space::Vertices(_) | Space::Index(_)) if narrow => vec![Kind::Map(space)],
-                    Space::Ends(graph, direction) if narrow => vec![Kind::Ends(graph, direction)],
+                    space @ (Space::Vertices(_) | Space::Index(_)) if is_small(&of) => vec![Kind::Map(space)],
+                    Space::Ends(graph, direction) if is_small(&of) => vec![Kind::Ends(graph, direction)],
                     _ => vec![Kind::Product(v)],
                 }
             }
