@@ -12,11 +12,13 @@
 // Loops of vector instructions.
 #![allow(unsafe_code)]
 
+mod common;
+
 use std::time::Instant;
 
+use common::{GRAPH, one_graph, rows};
 use hgnnc_exec::data::Topology;
 use hgnnc_exec::{BoundData, Engine, EngineOptions};
-use hgnnc_ir::dataflow::{GraphDecl, Init, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
 use hgnnc_passes::kernels::SoftmaxForm;
@@ -122,23 +124,11 @@ impl Graph {
         attention: bool,
         softmax: SoftmaxForm,
     ) -> Result<Engine, hgnnc_exec::ExecError> {
-        let mut flow = Dataflow::new("aggregation");
-        let v = VertexType(0);
-        flow.vertex_types.push(VertexTypeDecl { name: "V".into(), dataset_name: "v".into() });
-        flow.relations.push(RelationDecl { name: "r".into(), dataset_name: "r".into(), src: v, dst: v });
-        let steps = vec![Step { relation: 0, reverse: false }];
-        flow.graphs.push(GraphDecl { name: "g".into(), src: v, dst: v, steps, counted: false, self_loops: false });
-        let mut rows = |dims: &[usize]| {
-            let dims = [Dim::Count(v)].into_iter().chain(dims.iter().map(|&d| Dim::Fixed(d))).collect();
-            let name = format!("p{}", flow.params.len());
-            let param = flow.declare_param(ParamDecl { name, dims, init: Init::Uniform(1.0), decay: false });
-            let param = flow.add(Op::Param(param), &[]);
-            flow.add(Op::Rows, &[param])
-        };
-        let graph = hgnnc_ir::Graph(0);
+        let mut flow = one_graph("aggregation");
+        let graph = GRAPH;
         let sum = Op::Segment { graph, direction: Direction::In, reduce: Reduce::Sum };
         let z = if attention {
-            let (x, a, b) = (rows(&[8, width / 8]), rows(&[8]), rows(&[8]));
+            let (x, a, b) = (rows(&mut flow, &[8, width / 8]), rows(&mut flow, &[8]), rows(&mut flow, &[8]));
             let (a, b) = (flow.add(Op::GatherSrc(graph), &[a]), flow.add(Op::GatherDst(graph), &[b]));
             let score = flow.add(Op::Binary(BinaryOp::Add), &[a, b]);
             let score = flow.unary(UnaryOp::LeakyRelu(f64::from(SLOPE)), score);
@@ -151,7 +141,7 @@ impl Graph {
             let weighted = flow.add(Op::Binary(BinaryOp::Mul), &[x, weight]);
             flow.add(sum, &[weighted])
         } else {
-            let x = rows(&[width]);
+            let x = rows(&mut flow, &[width]);
             let x = flow.add(Op::GatherSrc(graph), &[x]);
             flow.add(sum, &[x])
         };

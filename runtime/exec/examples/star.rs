@@ -3,9 +3,11 @@
 //! Neighbours are summed, or weighted by attention (8 heads of 8, GAT), forward and backward, with the vertex's row in
 //! one piece and cut as the kernels say. Times are the least of several runs, taken in turns.
 
+mod common;
+
+use common::{GRAPH, one_graph, rows};
 use hgnnc_exec::data::Topology;
 use hgnnc_exec::{BoundData, Engine, EngineOptions};
-use hgnnc_ir::dataflow::{GraphDecl, Init, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
@@ -68,25 +70,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// A layer, the sum of the squares of what it gives, and its gradients.
 fn joint(attention: bool, edges: usize) -> Dataflow {
-    let mut flow = Dataflow::new("star");
-    let v = VertexType(0);
-    flow.vertex_types.push(VertexTypeDecl { name: "V".into(), dataset_name: "v".into() });
-    flow.relations.push(RelationDecl { name: "r".into(), dataset_name: "r".into(), src: v, dst: v });
-    let steps = vec![Step { relation: 0, reverse: false }];
-    flow.graphs.push(GraphDecl { name: "g".into(), src: v, dst: v, steps, counted: false, self_loops: false });
+    let mut flow = one_graph("star");
+    let graph = GRAPH;
     flow.cursor.stage = Stage::NA;
-    let mut rows = |dims: &[usize]| {
-        let dims = [Dim::Count(v)].into_iter().chain(dims.iter().map(|&d| Dim::Fixed(d))).collect();
-        let name = format!("p{}", flow.params.len());
-        let param = flow.declare_param(ParamDecl { name, dims, init: Init::Uniform(1.0), decay: false });
-        let param = flow.add(Op::Param(param), &[]);
-        flow.add(Op::Rows, &[param])
-    };
-    let graph = hgnnc_ir::Graph(0);
     let reduce = |reduce| Op::Segment { graph, direction: Direction::In, reduce };
-    let x = rows(&[8, 8]);
+    let x = rows(&mut flow, &[8, 8]);
     let z = if attention {
-        let (a, b) = (rows(&[8]), rows(&[8]));
+        let (a, b) = (rows(&mut flow, &[8]), rows(&mut flow, &[8]));
         let (a, b) = (flow.add(Op::GatherSrc(graph), &[a]), flow.add(Op::GatherDst(graph), &[b]));
         let score = flow.add(Op::Binary(BinaryOp::Add), &[a, b]);
         let score = flow.unary(UnaryOp::LeakyRelu(0.2), score);

@@ -103,6 +103,7 @@ fn softmax_sum_body<const FMA: bool>(
         return;
     }
     let width = heads * inner;
+    let edges = Edges { score, x, times, heads, inner };
     let mut buffers = Buffers { held: [0.0; HELD], bases: [0.0; HELD], sums: [0.0; SUMS] };
     // Rows of at most this many edges are short.
     let short = HELD / heads / 4;
@@ -119,12 +120,22 @@ fn softmax_sum_body<const FMA: bool>(
         let states = &mut out[row * (width + 2 * heads)..(row + more.max(1)) * (width + 2 * heads)];
         let offsets = &offsets[row..=row + more.max(1)];
         if more > 1 {
-            short_rows::<FMA>(score, x, times, extents, offsets, states, &mut buffers);
+            short_rows::<FMA>(edges, offsets, states, &mut buffers);
         } else {
-            long_row::<FMA>(score, x, times, extents, offsets, states, &mut buffers);
+            long_row::<FMA>(edges, offsets, states, &mut buffers);
         }
         row += more.max(1);
     }
+}
+
+/// The values of edges: of each, `heads` scores, perhaps as many factors, and `inner` elements for each head.
+#[derive(Clone, Copy)]
+struct Edges<'a> {
+    score: Rows<'a>,
+    x: Rows<'a>,
+    times: Option<Rows<'a>>,
+    heads: usize,
+    inner: usize,
 }
 
 /// What is held of the edges at hand.
@@ -136,16 +147,8 @@ struct Buffers {
 
 /// Rows with few edges in all.
 #[inline(always)]
-fn short_rows<const FMA: bool>(
-    score: Rows<'_>,
-    x: Rows<'_>,
-    times: Option<Rows<'_>>,
-    extents: (usize, usize),
-    offsets: &[u32],
-    states: &mut [f32],
-    buffers: &mut Buffers,
-) {
-    let (heads, inner) = extents;
+fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [f32], buffers: &mut Buffers) {
+    let Edges { score, x, times, heads, inner } = edges;
     let (width, num_rows) = (heads * inner, offsets.len() - 1);
     let (start, end) = (offsets[0] as usize, offsets[num_rows] as usize);
     let mut own = [0u32; TOGETHER + 1];
@@ -162,7 +165,7 @@ fn short_rows<const FMA: bool>(
         }
         let bases = &mut bases[row * heads..(row + 1) * heads];
         for (head, base) in bases.iter_mut().enumerate() {
-            *base = raise(state, extents, head, *base);
+            *base = raise(state, (heads, inner), head, *base);
         }
         for edge in held[first * heads..last * heads].chunks_exact_mut(heads) {
             edge.iter_mut().zip(&*bases).for_each(|(x, base)| *x -= base);
@@ -182,16 +185,8 @@ fn short_rows<const FMA: bool>(
 
 /// A row with any number of edges.
 #[inline(always)]
-fn long_row<const FMA: bool>(
-    score: Rows<'_>,
-    x: Rows<'_>,
-    times: Option<Rows<'_>>,
-    extents: (usize, usize),
-    offsets: &[u32],
-    state: &mut [f32],
-    buffers: &mut Buffers,
-) {
-    let (heads, inner) = extents;
+fn long_row<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], state: &mut [f32], buffers: &mut Buffers) {
+    let Edges { score, x, times, heads, inner } = edges;
     let width = heads * inner;
     let edges = offsets[0] as usize..offsets[1] as usize;
     for band in (0..heads).step_by(BAND) {
@@ -211,7 +206,7 @@ fn long_row<const FMA: bool>(
             }
             segment::segment(Reduce::Max, Rows::Each(held), of_band, &few, bases, false);
             for (head, base) in bases.iter_mut().enumerate() {
-                *base = raise(state, extents, band + head, *base);
+                *base = raise(state, (heads, inner), band + head, *base);
             }
             exponentials::<FMA>(bases, held);
             let totals = &mut state[width + band..width + band + of_band];
