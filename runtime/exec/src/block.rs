@@ -84,66 +84,68 @@ pub fn run_task(context: Context<'_>, region: &Region, routine: &Routine, task: 
     }
 }
 
-/// Computes what the cut rows of a task have at the beginning of a round.
-pub fn run_rows(
-    context: Context<'_>,
-    region: &Region,
-    long: &Long,
-    routine: &Routine,
-    task: usize,
-    scratch: &mut Scratch,
-) {
-    let part = region.tasks.len() - 1 + task;
-    begin_parts(context, region, routine, part);
-    for at in long.row_tasks[task].clone() {
-        let row = long.rows[at] as usize;
-        let share = Share { edges: Some(0..0), row_area: long.row_area(at), ..Share::of(row..row + 1) };
-        run_block(context, region, routine, part, share, scratch);
-    }
+/// The cut rows of a region.
+#[derive(Clone, Copy)]
+pub struct Cut<'a> {
+    /// Memory, data, and the place in training.
+    pub context: Context<'a>,
+    /// The region.
+    pub region: &'a Region,
+    /// Which rows they are.
+    pub long: &'a Long,
 }
 
-/// Computes what a round makes of the pieces of a task.
-pub fn run_pieces(
-    context: Context<'_>,
-    region: &Region,
-    long: &Long,
-    routine: &Routine,
-    task: usize,
-    scratch: &mut Scratch,
-) {
-    let Domain::Edges { topology, direction, ends } = region.domain else { return };
-    let indptr = context.data.topology(topology).indptr(direction, ends);
-    let part = region.tasks.len() - 1 + task;
-    begin_parts(context, region, routine, part);
-    for piece in long.piece_tasks[task].clone() {
-        let (at, edges) = long.edges_of(piece, indptr);
-        let row = long.rows[at] as usize;
-        let share = Share { rows: row..row + 1, edges: Some(edges), row_area: long.row_area(at), piece };
-        run_block(context, region, routine, part, share, scratch);
+impl Cut<'_> {
+    /// Computes what the cut rows of a task have at the beginning of a round.
+    pub fn rows(self, routine: &Routine, task: usize, scratch: &mut Scratch) {
+        let Self { context, region, long } = self;
+        let part = region.tasks.len() - 1 + task;
+        begin_parts(context, region, routine, part);
+        for at in long.row_tasks[task].clone() {
+            let row = long.rows[at] as usize;
+            let share = Share { edges: Some(0..0), row_area: long.row_area(at), ..Share::of(row..row + 1) };
+            run_block(context, region, routine, part, share, scratch);
+        }
     }
-}
 
-/// Reduces what a round made of the pieces of a task's rows, in their order. `routine` is that of the pieces.
-pub fn combine_pieces(context: Context<'_>, region: &Region, long: &Long, routine: &Routine, task: usize) {
-    for at in long.row_tasks[task].clone() {
-        for op in routine.reductions(region) {
-            let local = op.out as usize;
-            let width = region.locals[local].width;
-            let (slab, start) = match (region.locals[local].place, long.areas.in_row[local]) {
-                (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + long.rows[at] as usize * width),
-                (Place::Scratch, in_row) => (context.partials, long.row_area(at) + in_row.unwrap_or(0)),
-            };
-            // SAFETY: the row belongs to this task, and all pieces are done.
-            let out = unsafe { context.slabs[slab as usize].write(start, width) };
-            begin(op, out);
-            if out.is_empty() {
-                continue;
+    /// Computes what a round makes of the pieces of a task.
+    pub fn pieces(self, routine: &Routine, task: usize, scratch: &mut Scratch) {
+        let Self { context, region, long } = self;
+        let Domain::Edges { topology, direction, ends } = region.domain else { return };
+        let indptr = context.data.topology(topology).indptr(direction, ends);
+        let part = region.tasks.len() - 1 + task;
+        begin_parts(context, region, routine, part);
+        for piece in long.piece_tasks[task].clone() {
+            let (at, edges) = long.edges_of(piece, indptr);
+            let row = long.rows[at] as usize;
+            let share = Share { rows: row..row + 1, edges: Some(edges), row_area: long.row_area(at), piece };
+            run_block(context, region, routine, part, share, scratch);
+        }
+    }
+
+    /// Reduces what a round made of the pieces of a task's rows, in their order. `routine` is that of the pieces.
+    pub fn combine(self, routine: &Routine, task: usize) {
+        let Self { context, region, long } = self;
+        for at in long.row_tasks[task].clone() {
+            for op in routine.reductions(region) {
+                let local = op.out as usize;
+                let width = region.locals[local].width;
+                let (slab, start) = match (region.locals[local].place, long.areas.in_row[local]) {
+                    (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + long.rows[at] as usize * width),
+                    (Place::Scratch, in_row) => (context.partials, long.row_area(at) + in_row.unwrap_or(0)),
+                };
+                // SAFETY: the row belongs to this task, and all pieces are done.
+                let out = unsafe { context.slabs[slab as usize].write(start, width) };
+                begin(op, out);
+                if out.is_empty() {
+                    continue;
+                }
+                let Some(parts) = long.parts(local) else { continue };
+                let pieces = long.pieces_of(at);
+                let (start, len) = (parts + pieces.start * width, pieces.len() * width);
+                // SAFETY: as above; areas are disjoint.
+                merge(op, unsafe { context.slabs[context.partials as usize].read(start, len) }, out);
             }
-            let Some(parts) = long.parts(local) else { continue };
-            let pieces = long.pieces_of(at);
-            let (start, len) = (parts + pieces.start * width, pieces.len() * width);
-            // SAFETY: as above; areas are disjoint.
-            merge(op, unsafe { context.slabs[context.partials as usize].read(start, len) }, out);
         }
     }
 }

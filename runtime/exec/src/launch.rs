@@ -9,7 +9,7 @@ use std::time::Instant;
 use hgnnc_ir::Reduce;
 use rayon::prelude::*;
 
-use crate::block::{Context, Scratch, combine, combine_pieces, run_pieces, run_rows, run_task};
+use crate::block::{Context, Cut, Scratch, combine, run_task};
 use crate::kernels::product::Extents;
 use crate::kernels::{product, rows};
 use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
@@ -100,26 +100,27 @@ impl Runner<'_> {
         let context = self.context;
         let tasks = region.tasks.len() - 1;
         let whole = tasks * num_whole(routines);
-        match (round, region.long.as_deref()) {
+        let cut = region.long.as_deref().map(|long| Cut { context, region, long });
+        match (round, cut) {
             (Round::Compute, _) if task < whole => {
                 run_task(context, region, &routines[task / tasks], task % tasks, scratch);
             }
-            (Round::Compute, Some(long)) => {
+            (Round::Compute, Some(cut)) => {
                 if let Some(routine) = with(Role::Rows(0)) {
-                    run_rows(context, region, long, routine, task - whole, scratch);
+                    cut.rows(routine, task - whole, scratch);
                 }
             }
-            (Round::Pieces(round), Some(long)) => {
+            (Round::Pieces(round), Some(cut)) => {
                 if let Some(routine) = with(Role::Pieces(round)) {
-                    run_pieces(context, region, long, routine, task, scratch);
+                    cut.pieces(routine, task, scratch);
                 }
             }
-            (Round::Rows(round), Some(long)) => {
+            (Round::Rows(round), Some(cut)) => {
                 if let Some(pieces) = with(Role::Pieces(round - 1)) {
-                    combine_pieces(context, region, long, pieces, task);
+                    cut.combine(pieces, task);
                 }
                 if let Some(routine) = with(Role::Rows(round)) {
-                    run_rows(context, region, long, routine, task, scratch);
+                    cut.rows(routine, task, scratch);
                 }
             }
             (Round::Compute | Round::Pieces(_) | Round::Rows(_) | Round::Combine, _) => {}
