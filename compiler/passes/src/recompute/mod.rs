@@ -440,7 +440,7 @@ impl<'a> Search<'a> {
                 "{} is computed again: {} not kept, {:.2} M operations{}",
                 name(v),
                 mib(self.bytes(v)),
-                self.work(v) * 1e-6,
+                operation_work(self.flow, v, self.sizes).map_or(0.0, |(_, work)| work.flops()) * 1e-6,
                 without.unwrap_or_default()
             ));
         }
