@@ -66,7 +66,7 @@ fn topology_of(graph: SemanticGraph) -> Topology {
     let SemanticGraph { name, num_src, num_dst, csc, csr, .. } = graph;
     let incoming = Incidence { indptr: csc.indptr, other: csc.src, position: vec![] };
     let outgoing = Incidence { indptr: csr.indptr, other: csr.dst, position: csr.edge };
-    Topology { name, num_src, num_dst, incoming, outgoing, ends: [None, None] }
+    Topology { name, num_src, num_dst, incoming, outgoing, ..Topology::default() }
 }
 
 struct Binder<'a> {

@@ -2,6 +2,9 @@
 //!
 //! These structures know no file format. Making them from a dataset is `bind`'s work.
 
+use std::sync::OnceLock;
+
+use hgnnc_graph::DegreeClasses;
 use hgnnc_ir::ops::Direction;
 
 use crate::error::{ExecError, Result};
@@ -33,7 +36,14 @@ pub struct Topology {
     pub outgoing: Incidence,
     /// Distinct destinations and distinct sources, where a program has rows for them.
     pub ends: [Option<Ends>; 2],
+    /// See [`Topology::degree_classes`].
+    pub classes: Classes,
 }
+
+/// Rows by degree class: of both directions, of all vertices and of those that have edges. Each is made when it is first
+/// asked for, so a direction that nobody traverses costs nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Classes([[OnceLock<DegreeClasses>; 2]; 2]);
 
 /// The vertices at one end that have edges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -99,7 +109,15 @@ impl Topology {
         }
         let outgoing = transpose(&indptr, &src, num_src);
         let incoming = Incidence { indptr, other: src, position: vec![] };
-        Ok(Self { name: name.to_owned(), num_src, num_dst, incoming, outgoing, ends: [None, None] })
+        Ok(Self {
+            name: name.to_owned(),
+            num_src,
+            num_dst,
+            incoming,
+            outgoing,
+            ends: [None, None],
+            classes: Classes::default(),
+        })
     }
 
     /// From edges (source, destination) in any order; they are sorted by destination, then source, stably.
@@ -139,10 +157,11 @@ impl Topology {
 
     /// Lists the distinct ends of a direction, unless that has been done.
     pub fn list_ends(&mut self, direction: Direction) {
-        let (rows, edges, slot) = match direction {
-            Direction::In => (&self.incoming, &self.outgoing, 0),
-            Direction::Out => (&self.outgoing, &self.incoming, 1),
+        let (rows, edges) = match direction {
+            Direction::In => (&self.incoming, &self.outgoing),
+            Direction::Out => (&self.outgoing, &self.incoming),
         };
+        let slot = direction_slot(direction);
         if self.ends[slot].is_none() {
             self.ends[slot] = Some(Ends::new(rows, edges));
         }
@@ -150,11 +169,7 @@ impl Topology {
 
     /// The distinct ends of a direction, if a program has rows for them.
     pub fn listed_ends(&self, direction: Direction) -> Option<&Ends> {
-        let slot = match direction {
-            Direction::In => 0,
-            Direction::Out => 1,
-        };
-        self.ends[slot].as_ref()
+        self.ends[direction_slot(direction)].as_ref()
     }
 
     /// The distinct ends of a direction.
@@ -170,11 +185,30 @@ impl Topology {
         if ends { &self.ends(direction).indptr } else { &self.incidence(direction).indptr }
     }
 
-    /// Bytes of both incidences and of the lists of ends.
+    /// The rows of [`Topology::indptr`] grouped by how many edges they own: `order` and `starts` are what a launch per
+    /// class binds. Made once, in parallel over rows, when this is first called.
+    ///
+    /// # Panics
+    /// When ends are asked for and not listed, or there are 2^32 rows.
+    pub fn degree_classes(&self, direction: Direction, ends: bool) -> &DegreeClasses {
+        let indptr = self.indptr(direction, ends);
+        self.classes.0[direction_slot(direction)][usize::from(ends)].get_or_init(|| DegreeClasses::of(indptr))
+    }
+
+    /// Bytes of both incidences, of the lists of ends and of the degree classes that have been made.
     pub fn bytes(&self) -> u64 {
         let of = |i: &Incidence| 8 * i.indptr.len() as u64 + 4 * (i.other.len() + i.position.len()) as u64;
         let ends: u64 = self.ends.iter().flatten().map(Ends::bytes).sum();
-        of(&self.incoming) + of(&self.outgoing) + ends
+        let classes = self.classes.0.iter().flatten().filter_map(OnceLock::get).map(DegreeClasses::bytes);
+        of(&self.incoming) + of(&self.outgoing) + ends + classes.sum::<u64>()
+    }
+}
+
+/// Position of a direction in a pair.
+fn direction_slot(direction: Direction) -> usize {
+    match direction {
+        Direction::In => 0,
+        Direction::Out => 1,
     }
 }
 
@@ -269,5 +303,27 @@ impl BoundData {
             None => &self.graphs[index],
             Some(pattern) => &self.patterns[pattern],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn degree_classes_are_made_for_the_rows_that_are_asked_for() {
+        let edges = [(0, 1), (2, 1), (3, 1), (0, 3)];
+        let mut graph = Topology::from_edges("g", 4, 5, &edges).expect("all ends exist");
+        graph.list_ends(Direction::In);
+        let before = graph.bytes();
+        let classes = graph.degree_classes(Direction::In, false);
+        assert_eq!((&classes.order[..], &classes.starts[..]), (&[0, 2, 4, 3, 1][..], &[0, 3, 4, 5][..]));
+        // Five rows; three classes and where the last one ends; the edges of each.
+        assert_eq!(graph.bytes(), before + 4 * 5 + 4 * 4 + 8 * 3);
+        assert!(std::ptr::eq(graph.degree_classes(Direction::In, false), graph.degree_classes(Direction::In, false)));
+        // Of the destinations that have edges the first has three and the second one.
+        let classes = graph.degree_classes(Direction::In, true);
+        assert_eq!((&classes.order[..], &classes.starts[..]), (&[1, 0][..], &[0, 0, 1, 2][..]));
+        assert_eq!(graph.degree_classes(Direction::Out, false).starts, [0, 1, 3, 4]);
     }
 }

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::dataset::{Dataset, Features, LabelValues};
+use crate::degrees::{ClassInfo, DegreeCounts};
 use crate::sgb::{SemanticGraphs, SgbError, Step};
 
 /// Everything that `data info` says about a dataset. Serialises to the JSON object of `data info --json`.
@@ -72,7 +73,7 @@ pub struct RelationInfo {
 }
 
 /// Degrees of the vertices on one side of a relation, in edges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DegreeInfo {
     /// Smallest.
     pub min: u64,
@@ -86,6 +87,8 @@ pub struct DegreeInfo {
     pub max: u64,
     /// Vertices without an edge.
     pub isolated: u64,
+    /// Vertices and edges by degree class; classes without vertices are left out.
+    pub classes: Vec<ClassInfo>,
 }
 
 /// A target.
@@ -151,6 +154,10 @@ pub struct MetapathInfo {
     pub instances: u128,
     /// Most distinct ends of one start.
     pub max_degree: u64,
+    /// Starts and pairs by the number of distinct ends of a start, in degree classes.
+    pub out_classes: Vec<ClassInfo>,
+    /// Ends and pairs by the number of distinct starts of an end.
+    pub in_classes: Vec<ClassInfo>,
 }
 
 impl DatasetInfo {
@@ -174,6 +181,8 @@ impl DatasetInfo {
                     self_pairs: stats.self_pairs,
                     instances: stats.instances,
                     max_degree: stats.max_degree,
+                    out_classes: stats.out_classes,
+                    in_classes: stats.in_classes,
                 })
             })
             .collect::<Result<_, SgbError>>()?;
@@ -323,7 +332,50 @@ impl fmt::Display for DatasetInfo {
                 m.max_degree.to_string(),
             ]);
         }
-        table.write(f)
+        table.write(f)?;
+        self.degree_table().write(f)
+    }
+}
+
+impl DatasetInfo {
+    /// Vertices by degree class, with the share of the edges that they have: a row for each direction of each graph, a
+    /// column for each class that occurs.
+    fn degree_table(&self) -> Table {
+        let relations = self.relations.iter().map(|r| (&r.name, &r.out_degree.classes, &r.in_degree.classes));
+        let metapaths = self.metapaths.iter().map(|m| (&m.name, &m.out_classes, &m.in_classes));
+        let graphs = relations.chain(metapaths);
+        let rows: Vec<_> =
+            graphs.flat_map(|(name, out, into)| [(name, "out", &out[..]), (name, "in", &into[..])]).collect();
+        let mut classes: Vec<(u64, u64)> =
+            rows.iter().flat_map(|row| row.2).map(|class| (class.from, class.to)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let mut head = vec!["vertices with degree".to_owned(), String::new()];
+        head.extend(classes.iter().map(|&(from, to)| class_name(from, to)));
+        let mut table = Table::new(&head);
+        for (name, direction, of) in rows {
+            let edges: u64 = of.iter().map(|class| class.edges).sum();
+            let mut cells = vec![name.clone(), direction.to_owned()];
+            cells.extend(classes.iter().map(|&(from, _)| {
+                of.iter().find(|class| class.from == from).map_or(String::new(), |class| class_cell(class, edges))
+            }));
+            table.row(cells);
+        }
+        table
+    }
+}
+
+/// The degrees of a class.
+fn class_name(from: u64, to: u64) -> String {
+    if from == to { from.to_string() } else { format!("{from}-{to}") }
+}
+
+/// How many vertices are in a class, and their share of all edges.
+fn class_cell(class: &ClassInfo, edges: u64) -> String {
+    match class.edges as f64 * 100.0 / edges as f64 {
+        _ if class.edges == 0 => class.vertices.to_string(),
+        share if share < 0.5 => format!("{} <1%", class.vertices),
+        share => format!("{} {share:.0}%", class.vertices),
     }
 }
 
@@ -351,6 +403,9 @@ fn degrees(count: usize, ids: &[u32]) -> DegreeInfo {
     let mut degree: Vec<u64> = sorted.chunk_by(|a, b| a == b).map(|run| run.len() as u64).collect();
     degree.sort_unstable();
     let isolated = count - degree.len();
+    let mut counts = DegreeCounts::default();
+    counts.add_rows(isolated as u64, 0);
+    degree.iter().for_each(|&degree| counts.add(degree));
     let at = |rank: usize| rank.checked_sub(isolated).map_or(0, |i| degree[i]);
     DegreeInfo {
         min: at(0),
@@ -359,6 +414,7 @@ fn degrees(count: usize, ids: &[u32]) -> DegreeInfo {
         p99: at((count * 99).div_ceil(100) - 1),
         max: at(count - 1),
         isolated: isolated as u64,
+        classes: counts.classes(),
     }
 }
 
@@ -387,8 +443,8 @@ struct Table {
 }
 
 impl Table {
-    fn new(head: &[&str]) -> Table {
-        Table { rows: vec![head.iter().map(|h| h.to_string()).collect()] }
+    fn new(head: &[impl ToString]) -> Table {
+        Table { rows: vec![head.iter().map(ToString::to_string).collect()] }
     }
 
     fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -423,9 +479,12 @@ mod tests {
 
     #[test]
     fn degrees_count_vertices_without_edges() {
+        let class = |from, to, vertices, edges| ClassInfo { from, to, vertices, edges };
         let d = degrees(5, &[4, 1, 4, 4, 0, 1]);
-        assert_eq!(d, DegreeInfo { min: 0, mean: 1.2, median: 1, p99: 3, max: 3, isolated: 2 });
-        assert_eq!(degrees(2, &[]), DegreeInfo { isolated: 2, ..DegreeInfo::default() });
+        let classes = vec![class(0, 0, 2, 0), class(1, 1, 1, 1), class(2, 3, 2, 5)];
+        assert_eq!(d, DegreeInfo { min: 0, mean: 1.2, median: 1, p99: 3, max: 3, isolated: 2, classes });
+        let none = DegreeInfo { isolated: 2, classes: vec![class(0, 0, 2, 0)], ..DegreeInfo::default() };
+        assert_eq!(degrees(2, &[]), none);
         assert_eq!(degrees(0, &[]), DegreeInfo::default());
         let one = degrees(1, &[0, 0]);
         assert_eq!((one.min, one.median, one.p99, one.max, one.isolated), (2, 2, 2, 2, 0));

@@ -2,6 +2,7 @@
 //!
 //! - [`Dataset::load`] reads and validates a dataset folder (the format is described in [`dataset`]).
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
+//! - [`DegreeClasses`] lists the rows of one direction of a graph by how many edges they have.
 //! - [`DatasetInfo`] and [`schema_text`] describe a dataset to people.
 //! - [`synth::generate`] writes synthetic datasets in the shape of well-known ones.
 //!
@@ -9,6 +10,7 @@
 
 pub mod csr;
 pub mod dataset;
+pub mod degrees;
 pub mod error;
 pub mod info;
 pub mod load;
@@ -22,6 +24,7 @@ pub use dataset::{
     Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,
     SparseFeatures, SplitData, VertexTypeData,
 };
+pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
 pub use error::{DataError, DataErrors};
 pub use info::DatasetInfo;
 pub use npy::FloatArray;

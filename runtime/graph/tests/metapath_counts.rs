@@ -2,7 +2,7 @@
 
 mod common;
 
-use hgnnc_graph::{Dataset, MetapathOptions, RelationOptions, SemanticGraphs};
+use hgnnc_graph::{Dataset, DegreeClasses, MetapathOptions, RelationOptions, SemanticGraphs, degree_class};
 
 #[test]
 fn metapath_counts() {
@@ -31,6 +31,19 @@ fn metapath_counts() {
             let counted_ms = start.elapsed().as_millis();
             assert_eq!(graph.num_edges() as u64, stats.pairs, "{what}");
             assert_eq!(graph.max_out_degree() as u64, stats.max_degree, "{what}");
+            for (classes, indptr) in [(&stats.out_classes, &graph.csr.indptr), (&stats.in_classes, &graph.csc.indptr)] {
+                let listed = DegreeClasses::of(indptr);
+                for class in classes {
+                    let at = degree_class(class.from);
+                    let found = (listed.rows(at).len() as u64, listed.edges[at]);
+                    assert_eq!(found, (class.vertices, class.edges), "{what}: class {at}");
+                }
+                assert_eq!(
+                    classes.iter().map(|class| class.vertices).sum::<u64>(),
+                    listed.order.len() as u64,
+                    "{what}"
+                );
+            }
             let total: f64 = graph.counts.as_ref().unwrap().iter().map(|&c| f64::from(c)).sum();
             let instances = stats.instances as f64;
             assert!((total - instances).abs() <= instances * 1e-6, "{what}: {total} and {instances}");

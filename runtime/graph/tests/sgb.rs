@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hgnnc_graph::{
-    Dataset, MetapathOptions, NO_ORIGINAL, RelationData, RelationOptions, SemanticGraph, SemanticGraphs, SgbError,
-    Step, VertexTypeData,
+    Dataset, DegreeCounts, MetapathOptions, NO_ORIGINAL, RelationData, RelationOptions, SemanticGraph, SemanticGraphs,
+    SgbError, Step, VertexTypeData,
 };
 use proptest::prelude::*;
 
@@ -123,6 +123,16 @@ proptest! {
             *degree.entry(s).or_insert(0u64) += 1;
         }
         prop_assert_eq!(stats.max_degree, degree.values().max().copied().unwrap_or(0));
+        for (classes, vertices, end) in [
+            (&stats.out_classes, stats.rows, (|pair| pair.0) as fn(&(u32, u32)) -> u32),
+            (&stats.in_classes, stats.cols, |pair| pair.1),
+        ] {
+            let mut counts = DegreeCounts::default();
+            for v in 0..vertices as u32 {
+                counts.add(paths.keys().filter(|pair| end(pair) == v).count() as u64);
+            }
+            prop_assert_eq!(classes, &counts.classes());
+        }
         let estimate = graphs.estimate(&steps).unwrap();
         prop_assert!(estimate.max_pairs >= stats.pairs);
         prop_assert_eq!(estimate.instances, stats.instances);

@@ -76,8 +76,26 @@ fn everything_is_read() {
     assert_eq!(json["metapaths"][0]["self_pairs"], 3);
     assert_eq!(json["metapaths"][0]["instances"], 6);
     assert_eq!(json["relations"][0]["in_degree"]["isolated"], 1);
+    let class =
+        |from, to, vertices, edges| serde_json::json!({ "from": from, "to": to, "vertices": vertices, "edges": edges });
+    let of_writes = serde_json::json!([class(0, 0, 1, 0), class(1, 1, 2, 2), class(2, 3, 1, 2)]);
+    assert_eq!(json["relations"][0]["in_degree"]["classes"], of_writes);
+    let of_apa = serde_json::json!([class(1, 1, 1, 1), class(2, 3, 2, 4)]);
+    assert_eq!([&json["metapaths"][0]["out_classes"], &json["metapaths"][0]["in_classes"]], [&of_apa; 2]);
     assert_eq!(json["labels"][0]["per_class"], serde_json::json!([1, 1, 1]));
     assert!(info.text().contains("APA       >writes <writes      5           3          6           2"), "{info}");
+    let text = info.text();
+    let degrees = text.rsplit("\n\n").next().unwrap();
+    let expected = "\
+vertices with degree       0  1       2-3
+writes                out     2 50%   1 50%
+writes                in   1  2 50%   1 50%
+cites                 out  2  2 100%
+cites                 in   2  2 100%
+APA                   out     1 20%   2 80%
+APA                   in      1 20%   2 80%
+";
+    assert_eq!(degrees, expected);
     let schema = schema_text(&d);
     assert!(schema.contains("vertex Author from \"author\" { x: f32[2], topics: multilabel[2], age: target[1] }"));
     assert!(schema.contains("relation writes: Author -> Paper from \"writes\" { weight: f32, x: f32[2] }"));

@@ -5,8 +5,6 @@
 
 use std::ops::Range;
 
-use hgnnc_ir::kernel::Pieces;
-
 use super::{BlockOp, Local, Place, reduces_edges};
 use crate::plan::Level;
 
@@ -60,19 +58,18 @@ impl Areas {
 }
 
 impl Long {
-    /// The rows that a kernel cuts; `indptr` are the first edges of its rows in a graph of `edges` edges. At most `tasks`
-    /// tasks share a round. `None` where no row is so long.
+    /// The rows with more than `piece` edges, among `candidates`: all rows that may have so many, in any order. `indptr` are
+    /// the first edges of all rows. At most `tasks` tasks share a round. `None` where no row is so long.
     pub fn of(
-        pieces: Option<Pieces>,
+        piece: usize,
+        candidates: &[u32],
         indptr: &[u64],
-        edges: usize,
         tasks: usize,
         (ops, locals): (&[BlockOp], &[Local]),
     ) -> Option<Self> {
-        let piece = pieces?.len(edges);
-        let long = |ends: &[u64]| (ends[1] - ends[0]) as usize > piece;
-        let rows: Vec<u32> =
-            (0u32..).zip(indptr.windows(2)).filter(|(_, ends)| long(ends)).map(|(row, _)| row).collect();
+        let long = |row: u32| (indptr[row as usize + 1] - indptr[row as usize]) as usize > piece;
+        let mut rows: Vec<u32> = candidates.iter().copied().filter(|&row| long(row)).collect();
+        rows.sort_unstable();
         let mut first = vec![0u32];
         for &row in &rows {
             let edges = (indptr[row as usize + 1] - indptr[row as usize]) as usize;
@@ -123,19 +120,24 @@ impl Long {
 
 #[cfg(test)]
 mod tests {
+    use hgnnc_ir::kernel::Pieces;
+
     use super::*;
 
     #[test]
     fn rows_are_cut_from_their_first_edge_on() {
         let indptr = [0, 3, 10, 10, 13, 19];
-        let long = |least, most| Long::of(Some(Pieces { least, most }), &indptr, 19, 2, (&[], &[]));
-        let cut = long(3, 100).expect("two rows are longer than 3");
+        let long = |piece, candidates: &[u32]| Long::of(piece, candidates, &indptr, 2, (&[], &[]));
+        let piece = |least, most| Pieces { least, most }.len(19);
+        assert_eq!((piece(3, 100), piece(1, 3), piece(1, 4)), (3, 7, 5), "19 edges, a third and a quarter of them");
+        // By degree class, as they come.
+        let cut = long(3, &[0, 3, 1, 4]).expect("two rows are longer than 3");
         assert_eq!((cut.piece, &cut.rows[..], &cut.first[..]), (3, &[1, 4][..], &[0, 3, 5][..]));
         let edges: Vec<_> = (0..5).map(|piece| cut.edges_of(piece, &indptr)).collect();
         assert_eq!(edges, [(0, 3..6), (0, 6..9), (0, 9..10), (1, 13..16), (1, 16..19)]);
         assert_eq!((cut.row_tasks, cut.piece_tasks), (vec![0..1, 1..2], vec![0..3, 3..5]));
-        assert_eq!(long(7, 100), None, "no row has more than 7 edges");
-        assert_eq!(long(1, 3).map(|cut| (cut.piece, cut.rows)), None, "7 is a third of the edges");
-        assert_eq!(long(1, 4).map(|cut| (cut.piece, cut.rows)), Some((5, vec![1, 4])));
+        assert_eq!(long(7, &[1, 4]), None, "no row has more than 7 edges");
+        assert_eq!(long(5, &[4, 1]).map(|cut| (cut.piece, cut.rows)), Some((5, vec![1, 4])));
+        assert_eq!(long(3, &[]), None);
     }
 }

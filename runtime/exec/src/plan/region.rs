@@ -394,8 +394,12 @@ impl RegionBinder<'_, '_> {
         if let (Domain::Edges { topology, direction, ends }, false) = (region.domain, written_over) {
             let topology = binder.data.topology(topology);
             let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
-            let long = Long::of(traversal.pieces, indptr, edges, most_tasks, (&region.ops, &region.locals));
-            region.long = long.map(Box::new);
+            let piece = traversal.pieces.map(|pieces| pieces.len(edges));
+            // No row has more edges than the graph: small ones need no classes.
+            region.long = piece.filter(|&piece| piece < edges).and_then(|piece| {
+                let rows = topology.degree_classes(direction, ends).may_exceed(piece as u64);
+                Long::of(piece, rows, indptr, most_tasks, (&region.ops, &region.locals)).map(Box::new)
+            });
         }
         divide(&mut region, binder, &traversal.rows, peaks, most_tasks);
         let num_tasks = region.tasks.len() - 1;

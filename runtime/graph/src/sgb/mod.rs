@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of, transpose};
 use crate::dataset::Dataset;
+use crate::degrees::ClassInfo;
 
 use self::plan::Plan;
 use self::walk::Mode;
@@ -95,7 +96,7 @@ pub struct Estimate {
 }
 
 /// Exact size of a metapath's graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MetapathStats {
     /// Vertices of the type at which the metapath starts.
     pub rows: usize,
@@ -110,6 +111,10 @@ pub struct MetapathStats {
     pub instances: u128,
     /// Most distinct ends of one start.
     pub max_degree: u64,
+    /// Starts by their number of distinct ends.
+    pub out_classes: Vec<ClassInfo>,
+    /// Ends by their number of distinct starts.
+    pub in_classes: Vec<ClassInfo>,
 }
 
 /// Why a semantic graph cannot be built.
@@ -362,7 +367,9 @@ impl<'a> SemanticGraphs<'a> {
             pairs: size.pairs,
             self_pairs: if src_type == dst_type { size.self_pairs } else { 0 },
             instances,
-            max_degree: size.max_degree,
+            max_degree: size.of_rows.max_degree(),
+            out_classes: size.of_rows.classes(),
+            in_classes: size.of_cols.classes(),
         })
     }
 

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::Adjacency;
 use crate::csr::{cut, row_blocks};
+use crate::degrees::DegreeCounts;
 
 /// What to compute per row.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,11 +39,14 @@ pub(super) struct Filled<C> {
 }
 
 /// Size of a product.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct Size {
     pub pairs: u64,
     pub self_pairs: u64,
-    pub max_degree: u64,
+    /// Entries of rows.
+    pub of_rows: DegreeCounts,
+    /// Entries of columns.
+    pub of_cols: DegreeCounts,
 }
 
 impl<'a> Rows<'a> {
@@ -130,27 +134,36 @@ impl<'a> Rows<'a> {
 
     /// Sizes only.
     pub fn measure(&self) -> Size {
-        let pool = Pool::new(|| Sets::new(&self.segments));
+        let num_cols = self.segments.last().map_or(0, |s| s.num_cols);
+        // With the entries of each column: a row has a column once, so 32 bits hold them.
+        let pool = Pool::new(|| (Sets::new(&self.segments), vec![0u32; num_cols]));
         let block = self.num_rows.div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads()).max(1);
         let blocks = self.num_rows.div_ceil(block);
         let measure = |i: usize| {
-            pool.with(|sets| {
+            pool.with(|(sets, columns)| {
                 let mut size = Size::default();
                 for row in i * block..((i + 1) * block).min(self.num_rows) {
                     let degree = self.reach(sets, row) as u64;
                     size.pairs += degree;
-                    size.max_degree = size.max_degree.max(degree);
+                    size.of_rows.add(degree);
                     size.self_pairs += u64::from(sets.contains(row));
+                    sets.last().iter().for_each(|&c| columns[c as usize] += 1);
                     sets.clear();
                 }
                 size
             })
         };
-        (0..blocks).into_par_iter().map(measure).reduce(Size::default, |a, b| Size {
-            pairs: a.pairs + b.pairs,
-            self_pairs: a.self_pairs + b.self_pairs,
-            max_degree: a.max_degree.max(b.max_degree),
-        })
+        let mut size = (0..blocks).into_par_iter().map(measure).reduce(Size::default, |mut a, b| {
+            a.pairs += b.pairs;
+            a.self_pairs += b.self_pairs;
+            a.of_rows.merge(&b.of_rows);
+            a
+        });
+        let columns: Vec<Vec<u32>> = pool.all().into_iter().map(|(_, columns)| columns).collect();
+        for c in 0..num_cols {
+            size.of_cols.add(columns.iter().map(|columns| u64::from(columns[c])).sum());
+        }
+        size
     }
 
     /// Puts the columns of `row` into the last set of `sets`, which must be clear. Returns how many there are.
@@ -247,6 +260,11 @@ impl Sets {
         self.0.last().is_some_and(|s| s.bits.contains(v))
     }
 
+    /// The last set, in no order.
+    fn last(&self) -> &[u32] {
+        self.0.last().map_or(&[], |s| &s.list)
+    }
+
     fn clear(&mut self) {
         for set in &mut self.0 {
             for &c in &set.list {
@@ -339,5 +357,10 @@ impl<T, F: Fn() -> T> Pool<T, F> {
         let result = work(&mut one);
         lock().push(one);
         result
+    }
+
+    /// All of them, once no thread is at work.
+    fn all(self) -> Vec<T> {
+        self.free.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
