@@ -1,0 +1,331 @@
+//! Device memory: allocations with gaps between them, which know which of their bytes have been written and which blocks
+//! of the running kernel have used them.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::fault::FaultKind;
+
+/// Where the first allocation lies. Small numbers are never addresses.
+const FIRST: u64 = 0x7_0000_0000;
+/// At least so many bytes lie between allocations.
+const GAP: u64 = 4096;
+/// Freed allocations that messages still know.
+const REMEMBERED: usize = 1024;
+
+/// The global memory of a device.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// By address, ascending.
+    allocations: Vec<Allocation>,
+    end: u64,
+    freed: VecDeque<(String, u64, u64)>,
+    /// Addresses of the variables of modules that have run here.
+    pub(crate) modules: HashMap<u64, Vec<u64>>,
+    /// The next number of a block; see [`Users`].
+    next_block: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Allocation {
+    name: String,
+    base: u64,
+    bytes: Vec<u8>,
+    /// 1 where a byte has been written.
+    written: Vec<u8>,
+    constant: bool,
+    /// Who has used which granule in the running kernel; allocated when a kernel first comes here.
+    users: Vec<Users>,
+    /// log2 of the bytes of a granule: 2, less once narrower accesses have come.
+    granule: u32,
+}
+
+/// Who has used a granule. Blocks have numbers of their own in each launch, so that nothing has to be cleared.
+#[derive(Clone, Copy, Default, Debug)]
+struct Users {
+    /// Number of the last block that wrote, shifted by 1, and whether it did so strongly (atomic or ordered).
+    writer: u32,
+    /// Number of the last block that read, shifted by 1, and whether others of the launch read as well.
+    reader: u32,
+}
+
+/// A wrong access: the kind, and the message.
+pub(crate) type Wrong = (FaultKind, String);
+
+/// An access to memory from outside of a kernel that is not possible; says why.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AccessError(pub String);
+
+/// How a kernel uses memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Read,
+    Write,
+    /// Atomic, or with an order of its own; does not race with others of its kind.
+    StrongRead,
+    StrongWrite,
+}
+
+impl Memory {
+    /// Empty memory.
+    pub fn new() -> Memory {
+        Memory { end: FIRST, ..Memory::default() }
+    }
+
+    /// Allocates bytes that nobody has written. The address is a multiple of `align` and of 256.
+    ///
+    /// # Panics
+    ///
+    /// If `align` is not a power of two.
+    pub fn alloc(&mut self, name: &str, bytes: usize, align: u64) -> u64 {
+        assert!(align.is_power_of_two(), "an alignment is a power of two");
+        let base = (self.end + GAP).next_multiple_of(align.max(256));
+        self.end = base + bytes as u64;
+        self.allocations.push(Allocation {
+            name: name.to_owned(),
+            base,
+            bytes: vec![0; bytes],
+            written: vec![0; bytes],
+            constant: false,
+            users: Vec::new(),
+            granule: 2,
+        });
+        base
+    }
+
+    pub(crate) fn make_constant(&mut self, base: u64) {
+        if let Ok(at) = self.allocations.binary_search_by_key(&base, |a| a.base) {
+            self.allocations[at].constant = true;
+        }
+    }
+
+    pub(crate) fn is_constant(&self, at: usize) -> bool {
+        self.allocations[at].constant
+    }
+
+    /// Frees the allocation that begins at `base`.
+    pub fn free(&mut self, base: u64) -> Result<(), AccessError> {
+        let at = self
+            .allocations
+            .binary_search_by_key(&base, |a| a.base)
+            .map_err(|_| AccessError(format!("no allocation begins at {}", self.describe(base))))?;
+        let gone = self.allocations.remove(at);
+        if self.freed.len() == REMEMBERED {
+            self.freed.pop_front();
+        }
+        self.freed.push_back((gone.name, gone.base, gone.bytes.len() as u64));
+        Ok(())
+    }
+
+    /// Writes bytes from outside of a kernel.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        let (at, offset) = self.outside(address, bytes.len())?;
+        let allocation = &mut self.allocations[at];
+        allocation.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        allocation.written[offset..offset + bytes.len()].fill(1);
+        Ok(())
+    }
+
+    /// Sets `len` bytes to `value` from outside of a kernel.
+    pub fn fill(&mut self, address: u64, len: usize, value: u8) -> Result<(), AccessError> {
+        let (at, offset) = self.outside(address, len)?;
+        let allocation = &mut self.allocations[at];
+        allocation.bytes[offset..offset + len].fill(value);
+        allocation.written[offset..offset + len].fill(1);
+        Ok(())
+    }
+
+    /// Makes `len` bytes unknown again, as after an allocation: for memory that is used for something else from now on.
+    pub fn forget(&mut self, address: u64, len: usize) -> Result<(), AccessError> {
+        let (at, offset) = self.outside(address, len)?;
+        self.allocations[at].written[offset..offset + len].fill(0);
+        Ok(())
+    }
+
+    /// Reads bytes from outside of a kernel. All must have been written.
+    pub fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, AccessError> {
+        let (at, offset) = self.outside(address, len)?;
+        let allocation = &self.allocations[at];
+        if let Some(first) = allocation.written[offset..offset + len].iter().position(|&w| w == 0) {
+            let place = allocation.place(offset + first);
+            return Err(AccessError(format!("reads {place}, which has not been written")));
+        }
+        Ok(allocation.bytes[offset..offset + len].to_vec())
+    }
+
+    fn outside(&self, address: u64, len: usize) -> Result<(usize, usize), AccessError> {
+        self.find(address, len).map_err(|(_, message)| AccessError(message))
+    }
+
+    /// The allocation with these bytes, and the offset in it.
+    pub(crate) fn find(&self, address: u64, len: usize) -> Result<(usize, usize), Wrong> {
+        let after = self.allocations.partition_point(|a| a.base <= address);
+        if let Some(at) = after.checked_sub(1) {
+            let allocation = &self.allocations[at];
+            let offset = (address - allocation.base) as usize;
+            if offset + len <= allocation.bytes.len() {
+                return Ok((at, offset));
+            }
+        }
+        Err((FaultKind::OutOfBounds, format!("{len} bytes at {}", self.describe(address))))
+    }
+
+    /// As [`Memory::find`], with a guess of the allocation.
+    #[inline]
+    pub(crate) fn find_near(&self, guess: usize, address: u64, len: usize) -> Result<(usize, usize), Wrong> {
+        if let Some(allocation) = self.allocations.get(guess) {
+            let offset = address.wrapping_sub(allocation.base) as usize;
+            if offset < allocation.bytes.len() && allocation.bytes.len() - offset >= len {
+                return Ok((guess, offset));
+            }
+        }
+        self.find(address, len)
+    }
+
+    /// An address in words: the allocation, or the nearest below.
+    pub(crate) fn describe(&self, address: u64) -> String {
+        let inside = |base: u64, bytes: u64| address >= base && address < base + bytes.max(1);
+        if let Some((name, base, _)) = self.freed.iter().rev().find(|&&(_, base, bytes)| inside(base, bytes)) {
+            return format!("offset {} of `{name}`, which has been freed", address - base);
+        }
+        let after = self.allocations.partition_point(|a| a.base <= address);
+        let below = after.checked_sub(1).map(|at| &self.allocations[at]);
+        let above = self.allocations.get(after);
+        let near = |distance: u64| distance < GAP * 256;
+        match (below, above) {
+            (_, Some(a)) if a.base - address <= GAP / 2 => {
+                format!("offset -{} of `{}` ({} bytes)", a.base - address, a.name, a.bytes.len())
+            }
+            (Some(b), _) if near((address - b.base).saturating_sub(b.bytes.len() as u64)) => {
+                format!("offset {} of `{}` ({} bytes)", address - b.base, b.name, b.bytes.len())
+            }
+            _ => format!("address {address:#x}, where nothing is allocated"),
+        }
+    }
+
+    /// Begins a launch of so many blocks. The first one has the number returned, which is not 0.
+    pub(crate) fn begin_launch(&mut self, blocks: u32) -> u32 {
+        match self.next_block.checked_add(blocks) {
+            Some(next) if next < (1 << 31) - 1 => {
+                let first = self.next_block + 1;
+                self.next_block = next;
+                first
+            }
+            _ => {
+                self.allocations.iter_mut().for_each(|a| a.users.clear());
+                self.next_block = blocks;
+                1
+            }
+        }
+    }
+
+    /// Bytes for a load of the block `block` in a launch whose first block is `first`. `at` and `offset` are from `find`.
+    #[inline]
+    pub(crate) fn load(&mut self, at: usize, offset: usize, len: usize, by: Access) -> Result<u64, Wrong> {
+        let allocation = &mut self.allocations[at];
+        let range = offset..offset + len;
+        if allocation.written[range.clone()].contains(&0) {
+            return Err((
+                FaultKind::UninitialisedMemory,
+                format!("reads {}, which has not been written", allocation.place(offset)),
+            ));
+        }
+        allocation.note(offset, len, by)?;
+        let mut value = [0; 8];
+        match len {
+            4 => value[..4].copy_from_slice(&allocation.bytes[offset..offset + 4]),
+            8 => value.copy_from_slice(&allocation.bytes[offset..offset + 8]),
+            _ => value[..len].copy_from_slice(&allocation.bytes[range]),
+        }
+        Ok(u64::from_le_bytes(value))
+    }
+
+    /// Stores the low bytes of a value; see [`Memory::load`].
+    #[inline]
+    pub(crate) fn store(&mut self, at: usize, offset: usize, len: usize, value: u64, by: Access) -> Result<(), Wrong> {
+        let allocation = &mut self.allocations[at];
+        if allocation.constant {
+            return Err((FaultKind::ReadOnly, format!("writes to {}, which is constant", allocation.place(offset))));
+        }
+        allocation.note(offset, len, by)?;
+        allocation.bytes[offset..offset + len].copy_from_slice(&value.to_le_bytes()[..len]);
+        allocation.written[offset..offset + len].fill(1);
+        Ok(())
+    }
+}
+
+/// Who accesses, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub block: u32,
+    /// The number of the first block of the launch.
+    pub first: u32,
+    pub how: Use,
+}
+
+impl Allocation {
+    fn place(&self, offset: usize) -> String {
+        format!("offset {offset} of `{}` ({} bytes)", self.name, self.bytes.len())
+    }
+
+    /// Narrower granules: what is known of a wide one holds for its parts.
+    #[cold]
+    fn refine(&mut self, granule: u32) {
+        let times = 1 << (self.granule - granule);
+        self.users = self.users.iter().flat_map(|&users| std::iter::repeat_n(users, times)).collect();
+        self.granule = granule;
+    }
+
+    /// Notes who uses the bytes and finds races between blocks.
+    #[inline]
+    fn note(&mut self, offset: usize, len: usize, by: Access) -> Result<(), Wrong> {
+        if self.constant {
+            return Ok(());
+        }
+        let wanted = (len as u32 | 4 | offset as u32).trailing_zeros();
+        if wanted < self.granule {
+            self.refine(wanted);
+        }
+        if self.users.is_empty() {
+            self.users = vec![Users::default(); self.bytes.len().div_ceil(1 << self.granule)];
+        }
+        for granule in offset >> self.granule..(offset + len).div_ceil(1 << self.granule) {
+            let users = &mut self.users[granule];
+            let (writer, reader) = (users.writer >> 1, users.reader >> 1);
+            // Only blocks of this launch count.
+            let written_by_other = writer >= by.first && writer != by.block;
+            let strong_writer = users.writer & 1 == 1;
+            let strong = matches!(by.how, Use::StrongRead | Use::StrongWrite);
+            if written_by_other && !(strong && strong_writer) {
+                let how = if matches!(by.how, Use::Read | Use::StrongRead) { "read" } else { "written" };
+                return Err(self.race(granule, Some(writer - by.first), "written", by, how));
+            }
+            match by.how {
+                Use::Read if reader >= by.first && reader != by.block => users.reader = by.block << 1 | 1,
+                Use::Read if reader == by.block => {}
+                Use::Read => users.reader = by.block << 1,
+                Use::StrongRead => {}
+                Use::Write | Use::StrongWrite => {
+                    if reader >= by.first && (reader != by.block || users.reader & 1 == 1) {
+                        let other = (reader != by.block).then(|| reader - by.first);
+                        return Err(self.race(granule, other, "read", by, "written"));
+                    }
+                    // A plain write of the same block stays known.
+                    let weak = by.how == Use::Write || writer == by.block && !strong_writer;
+                    users.writer = by.block << 1 | u32::from(!weak);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn race(&self, granule: usize, other: Option<u32>, what: &str, by: Access, now: &str) -> Wrong {
+        let place = self.place(granule << self.granule);
+        let block = by.block - by.first;
+        let other = other.map_or("another block".to_owned(), |other| format!("block {other}"));
+        let message =
+            format!("{place} is {now} by block {block} and {what} by {other} of the launch, not both atomically");
+        (FaultKind::GlobalRace, message)
+    }
+}

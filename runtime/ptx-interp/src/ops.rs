@@ -1,0 +1,325 @@
+//! Instructions, decoded: operands are numbers of registers, types are chosen.
+
+use crate::alu::convert::Conversion;
+use crate::registers::{Operands, Slot, Step, Test};
+use crate::types::Type;
+
+/// Number of a predicate register.
+pub(crate) type PredSlot = u32;
+
+/// A predicate or its negation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pred {
+    pub slot: PredSlot,
+    pub negated: bool,
+}
+
+/// Memory that an access names. Generic addresses are resolved per lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Space {
+    Global,
+    Shared,
+    Const,
+    Generic,
+}
+
+/// `[base + offset]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub base: Slot,
+    pub offset: i64,
+    /// The register has 32 bits, what is above them has no meaning.
+    pub narrow: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AtomicOp {
+    Add,
+    Min,
+    Max,
+    Exch,
+    Cas,
+    And,
+    Or,
+    Xor,
+    Inc,
+    Dec,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Logic {
+    And,
+    Or,
+    Xor,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shuffle {
+    Up,
+    Down,
+    Bfly,
+    Idx,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Vote {
+    All,
+    Any,
+    Uni,
+    Ballot,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reduce {
+    Popc,
+    And,
+    Or,
+}
+
+/// Shape and operand type of a matrix product with f32 accumulation: m = 16, n = 8.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MmaShape {
+    pub k: usize,
+    pub ty: Type,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Mma {
+    pub shape: MmaShape,
+    pub d: [Slot; 4],
+    pub a: Vec<Slot>,
+    pub b: Vec<Slot>,
+    pub c: [Slot; 4],
+}
+
+/// How a barrier is used.
+#[derive(Clone, Debug)]
+pub(crate) struct Barrier {
+    pub id: Slot,
+    /// Threads; all of the block without it.
+    pub count: Option<Slot>,
+    pub aligned: bool,
+    /// Does not wait.
+    pub arrive: bool,
+    pub reduce: Option<BarrierReduce>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct BarrierReduce {
+    pub op: Reduce,
+    pub source: Pred,
+    /// For `popc`.
+    pub value: Option<Slot>,
+    /// For `and` and `or`.
+    pub pred: Option<PredSlot>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    /// A function of values.
+    Alu(Step),
+    Convert(Conversion),
+    Nop,
+    Clock {
+        d: Slot,
+    },
+    Pack {
+        d: Slot,
+        parts: Vec<Slot>,
+        bits: u32,
+    },
+    Unpack {
+        parts: Vec<Option<Slot>>,
+        a: Slot,
+        bits: u32,
+    },
+    Setp {
+        test: Test,
+        combine: Option<(Logic, Pred)>,
+        p: Option<PredSlot>,
+        q: Option<PredSlot>,
+    },
+    /// The predicate becomes a value: `one` where it holds, 0 elsewhere.
+    Set {
+        test: Test,
+        combine: Option<(Logic, Pred)>,
+        one: u64,
+    },
+    Selp {
+        pred: Pred,
+    },
+    PredLogic {
+        op: Logic,
+        d: PredSlot,
+        a: Pred,
+        b: Pred,
+    },
+    PredMov {
+        d: PredSlot,
+        a: Pred,
+    },
+    LdParam {
+        d: Vec<Option<Slot>>,
+        ty: Type,
+        offset: u32,
+    },
+    Ld {
+        space: Space,
+        ty: Type,
+        d: Vec<Option<Slot>>,
+        address: Address,
+        strong: bool,
+    },
+    St {
+        space: Space,
+        ty: Type,
+        values: Vec<Slot>,
+        address: Address,
+        strong: bool,
+    },
+    Atomic {
+        op: AtomicOp,
+        space: Space,
+        ty: Type,
+        d: Option<Slot>,
+        address: Address,
+        b: Slot,
+        c: Slot,
+    },
+    CpAsync {
+        to: Address,
+        from: Address,
+        bytes: u32,
+        source_bytes: Option<Slot>,
+    },
+    CpCommit,
+    /// Waits until at most this many groups are pending; without a number also for what is in no group.
+    CpWait(Option<u32>),
+    Bra {
+        target: u32,
+    },
+    Exit,
+    Trap,
+    Barrier(Box<Barrier>),
+    WarpSync {
+        mask: Slot,
+    },
+    Shfl {
+        mode: Shuffle,
+        d: Slot,
+        p: Option<PredSlot>,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+        mask: Slot,
+    },
+    Vote {
+        mode: Vote,
+        d: Option<Slot>,
+        p: Option<PredSlot>,
+        a: Pred,
+        mask: Slot,
+    },
+    Match {
+        all: bool,
+        wide: bool,
+        d: Slot,
+        p: Option<PredSlot>,
+        a: Slot,
+        mask: Slot,
+    },
+    Redux {
+        op: AtomicOp,
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        mask: Slot,
+    },
+    ActiveMask {
+        d: Slot,
+    },
+    Ldmatrix {
+        d: Vec<Slot>,
+        transposed: bool,
+        address: Address,
+    },
+    Mma(Box<Mma>),
+}
+
+/// What an instruction is counted as.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Class {
+    /// Arithmetic and logic of integers and bits, and moves.
+    Integer,
+    /// Arithmetic of floating-point numbers.
+    Float,
+    /// Conversions between types.
+    Convert,
+    /// Reciprocals, roots, exponentials, logarithms, sines and divisions.
+    Special,
+    /// Comparisons, selections and logic of predicates.
+    Predicate,
+    /// Loads of parameters and of constants.
+    Constant,
+    /// Loads from global memory.
+    GlobalLoad,
+    /// Stores to global memory.
+    GlobalStore,
+    /// Loads from shared memory, `ldmatrix` among them.
+    SharedLoad,
+    /// Stores to shared memory.
+    SharedStore,
+    /// `atom` and `red`.
+    Atomic,
+    /// `cp.async` and the waits for it.
+    AsyncCopy,
+    /// Branches and exits.
+    Control,
+    /// Barriers of blocks and warps, fences.
+    Barrier,
+    /// Shuffles, votes, matches and reductions of a warp.
+    Exchange,
+    /// Products of matrices.
+    Mma,
+}
+
+impl Class {
+    /// All of them, in the order of [`crate::Counters::warp`].
+    pub const ALL: [Class; 16] = [
+        Class::Integer,
+        Class::Float,
+        Class::Convert,
+        Class::Special,
+        Class::Predicate,
+        Class::Constant,
+        Class::GlobalLoad,
+        Class::GlobalStore,
+        Class::SharedLoad,
+        Class::SharedStore,
+        Class::Atomic,
+        Class::AsyncCopy,
+        Class::Control,
+        Class::Barrier,
+        Class::Exchange,
+        Class::Mma,
+    ];
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Inst {
+    pub op: Op,
+    pub operands: Operands,
+    pub guard: Option<Pred>,
+    pub class: Class,
+    /// Floating-point operations per lane.
+    pub flops: u8,
+    /// Registers read, without those that are always defined.
+    pub reads: Vec<Slot>,
+    pub reads_pred: Vec<PredSlot>,
+    pub writes: Vec<Slot>,
+    pub writes_pred: Vec<PredSlot>,
+    /// Of the text, from 1.
+    pub line: u32,
+    /// File and line of `.loc`.
+    pub source: Option<(u32, u32)>,
+}

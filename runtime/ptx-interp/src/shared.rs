@@ -1,0 +1,327 @@
+//! Shared memory of a block, with the order of its accesses.
+//!
+//! Two accesses to a byte by different threads, one of them a write, must be ordered: by a barrier between the warps, or,
+//! inside a warp, by a `.sync` instruction that both lanes take part in. (Strictly, PTX promises an order of memory only
+//! for `bar.warp.sync`; all `.sync` instructions count here.) Lanes of one instruction are never ordered.
+
+use crate::fault::FaultKind;
+use crate::memory::Wrong;
+use crate::registers::LANES;
+
+/// Groups (lanes of a warp, or warps of a block) that met, with the time. Answers whether one member's past is another's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SyncLog {
+    /// Counts the meetings.
+    pub time: u32,
+    /// The last meeting of all.
+    all: u32,
+    /// Meetings of some since then, ascending.
+    some: Vec<(u32, u32)>,
+}
+
+/// Meetings of some that are kept one by one; beyond, only the last of each mask.
+const KEPT: usize = 256;
+
+impl SyncLog {
+    /// The members of `mask` meet, out of `everyone`.
+    pub fn meet(&mut self, mask: u32, everyone: u32) {
+        self.time += 1;
+        if mask & everyone == everyone {
+            self.all = self.time;
+            self.some.clear();
+        } else if let Some(last) = self.some.last_mut().filter(|last| last.0 == mask) {
+            last.1 = self.time;
+        } else {
+            if self.some.len() >= KEPT {
+                self.some.retain(|&(old, _)| old != mask);
+            }
+            self.some.push((mask, self.time));
+        }
+    }
+
+    /// What all of `members` did at `time` is over for `other`.
+    #[inline]
+    pub fn ordered(&self, members: u32, time: u32, other: u32) -> bool {
+        members == other || self.all > time || self.ordered_slowly(members, time, other)
+    }
+
+    /// `member` has met anybody after `time`.
+    fn met(&self, member: u32, time: u32) -> bool {
+        self.all > time || self.some.iter().any(|&(mask, at)| at > time && mask & member != 0)
+    }
+
+    #[cold]
+    fn ordered_slowly(&self, members: u32, time: u32, other: u32) -> bool {
+        let mut rest = members & !other;
+        while rest != 0 {
+            let mut reached = rest & rest.wrapping_neg();
+            rest &= rest - 1;
+            for &(mask, _) in self.some.iter().filter(|&&(_, at)| at > time) {
+                if mask & reached != 0 {
+                    reached |= mask;
+                }
+            }
+            if reached & other == 0 {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Who accesses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accessor {
+    pub warp: u32,
+    pub lane: u32,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Write {
+    /// 0: nobody; else the number of the thread plus 1.
+    thread: u32,
+    atomic: bool,
+    block_time: u32,
+    warp_time: u32,
+}
+
+/// Reads that nothing orders among each other.
+#[derive(Clone, Copy, Default, Debug)]
+struct Reads {
+    /// Warps that read.
+    warps: u32,
+    /// The last of them, and the lanes of it.
+    last_warp: u32,
+    lanes: u32,
+    /// Times of the last read.
+    block_time: u32,
+    warp_time: u32,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct History {
+    write: Write,
+    reads: Reads,
+    /// The block whose history this is.
+    block: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Read,
+    Write,
+    Atomic,
+}
+
+const WRITTEN: u8 = 1;
+/// A `cp.async` is on its way here.
+const PENDING: u8 = 2;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    bytes: Vec<u8>,
+    state: Vec<u8>,
+    history: Vec<History>,
+    /// log2 of the bytes of a granule of `history`.
+    granule: u32,
+    block: u32,
+    /// Meetings of warps.
+    pub log: SyncLog,
+    everyone: u32,
+}
+
+impl Shared {
+    pub fn new(bytes: usize, warps: usize) -> Shared {
+        Shared {
+            bytes: vec![0; bytes],
+            state: vec![0; bytes],
+            history: vec![History::default(); bytes.div_ceil(4)],
+            granule: 2,
+            block: 0,
+            log: SyncLog::default(),
+            everyone: if warps >= LANES { u32::MAX } else { (1 << warps) - 1 },
+        }
+    }
+
+    /// Makes all bytes unknown for the next block.
+    pub fn begin_block(&mut self) {
+        self.state.fill(0);
+        self.block += 1;
+        self.log = SyncLog::default();
+    }
+
+    /// The warps of a mask have met at a barrier.
+    pub fn meet(&mut self, warps: u32) {
+        self.log.meet(warps, self.everyone);
+    }
+
+    fn place(&self, offset: usize) -> String {
+        format!("offset {offset} of shared memory ({} bytes)", self.bytes.len())
+    }
+
+    /// Checks that the bytes lie in shared memory.
+    #[inline]
+    pub fn find(&self, address: u64, len: usize) -> Result<usize, Wrong> {
+        let size = self.bytes.len();
+        if address <= size as u64 && size - address as usize >= len {
+            return Ok(address as usize);
+        }
+        let offset = if address < 1 << 32 { address.to_string() } else { format!("{address:#x}") };
+        Err((FaultKind::OutOfBounds, format!("{len} bytes at offset {offset} of shared memory ({size} bytes)")))
+    }
+
+    /// Reads `len` ≤ 8 bytes.
+    #[inline]
+    pub fn load(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<u64, Wrong> {
+        self.check_state(offset, len, true)?;
+        self.note(offset, len, by, warp, How::Read)?;
+        let mut value = [0; 8];
+        value[..len].copy_from_slice(&self.bytes[offset..offset + len]);
+        Ok(u64::from_le_bytes(value))
+    }
+
+    /// Writes the low `len` ≤ 8 bytes of `value`.
+    #[inline]
+    pub fn store(&mut self, offset: usize, len: usize, value: u64, by: Accessor, warp: &SyncLog) -> Result<(), Wrong> {
+        self.check_state(offset, len, false)?;
+        self.note(offset, len, by, warp, How::Write)?;
+        self.put(offset, &value.to_le_bytes()[..len]);
+        Ok(())
+    }
+
+    /// Reads and writes for an atomic operation, which races with plain accesses only.
+    pub fn atomic(
+        &mut self,
+        offset: usize,
+        len: usize,
+        by: Accessor,
+        warp: &SyncLog,
+        new: impl FnOnce(u64) -> u64,
+    ) -> Result<u64, Wrong> {
+        self.check_state(offset, len, true)?;
+        self.note(offset, len, by, warp, How::Atomic)?;
+        let mut value = [0; 8];
+        value[..len].copy_from_slice(&self.bytes[offset..offset + len]);
+        let old = u64::from_le_bytes(value);
+        self.put(offset, &new(old).to_le_bytes()[..len]);
+        Ok(old)
+    }
+
+    fn put(&mut self, offset: usize, bytes: &[u8]) {
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.state[offset..offset + bytes.len()].fill(WRITTEN);
+    }
+
+    /// A `cp.async` begins: nobody else may use the bytes until it is waited for.
+    pub fn begin_copy(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<(), Wrong> {
+        self.check_state(offset, len, false)?;
+        self.note(offset, len, by, warp, How::Write)?;
+        self.state[offset..offset + len].iter_mut().for_each(|s| *s |= PENDING);
+        Ok(())
+    }
+
+    /// A `cp.async` has been waited for by its thread: the bytes are there.
+    pub fn end_copy(&mut self, offset: usize, bytes: &[u8], by: Accessor, warp: &SyncLog) -> Result<(), Wrong> {
+        self.put(offset, bytes);
+        self.note(offset, bytes.len(), by, warp, How::Write)
+    }
+
+    #[inline]
+    fn check_state(&self, offset: usize, len: usize, read: bool) -> Result<(), Wrong> {
+        let state = &self.state[offset..offset + len];
+        let fine = if read { state.iter().all(|&s| s == WRITTEN) } else { state.iter().all(|&s| s & PENDING == 0) };
+        if fine { Ok(()) } else { Err(self.wrong_state(offset, len, read)) }
+    }
+
+    #[cold]
+    fn wrong_state(&self, offset: usize, len: usize, read: bool) -> Wrong {
+        let place = self.place(offset);
+        if self.state[offset..offset + len].iter().any(|s| s & PENDING != 0) {
+            let what = if read { "reads" } else { "writes" };
+            return (FaultKind::PendingCopy, format!("{what} {place} before `cp.async` to it has completed"));
+        }
+        (FaultKind::UninitialisedMemory, format!("reads {place}, which has not been written"))
+    }
+
+    #[cold]
+    fn refine(&mut self, granule: u32) {
+        let times = 1 << (self.granule - granule);
+        self.history = self.history.iter().flat_map(|&h| std::iter::repeat_n(h, times)).collect();
+        self.granule = granule;
+    }
+
+    /// Notes an access and finds races.
+    #[inline]
+    fn note(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog, how: How) -> Result<(), Wrong> {
+        let wanted = (len as u32 | 4 | offset as u32).trailing_zeros();
+        if wanted < self.granule {
+            self.refine(wanted);
+        }
+        let thread = by.warp * LANES as u32 + by.lane;
+        for at in offset >> self.granule..(offset + len).div_ceil(1 << self.granule) {
+            let history = &mut self.history[at];
+            if history.block != self.block {
+                *history = History { block: self.block, ..History::default() };
+            }
+            let last = history.write;
+            let both_atomic = how == How::Atomic && last.atomic;
+            if last.thread != 0 && last.thread != thread + 1 && !both_atomic {
+                let (last_warp, last_lane) = ((last.thread - 1) / LANES as u32, (last.thread - 1) % LANES as u32);
+                let ordered = if last_warp == by.warp {
+                    warp.ordered(1 << last_lane, last.warp_time, 1 << by.lane)
+                } else {
+                    self.log.ordered(1 << last_warp, last.block_time, 1 << by.warp)
+                };
+                if !ordered {
+                    let now = if how == How::Read { "read" } else { "written" };
+                    return Err(self.race(at, last.thread - 1, "written", by, now));
+                }
+            }
+            let reads = &mut history.reads;
+            let own = 1 << by.warp;
+            let own_past = reads.warps & own == 0
+                || if reads.last_warp == by.warp {
+                    warp.ordered(reads.lanes, reads.warp_time, 1 << by.lane)
+                } else {
+                    self.log.met(own, reads.block_time)
+                };
+            let past = own_past && self.log.ordered(reads.warps & !own, reads.block_time, own);
+            if how != How::Read {
+                if !past {
+                    let other = if own_past || reads.last_warp != by.warp {
+                        (reads.warps & !own).trailing_zeros() * LANES as u32
+                    } else {
+                        by.warp * LANES as u32 + (reads.lanes & !(1 << by.lane)).trailing_zeros()
+                    };
+                    return Err(self.race(at, other, "read", by, "written"));
+                }
+                // A plain write of the same thread stays known.
+                let atomic = how == How::Atomic && (last.atomic || last.thread != thread + 1);
+                history.write = Write { thread: thread + 1, atomic, block_time: self.log.time, warp_time: warp.time };
+                *reads = Reads::default();
+            } else {
+                // What this read comes after, later writes that come after this read come after as well.
+                let lanes = if past || reads.last_warp != by.warp { 0 } else { reads.lanes };
+                *reads = Reads {
+                    warps: if past { own } else { reads.warps | own },
+                    last_warp: by.warp,
+                    lanes: lanes | 1 << by.lane,
+                    block_time: self.log.time,
+                    warp_time: warp.time,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn race(&self, granule: usize, other: u32, what: &str, by: Accessor, now: &str) -> Wrong {
+        let place = self.place(granule << self.granule);
+        let (warp, lane) = (other / LANES as u32, other % LANES as u32);
+        let message = format!(
+            "{place} is {now} by lane {} of warp {} and {what} by lane {lane} of warp {warp}, with nothing between that orders them",
+            by.lane, by.warp
+        );
+        (FaultKind::SharedRace, message)
+    }
+}
