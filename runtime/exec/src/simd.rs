@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// Instruction sets that kernels are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// What every processor of the target has (SSE2 on x86-64, NEON on AArch64).
+    /// The portable kernels, with what every processor of the target has.
     Base,
+    /// NEON, with fused multiply-adds: every AArch64 processor.
+    Neon,
     /// AVX2 and FMA.
     Avx2,
     /// AVX-512 F, VL, BW and DQ.
@@ -24,41 +26,51 @@ static LEVEL: AtomicU8 = AtomicU8::new(u8::MAX);
 pub fn level() -> Level {
     match LEVEL.load(Ordering::Relaxed) {
         0 => Level::Base,
-        1 => Level::Avx2,
-        2 => Level::Avx512,
-        _ => {
-            let found = detect();
-            LEVEL.store(found as u8, Ordering::Relaxed);
-            found
-        }
+        1 => Level::Neon,
+        2 => Level::Avx2,
+        3 => Level::Avx512,
+        _ => detect(),
     }
 }
 
-/// Lowers the level, to test narrower code on a wider machine; never raises it above what the machine has.
-/// Results of two levels differ in the last bits.
+/// Finds the level once. Not inlined into kernels, which call [`level`] for every block.
+#[cold]
+fn detect() -> Level {
+    let found = available().pop().unwrap_or(Level::Base);
+    LEVEL.store(found as u8, Ordering::Relaxed);
+    found
+}
+
+/// Lowers the level, to test narrower code on a wider machine; a level that the machine does not have is the next lower
+/// one that it has. Results of two levels differ in the last bits.
 pub fn limit(wanted: Level) {
-    let found = detect();
-    let level = if (wanted as u8) < (found as u8) { wanted } else { found };
+    let mut lower = available().into_iter().filter(|&level| level as u8 <= wanted as u8);
+    let level = lower.next_back().unwrap_or(Level::Base);
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
+/// The levels of this machine, from the narrowest, which every machine has.
 #[cfg(target_arch = "x86_64")]
-fn detect() -> Level {
+pub fn available() -> Vec<Level> {
     let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
     let avx512 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq");
-    match (avx2, avx512) {
-        (true, true) => Level::Avx512,
-        (true, false) => Level::Avx2,
-        (false, _) => Level::Base,
-    }
+    let found = [(true, Level::Base), (avx2, Level::Avx2), (avx2 && avx512, Level::Avx512)];
+    found.into_iter().filter_map(|(has, level)| has.then_some(level)).collect()
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn detect() -> Level {
-    Level::Base
+/// The levels of this machine, from the narrowest, which every machine has.
+#[cfg(target_arch = "aarch64")]
+pub fn available() -> Vec<Level> {
+    vec![Level::Base, Level::Neon]
+}
+
+/// The levels of this machine, from the narrowest, which every machine has.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn available() -> Vec<Level> {
+    vec![Level::Base]
 }
 
 /// Defines `fn name(args)` that runs `body::<FMA>(args)` compiled for the level of the machine.
@@ -82,8 +94,13 @@ macro_rules! multiversion {
                     $crate::simd::Level::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     $crate::simd::Level::Avx2 => return unsafe { avx2($($arg),*) },
-                    $crate::simd::Level::Base => {}
+                    $crate::simd::Level::Neon | $crate::simd::Level::Base => {}
                 }
+            }
+            #[cfg(target_arch = "aarch64")]
+            if $crate::simd::level() == $crate::simd::Level::Neon {
+                // Every processor of this architecture has the instructions: nothing need be enabled.
+                return $body::<true>($($arg),*);
             }
             $body::<false>($($arg),*)
         }

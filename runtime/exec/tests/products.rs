@@ -106,7 +106,7 @@ fn check(rows: usize, batch: usize, k: usize, n: usize) {
     for ((form, found), expected) in portable.iter().zip(&exact) {
         close(&format!("{form} [{rows}; {batch} x {k} x {n}], portable"), found, expected, depth);
     }
-    for level in [Level::Avx2, Level::Avx512] {
+    for level in simd::available().into_iter().skip(1) {
         for ((form, found), (_, expected)) in products.at(level).iter().zip(&portable) {
             let expected: Vec<f64> = expected.iter().map(|&e| f64::from(e)).collect();
             close(&format!("{form} [{rows}; {batch} x {k} x {n}], {level:?}"), found, &expected, depth);

@@ -4,8 +4,6 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::x86_64::*;
-
 use super::Rows;
 use crate::simd::{Level, level};
 
@@ -38,6 +36,12 @@ macro_rules! with_rows {
     }};
 }
 
+// After the macro that they use.
+#[cfg(target_arch = "aarch64")]
+mod arm;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 /// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
 pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) -> bool {
     if heads == 0 || !heads.is_multiple_of(8) {
@@ -45,15 +49,22 @@ pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out
     }
     match level() {
         // SAFETY: `level` reports a level only where the processor has its instructions.
-        Level::Avx512 => unsafe { weighted_sum_512(a, x, heads, offsets, out) },
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { x86::weighted_sum_512(a, x, heads, offsets, out) },
         // SAFETY: as above.
-        Level::Avx2 => unsafe { weighted_sum_256(a, x, heads, offsets, out) },
-        Level::Base => return false,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { x86::weighted_sum_256(a, x, heads, offsets, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { arm::weighted_sum(a, x, heads, offsets, out) },
+        _ => return false,
     }
     true
 }
 
-/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of `inner` elements, a multiple of 16. False: not done.
+/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of `inner` elements, a multiple of 16. False: not done. With
+/// narrower vectors compilers make good ones of the portable version.
+#[cfg(target_arch = "x86_64")]
 pub fn weighted_sum_wide(
     a: Rows<'_>,
     x: Rows<'_>,
@@ -65,11 +76,11 @@ pub fn weighted_sum_wide(
     if heads == 0 || inner == 0 || !inner.is_multiple_of(16) {
         return false;
     }
-    match level() {
-        // SAFETY: `level` reports a level only where the processor has its instructions.
-        Level::Avx512 => unsafe { weighted_wide_512(a, x, heads, inner, offsets, out) },
-        Level::Avx2 | Level::Base => return false,
+    if level() != Level::Avx512 {
+        return false;
     }
+    // SAFETY: `level` reports a level only where the processor has its instructions.
+    unsafe { x86::weighted_wide_512(a, x, heads, inner, offsets, out) };
     true
 }
 
@@ -82,236 +93,17 @@ pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
     let (a, b) = if let Rows::Picked(..) = a { (b, a) } else { (a, b) };
     match level() {
         // SAFETY: `level` reports a level only where the processor has its instructions.
-        Level::Avx512 => unsafe { dot_512(a, b, heads, out) },
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { x86::dot_512(a, b, heads, out) },
         // SAFETY: as above.
-        Level::Avx2 => unsafe { dot_256(a, b, heads, out) },
-        Level::Base => return false,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { x86::dot_256(a, b, heads, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { arm::dot(a, b, heads, out) },
+        _ => return false,
     }
     true
-}
-
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-fn weighted_sum_512(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) {
-    with_rows!(weighted_rows_512, a: heads, x: heads * 8, heads, offsets, out);
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-fn weighted_rows_512<'a>(
-    weights: impl Fn(usize) -> &'a [f32],
-    values: impl Fn(usize) -> &'a [f32],
-    heads: usize,
-    offsets: &[u32],
-    out: &mut [f32],
-) {
-    // Lanes of the weights that the four vectors of a band of eight heads need.
-    let pick = |first: i32| {
-        let (f, s) = (first, first + 1);
-        _mm512_setr_epi32(f, f, f, f, f, f, f, f, s, s, s, s, s, s, s, s)
-    };
-    let picks = [pick(0), pick(2), pick(4), pick(6)];
-    for (row, edges) in out.chunks_exact_mut(heads * 8).zip(offsets.windows(2)) {
-        for (band, out) in row.as_chunks_mut::<64>().0.iter_mut().enumerate() {
-            let mut sums = [_mm512_setzero_ps(); 4];
-            for e in edges[0] as usize..edges[1] as usize {
-                let weights = &weights(e).as_chunks::<8>().0[band];
-                let values = &values(e).as_chunks::<64>().0[band];
-                // SAFETY: eight weights and 64 values, of arrays of that length.
-                unsafe {
-                    let weights = _mm512_castps256_ps512(_mm256_loadu_ps(weights.as_ptr()));
-                    for v in 0..4 {
-                        let x = _mm512_loadu_ps(values.as_ptr().add(16 * v));
-                        sums[v] = _mm512_fmadd_ps(_mm512_permutexvar_ps(picks[v], weights), x, sums[v]);
-                    }
-                }
-            }
-            for (v, sum) in sums.into_iter().enumerate() {
-                // SAFETY: within the 64 results.
-                unsafe {
-                    let at = out.as_mut_ptr().add(16 * v);
-                    _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
-                }
-            }
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-fn weighted_wide_512(a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32]) {
-    with_rows!(weighted_wide_rows_512, a: heads, x: heads * inner, heads, inner, offsets, out);
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-fn weighted_wide_rows_512<'a>(
-    weights: impl Fn(usize) -> &'a [f32],
-    values: impl Fn(usize) -> &'a [f32],
-    heads: usize,
-    inner: usize,
-    offsets: &[u32],
-    out: &mut [f32],
-) {
-    for (row, edges) in out.chunks_exact_mut(heads * inner).zip(offsets.windows(2)) {
-        let edges = edges[0] as usize..edges[1] as usize;
-        for (head, row) in row.chunks_exact_mut(inner).enumerate() {
-            let mut start = head * inner;
-            let (wide, rest) = row.as_chunks_mut::<64>();
-            for out in wide {
-                let mut sums = [_mm512_setzero_ps(); 4];
-                for e in edges.clone() {
-                    let weight = _mm512_set1_ps(weights(e)[head]);
-                    let values = values(e)[start..].first_chunk::<64>().expect("a row holds all bands");
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: within 64 elements.
-                        let x = unsafe { _mm512_loadu_ps(values.as_ptr().add(16 * v)) };
-                        *sum = _mm512_fmadd_ps(weight, x, *sum);
-                    }
-                }
-                for (v, sum) in sums.into_iter().enumerate() {
-                    // SAFETY: within the 64 results.
-                    unsafe {
-                        let at = out.as_mut_ptr().add(16 * v);
-                        _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
-                    }
-                }
-                start += 64;
-            }
-            for out in rest.as_chunks_mut::<16>().0 {
-                let mut sum = _mm512_setzero_ps();
-                for e in edges.clone() {
-                    let values = values(e)[start..].first_chunk::<16>().expect("a row holds all bands");
-                    // SAFETY: 16 elements.
-                    let x = unsafe { _mm512_loadu_ps(values.as_ptr()) };
-                    sum = _mm512_fmadd_ps(_mm512_set1_ps(weights(e)[head]), x, sum);
-                }
-                // SAFETY: the 16 results.
-                unsafe {
-                    let at = out.as_mut_ptr();
-                    _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
-                }
-                start += 16;
-            }
-        }
-    }
-}
-
-#[target_feature(enable = "avx2,fma")]
-fn weighted_sum_256(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) {
-    with_rows!(weighted_rows_256, a: heads, x: heads * 8, heads, offsets, out);
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn weighted_rows_256<'a>(
-    weights: impl Fn(usize) -> &'a [f32],
-    values: impl Fn(usize) -> &'a [f32],
-    heads: usize,
-    offsets: &[u32],
-    out: &mut [f32],
-) {
-    for (row, edges) in out.chunks_exact_mut(heads * 8).zip(offsets.windows(2)) {
-        for (band, out) in row.as_chunks_mut::<64>().0.iter_mut().enumerate() {
-            let mut sums = [_mm256_setzero_ps(); 8];
-            for e in edges[0] as usize..edges[1] as usize {
-                let weights = &weights(e).as_chunks::<8>().0[band];
-                let values = &values(e).as_chunks::<64>().0[band];
-                for (h, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: eight values of an array of 64.
-                    let x = unsafe { _mm256_loadu_ps(values.as_ptr().add(8 * h)) };
-                    *sum = _mm256_fmadd_ps(_mm256_set1_ps(weights[h]), x, *sum);
-                }
-            }
-            for (h, sum) in sums.into_iter().enumerate() {
-                // SAFETY: within the 64 results.
-                unsafe {
-                    let at = out.as_mut_ptr().add(8 * h);
-                    _mm256_storeu_ps(at, _mm256_add_ps(_mm256_loadu_ps(at), sum));
-                }
-            }
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-fn dot_512(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) {
-    with_rows!(dot_rows_512, a: heads * 8, b: heads * 8, heads, out);
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f32], heads: usize, out: &mut [f32]) {
-    let order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
-    let bands = heads / 8;
-    let rows = out.len() / heads;
-    // In each quarter of the result of a band: sums over a quarter of the vectors 0 to 3 of the products.
-    let quarters = |row: usize, band: usize| {
-        let (a, b) = (&a(row).as_chunks::<64>().0[band], &b(row).as_chunks::<64>().0[band]);
-        // SAFETY: 16 elements of arrays of 64.
-        let product = |v: usize| unsafe {
-            _mm512_mul_ps(_mm512_loadu_ps(a.as_ptr().add(16 * v)), _mm512_loadu_ps(b.as_ptr().add(16 * v)))
-        };
-        let pair = |x, y| _mm512_add_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
-        let low = _mm512_castps_pd(pair(product(0), product(1)));
-        let high = _mm512_castps_pd(pair(product(2), product(3)));
-        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)), _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)))
-    };
-    // Two bands of eight results from the quarters of both.
-    let join = |x, y| {
-        let sums =
-            _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(x, y), _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y));
-        _mm512_permutexvar_ps(order, sums)
-    };
-    if bands == 1 {
-        let (pairs, rest) = out.as_chunks_mut::<16>();
-        for (i, out) in pairs.iter_mut().enumerate() {
-            let sums = join(quarters(2 * i, 0), quarters(2 * i + 1, 0));
-            // SAFETY: 16 results.
-            unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sums) };
-        }
-        if let Some(out) = rest.first_chunk_mut::<8>() {
-            let last = quarters(rows - 1, 0);
-            // SAFETY: eight results.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm512_castps512_ps256(join(last, last))) };
-        }
-        return;
-    }
-    for (row, out) in out.chunks_exact_mut(heads).enumerate() {
-        for (band, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let sums = quarters(row, band);
-            // SAFETY: eight results.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm512_castps512_ps256(join(sums, sums))) };
-        }
-    }
-}
-
-#[target_feature(enable = "avx2,fma")]
-fn dot_256(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) {
-    with_rows!(dot_rows_256, a: heads * 8, b: heads * 8, heads, out);
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn dot_rows_256<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f32], heads: usize, out: &mut [f32]) {
-    for (row, out) in out.chunks_exact_mut(heads).enumerate() {
-        let (a, b) = (a(row).as_chunks::<64>().0, b(row).as_chunks::<64>().0);
-        for ((out, a), b) in out.as_chunks_mut::<8>().0.iter_mut().zip(a).zip(b) {
-            // SAFETY: eight elements of arrays of 64.
-            let product = |h: usize| unsafe {
-                _mm256_mul_ps(_mm256_loadu_ps(a.as_ptr().add(8 * h)), _mm256_loadu_ps(b.as_ptr().add(8 * h)))
-            };
-            // Sums of halves of four heads.
-            let four = |h: usize| {
-                let (x, y) =
-                    (_mm256_hadd_ps(product(h), product(h + 1)), _mm256_hadd_ps(product(h + 2), product(h + 3)));
-                _mm256_hadd_ps(x, y)
-            };
-            let (low, high) = (four(0), four(4));
-            let sums =
-                _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high));
-            // SAFETY: eight results.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), sums) };
-        }
-    }
 }
 
 #[cfg(test)]
@@ -330,20 +122,42 @@ mod tests {
         }
     }
 
-    /// Levels of this machine with vectors.
-    fn levels() -> Vec<Level> {
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        let avx512 = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512dq");
-        let mut levels = vec![];
-        if avx2 {
-            levels.push(Level::Avx2);
+    /// Sums and, of groups of eight, dot products by the instructions of a level, where it has some for these extents.
+    #[allow(clippy::too_many_arguments)]
+    fn at(
+        level: Level,
+        [weights, left, right]: [Rows<'_>; 3],
+        heads: usize,
+        inner: usize,
+        offsets: &[u32],
+        sum: &mut [f32],
+        dot: &mut [f32],
+    ) -> bool {
+        let eights = inner == 8;
+        // SAFETY: the processor has the instructions of this level.
+        unsafe {
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 if eights => {
+                    x86::weighted_sum_512(weights, right, heads, offsets, sum);
+                    x86::dot_512(left, right, heads, dot);
+                }
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => x86::weighted_wide_512(weights, right, heads, inner, offsets, sum),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 if eights => {
+                    x86::weighted_sum_256(weights, right, heads, offsets, sum);
+                    x86::dot_256(left, right, heads, dot);
+                }
+                #[cfg(target_arch = "aarch64")]
+                Level::Neon if eights => {
+                    arm::weighted_sum(weights, right, heads, offsets, sum);
+                    arm::dot(left, right, heads, dot);
+                }
+                _ => return false,
+            }
         }
-        if avx2 && avx512 {
-            levels.push(Level::Avx512);
-        }
-        levels
+        true
     }
 
     #[test]
@@ -371,26 +185,14 @@ mod tests {
                 for count in [edges, edges - 1] {
                     let mut dots = vec![0.0; count * heads];
                     rows::dot_portable(left, right, heads, inner, &mut dots);
-                    for level in levels() {
+                    for level in crate::simd::available() {
                         let (mut sum, mut dot) = (start.clone(), vec![0.0; count * heads]);
-                        let eights = inner == 8;
-                        // SAFETY: the processor has the instructions of these levels.
-                        unsafe {
-                            match level {
-                                Level::Avx512 if eights => {
-                                    weighted_sum_512(weights, right, heads, &offsets, &mut sum);
-                                    dot_512(left, right, heads, &mut dot);
-                                }
-                                Level::Avx512 => weighted_wide_512(weights, right, heads, inner, &offsets, &mut sum),
-                                Level::Avx2 if eights => {
-                                    weighted_sum_256(weights, right, heads, &offsets, &mut sum);
-                                    dot_256(left, right, heads, &mut dot);
-                                }
-                                Level::Avx2 | Level::Base => continue,
-                            }
+                        let operands = [weights, left, right];
+                        if !at(level, operands, heads, inner, &offsets, &mut sum, &mut dot) {
+                            continue;
                         }
                         close(&format!("sums of {heads} x {inner}, {level:?}"), &sum, &sums);
-                        if eights {
+                        if inner == 8 {
                             close(&format!("dot products of {heads} x {inner}, {level:?}"), &dot, &dots);
                         }
                     }

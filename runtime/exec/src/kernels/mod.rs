@@ -1,6 +1,6 @@
 //! Loops over blocks of rows: what the block interpreter calls. No kernel knows a plan or a model.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod eights;
 pub mod flat;
 pub mod product;

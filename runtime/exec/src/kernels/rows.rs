@@ -151,7 +151,7 @@ multiversion! {
 /// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements: products are not stored.
 /// `outer` groups per row.
 pub fn dot(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if inner == 8 && super::eights::dot(a, b, outer, out) {
         return;
     }

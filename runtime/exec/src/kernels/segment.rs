@@ -354,9 +354,12 @@ pub fn weighted_sum(
     }
     #[cfg(target_arch = "x86_64")]
     if heads == 1 && super::sparse::weighted_sum(a, x, inner, offsets, out)
-        || inner == 8 && super::eights::weighted_sum(a, x, heads, offsets, out)
         || super::eights::weighted_sum_wide(a, x, heads, inner, offsets, out)
     {
+        return;
+    }
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if inner == 8 && super::eights::weighted_sum(a, x, heads, offsets, out) {
         return;
     }
     weighted_portable(a, x, heads, inner, offsets, out);

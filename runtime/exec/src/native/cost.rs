@@ -48,7 +48,7 @@ pub fn suits(op: &BlockOp, width: usize) -> bool {
 /// Does the part take less time than its operations one after another, by more than compiling takes?
 pub fn gains(region: &Region, part: &Part, facts: &Facts<'_>) -> bool {
     let lanes = match simd::level() {
-        simd::Level::Base => 4.0,
+        simd::Level::Base | simd::Level::Neon => 4.0,
         simd::Level::Avx2 => 8.0,
         simd::Level::Avx512 => 16.0,
     };

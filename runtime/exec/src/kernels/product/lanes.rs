@@ -57,7 +57,6 @@ pub(super) unsafe trait Lanes: Copy {
 
 /// What every processor has: the compiler makes vectors of four of it.
 #[derive(Clone, Copy)]
-#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 pub(super) struct Portable([f32; 4]);
 
 // SAFETY: arrays need no instructions of their own.
@@ -432,8 +431,27 @@ mod arm {
 
         #[inline(always)]
         unsafe fn sums(of: [Self; 4]) -> [f32; 4] {
+            let [Self(a), Self(b), Self(c), Self(d)] = of;
+            let mut out = [0.0; 4];
+            // SAFETY: the trait's condition; the array has four elements.
+            unsafe { vst1q_f32(out.as_mut_ptr(), vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d))) };
+            out
+        }
+
+        #[inline(always)]
+        unsafe fn transpose_four(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
             // SAFETY: the trait's condition.
-            of.map(|v| unsafe { vaddvq_f32(v.0) })
+            unsafe {
+                let row = |r: usize| vld1q_f32(from.add(r * from_stride));
+                let pair = |a, b| (vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b));
+                // Of rows 0 and 1, and of 2 and 3: columns 0 and 2, then 1 and 3.
+                let (ab, cd) = pair(vtrn1q_f32(row(0), row(1)), vtrn1q_f32(row(2), row(3)));
+                vst1q_f32(to, vreinterpretq_f32_f64(vtrn1q_f64(ab, cd)));
+                vst1q_f32(to.add(2 * to_stride), vreinterpretq_f32_f64(vtrn2q_f64(ab, cd)));
+                let (ab, cd) = pair(vtrn2q_f32(row(0), row(1)), vtrn2q_f32(row(2), row(3)));
+                vst1q_f32(to.add(to_stride), vreinterpretq_f32_f64(vtrn1q_f64(ab, cd)));
+                vst1q_f32(to.add(3 * to_stride), vreinterpretq_f32_f64(vtrn2q_f64(ab, cd)));
+            }
         }
     }
 }

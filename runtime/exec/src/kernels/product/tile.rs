@@ -10,10 +10,8 @@
 // Numbers of rows and vectors count through registers of several operands at once.
 #![allow(clippy::needless_range_loop)]
 
-use super::lanes::Lanes;
-#[cfg(not(target_arch = "aarch64"))]
-use super::lanes::Portable;
-#[cfg(target_arch = "x86_64")]
+use super::lanes::{Lanes, Portable};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::simd::{Level, level};
 
 /// Steps of the contracted dimension that are done at once: 64 columns of the small operand are then 24 KiB, and stay
@@ -123,17 +121,16 @@ macro_rules! per_level {
                     Level::Avx512 => return unsafe { avx512(job) },
                     // SAFETY: as above.
                     Level::Avx2 => return unsafe { avx2(job) },
-                    Level::Base => {}
+                    Level::Neon | Level::Base => {}
                 }
             }
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: every processor of this architecture has the instructions.
-            return unsafe { $body::<super::lanes::Neon>(job) };
-            #[cfg(not(target_arch = "aarch64"))]
-            // SAFETY: passed on.
-            unsafe {
-                $body::<Portable>(job)
+            if level() == Level::Neon {
+                // SAFETY: every processor of this architecture has the instructions.
+                return unsafe { $body::<super::lanes::Neon>(job) };
             }
+            // SAFETY: passed on.
+            unsafe { $body::<Portable>(job) }
         }
     };
 }

@@ -1,0 +1,236 @@
+//! AVX2 and AVX-512. A band is eight heads: 64 elements, which are four vectors of 16 or eight of eight.
+
+use std::arch::x86_64::*;
+
+use super::super::Rows;
+
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+pub(super) fn weighted_sum_512(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) {
+    with_rows!(weighted_rows_512, a: heads, x: heads * 8, heads, offsets, out);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+fn weighted_rows_512<'a>(
+    weights: impl Fn(usize) -> &'a [f32],
+    values: impl Fn(usize) -> &'a [f32],
+    heads: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    // Lanes of the weights that the four vectors of a band of eight heads need.
+    let pick = |first: i32| {
+        let (f, s) = (first, first + 1);
+        _mm512_setr_epi32(f, f, f, f, f, f, f, f, s, s, s, s, s, s, s, s)
+    };
+    let picks = [pick(0), pick(2), pick(4), pick(6)];
+    for (row, edges) in out.chunks_exact_mut(heads * 8).zip(offsets.windows(2)) {
+        for (band, out) in row.as_chunks_mut::<64>().0.iter_mut().enumerate() {
+            let mut sums = [_mm512_setzero_ps(); 4];
+            for e in edges[0] as usize..edges[1] as usize {
+                let weights = &weights(e).as_chunks::<8>().0[band];
+                let values = &values(e).as_chunks::<64>().0[band];
+                // SAFETY: eight weights and 64 values, of arrays of that length.
+                unsafe {
+                    let weights = _mm512_castps256_ps512(_mm256_loadu_ps(weights.as_ptr()));
+                    for v in 0..4 {
+                        let x = _mm512_loadu_ps(values.as_ptr().add(16 * v));
+                        sums[v] = _mm512_fmadd_ps(_mm512_permutexvar_ps(picks[v], weights), x, sums[v]);
+                    }
+                }
+            }
+            for (v, sum) in sums.into_iter().enumerate() {
+                // SAFETY: within the 64 results.
+                unsafe {
+                    let at = out.as_mut_ptr().add(16 * v);
+                    _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
+                }
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+pub(super) fn weighted_wide_512(
+    a: Rows<'_>,
+    x: Rows<'_>,
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    with_rows!(weighted_wide_rows_512, a: heads, x: heads * inner, heads, inner, offsets, out);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+fn weighted_wide_rows_512<'a>(
+    weights: impl Fn(usize) -> &'a [f32],
+    values: impl Fn(usize) -> &'a [f32],
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    for (row, edges) in out.chunks_exact_mut(heads * inner).zip(offsets.windows(2)) {
+        let edges = edges[0] as usize..edges[1] as usize;
+        for (head, row) in row.chunks_exact_mut(inner).enumerate() {
+            let mut start = head * inner;
+            let (wide, rest) = row.as_chunks_mut::<64>();
+            for out in wide {
+                let mut sums = [_mm512_setzero_ps(); 4];
+                for e in edges.clone() {
+                    let weight = _mm512_set1_ps(weights(e)[head]);
+                    let values = values(e)[start..].first_chunk::<64>().expect("a row holds all bands");
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: within 64 elements.
+                        let x = unsafe { _mm512_loadu_ps(values.as_ptr().add(16 * v)) };
+                        *sum = _mm512_fmadd_ps(weight, x, *sum);
+                    }
+                }
+                for (v, sum) in sums.into_iter().enumerate() {
+                    // SAFETY: within the 64 results.
+                    unsafe {
+                        let at = out.as_mut_ptr().add(16 * v);
+                        _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
+                    }
+                }
+                start += 64;
+            }
+            for out in rest.as_chunks_mut::<16>().0 {
+                let mut sum = _mm512_setzero_ps();
+                for e in edges.clone() {
+                    let values = values(e)[start..].first_chunk::<16>().expect("a row holds all bands");
+                    // SAFETY: 16 elements.
+                    let x = unsafe { _mm512_loadu_ps(values.as_ptr()) };
+                    sum = _mm512_fmadd_ps(_mm512_set1_ps(weights(e)[head]), x, sum);
+                }
+                // SAFETY: the 16 results.
+                unsafe {
+                    let at = out.as_mut_ptr();
+                    _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
+                }
+                start += 16;
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn weighted_sum_256(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) {
+    with_rows!(weighted_rows_256, a: heads, x: heads * 8, heads, offsets, out);
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn weighted_rows_256<'a>(
+    weights: impl Fn(usize) -> &'a [f32],
+    values: impl Fn(usize) -> &'a [f32],
+    heads: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    for (row, edges) in out.chunks_exact_mut(heads * 8).zip(offsets.windows(2)) {
+        for (band, out) in row.as_chunks_mut::<64>().0.iter_mut().enumerate() {
+            let mut sums = [_mm256_setzero_ps(); 8];
+            for e in edges[0] as usize..edges[1] as usize {
+                let weights = &weights(e).as_chunks::<8>().0[band];
+                let values = &values(e).as_chunks::<64>().0[band];
+                for (h, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: eight values of an array of 64.
+                    let x = unsafe { _mm256_loadu_ps(values.as_ptr().add(8 * h)) };
+                    *sum = _mm256_fmadd_ps(_mm256_set1_ps(weights[h]), x, *sum);
+                }
+            }
+            for (h, sum) in sums.into_iter().enumerate() {
+                // SAFETY: within the 64 results.
+                unsafe {
+                    let at = out.as_mut_ptr().add(8 * h);
+                    _mm256_storeu_ps(at, _mm256_add_ps(_mm256_loadu_ps(at), sum));
+                }
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+pub(super) fn dot_512(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) {
+    with_rows!(dot_rows_512, a: heads * 8, b: heads * 8, heads, out);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f32], heads: usize, out: &mut [f32]) {
+    let order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+    let bands = heads / 8;
+    let rows = out.len() / heads;
+    // In each quarter of the result of a band: sums over a quarter of the vectors 0 to 3 of the products.
+    let quarters = |row: usize, band: usize| {
+        let (a, b) = (&a(row).as_chunks::<64>().0[band], &b(row).as_chunks::<64>().0[band]);
+        // SAFETY: 16 elements of arrays of 64.
+        let product = |v: usize| unsafe {
+            _mm512_mul_ps(_mm512_loadu_ps(a.as_ptr().add(16 * v)), _mm512_loadu_ps(b.as_ptr().add(16 * v)))
+        };
+        let pair = |x, y| _mm512_add_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
+        let low = _mm512_castps_pd(pair(product(0), product(1)));
+        let high = _mm512_castps_pd(pair(product(2), product(3)));
+        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)), _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)))
+    };
+    // Two bands of eight results from the quarters of both.
+    let join = |x, y| {
+        let sums =
+            _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(x, y), _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y));
+        _mm512_permutexvar_ps(order, sums)
+    };
+    if bands == 1 {
+        let (pairs, rest) = out.as_chunks_mut::<16>();
+        for (i, out) in pairs.iter_mut().enumerate() {
+            let sums = join(quarters(2 * i, 0), quarters(2 * i + 1, 0));
+            // SAFETY: 16 results.
+            unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sums) };
+        }
+        if let Some(out) = rest.first_chunk_mut::<8>() {
+            let last = quarters(rows - 1, 0);
+            // SAFETY: eight results.
+            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm512_castps512_ps256(join(last, last))) };
+        }
+        return;
+    }
+    for (row, out) in out.chunks_exact_mut(heads).enumerate() {
+        for (band, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let sums = quarters(row, band);
+            // SAFETY: eight results.
+            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm512_castps512_ps256(join(sums, sums))) };
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn dot_256(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) {
+    with_rows!(dot_rows_256, a: heads * 8, b: heads * 8, heads, out);
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn dot_rows_256<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f32], heads: usize, out: &mut [f32]) {
+    for (row, out) in out.chunks_exact_mut(heads).enumerate() {
+        let (a, b) = (a(row).as_chunks::<64>().0, b(row).as_chunks::<64>().0);
+        for ((out, a), b) in out.as_chunks_mut::<8>().0.iter_mut().zip(a).zip(b) {
+            // SAFETY: eight elements of arrays of 64.
+            let product = |h: usize| unsafe {
+                _mm256_mul_ps(_mm256_loadu_ps(a.as_ptr().add(8 * h)), _mm256_loadu_ps(b.as_ptr().add(8 * h)))
+            };
+            // Sums of halves of four heads.
+            let four = |h: usize| {
+                let (x, y) =
+                    (_mm256_hadd_ps(product(h), product(h + 1)), _mm256_hadd_ps(product(h + 2), product(h + 3)));
+                _mm256_hadd_ps(x, y)
+            };
+            let (low, high) = (four(0), four(4));
+            let sums =
+                _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high));
+            // SAFETY: eight results.
+            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), sums) };
+        }
+    }
+}
