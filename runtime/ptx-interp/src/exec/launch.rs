@@ -105,7 +105,7 @@ impl Launch {
     /// The threads of a block, if the launch fits the kernel and the machines.
     pub(crate) fn check(&self, kernel: &Kernel) -> Result<usize, String> {
         let product = |of: [u32; 3]| of.iter().fold(1u64, |product, &n| product.saturating_mul(u64::from(n)));
-        let show = |[x, y, z]: [u32; 3]| format!("{x} × {y} × {z}");
+        let show = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
         let threads = product(self.block);
         let blocks = product(self.grid);
         if threads == 0 || blocks == 0 {
