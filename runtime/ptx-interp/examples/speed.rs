@@ -38,7 +38,10 @@ fn main() {
         ("integer mad", "mad.lo.u32 %m, %m, %n, %n;".repeat(8)),
         ("f32 add", "add.f32 %x, %x, %y;".repeat(8)),
         ("f32 fma", fma.repeat(8)),
-        ("f32 fma, half of the lanes", format!("and.b32 %n, %t, 1; setp.eq.u32 %p, %n, 0; {}", format!("@%p {fma}").repeat(8))),
+        (
+            "f32 fma, half of the lanes",
+            format!("and.b32 %n, %t, 1; setp.eq.u32 %p, %n, 0; {}", format!("@%p {fma}").repeat(8)),
+        ),
         ("f32 ex2", "ex2.approx.ftz.f32 %x, %y;".repeat(8)),
         ("ld.global", "ld.global.f32 %x, [%a];".repeat(8)),
         ("ld.shared", "ld.shared.f32 %x, [%s];".repeat(8)),

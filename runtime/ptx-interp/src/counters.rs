@@ -156,6 +156,21 @@ pub(crate) fn count_global(
     bytes: u64,
     mut line: impl FnMut(u64, u64),
 ) {
+    let first = addresses[0];
+    if mask == u32::MAX && (1..32).all(|lane| addresses[lane] == first + lane as u64 * bytes) {
+        // One after the other, as most requests should be.
+        let end = first + 32 * bytes;
+        for at in first / 128..end.div_ceil(128) {
+            let from = (first.max(at * 128) - at * 128) / SECTOR;
+            let to = (end.min(at * 128 + 128) - at * 128).div_ceil(SECTOR);
+            line(at * 128, (1 << to) - (1 << from));
+        }
+        traffic.requests += 1;
+        traffic.sectors += end.div_ceil(SECTOR) - first / SECTOR;
+        traffic.ideal_sectors += bytes;
+        traffic.bytes += 32 * bytes;
+        return;
+    }
     let mut sorted = [0; 32];
     let mut n = 0;
     let mut ascending = true;
@@ -203,6 +218,11 @@ pub(crate) fn count_global(
 /// Counts a request of `bytes` per lane at these offsets.
 pub(crate) fn count_shared(traffic: &mut SharedTraffic, offsets: &Lanes, mask: u32, bytes: u64) {
     traffic.requests += 1;
+    if bytes == 4 && mask == u32::MAX && (1..32).all(|lane| offsets[lane] == offsets[0] + 4 * lane as u64) {
+        traffic.ideal_wavefronts += 1;
+        traffic.wavefronts += 1;
+        return;
+    }
     let lanes_at_once = if bytes <= 4 { 32 } else { 128 / bytes as usize };
     for first in (0..32).step_by(lanes_at_once) {
         let group = mask & (u32::MAX >> (32 - lanes_at_once)) << first;

@@ -29,7 +29,8 @@ pub enum FaultKind {
     UninitialisedRegister,
     /// Two threads of a block use a byte of shared memory, one of them writes, and nothing orders them.
     SharedRace,
-    /// Two blocks use a byte of global memory, one of them writes, and not both by atomic operations.
+    /// Two blocks use a byte of global memory, one of them writes, and not both by atomic operations; or `.nc` reads what
+    /// the same launch has written.
     GlobalRace,
     /// Shared memory was used between a `cp.async` and the wait for it.
     PendingCopy,

@@ -52,6 +52,7 @@
 #[macro_use]
 mod alu;
 mod cache;
+mod compact;
 mod counters;
 mod exec;
 mod fault;

@@ -60,6 +60,8 @@ pub struct AccessError(pub String);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
     Read,
+    /// Of what nobody writes in this launch.
+    ReadOnly,
     Write,
     /// Atomic, or with an order of its own; does not race with others of its kind.
     StrongRead,
@@ -224,20 +226,14 @@ impl Memory {
     pub(crate) fn load(&mut self, at: usize, offset: usize, len: usize, by: Access) -> Result<u64, Wrong> {
         let allocation = &mut self.allocations[at];
         let range = offset..offset + len;
-        if allocation.written[range.clone()].contains(&0) {
+        if !all_are(&allocation.written[range.clone()], 1) {
             return Err((
                 FaultKind::UninitialisedMemory,
                 format!("reads {}, which has not been written", allocation.place(offset)),
             ));
         }
         allocation.note(offset, len, by)?;
-        let mut value = [0; 8];
-        match len {
-            4 => value[..4].copy_from_slice(&allocation.bytes[offset..offset + 4]),
-            8 => value.copy_from_slice(&allocation.bytes[offset..offset + 8]),
-            _ => value[..len].copy_from_slice(&allocation.bytes[range]),
-        }
-        Ok(u64::from_le_bytes(value))
+        Ok(get(&allocation.bytes[range]))
     }
 
     /// Stores the low bytes of a value; see [`Memory::load`].
@@ -248,9 +244,40 @@ impl Memory {
             return Err((FaultKind::ReadOnly, format!("writes to {}, which is constant", allocation.place(offset))));
         }
         allocation.note(offset, len, by)?;
-        allocation.bytes[offset..offset + len].copy_from_slice(&value.to_le_bytes()[..len]);
-        allocation.written[offset..offset + len].fill(1);
+        put(&mut allocation.bytes[offset..offset + len], value);
+        put(&mut allocation.written[offset..offset + len], 0x0101_0101_0101_0101);
         Ok(())
+    }
+}
+
+/// The value of up to 8 bytes. Without a call for the copy, since this is done for every lane.
+#[inline]
+pub(crate) fn get(bytes: &[u8]) -> u64 {
+    match *bytes {
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+        [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        ref bytes => bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
+    }
+}
+
+/// Puts the low bytes of a value.
+#[inline]
+pub(crate) fn put(bytes: &mut [u8], value: u64) {
+    if let Ok(word) = <&mut [u8; 4]>::try_from(&mut *bytes) {
+        *word = (value as u32).to_le_bytes();
+    } else if let Ok(words) = <&mut [u8; 8]>::try_from(&mut *bytes) {
+        *words = value.to_le_bytes();
+    } else {
+        bytes.iter_mut().zip(value.to_le_bytes()).for_each(|(to, from)| *to = from);
+    }
+}
+
+/// All bytes are this one. Words are most of what is asked for.
+#[inline]
+pub(crate) fn all_are(bytes: &[u8], value: u8) -> bool {
+    match bytes {
+        &[a, b, c, d] => u32::from_le_bytes([a, b, c, d]) == u32::from(value) * 0x0101_0101,
+        bytes => bytes.iter().all(|&byte| byte == value),
     }
 }
 
@@ -282,6 +309,26 @@ impl Allocation {
         if self.constant {
             return Ok(());
         }
+        if len == 4
+            && self.granule == 2
+            && let Some(users) = self.users.get_mut(offset / 4)
+        {
+            // Words that no other block has used, which are most.
+            let (reader, writer) = (users.reader >> 1, users.writer >> 1);
+            let alone =
+                (reader < by.first || users.reader == by.block << 1) && (writer < by.first || writer == by.block);
+            match by.how {
+                Use::Read | Use::ReadOnly if alone && (writer < by.first || by.how == Use::Read) => {
+                    users.reader = by.block << 1;
+                    return Ok(());
+                }
+                Use::Write if alone => {
+                    users.writer = by.block << 1;
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
         let wanted = (len as u32 | 4 | offset as u32).trailing_zeros();
         if wanted < self.granule {
             self.refine(wanted);
@@ -294,16 +341,24 @@ impl Allocation {
             let (writer, reader) = (users.writer >> 1, users.reader >> 1);
             // Only blocks of this launch count.
             let written_by_other = writer >= by.first && writer != by.block;
+            if by.how == Use::ReadOnly && writer >= by.first {
+                let place = self.place(granule << self.granule);
+                let message = format!("{place} is read with .nc, but was written in this launch");
+                return Err((FaultKind::GlobalRace, message));
+            }
             let strong_writer = users.writer & 1 == 1;
             let strong = matches!(by.how, Use::StrongRead | Use::StrongWrite);
             if written_by_other && !(strong && strong_writer) {
-                let how = if matches!(by.how, Use::Read | Use::StrongRead) { "read" } else { "written" };
+                let how =
+                    if matches!(by.how, Use::Read | Use::ReadOnly | Use::StrongRead) { "read" } else { "written" };
                 return Err(self.race(granule, Some(writer - by.first), "written", by, how));
             }
             match by.how {
-                Use::Read if reader >= by.first && reader != by.block => users.reader = by.block << 1 | 1,
-                Use::Read if reader == by.block => {}
-                Use::Read => users.reader = by.block << 1,
+                Use::Read | Use::ReadOnly if reader >= by.first && reader != by.block => {
+                    users.reader = by.block << 1 | 1
+                }
+                Use::Read | Use::ReadOnly if reader == by.block => {}
+                Use::Read | Use::ReadOnly => users.reader = by.block << 1,
                 Use::StrongRead => {}
                 Use::Write | Use::StrongWrite => {
                     if reader >= by.first && (reader != by.block || users.reader & 1 == 1) {

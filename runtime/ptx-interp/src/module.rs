@@ -63,7 +63,10 @@ pub struct Kernel {
     pub(crate) code: Vec<Inst>,
     /// Registers that nobody writes, and what they hold.
     pub(crate) constants: Vec<(Slot, Constant)>,
+    /// Names of registers.
     pub(crate) num_slots: usize,
+    /// Places for their values; several names may share one.
+    pub(crate) num_places: usize,
     pub(crate) num_predicates: usize,
     /// Line of the text where it begins, from 1.
     pub line: u32,

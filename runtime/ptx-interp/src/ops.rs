@@ -23,6 +23,16 @@ pub(crate) enum Space {
     Generic,
 }
 
+/// What an access promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    Plain,
+    /// `.nc`: the kernel does not write there.
+    ReadOnly,
+    /// `.volatile`, `.relaxed`, `.acquire`, `.release`.
+    Strong,
+}
+
 /// `[base + offset]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
@@ -168,14 +178,14 @@ pub(crate) enum Op {
         ty: Type,
         d: Vec<Option<Slot>>,
         address: Address,
-        strong: bool,
+        order: Order,
     },
     St {
         space: Space,
         ty: Type,
         values: Vec<Slot>,
         address: Address,
-        strong: bool,
+        order: Order,
     },
     Atomic {
         op: AtomicOp,
@@ -313,7 +323,7 @@ pub(crate) struct Inst {
     pub class: Class,
     /// Floating-point operations per lane.
     pub flops: u8,
-    /// Registers read, without those that are always defined.
+    /// Registers read, by name, without those that are always defined.
     pub reads: Vec<Slot>,
     pub reads_pred: Vec<PredSlot>,
     pub writes: Vec<Slot>,

@@ -26,8 +26,9 @@ pub(crate) type Test = fn(&Registers, &Operands, u32) -> u32;
 /// The registers of a warp.
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
+    /// By place.
     pub values: Vec<Lanes>,
-    /// Lanes in which a register has been written.
+    /// Lanes in which a register has been written, by name.
     pub defined: Vec<u32>,
     /// Predicates, a bit per lane.
     pub predicates: Vec<u32>,

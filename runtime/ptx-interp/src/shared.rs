@@ -5,7 +5,7 @@
 //! for `bar.warp.sync`; all `.sync` instructions count here.) Lanes of one instruction are never ordered.
 
 use crate::fault::FaultKind;
-use crate::memory::Wrong;
+use crate::memory::{Wrong, all_are, get, put};
 use crate::registers::LANES;
 
 /// Groups (lanes of a warp, or warps of a block) that met, with the time. Answers whether one member's past is another's.
@@ -37,6 +37,12 @@ impl SyncLog {
             }
             self.some.push((mask, self.time));
         }
+    }
+
+    /// The time of the last meeting of everyone.
+    #[inline]
+    fn all(&self) -> u32 {
+        self.all
     }
 
     /// What all of `members` did at `time` is over for `other`.
@@ -175,9 +181,7 @@ impl Shared {
     pub fn load(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<u64, Wrong> {
         self.check_state(offset, len, true)?;
         self.note(offset, len, by, warp, How::Read)?;
-        let mut value = [0; 8];
-        value[..len].copy_from_slice(&self.bytes[offset..offset + len]);
-        Ok(u64::from_le_bytes(value))
+        Ok(get(&self.bytes[offset..offset + len]))
     }
 
     /// Writes the low `len` ≤ 8 bytes of `value`.
@@ -185,7 +189,7 @@ impl Shared {
     pub fn store(&mut self, offset: usize, len: usize, value: u64, by: Accessor, warp: &SyncLog) -> Result<(), Wrong> {
         self.check_state(offset, len, false)?;
         self.note(offset, len, by, warp, How::Write)?;
-        self.put(offset, &value.to_le_bytes()[..len]);
+        self.put(offset, len, value);
         Ok(())
     }
 
@@ -200,16 +204,15 @@ impl Shared {
     ) -> Result<u64, Wrong> {
         self.check_state(offset, len, true)?;
         self.note(offset, len, by, warp, How::Atomic)?;
-        let mut value = [0; 8];
-        value[..len].copy_from_slice(&self.bytes[offset..offset + len]);
-        let old = u64::from_le_bytes(value);
-        self.put(offset, &new(old).to_le_bytes()[..len]);
+        let old = get(&self.bytes[offset..offset + len]);
+        self.put(offset, len, new(old));
         Ok(old)
     }
 
-    fn put(&mut self, offset: usize, bytes: &[u8]) {
-        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
-        self.state[offset..offset + bytes.len()].fill(WRITTEN);
+    #[inline]
+    fn put(&mut self, offset: usize, len: usize, value: u64) {
+        put(&mut self.bytes[offset..offset + len], value);
+        put(&mut self.state[offset..offset + len], u64::from_le_bytes([WRITTEN; 8]));
     }
 
     /// A `cp.async` begins: nobody else may use the bytes until it is waited for.
@@ -222,14 +225,15 @@ impl Shared {
 
     /// A `cp.async` has been waited for by its thread: the bytes are there.
     pub fn end_copy(&mut self, offset: usize, bytes: &[u8], by: Accessor, warp: &SyncLog) -> Result<(), Wrong> {
-        self.put(offset, bytes);
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.state[offset..offset + bytes.len()].fill(WRITTEN);
         self.note(offset, bytes.len(), by, warp, How::Write)
     }
 
     #[inline]
     fn check_state(&self, offset: usize, len: usize, read: bool) -> Result<(), Wrong> {
         let state = &self.state[offset..offset + len];
-        let fine = if read { state.iter().all(|&s| s == WRITTEN) } else { state.iter().all(|&s| s & PENDING == 0) };
+        let fine = all_are(state, WRITTEN) || !read && state.iter().all(|&s| s & PENDING == 0);
         if fine { Ok(()) } else { Err(self.wrong_state(offset, len, read)) }
     }
 
@@ -258,6 +262,35 @@ impl Shared {
             self.refine(wanted);
         }
         let thread = by.warp * LANES as u32 + by.lane;
+        let own = 1 << by.warp;
+        if len == 4 && self.granule == 2 && how != How::Atomic {
+            // Words that only this thread uses, or all since the last meeting of everyone: most accesses.
+            let history = &mut self.history[offset / 4];
+            let fresh = history.block != self.block;
+            let (last, reads) = (history.write, history.reads);
+            let written_before =
+                fresh || last.thread == 0 || last.thread == thread + 1 || last.block_time < self.log.all();
+            let read_before = fresh || reads.warps == 0 || reads.block_time < self.log.all();
+            let own_reads = reads.warps == own && reads.lanes == 1 << by.lane;
+            if written_before && (read_before || own_reads) {
+                let now = (self.log.time, warp.time);
+                if how == How::Write {
+                    let write = Write { thread: thread + 1, atomic: false, block_time: now.0, warp_time: now.1 };
+                    *history = History { block: self.block, write, reads: Reads::default() };
+                } else {
+                    let write = if fresh { Write::default() } else { last };
+                    let reads = Reads {
+                        warps: own,
+                        last_warp: by.warp,
+                        lanes: 1 << by.lane,
+                        block_time: now.0,
+                        warp_time: now.1,
+                    };
+                    *history = History { block: self.block, write, reads };
+                }
+                return Ok(());
+            }
+        }
         for at in offset >> self.granule..(offset + len).div_ceil(1 << self.granule) {
             let history = &mut self.history[at];
             if history.block != self.block {
@@ -278,7 +311,6 @@ impl Shared {
                 }
             }
             let reads = &mut history.reads;
-            let own = 1 << by.warp;
             let own_past = reads.warps & own == 0
                 || if reads.last_warp == by.warp {
                     warp.ordered(reads.lanes, reads.warp_time, 1 << by.lane)

@@ -14,9 +14,10 @@
 //!
 //! Everything that parses must be accepted by NVIDIA's assembler where it is installed.
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use hgnnc_ptx_interp::{Counters, Launch, Memory, Module, Type, Value};
 
@@ -240,32 +241,16 @@ fn count(counters: &Counters, name: &str) -> Option<u64> {
     }
 }
 
-/// `ptxas`, from the environment or the path.
-fn assembler() -> Option<PathBuf> {
-    let named = std::env::var_os("HGNN_PTXAS").map(PathBuf::from);
-    let candidate = named.unwrap_or_else(|| PathBuf::from("ptxas"));
-    Command::new(&candidate).arg("--version").output().is_ok_and(|out| out.status.success()).then_some(candidate)
-}
-
-fn assemble(ptxas: &Path, path: &Path) -> Result<(), String> {
-    let out = Command::new(ptxas)
-        .args(["-arch=sm_80", "-o", "/dev/null"])
-        .arg(path)
-        .output()
-        .map_err(|error| error.to_string())?;
-    if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned()) }
-}
-
 #[test]
 fn the_assembler_accepts_them() {
-    let Some(ptxas) = assembler() else {
+    let Some(ptxas) = common::assembler() else {
         println!("skipped: no ptxas in the path, and HGNN_PTXAS names none");
         return;
     };
     let wrong: Vec<String> = cases()
         .into_iter()
         .filter(|(_, text)| !text.contains("//! error"))
-        .filter_map(|(path, _)| assemble(&ptxas, &path).err())
+        .filter_map(|(path, _)| common::assemble(ptxas, &path).err())
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -50,6 +50,7 @@ impl Conversion {
         let bits = |ty: Type| matches!(ty, Type::B8 | Type::B16 | Type::B32 | Type::B64);
         match self.to {
             Type::F16x2 | Type::Bf16x2 | Type::Tf32 => self.from == Type::F32,
+            Type::F64 if self.round != Round::Nearest && !self.from.is_float() => false,
             to => scalar(to) && scalar(self.from) && !bits(to) && !bits(self.from),
         }
     }
@@ -69,7 +70,11 @@ impl Conversion {
             to => {
                 let value = self.from.extend(a);
                 let exact = if self.from.is_signed() { i128::from(value as i64) } else { i128::from(value) };
-                if to.is_float() { self.float_result(int_odd(exact)) } else { self.int_to_int(exact) }
+                match to {
+                    Type::F64 => (exact as f64).to_bits(),
+                    to if to.is_float() => self.float_result(int_odd(exact)),
+                    _ => self.int_to_int(exact),
+                }
             }
         }
     }

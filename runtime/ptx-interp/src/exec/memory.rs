@@ -5,7 +5,7 @@ use super::{Run, SHARED_WINDOW, SHARED_WINDOW_END, Stop};
 use crate::counters::{count_global, count_shared, count_shared_atomic};
 use crate::fault::FaultKind;
 use crate::memory::{Access, Use, Wrong};
-use crate::ops::{Address, AtomicOp, Inst, Op, Space};
+use crate::ops::{Address, AtomicOp, Inst, Op, Order, Space};
 use crate::registers::{Lanes, lanes};
 use crate::shared::Accessor;
 use crate::types::Type;
@@ -70,7 +70,7 @@ impl Run<'_> {
     }
 
     pub(super) fn load(&mut self, warp: &mut Warp, pc: usize, inst: &Inst, active: u32) -> Result<(), Stop> {
-        let Op::Ld { space, ty, d, address, strong } = &inst.op else { return Ok(()) };
+        let Op::Ld { space, ty, d, address, order } = &inst.op else { return Ok(()) };
         let mut addresses = warp.addresses(address);
         let bytes = ty.bytes();
         let total = bytes * d.len();
@@ -91,7 +91,11 @@ impl Run<'_> {
         }
         let in_global = active & !in_shared;
         if in_global != 0 {
-            let access = self.access(if *strong { Use::StrongRead } else { Use::Read });
+            let access = self.access(match order {
+                Order::Plain => Use::Read,
+                Order::ReadOnly => Use::ReadOnly,
+                Order::Strong => Use::StrongRead,
+            });
             for lane in lanes(in_global) {
                 let (at, offset) = self.find_global(pc, addresses[lane], total).map_err(|wrong| (lane, wrong))?;
                 if *space == Space::Const && !self.memory.is_constant(at) {
@@ -117,7 +121,7 @@ impl Run<'_> {
     }
 
     pub(super) fn store(&mut self, warp: &mut Warp, pc: usize, inst: &Inst, active: u32) -> Result<(), Stop> {
-        let Op::St { space, ty, values, address, strong } = &inst.op else { return Ok(()) };
+        let Op::St { space, ty, values, address, order } = &inst.op else { return Ok(()) };
         let mut addresses = warp.addresses(address);
         let bytes = ty.bytes();
         let total = bytes * values.len();
@@ -136,7 +140,7 @@ impl Run<'_> {
         }
         let in_global = active & !in_shared;
         if in_global != 0 {
-            let access = self.access(if *strong { Use::StrongWrite } else { Use::Write });
+            let access = self.access(if *order == Order::Strong { Use::StrongWrite } else { Use::Write });
             for lane in lanes(in_global) {
                 let (at, offset) = self.find_global(pc, addresses[lane], total).map_err(|wrong| (lane, wrong))?;
                 for (i, &slot) in values.iter().enumerate() {

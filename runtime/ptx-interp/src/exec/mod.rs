@@ -112,6 +112,14 @@ impl Module {
         Ok(counters)
     }
 
+    /// The address of a `.global` or `.const` variable, for [`Memory::write`], which may also fill constants. Puts the
+    /// variables of the module into this memory if they are not there yet; without values they are zero. `None` if there is
+    /// no such variable.
+    pub fn variable(&self, name: &str, memory: &mut Memory) -> Option<u64> {
+        let at = self.variables.iter().position(|variable| variable.name == name)?;
+        Some(self.instantiate(memory)[at])
+    }
+
     /// Puts the variables of the module into memory, once, and returns their addresses.
     fn instantiate(&self, memory: &mut Memory) -> Vec<u64> {
         if let Some(addresses) = memory.modules.get(&self.id) {
@@ -141,7 +149,6 @@ impl Run<'_> {
         let index = warp.index as usize;
         for &(slot, constant) in &self.kernel.constants {
             let at = slot as usize;
-            warp.registers.defined[at] = u32::MAX;
             warp.registers.values[at] = std::array::from_fn(|lane| {
                 let thread = index * LANES + lane;
                 match constant {

@@ -53,7 +53,7 @@ impl Warp {
         Warp {
             index: index as u32,
             registers: Registers {
-                values: vec![[0; LANES]; kernel.num_slots],
+                values: vec![[0; LANES]; kernel.num_places],
                 defined: vec![0; kernel.num_slots],
                 predicates: vec![0; kernel.num_predicates],
                 predicates_defined: vec![0; kernel.num_predicates],
@@ -72,7 +72,6 @@ impl Warp {
         self.registers.defined.fill(0);
         self.registers.predicates_defined.fill(0);
         for &(slot, constant) in &kernel.constants {
-            self.registers.defined[slot as usize] = u32::MAX;
             if let Constant::Ctaid(axis) = constant {
                 self.registers.values[slot as usize] = [block[axis].into(); LANES];
             }

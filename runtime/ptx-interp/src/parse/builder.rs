@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Result;
 use super::statement::{Arg, ArgKind};
+use crate::compact::compact;
 use crate::lex::{Kind, Place};
 use crate::module::{Constant, Kernel};
 use crate::ops::{Address, Inst, Op, Pred, PredSlot};
@@ -72,6 +73,7 @@ impl<'a> Builder<'a> {
             code: Vec::new(),
             constants: Vec::new(),
             num_slots: 0,
+            num_places: 0,
             num_predicates: 0,
             line,
         };
@@ -394,6 +396,7 @@ impl<'a> Builder<'a> {
             };
             self.kernel.code[at].op = Op::Bra { target };
         }
+        compact(&mut self.kernel);
         Ok(self.kernel)
     }
 }

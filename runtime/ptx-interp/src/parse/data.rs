@@ -5,13 +5,13 @@ use super::arith::{Decoded, expect_args};
 use super::builder::Builder;
 use super::statement::{Arg, ArgKind, Modifiers};
 use crate::Class;
-use crate::ops::{AtomicOp, Op, Space};
+use crate::ops::{AtomicOp, Op, Order, Space};
 use crate::registers::Slot;
 use crate::types::Type;
 
 /// Hints for caches and scopes of order change nothing that is modelled.
 fn is_hint(name: &str) -> bool {
-    matches!(name, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "weak" | "cta" | "cluster" | "gpu" | "sys")
+    matches!(name, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "weak" | "cta" | "cluster" | "gpu" | "sys")
         || name.starts_with("L1::")
         || name.starts_with("L2::") && name != "L2::cache_hint"
 }
@@ -35,7 +35,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Space, whether the access is ordered, elements and type, in any order.
-    fn access(&mut self, m: &mut Modifiers<'a>) -> Result<(Option<&'a str>, bool, usize, Type)> {
+    fn access(&mut self, m: &mut Modifiers<'a>) -> Result<(Option<&'a str>, Order, usize, Type)> {
         let space = m.one_of(&[
             "global",
             "shared",
@@ -46,7 +46,13 @@ impl<'a> Builder<'a> {
             "local",
             "shared::cluster",
         ]);
-        let strong = m.one_of(&["volatile", "relaxed", "acquire", "release"]).is_some();
+        let order = if m.one_of(&["volatile", "relaxed", "acquire", "release"]).is_some() {
+            Order::Strong
+        } else if m.flag("nc") {
+            Order::ReadOnly
+        } else {
+            Order::Plain
+        };
         let elems = match m.one_of(&["v2", "v4", "v8"]) {
             Some("v2") => 2,
             Some("v4") => 4,
@@ -58,7 +64,7 @@ impl<'a> Builder<'a> {
         if elems * ty.bytes() > 16 || matches!(ty, Type::Pred | Type::Tf32) || ty == Type::F16 || ty == Type::Bf16 {
             return m.unsupported();
         }
-        Ok((space, strong, elems, ty))
+        Ok((space, order, elems, ty))
     }
 
     fn space(&self, m: &Modifiers<'_>, name: Option<&str>) -> Result<Space> {
@@ -84,7 +90,7 @@ impl<'a> Builder<'a> {
     }
 
     fn ld(&mut self, m: &mut Modifiers<'a>, args: &[Arg<'a>]) -> Result<Decoded> {
-        let (space, strong, elems, ty) = self.access(m)?;
+        let (space, order, elems, ty) = self.access(m)?;
         expect_args(m, args, 2..=2)?;
         self.expect_elems(&args[0], elems)?;
         if let Some("param" | "param::entry") = space {
@@ -109,7 +115,7 @@ impl<'a> Builder<'a> {
             Space::Const => Class::Constant,
             Space::Global | Space::Generic => Class::GlobalLoad,
         };
-        Ok((Op::Ld { space, ty, d, address, strong }, class, 0))
+        Ok((Op::Ld { space, ty, d, address, order }, class, 0))
     }
 
     fn dests(&mut self, arg: &Arg<'a>, ty: Type) -> Result<Vec<Option<Slot>>> {
@@ -117,7 +123,7 @@ impl<'a> Builder<'a> {
     }
 
     fn st(&mut self, m: &mut Modifiers<'a>, args: &[Arg<'a>]) -> Result<Decoded> {
-        let (space, strong, elems, ty) = self.access(m)?;
+        let (space, order, elems, ty) = self.access(m)?;
         expect_args(m, args, 2..=2)?;
         self.expect_elems(&args[1], elems)?;
         if let Some(space @ ("const" | "param" | "param::entry")) = space {
@@ -127,7 +133,7 @@ impl<'a> Builder<'a> {
         let address = self.address(&args[0])?;
         let values = args[1].parts().iter().map(|arg| self.value_of(arg, ty, true)).collect::<Result<_>>()?;
         let class = if space == Space::Shared { Class::SharedStore } else { Class::GlobalStore };
-        Ok((Op::St { space, ty, values, address, strong }, class, 0))
+        Ok((Op::St { space, ty, values, address, order }, class, 0))
     }
 
     fn atomic(&mut self, m: &mut Modifiers<'a>, args: &[Arg<'a>]) -> Result<Decoded> {

@@ -1,0 +1,245 @@
+//! Gives registers whose values are never needed at the same time one place.
+//!
+//! Texts name a register for nearly every value, and a warp keeps 32 values of each: kernels with thousands of names would
+//! not stay in the cache of the processor. A register holds its place from where it is first live to where it is last live,
+//! in the order of the text. What has been written is noted by name, so that reads of unwritten registers are still found.
+//!
+//! Lanes at different instructions do not disturb each other: a place has a value per lane, and each lane's own path through
+//! the text decides what is live for it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::module::Kernel;
+use crate::ops::{Inst, Op};
+use crate::registers::Slot;
+
+/// Renumbers the operands of a kernel; [`Inst::reads`] and [`Inst::writes`] keep the names.
+pub(crate) fn compact(kernel: &mut Kernel) {
+    let names = kernel.num_slots;
+    let mut place: Vec<Slot> = vec![Slot::MAX; names];
+    let mut places = 0;
+    for (slot, _) in &mut kernel.constants {
+        place[*slot as usize] = places;
+        *slot = places;
+        places += 1;
+    }
+    let mut lives: Vec<(usize, usize, usize)> = lives(&kernel.code, names)
+        .into_iter()
+        .enumerate()
+        .filter(|&(name, (start, _))| start != usize::MAX && place[name] == Slot::MAX)
+        .map(|(name, (start, end))| (start, end, name))
+        .collect();
+    lives.sort_unstable();
+    let mut busy: BinaryHeap<Reverse<(usize, Slot)>> = BinaryHeap::new();
+    let mut free: BinaryHeap<Reverse<Slot>> = BinaryHeap::new();
+    for (start, end, name) in lives {
+        while let Some(&Reverse((over, slot))) = busy.peek().filter(|Reverse((over, _))| *over < start) {
+            debug_assert!(over < start);
+            busy.pop();
+            free.push(Reverse(slot));
+        }
+        let slot = free.pop().map_or_else(
+            || {
+                places += 1;
+                places - 1
+            },
+            |Reverse(slot)| slot,
+        );
+        place[name] = slot;
+        busy.push(Reverse((end, slot)));
+    }
+    for inst in &mut kernel.code {
+        inst.visit_slots(&mut |slot| {
+            // What nobody names is an operand that is not there.
+            *slot = match place[*slot as usize] {
+                Slot::MAX => 0,
+                slot => slot,
+            }
+        });
+    }
+    kernel.num_places = places as usize;
+}
+
+/// A block of instructions without branches into or out of its middle.
+struct Block {
+    start: usize,
+    end: usize,
+    next: Vec<usize>,
+}
+
+fn blocks(code: &[Inst]) -> Vec<Block> {
+    let mut starts = vec![false; code.len() + 1];
+    starts[0] = true;
+    for (at, inst) in code.iter().enumerate() {
+        match inst.op {
+            Op::Bra { target } => {
+                starts[target as usize] = true;
+                starts[at + 1] = true;
+            }
+            Op::Exit => starts[at + 1] = true,
+            _ => {}
+        }
+    }
+    let starts: Vec<usize> = (0..code.len()).filter(|&at| starts[at]).collect();
+    let block_at = |at: usize| starts.binary_search(&at).ok();
+    let mut blocks = Vec::new();
+    for (i, &start) in starts.iter().enumerate() {
+        let end = starts.get(i + 1).copied().unwrap_or(code.len());
+        let last = &code[end - 1];
+        let mut next = Vec::new();
+        if let Op::Bra { target } = last.op {
+            next.extend(block_at(target as usize));
+        }
+        if last.guard.is_some() || !matches!(last.op, Op::Bra { .. } | Op::Exit) {
+            next.extend(block_at(end));
+        }
+        blocks.push(Block { start, end, next });
+    }
+    blocks
+}
+
+/// Sets of names.
+type Bits = Vec<u64>;
+
+fn contains(bits: &Bits, name: usize) -> bool {
+    bits[name / 64] >> (name % 64) & 1 == 1
+}
+
+fn insert(bits: &mut Bits, name: usize) {
+    bits[name / 64] |= 1 << (name % 64);
+}
+
+/// First and last moment of each name: twice the number of the instruction, plus 1 for what it writes. `usize::MAX` for
+/// names that are not used.
+fn lives(code: &[Inst], names: usize) -> Vec<(usize, usize)> {
+    let blocks = blocks(code);
+    let empty = vec![0u64; names.div_ceil(64)];
+    // Read before it is written, and written for sure.
+    let (mut used, mut written) = (vec![empty.clone(); blocks.len()], vec![empty.clone(); blocks.len()]);
+    for (i, block) in blocks.iter().enumerate() {
+        for inst in &code[block.start..block.end] {
+            for &name in &inst.reads {
+                if !contains(&written[i], name as usize) {
+                    insert(&mut used[i], name as usize);
+                }
+            }
+            if inst.guard.is_none() {
+                inst.writes.iter().for_each(|&name| insert(&mut written[i], name as usize));
+            }
+        }
+    }
+    let mut live_in = used.clone();
+    let mut live_out = vec![empty; blocks.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for i in (0..blocks.len()).rev() {
+            for &next in &blocks[i].next {
+                for word in 0..live_in[next].len() {
+                    let out = live_out[i][word] | live_in[next][word];
+                    if out != live_out[i][word] {
+                        live_out[i][word] = out;
+                        live_in[i][word] = used[i][word] | out & !written[i][word];
+                        changed = true;
+                    }
+                }
+            }
+        }
+    }
+    let mut lives = vec![(usize::MAX, 0); names];
+    let mut at = |name: usize, moment: usize| {
+        let (start, end) = &mut lives[name];
+        *start = moment.min(*start);
+        *end = moment.max(*end);
+    };
+    for (i, block) in blocks.iter().enumerate() {
+        for (set, moment) in [(&live_in[i], 2 * block.start), (&live_out[i], 2 * block.end)] {
+            for (word, &bits) in set.iter().enumerate() {
+                let mut rest = bits;
+                while rest != 0 {
+                    at(word * 64 + rest.trailing_zeros() as usize, moment);
+                    rest &= rest - 1;
+                }
+            }
+        }
+    }
+    for (i, inst) in code.iter().enumerate() {
+        inst.reads.iter().for_each(|&name| at(name as usize, 2 * i));
+        inst.writes.iter().for_each(|&name| at(name as usize, 2 * i + 1));
+    }
+    lives
+}
+
+impl Inst {
+    /// Calls `f` with each register of values that the instruction names.
+    fn visit_slots(&mut self, f: &mut impl FnMut(&mut Slot)) {
+        f(&mut self.operands.d);
+        self.operands.s.iter_mut().for_each(&mut *f);
+        match &mut self.op {
+            Op::Alu(_)
+            | Op::Convert(_)
+            | Op::Nop
+            | Op::Setp { .. }
+            | Op::Set { .. }
+            | Op::Selp { .. }
+            | Op::PredLogic { .. }
+            | Op::PredMov { .. }
+            | Op::CpCommit
+            | Op::CpWait(_)
+            | Op::Bra { .. }
+            | Op::Exit
+            | Op::Trap => {}
+            Op::Clock { d } | Op::ActiveMask { d } => f(d),
+            Op::Pack { d, parts, bits: _ } => {
+                f(d);
+                parts.iter_mut().for_each(f);
+            }
+            Op::Unpack { parts, a, bits: _ } => {
+                f(a);
+                parts.iter_mut().flatten().for_each(f);
+            }
+            Op::LdParam { d, .. } => d.iter_mut().flatten().for_each(f),
+            Op::Ld { d, address, .. } => {
+                f(&mut address.base);
+                d.iter_mut().flatten().for_each(f);
+            }
+            Op::St { values, address, .. } => {
+                f(&mut address.base);
+                values.iter_mut().for_each(f);
+            }
+            Op::Atomic { d, address, b, c, .. } => {
+                f(&mut address.base);
+                f(b);
+                f(c);
+                d.iter_mut().for_each(f);
+            }
+            Op::CpAsync { to, from, source_bytes, .. } => {
+                f(&mut to.base);
+                f(&mut from.base);
+                source_bytes.iter_mut().for_each(f);
+            }
+            Op::Barrier(barrier) => {
+                f(&mut barrier.id);
+                barrier.count.iter_mut().for_each(&mut *f);
+                if let Some(reduce) = &mut barrier.reduce {
+                    reduce.value.iter_mut().for_each(f);
+                }
+            }
+            Op::WarpSync { mask } => f(mask),
+            Op::Shfl { d, a, b, c, mask, .. } => [d, a, b, c, mask].into_iter().for_each(f),
+            Op::Vote { d, mask, .. } => {
+                f(mask);
+                d.iter_mut().for_each(f);
+            }
+            Op::Match { d, a, mask, .. } | Op::Redux { d, a, mask, .. } => [d, a, mask].into_iter().for_each(f),
+            Op::Ldmatrix { d, address, .. } => {
+                f(&mut address.base);
+                d.iter_mut().for_each(f);
+            }
+            Op::Mma(mma) => {
+                mma.d.iter_mut().chain(&mut mma.a).chain(&mut mma.b).chain(&mut mma.c).for_each(f);
+            }
+        }
+    }
+}
