@@ -7,7 +7,7 @@ use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{self, NotLowered};
+use hgnnc_passes::kernels::{self, LowerForm, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::{NotDifferentiable, try_differentiate, update};
@@ -107,11 +107,12 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
 
     // The programs of evaluation and of training are independent of each other, until the one of training is to take not
     // much more memory.
+    let form = LowerForm::of(options.machine.as_ref());
     let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
     let mut lower_infer = || {
         passes.run_forward(&mut infer, &mut quiet);
         passes.run_joint(&mut infer, &mut quiet, || None);
-        kernels::lower(&infer)
+        kernels::lower_with(&infer, form)
     };
     let mut infer_kernels = None;
     let training = std::thread::scope(|scope| {
@@ -182,7 +183,7 @@ fn lower_training(
     update(&mut flow, &gradients, &spec.optimizer);
     let joint = flow.clone();
     passes.run_joint(&mut flow, cx, evaluation_bytes);
-    let kernels = kernels::lower(&flow)?;
+    let kernels = kernels::lower_with(&flow, LowerForm::of(cx.machine.as_ref()))?;
     Ok(Training { joint, flow, kernels })
 }
 

@@ -11,7 +11,7 @@
 //! 4. `in_place` gives new parameters and states the place of the old ones, and rows that of rows read for the last time.
 //! 5. `side_by_side` joins consecutive kernels that do not need each other to one launch.
 //!
-//! Nothing here depends on a dataset or a machine.
+//! Nothing here depends on a dataset. What a back end wants is a [`LowerForm`].
 
 mod facts;
 mod in_place;
@@ -64,7 +64,43 @@ impl fmt::Display for NotLowered {
 
 impl std::error::Error for NotLowered {}
 
-/// Lowers a verified program to kernels.
+/// What a back end asks of lowering.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LowerForm {
+    /// How softmaxes over edges are executed.
+    pub softmax: SoftmaxForm,
+    /// Dense products with weights of at most this many elements belong to the rows that they read; larger ones are
+    /// kernels of their own.
+    pub row_weight: usize,
+    /// The same of gradients of weights, which rows add up.
+    pub row_outer: usize,
+}
+
+impl LowerForm {
+    /// A processor: weights that stay in a near cache while blocks of rows are multiplied with them.
+    pub const CPU: Self = Self { softmax: SoftmaxForm::InPasses, row_weight: 16 * 1024, row_outer: 16 * 1024 };
+    /// A graphics processor: its matrix units want tiles of rows, so that only weights of few columns belong to rows.
+    pub const GPU: Self = Self { softmax: SoftmaxForm::ByCost, row_weight: 1024, row_outer: 0 };
+
+    /// Of a machine; without one, of a processor.
+    pub fn of(machine: Option<&Machine>) -> Self {
+        if machine.is_some_and(|machine| machine.target.starts_with("sm_")) { Self::GPU } else { Self::CPU }
+    }
+
+    /// With softmaxes in another form.
+    #[must_use]
+    pub fn with_softmax(self, softmax: SoftmaxForm) -> Self {
+        Self { softmax, ..self }
+    }
+}
+
+impl Default for LowerForm {
+    fn default() -> Self {
+        Self::CPU
+    }
+}
+
+/// Lowers a verified program to kernels for a processor.
 ///
 /// # Errors
 /// [`NotLowered`] at an operation or output for which there is no kernel.
@@ -72,18 +108,18 @@ impl std::error::Error for NotLowered {}
 /// # Panics
 /// In debug builds, when the result breaks a rule of the kernel IR: an internal error with the rules and the text.
 pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
-    lower_with(flow, SoftmaxForm::default())
+    lower_with(flow, LowerForm::CPU)
 }
 
-/// As [`lower`], with softmaxes over edges in the form that a back end asks for.
+/// As [`lower`], in the form that a back end asks for.
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_with(flow: &Dataflow, softmax: SoftmaxForm) -> Result<Program, NotLowered> {
+pub fn lower_with(flow: &Dataflow, form: LowerForm) -> Result<Program, NotLowered> {
     let facts = Facts::new(flow);
-    let (fixed, varying) = schedule(&facts);
+    let (fixed, varying) = schedule(&facts, form);
     let stored = stored_values(&facts, &fixed, &varying);
-    let mut builder = Builder::new(&facts, softmax);
+    let mut builder = Builder::new(&facts, form.softmax);
     builder.declare(&stored);
     let mut program = Program {
         tables: flow.with_tables_of(flow.name.clone()),

@@ -21,6 +21,7 @@ use std::collections::{BTreeSet, HashSet};
 use hgnnc_ir::kernel::{Extents, Width};
 use hgnnc_ir::{Direction, Graph, Op, Phase, Space, Value};
 
+use super::LowerForm;
 use super::facts::{Facts, Topology};
 use super::late::{Late, find_late};
 use super::ready::Worklists;
@@ -51,15 +52,13 @@ pub(super) struct Group {
 
 /// Unit values of more elements than this are worth several threads.
 const LARGE_UNIT: usize = 4096;
-/// Weights of at most this many elements stay in a near cache while rows are multiplied with them.
-const SMALL_WEIGHT: usize = 16 * 1024;
 
-fn is_small(weight: &Extents) -> bool {
-    weight.all().as_fixed().is_some_and(|len| len <= SMALL_WEIGHT)
+fn is_small(weight: &Extents, most: usize) -> bool {
+    weight.all().as_fixed().is_some_and(|len| len <= most)
 }
 
 /// All groups: first those that run once, then those of each run.
-pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
+pub(super) fn schedule(facts: &Facts<'_>, form: LowerForm) -> (Vec<Group>, Vec<Group>) {
     let nodes: Vec<Value> = facts
         .flow
         .handles()
@@ -69,7 +68,8 @@ pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
         .collect();
     let count = facts.flow.values.len();
     let lists = Worklists::default();
-    let mut scheduler = Scheduler { facts, done: vec![false; count], kinds: vec![vec![]; count], late: vec![], lists };
+    let (done, kinds) = (vec![false; count], vec![vec![]; count]);
+    let mut scheduler = Scheduler { facts, form, done, kinds, late: vec![], lists };
     for &v in &nodes {
         scheduler.kinds[v.index()] = scheduler.kinds_of(v);
     }
@@ -81,6 +81,7 @@ pub(super) fn schedule(facts: &Facts<'_>) -> (Vec<Group>, Vec<Group>) {
 
 pub(super) struct Scheduler<'f, 'a> {
     pub facts: &'f Facts<'a>,
+    pub form: LowerForm,
     pub done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
     pub kinds: Vec<Vec<Kind>>,
@@ -306,7 +307,7 @@ impl Scheduler<'_, '_> {
                 }
                 let of = facts.extents(facts.flow.ty(node.args[1]), *batch);
                 // A product with one column is a row-wise dot product or scaling.
-                let with_rows = of.n.is_one() || node.ty.is_unit() || is_small(&of);
+                let with_rows = of.n.is_one() || node.ty.is_unit() || is_small(&of, self.form.row_weight);
                 if with_rows { vec![by_space()] } else { vec![Kind::Product(v)] }
             }
             Op::Outer { batch } => {
@@ -319,8 +320,8 @@ impl Scheduler<'_, '_> {
                 }
                 let of = facts.extents(&node.ty, *batch);
                 match arg_space(0) {
-                    space @ (Space::Vertices(_) | Space::Index(_)) if is_small(&of) => vec![Kind::Map(space)],
-                    Space::Ends(graph, direction) if is_small(&of) => vec![Kind::Ends(graph, direction)],
+                    space @ (Space::Vertices(_) | Space::Index(_)) if is_small(&of, self.form.row_outer) => vec![Kind::Map(space)],
+                    Space::Ends(graph, direction) if is_small(&of, self.form.row_outer) => vec![Kind::Ends(graph, direction)],
                     _ => vec![Kind::Product(v)],
                 }
             }

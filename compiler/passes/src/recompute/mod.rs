@@ -40,7 +40,7 @@ use hgnnc_ir::{Dataflow, Op, Phase, Space, Value};
 
 use self::mincut::{INFINITE, Network};
 use crate::bounds::operation_work;
-use crate::kernels::{self, Facts};
+use crate::kernels::{self, Facts, LowerForm};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::remove_dead::remove_dead;
 
@@ -76,7 +76,7 @@ pub fn recompute(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         ));
         return Changed(false);
     }
-    let search = Search::new(flow, &sizes);
+    let search = Search::new(flow, &sizes, LowerForm::of(cx.machine.as_ref()));
     let Some(before) = search.plan(&BTreeSet::new()) else { return Changed(false) };
     let enough = cx.evaluation_bytes.map_or(0, |bytes| bytes / 10 * ENOUGH);
     let mut plan = search.cheap(&before, enough);
@@ -179,6 +179,8 @@ struct Limit {
 struct Search<'a> {
     flow: &'a Dataflow,
     sizes: &'a SizeInfo,
+    /// What the back end asks of lowering.
+    form: LowerForm,
     class: Vec<Class>,
     /// There anyway: leaves, what is the same in every run, results.
     there: Vec<bool>,
@@ -187,7 +189,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(flow: &'a Dataflow, sizes: &'a SizeInfo) -> Self {
+    fn new(flow: &'a Dataflow, sizes: &'a SizeInfo, form: LowerForm) -> Self {
         let facts = Facts::new(flow);
         let mut read = vec![false; flow.values.len()];
         for data in flow.values.iter().filter(|data| data.phase != Phase::Forward) {
@@ -202,6 +204,7 @@ impl<'a> Search<'a> {
         Self {
             flow,
             sizes,
+            form,
             class: flow.handles().map(|v| class(&facts, v)).collect(),
             there: flow.handles().map(there).collect(),
             read,
@@ -217,7 +220,7 @@ impl<'a> Search<'a> {
     fn plan(&self, allowed: &BTreeSet<Value>) -> Option<Plan> {
         let (again, kept) = self.cut(allowed);
         let flow = if again.is_empty() { self.flow.clone() } else { self.rebuilt(&again) };
-        let program = kernels::lower(&flow).ok()?;
+        let program = kernels::lower_with(&flow, self.form).ok()?;
         let peak = predict::arena_bytes(&program, self.sizes);
         Some(Plan { flow, again, kept, peak, program, seconds: OnceCell::new(), without: BTreeMap::new() })
     }

@@ -10,6 +10,7 @@ use hgnnc_ir::interp::{self, Bindings, Tensor};
 use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
+use hgnnc_passes::kernels::{LowerForm, SoftmaxForm};
 
 /// Numbers in [-1, 1), different for each salt.
 pub fn numbers(salt: u64, len: usize) -> Vec<f32> {
@@ -146,7 +147,7 @@ impl Case {
 
     /// The same with softmaxes in one pass.
     pub fn online_program(&self) -> Program {
-        let form = hgnnc_passes::kernels::SoftmaxForm::InOnePass;
+        let form = LowerForm::CPU.with_softmax(SoftmaxForm::InOnePass);
         hgnnc_passes::kernels::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
     }
 
