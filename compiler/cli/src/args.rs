@@ -135,6 +135,8 @@ pub enum Level {
     Bounds,
     /// The machine code that kernels call on this processor, as Cranelift IR (needs --data; see --code)
     Clif,
+    /// The code of a graphics processor (with --target; without, for sm_80)
+    Ptx,
     /// Where each value lies in memory, and from which kernel to which it is needed (needs --data or --stats)
     Plan,
 }
@@ -153,6 +155,7 @@ impl Level {
             Level::Fused => "fused.txt",
             Level::Bounds => "bounds.txt",
             Level::Clif => "native.clif",
+            Level::Ptx => "model.ptx",
             Level::Plan => "plan.txt",
         }
     }

@@ -46,6 +46,8 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     let Sized { model, sizes, mut data } = sized(args, &mut analysis)?;
     check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
+        // Which products rows have depends on the kind of machine.
+        _ if target(args).is_some() => Some(machine(target(args).unwrap_or(args.target))),
         Some(_) if args.explain || wants(args, Level::Bounds) => Some(machine(args.target)),
         _ => None,
     };
@@ -125,8 +127,12 @@ fn levels(
     let asked = if args.emit.is_empty() { &LEVELS[..] } else { &args.emit };
     let mut texts = vec![];
     for &level in asked {
-        if level == Level::Clif {
-            texts.push((level, clif(args, model, lowered)?));
+        match level {
+            Level::Clif => texts.push((level, clif(args, model, lowered)?)),
+            Level::Ptx => texts.push((level, ptx(args, lowered, options)?)),
+            _ => {}
+        }
+        if matches!(level, Level::Clif | Level::Ptx) {
             continue;
         }
         match level_text(level, analysis, model, lowered, options, arenas) {
@@ -162,6 +168,27 @@ fn check_sizes(args: &BuildArgs, model: &Analyzed, sizes: Option<&SizeInfo>) -> 
         Some(file) => Failure::input(format!("{error}: write it into `stored` of `{}`", file.display())),
         None => Failure::input(error.to_string()),
     })
+}
+
+/// The graphics processor to compile for, if it is one.
+fn target(args: &BuildArgs) -> Option<Target> {
+    match args.target {
+        Target::Cpu if wants(args, Level::Ptx) && args.emit.contains(&Level::Ptx) => Some(Target::Sm80),
+        Target::Cpu => None,
+        target => Some(target),
+    }
+}
+
+/// The PTX of the same program as [`Level::Kernels`].
+fn ptx(args: &BuildArgs, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
+    let kernels = &lowered.artifact.kernels;
+    let program = kernels.train.as_ref().unwrap_or(&kernels.infer);
+    let target = match target(args) {
+        Some(Target::Sm90) => hgnnc_ptx::Target::Sm90,
+        _ => hgnnc_ptx::Target::Sm80,
+    };
+    let module = hgnnc_driver::ptx(program, target, options.sizes.as_ref());
+    Ok(module.map_err(|error| Failure::input(error.to_string()))?.text)
 }
 
 /// What to compile for, in numbers.
@@ -206,7 +233,7 @@ fn level_text(
             arenas.map(|arenas| plan::parts_text(arenas, trained) + "\n").unwrap_or_default() + &text
         }
         // Needs more than the compiled model.
-        Level::Clif => return None,
+        Level::Clif | Level::Ptx => return None,
     })
 }
 

@@ -4,10 +4,12 @@
 //! in it; [`lower`] needs the sizes of the graphs that the model is bound to, since the order of linear
 //! operations depends on them.
 
+mod gpu;
 mod lower;
 mod stdlib;
 
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
+pub use gpu::ptx;
 pub use hgnnc_passes::pipeline::{PassManager, UnknownPass};
 pub use hgnnc_passes::recompute::predict::planned;
 pub use hgnnc_passes::{Ends, SizeInfo, bounds};

@@ -59,6 +59,13 @@ pub fn print_kernel(program: &Program, kernel: &Kernel, number: usize) -> String
     text
 }
 
+/// An instruction of a traversal, as it stands in the text of the program.
+pub fn print_instr(program: &Program, traversal: &Traversal, instr: &Instr) -> String {
+    let mut unused = String::new();
+    let printer = Printer { program, names: Names(&program.tables), out: &mut unused, next: 0 };
+    printer.instr(&traversal.rows, &local_extents(traversal), instr)
+}
+
 /// The rows of a traversal as text: `rows Paper, in_edges of PAP`.
 pub fn print_rows(program: &Program, rows: &Rows) -> String {
     let names = Names(&program.tables);

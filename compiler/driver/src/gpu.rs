@@ -1,0 +1,58 @@
+//! From kernels to PTX.
+
+use hgnnc_ir::Direction;
+use hgnnc_ir::kernel::{Body, Program, Rows};
+use hgnnc_passes::SizeInfo;
+use hgnnc_ptx::{Hints, Module, Target, Unsupported};
+
+/// Translates the kernels of a program. With sizes, threads share rows as suits their degrees; the code is correct for
+/// all others, too.
+///
+/// # Errors
+/// A kernel for which there is no PTX.
+pub fn ptx(program: &Program, target: Target, sizes: Option<&SizeInfo>) -> Result<Module, Unsupported> {
+    let hints = sizes.map(|sizes| hints(program, sizes)).unwrap_or_default();
+    hgnnc_ptx::compile(program, target, &hints)
+}
+
+/// Mean numbers of edges of the rows of all traversals.
+fn hints(program: &Program, sizes: &SizeInfo) -> Hints {
+    let mut hints = Hints::default();
+    for kernel in program.kernels() {
+        let Body::Traversal(traversal) = &kernel.body else { continue };
+        let rows = &traversal.rows;
+        if let Some(mean) = mean_edges(program, rows, sizes)
+            && !hints.mean_edges.iter().any(|(known, _)| known == rows)
+        {
+            hints.mean_edges.push((rows.clone(), mean));
+        }
+    }
+    hints
+}
+
+fn mean_edges(program: &Program, rows: &Rows, sizes: &SizeInfo) -> Option<f64> {
+    let tables = &program.tables;
+    let (edges, rows) = match rows {
+        Rows::Once | Rows::Each(_) | Rows::Vertices(_) => return None,
+        Rows::Edges(graph, direction) => {
+            let decl = &tables.graphs[graph.index()];
+            let end = match direction {
+                Direction::In => decl.dst,
+                Direction::Out => decl.src,
+            };
+            (*sizes.edges.get(graph.index())?, *sizes.vertices.get(end.index())?)
+        }
+        Rows::Ends(graph, direction) => {
+            (*sizes.edges.get(graph.index())?, sizes.num_ends(*graph, *direction)?)
+        }
+        Rows::Elements(pattern, direction) => {
+            let decl = &tables.patterns[pattern.index()];
+            let rows = match direction {
+                Direction::In => *sizes.vertices.get(decl.vertex.index())?,
+                Direction::Out => decl.columns as u64,
+            };
+            (*sizes.stored.get(pattern.index())?, rows)
+        }
+    };
+    Some(edges as f64 / rows.max(1) as f64)
+}

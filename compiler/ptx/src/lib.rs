@@ -1,0 +1,354 @@
+//! Kernels as PTX for NVIDIA GPUs of compute capability 8.0 and later.
+//!
+//! [`compile`] translates a program of kernels. The text is the same for every dataset: addresses and sizes are read from
+//! a table in constant memory, which whoever loads the module fills in as [`Module::table`] says. Each launch of the
+//! program is one entry, in which every kernel has a range of the blocks; [`Blocks::count`] says how many.
+//!
+//! Every row belongs to one team of threads and every sum has a fixed order, so results are the same in each run on each
+//! device. Sums over all rows are completed by an entry of their own.
+
+mod code;
+mod finish;
+mod gemm;
+mod layout;
+mod math;
+mod table;
+mod traversal;
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use hgnnc_ir::kernel::{Body, Buffer, Extents, Form, Kernel, Launch, Program, Rows, Width, print::print_rows};
+use hgnnc_ir::{Reduce, Space};
+
+pub use table::{Slot, Topology};
+
+use table::{Show, Table};
+
+/// Threads of every block.
+pub const THREADS: usize = 1 << traversal::BLOCK_BITS;
+/// The most that constant memory holds, in entries of the table.
+const MOST_ENTRIES: usize = 8192;
+
+/// A kernel for which there is no PTX.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no PTX for kernel k{kernel}: {what}")]
+pub struct Unsupported {
+    /// Its position in the program.
+    pub kernel: usize,
+    /// What is not supported.
+    pub what: String,
+}
+
+/// What is known of the sizes of the data when code is made. Code for other sizes is correct, too.
+#[derive(Clone, Debug, Default)]
+pub struct Hints {
+    /// Mean number of edges of the rows of a traversal.
+    pub mean_edges: Vec<(Rows, f64)>,
+}
+
+/// What the code is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A100.
+    Sm80,
+    /// H100, H200.
+    Sm90,
+}
+
+impl Target {
+    /// The target with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "sm_80" => Some(Target::Sm80),
+            "sm_90" => Some(Target::Sm90),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Sm80 => "sm_80",
+            Target::Sm90 => "sm_90",
+        }
+    }
+}
+
+/// A translated program.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// The PTX.
+    pub text: String,
+    /// What each 64-bit number of the constant array `table` is.
+    pub table: Vec<Slot>,
+    /// Entries that run once, in order.
+    pub prelude: Vec<Entry>,
+    /// Entries of each run, in order. Those from the `first_update`-th on may change parameters and states.
+    pub launches: Vec<Entry>,
+    /// Position of the first entry that may change parameters or states.
+    pub first_update: usize,
+}
+
+/// An entry of a module: it is launched with the blocks of all its kernels together, of [`THREADS`] threads each.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry {
+    /// Its name in the text.
+    pub name: String,
+    /// The kernels, in the order of their blocks.
+    pub kernels: Vec<KernelInfo>,
+}
+
+/// What is known of a kernel.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelInfo {
+    /// Its number in the table.
+    pub number: usize,
+    /// How many blocks it has.
+    pub blocks: Blocks,
+    /// Bytes of shared memory.
+    pub shared: usize,
+    /// Sums over all rows, of which each block has a part.
+    pub totals: Vec<Total>,
+}
+
+/// A sum over all rows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Total {
+    /// The result.
+    pub out: Buffer,
+    /// How parts become one.
+    pub reduce: Reduce,
+    /// Elements of each part.
+    pub width: Width,
+}
+
+/// How many blocks a kernel has: decided by sizes alone.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Blocks {
+    /// One.
+    One,
+    /// One for so many rows, until there are so many blocks; then each has several times as many rows.
+    Rows {
+        /// The rows.
+        rows: Rows,
+        /// Rows that a block has at a time.
+        per_block: usize,
+        /// Most blocks.
+        most: usize,
+    },
+    /// One for each tile of a dense product, and where rows are summed up, for each part of them.
+    Gemm {
+        /// Which product.
+        form: Form,
+        /// Its rows.
+        rows: Space,
+        /// Its extents.
+        of: Extents,
+    },
+    /// One for so many elements.
+    Elements {
+        /// The elements.
+        width: Width,
+        /// Elements of a block.
+        per_block: usize,
+    },
+}
+
+/// Sizes of a dataset.
+pub trait Sizes {
+    /// Rows of a traversal.
+    fn rows(&self, rows: &Rows) -> usize;
+    /// Rows of a space.
+    fn space(&self, space: Space) -> usize;
+    /// A number of elements.
+    fn width(&self, width: &Width) -> usize;
+}
+
+impl Blocks {
+    /// The number of blocks.
+    pub fn count(&self, sizes: &dyn Sizes) -> usize {
+        match self {
+            Blocks::One => 1,
+            Blocks::Rows { rows, per_block, most } => sizes.rows(rows).div_ceil(*per_block).clamp(1, *most),
+            Blocks::Gemm { form, of, .. } => {
+                let (rows, columns) = match form {
+                    Form::MatMul => (self.gemm_rows(sizes), sizes.width(&of.n)),
+                    Form::MatMulT => (self.gemm_rows(sizes), sizes.width(&of.k)),
+                    Form::Outer => (sizes.width(&of.k), sizes.width(&of.n)),
+                };
+                let tiles = rows.div_ceil(gemm::TILE) * columns.div_ceil(gemm::TILE) * sizes.width(&of.batch);
+                (tiles * self.parts(sizes)).max(1)
+            }
+            Blocks::Elements { width, per_block } => sizes.width(width).div_ceil(*per_block).max(1),
+        }
+    }
+
+    fn gemm_rows(&self, sizes: &dyn Sizes) -> usize {
+        match self {
+            Blocks::Gemm { rows, .. } => sizes.space(*rows),
+            Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } => 0,
+        }
+    }
+
+    /// Parts of a total.
+    pub fn parts(&self, sizes: &dyn Sizes) -> usize {
+        match self {
+            Blocks::Gemm { form: Form::Outer, .. } => {
+                self.gemm_rows(sizes).div_ceil(self.part_rows(sizes)).max(1)
+            }
+            Blocks::Gemm { .. } | Blocks::One => 1,
+            Blocks::Rows { .. } | Blocks::Elements { .. } => self.count(sizes),
+        }
+    }
+
+    /// Rows that a part of the total of a dense product is of.
+    pub fn part_rows(&self, sizes: &dyn Sizes) -> usize {
+        match self {
+            Blocks::Gemm { form: Form::Outer, of, .. } => {
+                gemm::part_rows(self.gemm_rows(sizes), sizes.width(&of.all()))
+            }
+            Blocks::Gemm { .. } | Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } => 0,
+        }
+    }
+}
+
+/// Translates a verified program.
+///
+/// # Errors
+/// A kernel for which there is no PTX.
+pub fn compile(program: &Program, target: Target, hints: &Hints) -> Result<Module, Unsupported> {
+    let first_update = program.first_update().unwrap_or(program.launches.len());
+    let mut writer = Writer {
+        program,
+        hints,
+        table: Table::default(),
+        entries: String::new(),
+        next: 0,
+        // Entries that complete sums have numbers after all kernels.
+        next_finish: program.kernels().count(),
+    };
+    let prelude = writer.launches(&program.prelude, "prelude")?;
+    let before = writer.launches(&program.launches[..first_update], "step")?;
+    let updates = writer.launches(&program.launches[first_update..], "update")?;
+    let (first_update, launches) = (before.len(), [before, updates].concat());
+    let Writer { table, entries, .. } = writer;
+    let table = table.into_slots();
+    if table.len() > MOST_ENTRIES {
+        let what = format!("the program has {} addresses and sizes; constant memory holds {MOST_ENTRIES}", table.len());
+        return Err(Unsupported { kernel: 0, what });
+    }
+    let mut text = String::new();
+    let put = "strings can be written to";
+    writeln!(text, "// {}", program.tables.name).expect(put);
+    writeln!(text, ".version 7.8\n.target {}\n.address_size 64\n", target.name()).expect(put);
+    writeln!(text, "// Filled in when data is bound:").expect(put);
+    for (index, slot) in table.iter().enumerate() {
+        writeln!(text, "//   table[{index}], +{}: {}", 8 * index, Show(slot, program)).expect(put);
+    }
+    writeln!(text, ".visible .const .align 8 .b64 table[{}];", table.len().max(1)).expect(put);
+    text += &entries;
+    Ok(Module { text, table, prelude, launches, first_update })
+}
+
+struct Writer<'a> {
+    program: &'a Program,
+    hints: &'a Hints,
+    table: Table,
+    entries: String,
+    next: usize,
+    next_finish: usize,
+}
+
+impl Writer<'_> {
+    fn launches(&mut self, launches: &[Launch], what: &str) -> Result<Vec<Entry>, Unsupported> {
+        let mut entries = vec![];
+        for (index, launch) in launches.iter().enumerate() {
+            let entry = self.launch(launch, format!("{what}{index}"))?;
+            let finish = self.finish(&entry);
+            entries.push(entry);
+            entries.extend(finish);
+        }
+        Ok(entries)
+    }
+
+    /// The kernels of a launch as an entry.
+    fn launch(&mut self, launch: &Launch, name: String) -> Result<Entry, Unsupported> {
+        let writes = launch.kernels.iter().flat_map(Kernel::writes);
+        let written: HashSet<Buffer> = writes.map(|buffer| self.program.home(buffer)).collect();
+        let (mut bodies, mut kernels) = (vec![], vec![]);
+        for (scope, kernel) in launch.kernels.iter().enumerate() {
+            let number = self.next;
+            self.next += 1;
+            let (body, info, what) = match &kernel.body {
+                Body::Gemm(gemm) => {
+                    let (body, info) = gemm::emit(self.program, gemm, number, &mut self.table, scope);
+                    (body, info, gemm.form.name().to_owned())
+                }
+                Body::Traversal(traversal) => {
+                    let known = self.hints.mean_edges.iter().find(|(rows, _)| *rows == traversal.rows);
+                    let mean = known.map(|(_, mean)| *mean);
+                    let table = &mut self.table;
+                    let (body, info) = traversal::emit(self.program, traversal, number, &written, table, mean, scope)?;
+                    (body, info, print_rows(self.program, &traversal.rows))
+                }
+            };
+            let title = format!("k{number} @{}.{}: {what}", kernel.stage.name(), kernel.phase.name());
+            bodies.push((title, body));
+            kernels.push(info);
+        }
+        self.entry(&name, &bodies, &kernels);
+        Ok(Entry { name, kernels })
+    }
+
+    /// The entry that completes the sums of another one, if it has any.
+    fn finish(&mut self, entry: &Entry) -> Option<Entry> {
+        let (mut bodies, mut kernels) = (vec![], vec![]);
+        for kernel in &entry.kernels {
+            for (index, total) in kernel.totals.iter().enumerate() {
+                let number = self.next_finish;
+                self.next_finish += 1;
+                let (body, info) = finish::emit(total, (kernel.number, index), number, &mut self.table, kernels.len());
+                let out = &self.program.buffer(total.out).name;
+                bodies.push((format!("k{number}: parts of {out} of k{}", kernel.number), body));
+                kernels.push(info);
+            }
+        }
+        let name = format!("{}_totals", entry.name);
+        (!kernels.is_empty()).then(|| {
+            self.entry(&name, &bodies, &kernels);
+            Entry { name, kernels }
+        })
+    }
+
+    /// Writes an entry: each kernel has the next blocks.
+    fn entry(&mut self, name: &str, bodies: &[(String, String)], kernels: &[KernelInfo]) {
+        let mut text = String::new();
+        let put = "strings can be written to";
+        writeln!(text, "\n.visible .entry {name}()\n.maxntid {THREADS}, 1, 1\n{{").expect(put);
+        let shared = kernels.iter().map(|kernel| kernel.shared).max().unwrap_or(0);
+        if shared > 0 {
+            writeln!(text, "    .shared .align 16 .b8 shared[{shared}];").expect(put);
+        }
+        writeln!(text, "    .reg .b32 %block, %blocks;\n    .reg .pred %other;").expect(put);
+        writeln!(text, "    mov.u32 %block, %ctaid.x;").expect(put);
+        for (index, ((title, body), info)) in bodies.iter().zip(kernels).enumerate() {
+            writeln!(text, "\n    // {title}").expect(put);
+            let last = index + 1 == bodies.len();
+            if !last {
+                let offset = self.table.offset(Slot::Blocks(info.number));
+                writeln!(text, "    ld.const.u32 %blocks, [table+{offset}];").expect(put);
+                writeln!(text, "    setp.ge.u32 %other, %block, %blocks;\n    @%other bra $next{index};").expect(put);
+            }
+            for line in body.lines() {
+                writeln!(text, "    {line}").expect(put);
+            }
+            writeln!(text, "    ret;").expect(put);
+            if !last {
+                writeln!(text, "$next{index}:\n    sub.u32 %block, %block, %blocks;").expect(put);
+            }
+        }
+        writeln!(text, "}}").expect(put);
+        self.entries += &text;
+    }
+}

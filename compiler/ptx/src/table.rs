@@ -1,0 +1,134 @@
+//! What a kernel gets: one table of 64-bit numbers in constant memory, filled in when data is bound.
+//!
+//! So the text of a model is the same for every dataset, launches have no arguments, and an epoch can be captured once and
+//! replayed.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use hgnnc_ir::kernel::{Buffer, Program, Rows, Width, print::print_rows};
+use hgnnc_ir::{Direction, Graph, Pattern, Space};
+
+/// Edges: of a semantic graph, or the stored elements of sparse features.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Topology {
+    /// A semantic graph.
+    Graph(Graph),
+    /// A sparsity pattern; rows are destinations, columns sources.
+    Pattern(Pattern),
+}
+
+/// An entry of the table. Addresses are of device memory; indices there have 32 bits.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Slot {
+    /// Address of a buffer.
+    Buffer(Buffer),
+    /// Address of `rows + 1` positions: row `r` owns the edges from the `r`-th on, before the next. With `ends`, only
+    /// vertices that own edges have rows.
+    FirstEdges {
+        /// Whose.
+        of: Topology,
+        /// Which end owns the edges.
+        direction: Direction,
+        /// Only rows that own edges.
+        ends: bool,
+    },
+    /// Address of the other end of each edge, in the order of this direction.
+    Others(Topology, Direction),
+    /// Address of the CSC position of each edge, in the order of out-edges.
+    Positions(Topology),
+    /// Address of the vertices that own edges, ascending.
+    EndVertices(Graph, Direction),
+    /// Address of the position of each vertex among those that own edges; -1 for the others.
+    EndOf(Graph, Direction),
+    /// Address of the position of each edge's end of this direction among those that own edges, in the order of the
+    /// incidence of the other direction.
+    EndOfEdges(Graph, Direction),
+    /// A number of rows.
+    Rows(Rows),
+    /// A number of rows, of what is no traversal.
+    Count(Space),
+    /// The number of rows of a space, as the bits of an f32.
+    CountF32(Space),
+    /// A number of elements.
+    Elements(Width),
+    /// Address of the 64-bit keys of this step's random masks, by stream.
+    MaskKeys,
+    /// Number of blocks of a kernel (by position among all kernels of the module).
+    Blocks(usize),
+    /// Number of parts that a kernel's totals have.
+    Parts(usize),
+    /// Rows that a part of a kernel's total is of.
+    PartRows(usize),
+    /// Address of the partial results of a kernel (by position), of its n-th total.
+    Partials(usize, usize),
+}
+
+/// The table of a module.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    slots: Vec<Slot>,
+    known: HashMap<Slot, usize>,
+}
+
+impl Table {
+    /// The position of an entry, in bytes.
+    pub fn offset(&mut self, slot: Slot) -> usize {
+        let next = self.slots.len();
+        let index = *self.known.entry(slot.clone()).or_insert(next);
+        if index == next {
+            self.slots.push(slot);
+        }
+        8 * index
+    }
+
+    /// All entries.
+    pub fn into_slots(self) -> Vec<Slot> {
+        self.slots
+    }
+}
+
+/// An entry, for people.
+pub struct Show<'a>(pub &'a Slot, pub &'a Program);
+
+impl fmt::Display for Show<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Show(slot, program) = self;
+        let tables = &program.tables;
+        let graph = |graph: &Graph| tables.graphs[graph.index()].name.clone();
+        let name = |of: &Topology| match of {
+            Topology::Graph(of) => graph(of),
+            Topology::Pattern(pattern) => pattern.to_string(),
+        };
+        let side = |direction: &Direction| match direction {
+            Direction::In => "in_edges",
+            Direction::Out => "out_edges",
+        };
+        let end = |direction: &Direction| match direction {
+            Direction::In => "destinations",
+            Direction::Out => "sources",
+        };
+        match slot {
+            Slot::Buffer(buffer) => write!(f, "{}", program.buffer(*buffer).name),
+            Slot::FirstEdges { of, direction, ends } => {
+                write!(f, "first {} of {}{}", side(direction), name(of), if *ends { ", of its ends" } else { "" })
+            }
+            Slot::Others(of, direction) => write!(f, "other ends of {} of {}", side(direction), name(of)),
+            Slot::Positions(of) => write!(f, "positions of out_edges of {}", name(of)),
+            Slot::EndVertices(of, direction) => write!(f, "{} of {}", end(direction), graph(of)),
+            Slot::EndOf(of, direction) => write!(f, "position among the {} of {}", end(direction), graph(of)),
+            Slot::EndOfEdges(of, direction) => {
+                write!(f, "position among the {} of {}, of each edge", end(direction), graph(of))
+            }
+            Slot::Rows(rows) => write!(f, "number of: {}", print_rows(program, rows)),
+            Slot::Count(space) => write!(f, "number of rows: {space:?}"),
+            Slot::CountF32(space) => write!(f, "number of rows, f32: {space:?}"),
+            Slot::Elements(width) => write!(f, "number of elements: {width:?}"),
+            Slot::MaskKeys => write!(f, "keys of random masks"),
+            Slot::Blocks(kernel) => write!(f, "blocks of k{kernel}"),
+            Slot::Parts(kernel) => write!(f, "parts of the totals of k{kernel}"),
+            Slot::PartRows(kernel) => write!(f, "rows of a part of k{kernel}"),
+            Slot::Partials(kernel, total) => write!(f, "partial results of k{kernel}, total {total}"),
+        }
+    }
+}

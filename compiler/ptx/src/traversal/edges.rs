@@ -1,0 +1,344 @@
+//! Passes over the edges of a row.
+
+use hgnnc_ir::Reduce;
+use hgnnc_ir::kernel::{Extent, KernelOp, Operand};
+
+use super::{ALL_LANES, Edge, Emit, Held, Result, Value, WARP_BITS};
+use crate::code::{Code, Reg, Val};
+use crate::math;
+use crate::table::Slot;
+
+/// A reduction over the edges of a row, as far as it has come.
+enum Partial {
+    /// `acc ∘ x`
+    Segment { index: usize, reduce: Reduce, of: Operand, held: Held },
+    /// `acc + a · x`
+    Weighted { index: usize, a: (Operand, usize), x: Operand, held: Held },
+    /// See [`KernelOp::SoftmaxSum`].
+    Softmax { index: usize, score: Operand, x: Operand, times: Option<Operand>, state: State },
+}
+
+/// The state of an online softmax.
+struct State {
+    layout: usize,
+    heads: usize,
+    wide: usize,
+    sums: Vec<Option<Reg>>,
+    totals: Vec<Option<Reg>>,
+    largest: Vec<Option<Reg>>,
+}
+
+impl Emit<'_> {
+    /// Goes over the edges of the row once.
+    pub(super) fn edge_pass(&mut self, number: usize, edges: &[usize]) -> Result<()> {
+        self.code.comment(format_args!("pass {} over the edges", number + 1));
+        let mut partials = vec![];
+        for &index in edges {
+            partials.extend(self.begin_partial(index)?);
+        }
+        let (start, len, most) = self.edges_of_row()?;
+        let shape = self.shape;
+        let team = match shape.teams {
+            0 => None,
+            teams => {
+                let (thread, lanes) = (self.thread, shape.lanes);
+                Some(self.code.first(|code| {
+                    let team = code.u("shr.u32", &[&thread, &lanes]);
+                    code.u("and.b32", &[&team, &((1u32 << teams) - 1)])
+                }))
+            }
+        };
+        let counter = self.code.u("mov.u32", &[&0]);
+        self.code.begin_loop();
+        let (again, done) = (self.code.label(), self.code.label());
+        self.code.place(again);
+        let end = self.code.p("setp.ge.u32", &[&counter, &most]);
+        self.code.jump_if(end, done);
+        let mut ahead = vec![];
+        for copy in 0..shape.unroll {
+            ahead.push(self.next_edge(counter, copy << shape.teams, team, (start, len))?);
+        }
+        for edge in ahead {
+            self.edge = Some(edge);
+            self.edge_values.clear();
+            self.edge_fetched.clear();
+            self.edge_staged.clear();
+            self.edge_rows.clear();
+            for &index in edges {
+                self.edge_instr(index, &mut partials)?;
+            }
+        }
+        self.edge = None;
+        self.edge_values.clear();
+        self.code.set(counter, "add.u32", &[&counter, &(shape.unroll << shape.teams)]);
+        self.code.jump(again);
+        self.code.place(done);
+        self.code.end_loop();
+        partials.into_iter().try_for_each(|partial| self.end_partial(partial))
+    }
+
+    /// The first edge of the row, how many it has, and how many the longest row of the warp has.
+    fn edges_of_row(&mut self) -> Result<(Reg, Reg, Reg)> {
+        let (of, direction) = self.topology().expect("a pass has edges");
+        let ends = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));
+        let base = self.entry(Slot::FirstEdges { of, direction, ends });
+        let address = self.code.d("mad.wide.u32", &[&self.row, &4, &base]);
+        let start = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        let end = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}+4]")]);
+        let mut len = self.code.u("sub.u32", &[&end, &start]);
+        if let Some(valid) = self.row_valid {
+            len = self.code.u("selp.u32", &[&len, &0, &valid]);
+        }
+        let most = match self.shape.row() < WARP_BITS {
+            true => self.code.u("redux.sync.max.u32", &[&len, &ALL_LANES]),
+            false => len,
+        };
+        Ok((start, len, most))
+    }
+
+    /// The edge at a distance from the counter that this team takes.
+    fn next_edge(&mut self, counter: Reg, ahead: usize, team: Option<Reg>, row: (Reg, Reg)) -> Result<Edge> {
+        let (start, len) = row;
+        let code = &mut self.code;
+        let mut at = counter;
+        if ahead > 0 {
+            at = code.u("add.u32", &[&at, &ahead]);
+        }
+        if let Some(team) = team {
+            at = code.u("add.u32", &[&at, &team]);
+        }
+        let valid = code.p("setp.lt.u32", &[&at, &len]);
+        let number = code.u("add.u32", &[&start, &at]);
+        // Where there is no edge, the first of the graph stands in; it is not used.
+        let number = code.u("selp.u32", &[&number, &0, &valid]);
+        let (of, direction) = self.topology().expect("a pass has edges");
+        let base = self.entry(Slot::Others(of, direction));
+        let address = self.code.d("mad.wide.u32", &[&number, &4, &base]);
+        let other = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        Ok(Edge { valid, number, other, position: None })
+    }
+
+    fn edge_instr(&mut self, index: usize, partials: &mut [Partial]) -> Result<()> {
+        self.comment(index);
+        let instr = &self.traversal.instrs[index];
+        match instr.extent() {
+            Extent::Total => self.accumulate(index),
+            Extent::Edge => {
+                let value = self.map(instr)?;
+                self.keep(index, value)
+            }
+            Extent::Row => {
+                let position = partials.iter().position(|partial| partial.index() == index);
+                self.add_edge(&mut partials[position.expect("every reduction has been begun")])
+            }
+        }
+    }
+
+    /// The state of a reduction before the first edge.
+    fn begin_partial(&mut self, index: usize) -> Result<Option<Partial>> {
+        let instr = &self.traversal.instrs[index];
+        if instr.extent() != Extent::Row {
+            return Ok(None);
+        }
+        let Some(width) = instr.width.as_fixed() else { return self.unsupported("a row of unknown length") };
+        let start = |code: &mut Code, slots: &[bool], number: f64| -> Vec<Option<Reg>> {
+            let made = |&has: &bool| has.then(|| code.f("mov.f32", &[&Val::Imm(number as f32)]));
+            slots.iter().map(made).collect()
+        };
+        let has = |emit: &Self, layout: usize, position: usize| -> Vec<bool> {
+            emit.layouts[layout].slots(position).iter().map(Option::is_some).collect()
+        };
+        let vals = |regs: Vec<Option<Reg>>| regs.into_iter().map(|reg| reg.map(Val::Reg)).collect();
+        Ok(Some(match &instr.op {
+            KernelOp::Segment(reduce, of) => {
+                let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+                let slots = has(self, layout, positions[0]);
+                let regs = vals(start(&mut self.code, &slots, reduce.identity()));
+                Partial::Segment { index, reduce: *reduce, of: *of, held: Held { layout, position: positions[0], regs } }
+            }
+            KernelOp::WeightedSum { a, x } => {
+                let weights = self.width_of(*a)?;
+                let (layout, positions) = self.layout(&[width, weights]).expect("weights divide what they scale");
+                let slots = has(self, layout, positions[0]);
+                let regs = vals(start(&mut self.code, &slots, 0.0));
+                let held = Held { layout, position: positions[0], regs };
+                Partial::Weighted { index, a: (*a, positions[1]), x: *x, held }
+            }
+            KernelOp::SoftmaxSum { score, x, times } => {
+                let heads = self.width_of(*score)?;
+                let (layout, positions) =
+                    self.layout(&[width - 2 * heads, heads]).expect("heads divide what they weight");
+                let (wide, narrow) = (has(self, layout, positions[0]), has(self, layout, positions[1]));
+                let state = State {
+                    layout,
+                    wide: positions[0],
+                    heads: positions[1],
+                    sums: start(&mut self.code, &wide, 0.0),
+                    totals: start(&mut self.code, &narrow, 1.0),
+                    largest: start(&mut self.code, &narrow, f64::NEG_INFINITY),
+                };
+                Partial::Softmax { index, score: *score, x: *x, times: *times, state }
+            }
+            _ => unreachable!("no other operation reduces edges"),
+        }))
+    }
+
+    /// Takes the edge at hand along.
+    fn add_edge(&mut self, partial: &mut Partial) -> Result<()> {
+        let valid = self.edge.as_ref().expect("an edge is at hand").valid;
+        match partial {
+            Partial::Segment { reduce, of, held, .. } => {
+                let x = self.fetch(*of, held.layout, held.position)?;
+                for (sum, x) in held.regs.iter().zip(x) {
+                    let (Some(Val::Reg(sum)), Some(x)) = (*sum, x) else { continue };
+                    match reduce {
+                        Reduce::Sum => self.code.set_if(valid, sum, "add.rn.f32", &[&sum, &x]),
+                        Reduce::Max => self.code.set_if(valid, sum, "max.NaN.f32", &[&sum, &x]),
+                        Reduce::Min => self.code.set_if(valid, sum, "min.NaN.f32", &[&sum, &x]),
+                        Reduce::Lse => {
+                            let next = self.combine(Reduce::Lse, sum.into(), x);
+                            self.code.set_if(valid, sum, "mov.f32", &[&next]);
+                        }
+                    }
+                }
+            }
+            Partial::Weighted { a, x, held, .. } => {
+                let weights = self.fetch(a.0, held.layout, a.1)?;
+                let x = self.fetch(*x, held.layout, held.position)?;
+                for (slot, (sum, x)) in held.regs.iter().zip(x).enumerate() {
+                    let (Some(Val::Reg(sum)), Some(x)) = (*sum, x) else { continue };
+                    let weight = weights[self.layouts[held.layout].narrower(held.position, slot, a.1)];
+                    let weight = weight.expect("a weight for each element");
+                    self.code.set_if(valid, sum, "fma.rn.f32", &[&weight, &x, &sum]);
+                }
+            }
+            Partial::Softmax { score, x, times, state, .. } => {
+                let scores = self.fetch(*score, state.layout, state.heads)?;
+                let x = self.fetch(*x, state.layout, state.wide)?;
+                let times = times.map(|times| self.fetch(times, state.layout, state.heads)).transpose()?;
+                let mut weights = vec![None; scores.len()];
+                let mut scales = vec![None; scores.len()];
+                for (head, score) in scores.iter().enumerate() {
+                    let (Some(score), Some(largest), Some(total)) = (*score, state.largest[head], state.totals[head])
+                    else {
+                        continue;
+                    };
+                    let raised = math::max(&mut self.code, largest.into(), score);
+                    let base = self.finite(raised);
+                    let before = self.code.f("sub.rn.f32", &[&largest, &base]);
+                    let scale = math::exp(&mut self.code, before.into());
+                    let apart = self.code.f("sub.rn.f32", &[&score, &base]);
+                    let weight = math::exp(&mut self.code, apart.into());
+                    let next = math::fma(&mut self.code, total.into(), scale, weight);
+                    self.code.set_if(valid, total, "mov.f32", &[&next]);
+                    self.code.set_if(valid, largest, "mov.f32", &[&raised]);
+                    let times = times.as_ref().and_then(|times| times[head]);
+                    let weight = match times {
+                        None => weight,
+                        Some(times) => self.code.f("mul.rn.f32", &[&weight, &times]).into(),
+                    };
+                    (weights[head], scales[head]) = (Some(weight), Some(scale));
+                }
+                for (slot, (sum, x)) in state.sums.iter().zip(x).enumerate() {
+                    let (Some(sum), Some(x)) = (*sum, x) else { continue };
+                    let head = self.layouts[state.layout].narrower(state.wide, slot, state.heads);
+                    let (weight, scale) = (weights[head].expect("a weight"), scales[head].expect("a scale"));
+                    let scaled: Val = self.code.f("mul.rn.f32", &[&sum, &scale]).into();
+                    self.code.set_if(valid, sum, "fma.rn.f32", &[&weight, &x, &scaled]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Combines what the teams of the row have, and keeps the result.
+    fn end_partial(&mut self, partial: Partial) -> Result<()> {
+        let bits: Vec<u32> = (self.shape.lanes..self.shape.row()).collect();
+        match partial {
+            Partial::Segment { index, reduce, mut held, .. } => {
+                for reg in held.regs.iter_mut().flatten() {
+                    *reg = self.across(reduce, *reg, &bits);
+                }
+                self.keep(index, Value::One(held))
+            }
+            Partial::Weighted { index, mut held, .. } => {
+                for reg in held.regs.iter_mut().flatten() {
+                    *reg = self.across(Reduce::Sum, *reg, &bits);
+                }
+                self.keep(index, Value::One(held))
+            }
+            Partial::Softmax { index, mut state, .. } => {
+                for &bit in &bits {
+                    self.merge(&mut state, bit)?;
+                }
+                self.settle(&mut state, !bits.is_empty());
+                let State { layout, heads, wide, sums, totals, largest } = state;
+                let width = |position: usize| self.layouts[layout].chain.width(position);
+                let offsets = [0, width(wide), width(wide) + width(heads)];
+                let held = |regs: Vec<Option<Reg>>, position: usize| {
+                    Held { layout, position, regs: regs.into_iter().map(|reg| reg.map(Val::Reg)).collect() }
+                };
+                let parts = [held(sums, wide), held(totals, heads), held(largest, heads)];
+                self.keep(index, Value::Parts(offsets.into_iter().zip(parts).collect()))
+            }
+        }
+    }
+
+    /// Takes along what the team has that differs in a bit.
+    fn merge(&mut self, state: &mut State, bit: u32) -> Result<()> {
+        if bit >= WARP_BITS {
+            return self.unsupported("an online softmax of a row that several warps share");
+        }
+        let from = |code: &mut Code, reg: Reg| {
+            code.f("shfl.sync.bfly.b32", &[&reg, &(1u32 << bit), &0x1f, &ALL_LANES])
+        };
+        let mut scales = vec![None; state.largest.len()];
+        for head in 0..state.largest.len() {
+            let (Some(largest), Some(total)) = (state.largest[head], state.totals[head]) else { continue };
+            let other = from(&mut self.code, largest);
+            let raised = math::max(&mut self.code, largest.into(), other.into());
+            let base = self.finite(raised);
+            let scale = |emit: &mut Self, m: Reg| {
+                let apart = emit.code.f("sub.rn.f32", &[&m, &base]);
+                math::exp(&mut emit.code, apart.into())
+            };
+            let (own, theirs) = (scale(self, largest), scale(self, other));
+            let other_total = from(&mut self.code, total);
+            self.code.set(total, "mul.rn.f32", &[&total, &own]);
+            let part = self.code.f("mul.rn.f32", &[&other_total, &theirs]);
+            self.code.set(total, "add.rn.f32", &[&total, &part]);
+            self.code.set(largest, "mov.f32", &[&raised]);
+            scales[head] = Some((own, theirs));
+        }
+        for slot in 0..state.sums.len() {
+            let Some(sum) = state.sums[slot] else { continue };
+            let head = self.layouts[state.layout].narrower(state.wide, slot, state.heads);
+            let (own, theirs) = scales[head].expect("a scale for each element");
+            let other = from(&mut self.code, sum);
+            self.code.set(sum, "mul.rn.f32", &[&sum, &own]);
+            let part = self.code.f("mul.rn.f32", &[&other, &theirs]);
+            self.code.set(sum, "add.rn.f32", &[&sum, &part]);
+        }
+        Ok(())
+    }
+
+    /// Without edges, the sums of exponentials are 1, however many teams have seen none.
+    fn settle(&mut self, state: &mut State, merged: bool) {
+        if !merged {
+            return;
+        }
+        for (total, largest) in state.totals.iter().zip(&state.largest) {
+            let (Some(total), Some(largest)) = (*total, *largest) else { continue };
+            let none = self.code.p("setp.eq.f32", &[&largest, &Val::Imm(f32::NEG_INFINITY)]);
+            self.code.set_if(none, total, "mov.f32", &[&Val::Imm(1.0)]);
+        }
+    }
+}
+
+impl Partial {
+    fn index(&self) -> usize {
+        match self {
+            Partial::Segment { index, .. } | Partial::Weighted { index, .. } | Partial::Softmax { index, .. } => *index,
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! Traversals: rows, each computed by a team of lanes, with loops over the edges that they own.
+//!
+//! A *team* of `T` lanes holds the values of a row as a [`Layout`] says. With edges, `E` teams share a row, each taking
+//! every `E`-th of its edges, and the next `U` of these at a time, so that many loads are on their way together; their
+//! sums are combined in a fixed order. Teams fill warps, and small rows share a warp, whose lanes all go through as many
+//! iterations as its longest row needs: every exchange between lanes has all 32 of them.
+//!
+//! Reductions over edges that depend on each other take several passes over the edges; what edges compute is computed
+//! again in each pass that reads it, so nothing of their size is stored.
+
+mod edges;
+mod operands;
+mod rows;
+mod totals;
+
+use std::collections::{HashMap, HashSet};
+
+use hgnnc_ir::kernel::{
+    Buffer, Dest, Extent, Instr, Level, Local, Operand, Program, Rows, Source, Traversal, Width,
+};
+
+use crate::code::{Class, Code, Reg, Val};
+use crate::layout::{Bound, Chain, Layout};
+use crate::table::{Slot, Table};
+use crate::{Blocks, KernelInfo, Total, Unsupported};
+
+use self::totals::Accumulator;
+
+type Result<T> = std::result::Result<T, Unsupported>;
+
+/// Threads of a block, as a power of two.
+pub(crate) const BLOCK_BITS: u32 = 8;
+/// Waits for the threads of the block.
+pub(crate) const BLOCK_SYNC: &str = "bar.sync 0;";
+/// Lanes of a warp, as a power of two.
+const WARP_BITS: u32 = 5;
+/// All lanes of a warp.
+const ALL_LANES: &str = "0xffffffff";
+/// Blocks of a kernel that has rows for more: each takes several, at the same distance.
+const MOST_BLOCKS: usize = 2048;
+/// The same of a kernel with totals, of which each block has a part.
+const MOST_PARTS: usize = 256;
+/// Registers that values of the whole kernel may take.
+const MOST_HOISTED: usize = 40;
+
+/// How threads share rows and edges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shape {
+    /// Lanes that hold a row, as a power of two.
+    lanes: u32,
+    /// Teams that share the edges of a row, as a power of two.
+    teams: u32,
+    /// Edges of a team on their way at a time.
+    unroll: usize,
+    /// Threads of a block, as a power of two.
+    block: u32,
+}
+
+impl Shape {
+    /// Threads that share a row, as a power of two.
+    fn row(self) -> u32 {
+        self.lanes + self.teams
+    }
+
+    /// Do threads of several warps share a row?
+    fn blockwide(self) -> bool {
+        self.row() > WARP_BITS
+    }
+}
+
+/// A value: a number per register, `None` where no lane has an element.
+type Regs = Vec<Option<Val>>;
+
+/// A value in the lanes of a team.
+#[derive(Clone, PartialEq, Debug)]
+struct Held {
+    layout: usize,
+    position: usize,
+    regs: Regs,
+}
+
+/// A computed value: one, or several one after another, each with the position of its first element.
+#[derive(Clone, PartialEq, Debug)]
+enum Value {
+    One(Held),
+    Parts(Vec<(usize, Held)>),
+}
+
+/// What an element is looked up by.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Key {
+    Local(Local),
+    Row(Buffer),
+    End(Buffer),
+    Other(Buffer),
+    Edge(Buffer),
+    Cell(Buffer),
+}
+
+/// The edge that is being computed.
+#[derive(Clone, Debug)]
+struct Edge {
+    /// Is there one? Otherwise it is some other edge, and what it computes is not used.
+    valid: Reg,
+    /// In the order of the direction.
+    number: Reg,
+    /// The other end.
+    other: Reg,
+    /// In CSC order.
+    position: Option<Reg>,
+}
+
+/// State of writing one traversal.
+struct Emit<'a> {
+    program: &'a Program,
+    table: &'a mut Table,
+    traversal: &'a Traversal,
+    code: Code,
+    /// Position among the kernels of the module.
+    kernel: usize,
+    shape: Shape,
+    widths: Vec<usize>,
+    layouts: Vec<Layout>,
+    /// Buffers whose memory this launch writes.
+    written: &'a HashSet<Buffer>,
+    /// What this traversal makes of a buffer.
+    made: HashMap<Buffer, usize>,
+    /// Numbers of the whole kernel.
+    thread: Reg,
+    lane: Reg,
+    lane_elements: HashMap<(usize, usize), Option<Reg>>,
+    bounds: HashMap<Bound, Reg>,
+    bases: HashMap<(Buffer, usize, usize), Reg>,
+    entries: HashMap<Slot, Reg>,
+    hoisted: usize,
+    first_copies: HashMap<(u32, bool), Option<Reg>>,
+    /// The row.
+    row: Reg,
+    row_valid: Option<Reg>,
+    vertex: Reg,
+    values: Vec<Option<Value>>,
+    fetched: HashMap<(Key, usize, usize), Regs>,
+    staged: HashMap<Key, Reg>,
+    rows_of: HashMap<Key, Reg>,
+    deferred: Vec<(Buffer, Held)>,
+    /// The edge.
+    edge: Option<Edge>,
+    edge_values: HashMap<usize, Value>,
+    edge_fetched: HashMap<(Key, usize, usize), Regs>,
+    edge_staged: HashMap<Key, Reg>,
+    edge_rows: HashMap<Key, Reg>,
+    accumulators: Vec<Accumulator>,
+    /// Bytes of shared memory of a team, and of the whole block.
+    team_bytes: usize,
+    exchange: bool,
+}
+
+/// Writes a traversal. `mean_edges` is the mean number of edges of its rows, where it is known.
+pub(crate) fn emit(
+    program: &Program,
+    traversal: &Traversal,
+    kernel: usize,
+    written: &HashSet<Buffer>,
+    table: &mut Table,
+    mean_edges: Option<f64>,
+    scope: usize,
+) -> Result<(String, KernelInfo)> {
+    let unsupported = |what: String| Unsupported { kernel, what };
+    let fixed = |width: &Width| {
+        width.as_fixed().ok_or_else(|| unsupported("a row whose length depends on the dataset".to_owned()))
+    };
+    let locals = Program::local_widths(traversal);
+    let widths: Vec<usize> = locals.iter().map(fixed).collect::<Result<_>>()?;
+    let mut all = widths.clone();
+    for instr in &traversal.instrs {
+        if instr.extent() != Extent::Total {
+            all.push(fixed(&instr.width)?);
+        }
+        for operand in instr.op.operands() {
+            // Elements that are looked up one by one need no place in a layout.
+            if let Some(width) = program.operand_width(&traversal.rows, &locals, operand)
+                && !matches!(operand.index, hgnnc_ir::kernel::Index::Whole)
+            {
+                all.push(fixed(&width)?);
+            }
+        }
+    }
+    if all.contains(&0) {
+        return Err(unsupported("a value without elements".to_owned()));
+    }
+    let shape = shape(traversal, &Chain::main(all.clone()), mean_edges);
+    let made = traversal.instrs.iter().enumerate().filter_map(|(index, instr)| match instr.dest {
+        Dest::Buffer(buffer) if instr.extent() != Extent::Total => Some((buffer, index)),
+        Dest::Buffer(_) | Dest::Local(_) => None,
+    });
+    let made = made.collect();
+    let mut code = Code::new(scope);
+    let (thread, lane, row, vertex) = (
+        code.fresh(Class::U32),
+        code.fresh(Class::U32),
+        code.fresh(Class::U32),
+        code.fresh(Class::U32),
+    );
+    let emit = Emit {
+        program,
+        table,
+        traversal,
+        code,
+        kernel,
+        shape,
+        widths,
+        layouts: vec![Layout::new(Chain::main(all), shape.lanes)],
+        written,
+        made,
+        thread,
+        lane,
+        lane_elements: HashMap::new(),
+        bounds: HashMap::new(),
+        bases: HashMap::new(),
+        entries: HashMap::new(),
+        hoisted: 0,
+        first_copies: HashMap::new(),
+        row,
+        row_valid: None,
+        vertex,
+        values: vec![None; traversal.instrs.len()],
+        fetched: HashMap::new(),
+        staged: HashMap::new(),
+        rows_of: HashMap::new(),
+        deferred: vec![],
+        edge: None,
+        edge_values: HashMap::new(),
+        edge_fetched: HashMap::new(),
+        edge_staged: HashMap::new(),
+        edge_rows: HashMap::new(),
+        accumulators: vec![],
+        team_bytes: 0,
+        exchange: false,
+    };
+    emit.kernel()
+}
+
+/// How threads share the rows of a traversal whose widths make this chain.
+fn shape(traversal: &Traversal, chain: &Chain, mean_edges: Option<f64>) -> Shape {
+    if traversal.rows == Rows::Once {
+        let lanes = Layout::lanes_for(chain, BLOCK_BITS);
+        let lanes = if lanes > WARP_BITS { BLOCK_BITS } else { WARP_BITS };
+        // Other warps of the block have nothing to do.
+        return Shape { lanes, teams: 0, unroll: 1, block: lanes };
+    }
+    let lanes = Layout::lanes_for(chain, WARP_BITS);
+    if !traversal.rows.has_edges() {
+        return Shape { lanes, teams: 0, unroll: 1, block: BLOCK_BITS };
+    }
+    // Each team should have several edges.
+    let room = WARP_BITS - lanes;
+    let teams = match mean_edges {
+        None => room,
+        Some(mean) => (mean / 2.0).max(1.0).log2().floor().min(f64::from(room)) as u32,
+    };
+    let per_lane = chain.widest().div_ceil(1 << lanes);
+    let ahead = mean_edges.map_or(4.0, |mean| mean / f64::from(1u32 << teams));
+    let unroll = match ahead {
+        x if x >= 6.0 && per_lane <= 8 => 4,
+        x if x >= 2.0 && per_lane <= 16 => 2,
+        _ => 1,
+    };
+    Shape { lanes, teams, unroll, block: BLOCK_BITS }
+}
+
+/// What of a traversal happens when: rounds of rows, each but the last with a pass over the edges.
+struct Round {
+    /// Instructions of the row.
+    rows: Vec<usize>,
+    /// Instructions of each edge, in order.
+    edges: Vec<usize>,
+}
+
+impl Emit<'_> {
+    fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
+        Err(Unsupported { kernel: self.kernel, what: what.into() })
+    }
+
+    /// The instruction that makes what an operand reads, if this traversal does.
+    fn maker(&self, operand: Operand) -> Option<usize> {
+        match operand.source {
+            Source::Local(local) => self.traversal.instrs.iter().position(|instr| instr.dest == Dest::Local(local)),
+            Source::Buffer(buffer) => self.made.get(&buffer).copied(),
+            Source::Const(_) | Source::Count(_) => None,
+        }
+    }
+
+    /// Divides instructions into rounds. A reduction over edges is complete after its round.
+    fn rounds(&self) -> Vec<Round> {
+        let instrs = &self.traversal.instrs;
+        let reduces = |instr: &Instr| instr.level == Level::Edge && instr.extent() == Extent::Row;
+        let mut first = vec![0usize; instrs.len()];
+        for (index, instr) in instrs.iter().enumerate() {
+            let after = |maker: usize| first[maker] + usize::from(reduces(&instrs[maker]));
+            let makers = instr.op.operands().into_iter().filter_map(|operand| self.maker(operand));
+            first[index] = makers.filter(|&maker| maker < index).map(after).max().unwrap_or(0);
+        }
+        let at_edges = |index: usize| instrs[index].level == Level::Edge;
+        let for_itself = |index: usize| {
+            let instr = &instrs[index];
+            instr.extent() != Extent::Edge || matches!(instr.dest, Dest::Buffer(_))
+        };
+        let passes = (0..instrs.len()).filter(|&i| at_edges(i)).map(|i| first[i] + 1).max().unwrap_or(0);
+        let round = |number: usize| {
+            let rows = (0..instrs.len()).filter(|&i| !at_edges(i) && first[i] == number).collect();
+            let mut wanted: Vec<bool> =
+                (0..instrs.len()).map(|i| at_edges(i) && for_itself(i) && first[i] == number).collect();
+            for index in (0..instrs.len()).rev().filter(|&i| at_edges(i)) {
+                if wanted[index] {
+                    for maker in instrs[index].op.operands().into_iter().filter_map(|o| self.maker(o)) {
+                        wanted[maker] |= instrs[maker].extent() == Extent::Edge;
+                    }
+                }
+            }
+            Round { rows, edges: (0..instrs.len()).filter(|&i| wanted[i]).collect() }
+        };
+        (0..=passes).map(round).collect()
+    }
+
+    fn kernel(mut self) -> Result<(String, KernelInfo)> {
+        let rounds = self.rounds();
+        self.begin()?;
+        let (next, done) = (self.code.label(), self.code.label());
+        if self.shape.block < BLOCK_BITS {
+            let other = self.code.p("setp.ge.u32", &[&self.thread, &(1u32 << self.shape.block)]);
+            self.code.line(format_args!("@{other} ret;"));
+        }
+        let (rows, row_bits) = (self.entry32(Slot::Rows(self.traversal.rows.clone())), self.shape.row());
+        let once = self.traversal.rows == Rows::Once;
+        let per_block = 1usize << (self.shape.block - row_bits);
+        // The first row of this thread's warp decides whether the warp goes on.
+        let (base, stride) = (self.code.fresh(Class::U32), self.code.fresh(Class::U32));
+        let own = self.code.u("shr.u32", &[&self.thread, &row_bits]);
+        if !once {
+            let blocks = self.entry32(Slot::Blocks(self.kernel));
+            self.code.set(base, "mul.lo.u32", &[&"%block", &per_block]);
+            let in_warp = WARP_BITS.saturating_sub(row_bits);
+            let warp_first = self.code.u("and.b32", &[&own, &format_args!("{:#x}", !((1u32 << in_warp) - 1))]);
+            let within = self.code.u("sub.u32", &[&own, &warp_first]);
+            self.code.set(base, "add.u32", &[&base, &warp_first]);
+            self.code.set(stride, "mul.lo.u32", &[&blocks, &per_block]);
+            self.code.place(next);
+            let end = self.code.p("setp.ge.u32", &[&base, &rows]);
+            self.code.jump_if(end, done);
+            self.code.set(self.row, "add.u32", &[&base, &within]);
+            if in_warp > 0 {
+                let valid = self.code.p("setp.lt.u32", &[&self.row, &rows]);
+                self.code.set(self.row, "selp.u32", &[&self.row, &0, &valid]);
+                self.row_valid = Some(valid);
+            }
+        } else {
+            self.code.set(self.row, "mov.u32", &[&0]);
+        }
+        self.vertex_of_row();
+        for (number, round) in rounds.iter().enumerate() {
+            for &index in &round.rows {
+                self.row_instr(index)?;
+            }
+            if !round.edges.is_empty() {
+                self.edge_pass(number, &round.edges)?;
+            }
+        }
+        for (buffer, held) in std::mem::take(&mut self.deferred) {
+            let row = self.row;
+            self.store(buffer, row, &held, self.row_valid);
+        }
+        if !once {
+            self.code.set(base, "add.u32", &[&base, &stride]);
+            self.code.jump(next);
+            self.code.place(done);
+        }
+        let totals = self.write_totals(once)?;
+        self.finish(per_block, once, totals)
+    }
+
+    /// Who this thread is.
+    fn begin(&mut self) -> Result<()> {
+        let (thread, lane, lanes) = (self.thread, self.lane, self.shape.lanes);
+        self.code.first(|code| {
+            code.set(thread, "mov.u32", &[&"%tid.x"]);
+            code.set(lane, "and.b32", &[&thread, &((1u32 << lanes) - 1)]);
+        });
+        Ok(())
+    }
+
+    fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(String, KernelInfo)> {
+        let Self { code, traversal, kernel, shape, team_bytes, exchange, .. } = self;
+        let threads = 1usize << shape.block;
+        let shared = team_bytes * (threads >> shape.lanes) + if exchange { 4 * threads } else { 0 };
+        let most = if totals.is_empty() { MOST_BLOCKS } else { MOST_PARTS };
+        let blocks = match once {
+            true => Blocks::One,
+            false => Blocks::Rows { rows: traversal.rows.clone(), per_block, most },
+        };
+        let text = code.finish().replace("TEAM_BYTES", &team_bytes.to_string());
+        let text = text.replace("EXCHANGE", &(team_bytes * (threads >> shape.lanes)).to_string());
+        Ok((text, KernelInfo { number: kernel, blocks, shared, totals }))
+    }
+
+    /// An entry of the table, of 64 bits.
+    fn entry(&mut self, slot: Slot) -> Reg {
+        if let Some(&known) = self.entries.get(&slot) {
+            return known;
+        }
+        let offset = self.table.offset(slot.clone());
+        let address = self.code.first(|code| code.d("ld.const.u64", &[&format_args!("[table+{offset}]")]));
+        self.entries.insert(slot, address);
+        address
+    }
+
+    /// A number of the table, of 32 bits.
+    fn entry32(&mut self, slot: Slot) -> Reg {
+        let key = slot.clone();
+        if let Some(&known) = self.entries.get(&key) {
+            return known;
+        }
+        let offset = self.table.offset(slot);
+        let number = self.code.first(|code| code.u("ld.const.u32", &[&format_args!("[table+{offset}]")]));
+        self.entries.insert(key, number);
+        number
+    }
+
+    /// The vertex of a row of ends; otherwise the row.
+    fn vertex_of_row(&mut self) {
+        match self.traversal.rows {
+            Rows::Ends(graph, direction) => {
+                let base = self.entry(Slot::EndVertices(graph, direction));
+                let address = self.code.d("mad.wide.u32", &[&self.row, &4, &base]);
+                self.code.set(self.vertex, "ld.global.nc.u32", &[&format_args!("[{address}]")]);
+            }
+            _ => self.code.set(self.vertex, "mov.u32", &[&self.row]),
+        }
+    }
+
+    /// A layout for values of these widths, and the position of each.
+    fn layout(&mut self, widths: &[usize]) -> Option<(usize, Vec<usize>)> {
+        let find = |layout: &Layout| -> Option<Vec<usize>> {
+            widths.iter().map(|&width| layout.chain.position(width)).collect()
+        };
+        let known = self.layouts.iter().enumerate().find_map(|(index, layout)| Some((index, find(layout)?)));
+        known.or_else(|| {
+            let layout = Layout::new(Chain::main(widths.to_vec()), self.shape.lanes);
+            let positions = find(&layout)?;
+            self.layouts.push(layout);
+            Some((self.layouts.len() - 1, positions))
+        })
+    }
+
+    /// The lane's part of the elements of a width; `None`: 0.
+    fn lane_element(&mut self, layout: usize, position: usize) -> Option<Reg> {
+        if let Some(&known) = self.lane_elements.get(&(layout, position)) {
+            return known;
+        }
+        let parts = self.layouts[layout].lane_parts(position);
+        let (lane, lanes) = (self.lane, self.shape.lanes);
+        let made = self.code.first(|code| {
+            parts.into_iter().fold(None, |sum: Option<Reg>, part| {
+                let mut digit = lane;
+                if part.shift > 0 {
+                    digit = code.u("shr.u32", &[&digit, &part.shift]);
+                }
+                if part.shift + part.mask.count_ones() < lanes {
+                    digit = code.u("and.b32", &[&digit, &part.mask]);
+                }
+                Some(match sum {
+                    None if part.stride == 1 => digit,
+                    None => code.u("mul.lo.u32", &[&digit, &part.stride]),
+                    Some(sum) => code.u("mad.lo.u32", &[&digit, &part.stride, &sum]),
+                })
+            })
+        });
+        self.lane_elements.insert((layout, position), made);
+        made
+    }
+
+    /// Does the element of a register exist? `None`: always.
+    fn exists(&mut self, bounds: &[Bound]) -> Option<Reg> {
+        let mut all = None;
+        for &bound in bounds {
+            let known = self.bounds.get(&bound).copied();
+            let holds = known.unwrap_or_else(|| {
+                let lane = self.lane;
+                let holds = self.code.first(|code| {
+                    let digit = code.u("shr.u32", &[&lane, &bound.shift]);
+                    let digit = code.u("and.b32", &[&digit, &bound.mask]);
+                    let digit = code.u("mad.lo.u32", &[&digit, &bound.step, &bound.at]);
+                    code.p("setp.lt.u32", &[&digit, &bound.quotient])
+                });
+                self.bounds.insert(bound, holds);
+                holds
+            });
+            all = self.code.first(|code| code.both(all, Some(holds)));
+        }
+        all
+    }
+
+    /// Is this lane the one of those with the same element that stores it? With `row`, also of the teams of the row.
+    fn stores(&mut self, layout: usize, position: usize, row: bool) -> Option<Reg> {
+        let teams = if row { ((1u32 << self.shape.teams) - 1) << self.shape.lanes } else { 0 };
+        let mask = self.layouts[layout].replicas(position) | teams;
+        if let Some(&known) = self.first_copies.get(&(mask, row)) {
+            return known;
+        }
+        let thread = self.thread;
+        let made = (mask > 0).then(|| {
+            self.code.first(|code| {
+                let copy = code.u("and.b32", &[&thread, &mask]);
+                code.p("setp.eq.u32", &[&copy, &0])
+            })
+        });
+        self.first_copies.insert((mask, row), made);
+        made
+    }
+}

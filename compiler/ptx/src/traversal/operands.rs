@@ -1,0 +1,457 @@
+//! Reading and writing the elements of operands.
+
+use hgnnc_ir::kernel::{Buffer, Dest, Index, Level, Operand, Source};
+use hgnnc_ir::{Direction, Space};
+
+use super::{ALL_LANES, BLOCK_SYNC, Emit, Held, Key, MOST_HOISTED, Regs, Result, Value};
+use crate::code::{Class, Reg, Val};
+use crate::table::{Slot, Topology};
+
+impl Emit<'_> {
+    /// Elements of an operand per row or edge.
+    pub(super) fn width_of(&self, operand: Operand) -> Result<usize> {
+        if let Source::Local(local) = operand.source {
+            return Ok(self.widths[local.index()]);
+        }
+        let width = self.program.operand_width(&self.traversal.rows, &[], operand);
+        match width.and_then(|width| width.as_fixed()) {
+            Some(width) => Ok(width),
+            None => self.unsupported("an operand whose length depends on the dataset"),
+        }
+    }
+
+    /// Is an operand the same for all edges of a row?
+    pub(super) fn is_of_row(&self, operand: Operand) -> bool {
+        match operand.source {
+            Source::Const(_) | Source::Count(_) => true,
+            Source::Local(_) | Source::Buffer(_) => {
+                matches!(operand.index, Index::Whole | Index::Row | Index::End)
+            }
+        }
+    }
+
+    /// What an operand is remembered by. Constants are not.
+    fn key(&self, operand: Operand) -> Option<Key> {
+        match (operand.source, operand.index) {
+            (Source::Local(local), _) => Some(Key::Local(local)),
+            (Source::Buffer(buffer), Index::Whole | Index::Row) => Some(Key::Row(buffer)),
+            (Source::Buffer(buffer), Index::End) => Some(Key::End(buffer)),
+            (Source::Buffer(buffer), Index::Other) => Some(Key::Other(buffer)),
+            (Source::Buffer(buffer), Index::Edge) => Some(Key::Edge(buffer)),
+            (Source::Buffer(buffer), Index::Cell) => Some(Key::Cell(buffer)),
+            (Source::Const(_) | Source::Count(_), _) => None,
+        }
+    }
+
+    /// What this traversal has made of an operand.
+    pub(super) fn made_value(&self, operand: Operand) -> Option<&Value> {
+        let own = matches!(operand.source, Source::Local(_)) || matches!(operand.index, Index::Row | Index::Edge);
+        let maker = self.maker(operand).filter(|_| own)?;
+        self.edge_values.get(&maker).or(self.values[maker].as_ref())
+    }
+
+    /// The elements of an operand in a layout.
+    pub(super) fn fetch(&mut self, operand: Operand, layout: usize, position: usize) -> Result<Regs> {
+        match operand.source {
+            Source::Const(number) => return Ok(vec![Some(Val::Imm(number as f32)); self.num_slots(layout, position)]),
+            Source::Count(space) => {
+                let offset = self.table.offset(Slot::CountF32(space));
+                let count = self.code.first(|code| code.f("ld.const.f32", &[&format_args!("[table+{offset}]")]));
+                return Ok(vec![Some(count.into()); self.num_slots(layout, position)]);
+            }
+            Source::Local(_) | Source::Buffer(_) => {}
+        }
+        if let Some(Value::One(held)) = self.made_value(operand) {
+            if (held.layout, held.position) == (layout, position) {
+                return Ok(held.regs.clone());
+            }
+            // A single number is the same in every layout.
+            if self.layouts[held.layout].chain.position(1) == Some(held.position) && held.regs.len() == 1 {
+                return Ok(vec![held.regs[0]; self.num_slots(layout, position)]);
+            }
+        }
+        if self.is_of_row(operand) && self.edge.is_some() {
+            return self.outside(|emit| emit.fetch(operand, layout, position));
+        }
+        let key = (self.key(operand).expect("constants are dealt with"), layout, position);
+        let known = self.fetched.get(&key).or_else(|| self.edge_fetched.get(&key));
+        if let Some(known) = known {
+            return Ok(known.clone());
+        }
+        let regs = if self.made_value(operand).is_some() {
+            let slots = self.layouts[layout].slots(position);
+            let mut regs = vec![];
+            for slot in slots {
+                let Some(slot) = slot else {
+                    regs.push(None);
+                    continue;
+                };
+                let element = self.element(layout, position, slot.offset);
+                let exists = self.exists(&slot.bounds);
+                regs.push(Some(self.gather(operand, element, exists)?));
+            }
+            regs
+        } else {
+            self.load(operand, layout, position)?
+        };
+        if self.is_of_row(operand) && self.edge.is_none() {
+            self.fetched.insert(key, regs.clone());
+        } else {
+            self.edge_fetched.insert(key, regs.clone());
+        }
+        Ok(regs)
+    }
+
+    /// What is the same for all edges of a row is made before the loop over them.
+    fn outside<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
+        let edge = self.edge.take();
+        let before = self.code.before_loop(true);
+        let made = make(self);
+        self.code.before_loop(before);
+        self.edge = edge;
+        made
+    }
+
+    pub(super) fn num_slots(&self, layout: usize, position: usize) -> usize {
+        self.layouts[layout].slots(position).len()
+    }
+
+    /// The number of the element that a register of this lane is.
+    pub(super) fn element(&mut self, layout: usize, position: usize, offset: usize) -> Reg {
+        match (self.lane_element(layout, position), offset) {
+            (Some(lane), 0) => lane,
+            (Some(lane), offset) => self.code.u("add.u32", &[&lane, &offset]),
+            (None, offset) => self.code.u("mov.u32", &[&offset]),
+        }
+    }
+
+    /// One element of an operand. Where it does not exist, any number.
+    pub(super) fn gather(&mut self, operand: Operand, element: Reg, exists: Option<Reg>) -> Result<Val> {
+        match operand.source {
+            Source::Const(number) => return Ok(Val::Imm(number as f32)),
+            Source::Count(_) => {
+                let (layout, positions) = self.layout(&[1]).expect("every chain has width 1");
+                return Ok(self.fetch(operand, layout, positions[0])?[0].expect("a number"));
+            }
+            Source::Local(_) | Source::Buffer(_) => {}
+        }
+        let (space, address) = if self.made_value(operand).is_some() {
+            let base = self.stage(operand)?;
+            ("shared", self.code.u("mad.lo.u32", &[&element, &4, &base]).to_string())
+        } else {
+            let Source::Buffer(buffer) = operand.source else { unreachable!("locals are made here") };
+            let base = self.entry(Slot::Buffer(buffer));
+            let row = self.row_address(operand, buffer, base)?;
+            let space = self.global(buffer);
+            (space, self.code.d("mad.wide.u32", &[&element, &4, &row]).to_string())
+        };
+        let value = self.code.fresh(Class::F32);
+        match exists {
+            None => self.code.set(value, &format!("ld.{space}.f32"), &[&format_args!("[{address}]")]),
+            Some(exists) => {
+                self.code.set(value, "mov.f32", &[&Val::ZERO]);
+                self.code.set_if(exists, value, &format!("ld.{space}.f32"), &[&format_args!("[{address}]")]);
+            }
+        }
+        Ok(value.into())
+    }
+
+    /// The state space of loads of a buffer: what no kernel of this launch writes may stay in the read-only cache.
+    fn global(&self, buffer: Buffer) -> &'static str {
+        if self.written.contains(&self.program.home(buffer)) { "global" } else { "global.nc" }
+    }
+
+    /// Which row of its source an operand is; `None`: the first.
+    fn row_number(&mut self, operand: Operand, buffer: Buffer) -> Result<Option<Reg>> {
+        let space = self.program.buffer(buffer).ty.space;
+        let key = self.key(operand).expect("an operand with rows");
+        if let Some(&known) = self.rows_of.get(&key).or_else(|| self.edge_rows.get(&key)) {
+            return Ok(Some(known));
+        }
+        let lookup = |emit: &mut Self, slot: Slot, index: Reg| {
+            let base = emit.entry(slot);
+            let address = emit.code.d("mad.wide.u32", &[&index, &4, &base]);
+            emit.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")])
+        };
+        let own_rows = match self.traversal.rows {
+            hgnnc_ir::kernel::Rows::Ends(graph, direction) => Some((graph, direction)),
+            _ => None,
+        };
+        let row = match (operand.index, space) {
+            (Index::Whole, _) => return Ok(None),
+            (Index::Row, Space::Ends(graph, direction)) if own_rows == Some((graph, direction)) => self.row,
+            (Index::Row, Space::Ends(graph, direction)) => {
+                // A row without edges is nowhere among the ends; it reads any row.
+                let end = lookup(self, Slot::EndOf(graph, direction), self.vertex);
+                self.code.u("max.s32", &[&end, &0])
+            }
+            (Index::Row, _) => self.vertex,
+            (Index::End, Space::Ends(graph, direction)) => lookup(self, Slot::EndOf(graph, direction), self.vertex),
+            (Index::Other, Space::Ends(graph, direction)) => {
+                let edge = self.edge.clone().expect("an edge is at hand");
+                lookup(self, Slot::EndOfEdges(graph, direction), edge.number)
+            }
+            (Index::Other, _) => self.edge.clone().expect("an edge is at hand").other,
+            (Index::Edge, _) => self.position()?,
+            (Index::End | Index::Cell, _) => return self.unsupported("an operand that has no row"),
+        };
+        match self.is_of_row(operand) && self.edge.is_none() {
+            true => self.rows_of.insert(key, row),
+            false => self.edge_rows.insert(key, row),
+        };
+        Ok(Some(row))
+    }
+
+    /// The address of the row of an operand, from an address that stands for row 0.
+    fn row_address(&mut self, operand: Operand, buffer: Buffer, base: Reg) -> Result<Reg> {
+        if operand.index == Index::Cell {
+            let position = self.cell()?;
+            let bytes = self.code.d("shl.b64", &[&position, &2]);
+            return Ok(self.code.d("add.u64", &[&base, &bytes]));
+        }
+        let bytes = 4 * self.width_of(operand)?;
+        Ok(match self.row_number(operand, buffer)? {
+            None => base,
+            Some(mut row) => {
+                if operand.index == Index::End {
+                    row = self.code.u("max.s32", &[&row, &0]);
+                }
+                self.code.d("mad.wide.u32", &[&row, &bytes, &base])
+            }
+        })
+    }
+
+    /// The position of an edge in CSC order.
+    pub(super) fn position(&mut self) -> Result<Reg> {
+        let edge = self.edge.clone().expect("an edge is at hand");
+        if let Some(known) = edge.position {
+            return Ok(known);
+        }
+        let (of, direction) = self.topology().expect("edges have a topology");
+        let position = match direction {
+            Direction::In => edge.number,
+            Direction::Out => {
+                let base = self.entry(Slot::Positions(of));
+                let address = self.code.d("mad.wide.u32", &[&edge.number, &4, &base]);
+                self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")])
+            }
+        };
+        self.edge = Some(Edge0 { position: Some(position), ..edge });
+        Ok(position)
+    }
+
+    /// The position of a stored element in the dense matrix, of 64 bits.
+    pub(super) fn cell(&mut self) -> Result<Reg> {
+        let Some((Topology::Pattern(pattern), direction)) = self.topology() else {
+            return self.unsupported("an element of a dense matrix without a sparse one");
+        };
+        let columns = self.program.tables.patterns[pattern.index()].columns;
+        let other = self.edge.clone().expect("an element is at hand").other;
+        let (row, column) = match direction {
+            Direction::In => (self.row, other),
+            Direction::Out => (other, self.row),
+        };
+        let wide = self.code.d("cvt.u64.u32", &[&column]);
+        Ok(self.code.d("mad.wide.u32", &[&row, &columns, &wide]))
+    }
+
+    /// The edges of this traversal.
+    pub(super) fn topology(&self) -> Option<(Topology, Direction)> {
+        use hgnnc_ir::kernel::Rows;
+        match self.traversal.rows {
+            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some((Topology::Graph(graph), direction)),
+            Rows::Elements(pattern, direction) => Some((Topology::Pattern(pattern), direction)),
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
+        }
+    }
+
+    /// Loads the elements of a stored operand.
+    fn load(&mut self, operand: Operand, layout: usize, position: usize) -> Result<Regs> {
+        let Source::Buffer(buffer) = operand.source else { unreachable!("what is loaded is stored") };
+        let slots = self.layouts[layout].slots(position);
+        let space = self.global(buffer);
+        let whole = operand.index == Index::Whole && space == "global.nc" && self.hoisted + slots.len() <= MOST_HOISTED;
+        if whole {
+            self.hoisted += slots.len();
+        }
+        let base = self.base(buffer, layout, position);
+        let address = self.row_address(operand, buffer, base)?;
+        let vector = self.layouts[layout].vector(position);
+        let mut regs = vec![None; slots.len()];
+        for (group, chunk) in slots.chunks(vector).enumerate() {
+            let Some(first) = &chunk[0] else { continue };
+            let exists = self.exists(&first.bounds);
+            let at = format!("[{address}+{}]", 4 * first.offset);
+            let mut write = |code: &mut crate::code::Code| {
+                let loaded: Vec<Reg> = chunk.iter().map(|_| code.fresh(Class::F32)).collect();
+                if exists.is_some() {
+                    loaded.iter().for_each(|&reg| code.set(reg, "mov.f32", &[&Val::ZERO]));
+                }
+                let guard = exists.map(|exists| format!("@{exists} ")).unwrap_or_default();
+                let names: Vec<String> = loaded.iter().map(Reg::to_string).collect();
+                match names.as_slice() {
+                    [one] => code.line(format_args!("{guard}ld.{space}.f32 {one}, {at};")),
+                    many => {
+                        let list = many.join(", ");
+                        code.line(format_args!("{guard}ld.{space}.v{}.f32 {{{list}}}, {at};", many.len()));
+                    }
+                }
+                for (slot, reg) in loaded.into_iter().enumerate() {
+                    regs[group * vector + slot] = Some(Val::Reg(reg));
+                }
+            };
+            if whole { self.code.first(write) } else { write(&mut self.code) }
+        }
+        Ok(regs)
+    }
+
+    /// The address of the first element of this lane in row 0.
+    fn base(&mut self, buffer: Buffer, layout: usize, position: usize) -> Reg {
+        if let Some(&known) = self.bases.get(&(buffer, layout, position)) {
+            return known;
+        }
+        let base = self.entry(Slot::Buffer(buffer));
+        let base = match self.lane_element(layout, position) {
+            None => base,
+            Some(lane) => self.code.first(|code| code.d("mad.wide.u32", &[&lane, &4, &base])),
+        };
+        self.bases.insert((buffer, layout, position), base);
+        base
+    }
+
+    /// Stores a value as a row of a buffer, where `valid`.
+    pub(super) fn store(&mut self, buffer: Buffer, row: Reg, held: &Held, valid: Option<Reg>) {
+        let Held { layout, position, ref regs } = *held;
+        let slots = self.layouts[layout].slots(position);
+        let width = self.layouts[layout].chain.width(position);
+        let base = self.base(buffer, layout, position);
+        let address = self.code.d("mad.wide.u32", &[&row, &(4 * width), &base]);
+        let own = self.stores(layout, position, self.edge.is_none());
+        let valid = self.code.both(valid, own);
+        let vector = self.layouts[layout].vector(position);
+        for (chunk, values) in slots.chunks(vector).zip(regs.chunks(vector)) {
+            let Some(first) = &chunk[0] else { continue };
+            let exists = self.exists(&first.bounds);
+            let guard = self.code.both(valid, exists);
+            let guard = guard.map(|guard| format!("@{guard} ")).unwrap_or_default();
+            let at = format!("[{address}+{}]", 4 * first.offset);
+            let values: Vec<Reg> = values.iter().map(|v| self.reg(v.expect("elements that exist"))).collect();
+            let names: Vec<String> = values.iter().map(Reg::to_string).collect();
+            match names.as_slice() {
+                [one] => self.code.line(format_args!("{guard}st.global.f32 {at}, {one};")),
+                many => {
+                    let list = many.join(", ");
+                    self.code.line(format_args!("{guard}st.global.v{}.f32 {at}, {{{list}}};", many.len()));
+                }
+            }
+        }
+    }
+
+    /// A number in a register.
+    pub(super) fn reg(&mut self, value: Val) -> Reg {
+        match value {
+            Val::Reg(reg) => reg,
+            Val::Imm(_) => self.code.f("mov.f32", &[&value]),
+        }
+    }
+
+    /// Waits until the threads that share a team's memory are here.
+    pub(super) fn sync(&mut self) {
+        match self.shape.blockwide() {
+            true => self.code.line(BLOCK_SYNC),
+            false => self.code.line(format_args!("bar.warp.sync {ALL_LANES};")),
+        }
+    }
+
+    /// Puts what an operand is for this row or edge in the memory of the team, for lanes to look up: its address.
+    pub(super) fn stage(&mut self, operand: Operand) -> Result<Reg> {
+        if self.is_of_row(operand) && self.edge.is_some() {
+            return self.outside(|emit| emit.stage(operand));
+        }
+        let key = self.key(operand).expect("constants are not staged");
+        if let Some(&known) = self.staged.get(&key).or_else(|| self.edge_staged.get(&key)) {
+            return Ok(known);
+        }
+        let value = self.made_value(operand).cloned();
+        let (width, parts) = (self.width_of(operand)?, match value {
+            Some(Value::One(held)) => vec![(0, held)],
+            Some(Value::Parts(parts)) => parts,
+            None => {
+                let width = self.width_of(operand)?;
+                let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+                let regs = self.fetch(operand, layout, positions[0])?;
+                vec![(0, Held { layout, position: positions[0], regs })]
+            }
+        });
+        let start = self.team_bytes;
+        self.team_bytes += 4 * width.next_multiple_of(4);
+        let (thread, lanes) = (self.thread, self.shape.lanes);
+        let base = self.code.fresh(Class::U32);
+        // How much memory a team has is known at the end: the text has a name for it.
+        self.code.first(|code| {
+            let team = code.u("shr.u32", &[&thread, &lanes]);
+            let memory = code.u("mov.u32", &[&"shared"]);
+            code.set(base, "mad.lo.u32", &[&team, &"TEAM_BYTES", &memory]);
+            code.set(base, "add.u32", &[&base, &start]);
+        });
+        self.sync();
+        for (offset, held) in parts {
+            let Held { layout, position, regs } = held;
+            let own = self.stores(layout, position, false);
+            for (slot, value) in self.layouts[layout].slots(position).into_iter().zip(regs) {
+                let (Some(slot), Some(value)) = (slot, value) else { continue };
+                let element = self.element(layout, position, slot.offset + offset);
+                let exists = self.exists(&slot.bounds);
+                let guard = self.code.both(own, exists).map(|guard| format!("@{guard} ")).unwrap_or_default();
+                let at = self.code.u("mad.lo.u32", &[&element, &4, &base]);
+                let value = self.reg(value);
+                self.code.line(format_args!("{guard}st.shared.f32 [{at}], {value};"));
+            }
+        }
+        self.sync();
+        match self.edge.is_none() {
+            true => self.staged.insert(key, base),
+            false => self.edge_staged.insert(key, base),
+        };
+        Ok(base)
+    }
+
+    /// Keeps the result of an instruction, and stores it where it goes.
+    pub(super) fn keep(&mut self, index: usize, value: Value) -> Result<()> {
+        let instr = &self.traversal.instrs[index];
+        if let Dest::Buffer(buffer) = instr.dest {
+            let Value::One(held) = &value else { return self.unsupported("a softmax's state in memory") };
+            match (instr.level, &self.edge) {
+                (Level::Edge, Some(edge)) => {
+                    let valid = edge.valid;
+                    let position = self.position()?;
+                    self.store(buffer, position, held, Some(valid));
+                }
+                // What it takes the place of may be read yet.
+                _ if self.reads_place_of(buffer) => self.deferred.push((buffer, held.clone())),
+                _ => {
+                    let row = self.row;
+                    self.store(buffer, row, held, self.row_valid);
+                }
+            }
+        }
+        match self.edge.is_some() {
+            true => {
+                self.edge_values.insert(index, value);
+            }
+            false => self.values[index] = Some(value),
+        }
+        Ok(())
+    }
+
+    fn reads_place_of(&self, buffer: Buffer) -> bool {
+        let home = self.program.home(buffer);
+        let operands = self.traversal.instrs.iter().flat_map(|instr| instr.op.operands());
+        operands.into_iter().any(|operand| match operand.source {
+            Source::Buffer(read) => read != buffer && self.program.home(read) == home,
+            Source::Local(_) | Source::Const(_) | Source::Count(_) => false,
+        })
+    }
+}
+
+use super::Edge as Edge0;

@@ -1,0 +1,461 @@
+//! What is computed for a row or for an edge from what is at hand there.
+
+use hgnnc_ir::kernel::{Extents, Instr, KernelOp, Operand, Rows, Source};
+use hgnnc_ir::{BinaryOp, Direction, Reduce};
+
+use super::{ALL_LANES, BLOCK_SYNC, Emit, Held, Regs, Result, Value, WARP_BITS};
+use crate::code::{Class, Reg, Val};
+use crate::math;
+use crate::table::Slot;
+
+impl Emit<'_> {
+    /// An instruction of the row.
+    pub(super) fn row_instr(&mut self, index: usize) -> Result<()> {
+        self.comment(index);
+        let traversal = self.traversal;
+        let instr = &traversal.instrs[index];
+        if instr.op.is_total() {
+            return self.accumulate(index);
+        }
+        let value = self.map(instr)?;
+        self.keep(index, value)
+    }
+
+    /// The text of an instruction, and where it comes from.
+    pub(super) fn comment(&mut self, index: usize) {
+        let instr = &self.traversal.instrs[index];
+        let text = hgnnc_ir::kernel::print::print_instr(self.program, self.traversal, instr);
+        self.code.comment(text);
+    }
+
+    /// The number of elements of a result.
+    fn out_width(&self, instr: &Instr) -> Result<usize> {
+        match instr.width.as_fixed() {
+            Some(width) => Ok(width),
+            None => self.unsupported("a result whose length depends on the dataset"),
+        }
+    }
+
+    /// The layout of an element-wise operation.
+    fn place(&mut self, out: usize, operands: &[usize]) -> (usize, usize, Vec<Option<usize>>) {
+        let all: Vec<usize> = std::iter::once(out).chain(operands.iter().copied()).collect();
+        if let Some((layout, positions)) = self.layout(&all) {
+            return (layout, positions[0], positions[1..].iter().copied().map(Some).collect());
+        }
+        let (layout, positions) = self.layout(&[out]).expect("one width makes a chain");
+        let found = operands.iter().map(|&width| self.layouts[layout].chain.position(width)).collect();
+        (layout, positions[0], found)
+    }
+
+    /// The elements of an operand that belong to the registers of a wider value.
+    fn spread(&mut self, operand: Operand, layout: usize, out: usize, position: Option<usize>) -> Result<Regs> {
+        if let Some(position) = position {
+            let regs = self.fetch(operand, layout, position)?;
+            let slots = self.num_slots(layout, out);
+            let of = &self.layouts[layout];
+            return Ok((0..slots).map(|slot| regs[of.narrower(out, slot, position)]).collect());
+        }
+        // A width that does not fit: each lane looks its elements up.
+        let repeat = self.layouts[layout].chain.width(out) / self.width_of(operand)?;
+        self.each(layout, out, |emit, element, exists| {
+            let narrow = emit.code.u("div.u32", &[&element, &repeat]);
+            emit.gather(operand, narrow, exists)
+        })
+    }
+
+    /// A number for each element, from its number.
+    fn each(
+        &mut self,
+        layout: usize,
+        position: usize,
+        mut make: impl FnMut(&mut Self, Reg, Option<Reg>) -> Result<Val>,
+    ) -> Result<Regs> {
+        let slots = self.layouts[layout].slots(position);
+        let mut regs = vec![];
+        for slot in slots {
+            regs.push(match slot {
+                None => None,
+                Some(slot) => {
+                    let element = self.element(layout, position, slot.offset);
+                    let exists = self.exists(&slot.bounds);
+                    Some(make(self, element, exists)?)
+                }
+            });
+        }
+        Ok(regs)
+    }
+
+    /// What an instruction other than a reduction over edges or rows computes.
+    pub(super) fn map(&mut self, instr: &Instr) -> Result<Value> {
+        let width = self.out_width(instr)?;
+        let one = |layout, position, regs| Ok(Value::One(Held { layout, position, regs }));
+        match &instr.op {
+            KernelOp::Unary(f, a) => {
+                let (layout, out, of) = self.place(width, &[self.width_of(*a)?]);
+                let a = self.spread(*a, layout, out, of[0])?;
+                let regs = a.into_iter().map(|a| a.map(|a| math::unary(&mut self.code, *f, a))).collect();
+                one(layout, out, regs)
+            }
+            KernelOp::Binary(f, a, b) => {
+                let (layout, out, of) = self.place(width, &[self.width_of(*a)?, self.width_of(*b)?]);
+                let a = self.spread(*a, layout, out, of[0])?;
+                let b = self.spread(*b, layout, out, of[1])?;
+                let pairs = a.into_iter().zip(b);
+                let regs = pairs.map(|(a, b)| Some(math::binary(&mut self.code, *f, a?, b?))).collect();
+                one(layout, out, regs)
+            }
+            KernelOp::Copy(a) => {
+                let (layout, out, of) = self.place(width, &[self.width_of(*a)?]);
+                let regs = self.spread(*a, layout, out, of[0])?;
+                one(layout, out, regs)
+            }
+            KernelOp::Replace(a, b) => {
+                let (layout, out, of) = self.place(width, &[self.width_of(*a)?, width]);
+                let old = self.spread(*a, layout, out, of[0])?;
+                let new = self.spread(*b, layout, out, of[1])?;
+                let is_end = self.is_end(*b)?;
+                let pick = |code: &mut crate::code::Code, new: Val, old: Val| -> Val {
+                    code.f("selp.f32", &[&new, &old, &is_end]).into()
+                };
+                let pairs = old.into_iter().zip(new);
+                let regs = pairs.map(|(old, new)| Some(pick(&mut self.code, new?, old?))).collect();
+                one(layout, out, regs)
+            }
+            KernelOp::AddEnds(parts) => {
+                let mut widths = vec![self.width_of(parts[0])?];
+                widths.extend(parts[1..].iter().map(|_| width));
+                let (layout, out, of) = self.place(width, &widths);
+                let base = self.spread(parts[0], layout, out, of[0])?;
+                let mut sums: Regs = base.into_iter().map(|x| x.map(|x| self.code.f("mov.f32", &[&x]).into())).collect();
+                for (&part, &of) in parts[1..].iter().zip(&of[1..]) {
+                    let x = self.spread(part, layout, out, of)?;
+                    let is_end = self.is_end(part)?;
+                    for (sum, x) in sums.iter_mut().zip(x) {
+                        let (Some(Val::Reg(sum)), Some(x)) = (*sum, x) else { continue };
+                        self.code.set_if(is_end, sum, "add.rn.f32", &[&sum, &x]);
+                    }
+                }
+                one(layout, out, sums)
+            }
+            KernelOp::Concat { parts, lead } => self.concat(width, parts, lead.as_fixed()),
+            KernelOp::Slice { a, last, start, len } => {
+                if let Some(part) = self.part(*a, *last, *start, *len)? {
+                    return Ok(Value::One(part));
+                }
+                let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+                let (a, last, start, len) = (*a, *last, *start, *len);
+                let regs = self.each(layout, positions[0], |emit, element, exists| {
+                    let at = emit.code.u("rem.u32", &[&element, &len]);
+                    let outer = emit.code.u("div.u32", &[&element, &len]);
+                    let at = emit.code.u("add.u32", &[&at, &start]);
+                    let from = emit.code.u("mad.lo.u32", &[&outer, &last, &at]);
+                    emit.gather(a, from, exists)
+                })?;
+                one(layout, positions[0], regs)
+            }
+            KernelOp::OneHot(label) => self.one_hot(*label, width),
+            KernelOp::Mask { stream, rate } => self.mask(*stream, *rate, width),
+            KernelOp::MatMul(of, x, w) => self.product(of, *x, *w, width, false),
+            KernelOp::MatMulT(of, y, w) => self.product(of, *y, *w, width, true),
+            KernelOp::ReduceTrailing(reduce, a) => {
+                let wide = self.width_of(*a)?;
+                let (layout, positions) = self.layout(&[width, wide]).expect("groups of elements make a chain");
+                let regs = self.fetch(*a, layout, positions[1])?;
+                let regs = self.reduce(*reduce, regs, layout, positions[1], positions[0]);
+                one(layout, positions[0], regs)
+            }
+            KernelOp::Dot(a, b) => {
+                let wide = self.width_of(*a)?;
+                let (layout, positions) = self.layout(&[width, wide]).expect("groups of elements make a chain");
+                let (x, y) = (self.fetch(*a, layout, positions[1])?, self.fetch(*b, layout, positions[1])?);
+                let products = x.into_iter().zip(y);
+                let regs = products
+                    .map(|(x, y)| Some(math::binary(&mut self.code, BinaryOp::Mul, x?, y?)))
+                    .collect();
+                let regs = self.reduce(Reduce::Sum, regs, layout, positions[1], positions[0]);
+                one(layout, positions[0], regs)
+            }
+            KernelOp::Segment(..)
+            | KernelOp::WeightedSum { .. }
+            | KernelOp::SoftmaxSum { .. }
+            | KernelOp::ReduceAll(..)
+            | KernelOp::OuterAll(..) => unreachable!("a reduction needs more than its own row or edge"),
+        }
+    }
+
+    /// Is the vertex of this row one of the ends that an operand has rows for?
+    fn is_end(&mut self, operand: Operand) -> Result<Reg> {
+        let Source::Buffer(buffer) = operand.source else { return self.unsupported("ends without a buffer") };
+        let hgnnc_ir::Space::Ends(graph, direction) = self.program.buffer(buffer).ty.space else {
+            return self.unsupported("ends without a graph");
+        };
+        let base = self.entry(Slot::EndOf(graph, direction));
+        let address = self.code.d("mad.wide.u32", &[&self.vertex, &4, &base]);
+        let end = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        Ok(self.code.p("setp.ge.s32", &[&end, &0]))
+    }
+
+    /// A slice that is one of the parts of a value.
+    fn part(&self, a: Operand, last: usize, start: usize, len: usize) -> Result<Option<Held>> {
+        let Some(Value::Parts(parts)) = self.maker(a).and_then(|maker| self.values[maker].as_ref()) else {
+            return Ok(None);
+        };
+        let whole = self.width_of(a)? == last;
+        let found = parts.iter().find(|(offset, held)| {
+            *offset == start && self.layouts[held.layout].chain.width(held.position) == len && whole
+        });
+        Ok(found.map(|(_, held)| held.clone()))
+    }
+
+    fn concat(&mut self, width: usize, parts: &[Operand], lead: Option<usize>) -> Result<Value> {
+        let Some(lead) = lead else { return self.unsupported("parts whose number depends on the dataset") };
+        let last = width / lead;
+        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+        let mut lens = vec![];
+        for &part in parts {
+            lens.push(self.width_of(part)? / lead);
+        }
+        let regs = self.each(layout, positions[0], |emit, element, exists| {
+            let outer = emit.code.u("div.u32", &[&element, &last]);
+            let at = emit.code.u("rem.u32", &[&element, &last]);
+            let (mut result, mut start) = (None, 0);
+            for (&part, &len) in parts.iter().zip(&lens) {
+                // Elements of other parts read the first or last of this one.
+                let within = emit.code.u("sub.s32", &[&at, &start]);
+                let within = emit.code.u("max.s32", &[&within, &0]);
+                let within = emit.code.u("min.s32", &[&within, &(len - 1)]);
+                let from = emit.code.u("mad.lo.u32", &[&outer, &len, &within]);
+                let value = emit.gather(part, from, exists)?;
+                result = Some(match result {
+                    None => value,
+                    Some(before) => {
+                        let here = emit.code.p("setp.ge.u32", &[&at, &start]);
+                        emit.code.f("selp.f32", &[&value, &before, &here]).into()
+                    }
+                });
+                start += len;
+            }
+            Ok(result.unwrap_or(Val::ZERO))
+        })?;
+        Ok(Value::One(Held { layout, position: positions[0], regs }))
+    }
+
+    /// 1 at the class of the row.
+    fn one_hot(&mut self, label: Operand, width: usize) -> Result<Value> {
+        let Source::Buffer(buffer) = label.source else { return self.unsupported("labels without a buffer") };
+        let base = self.entry(Slot::Buffer(buffer));
+        let address = self.code.d("mad.wide.u32", &[&self.vertex, &4, &base]);
+        let class = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+        let regs = self.each(layout, positions[0], |emit, element, _| {
+            let here = emit.code.p("setp.eq.u32", &[&element, &class]);
+            Ok(emit.code.f("selp.f32", &[&Val::Imm(1.0), &Val::ZERO, &here]).into())
+        })?;
+        Ok(Value::One(Held { layout, position: positions[0], regs }))
+    }
+
+    /// A dropout mask, drawn for the position of each element in the dense value.
+    fn mask(&mut self, stream: u32, rate: f64, width: usize) -> Result<Value> {
+        let keys = self.entry(Slot::MaskKeys);
+        let offset = 8 * stream;
+        let key = self.code.first(|code| code.d("ld.global.nc.u64", &[&format_args!("[{keys}+{offset}]")]));
+        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+        let first = match (&self.edge, &self.traversal.rows) {
+            (Some(_), Rows::Elements(..)) => {
+                let cell = self.cell()?;
+                self.code.d("mul.lo.u64", &[&cell, &width])
+            }
+            (Some(edge), _) => {
+                let edge = edge.clone();
+                let position = match self.topology() {
+                    Some((_, Direction::In)) => edge.number,
+                    _ => self.position()?,
+                };
+                self.code.d("mul.wide.u32", &[&position, &width])
+            }
+            (None, _) => self.code.d("mul.wide.u32", &[&self.row, &width]),
+        };
+        let regs = self.each(layout, positions[0], |emit, element, _| {
+            let wide = emit.code.d("cvt.u64.u32", &[&element]);
+            let index = emit.code.d("add.u64", &[&first, &wide]);
+            Ok(math::mask(&mut emit.code, key, index, rate))
+        })?;
+        Ok(Value::One(Held { layout, position: positions[0], regs }))
+    }
+
+    /// `x · w`, or `x · wᵀ`: each lane its elements, from the row in the memory of the team.
+    fn product(&mut self, of: &Extents, x: Operand, w: Operand, width: usize, transposed: bool) -> Result<Value> {
+        let (Some(k), Some(n)) = (of.k.as_fixed(), of.n.as_fixed()) else {
+            return self.unsupported("a product whose extents depend on the dataset");
+        };
+        let (inner, outer) = if transposed { (n, k) } else { (k, n) };
+        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+        let slots = self.layouts[layout].slots(positions[0]);
+        // Per element: its sum, the first elements of the row and of the weight that it needs.
+        let mut sums: Vec<Option<(Reg, Reg, Reg)>> = vec![];
+        for slot in &slots {
+            let Some(slot) = slot else {
+                sums.push(None);
+                continue;
+            };
+            let element = self.element(layout, positions[0], slot.offset);
+            // Lanes without an element compute some other.
+            let element = self.code.u("min.u32", &[&element, &(width - 1)]);
+            let batch = self.code.u("div.u32", &[&element, &outer]);
+            let within = self.code.u("rem.u32", &[&element, &outer]);
+            let from_x = self.code.u("mul.lo.u32", &[&batch, &inner]);
+            let block = self.code.u("mul.lo.u32", &[&batch, &(k * n)]);
+            let step = if transposed { n } else { 1 };
+            let from_w = self.code.u("mad.lo.u32", &[&within, &step, &block]);
+            let sum = self.code.f("mov.f32", &[&Val::ZERO]);
+            sums.push(Some((sum, from_x, from_w)));
+        }
+        // What lanes look up is put in memory before the loop.
+        for operand in [x, w] {
+            if self.made_value(operand).is_some() {
+                self.stage(operand)?;
+            }
+        }
+        let counter = self.code.u("mov.u32", &[&0]);
+        let again = self.code.label();
+        self.code.place(again);
+        let step = if transposed { 1 } else { n };
+        let known = (self.rows_of.clone(), self.edge_rows.clone());
+        for (sum, from_x, from_w) in sums.iter().copied().flatten() {
+            let x_at = self.code.u("add.u32", &[&from_x, &counter]);
+            let w_at = self.code.u("mad.lo.u32", &[&counter, &step, &from_w]);
+            let x = self.gather(x, x_at, None)?;
+            let w = self.gather(w, w_at, None)?;
+            self.code.set(sum, "fma.rn.f32", &[&x, &w, &sum]);
+        }
+        // What was looked up in the loop is not known after it.
+        (self.rows_of, self.edge_rows) = known;
+        self.code.set(counter, "add.u32", &[&counter, &1]);
+        let more = self.code.p("setp.lt.u32", &[&counter, &inner]);
+        self.code.jump_if(more, again);
+        let regs = sums.into_iter().map(|sum| sum.map(|(sum, ..)| Val::Reg(sum))).collect();
+        Ok(Value::One(Held { layout, position: positions[0], regs }))
+    }
+
+    /// Reduces groups of elements of the `wide`-th width to the elements of the `narrow`-th.
+    pub(super) fn reduce(&mut self, reduce: Reduce, regs: Regs, layout: usize, wide: usize, narrow: usize) -> Regs {
+        if reduce == Reduce::Lse {
+            return self.log_sum_exp(regs, layout, wide, narrow);
+        }
+        let regs = self.masked(reduce, regs, layout, wide);
+        let mut out: Regs = vec![None; self.num_slots(layout, narrow)];
+        for (slot, value) in regs.into_iter().enumerate() {
+            let Some(value) = value else { continue };
+            let to = self.layouts[layout].narrower(wide, slot, narrow);
+            out[to] = Some(match out[to] {
+                None => value,
+                Some(sum) => self.combine(reduce, sum, value),
+            });
+        }
+        let bits = self.layouts[layout].exchanged(wide, narrow);
+        out.into_iter().map(|value| value.map(|value| self.across(reduce, value, &bits))).collect()
+    }
+
+    /// With elements that do not exist as if they were nothing.
+    fn masked(&mut self, reduce: Reduce, regs: Regs, layout: usize, position: usize) -> Regs {
+        let slots = self.layouts[layout].slots(position);
+        let nothing = Val::Imm(reduce.identity() as f32);
+        let mut masked = vec![];
+        for (slot, value) in slots.into_iter().zip(regs) {
+            masked.push(match (slot, value) {
+                (Some(slot), Some(value)) => Some(match self.exists(&slot.bounds) {
+                    None => value,
+                    Some(exists) => self.code.f("selp.f32", &[&value, &nothing, &exists]).into(),
+                }),
+                _ => None,
+            });
+        }
+        masked
+    }
+
+    /// `m + ln Σ e^(x - m)` with the largest element `m` of each group.
+    fn log_sum_exp(&mut self, regs: Regs, layout: usize, wide: usize, narrow: usize) -> Regs {
+        let largest = self.reduce(Reduce::Max, regs.clone(), layout, wide, narrow);
+        let bases: Regs = largest.into_iter().map(|m| m.map(|m| self.finite(m))).collect();
+        let mut powers = vec![];
+        for (slot, value) in regs.into_iter().enumerate() {
+            let base = bases[self.layouts[layout].narrower(wide, slot, narrow)];
+            powers.push(value.zip(base).map(|(value, base)| {
+                let apart = math::binary(&mut self.code, BinaryOp::Sub, value, base);
+                math::exp(&mut self.code, apart)
+            }));
+        }
+        let sums = self.reduce(Reduce::Sum, powers, layout, wide, narrow);
+        let both = sums.into_iter().zip(bases);
+        both.map(|(sum, base)| {
+            let log = math::log(&mut self.code, sum?);
+            Some(math::binary(&mut self.code, BinaryOp::Add, base?, log))
+        })
+        .collect()
+    }
+
+    /// The nearest finite number.
+    pub(super) fn finite(&mut self, value: Val) -> Val {
+        let above = math::max(&mut self.code, value, Val::Imm(f32::MIN));
+        math::min(&mut self.code, above, Val::Imm(f32::MAX))
+    }
+
+    /// Two partial results as one.
+    pub(super) fn combine(&mut self, reduce: Reduce, a: Val, b: Val) -> Val {
+        let f = match reduce {
+            Reduce::Sum => BinaryOp::Add,
+            Reduce::Max => BinaryOp::Max,
+            Reduce::Min => BinaryOp::Min,
+            Reduce::Lse => BinaryOp::LogAddExp,
+        };
+        math::binary(&mut self.code, f, a, b)
+    }
+
+    /// Combines what lanes have that differ in these bits of their thread: all get the same.
+    pub(super) fn across(&mut self, reduce: Reduce, value: Val, bits: &[u32]) -> Val {
+        let mut value = value;
+        for &bit in bits.iter().filter(|&&bit| bit < WARP_BITS) {
+            let own = self.reg(value);
+            let other = self.code.f("shfl.sync.bfly.b32", &[&own, &(1u32 << bit), &0x1f, &ALL_LANES]);
+            // The same order in both, so that both get the same bits.
+            value = self.combine(reduce, own.into(), other.into());
+        }
+        let high: Vec<u32> = bits.iter().copied().filter(|&bit| bit >= WARP_BITS).collect();
+        if high.is_empty() { value } else { self.across_warps(reduce, value, &high) }
+    }
+
+    /// The same between warps, through memory that all have.
+    fn across_warps(&mut self, reduce: Reduce, value: Val, bits: &[u32]) -> Val {
+        let own = self.exchange(value);
+        let mask: u32 = bits.iter().map(|bit| 1 << bit).sum();
+        let lowest = self.code.u("and.b32", &[&self.thread, &(!mask)]);
+        let mut result = None;
+        for number in 0..1u32 << bits.len() {
+            let offset: u32 = bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum();
+            let thread = self.code.u("add.u32", &[&lowest, &offset]);
+            let at = self.code.u("mad.lo.u32", &[&thread, &4, &own]);
+            let part = self.code.op(Class::F32, "ld.shared.f32", &[&format_args!("[{at}]")]);
+            result = Some(match result {
+                None => Val::Reg(part),
+                Some(sum) => self.combine(reduce, sum, part.into()),
+            });
+        }
+        self.code.line(BLOCK_SYNC);
+        result.expect("there are parts")
+    }
+
+    /// Shows a number of each thread to all threads of the block: the address of that of thread 0. Another barrier
+    /// must follow the reads.
+    pub(super) fn exchange(&mut self, value: Val) -> Reg {
+        self.exchange = true;
+        let base = self.code.first(|code| {
+            let base = code.u("mov.u32", &[&"shared"]);
+            code.u("add.u32", &[&base, &"EXCHANGE"])
+        });
+        let at = self.code.u("mad.lo.u32", &[&self.thread, &4, &base]);
+        let value = self.reg(value);
+        self.code.line(format_args!("st.shared.f32 [{at}], {value};"));
+        self.code.line(BLOCK_SYNC);
+        base
+    }
+}

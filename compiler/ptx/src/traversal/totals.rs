@@ -1,0 +1,178 @@
+//! Reductions over all rows or edges: each thread has its part until the kernel ends, then the block, then a kernel of its
+//! own adds up the blocks, always in the same order.
+
+use hgnnc_ir::Reduce;
+use hgnnc_ir::kernel::{Buffer, Dest, Extents, KernelOp, Level, Operand, Width};
+
+use super::{Emit, Held, Result, WARP_BITS};
+use crate::Total;
+use crate::code::{Reg, Val};
+use crate::table::Slot;
+
+/// What a thread has of a total.
+pub(super) struct Accumulator {
+    index: usize,
+    out: Buffer,
+    reduce: Reduce,
+    layout: usize,
+    position: usize,
+    regs: Vec<Option<Reg>>,
+}
+
+/// Most elements of an outer product that a lane adds up.
+const MOST_OUTER: usize = 64;
+
+impl Emit<'_> {
+    /// Takes what an instruction computes for this row or edge along in its total.
+    pub(super) fn accumulate(&mut self, index: usize) -> Result<()> {
+        let accumulator = match self.accumulators.iter().position(|known| known.index == index) {
+            Some(known) => known,
+            None => self.begin_total(index)?,
+        };
+        let (layout, position) = (self.accumulators[accumulator].layout, self.accumulators[accumulator].position);
+        let instr = &self.traversal.instrs[index];
+        let valid = match instr.level {
+            Level::Edge => Some(self.edge.as_ref().expect("an edge is at hand").valid),
+            // All teams of a row have the same.
+            Level::Row => {
+                let first = self.first_team();
+                self.code.both(self.row_valid, first)
+            }
+        };
+        let (values, reduce) = match &instr.op {
+            KernelOp::ReduceAll(reduce, of) => (self.fetch(*of, layout, position)?, *reduce),
+            KernelOp::OuterAll(of, x, y) => (self.outer(of, *x, *y, layout, position)?, Reduce::Sum),
+            _ => unreachable!("no other operation is a total"),
+        };
+        for (slot, value) in values.into_iter().enumerate() {
+            let (Some(sum), Some(value)) = (self.accumulators[accumulator].regs[slot], value) else { continue };
+            let next = self.combine(reduce, sum.into(), value);
+            match valid {
+                None => self.code.set(sum, "mov.f32", &[&next]),
+                Some(valid) => self.code.set_if(valid, sum, "mov.f32", &[&next]),
+            }
+        }
+        Ok(())
+    }
+
+    /// Is this the first of the teams that share a row? `None`: there is one.
+    fn first_team(&mut self) -> Option<Reg> {
+        let (thread, shape) = (self.thread, self.shape);
+        let mask = ((1u32 << shape.teams) - 1) << shape.lanes;
+        (shape.teams > 0).then(|| {
+            self.code.first(|code| {
+                let team = code.u("and.b32", &[&thread, &mask]);
+                code.p("setp.eq.u32", &[&team, &0])
+            })
+        })
+    }
+
+    fn begin_total(&mut self, index: usize) -> Result<usize> {
+        let instr = &self.traversal.instrs[index];
+        let Dest::Buffer(out) = instr.dest else { return self.unsupported("a total that is not stored") };
+        let Some(width) = instr.width.as_fixed() else {
+            return self.unsupported("a total whose length depends on the dataset");
+        };
+        let reduce = match instr.op {
+            KernelOp::ReduceAll(reduce, _) => reduce,
+            _ => Reduce::Sum,
+        };
+        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+        let slots = self.layouts[layout].slots(positions[0]);
+        if matches!(instr.op, KernelOp::OuterAll(..)) && slots.len() > MOST_OUTER {
+            return self.unsupported(format!("a sum of outer products of {width} elements within a traversal"));
+        }
+        let start = Val::Imm(reduce.identity() as f32);
+        let regs = slots.iter().map(|slot| {
+            slot.as_ref().map(|_| self.code.first(|code| code.f("mov.f32", &[&start])))
+        });
+        let regs = regs.collect();
+        self.accumulators.push(Accumulator { index, out, reduce, layout, position: positions[0], regs });
+        Ok(self.accumulators.len() - 1)
+    }
+
+    /// The outer product of two rows.
+    fn outer(
+        &mut self,
+        of: &Extents,
+        x: Operand,
+        y: Operand,
+        layout: usize,
+        position: usize,
+    ) -> Result<Vec<Option<Val>>> {
+        let (Some(k), Some(n)) = (of.k.as_fixed(), of.n.as_fixed()) else {
+            return self.unsupported("an outer product whose extents depend on the dataset");
+        };
+        let width = self.layouts[layout].chain.width(position);
+        let mut values = vec![];
+        for slot in self.layouts[layout].slots(position) {
+            let Some(slot) = slot else {
+                values.push(None);
+                continue;
+            };
+            let element = self.element(layout, position, slot.offset);
+            let element = self.code.u("min.u32", &[&element, &(width - 1)]);
+            let from_x = self.code.u("div.u32", &[&element, &n]);
+            let batch = self.code.u("div.u32", &[&from_x, &k]);
+            let within = self.code.u("rem.u32", &[&element, &n]);
+            let from_y = self.code.u("mad.lo.u32", &[&batch, &n, &within]);
+            let (x, y) = (self.gather(x, from_x, None)?, self.gather(y, from_y, None)?);
+            values.push(Some(self.code.f("mul.rn.f32", &[&x, &y]).into()));
+        }
+        Ok(values)
+    }
+
+    /// Writes the parts of this block, or where there is one block only, the totals.
+    pub(super) fn write_totals(&mut self, once: bool) -> Result<Vec<Total>> {
+        let mut totals = vec![];
+        // Teams of a warp, and the warps of the block, if their rows are different ones.
+        let bits: Vec<u32> = (self.shape.lanes..self.shape.block).collect();
+        for accumulator in std::mem::take(&mut self.accumulators) {
+            let Accumulator { out, reduce, layout, position, regs, .. } = accumulator;
+            self.code.comment(format_args!("total {}", self.program.buffer(out).name));
+            let width = self.layouts[layout].chain.width(position);
+            let combined: Vec<Option<Val>> = regs
+                .into_iter()
+                .map(|reg| reg.map(|reg| self.across(reduce, reg.into(), &bits)))
+                .collect();
+            let held = Held { layout, position, regs: combined };
+            let first = self.first_of_block();
+            if once {
+                let row = self.code.u("mov.u32", &[&0]);
+                self.store(out, row, &held, first);
+            } else {
+                let slot = Slot::Partials(self.kernel, totals.len());
+                self.store_part(slot, &held, width, first);
+                totals.push(Total { out, reduce, width: Width::fixed(width) });
+            }
+        }
+        Ok(totals)
+    }
+
+    /// Is this thread of the first team of the block?
+    fn first_of_block(&mut self) -> Option<Reg> {
+        let (thread, shape) = (self.thread, self.shape);
+        (shape.block > shape.lanes).then(|| {
+            self.code.first(|code| code.p("setp.lt.u32", &[&thread, &(1u32 << shape.lanes)]))
+        })
+    }
+
+    /// Stores a value as the part of this block.
+    fn store_part(&mut self, slot: Slot, held: &Held, width: usize, valid: Option<Reg>) {
+        let base = self.entry(slot);
+        let own = self.stores(held.layout, held.position, false);
+        let valid = self.code.both(valid, own);
+        let row = self.code.d("mad.wide.u32", &[&"%block", &(4 * width), &base]);
+        let slots = self.layouts[held.layout].slots(held.position);
+        for (slot, value) in slots.into_iter().zip(&held.regs) {
+            let (Some(slot), Some(value)) = (slot, *value) else { continue };
+            let element = self.element(held.layout, held.position, slot.offset);
+            let exists = self.exists(&slot.bounds);
+            let guard = self.code.both(valid, exists).map(|guard| format!("@{guard} ")).unwrap_or_default();
+            let at = self.code.d("mad.wide.u32", &[&element, &4, &row]);
+            let value = self.reg(value);
+            self.code.line(format_args!("{guard}st.global.f32 [{at}], {value};"));
+        }
+        debug_assert!(self.shape.lanes <= WARP_BITS, "rows of whole blocks have no parts");
+    }
+}
