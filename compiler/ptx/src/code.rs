@@ -88,13 +88,12 @@ pub struct Code {
     labels: u32,
     /// Distinguishes the labels of the kernels of an entry.
     scope: usize,
-    depth: usize,
 }
 
 impl Code {
     /// The code of the kernel with this number in its entry.
     pub fn new(scope: usize) -> Self {
-        Self { scope, depth: 1, ..Self::default() }
+        Self { scope, ..Self::default() }
     }
 
     /// A register without a value.
@@ -132,13 +131,12 @@ impl Code {
 
     /// A line.
     pub fn line(&mut self, line: impl Display) {
-        let depth = if self.in_first { 1 } else { self.depth };
         let text = match &mut self.outside {
             _ if self.in_first => &mut self.first,
             Some((_, before)) if self.before => before,
             _ => &mut self.rest,
         };
-        writeln!(text, "{:width$}{line}", "", width = 4 * depth).expect("strings can be written to");
+        writeln!(text, "    {line}").expect("strings can be written to");
     }
 
     /// A comment.
@@ -204,9 +202,7 @@ impl Code {
     /// Here.
     pub fn place(&mut self, label: Label) {
         let name = self.name(label);
-        self.depth = self.depth.saturating_sub(1);
         self.line(format_args!("{name}:"));
-        self.depth += 1;
     }
 
     /// Jumps.
@@ -219,22 +215,6 @@ impl Code {
     pub fn jump_if(&mut self, condition: Reg, to: Label) {
         let name = self.name(to);
         self.line(format_args!("@{condition} bra {name};"));
-    }
-
-    /// Jumps where something does not hold.
-    pub fn jump_unless(&mut self, condition: Reg, to: Label) {
-        let name = self.name(to);
-        self.line(format_args!("@!{condition} bra {name};"));
-    }
-
-    /// What follows is further to the right.
-    pub fn indent(&mut self) {
-        self.depth += 1;
-    }
-
-    /// What follows is further to the left.
-    pub fn outdent(&mut self) {
-        self.depth -= 1;
     }
 
     /// All of it, in a scope of its own.

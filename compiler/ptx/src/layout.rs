@@ -16,13 +16,6 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain `1 | w`.
-    pub fn single(width: usize) -> Self {
-        let mut widths = vec![1];
-        widths.extend((width > 1).then_some(width));
-        Self { widths }
-    }
-
     /// As many of these widths as make a chain that ends with the largest, the larger ones first.
     pub fn main(mut widths: Vec<usize>) -> Self {
         widths.sort_unstable();
@@ -316,7 +309,7 @@ mod tests {
         assert_eq!(Chain::main(vec![8, 64, 1, 64]).widths, [1, 8, 64]);
         assert_eq!(Chain::main(vec![3, 64, 8]).widths, [1, 8, 64]);
         assert_eq!(Chain::main(vec![1]).widths, [1]);
-        assert_eq!(Chain::single(3).widths, [1, 3]);
+        assert_eq!(Chain::main(vec![3]).widths, [1, 3]);
     }
 
     #[test]
@@ -340,7 +333,7 @@ mod tests {
         let slots = layout.slots(2);
         assert!(slots.iter().flatten().all(|slot| slot.bounds.len() == 1), "{slots:?}");
         // 349 classes in 32 lanes: registers that no lane has an element in are known.
-        let wide = Layout::new(Chain::single(349), 5);
+        let wide = Layout::new(Chain::main(vec![349]), 5);
         assert_eq!(wide.slots(1).iter().flatten().count(), 11);
     }
 

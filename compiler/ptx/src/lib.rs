@@ -1,13 +1,14 @@
 //! Kernels as PTX for NVIDIA GPUs of compute capability 8.0 and later.
 //!
 //! [`compile`] translates a program of kernels. The text is the same for every dataset: addresses and sizes are read from
-//! a table in constant memory, which whoever loads the module fills in as [`Module::table`] says. Each launch of the
+//! a table in constant memory (a long one in global memory), which whoever loads the module fills in as [`Module::table`] says. Each launch of the
 //! program is one entry, in which every kernel has a range of the blocks; [`Blocks::count`] says how many.
 //!
 //! Every row belongs to one team of threads and every sum has a fixed order, so results are the same in each run on each
 //! device. Sums over all rows are completed by an entry of their own.
 
 mod code;
+mod copy;
 mod finish;
 mod gemm;
 mod layout;
@@ -80,7 +81,7 @@ impl Target {
 pub struct Module {
     /// The PTX.
     pub text: String,
-    /// What each 64-bit number of the constant array `table` is.
+    /// What each 64-bit number of the array `table` is.
     pub table: Vec<Slot>,
     /// Entries that run once, in order.
     pub prelude: Vec<Entry>,
@@ -88,6 +89,8 @@ pub struct Module {
     pub launches: Vec<Entry>,
     /// Position of the first entry that may change parameters or states.
     pub first_update: usize,
+    /// The entry that takes over new parameters and states that are not in their place, once a run is done.
+    pub commit: Option<Entry>,
 }
 
 /// An entry of a module: it is launched with the blocks of all its kernels together, of [`THREADS`] threads each.
@@ -153,6 +156,13 @@ pub enum Blocks {
         /// Elements of a block.
         per_block: usize,
     },
+    /// One for so many elements of the rows of a space.
+    Copy {
+        /// The rows.
+        space: Space,
+        /// Elements of each.
+        width: Width,
+    },
 }
 
 /// Sizes of a dataset.
@@ -181,13 +191,14 @@ impl Blocks {
                 (tiles * self.parts(sizes)).max(1)
             }
             Blocks::Elements { width, per_block } => sizes.width(width).div_ceil(*per_block).max(1),
+            Blocks::Copy { space, width } => (sizes.space(*space) * sizes.width(width)).div_ceil(THREADS).max(1),
         }
     }
 
     fn gemm_rows(&self, sizes: &dyn Sizes) -> usize {
         match self {
             Blocks::Gemm { rows, .. } => sizes.space(*rows),
-            Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } => 0,
+            Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => 0,
         }
     }
 
@@ -198,7 +209,7 @@ impl Blocks {
                 self.gemm_rows(sizes).div_ceil(self.part_rows(sizes)).max(1)
             }
             Blocks::Gemm { .. } | Blocks::One => 1,
-            Blocks::Rows { .. } | Blocks::Elements { .. } => self.count(sizes),
+            Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => self.count(sizes),
         }
     }
 
@@ -208,7 +219,7 @@ impl Blocks {
             Blocks::Gemm { form: Form::Outer, of, .. } => {
                 gemm::part_rows(self.gemm_rows(sizes), sizes.width(&of.all()))
             }
-            Blocks::Gemm { .. } | Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } => 0,
+            Blocks::Gemm { .. } | Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => 0,
         }
     }
 }
@@ -231,13 +242,14 @@ pub fn compile(program: &Program, target: Target, hints: &Hints) -> Result<Modul
     let prelude = writer.launches(&program.prelude, "prelude")?;
     let before = writer.launches(&program.launches[..first_update], "step")?;
     let updates = writer.launches(&program.launches[first_update..], "update")?;
+    let commit = writer.commit()?;
     let (first_update, launches) = (before.len(), [before, updates].concat());
     let Writer { table, entries, .. } = writer;
     let table = table.into_slots();
-    if table.len() > MOST_ENTRIES {
-        let what = format!("the program has {} addresses and sizes; constant memory holds {MOST_ENTRIES}", table.len());
-        return Err(Unsupported { kernel: 0, what });
-    }
+    // A long table lies in global memory.
+    let constant = table.len() <= MOST_ENTRIES;
+    let entries = if constant { entries } else { entries.replace("ld.const.", "ld.global.nc.") };
+    let space = if constant { "const" } else { "global" };
     let mut text = String::new();
     let put = "strings can be written to";
     writeln!(text, "// {}", program.tables.name).expect(put);
@@ -246,9 +258,9 @@ pub fn compile(program: &Program, target: Target, hints: &Hints) -> Result<Modul
     for (index, slot) in table.iter().enumerate() {
         writeln!(text, "//   table[{index}], +{}: {}", 8 * index, Show(slot, program)).expect(put);
     }
-    writeln!(text, ".visible .const .align 8 .b64 table[{}];", table.len().max(1)).expect(put);
+    writeln!(text, ".visible .{space} .align 8 .b64 table[{}];", table.len().max(1)).expect(put);
     text += &entries;
-    Ok(Module { text, table, prelude, launches, first_update })
+    Ok(Module { text, table, prelude, launches, first_update, commit })
 }
 
 struct Writer<'a> {
@@ -319,6 +331,23 @@ impl Writer<'_> {
             self.entry(&name, &bodies, &kernels);
             Entry { name, kernels }
         })
+    }
+
+    /// The entry that copies what was not computed in its place.
+    fn commit(&mut self) -> Result<Option<Entry>, Unsupported> {
+        let (mut bodies, mut kernels) = (vec![], vec![]);
+        for output in self.program.outputs.iter().filter(|output| copy::is_needed(self.program, output)) {
+            let number = self.next_finish;
+            self.next_finish += 1;
+            let (body, info) = copy::emit(self.program, output, number, &mut self.table, kernels.len())?;
+            bodies.push((format!("k{number}: copy"), body));
+            kernels.push(info);
+        }
+        let name = "commit".to_owned();
+        Ok((!kernels.is_empty()).then(|| {
+            self.entry(&name, &bodies, &kernels);
+            Entry { name, kernels }
+        }))
     }
 
     /// Writes an entry: each kernel has the next blocks.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use hgnnc_ir::kernel::{Buffer, Program, Rows, Width, print::print_rows};
+use hgnnc_ir::kernel::{Buffer, Contents, Program, Rows, Width, print::print_rows};
 use hgnnc_ir::{Direction, Graph, Pattern, Space};
 
 /// Edges: of a semantic graph, or the stored elements of sparse features.
@@ -23,6 +23,8 @@ pub enum Topology {
 pub enum Slot {
     /// Address of a buffer.
     Buffer(Buffer),
+    /// Address of a parameter or optimiser state.
+    Stored(Contents),
     /// Address of `rows + 1` positions: row `r` owns the edges from the `r`-th on, before the next. With `ends`, only
     /// vertices that own edges have rows.
     FirstEdges {
@@ -110,6 +112,11 @@ impl fmt::Display for Show<'_> {
         };
         match slot {
             Slot::Buffer(buffer) => write!(f, "{}", program.buffer(*buffer).name),
+            Slot::Stored(Contents::Param(param)) => write!(f, "{}", tables.params[param.index()].name),
+            Slot::Stored(Contents::State(param, slot)) => {
+                write!(f, "{}.state{slot}", tables.params[param.index()].name)
+            }
+            Slot::Stored(contents) => write!(f, "{contents:?}"),
             Slot::FirstEdges { of, direction, ends } => {
                 write!(f, "first {} of {}{}", side(direction), name(of), if *ends { ", of its ends" } else { "" })
             }

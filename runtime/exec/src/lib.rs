@@ -12,6 +12,7 @@ pub mod bind;
 pub mod block;
 pub mod checkpoint;
 pub mod data;
+pub mod device;
 pub mod engine;
 pub mod error;
 mod init;
