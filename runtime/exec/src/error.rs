@@ -92,6 +92,14 @@ pub enum ExecError {
         /// What does not fit.
         reason: String,
     },
+    /// A device failed.
+    #[error("{device}: {reason}")]
+    Device {
+        /// Its name.
+        device: String,
+        /// What it was asked, and what it said.
+        reason: String,
+    },
     /// The thread pool could not be made.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {
@@ -106,7 +114,7 @@ impl ExecError {
     /// Is it the machine that could not, and not the input that is wrong?
     pub fn is_machine(&self) -> bool {
         match self {
-            Self::Memory { .. } | Self::GraphTooLarge(_) | Self::Threads { .. } => true,
+            Self::Memory { .. } | Self::GraphTooLarge(_) | Self::Threads { .. } | Self::Device { .. } => true,
             Self::Io { action, .. } => *action != "read",
             Self::Version { .. }
             | Self::Unsupported(_)

@@ -5,8 +5,10 @@
 
 mod arrays;
 mod engine;
+mod interpreter;
 
 pub use engine::{DeviceEngine, DeviceMemory};
+pub use interpreter::{Interpreter, KernelCounters};
 
 use hgnnc_ptx::Module;
 

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_exec::device::{DeviceEngine, Interpreter};
+use hgnnc_exec::{ExecError, Result};
 use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, Topology};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::interp::{self, Bindings, Tensor};
@@ -11,6 +13,7 @@ use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
 use hgnnc_passes::kernels::{LowerForm, SoftmaxForm};
+use hgnnc_ptx::Target;
 
 /// Numbers in [-1, 1), different for each salt.
 pub fn numbers(salt: u64, len: usize) -> Vec<f32> {
@@ -215,7 +218,48 @@ impl Case {
         all
     }
 
-    /// Compares all results with the interpreter's, executed by kernels and by machine code. The tolerance is relative to
+    /// The kernels that a graphics processor would be given.
+    pub fn gpu_program(&self) -> Program {
+        hgnnc_passes::kernels::lower_with(&self.flow, LowerForm::GPU).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`Case::trained_once`], of PTX that is executed with every access checked.
+    pub fn on_device(&self, what: &str, program: &Program) -> BTreeMap<String, Vec<f32>> {
+        let failed = |error: ExecError| -> ! { panic!("{what}: {error}\n{program}") };
+        let device = Box::new(Interpreter::new());
+        let engine = DeviceEngine::new(&[program], self.data.clone(), device, Target::Sm80, None);
+        let mut engine = engine.unwrap_or_else(|error| failed(error));
+        let mut go = || -> Result<BTreeMap<String, Vec<f32>>> {
+            for (index, values) in self.params.iter().enumerate() {
+                engine.set_param(index, values)?;
+            }
+            engine.run_until_update(0, self.bindings.seed, self.bindings.step, 0)?;
+            let mut all = BTreeMap::new();
+            for output in &self.flow.outputs {
+                if let OutputKind::Result(name) = &output.kind {
+                    all.insert(name.clone(), engine.result(0, name)?.expect("a result of the program").2);
+                }
+            }
+            engine.run_updates(0)?;
+            engine.commit(0)?;
+            let states = engine.states().to_vec();
+            for output in &self.flow.outputs {
+                let numbers = match output.kind {
+                    OutputKind::Result(_) => continue,
+                    OutputKind::UpdateParam(param) => engine.param(param.index())?,
+                    OutputKind::UpdateState(param, slot) => {
+                        let index = states.iter().position(|&state| state == (param, slot));
+                        engine.state(index.expect("a state of the program"))?
+                    }
+                };
+                all.insert(name_of(&self.flow, &output.kind), numbers);
+            }
+            Ok(all)
+        };
+        go().unwrap_or_else(|error| failed(error))
+    }
+
+    /// Compares all results with the interpreter's, executed by kernels, by machine code and by PTX. The tolerance is relative to
     /// the largest number of a result (sums of many terms cancel), and absolute below 1.
     pub fn check(&self, tolerance: f64) {
         self.check_named("the case", tolerance);
@@ -235,6 +279,18 @@ impl Case {
                 self.check_code(what, &oracle, tolerance, code, online.clone());
                 self.check_code(what, &oracle, tolerance, code, online.with_pieces(pieces));
             }
+        }
+        // Rows of thousands of edges are summed by few threads.
+        self.check_device(what, &oracle, 10.0 * tolerance, &self.gpu_program());
+    }
+
+    fn check_device(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, program: &Program) {
+        let found = self.on_device(what, program);
+        for output in &self.flow.outputs {
+            let OutputKind::Result(name) = &output.kind else { continue };
+            let op = &self.flow.value(output.value).op;
+            let what = format!("{what}, PTX: {name} ({op:?})");
+            close(&what, &found[name], &oracle[output.value].data, tolerance, &|| format!("{}\n{program}", self.flow));
         }
     }
 
