@@ -42,9 +42,7 @@ fn mean_edges(program: &Program, rows: &Rows, sizes: &SizeInfo) -> Option<f64> {
             };
             (*sizes.edges.get(graph.index())?, *sizes.vertices.get(end.index())?)
         }
-        Rows::Ends(graph, direction) => {
-            (*sizes.edges.get(graph.index())?, sizes.num_ends(*graph, *direction)?)
-        }
+        Rows::Ends(graph, direction) => (*sizes.edges.get(graph.index())?, sizes.num_ends(*graph, *direction)?),
         Rows::Elements(pattern, direction) => {
             let decl = &tables.patterns[pattern.index()];
             let rows = match direction {

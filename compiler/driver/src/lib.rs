@@ -8,8 +8,8 @@ mod gpu;
 mod lower;
 mod stdlib;
 
-pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use gpu::ptx;
+pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_passes::pipeline::{PassManager, UnknownPass};
 pub use hgnnc_passes::recompute::predict::planned;
 pub use hgnnc_passes::{Ends, SizeInfo, bounds};

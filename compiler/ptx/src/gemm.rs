@@ -290,10 +290,8 @@ impl Block {
 
     /// Eight of the depth of a slice.
     fn slice(&mut self, a_deep: bool, b_deep: bool, at_a: Reg, at_b: Reg, depth: usize) {
-        let place = |deep: bool, index: usize, depth: usize| 4 * if deep {
-            index * DEEP_PITCH + depth
-        } else {
-            depth * WIDE_PITCH + index
+        let place = |deep: bool, index: usize, depth: usize| {
+            4 * if deep { index * DEEP_PITCH + depth } else { depth * WIDE_PITCH + index }
         };
         let fragment = |block: &mut Self, at: Reg, offset: usize| {
             let number = block.code.f("ld.shared.f32", &[&format_args!("[{at}+{offset}]")]);

@@ -288,9 +288,7 @@ fn vectors_fit(chain: &Chain, bits: u32) -> bool {
                     let element = |i: usize| chain.element(position, (g * group + i) << below);
                     match element(0) {
                         None => (0..group).all(|i| element(i).is_none()),
-                        Some(first) => {
-                            first.is_multiple_of(group) && (1..group).all(|i| element(i) == Some(first + i))
-                        }
+                        Some(first) => first.is_multiple_of(group) && (1..group).all(|i| element(i) == Some(first + i)),
                     }
                 }))
     })
@@ -350,13 +348,15 @@ mod tests {
                     let mut held = vec![0; width];
                     let replicas = layout.replicas(position).count_ones();
                     for lane in 0..1usize << lane_bits {
-                        let own: usize =
-                            layout.lane_parts(position).iter().map(|p| (lane >> p.shift & p.mask as usize) * p.stride).sum();
+                        let own: usize = layout
+                            .lane_parts(position)
+                            .iter()
+                            .map(|p| (lane >> p.shift & p.mask as usize) * p.stride)
+                            .sum();
                         for (number, slot) in layout.slots(position).iter().enumerate() {
                             let found = slot.as_ref().and_then(|slot| {
-                                let within = |b: &Bound| {
-                                    (lane >> b.shift & b.mask as usize) * b.step + b.at < b.quotient
-                                };
+                                let within =
+                                    |b: &Bound| (lane >> b.shift & b.mask as usize) * b.step + b.at < b.quotient;
                                 slot.bounds.iter().all(within).then_some(own + slot.offset)
                             });
                             assert_eq!(found, layout.element(position, lane, number), "{widths:?} {lane_bits}");

@@ -205,9 +205,7 @@ impl Blocks {
     /// Parts of a total.
     pub fn parts(&self, sizes: &dyn Sizes) -> usize {
         match self {
-            Blocks::Gemm { form: Form::Outer, .. } => {
-                self.gemm_rows(sizes).div_ceil(self.part_rows(sizes)).max(1)
-            }
+            Blocks::Gemm { form: Form::Outer, .. } => self.gemm_rows(sizes).div_ceil(self.part_rows(sizes)).max(1),
             Blocks::Gemm { .. } | Blocks::One => 1,
             Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => self.count(sizes),
         }
@@ -219,7 +217,9 @@ impl Blocks {
             Blocks::Gemm { form: Form::Outer, of, .. } => {
                 gemm::part_rows(self.gemm_rows(sizes), sizes.width(&of.all()))
             }
-            Blocks::Gemm { .. } | Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => 0,
+            Blocks::Gemm { .. } | Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => {
+                0
+            }
         }
     }
 }

@@ -127,8 +127,7 @@ fn erf(code: &mut Code, x: Val) -> Val {
     let size: Val = code.f("abs.f32", &[&x]).into();
     let below = fma(code, size, Val::Imm(0.327_591_1), Val::Imm(1.0));
     let t = recip(code, below);
-    let series =
-        polynomial(code, t, &[1.061_405_4, -1.453_152, 1.421_413_8, -0.284_496_74, 0.254_829_6]);
+    let series = polynomial(code, t, &[1.061_405_4, -1.453_152, 1.421_413_8, -0.284_496_74, 0.254_829_6]);
     let series = mul(code, series, t);
     let square = mul(code, x, x);
     let minus: Val = code.f("neg.f32", &[&square]).into();

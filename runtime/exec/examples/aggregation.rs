@@ -146,7 +146,8 @@ impl Graph {
             flow.add(sum, &[x])
         };
         flow.output("z", z);
-        let program = hgnnc_passes::kernels::lower_with(&flow, LowerForm::CPU.with_softmax(softmax)).expect("a supported program");
+        let program = hgnnc_passes::kernels::lower_with(&flow, LowerForm::CPU.with_softmax(softmax))
+            .expect("a supported program");
         let topology = Topology::from_edges("g", self.vertices, self.vertices, &self.edges)?;
         let data = BoundData { num_vertices: vec![self.vertices], graphs: vec![topology], ..BoundData::default() };
         let mut engine = Engine::new(&[&program], data, EngineOptions { threads, ..EngineOptions::default() })?;

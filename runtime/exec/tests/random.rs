@@ -10,9 +10,8 @@ use std::collections::BTreeMap;
 use hgnnc_exec::CodeMode;
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::random_program::{random_program, seeds};
-use hgnnc_ir::{Dataflow, OutputKind, Param, interp, kernel};
-use hgnnc_passes::pipeline::Ends;
-use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
+use hgnnc_ir::{Dataflow, OutputKind, interp, kernel};
+use hgnnc_passes::{PassCx, PassManager};
 
 #[test]
 fn random_programs_agree_with_the_interpreter() {
@@ -27,8 +26,8 @@ fn random_programs_agree_with_the_interpreter() {
 #[test]
 fn compact_programs_agree_with_the_interpreter() {
     for seed in seeds(120) {
-        let (mut flow, bindings) = training_program(seed);
-        let sizes = few_ends(&flow);
+        let (mut flow, bindings) = common::training_program(seed);
+        let sizes = common::few_ends(&flow);
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)), || None);
         common::case_of(flow, bindings).check_named(&format!("seed {seed}"), 2e-4);
     }
@@ -39,9 +38,9 @@ fn compact_programs_agree_with_the_interpreter() {
 #[test]
 fn training_programs_agree_with_both_interpreters() {
     for seed in seeds(50) {
-        let (written, bindings) = training_program(seed);
+        let (written, bindings) = common::training_program(seed);
         let oracle = oracle(&written, &bindings);
-        for sizes in [None, Some(few_ends(&written))] {
+        for sizes in [None, Some(common::few_ends(&written))] {
             let mut optimised = written.clone();
             PassManager::default().run_joint(&mut optimised, &mut PassCx::new(sizes.clone()), || None);
             let programs = [("as written", &written), ("optimised", &optimised)];
@@ -72,30 +71,6 @@ fn training_programs_agree_with_both_interpreters() {
                 }
             }
         }
-    }
-}
-
-/// A random program with gradients as results, and updates by stochastic gradient descent with momentum.
-fn training_program(seed: u64) -> (Dataflow, Bindings) {
-    let (mut flow, bindings) = random_program(seed);
-    let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
-    let loss = flow.result("loss").expect("a loss");
-    let gradients = differentiate(&mut flow, loss, &wrt);
-    for (param, gradient) in &gradients {
-        flow.output(format!("d{param}"), *gradient);
-    }
-    let optimizer = Optimizer::Sgd { lr: 0.01, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
-    update(&mut flow, &gradients, &OptimizerOptions::new(optimizer));
-    (flow, bindings)
-}
-
-/// Sizes with which passes choose rows for the ends of edges.
-fn few_ends(flow: &Dataflow) -> SizeInfo {
-    SizeInfo {
-        vertices: vec![1000; flow.vertex_types.len()],
-        edges: vec![2; flow.graphs.len()],
-        ends: vec![Ends { sources: 1, destinations: 1, ..Ends::default() }; flow.graphs.len()],
-        ..SizeInfo::default()
     }
 }
 

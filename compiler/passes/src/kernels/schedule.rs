@@ -320,8 +320,12 @@ impl Scheduler<'_, '_> {
                 }
                 let of = facts.extents(&node.ty, *batch);
                 match arg_space(0) {
-                    space @ (Space::Vertices(_) | Space::Index(_)) if is_small(&of, self.form.row_outer) => vec![Kind::Map(space)],
-                    Space::Ends(graph, direction) if is_small(&of, self.form.row_outer) => vec![Kind::Ends(graph, direction)],
+                    space @ (Space::Vertices(_) | Space::Index(_)) if is_small(&of, self.form.row_outer) => {
+                        vec![Kind::Map(space)]
+                    }
+                    Space::Ends(graph, direction) if is_small(&of, self.form.row_outer) => {
+                        vec![Kind::Ends(graph, direction)]
+                    }
                     _ => vec![Kind::Product(v)],
                 }
             }

@@ -22,7 +22,8 @@ fn kernels(flow: &Dataflow, what: &str) -> Program {
 }
 
 fn kernels_with(flow: &Dataflow, softmax: SoftmaxForm, what: &str) -> Program {
-    let program = lower_with(flow, LowerForm::CPU.with_softmax(softmax)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let program =
+        lower_with(flow, LowerForm::CPU.with_softmax(softmax)).unwrap_or_else(|error| panic!("{what}: {error}"));
     if softmax == SoftmaxForm::InPasses {
         assert_eq!(Ok(&program), lower(flow).as_ref(), "what is done where no sizes are known");
     }
@@ -179,7 +180,8 @@ fn explanations_name_the_form_of_a_softmax() {
     let text = fs::read_to_string(path).expect("a readable case");
     let flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
     let form = |softmax| {
-        let lines = explain(&lower_with(&flow, LowerForm::CPU.with_softmax(softmax)).expect("a supported program"), None);
+        let lines =
+            explain(&lower_with(&flow, LowerForm::CPU.with_softmax(softmax)).expect("a supported program"), None);
         lines[0].split("; ").find(|part| part.starts_with("softmax")).map(str::to_owned).expect("a softmax")
     };
     assert!(form(SoftmaxForm::InPasses).starts_with("softmax in passes: "));

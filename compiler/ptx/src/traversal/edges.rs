@@ -74,7 +74,7 @@ impl Emit<'_> {
         self.code.jump(again);
         self.code.place(done);
         self.code.end_loop();
-        partials.into_iter().try_for_each(|partial| self.end_partial(partial))
+        partials.into_iter().try_for_each(|partial| self.end_partial(partial, len))
     }
 
     /// The first edge of the row, how many it has, and how many the longest row of the warp has.
@@ -154,7 +154,12 @@ impl Emit<'_> {
                 let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
                 let slots = has(self, layout, positions[0]);
                 let regs = vals(start(&mut self.code, &slots, reduce.identity()));
-                Partial::Segment { index, reduce: *reduce, of: *of, held: Held { layout, position: positions[0], regs } }
+                Partial::Segment {
+                    index,
+                    reduce: *reduce,
+                    of: *of,
+                    held: Held { layout, position: positions[0], regs },
+                }
             }
             KernelOp::WeightedSum { a, x } => {
                 let weights = self.width_of(*a)?;
@@ -252,7 +257,7 @@ impl Emit<'_> {
     }
 
     /// Combines what the teams of the row have, and keeps the result.
-    fn end_partial(&mut self, partial: Partial) -> Result<()> {
+    fn end_partial(&mut self, partial: Partial, len: Reg) -> Result<()> {
         let bits: Vec<u32> = (self.shape.lanes..self.shape.row()).collect();
         match partial {
             Partial::Segment { index, reduce, mut held, .. } => {
@@ -271,12 +276,16 @@ impl Emit<'_> {
                 for &bit in &bits {
                     self.merge(&mut state, bit)?;
                 }
-                self.settle(&mut state, !bits.is_empty());
+                if !bits.is_empty() {
+                    self.settle(&state, len);
+                }
                 let State { layout, heads, wide, sums, totals, largest } = state;
                 let width = |position: usize| self.layouts[layout].chain.width(position);
                 let offsets = [0, width(wide), width(wide) + width(heads)];
-                let held = |regs: Vec<Option<Reg>>, position: usize| {
-                    Held { layout, position, regs: regs.into_iter().map(|reg| reg.map(Val::Reg)).collect() }
+                let held = |regs: Vec<Option<Reg>>, position: usize| Held {
+                    layout,
+                    position,
+                    regs: regs.into_iter().map(|reg| reg.map(Val::Reg)).collect(),
                 };
                 let parts = [held(sums, wide), held(totals, heads), held(largest, heads)];
                 self.keep(index, Value::Parts(offsets.into_iter().zip(parts).collect()))
@@ -289,12 +298,13 @@ impl Emit<'_> {
         if bit >= WARP_BITS {
             return self.unsupported("an online softmax of a row that several warps share");
         }
-        let from = |code: &mut Code, reg: Reg| {
-            code.f("shfl.sync.bfly.b32", &[&reg, &(1u32 << bit), &0x1f, &ALL_LANES])
-        };
-        let mut scales = vec![None; state.largest.len()];
-        for head in 0..state.largest.len() {
-            let (Some(largest), Some(total)) = (state.largest[head], state.totals[head]) else { continue };
+        let from = |code: &mut Code, reg: Reg| code.f("shfl.sync.bfly.b32", &[&reg, &(1u32 << bit), &0x1f, &ALL_LANES]);
+        let mut scales = vec![];
+        for (largest, total) in state.largest.iter().zip(&state.totals) {
+            let (Some(largest), Some(total)) = (*largest, *total) else {
+                scales.push(None);
+                continue;
+            };
             let other = from(&mut self.code, largest);
             let raised = math::max(&mut self.code, largest.into(), other.into());
             let base = self.finite(raised);
@@ -308,7 +318,7 @@ impl Emit<'_> {
             let part = self.code.f("mul.rn.f32", &[&other_total, &theirs]);
             self.code.set(total, "add.rn.f32", &[&total, &part]);
             self.code.set(largest, "mov.f32", &[&raised]);
-            scales[head] = Some((own, theirs));
+            scales.push(Some((own, theirs)));
         }
         for slot in 0..state.sums.len() {
             let Some(sum) = state.sums[slot] else { continue };
@@ -323,14 +333,10 @@ impl Emit<'_> {
     }
 
     /// Without edges, the sums of exponentials are 1, however many teams have seen none.
-    fn settle(&mut self, state: &mut State, merged: bool) {
-        if !merged {
-            return;
-        }
-        for (total, largest) in state.totals.iter().zip(&state.largest) {
-            let (Some(total), Some(largest)) = (*total, *largest) else { continue };
-            let none = self.code.p("setp.eq.f32", &[&largest, &Val::Imm(f32::NEG_INFINITY)]);
-            self.code.set_if(none, total, "mov.f32", &[&Val::Imm(1.0)]);
+    fn settle(&mut self, state: &State, len: Reg) {
+        let none = self.code.p("setp.eq.u32", &[&len, &0]);
+        for total in state.totals.iter().flatten() {
+            self.code.set_if(none, *total, "mov.f32", &[&Val::Imm(1.0)]);
         }
     }
 }

@@ -15,9 +15,9 @@ mod totals;
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::{
-    Buffer, Dest, Extent, Instr, Level, Local, Operand, Program, Rows, Source, Traversal, Width,
-};
+use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, Level, Local, Operand, Program, Rows, Source, Traversal, Width};
+
+use hgnnc_ir::{Direction, Graph};
 
 use crate::code::{Class, Code, Reg, Val};
 use crate::layout::{Bound, Chain, Layout};
@@ -142,6 +142,7 @@ struct Emit<'a> {
     fetched: HashMap<(Key, usize, usize), Regs>,
     staged: HashMap<Key, Reg>,
     rows_of: HashMap<Key, Reg>,
+    ends_of_vertex: HashMap<(Graph, Direction), Reg>,
     deferred: Vec<(Buffer, Held)>,
     /// The edge.
     edge: Option<Edge>,
@@ -188,19 +189,22 @@ pub(crate) fn emit(
     if all.contains(&0) {
         return Err(unsupported("a value without elements".to_owned()));
     }
-    let shape = shape(traversal, &Chain::main(all.clone()), mean_edges);
+    let reads_long = |instr: &Instr| {
+        let long = |operand: Operand| {
+            program.operand_width(&traversal.rows, &locals, operand).is_some_and(|width| width.as_fixed().is_none())
+        };
+        instr.op.operands().into_iter().any(long)
+    };
+    let long = traversal.instrs.iter().any(reads_long);
+    let shape = shape(traversal, &Chain::main(all.clone()), long, mean_edges);
     let made = traversal.instrs.iter().enumerate().filter_map(|(index, instr)| match instr.dest {
         Dest::Buffer(buffer) if instr.extent() != Extent::Total => Some((buffer, index)),
         Dest::Buffer(_) | Dest::Local(_) => None,
     });
     let made = made.collect();
     let mut code = Code::new(scope);
-    let (thread, lane, row, vertex) = (
-        code.fresh(Class::U32),
-        code.fresh(Class::U32),
-        code.fresh(Class::U32),
-        code.fresh(Class::U32),
-    );
+    let (thread, lane, row, vertex) =
+        (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
     let emit = Emit {
         program,
         table,
@@ -227,6 +231,7 @@ pub(crate) fn emit(
         fetched: HashMap::new(),
         staged: HashMap::new(),
         rows_of: HashMap::new(),
+        ends_of_vertex: HashMap::new(),
         deferred: vec![],
         edge: None,
         edge_values: HashMap::new(),
@@ -240,10 +245,10 @@ pub(crate) fn emit(
     emit.kernel()
 }
 
-/// How threads share the rows of a traversal whose widths make this chain.
-fn shape(traversal: &Traversal, chain: &Chain, mean_edges: Option<f64>) -> Shape {
+/// How threads share the rows of a traversal whose widths make this chain. `long`: a row reads values of any length.
+fn shape(traversal: &Traversal, chain: &Chain, long: bool, mean_edges: Option<f64>) -> Shape {
     if traversal.rows == Rows::Once {
-        let lanes = Layout::lanes_for(chain, BLOCK_BITS);
+        let lanes = if long { BLOCK_BITS } else { Layout::lanes_for(chain, BLOCK_BITS) };
         let lanes = if lanes > WARP_BITS { BLOCK_BITS } else { WARP_BITS };
         // Other warps of the block have nothing to do.
         return Shape { lanes, teams: 0, unroll: 1, block: lanes };

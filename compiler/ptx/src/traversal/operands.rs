@@ -45,7 +45,12 @@ impl Emit<'_> {
 
     /// What this traversal has made of an operand.
     pub(super) fn made_value(&self, operand: Operand) -> Option<&Value> {
-        let own = matches!(operand.source, Source::Local(_)) || matches!(operand.index, Index::Row | Index::Edge);
+        let once = self.traversal.rows == hgnnc_ir::kernel::Rows::Once;
+        let own = match operand.index {
+            Index::Row | Index::Edge => true,
+            Index::Whole => once || matches!(operand.source, Source::Local(_)),
+            Index::Other | Index::End | Index::Cell => matches!(operand.source, Source::Local(_)),
+        };
         let maker = self.maker(operand).filter(|_| own)?;
         self.edge_values.get(&maker).or(self.values[maker].as_ref())
     }
@@ -74,7 +79,7 @@ impl Emit<'_> {
             return self.outside(|emit| emit.fetch(operand, layout, position));
         }
         let key = (self.key(operand).expect("constants are dealt with"), layout, position);
-        let known = self.fetched.get(&key).or_else(|| self.edge_fetched.get(&key));
+        let known = if self.edge.is_some() { self.edge_fetched.get(&key) } else { self.fetched.get(&key) };
         if let Some(known) = known {
             return Ok(known.clone());
         }
@@ -94,7 +99,7 @@ impl Emit<'_> {
         } else {
             self.load(operand, layout, position)?
         };
-        if self.is_of_row(operand) && self.edge.is_none() {
+        if self.edge.is_none() {
             self.fetched.insert(key, regs.clone());
         } else {
             self.edge_fetched.insert(key, regs.clone());
@@ -126,7 +131,7 @@ impl Emit<'_> {
     }
 
     /// One element of an operand. Where it does not exist, any number.
-    pub(super) fn gather(&mut self, operand: Operand, element: Reg, exists: Option<Reg>) -> Result<Val> {
+    pub(super) fn gather(&mut self, operand: Operand, element: Reg, mut exists: Option<Reg>) -> Result<Val> {
         match operand.source {
             Source::Const(number) => return Ok(Val::Imm(number as f32)),
             Source::Count(_) => {
@@ -142,6 +147,8 @@ impl Emit<'_> {
             let Source::Buffer(buffer) = operand.source else { unreachable!("locals are made here") };
             let base = self.entry(Slot::Buffer(buffer));
             let row = self.row_address(operand, buffer, base)?;
+            let has_row = self.has_row(operand, buffer);
+            exists = self.code.both(exists, has_row);
             let space = self.global(buffer);
             (space, self.code.d("mad.wide.u32", &[&element, &4, &row]).to_string())
         };
@@ -161,11 +168,43 @@ impl Emit<'_> {
         if self.written.contains(&self.program.home(buffer)) { "global" } else { "global.nc" }
     }
 
+    /// Where the row of an operand may not exist: does it? A graph without edges has no ends at all.
+    fn has_row(&mut self, operand: Operand, buffer: Buffer) -> Option<Reg> {
+        let Space::Ends(graph, direction) = self.program.buffer(buffer).ty.space else { return None };
+        let own = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));
+        match operand.index {
+            Index::End => {}
+            Index::Row if !own => {}
+            _ => return None,
+        }
+        let end = self.end_of_vertex(graph, direction);
+        Some(self.code.p("setp.ge.s32", &[&end, &0]))
+    }
+
+    /// The position of the vertex of the row among the ends of a graph; -1: nowhere.
+    pub(super) fn end_of_vertex(&mut self, graph: hgnnc_ir::Graph, direction: Direction) -> Reg {
+        if let Some(&known) = self.ends_of_vertex.get(&(graph, direction)) {
+            return known;
+        }
+        let make = |emit: &mut Self| {
+            let base = emit.entry(Slot::EndOf(graph, direction));
+            let address = emit.code.d("mad.wide.u32", &[&emit.vertex, &4, &base]);
+            emit.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")])
+        };
+        let end = if self.edge.is_some() { self.outside(make) } else { make(self) };
+        self.ends_of_vertex.insert((graph, direction), end);
+        end
+    }
+
     /// Which row of its source an operand is; `None`: the first.
     fn row_number(&mut self, operand: Operand, buffer: Buffer) -> Result<Option<Reg>> {
+        if self.is_of_row(operand) && self.edge.is_some() {
+            return self.outside(|emit| emit.row_number(operand, buffer));
+        }
         let space = self.program.buffer(buffer).ty.space;
         let key = self.key(operand).expect("an operand with rows");
-        if let Some(&known) = self.rows_of.get(&key).or_else(|| self.edge_rows.get(&key)) {
+        let known = if self.edge.is_some() { self.edge_rows.get(&key) } else { self.rows_of.get(&key) };
+        if let Some(&known) = known {
             return Ok(Some(known));
         }
         let lookup = |emit: &mut Self, slot: Slot, index: Reg| {
@@ -181,12 +220,11 @@ impl Emit<'_> {
             (Index::Whole, _) => return Ok(None),
             (Index::Row, Space::Ends(graph, direction)) if own_rows == Some((graph, direction)) => self.row,
             (Index::Row, Space::Ends(graph, direction)) => {
-                // A row without edges is nowhere among the ends; it reads any row.
-                let end = lookup(self, Slot::EndOf(graph, direction), self.vertex);
+                let end = self.end_of_vertex(graph, direction);
                 self.code.u("max.s32", &[&end, &0])
             }
             (Index::Row, _) => self.vertex,
-            (Index::End, Space::Ends(graph, direction)) => lookup(self, Slot::EndOf(graph, direction), self.vertex),
+            (Index::End, Space::Ends(graph, direction)) => self.end_of_vertex(graph, direction),
             (Index::Other, Space::Ends(graph, direction)) => {
                 let edge = self.edge.clone().expect("an edge is at hand");
                 lookup(self, Slot::EndOfEdges(graph, direction), edge.number)
@@ -195,7 +233,7 @@ impl Emit<'_> {
             (Index::Edge, _) => self.position()?,
             (Index::End | Index::Cell, _) => return self.unsupported("an operand that has no row"),
         };
-        match self.is_of_row(operand) && self.edge.is_none() {
+        match self.edge.is_none() {
             true => self.rows_of.insert(key, row),
             false => self.edge_rows.insert(key, row),
         };
@@ -276,11 +314,13 @@ impl Emit<'_> {
         }
         let base = self.base(buffer, layout, position);
         let address = self.row_address(operand, buffer, base)?;
+        let has_row = self.has_row(operand, buffer);
         let vector = self.layouts[layout].vector(position);
         let mut regs = vec![None; slots.len()];
         for (group, chunk) in slots.chunks(vector).enumerate() {
             let Some(first) = &chunk[0] else { continue };
             let exists = self.exists(&first.bounds);
+            let exists = self.code.both(exists, has_row);
             let at = format!("[{address}+{}]", 4 * first.offset);
             let mut write = |code: &mut crate::code::Code| {
                 let loaded: Vec<Reg> = chunk.iter().map(|_| code.fresh(Class::F32)).collect();
@@ -369,20 +409,24 @@ impl Emit<'_> {
             return self.outside(|emit| emit.stage(operand));
         }
         let key = self.key(operand).expect("constants are not staged");
-        if let Some(&known) = self.staged.get(&key).or_else(|| self.edge_staged.get(&key)) {
+        let known = if self.edge.is_some() { self.edge_staged.get(&key) } else { self.staged.get(&key) };
+        if let Some(&known) = known {
             return Ok(known);
         }
         let value = self.made_value(operand).cloned();
-        let (width, parts) = (self.width_of(operand)?, match value {
-            Some(Value::One(held)) => vec![(0, held)],
-            Some(Value::Parts(parts)) => parts,
-            None => {
-                let width = self.width_of(operand)?;
-                let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
-                let regs = self.fetch(operand, layout, positions[0])?;
-                vec![(0, Held { layout, position: positions[0], regs })]
-            }
-        });
+        let (width, parts) = (
+            self.width_of(operand)?,
+            match value {
+                Some(Value::One(held)) => vec![(0, held)],
+                Some(Value::Parts(parts)) => parts,
+                None => {
+                    let width = self.width_of(operand)?;
+                    let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+                    let regs = self.fetch(operand, layout, positions[0])?;
+                    vec![(0, Held { layout, position: positions[0], regs })]
+                }
+            },
+        );
         let start = self.team_bytes;
         self.team_bytes += 4 * width.next_multiple_of(4);
         let (thread, lanes) = (self.thread, self.shape.lanes);

@@ -8,6 +8,9 @@ use crate::code::{Class, Reg, Val};
 use crate::math;
 use crate::table::Slot;
 
+/// Most groups of a value whose length depends on the dataset.
+const MOST_LONG: usize = 16;
+
 impl Emit<'_> {
     /// An instruction of the row.
     pub(super) fn row_instr(&mut self, index: usize) -> Result<()> {
@@ -126,7 +129,8 @@ impl Emit<'_> {
                 widths.extend(parts[1..].iter().map(|_| width));
                 let (layout, out, of) = self.place(width, &widths);
                 let base = self.spread(parts[0], layout, out, of[0])?;
-                let mut sums: Regs = base.into_iter().map(|x| x.map(|x| self.code.f("mov.f32", &[&x]).into())).collect();
+                let mut sums: Regs =
+                    base.into_iter().map(|x| x.map(|x| self.code.f("mov.f32", &[&x]).into())).collect();
                 for (&part, &of) in parts[1..].iter().zip(&of[1..]) {
                     let x = self.spread(part, layout, out, of)?;
                     let is_end = self.is_end(part)?;
@@ -157,6 +161,7 @@ impl Emit<'_> {
             KernelOp::Mask { stream, rate } => self.mask(*stream, *rate, width),
             KernelOp::MatMul(of, x, w) => self.product(of, *x, *w, width, false),
             KernelOp::MatMulT(of, y, w) => self.product(of, *y, *w, width, true),
+            KernelOp::ReduceTrailing(reduce, a) if self.is_long(*a) => self.reduce_long(*reduce, *a, width),
             KernelOp::ReduceTrailing(reduce, a) => {
                 let wide = self.width_of(*a)?;
                 let (layout, positions) = self.layout(&[width, wide]).expect("groups of elements make a chain");
@@ -169,9 +174,7 @@ impl Emit<'_> {
                 let (layout, positions) = self.layout(&[width, wide]).expect("groups of elements make a chain");
                 let (x, y) = (self.fetch(*a, layout, positions[1])?, self.fetch(*b, layout, positions[1])?);
                 let products = x.into_iter().zip(y);
-                let regs = products
-                    .map(|(x, y)| Some(math::binary(&mut self.code, BinaryOp::Mul, x?, y?)))
-                    .collect();
+                let regs = products.map(|(x, y)| Some(math::binary(&mut self.code, BinaryOp::Mul, x?, y?))).collect();
                 let regs = self.reduce(Reduce::Sum, regs, layout, positions[1], positions[0]);
                 one(layout, positions[0], regs)
             }
@@ -189,9 +192,7 @@ impl Emit<'_> {
         let hgnnc_ir::Space::Ends(graph, direction) = self.program.buffer(buffer).ty.space else {
             return self.unsupported("ends without a graph");
         };
-        let base = self.entry(Slot::EndOf(graph, direction));
-        let address = self.code.d("mad.wide.u32", &[&self.vertex, &4, &base]);
-        let end = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        let end = self.end_of_vertex(graph, direction);
         Ok(self.code.p("setp.ge.s32", &[&end, &0]))
     }
 
@@ -422,6 +423,54 @@ impl Emit<'_> {
         }
         let high: Vec<u32> = bits.iter().copied().filter(|&bit| bit >= WARP_BITS).collect();
         if high.is_empty() { value } else { self.across_warps(reduce, value, &high) }
+    }
+
+    /// Does the length of a stored operand depend on the dataset?
+    pub(super) fn is_long(&self, operand: Operand) -> bool {
+        let width = self.program.operand_width(&self.traversal.rows, &[], operand);
+        matches!(operand.source, Source::Buffer(_)) && width.is_some_and(|width| width.as_fixed().is_none())
+    }
+
+    /// Reduces groups of a stored value of any length, each by all threads of the team.
+    fn reduce_long(&mut self, reduce: Reduce, a: Operand, groups: usize) -> Result<Value> {
+        let Source::Buffer(buffer) = a.source else { return self.unsupported("a long value that is not stored") };
+        let width = self.program.operand_width(&self.traversal.rows, &[], a).expect("a verified operand");
+        if groups > MOST_LONG || a.index != hgnnc_ir::kernel::Index::Whole {
+            return self.unsupported("many reductions of values whose length depends on the dataset");
+        }
+        let (base, all) = (self.entry(Slot::Buffer(buffer)), self.entry32(Slot::Elements(width)));
+        let inner = self.code.u("div.u32", &[&all, &groups]);
+        let (layout, positions) = self.layout(&[groups]).expect("one width makes a chain");
+        let bits: Vec<u32> = (0..self.shape.lanes).collect();
+        let mut sums = vec![];
+        for group in 0..groups {
+            let first = self.code.u("mul.lo.u32", &[&inner, &group]);
+            let at = self.code.u("mov.u32", &[&self.lane]);
+            let sum = self.code.f("mov.f32", &[&Val::Imm(reduce.identity() as f32)]);
+            let (again, done) = (self.code.label(), self.code.label());
+            self.code.place(again);
+            let end = self.code.p("setp.ge.u32", &[&at, &inner]);
+            self.code.jump_if(end, done);
+            let element = self.code.u("add.u32", &[&at, &first]);
+            let address = self.code.d("mad.wide.u32", &[&element, &4, &base]);
+            let value = self.code.f("ld.global.f32", &[&format_args!("[{address}]")]);
+            let next = self.combine(reduce, sum.into(), value.into());
+            self.code.set(sum, "mov.f32", &[&next]);
+            self.code.set(at, "add.u32", &[&at, &(1u32 << self.shape.lanes)]);
+            self.code.jump(again);
+            self.code.place(done);
+            sums.push(self.across(reduce, sum.into(), &bits));
+        }
+        // Each lane picks its groups.
+        let regs = self.each(layout, positions[0], |emit, element, _| {
+            let mut picked = sums[0];
+            for (group, &sum) in sums.iter().enumerate().skip(1) {
+                let here = emit.code.p("setp.eq.u32", &[&element, &group]);
+                picked = emit.code.f("selp.f32", &[&sum, &picked, &here]).into();
+            }
+            Ok(picked)
+        })?;
+        Ok(Value::One(Held { layout, position: positions[0], regs }))
     }
 
     /// The same between warps, through memory that all have.

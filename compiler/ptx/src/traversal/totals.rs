@@ -83,9 +83,7 @@ impl Emit<'_> {
             return self.unsupported(format!("a sum of outer products of {width} elements within a traversal"));
         }
         let start = Val::Imm(reduce.identity() as f32);
-        let regs = slots.iter().map(|slot| {
-            slot.as_ref().map(|_| self.code.first(|code| code.f("mov.f32", &[&start])))
-        });
+        let regs = slots.iter().map(|slot| slot.as_ref().map(|_| self.code.first(|code| code.f("mov.f32", &[&start]))));
         let regs = regs.collect();
         self.accumulators.push(Accumulator { index, out, reduce, layout, position: positions[0], regs });
         Ok(self.accumulators.len() - 1)
@@ -131,10 +129,8 @@ impl Emit<'_> {
             let Accumulator { out, reduce, layout, position, regs, .. } = accumulator;
             self.code.comment(format_args!("total {}", self.program.buffer(out).name));
             let width = self.layouts[layout].chain.width(position);
-            let combined: Vec<Option<Val>> = regs
-                .into_iter()
-                .map(|reg| reg.map(|reg| self.across(reduce, reg.into(), &bits)))
-                .collect();
+            let combined: Vec<Option<Val>> =
+                regs.into_iter().map(|reg| reg.map(|reg| self.across(reduce, reg.into(), &bits))).collect();
             let held = Held { layout, position, regs: combined };
             let first = self.first_of_block();
             if once {
@@ -152,9 +148,8 @@ impl Emit<'_> {
     /// Is this thread of the first team of the block?
     fn first_of_block(&mut self) -> Option<Reg> {
         let (thread, shape) = (self.thread, self.shape);
-        (shape.block > shape.lanes).then(|| {
-            self.code.first(|code| code.p("setp.lt.u32", &[&thread, &(1u32 << shape.lanes)]))
-        })
+        (shape.block > shape.lanes)
+            .then(|| self.code.first(|code| code.p("setp.lt.u32", &[&thread, &(1u32 << shape.lanes)])))
     }
 
     /// Stores a value as the part of this block.

@@ -110,7 +110,8 @@ impl DeviceEngine {
         };
         let modules: Vec<Module> = programs.iter().map(compiled).collect::<Result<_>>()?;
         let states = collect_states(programs);
-        let param_len = |index: usize| -> usize { tables.params[index].dims.iter().map(|&d| extent(&data, d)).product() };
+        let param_len =
+            |index: usize| -> usize { tables.params[index].dims.iter().map(|&d| extent(&data, d)).product() };
         let param_lens: Vec<usize> = (0..tables.params.len()).map(param_len).collect();
 
         let plan = Plan::new(programs, &modules, &data);
@@ -139,7 +140,15 @@ impl DeviceEngine {
         let mut bound = vec![];
         for (index, (program, module)) in programs.iter().zip(&modules).enumerate() {
             let fixed = binder.device.alloc("values of the dataset", (F32 * plan.fixed[index]).max(ALIGN_BYTES))?;
-            let places = Places { arena, fixed, partials, counters, params: &params, states: &states, state_places: &state_places };
+            let places = Places {
+                arena,
+                fixed,
+                partials,
+                counters,
+                params: &params,
+                states: &states,
+                state_places: &state_places,
+            };
             bound.push(binder.program(program, module, &places)?);
         }
         let device = binder.device;
@@ -377,11 +386,15 @@ impl Plan {
         let mut seen = std::collections::HashSet::new();
         arrays.retain(|&slot| seen.insert(slot.clone()));
         let indices: usize = arrays.iter().filter_map(|slot| index_array(data, slot)).map(|array| array.len()).sum();
-        let inputs: usize = data.inputs.iter().map(|input| match input {
-            InputData::Numbers(numbers) => numbers.len(),
-            InputData::Classes(classes) => classes.len(),
-            InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
-        }).sum();
+        let inputs: usize = data
+            .inputs
+            .iter()
+            .map(|input| match input {
+                InputData::Numbers(numbers) => numbers.len(),
+                InputData::Classes(classes) => classes.len(),
+                InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
+            })
+            .sum();
         DeviceMemory {
             run: bytes(self.run),
             fixed: bytes(self.fixed.iter().sum()),

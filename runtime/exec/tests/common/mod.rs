@@ -5,14 +5,17 @@
 use std::collections::BTreeMap;
 
 use hgnnc_exec::device::{DeviceEngine, Interpreter};
-use hgnnc_exec::{ExecError, Result};
 use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, Topology};
+use hgnnc_exec::{ExecError, Result};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::interp::{self, Bindings, Tensor};
 use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
+use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::*;
 use hgnnc_passes::kernels::{LowerForm, SoftmaxForm};
+use hgnnc_passes::pipeline::Ends;
+use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::Target;
 
 /// Numbers in [-1, 1), different for each salt.
@@ -150,8 +153,7 @@ impl Case {
 
     /// The same with softmaxes in one pass.
     pub fn online_program(&self) -> Program {
-        let form = LowerForm::CPU.with_softmax(SoftmaxForm::InOnePass);
-        hgnnc_passes::kernels::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
+        self.lowered(LowerForm::CPU.with_softmax(SoftmaxForm::InOnePass))
     }
 
     fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
@@ -220,7 +222,11 @@ impl Case {
 
     /// The kernels that a graphics processor would be given.
     pub fn gpu_program(&self) -> Program {
-        hgnnc_passes::kernels::lower_with(&self.flow, LowerForm::GPU).unwrap_or_else(|error| panic!("{error}"))
+        self.lowered(LowerForm::GPU)
+    }
+
+    fn lowered(&self, form: LowerForm) -> Program {
+        hgnnc_passes::kernels::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// As [`Case::trained_once`], of PTX that is executed with every access checked.
@@ -263,6 +269,8 @@ impl Case {
     /// the largest number of a result (sums of many terms cancel), and absolute below 1.
     pub fn check(&self, tolerance: f64) {
         self.check_named("the case", tolerance);
+        // As PTX, rows of thousands of edges are summed by few threads.
+        self.check_device("the case", 12.0 * tolerance);
     }
 
     /// [`Case::check`] of one case among many.
@@ -280,11 +288,20 @@ impl Case {
                 self.check_code(what, &oracle, tolerance, code, online.with_pieces(pieces));
             }
         }
-        // Rows of thousands of edges are summed by few threads.
-        self.check_device(what, &oracle, 10.0 * tolerance, &self.gpu_program());
     }
 
-    fn check_device(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, program: &Program) {
+    /// Compares all results of PTX with the interpreter's.
+    pub fn check_device(&self, what: &str, tolerance: f64) {
+        let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
+        let program = self.gpu_program();
+        self.check_ptx(what, &oracle, tolerance, &program);
+        let online = self.lowered(LowerForm::GPU.with_softmax(SoftmaxForm::InOnePass));
+        if online != program {
+            self.check_ptx(&format!("{what}, in one pass"), &oracle, tolerance, &online);
+        }
+    }
+
+    fn check_ptx(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, program: &Program) {
         let found = self.on_device(what, program);
         for output in &self.flow.outputs {
             let OutputKind::Result(name) = &output.kind else { continue };
@@ -386,4 +403,28 @@ pub fn case_of(flow: Dataflow, bindings: Bindings) -> Case {
         .map(|i| bindings.params[&Param::new(i)].data.iter().map(|&x| x as f32).collect())
         .collect();
     Case { flow, bindings, data, params }
+}
+
+/// A random program with gradients as results, and updates by stochastic gradient descent with momentum.
+pub fn training_program(seed: u64) -> (Dataflow, Bindings) {
+    let (mut flow, bindings) = random_program(seed);
+    let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
+    let loss = flow.result("loss").expect("a loss");
+    let gradients = differentiate(&mut flow, loss, &wrt);
+    for (param, gradient) in &gradients {
+        flow.output(format!("d{param}"), *gradient);
+    }
+    let optimizer = Optimizer::Sgd { lr: 0.01, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
+    update(&mut flow, &gradients, &OptimizerOptions::new(optimizer));
+    (flow, bindings)
+}
+
+/// Sizes with which passes choose rows for the ends of edges.
+pub fn few_ends(flow: &Dataflow) -> SizeInfo {
+    SizeInfo {
+        vertices: vec![1000; flow.vertex_types.len()],
+        edges: vec![2; flow.graphs.len()],
+        ends: vec![Ends { sources: 1, destinations: 1, ..Ends::default() }; flow.graphs.len()],
+        ..SizeInfo::default()
+    }
 }
