@@ -483,7 +483,7 @@ impl Binder<'_> {
             sequence(&module.prelude),
             sequence(before),
             sequence(updates),
-            sequence(module.commit.as_ref().map_or(&[], std::slice::from_ref)),
+            sequence(module.commit.as_slice()),
         ];
         let mut numbers = vec![];
         for sequence in sequences {

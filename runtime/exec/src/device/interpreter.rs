@@ -80,7 +80,7 @@ impl Device for Interpreter {
 
     fn set_table(&mut self, module: usize, table: &[u64]) -> Result<()> {
         let bytes: Vec<u8> = table.iter().flat_map(|number| number.to_le_bytes()).collect();
-        let address = self.modules[module].variable(&mut self.memory, "table");
+        let address = self.modules[module].variable("table", &mut self.memory);
         let Some(address) = address.filter(|_| !bytes.is_empty()) else { return Ok(()) };
         self.memory.write(address, &bytes).map_err(|error| self.failed(error))
     }
