@@ -243,3 +243,101 @@ impl Inst {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::module::Module;
+    use crate::{Launch, Memory, Value, parse};
+
+    /// Programs over 8 variables, with a new register for every intermediate value.
+    #[derive(Clone, Debug)]
+    enum Statement {
+        /// `d = a op b`.
+        Assign(&'static str, u8, u8, u8),
+        /// Where `a < b`.
+        Guarded(u8, u8, u8),
+        If(u8, u8, Vec<Statement>, Vec<Statement>),
+        /// As many rounds as the low bits of `a` say, a number per lane.
+        Loop(u8, Vec<Statement>),
+    }
+
+    fn statements() -> impl Strategy<Value = Vec<Statement>> {
+        let variable = || 0u8..8;
+        let op = prop::sample::select(vec!["add.u32", "sub.u32", "xor.b32", "mul.lo.u32", "max.u32"]);
+        let leaf = prop_oneof![
+            4 => (op, variable(), variable(), variable()).prop_map(|(op, d, a, b)| Statement::Assign(op, d, a, b)),
+            1 => (variable(), variable(), variable()).prop_map(|(d, a, b)| Statement::Guarded(d, a, b)),
+        ];
+        let statement = leaf.prop_recursive(3, 40, 6, move |inner| {
+            let body = || prop::collection::vec(inner.clone(), 1..6);
+            prop_oneof![
+                (variable(), variable(), body(), body()).prop_map(|(a, b, yes, no)| Statement::If(a, b, yes, no)),
+                (variable(), body()).prop_map(|(a, body)| Statement::Loop(a, body)),
+            ]
+        });
+        prop::collection::vec(statement, 1..12)
+    }
+
+    fn write(statements: &[Statement], text: &mut String, n: &mut usize) {
+        for statement in statements {
+            *n += 1;
+            let i = *n;
+            let line = match statement {
+                Statement::Assign(op, d, a, b) => format!("{op} %t{i}, %v{a}, %v{b}; mov.u32 %v{d}, %t{i};\n"),
+                Statement::Guarded(d, a, b) => {
+                    format!("setp.lt.u32 %p{i}, %v{a}, %v{b}; @%p{i} add.u32 %v{d}, %v{a}, 3;\n")
+                }
+                Statement::If(a, b, yes, no) => {
+                    *text += &format!("setp.lt.u32 %p{i}, %v{a}, %v{b}; @!%p{i} bra NO{i};\n");
+                    write(yes, text, n);
+                    *text += &format!("bra JOIN{i}; NO{i}:\n");
+                    write(no, text, n);
+                    format!("JOIN{i}:\n")
+                }
+                Statement::Loop(a, body) => {
+                    *text +=
+                        &format!("and.b32 %t{i}, %v{a}, 3; LOOP{i}: setp.eq.u32 %p{i}, %t{i}, 0; @%p{i} bra OUT{i};\n");
+                    write(body, text, n);
+                    format!("sub.u32 %t{i}, %t{i}, 1; bra LOOP{i}; OUT{i}:\n")
+                }
+            };
+            *text += &line;
+        }
+    }
+
+    fn run(module: &Module) -> Vec<u8> {
+        let mut memory = Memory::new();
+        let out = memory.alloc("out", 32 * 8, 8);
+        let params = module.kernels()[0].lay_out(&[Value::U64(out)]).expect("an address");
+        let launch = Launch { block: [32, 1, 1], params, ..Launch::default() };
+        module.run("k", &mut memory, &launch).unwrap_or_else(|fault| panic!("{fault}"));
+        memory.read(out, 32 * 8).expect("all of it is written")
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn sharing_places_changes_nothing(statements in statements()) {
+            let (mut body, mut n) = (String::new(), 0);
+            for v in 0..8 {
+                body += &format!("mad.lo.u32 %v{v}, %tid.x, {}, {v};\n", 2 * v + 1);
+            }
+            write(&statements, &mut body, &mut n);
+            let text = format!(
+                ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out) {{
+                .reg .b32 %v<8>, %t<{count}>; .reg .pred %p<{count}>; .reg .b64 %a, %o;
+                {body}
+                ld.param.u64 %a, [out]; mul.wide.u32 %o, %tid.x, 8; add.s64 %a, %a, %o;
+                st.global.v2.u32 [%a], {{%v0, %v5}}; ret; }}",
+                count = n + 1,
+            );
+            let (named, shared) = (parse::names(&text), Module::parse(&text));
+            let (named, shared) = (named.expect("it is PTX"), shared.expect("it is PTX"));
+            prop_assert!(shared.kernels[0].num_places <= named.kernels[0].num_places);
+            prop_assert_eq!(run(&named), run(&shared), "{}", text);
+        }
+    }
+}

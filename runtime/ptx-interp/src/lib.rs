@@ -32,7 +32,7 @@
 //!
 //! # How it executes
 //!
-//! Blocks run one after the other, in order. Each thread has its own program counter; the threads of a warp at the same
+//! Blocks run one after the other, in order (or in reverse: [`Launch::backward`]). Each thread has its own program counter; the threads of a warp at the same
 //! instruction execute it together, and of several such groups the one with the smallest counter goes first, so that
 //! structured code comes together again. A `.sync` instruction waits until all lanes of its mask have arrived at it (at
 //! the same instruction: PTX allows others for `bar.warp.sync`). Barriers count warps.

@@ -46,6 +46,7 @@ fn all() {
 /// The arrays of a launch, in memory.
 struct Array {
     address: u64,
+    elems: usize,
     ty: Type,
 }
 
@@ -88,7 +89,21 @@ fn case(text: &str) -> Result<(), String> {
     for mut running in launches {
         let kernel = module.kernel(running.kernel).ok_or_else(|| format!("no kernel {}", running.kernel))?;
         running.launch.params = kernel.lay_out(&running.values)?;
+        // What faults in one order faults in the other, perhaps elsewhere; what does not computes the same.
+        let before = running.memory.clone();
+        let backward = Launch { backward: true, ..running.launch.clone() };
+        let reversed = module.run(running.kernel, &mut running.memory, &backward);
+        let reversed = (reversed.is_ok(), std::mem::replace(&mut running.memory, before));
         let result = module.run(running.kernel, &mut running.memory, &running.launch);
+        if reversed.0 != result.is_ok() {
+            return Err(format!("{}: in reverse order it runs: {}, forward: {result:?}", running.kernel, reversed.0));
+        }
+        for (name, array) in running.arrays.iter().filter(|_| result.is_ok()) {
+            let size = array.elems * array.ty.bytes();
+            if reversed.1.read(array.address, size).ok() != running.memory.read(array.address, size).ok() {
+                return Err(format!("{}: `{name}` depends on the order", running.kernel));
+            }
+        }
         let fault = running.expected.iter().find_map(|line| line.strip_prefix("fault "));
         match (&result, fault) {
             (Err(fault), Some(expected)) => {
@@ -170,7 +185,7 @@ fn argument<'a>(running: &mut Running<'a>, name: &'a str, value: &str) -> Result
         running.memory.write(address + (i * ty.bytes()) as u64, &bytes).map_err(|error| error.to_string())?;
     }
     running.values.push(Value::U64(address));
-    running.arrays.insert(name, Array { address, ty });
+    running.arrays.insert(name, Array { address, elems, ty });
     Ok(())
 }
 

@@ -20,12 +20,21 @@ pub struct Launch {
     pub params: Vec<u8>,
     /// A run that executes more instructions of warps is a fault.
     pub max_instructions: u64,
+    /// Runs blocks and warps in reverse order. A kernel without races computes the same.
+    pub backward: bool,
 }
 
 impl Default for Launch {
     /// One block of one thread, no parameters, no more than 2³⁰ instructions.
     fn default() -> Self {
-        Launch { grid: [1; 3], block: [1; 3], dynamic_shared: 0, params: Vec::new(), max_instructions: 1 << 30 }
+        Launch {
+            grid: [1; 3],
+            block: [1; 3],
+            dynamic_shared: 0,
+            params: Vec::new(),
+            max_instructions: 1 << 30,
+            backward: false,
+        }
     }
 }
 

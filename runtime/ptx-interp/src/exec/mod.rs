@@ -74,7 +74,7 @@ impl Module {
             message,
         })?;
         let addresses = self.instantiate(memory);
-        let blocks = launch.grid.iter().product();
+        let blocks: u32 = launch.grid.iter().product();
         let first_block = memory.begin_launch(blocks);
         let num_warps = threads.div_ceil(LANES);
         let mut run = Run {
@@ -94,14 +94,15 @@ impl Module {
         };
         let mut warps: Vec<Warp> = (0..num_warps).map(|index| Warp::new(kernel, index, threads)).collect();
         warps.iter_mut().for_each(|warp| run.set_constants(warp, &addresses));
-        for z in 0..launch.grid[2] {
-            for y in 0..launch.grid[1] {
-                for x in 0..launch.grid[0] {
-                    run.block = [x, y, z];
-                    run.run_block(&mut warps)?;
-                    run.block_number += 1;
-                }
-            }
+        if launch.backward {
+            warps.reverse();
+        }
+        let [x, y, _] = launch.grid;
+        for turn in 0..blocks {
+            let block = if launch.backward { blocks - 1 - turn } else { turn };
+            run.block = [block % x, block / x % y, block / x / y];
+            run.block_number = first_block + block;
+            run.run_block(&mut warps)?;
         }
         let used = run.cache.take_counters();
         let mut counters = run.counters;

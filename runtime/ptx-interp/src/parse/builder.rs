@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::Result;
 use super::statement::{Arg, ArgKind};
-use crate::compact::compact;
 use crate::lex::{Kind, Place};
 use crate::module::{Constant, Kernel};
 use crate::ops::{Address, Inst, Op, Pred, PredSlot};
@@ -396,7 +395,7 @@ impl<'a> Builder<'a> {
             };
             self.kernel.code[at].op = Op::Bra { target };
         }
-        compact(&mut self.kernel);
+        self.kernel.num_places = self.kernel.num_slots;
         Ok(self.kernel)
     }
 }

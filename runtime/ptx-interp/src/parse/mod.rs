@@ -9,6 +9,7 @@ mod sync;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ParseError;
+use crate::compact::compact;
 use crate::lex::{Kind, Place, Token, tokens};
 use crate::module::{Module, Param, Variable};
 use crate::types::Type;
@@ -18,6 +19,13 @@ static MODULES: AtomicU64 = AtomicU64::new(0);
 
 /// Parses a module.
 pub(crate) fn module(text: &str) -> Result<Module> {
+    let mut module = names(text)?;
+    module.kernels.iter_mut().for_each(compact);
+    Ok(module)
+}
+
+/// A module in which every register has a place of its own.
+pub(crate) fn names(text: &str) -> Result<Module> {
     let module = Module {
         kernels: Vec::new(),
         variables: Vec::new(),
