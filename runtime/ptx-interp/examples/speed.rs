@@ -5,19 +5,21 @@ use std::time::Instant;
 use hgnnc_ptx_interp::{Launch, Memory, Module, Value};
 
 /// A loop of 1000 rounds with this body, in which `%i` counts, `%a` and `%s` are addresses of the thread's word in global
-/// and shared memory, and `%x`, `%y`, `%m`, `%n` are numbers.
+/// and shared memory, `%u` and `%g` are the same and scattered addresses in global memory, and `%x`, `%y`, `%m`, `%n` are numbers.
 fn kernel(body: &str) -> String {
     format!(
         ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out) {{
         .shared .align 16 .b8 tile[1024];
-        .reg .pred %p; .reg .b32 %i, %m, %n, %t, %s; .reg .b64 %a, %o; .reg .f32 %x, %y, %z;
+        .reg .pred %p; .reg .b32 %i, %m, %n, %t, %s; .reg .b64 %a, %o, %u, %g; .reg .f32 %x, %y, %z, %w, %v;
         ld.param.u64 %a, [out];
+        mov.u64 %u, %a;
         mov.u32 %t, %tid.x;
         mul.wide.u32 %o, %t, 4;
         add.s64 %a, %a, %o;
         cvt.u32.u64 %s, %o;
+        mul.lo.u64 %o, %o, 36; and.b64 %o, %o, 1008; add.s64 %g, %u, %o;
         mov.u32 %i, 0; mov.u32 %m, 7; mov.u32 %n, 3;
-        mov.f32 %x, 0f3F800000; mov.f32 %y, 0f3F000000; mov.f32 %z, 0f00000000;
+        mov.f32 %x, 0f3F000000; mov.f32 %y, 0f3F333333; mov.f32 %z, 0f3E99999A;
         st.shared.f32 [%s], %x;
         bar.sync 0;
     LOOP:
@@ -44,6 +46,9 @@ fn main() {
         ),
         ("f32 ex2", "ex2.approx.ftz.f32 %x, %y;".repeat(8)),
         ("ld.global", "ld.global.f32 %x, [%a];".repeat(8)),
+        ("ld.global, all the same", "ld.global.f32 %x, [%u];".repeat(8)),
+        ("ld.global.v4, a gather", "ld.global.v4.f32 {%x, %z, %w, %v}, [%g];".repeat(8)),
+        ("st.global", "st.global.f32 [%a], %y;".repeat(8)),
         ("ld.shared", "ld.shared.f32 %x, [%s];".repeat(8)),
         ("st.shared", "st.shared.f32 [%s], %x;".repeat(8)),
         ("shfl", "shfl.sync.bfly.b32 %x, %x, 1, 31, -1;".repeat(8)),

@@ -221,32 +221,28 @@ impl Memory {
         }
     }
 
-    /// Bytes for a load of the block `block` in a launch whose first block is `first`. `at` and `offset` are from `find`.
+    /// The bytes of a load. `at` and `offset` are from `find`.
     #[inline]
-    pub(crate) fn load(&mut self, at: usize, offset: usize, len: usize, by: Access) -> Result<u64, Wrong> {
+    pub(crate) fn load(&mut self, at: usize, offset: usize, len: usize, by: Access) -> Result<&[u8], Wrong> {
         let allocation = &mut self.allocations[at];
         let range = offset..offset + len;
         if !all_are(&allocation.written[range.clone()], 1) {
-            return Err((
-                FaultKind::UninitialisedMemory,
-                format!("reads {}, which has not been written", allocation.place(offset)),
-            ));
+            return Err(allocation.unwritten(offset, len));
         }
         allocation.note(offset, len, by)?;
-        Ok(get(&allocation.bytes[range]))
+        Ok(&allocation.bytes[range])
     }
 
-    /// Stores the low bytes of a value; see [`Memory::load`].
+    /// The bytes of a store, to be filled; see [`Memory::load`].
     #[inline]
-    pub(crate) fn store(&mut self, at: usize, offset: usize, len: usize, value: u64, by: Access) -> Result<(), Wrong> {
+    pub(crate) fn store(&mut self, at: usize, offset: usize, len: usize, by: Access) -> Result<&mut [u8], Wrong> {
         let allocation = &mut self.allocations[at];
         if allocation.constant {
             return Err((FaultKind::ReadOnly, format!("writes to {}, which is constant", allocation.place(offset))));
         }
         allocation.note(offset, len, by)?;
-        put(&mut allocation.bytes[offset..offset + len], value);
-        put(&mut allocation.written[offset..offset + len], 0x0101_0101_0101_0101);
-        Ok(())
+        put_all(&mut allocation.written[offset..offset + len], 1);
+        Ok(&mut allocation.bytes[offset..offset + len])
     }
 }
 
@@ -272,12 +268,21 @@ pub(crate) fn put(bytes: &mut [u8], value: u64) {
     }
 }
 
-/// All bytes are this one. Words are most of what is asked for.
+/// All bytes are this one. Words are most of what is asked for; of more, without a branch for each.
 #[inline]
 pub(crate) fn all_are(bytes: &[u8], value: u8) -> bool {
+    match *bytes {
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]) == u32::from(value) * 0x0101_0101,
+        ref bytes => bytes.iter().fold(0, |differs, &byte| differs | (byte ^ value)) == 0,
+    }
+}
+
+/// Fills a few bytes without a call.
+#[inline]
+fn put_all(bytes: &mut [u8], value: u8) {
     match bytes {
-        &[a, b, c, d] => u32::from_le_bytes([a, b, c, d]) == u32::from(value) * 0x0101_0101,
-        bytes => bytes.iter().all(|&byte| byte == value),
+        [a, b, c, d] => [*a, *b, *c, *d] = [value; 4],
+        bytes => bytes.fill(value),
     }
 }
 
@@ -295,6 +300,12 @@ impl Allocation {
         format!("offset {offset} of `{}` ({} bytes)", self.name, self.bytes.len())
     }
 
+    #[cold]
+    fn unwritten(&self, offset: usize, len: usize) -> Wrong {
+        let first = self.written[offset..offset + len].iter().position(|&w| w == 0).unwrap_or(0);
+        (FaultKind::UninitialisedMemory, format!("reads {}, which has not been written", self.place(offset + first)))
+    }
+
     /// Narrower granules: what is known of a wide one holds for its parts.
     #[cold]
     fn refine(&mut self, granule: u32) {
@@ -309,26 +320,6 @@ impl Allocation {
         if self.constant {
             return Ok(());
         }
-        if len == 4
-            && self.granule == 2
-            && let Some(users) = self.users.get_mut(offset / 4)
-        {
-            // Words that no other block has used, which are most.
-            let (reader, writer) = (users.reader >> 1, users.writer >> 1);
-            let alone =
-                (reader < by.first || users.reader == by.block << 1) && (writer < by.first || writer == by.block);
-            match by.how {
-                Use::Read | Use::ReadOnly if alone && (writer < by.first || by.how == Use::Read) => {
-                    users.reader = by.block << 1;
-                    return Ok(());
-                }
-                Use::Write if alone => {
-                    users.writer = by.block << 1;
-                    return Ok(());
-                }
-                _ => {}
-            }
-        }
         let wanted = (len as u32 | 4 | offset as u32).trailing_zeros();
         if wanted < self.granule {
             self.refine(wanted);
@@ -339,6 +330,20 @@ impl Allocation {
         for granule in offset >> self.granule..(offset + len).div_ceil(1 << self.granule) {
             let users = &mut self.users[granule];
             let (writer, reader) = (users.writer >> 1, users.reader >> 1);
+            // What no other block has used, which is most.
+            let alone =
+                (reader < by.first || users.reader == by.block << 1) && (writer < by.first || writer == by.block);
+            match by.how {
+                Use::Read | Use::ReadOnly if alone && (writer < by.first || by.how == Use::Read) => {
+                    users.reader = by.block << 1;
+                    continue;
+                }
+                Use::Write if alone => {
+                    users.writer = by.block << 1;
+                    continue;
+                }
+                _ => {}
+            }
             // Only blocks of this launch count.
             let written_by_other = writer >= by.first && writer != by.block;
             if by.how == Use::ReadOnly && writer >= by.first {

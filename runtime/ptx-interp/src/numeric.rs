@@ -173,18 +173,17 @@ pub(crate) fn int_odd(value: i128) -> f64 {
 }
 
 /// f32 `a · b + c`, rounded once. The product is exact in f64.
+#[inline]
 pub(crate) fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
     let (p, c) = (f64::from(a) * f64::from(b), f64::from(c));
     let sum = p + c;
-    let c_part = sum - p;
-    let error = (p - (sum - c_part)) + (c - c_part);
-    // As `to_odd`, without branches so that it is compiled to vector code: infinite and undefined sums have an undefined
-    // error, which compares as neither.
-    let bits = sum.to_bits();
-    let step = if (error > 0.0) == (sum > 0.0) { 1 } else { u64::MAX };
-    let inexact = (error < 0.0) | (error > 0.0);
-    let moved = if inexact & (bits & 1 == 0) { bits.wrapping_add(step) } else { bits };
-    f64::from_bits(moved) as f32
+    // Rounding twice differs from rounding once only next to the middle between two f32, or at one; both have 28 zeros at
+    // the end, unless the result is subnormal.
+    if sum.to_bits() & 0x0fff_ffff != 0 && sum.abs() >= f64::from(f32::MIN_POSITIVE) {
+        sum as f32
+    } else {
+        add_odd(p, c) as f32
+    }
 }
 
 /// A subnormal number as zero of the same sign.

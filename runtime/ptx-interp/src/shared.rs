@@ -39,12 +39,6 @@ impl SyncLog {
         }
     }
 
-    /// The time of the last meeting of everyone.
-    #[inline]
-    fn all(&self) -> u32 {
-        self.all
-    }
-
     /// What all of `members` did at `time` is over for `other`.
     #[inline]
     pub fn ordered(&self, members: u32, time: u32, other: u32) -> bool {
@@ -59,6 +53,9 @@ impl SyncLog {
     #[cold]
     fn ordered_slowly(&self, members: u32, time: u32, other: u32) -> bool {
         let mut rest = members & !other;
+        if self.some.is_empty() {
+            return rest == 0;
+        }
         while rest != 0 {
             let mut reached = rest & rest.wrapping_neg();
             rest &= rest - 1;
@@ -176,21 +173,21 @@ impl Shared {
         Err((FaultKind::OutOfBounds, format!("{len} bytes at offset {offset} of shared memory ({size} bytes)")))
     }
 
-    /// Reads `len` ≤ 8 bytes.
+    /// Reads bytes.
     #[inline]
-    pub fn load(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<u64, Wrong> {
+    pub fn load(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<&[u8], Wrong> {
         self.check_state(offset, len, true)?;
         self.note(offset, len, by, warp, How::Read)?;
-        Ok(get(&self.bytes[offset..offset + len]))
+        Ok(&self.bytes[offset..offset + len])
     }
 
-    /// Writes the low `len` ≤ 8 bytes of `value`.
+    /// The bytes of a write, to be filled.
     #[inline]
-    pub fn store(&mut self, offset: usize, len: usize, value: u64, by: Accessor, warp: &SyncLog) -> Result<(), Wrong> {
+    pub fn store(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<&mut [u8], Wrong> {
         self.check_state(offset, len, false)?;
         self.note(offset, len, by, warp, How::Write)?;
-        self.put(offset, len, value);
-        Ok(())
+        self.state[offset..offset + len].iter_mut().for_each(|state| *state = WRITTEN);
+        Ok(&mut self.bytes[offset..offset + len])
     }
 
     /// Reads and writes for an atomic operation, which races with plain accesses only.
@@ -263,40 +260,37 @@ impl Shared {
         }
         let thread = by.warp * LANES as u32 + by.lane;
         let own = 1 << by.warp;
-        if len == 4 && self.granule == 2 && how != How::Atomic {
-            // Words that only this thread uses, or all since the last meeting of everyone: most accesses.
-            let history = &mut self.history[offset / 4];
-            let fresh = history.block != self.block;
-            let (last, reads) = (history.write, history.reads);
-            let written_before =
-                fresh || last.thread == 0 || last.thread == thread + 1 || last.block_time < self.log.all();
-            let read_before = fresh || reads.warps == 0 || reads.block_time < self.log.all();
-            let own_reads = reads.warps == own && reads.lanes == 1 << by.lane;
-            if written_before && (read_before || own_reads) {
-                let now = (self.log.time, warp.time);
+        for at in offset >> self.granule..(offset + len).div_ceil(1 << self.granule) {
+            let history = &mut self.history[at];
+            if history.block != self.block {
+                *history = History { block: self.block, ..History::default() };
+            }
+            let (last, all) = (history.write, self.log.all);
+            // What only this thread uses, or all have used before they last met, or the lanes of a warp read together:
+            // most accesses.
+            let written_before = last.thread == 0 || last.thread == thread + 1 || last.block_time < all;
+            let (before, now) = (history.reads, (self.log.time, warp.time));
+            let together = before.warps == own && before.last_warp == by.warp;
+            if written_before && how == How::Read && together && (before.block_time, before.warp_time) == now {
+                history.reads.lanes |= 1 << by.lane;
+                continue;
+            }
+            let read_before = before.warps == 0 || before.block_time < all;
+            if written_before && read_before && how != How::Atomic {
                 if how == How::Write {
-                    let write = Write { thread: thread + 1, atomic: false, block_time: now.0, warp_time: now.1 };
-                    *history = History { block: self.block, write, reads: Reads::default() };
+                    history.write = Write { thread: thread + 1, atomic: false, block_time: now.0, warp_time: now.1 };
+                    history.reads = Reads::default();
                 } else {
-                    let write = if fresh { Write::default() } else { last };
-                    let reads = Reads {
+                    history.reads = Reads {
                         warps: own,
                         last_warp: by.warp,
                         lanes: 1 << by.lane,
                         block_time: now.0,
                         warp_time: now.1,
                     };
-                    *history = History { block: self.block, write, reads };
                 }
-                return Ok(());
+                continue;
             }
-        }
-        for at in offset >> self.granule..(offset + len).div_ceil(1 << self.granule) {
-            let history = &mut self.history[at];
-            if history.block != self.block {
-                *history = History { block: self.block, ..History::default() };
-            }
-            let last = history.write;
             let both_atomic = how == How::Atomic && last.atomic;
             if last.thread != 0 && last.thread != thread + 1 && !both_atomic {
                 let (last_warp, last_lane) = ((last.thread - 1) / LANES as u32, (last.thread - 1) % LANES as u32);

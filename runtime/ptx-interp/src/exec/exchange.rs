@@ -4,6 +4,7 @@ use super::warp::{Next, Waiting, Warp};
 use super::{Run, Stop};
 use crate::counters::count_rows;
 use crate::fault::FaultKind;
+use crate::memory::get;
 use crate::ops::{AtomicOp, Inst, Op, Shuffle, Vote};
 use crate::registers::{LANES, Lanes, Slot, lanes};
 
@@ -164,13 +165,8 @@ impl Run<'_> {
                 let lane = 8 * matrix + row;
                 let offset = addresses[lane];
                 let at = self.find_shared(offset, 16).map_err(|wrong| (lane, wrong))?;
-                for part in 0..2 {
-                    let value = self.shared.load(at + 8 * part, 8, warp.accessor(lane), &warp.sync);
-                    let value = value.map_err(|wrong| (lane, wrong))?;
-                    for i in 0..4 {
-                        elems[4 * part + i] = value >> (16 * i) & 0xffff;
-                    }
-                }
+                let row = self.shared.load(at, 16, warp.accessor(lane), &warp.sync).map_err(|wrong| (lane, wrong))?;
+                elems.iter_mut().zip(row.chunks_exact(2)).for_each(|(elem, bytes)| *elem = get(bytes));
             }
             let result: Lanes = std::array::from_fn(|lane| {
                 let (at, first) = (lane / 4, 2 * (lane % 4));

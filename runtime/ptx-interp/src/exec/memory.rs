@@ -4,9 +4,9 @@ use super::warp::{PendingCopy, Warp};
 use super::{Run, SHARED_WINDOW, SHARED_WINDOW_END, Stop};
 use crate::counters::{count_global, count_shared, count_shared_atomic};
 use crate::fault::FaultKind;
-use crate::memory::{Access, Use, Wrong};
+use crate::memory::{Access, Use, Wrong, get, put};
 use crate::ops::{Address, AtomicOp, Inst, Op, Order, Space};
-use crate::registers::{Lanes, lanes};
+use crate::registers::{LANES, Lanes, lanes};
 use crate::shared::Accessor;
 use crate::types::Type;
 
@@ -49,7 +49,64 @@ fn split(space: Space, addresses: &mut Lanes, active: u32) -> u32 {
     }
 }
 
+/// The distance between the addresses of neighbours, if the whole warp uses one address or `bytes` after `bytes`: most do.
+#[inline]
+fn stride(addresses: &Lanes, bytes: usize) -> Option<usize> {
+    let step = addresses[1].wrapping_sub(addresses[0]);
+    let regular = (step == 0 || step == bytes as u64)
+        && addresses[0] & (bytes as u64 - 1) == 0
+        && (2..LANES).all(|lane| addresses[lane] == addresses[0].wrapping_add(lane as u64 * step));
+    regular.then_some(step as usize)
+}
+
 impl Run<'_> {
+    /// Loads for a whole warp at once, if its addresses are regular and nothing is wrong.
+    fn load_regular(&mut self, warp: &mut Warp, pc: usize, op: &Op, addresses: &Lanes, access: Access) -> bool {
+        let Op::Ld { space, ty, d, .. } = op else { return false };
+        let bytes = ty.bytes();
+        let total = bytes * d.len();
+        let Some(step) = stride(addresses, total) else { return false };
+        let len = total + (LANES - 1) * step;
+        let Ok((at, offset)) = self.memory.find_near(self.guesses[pc], addresses[0], len) else { return false };
+        self.guesses[pc] = at;
+        if *space == Space::Const && !self.memory.is_constant(at) {
+            return false;
+        }
+        // If something is wrong, lane by lane finds out which one is to blame.
+        let Ok(all) = self.memory.load(at, offset, len, access) else { return false };
+        for (i, d) in d.iter().enumerate().filter_map(|(i, d)| Some((i, (*d)?))) {
+            let values = &mut warp.registers.values[d as usize];
+            if step == 0 {
+                *values = [ty.extend(get(&all[i * bytes..(i + 1) * bytes])); LANES];
+            } else {
+                for (value, one) in values.iter_mut().zip(all.chunks_exact(total)) {
+                    *value = ty.extend(get(&one[i * bytes..(i + 1) * bytes]));
+                }
+            }
+        }
+        true
+    }
+
+    /// Stores for a whole warp at once; see [`Run::load_regular`].
+    fn store_regular(&mut self, warp: &Warp, pc: usize, op: &Op, addresses: &Lanes, access: Access) -> bool {
+        let Op::St { ty, values, .. } = op else { return false };
+        let bytes = ty.bytes();
+        let total = bytes * values.len();
+        let Some(step) = stride(addresses, total).filter(|&step| step > 0) else { return false };
+        let len = total * LANES;
+        debug_assert_eq!(step, total);
+        let Ok((at, offset)) = self.memory.find_near(self.guesses[pc], addresses[0], len) else { return false };
+        self.guesses[pc] = at;
+        let Ok(all) = self.memory.store(at, offset, len, access) else { return false };
+        for (i, &slot) in values.iter().enumerate() {
+            let values = &warp.registers.values[slot as usize];
+            for (&value, one) in values.iter().zip(all.chunks_exact_mut(total)) {
+                put(&mut one[i * bytes..(i + 1) * bytes], value);
+            }
+        }
+        true
+    }
+
     fn access(&self, how: Use) -> Access {
         Access { block: self.block_number, first: self.first_block, how }
     }
@@ -79,12 +136,9 @@ impl Run<'_> {
             for lane in lanes(in_shared) {
                 let by = warp.accessor(lane);
                 let offset = self.find_shared(addresses[lane], total).map_err(|wrong| (lane, wrong))?;
-                for (i, d) in d.iter().enumerate() {
-                    let value = self.shared.load(offset + i * bytes, bytes, by, &warp.sync);
-                    let value = value.map_err(|wrong| (lane, wrong))?;
-                    if let Some(d) = d {
-                        warp.registers.values[*d as usize][lane] = ty.extend(value);
-                    }
+                let all = self.shared.load(offset, total, by, &warp.sync).map_err(|wrong| (lane, wrong))?;
+                for (i, d) in d.iter().enumerate().filter_map(|(i, d)| Some((i, (*d)?))) {
+                    warp.registers.values[d as usize][lane] = ty.extend(get(&all[i * bytes..(i + 1) * bytes]));
                 }
             }
             count_shared(&mut self.counters.shared_loads, &addresses, in_shared, total as u64);
@@ -96,18 +150,16 @@ impl Run<'_> {
                 Order::ReadOnly => Use::ReadOnly,
                 Order::Strong => Use::StrongRead,
             });
-            for lane in lanes(in_global) {
+            let done = in_global == u32::MAX && self.load_regular(warp, pc, &inst.op, &addresses, access);
+            for lane in lanes(if done { 0 } else { in_global }) {
                 let (at, offset) = self.find_global(pc, addresses[lane], total).map_err(|wrong| (lane, wrong))?;
                 if *space == Space::Const && !self.memory.is_constant(at) {
                     let message = format!("{} is not constant memory", self.memory.describe(addresses[lane]));
                     return Err((lane, (FaultKind::OutOfBounds, message)));
                 }
-                for (i, d) in d.iter().enumerate() {
-                    let value = self.memory.load(at, offset + i * bytes, bytes, access);
-                    let value = value.map_err(|wrong| (lane, wrong))?;
-                    if let Some(d) = d {
-                        warp.registers.values[*d as usize][lane] = ty.extend(value);
-                    }
+                let all = self.memory.load(at, offset, total, access).map_err(|wrong| (lane, wrong))?;
+                for (i, d) in d.iter().enumerate().filter_map(|(i, d)| Some((i, (*d)?))) {
+                    warp.registers.values[d as usize][lane] = ty.extend(get(&all[i * bytes..(i + 1) * bytes]));
                 }
             }
             if *space != Space::Const {
@@ -130,10 +182,9 @@ impl Run<'_> {
             for lane in lanes(in_shared) {
                 let by = warp.accessor(lane);
                 let offset = self.find_shared(addresses[lane], total).map_err(|wrong| (lane, wrong))?;
+                let all = self.shared.store(offset, total, by, &warp.sync).map_err(|wrong| (lane, wrong))?;
                 for (i, &slot) in values.iter().enumerate() {
-                    let value = warp.registers.values[slot as usize][lane];
-                    let stored = self.shared.store(offset + i * bytes, bytes, value, by, &warp.sync);
-                    stored.map_err(|wrong| (lane, wrong))?;
+                    put(&mut all[i * bytes..(i + 1) * bytes], warp.registers.values[slot as usize][lane]);
                 }
             }
             count_shared(&mut self.counters.shared_stores, &addresses, in_shared, total as u64);
@@ -141,12 +192,12 @@ impl Run<'_> {
         let in_global = active & !in_shared;
         if in_global != 0 {
             let access = self.access(if *order == Order::Strong { Use::StrongWrite } else { Use::Write });
-            for lane in lanes(in_global) {
+            let done = in_global == u32::MAX && self.store_regular(warp, pc, &inst.op, &addresses, access);
+            for lane in lanes(if done { 0 } else { in_global }) {
                 let (at, offset) = self.find_global(pc, addresses[lane], total).map_err(|wrong| (lane, wrong))?;
+                let all = self.memory.store(at, offset, total, access).map_err(|wrong| (lane, wrong))?;
                 for (i, &slot) in values.iter().enumerate() {
-                    let value = warp.registers.values[slot as usize][lane];
-                    let stored = self.memory.store(at, offset + i * bytes, bytes, value, access);
-                    stored.map_err(|wrong| (lane, wrong))?;
+                    put(&mut all[i * bytes..(i + 1) * bytes], warp.registers.values[slot as usize][lane]);
                 }
             }
             let cache = &mut *self.cache;
@@ -173,8 +224,8 @@ impl Run<'_> {
                     return self.shared.atomic(offset, bytes, warp.accessor(lane), &warp.sync, new);
                 }
                 let (at, offset) = self.find_global(pc, addresses[lane], bytes)?;
-                let old = self.memory.load(at, offset, bytes, read)?;
-                self.memory.store(at, offset, bytes, new(old), write)?;
+                let old = get(self.memory.load(at, offset, bytes, read)?);
+                put(self.memory.store(at, offset, bytes, write)?, new(old));
                 Ok(old)
             };
             let old = apply().map_err(|wrong| (lane, wrong))?;
@@ -221,13 +272,7 @@ impl Run<'_> {
                     sources |= 1 << lane;
                     let (at, source) = self.memory.find_near(self.guesses[pc], from[lane], wanted)?;
                     self.guesses[pc] = at;
-                    let mut done = 0;
-                    while done < wanted {
-                        let part = if wanted - done >= 4 { 4 } else { 1 };
-                        let value = self.memory.load(at, source + done, part, access)?;
-                        bytes[done..done + part].copy_from_slice(&value.to_le_bytes()[..part]);
-                        done += part;
-                    }
+                    bytes[..wanted].copy_from_slice(self.memory.load(at, source, wanted, access)?);
                 }
                 let group = warp.committed[lane];
                 Ok(PendingCopy { lane: lane as u32, group, to: offset, len, bytes })
