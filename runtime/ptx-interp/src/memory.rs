@@ -165,7 +165,7 @@ impl Memory {
         if let Some(at) = after.checked_sub(1) {
             let allocation = &self.allocations[at];
             let offset = (address - allocation.base) as usize;
-            if offset + len <= allocation.bytes.len() {
+            if offset <= allocation.bytes.len() && allocation.bytes.len() - offset >= len {
                 return Ok((at, offset));
             }
         }

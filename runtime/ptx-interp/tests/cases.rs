@@ -256,6 +256,47 @@ fn count(counters: &Counters, name: &str) -> Option<u64> {
     }
 }
 
+/// Texts with a piece missing, doubled or exchanged are errors or kernels that run or fault; nothing panics.
+#[test]
+fn damaged_texts() {
+    // A linear congruential generator: every run tries the same.
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let mut ran = 0;
+    for (_, text) in cases() {
+        let words: Vec<&str> = text.split_inclusive([' ', ',', '.', ';', '\n']).collect();
+        for _ in 0..200 {
+            let mut damaged = words.clone();
+            for _ in 0..1 + random(2) {
+                let (at, other) = (random(damaged.len()), random(damaged.len()));
+                match random(4) {
+                    0 => drop(damaged.remove(at)),
+                    1 => damaged.insert(at, words[other.min(words.len() - 1)]),
+                    2 => damaged[at] = words[other.min(words.len() - 1)],
+                    _ => damaged.swap(at, other),
+                }
+            }
+            let Ok(module) = Module::parse(&damaged.concat()) else { continue };
+            for kernel in module.kernels() {
+                let mut memory = Memory::new();
+                let a = memory.alloc("a", 256, 16);
+                memory.fill(a, 256, 0).expect("it has this size");
+                let params = kernel.params.iter().map(|param| match param.bytes {
+                    8 => Value::U64(a),
+                    bytes => Value::Bytes(vec![1; bytes]),
+                });
+                let params = kernel.lay_out(&params.collect::<Vec<_>>()).expect("they fit");
+                let launch = Launch { block: [40, 1, 1], params, max_instructions: 2000, ..Launch::default() };
+                ran += usize::from(module.run(&kernel.name, &mut memory, &launch).is_ok());
+            }
+        }
+    }
+    assert!(ran > 100, "{ran}");
+}
+
 #[test]
 fn the_assembler_accepts_them() {
     let Some(ptxas) = common::assembler() else {
