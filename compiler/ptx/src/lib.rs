@@ -354,7 +354,7 @@ impl Writer<'_> {
     fn entry(&mut self, name: &str, bodies: &[(String, String)], kernels: &[KernelInfo]) {
         let mut text = String::new();
         let put = "strings can be written to";
-        writeln!(text, "\n.visible .entry {name}()\n.maxntid {THREADS}, 1, 1\n{{").expect(put);
+        writeln!(text, "\n.visible .entry {name}()\n.maxntid {THREADS}, 1, 1\n.minnctapersm 2\n{{").expect(put);
         let shared = kernels.iter().map(|kernel| kernel.shared).max().unwrap_or(0);
         if shared > 0 {
             writeln!(text, "    .shared .align 16 .b8 shared[{shared}];").expect(put);

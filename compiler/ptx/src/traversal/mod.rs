@@ -40,6 +40,8 @@ const ALL_LANES: &str = "0xffffffff";
 const MOST_BLOCKS: usize = 2048;
 /// The same of a kernel with totals, of which each block has a part.
 const MOST_PARTS: usize = 256;
+/// Buffers whose addresses may be kept in registers.
+const MOST_ADDRESSES: usize = 12;
 /// Registers that values of the whole kernel may take.
 const MOST_HOISTED: usize = 40;
 
@@ -132,6 +134,8 @@ struct Emit<'a> {
     bounds: HashMap<Bound, Reg>,
     bases: HashMap<(Buffer, usize, usize), Reg>,
     entries: HashMap<Slot, Reg>,
+    /// Are addresses made at the beginning?
+    hoists: bool,
     hoisted: usize,
     first_copies: HashMap<(u32, bool), Option<Reg>>,
     /// The row.
@@ -202,6 +206,21 @@ pub(crate) fn emit(
         Dest::Buffer(_) | Dest::Local(_) => None,
     });
     let made = made.collect();
+    let used: HashSet<Buffer> = traversal
+        .instrs
+        .iter()
+        .flat_map(|instr| {
+            instr.op.operands().into_iter().map(|operand| operand.source).chain(match instr.dest {
+                Dest::Buffer(buffer) => Some(Source::Buffer(buffer)),
+                Dest::Local(_) => None,
+            })
+        })
+        .filter_map(|source| match source {
+            Source::Buffer(buffer) => Some(buffer),
+            Source::Local(_) | Source::Const(_) | Source::Count(_) => None,
+        })
+        .collect();
+    let hoists = used.len() <= MOST_ADDRESSES && traversal.rows != Rows::Once;
     let mut code = Code::new(scope);
     let (thread, lane, row, vertex) =
         (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
@@ -222,6 +241,7 @@ pub(crate) fn emit(
         bounds: HashMap::new(),
         bases: HashMap::new(),
         entries: HashMap::new(),
+        hoists,
         hoisted: 0,
         first_copies: HashMap::new(),
         row,
@@ -378,6 +398,11 @@ impl Emit<'_> {
             self.code.set(base, "add.u32", &[&base, &stride]);
             self.code.jump(next);
             self.code.place(done);
+            if !self.hoists {
+                // What was made for a row may not be there without rows.
+                self.entries.clear();
+                self.bases.clear();
+            }
         }
         let totals = self.write_totals(once)?;
         self.finish(per_block, once, totals)
@@ -407,13 +432,27 @@ impl Emit<'_> {
         Ok((text, KernelInfo { number: kernel, blocks, shared, totals }))
     }
 
+    /// Writes what holds for the whole kernel: at its beginning, or where registers are too few for that, for the row.
+    fn scoped<T>(&mut self, make: impl FnOnce(&mut Code) -> T) -> T {
+        if self.hoists {
+            return self.code.first(make);
+        }
+        if self.edge.is_none() {
+            return make(&mut self.code);
+        }
+        let before = self.code.before_loop(true);
+        let made = make(&mut self.code);
+        self.code.before_loop(before);
+        made
+    }
+
     /// An entry of the table, of 64 bits.
     fn entry(&mut self, slot: Slot) -> Reg {
         if let Some(&known) = self.entries.get(&slot) {
             return known;
         }
         let offset = self.table.offset(slot.clone());
-        let address = self.code.first(|code| code.d("ld.const.u64", &[&format_args!("[table+{offset}]")]));
+        let address = self.scoped(|code| code.d("ld.const.u64", &[&format_args!("[table+{offset}]")]));
         self.entries.insert(slot, address);
         address
     }
@@ -425,7 +464,7 @@ impl Emit<'_> {
             return known;
         }
         let offset = self.table.offset(slot);
-        let number = self.code.first(|code| code.u("ld.const.u32", &[&format_args!("[table+{offset}]")]));
+        let number = self.scoped(|code| code.u("ld.const.u32", &[&format_args!("[table+{offset}]")]));
         self.entries.insert(key, number);
         number
     }

@@ -3,7 +3,7 @@
 use hgnnc_ir::kernel::{Buffer, Dest, Index, Level, Operand, Source};
 use hgnnc_ir::{Direction, Space};
 
-use super::{ALL_LANES, BLOCK_SYNC, Emit, Held, Key, MOST_HOISTED, Regs, Result, Value};
+use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Key, MOST_HOISTED, Regs, Result, Value};
 use crate::code::{Class, Reg, Val};
 use crate::table::{Slot, Topology};
 
@@ -61,7 +61,7 @@ impl Emit<'_> {
             Source::Const(number) => return Ok(vec![Some(Val::Imm(number as f32)); self.num_slots(layout, position)]),
             Source::Count(space) => {
                 let offset = self.table.offset(Slot::CountF32(space));
-                let count = self.code.first(|code| code.f("ld.const.f32", &[&format_args!("[table+{offset}]")]));
+                let count = self.scoped(|code| code.f("ld.const.f32", &[&format_args!("[table+{offset}]")]));
                 return Ok(vec![Some(count.into()); self.num_slots(layout, position)]);
             }
             Source::Local(_) | Source::Buffer(_) => {}
@@ -274,7 +274,7 @@ impl Emit<'_> {
                 self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")])
             }
         };
-        self.edge = Some(Edge0 { position: Some(position), ..edge });
+        self.edge = Some(Edge { position: Some(position), ..edge });
         Ok(position)
     }
 
@@ -308,7 +308,10 @@ impl Emit<'_> {
         let Source::Buffer(buffer) = operand.source else { unreachable!("what is loaded is stored") };
         let slots = self.layouts[layout].slots(position);
         let space = self.global(buffer);
-        let whole = operand.index == Index::Whole && space == "global.nc" && self.hoisted + slots.len() <= MOST_HOISTED;
+        let whole = self.hoists
+            && operand.index == Index::Whole
+            && space == "global.nc"
+            && self.hoisted + slots.len() <= MOST_HOISTED;
         if whole {
             self.hoisted += slots.len();
         }
@@ -353,7 +356,7 @@ impl Emit<'_> {
         let base = self.entry(Slot::Buffer(buffer));
         let base = match self.lane_element(layout, position) {
             None => base,
-            Some(lane) => self.code.first(|code| code.d("mad.wide.u32", &[&lane, &4, &base])),
+            Some(lane) => self.scoped(|code| code.d("mad.wide.u32", &[&lane, &4, &base])),
         };
         self.bases.insert((buffer, layout, position), base);
         base
@@ -472,7 +475,7 @@ impl Emit<'_> {
                     self.store(buffer, position, held, Some(valid));
                 }
                 // What it takes the place of may be read yet.
-                _ if self.reads_place_of(buffer) => self.deferred.push((buffer, held.clone())),
+                _ if self.place_is_read_after(index, buffer) => self.deferred.push((buffer, held.clone())),
                 _ => {
                     let row = self.row;
                     self.store(buffer, row, held, self.row_valid);
@@ -488,14 +491,15 @@ impl Emit<'_> {
         Ok(())
     }
 
-    fn reads_place_of(&self, buffer: Buffer) -> bool {
+    /// Does anything after an instruction read a value whose place its result takes? Passes over edges compute what they
+    /// need again.
+    fn place_is_read_after(&self, index: usize, buffer: Buffer) -> bool {
         let home = self.program.home(buffer);
-        let operands = self.traversal.instrs.iter().flat_map(|instr| instr.op.operands());
-        operands.into_iter().any(|operand| match operand.source {
+        let later = |(at, instr): &(usize, &hgnnc_ir::kernel::Instr)| *at > index || instr.level == Level::Edge;
+        let instrs = self.traversal.instrs.iter().enumerate().filter(later);
+        instrs.flat_map(|(_, instr)| instr.op.operands()).any(|operand| match operand.source {
             Source::Buffer(read) => read != buffer && self.program.home(read) == home,
             Source::Local(_) | Source::Const(_) | Source::Count(_) => false,
         })
     }
 }
-
-use super::Edge as Edge0;

@@ -259,7 +259,7 @@ impl Emit<'_> {
     fn mask(&mut self, stream: u32, rate: f64, width: usize) -> Result<Value> {
         let keys = self.entry(Slot::MaskKeys);
         let offset = 8 * stream;
-        let key = self.code.first(|code| code.d("ld.global.nc.u64", &[&format_args!("[{keys}+{offset}]")]));
+        let key = self.scoped(|code| code.d("ld.global.nc.u64", &[&format_args!("[{keys}+{offset}]")]));
         let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
         let first = match (&self.edge, &self.traversal.rows) {
             (Some(_), Rows::Elements(..)) => {

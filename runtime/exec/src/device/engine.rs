@@ -479,12 +479,8 @@ impl Binder<'_> {
         };
         let sequence = |entries: &[Entry]| Sequence { module: number, launches: entries.iter().map(launch).collect() };
         let (before, updates) = module.launches.split_at(module.first_update);
-        let sequences = [
-            sequence(&module.prelude),
-            sequence(before),
-            sequence(updates),
-            sequence(module.commit.as_slice()),
-        ];
+        let sequences =
+            [sequence(&module.prelude), sequence(before), sequence(updates), sequence(module.commit.as_slice())];
         let mut numbers = vec![];
         for sequence in sequences {
             numbers.push(self.device.prepare(sequence)?);
