@@ -68,6 +68,9 @@ impl Display for Val {
     }
 }
 
+/// The beginning of labels: `@` stands for the number of the kernel in its entry.
+pub const LABELS: &str = "$L@_";
+
 /// A place to jump to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label(u32);
@@ -86,14 +89,12 @@ pub struct Code {
     before: bool,
     counts: [u32; 4],
     labels: u32,
-    /// Distinguishes the labels of the kernels of an entry.
-    scope: usize,
 }
 
 impl Code {
-    /// The code of the kernel with this number in its entry.
-    pub fn new(scope: usize) -> Self {
-        Self { scope, ..Self::default() }
+    /// No code.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// A register without a value.
@@ -196,7 +197,7 @@ impl Code {
     }
 
     fn name(&self, label: Label) -> String {
-        format!("$L{}_{}", self.scope, label.0)
+        format!("{LABELS}{}", label.0)
     }
 
     /// Here.

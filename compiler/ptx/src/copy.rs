@@ -32,7 +32,6 @@ pub(crate) fn emit(
     output: &Output,
     number: usize,
     table: &mut Table,
-    scope: usize,
 ) -> Result<(String, KernelInfo), Unsupported> {
     let unsupported = |what: &str| Unsupported { kernel: number, what: what.to_owned() };
     let to = target(output).ok_or_else(|| unsupported("a copy of a result"))?;
@@ -41,7 +40,7 @@ pub(crate) fn emit(
     {
         return Err(unsupported("a parameter that becomes another one"));
     }
-    let mut code = Code::new(scope);
+    let mut code = Code::new();
     let mut entry = |code: &mut Code, class: Class, slot: Slot| {
         let op = match class {
             Class::U64 => "ld.const.u64",

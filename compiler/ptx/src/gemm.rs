@@ -55,14 +55,8 @@ struct Side {
 }
 
 /// Writes a dense product.
-pub(crate) fn emit(
-    program: &Program,
-    gemm: &Gemm,
-    number: usize,
-    table: &mut Table,
-    scope: usize,
-) -> (String, KernelInfo) {
-    let mut code = Code::new(scope);
+pub(crate) fn emit(program: &Program, gemm: &Gemm, number: usize, table: &mut Table) -> (String, KernelInfo) {
+    let mut code = Code::new();
     let of = &gemm.of;
     let mut entry = |code: &mut Code, slot: Slot| {
         let wide = matches!(slot, Slot::Buffer(_) | Slot::Partials(..));

@@ -7,6 +7,7 @@
 //! Every row belongs to one team of threads and every sum has a fixed order, so results are the same in each run on each
 //! device. Sums over all rows are completed by an entry of their own.
 
+mod alike;
 mod code;
 mod copy;
 mod finish;
@@ -289,19 +290,19 @@ impl Writer<'_> {
         let writes = launch.kernels.iter().flat_map(Kernel::writes);
         let written: HashSet<Buffer> = writes.map(|buffer| self.program.home(buffer)).collect();
         let (mut bodies, mut kernels) = (vec![], vec![]);
-        for (scope, kernel) in launch.kernels.iter().enumerate() {
+        for kernel in &launch.kernels {
             let number = self.next;
             self.next += 1;
             let (body, info, what) = match &kernel.body {
                 Body::Gemm(gemm) => {
-                    let (body, info) = gemm::emit(self.program, gemm, number, &mut self.table, scope);
+                    let (body, info) = gemm::emit(self.program, gemm, number, &mut self.table);
                     (body, info, gemm.form.name().to_owned())
                 }
                 Body::Traversal(traversal) => {
                     let known = self.hints.mean_edges.iter().find(|(rows, _)| *rows == traversal.rows);
                     let mean = known.map(|(_, mean)| *mean);
                     let table = &mut self.table;
-                    let (body, info) = traversal::emit(self.program, traversal, number, &written, table, mean, scope)?;
+                    let (body, info) = traversal::emit(self.program, traversal, number, &written, table, mean)?;
                     (body, info, print_rows(self.program, &traversal.rows))
                 }
             };
@@ -309,8 +310,7 @@ impl Writer<'_> {
             bodies.push((title, body));
             kernels.push(info);
         }
-        self.entry(&name, &bodies, &kernels);
-        Ok(Entry { name, kernels })
+        Ok(self.entry(&name, &bodies, kernels))
     }
 
     /// The entry that completes the sums of another one, if it has any.
@@ -320,17 +320,14 @@ impl Writer<'_> {
             for (index, total) in kernel.totals.iter().enumerate() {
                 let number = self.next_finish;
                 self.next_finish += 1;
-                let (body, info) = finish::emit(total, (kernel.number, index), number, &mut self.table, kernels.len());
+                let (body, info) = finish::emit(total, (kernel.number, index), number, &mut self.table);
                 let out = &self.program.buffer(total.out).name;
                 bodies.push((format!("k{number}: parts of {out} of k{}", kernel.number), body));
                 kernels.push(info);
             }
         }
         let name = format!("{}_totals", entry.name);
-        (!kernels.is_empty()).then(|| {
-            self.entry(&name, &bodies, &kernels);
-            Entry { name, kernels }
-        })
+        (!kernels.is_empty()).then(|| self.entry(&name, &bodies, kernels))
     }
 
     /// The entry that copies what was not computed in its place.
@@ -339,45 +336,102 @@ impl Writer<'_> {
         for output in self.program.outputs.iter().filter(|output| copy::is_needed(self.program, output)) {
             let number = self.next_finish;
             self.next_finish += 1;
-            let (body, info) = copy::emit(self.program, output, number, &mut self.table, kernels.len())?;
+            let (body, info) = copy::emit(self.program, output, number, &mut self.table)?;
             bodies.push((format!("k{number}: copy"), body));
             kernels.push(info);
         }
-        let name = "commit".to_owned();
-        Ok((!kernels.is_empty()).then(|| {
-            self.entry(&name, &bodies, &kernels);
-            Entry { name, kernels }
-        }))
+        Ok((!kernels.is_empty()).then(|| self.entry("commit", &bodies, kernels)))
     }
 
-    /// Writes an entry: each kernel has the next blocks.
-    fn entry(&mut self, name: &str, bodies: &[(String, String)], kernels: &[KernelInfo]) {
+    /// Writes an entry: each kernel has the next blocks. Kernels that do the same share their code.
+    fn entry(&mut self, name: &str, bodies: &[(String, String)], kernels: Vec<KernelInfo>) -> Entry {
         let mut text = String::new();
         let put = "strings can be written to";
+        // Two blocks on a multiprocessor hide each other's waiting.
         writeln!(text, "\n.visible .entry {name}()\n.maxntid {THREADS}, 1, 1\n.minnctapersm 2\n{{").expect(put);
         let shared = kernels.iter().map(|kernel| kernel.shared).max().unwrap_or(0);
         if shared > 0 {
             writeln!(text, "    .shared .align 16 .b8 shared[{shared}];").expect(put);
         }
-        writeln!(text, "    .reg .b32 %block, %blocks;\n    .reg .pred %other;").expect(put);
+        writeln!(text, "    .reg .b32 %block, %blocks, %left;\n    .reg .b64 %row;\n    .reg .pred %mine;").expect(put);
         writeln!(text, "    mov.u32 %block, %ctaid.x;").expect(put);
-        for (index, ((title, body), info)) in bodies.iter().zip(kernels).enumerate() {
-            writeln!(text, "\n    // {title}").expect(put);
-            let last = index + 1 == bodies.len();
-            if !last {
-                let offset = self.table.offset(Slot::Blocks(info.number));
-                writeln!(text, "    ld.const.u32 %blocks, [table+{offset}];").expect(put);
-                writeln!(text, "    setp.ge.u32 %other, %block, %blocks;\n    @%other bra $next{index};").expect(put);
+        let groups = alike::group(bodies);
+        let mut order = vec![];
+        for (index, group) in groups.iter().enumerate() {
+            writeln!(text).expect(put);
+            for (position, _) in &group.kernels {
+                writeln!(text, "    // {}", bodies[*position].0).expect(put);
+                order.push(*position);
             }
-            for line in body.lines() {
+            let last = index + 1 == groups.len();
+            let (first, rest) = group.kernels.split_first().expect("a group has kernels");
+            let body = if rest.is_empty() {
+                if !last {
+                    let offset = self.table.offset(Slot::Blocks(kernels[first.0].number));
+                    writeln!(text, "    ld.const.u32 %blocks, [table+{offset}];").expect(put);
+                    writeln!(text, "    setp.lt.u32 %mine, %block, %blocks;\n    @!%mine bra $next{index};")
+                        .expect(put);
+                }
+                group.text(|number| format!("table+{}", first.1[number]))
+            } else {
+                self.choose(&mut text, (index, last), group, &kernels);
+                group.text(|number| format!("%row+{}", 8 * (number + 1)))
+            };
+            for line in body.replace(code::LABELS, &format!("$L{index}_")).lines() {
                 writeln!(text, "    {line}").expect(put);
             }
             writeln!(text, "    ret;").expect(put);
             if !last {
-                writeln!(text, "$next{index}:\n    sub.u32 %block, %block, %blocks;").expect(put);
+                writeln!(text, "$next{index}:").expect(put);
+                if rest.is_empty() {
+                    writeln!(text, "    sub.u32 %block, %block, %blocks;").expect(put);
+                }
             }
         }
         writeln!(text, "}}").expect(put);
         self.entries += &text;
+        // In the order of their blocks.
+        let mut kernels: Vec<Option<KernelInfo>> = kernels.into_iter().map(Some).collect();
+        let kernels = order.into_iter().filter_map(|position| kernels[position].take()).collect();
+        Entry { name: name.to_owned(), kernels }
+    }
+
+    /// Finds the kernel of a group that a block belongs to. Each has a row of the table: its number of blocks, and what
+    /// its code reads.
+    fn choose(
+        &mut self,
+        text: &mut String,
+        (index, last): (usize, bool),
+        group: &alike::Shared,
+        kernels: &[KernelInfo],
+    ) {
+        let mut start = None;
+        for (position, offsets) in &group.kernels {
+            let mut row = vec![Slot::Blocks(kernels[*position].number)];
+            row.extend(offsets.iter().map(|&offset| self.table.at(offset)));
+            let at = self.table.row(row);
+            start.get_or_insert(at);
+        }
+        let (start, count) = (start.unwrap_or(0), group.kernels.len());
+        let stride = 8 * (group.kernels[0].1.len() + 1);
+        let lines = [
+            "mov.u64 %row, table;".to_owned(),
+            format!("add.u64 %row, %row, {start};"),
+            format!("mov.u32 %left, {count};"),
+            format!("$again{index}:"),
+            "ld.const.u32 %blocks, [%row];".to_owned(),
+            "setp.lt.u32 %mine, %block, %blocks;".to_owned(),
+            format!("@%mine bra $found{index};"),
+            "sub.u32 %block, %block, %blocks;".to_owned(),
+            format!("add.u64 %row, %row, {stride};"),
+            "sub.u32 %left, %left, 1;".to_owned(),
+            "setp.ne.u32 %mine, %left, 0;".to_owned(),
+            format!("@%mine bra $again{index};"),
+            if last { "ret;".to_owned() } else { format!("bra $next{index};") },
+            format!("$found{index}:"),
+        ];
+        for line in lines {
+            writeln!(text, "    {line}").expect("strings can be written to");
+        }
     }
 }

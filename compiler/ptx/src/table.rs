@@ -84,6 +84,18 @@ impl Table {
         8 * index
     }
 
+    /// Puts entries behind all others, one after another: the position of the first, in bytes.
+    pub fn row(&mut self, slots: impl IntoIterator<Item = Slot>) -> usize {
+        let start = self.slots.len();
+        self.slots.extend(slots);
+        8 * start
+    }
+
+    /// The entry at a position in bytes.
+    pub fn at(&self, offset: usize) -> Slot {
+        self.slots[offset / 8].clone()
+    }
+
     /// All entries.
     pub fn into_slots(self) -> Vec<Slot> {
         self.slots

@@ -168,7 +168,6 @@ pub(crate) fn emit(
     written: &HashSet<Buffer>,
     table: &mut Table,
     mean_edges: Option<f64>,
-    scope: usize,
 ) -> Result<(String, KernelInfo)> {
     let unsupported = |what: String| Unsupported { kernel, what };
     let fixed = |width: &Width| {
@@ -221,7 +220,7 @@ pub(crate) fn emit(
         })
         .collect();
     let hoists = used.len() <= MOST_ADDRESSES && traversal.rows != Rows::Once;
-    let mut code = Code::new(scope);
+    let mut code = Code::new();
     let (thread, lane, row, vertex) =
         (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
     let emit = Emit {
