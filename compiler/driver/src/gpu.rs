@@ -3,7 +3,7 @@
 use hgnnc_ir::Direction;
 use hgnnc_ir::kernel::{Body, Program, Rows};
 use hgnnc_passes::SizeInfo;
-use hgnnc_ptx::{Hints, Module, Target, Unsupported};
+use hgnnc_ptx::{Edges, Hints, Module, Target, Unsupported};
 
 /// Translates the kernels of a program. With sizes, threads share rows as suits their degrees; the code is correct for
 /// all others, too.
@@ -15,24 +15,28 @@ pub fn ptx(program: &Program, target: Target, sizes: Option<&SizeInfo>) -> Resul
     hgnnc_ptx::compile(program, target, &hints)
 }
 
-/// Mean numbers of edges of the rows of all traversals.
+/// How many edges the rows of all traversals have.
 fn hints(program: &Program, sizes: &SizeInfo) -> Hints {
     let mut hints = Hints::default();
     for kernel in program.kernels() {
         let Body::Traversal(traversal) = &kernel.body else { continue };
         let rows = &traversal.rows;
-        if let Some(mean) = mean_edges(program, rows, sizes)
-            && !hints.mean_edges.iter().any(|(known, _)| known == rows)
+        if let Some(edges) = edges(program, rows, sizes)
+            && !hints.edges.iter().any(|(known, _)| known == rows)
         {
-            hints.mean_edges.push((rows.clone(), mean));
+            hints.edges.push((rows.clone(), edges));
         }
     }
     hints
 }
 
-fn mean_edges(program: &Program, rows: &Rows, sizes: &SizeInfo) -> Option<f64> {
+fn edges(program: &Program, rows: &Rows, sizes: &SizeInfo) -> Option<Edges> {
     let tables = &program.tables;
-    let (edges, rows) = match rows {
+    let longest = |graph: &hgnnc_ir::Graph, direction: &Direction| {
+        let ends = sizes.ends.get(graph.index());
+        ends.map_or(0, |ends| if *direction == Direction::In { ends.max_in } else { ends.max_out })
+    };
+    let (edges, rows, most) = match rows {
         Rows::Once | Rows::Each(_) | Rows::Vertices(_) => return None,
         Rows::Edges(graph, direction) => {
             let decl = &tables.graphs[graph.index()];
@@ -40,17 +44,20 @@ fn mean_edges(program: &Program, rows: &Rows, sizes: &SizeInfo) -> Option<f64> {
                 Direction::In => decl.dst,
                 Direction::Out => decl.src,
             };
-            (*sizes.edges.get(graph.index())?, *sizes.vertices.get(end.index())?)
+            (*sizes.edges.get(graph.index())?, *sizes.vertices.get(end.index())?, longest(graph, direction))
         }
-        Rows::Ends(graph, direction) => (*sizes.edges.get(graph.index())?, sizes.num_ends(*graph, *direction)?),
+        Rows::Ends(graph, direction) => {
+            (*sizes.edges.get(graph.index())?, sizes.num_ends(*graph, *direction)?, longest(graph, direction))
+        }
         Rows::Elements(pattern, direction) => {
             let decl = &tables.patterns[pattern.index()];
             let rows = match direction {
                 Direction::In => *sizes.vertices.get(decl.vertex.index())?,
                 Direction::Out => decl.columns as u64,
             };
-            (*sizes.stored.get(pattern.index())?, rows)
+            // How skewed features are is not known.
+            (*sizes.stored.get(pattern.index())?, rows, 0)
         }
     };
-    Some(edges as f64 / rows.max(1) as f64)
+    Some(Edges { mean: edges as f64 / rows.max(1) as f64, most })
 }

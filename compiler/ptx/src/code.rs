@@ -89,12 +89,13 @@ pub struct Code {
     before: bool,
     counts: [u32; 4],
     labels: u32,
+    body: usize,
 }
 
 impl Code {
-    /// No code.
-    pub fn new() -> Self {
-        Self::default()
+    /// No code, of one of several bodies of a kernel.
+    pub fn new(body: usize) -> Self {
+        Self { body, ..Self::default() }
     }
 
     /// A register without a value.
@@ -197,7 +198,7 @@ impl Code {
     }
 
     fn name(&self, label: Label) -> String {
-        format!("{LABELS}{}", label.0)
+        format!("{LABELS}{}_{}", self.body, label.0)
     }
 
     /// Here.

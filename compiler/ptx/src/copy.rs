@@ -40,7 +40,7 @@ pub(crate) fn emit(
     {
         return Err(unsupported("a parameter that becomes another one"));
     }
-    let mut code = Code::new();
+    let mut code = Code::new(0);
     let mut entry = |code: &mut Code, class: Class, slot: Slot| {
         let op = match class {
             Class::U64 => "ld.const.u64",

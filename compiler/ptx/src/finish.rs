@@ -11,7 +11,7 @@ const FEW: usize = 64;
 
 /// Writes the kernel `number` that completes a total, `of` kernel and position.
 pub(crate) fn emit(total: &Total, of: (usize, usize), number: usize, table: &mut Table) -> (String, KernelInfo) {
-    let mut code = Code::new();
+    let mut code = Code::new(0);
     let few = total.width.as_fixed().is_some_and(|width| width <= FEW);
     let lanes = if few { 32 } else { 1 };
     let per_block = THREADS / lanes;

@@ -56,7 +56,7 @@ struct Side {
 
 /// Writes a dense product.
 pub(crate) fn emit(program: &Program, gemm: &Gemm, number: usize, table: &mut Table) -> (String, KernelInfo) {
-    let mut code = Code::new();
+    let mut code = Code::new(0);
     let of = &gemm.of;
     let mut entry = |code: &mut Code, slot: Slot| {
         let wide = matches!(slot, Slot::Buffer(_) | Slot::Partials(..));

@@ -23,7 +23,7 @@ use std::fmt::Write;
 use hgnnc_ir::kernel::{Body, Buffer, Extents, Form, Kernel, Launch, Program, Rows, Width, print::print_rows};
 use hgnnc_ir::{Reduce, Space};
 
-pub use table::{Slot, Topology};
+pub use table::{Band, Slot, Topology};
 
 use table::{Show, Table};
 
@@ -45,8 +45,17 @@ pub struct Unsupported {
 /// What is known of the sizes of the data when code is made. Code for other sizes is correct, too.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
-    /// Mean number of edges of the rows of a traversal.
-    pub mean_edges: Vec<(Rows, f64)>,
+    /// Of the rows of traversals.
+    pub edges: Vec<(Rows, Edges)>,
+}
+
+/// How many edges rows have.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Edges {
+    /// On average.
+    pub mean: f64,
+    /// At most.
+    pub most: u64,
 }
 
 /// What the code is for.
@@ -141,6 +150,15 @@ pub enum Blocks {
         /// Most blocks.
         most: usize,
     },
+    /// As `Rows`, for each of several bands of rows.
+    Bands {
+        /// The rows.
+        rows: Rows,
+        /// For each band the rows that a block has at a time.
+        per_block: Vec<(Band, usize)>,
+        /// Most blocks of a band.
+        most: usize,
+    },
     /// One for each tile of a dense product, and where rows are summed up, for each part of them.
     Gemm {
         /// Which product.
@@ -170,6 +188,8 @@ pub enum Blocks {
 pub trait Sizes {
     /// Rows of a traversal.
     fn rows(&self, rows: &Rows) -> usize;
+    /// Where the rows of a band begin, in the order of degree classes, and how many they are.
+    fn band(&self, rows: &Rows, band: Band) -> (usize, usize);
     /// Rows of a space.
     fn space(&self, space: Space) -> usize;
     /// A number of elements.
@@ -182,6 +202,9 @@ impl Blocks {
         match self {
             Blocks::One => 1,
             Blocks::Rows { rows, per_block, most } => sizes.rows(rows).div_ceil(*per_block).clamp(1, *most),
+            Blocks::Bands { per_block, .. } => {
+                (0..per_block.len()).map(|band| self.band(sizes, band)).sum::<usize>().max(1)
+            }
             Blocks::Gemm { form, of, .. } => {
                 let (rows, columns) = match form {
                     Form::MatMul => (self.gemm_rows(sizes), sizes.width(&of.n)),
@@ -196,10 +219,21 @@ impl Blocks {
         }
     }
 
+    /// The number of blocks of a band.
+    pub fn band(&self, sizes: &dyn Sizes, band: usize) -> usize {
+        let Blocks::Bands { rows, per_block, most } = self else { return 0 };
+        let (band, per_block) = per_block[band];
+        sizes.band(rows, band).1.div_ceil(per_block).min(*most)
+    }
+
     fn gemm_rows(&self, sizes: &dyn Sizes) -> usize {
         match self {
             Blocks::Gemm { rows, .. } => sizes.space(*rows),
-            Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => 0,
+            Blocks::One
+            | Blocks::Rows { .. }
+            | Blocks::Bands { .. }
+            | Blocks::Elements { .. }
+            | Blocks::Copy { .. } => 0,
         }
     }
 
@@ -208,7 +242,9 @@ impl Blocks {
         match self {
             Blocks::Gemm { form: Form::Outer, .. } => self.gemm_rows(sizes).div_ceil(self.part_rows(sizes)).max(1),
             Blocks::Gemm { .. } | Blocks::One => 1,
-            Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => self.count(sizes),
+            Blocks::Rows { .. } | Blocks::Bands { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => {
+                self.count(sizes)
+            }
         }
     }
 
@@ -218,9 +254,12 @@ impl Blocks {
             Blocks::Gemm { form: Form::Outer, of, .. } => {
                 gemm::part_rows(self.gemm_rows(sizes), sizes.width(&of.all()))
             }
-            Blocks::Gemm { .. } | Blocks::One | Blocks::Rows { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => {
-                0
-            }
+            Blocks::Gemm { .. }
+            | Blocks::One
+            | Blocks::Rows { .. }
+            | Blocks::Bands { .. }
+            | Blocks::Elements { .. }
+            | Blocks::Copy { .. } => 0,
         }
     }
 }
@@ -299,10 +338,10 @@ impl Writer<'_> {
                     (body, info, gemm.form.name().to_owned())
                 }
                 Body::Traversal(traversal) => {
-                    let known = self.hints.mean_edges.iter().find(|(rows, _)| *rows == traversal.rows);
-                    let mean = known.map(|(_, mean)| *mean);
+                    let known = self.hints.edges.iter().find(|(rows, _)| *rows == traversal.rows);
+                    let edges = known.map(|(_, edges)| *edges);
                     let table = &mut self.table;
-                    let (body, info) = traversal::emit(self.program, traversal, number, &written, table, mean)?;
+                    let (body, info) = traversal::emit(self.program, traversal, number, &written, table, edges)?;
                     (body, info, print_rows(self.program, &traversal.rows))
                 }
             };

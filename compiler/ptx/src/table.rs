@@ -35,6 +35,21 @@ pub enum Slot {
         /// Only rows that own edges.
         ends: bool,
     },
+    /// Address of the rows that own edges this way, grouped by degree class (see [`Band`]).
+    RowOrder {
+        /// Whose.
+        of: Topology,
+        /// Which end owns the edges.
+        direction: Direction,
+        /// Only rows that own edges.
+        ends: bool,
+    },
+    /// Where the rows of a band begin in that order.
+    BandFirst(Rows, Band),
+    /// Number of rows of a band.
+    BandRows(Rows, Band),
+    /// Number of blocks of a band of a kernel, by position.
+    BandBlocks(usize, usize),
     /// Address of the other end of each edge, in the order of this direction.
     Others(Topology, Direction),
     /// Address of the CSC position of each edge, in the order of out-edges.
@@ -64,6 +79,16 @@ pub enum Slot {
     PartRows(usize),
     /// Address of the partial results of a kernel (by position), of its n-th total.
     Partials(usize, usize),
+}
+
+/// Rows by degree: those of some degree classes, of which class 0 has the rows without edges and class `c` those with
+/// `2^(c-1)` to `2^c - 1` edges.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Band {
+    /// First class.
+    pub from: usize,
+    /// One past the last class; `None`: all from the first on.
+    pub to: Option<usize>,
 }
 
 /// The table of a module.
@@ -132,6 +157,14 @@ impl fmt::Display for Show<'_> {
             Slot::FirstEdges { of, direction, ends } => {
                 write!(f, "first {} of {}{}", side(direction), name(of), if *ends { ", of its ends" } else { "" })
             }
+            Slot::RowOrder { of, direction, .. } => write!(f, "rows by degree, {} of {}", side(direction), name(of)),
+            Slot::BandFirst(rows, band) => {
+                write!(f, "first row from class {} on: {}", band.from, print_rows(program, rows))
+            }
+            Slot::BandRows(rows, band) => {
+                write!(f, "number of rows from class {} on: {}", band.from, print_rows(program, rows))
+            }
+            Slot::BandBlocks(kernel, band) => write!(f, "blocks of k{kernel}, band {band}"),
             Slot::Others(of, direction) => write!(f, "other ends of {} of {}", side(direction), name(of)),
             Slot::Positions(of) => write!(f, "positions of out_edges of {}", name(of)),
             Slot::EndVertices(of, direction) => write!(f, "{} of {}", end(direction), graph(of)),

@@ -3,7 +3,7 @@
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Extent, KernelOp, Operand};
 
-use super::{ALL_LANES, Edge, Emit, Held, Result, Value, WARP_BITS};
+use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Result, Value, WARP_BITS};
 use crate::code::{Code, Reg, Val};
 use crate::math;
 use crate::table::Slot;
@@ -293,19 +293,28 @@ impl Emit<'_> {
         }
     }
 
+    /// What the thread has that differs in a bit.
+    fn partner(&mut self, own: Reg, bit: u32) -> Reg {
+        if bit < WARP_BITS {
+            return self.code.f("shfl.sync.bfly.b32", &[&own, &(1u32 << bit), &0x1f, &ALL_LANES]);
+        }
+        let base = self.exchange(own.into());
+        let thread = self.code.u("xor.b32", &[&self.thread, &(1u32 << bit)]);
+        let at = self.code.u("mad.lo.u32", &[&thread, &4, &base]);
+        let other = self.code.f("ld.shared.f32", &[&format_args!("[{at}]")]);
+        self.code.line(BLOCK_SYNC);
+        other
+    }
+
     /// Takes along what the team has that differs in a bit.
     fn merge(&mut self, state: &mut State, bit: u32) -> Result<()> {
-        if bit >= WARP_BITS {
-            return self.unsupported("an online softmax of a row that several warps share");
-        }
-        let from = |code: &mut Code, reg: Reg| code.f("shfl.sync.bfly.b32", &[&reg, &(1u32 << bit), &0x1f, &ALL_LANES]);
         let mut scales = vec![];
         for (largest, total) in state.largest.iter().zip(&state.totals) {
             let (Some(largest), Some(total)) = (*largest, *total) else {
                 scales.push(None);
                 continue;
             };
-            let other = from(&mut self.code, largest);
+            let other = self.partner(largest, bit);
             let raised = math::max(&mut self.code, largest.into(), other.into());
             let base = self.finite(raised);
             let scale = |emit: &mut Self, m: Reg| {
@@ -313,7 +322,7 @@ impl Emit<'_> {
                 math::exp(&mut emit.code, apart.into())
             };
             let (own, theirs) = (scale(self, largest), scale(self, other));
-            let other_total = from(&mut self.code, total);
+            let other_total = self.partner(total, bit);
             self.code.set(total, "mul.rn.f32", &[&total, &own]);
             let part = self.code.f("mul.rn.f32", &[&other_total, &theirs]);
             self.code.set(total, "add.rn.f32", &[&total, &part]);
@@ -324,7 +333,7 @@ impl Emit<'_> {
             let Some(sum) = state.sums[slot] else { continue };
             let head = self.layouts[state.layout].narrower(state.wide, slot, state.heads);
             let (own, theirs) = scales[head].expect("a scale for each element");
-            let other = from(&mut self.code, sum);
+            let other = self.partner(sum, bit);
             self.code.set(sum, "mul.rn.f32", &[&sum, &own]);
             let part = self.code.f("mul.rn.f32", &[&other, &theirs]);
             self.code.set(sum, "add.rn.f32", &[&sum, &part]);

@@ -14,6 +14,7 @@ mod rows;
 mod totals;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 
 use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, Level, Local, Operand, Program, Rows, Source, Traversal, Width};
 
@@ -21,8 +22,8 @@ use hgnnc_ir::{Direction, Graph};
 
 use crate::code::{Class, Code, Reg, Val};
 use crate::layout::{Bound, Chain, Layout};
-use crate::table::{Slot, Table};
-use crate::{Blocks, KernelInfo, Total, Unsupported};
+use crate::table::{Band, Slot, Table};
+use crate::{Blocks, Edges, KernelInfo, Total, Unsupported};
 
 use self::totals::Accumulator;
 
@@ -120,6 +121,8 @@ struct Emit<'a> {
     code: Code,
     /// Position among the kernels of the module.
     kernel: usize,
+    /// The rows that it is for, if not for all: number and classes.
+    band: Option<(usize, Band)>,
     shape: Shape,
     widths: Vec<usize>,
     layouts: Vec<Layout>,
@@ -160,14 +163,17 @@ struct Emit<'a> {
     exchange: bool,
 }
 
-/// Writes a traversal. `mean_edges` is the mean number of edges of its rows, where it is known.
+/// The first degree class of rows that a whole block shares: 512 edges, as many as its teams take in a few steps.
+const LONG: usize = 10;
+
+/// Writes a traversal. `edges` is how many its rows have, where it is known.
 pub(crate) fn emit(
     program: &Program,
     traversal: &Traversal,
     kernel: usize,
     written: &HashSet<Buffer>,
     table: &mut Table,
-    mean_edges: Option<f64>,
+    edges: Option<Edges>,
 ) -> Result<(String, KernelInfo)> {
     let unsupported = |what: String| Unsupported { kernel, what };
     let fixed = |width: &Width| {
@@ -199,7 +205,17 @@ pub(crate) fn emit(
         instr.op.operands().into_iter().any(long)
     };
     let long = traversal.instrs.iter().any(reads_long);
-    let shape = shape(traversal, &Chain::main(all.clone()), long, mean_edges);
+    let chain = Chain::main(all);
+    let shape = shape(traversal, &chain, long, edges.map(|edges| edges.mean));
+    // Rows of very many edges have a block each, where there are some.
+    let bands = match edges {
+        Some(edges) if traversal.rows.has_edges() && edges.most >= 1 << (LONG - 1) => {
+            let blockwide = Shape { teams: BLOCK_BITS - shape.lanes, ..shape };
+            let (short, long) = (Band { from: 0, to: Some(LONG) }, Band { from: LONG, to: None });
+            vec![(Some((0, short)), shape), (Some((1, long)), Shape { unroll: shape.unroll.max(2), ..blockwide })]
+        }
+        _ => vec![(None, shape)],
+    };
     let made = traversal.instrs.iter().enumerate().filter_map(|(index, instr)| match instr.dest {
         Dest::Buffer(buffer) if instr.extent() != Extent::Total => Some((buffer, index)),
         Dest::Buffer(_) | Dest::Local(_) => None,
@@ -220,48 +236,110 @@ pub(crate) fn emit(
         })
         .collect();
     let hoists = used.len() <= MOST_ADDRESSES && traversal.rows != Rows::Once;
-    let mut code = Code::new();
-    let (thread, lane, row, vertex) =
-        (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
-    let emit = Emit {
-        program,
-        table,
-        traversal,
-        code,
-        kernel,
-        shape,
-        widths,
-        layouts: vec![Layout::new(Chain::main(all), shape.lanes)],
-        written,
-        made,
-        thread,
-        lane,
-        lane_elements: HashMap::new(),
-        bounds: HashMap::new(),
-        bases: HashMap::new(),
-        entries: HashMap::new(),
-        hoists,
-        hoisted: 0,
-        first_copies: HashMap::new(),
-        row,
-        row_valid: None,
-        vertex,
-        values: vec![None; traversal.instrs.len()],
-        fetched: HashMap::new(),
-        staged: HashMap::new(),
-        rows_of: HashMap::new(),
-        ends_of_vertex: HashMap::new(),
-        deferred: vec![],
-        edge: None,
-        edge_values: HashMap::new(),
-        edge_fetched: HashMap::new(),
-        edge_staged: HashMap::new(),
-        edge_rows: HashMap::new(),
-        accumulators: vec![],
-        team_bytes: 0,
-        exchange: false,
-    };
-    emit.kernel()
+    let mut bodies = vec![];
+    for (band, shape) in bands {
+        let setup = Setup { program, traversal, kernel, written, widths: &widths, chain: &chain, made: &made, hoists };
+        let emit = Emit::new(setup, table, band, shape);
+        bodies.push(emit.kernel()?);
+    }
+    Ok(in_bands(bodies, kernel, traversal, table))
+}
+
+/// What the bodies of a kernel share.
+struct Setup<'a> {
+    program: &'a Program,
+    traversal: &'a Traversal,
+    kernel: usize,
+    written: &'a HashSet<Buffer>,
+    widths: &'a [usize],
+    chain: &'a Chain,
+    made: &'a HashMap<Buffer, usize>,
+    hoists: bool,
+}
+
+/// A kernel of one body, or of one for each band of rows: their blocks one after another.
+fn in_bands(
+    mut bodies: Vec<(String, KernelInfo)>,
+    kernel: usize,
+    traversal: &Traversal,
+    table: &mut Table,
+) -> (String, KernelInfo) {
+    if bodies.len() == 1 {
+        return bodies.remove(0);
+    }
+    let mut text = String::from("{\n    .reg .b32 %first, %end;\n    .reg .pred %here;\n    mov.u32 %end, 0;\n");
+    let put = "strings can be written to";
+    let (mut bands, mut most) = (vec![], 0);
+    let count = bodies.len();
+    for (number, (body, info)) in bodies.iter().enumerate() {
+        if let Blocks::Bands { per_block, most: blocks, .. } = &info.blocks {
+            bands.extend(per_block.iter().copied());
+            most = *blocks;
+        }
+        let next = format!("{}band{}", crate::code::LABELS, number + 1);
+        if number + 1 < count {
+            let offset = table.offset(Slot::BandBlocks(kernel, number));
+            writeln!(text, "    ld.const.u32 %first, [table+{offset}];\n    add.u32 %end, %end, %first;").expect(put);
+            writeln!(text, "    setp.lt.u32 %here, %block, %end;\n    @!%here bra {next};").expect(put);
+        }
+        body.lines().for_each(|line| writeln!(text, "    {line}").expect(put));
+        if number + 1 < count {
+            writeln!(text, "    ret;\n    {next}:").expect(put);
+        }
+    }
+    text += "}\n";
+    let shared = bodies.iter().map(|(_, info)| info.shared).max().unwrap_or(0);
+    let totals = bodies.swap_remove(0).1.totals;
+    let blocks = Blocks::Bands { rows: traversal.rows.clone(), per_block: bands, most };
+    (text, KernelInfo { number: kernel, blocks, shared, totals })
+}
+
+impl<'a> Emit<'a> {
+    fn new(setup: Setup<'a>, table: &'a mut Table, band: Option<(usize, Band)>, shape: Shape) -> Self {
+        let Setup { program, traversal, kernel, written, widths, chain, made, hoists } = setup;
+        let mut code = Code::new(band.map_or(0, |(number, _)| number));
+        let (thread, lane, row, vertex) =
+            (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
+        Self {
+            program,
+            table,
+            traversal,
+            code,
+            kernel,
+            band,
+            shape,
+            widths: widths.to_vec(),
+            layouts: vec![Layout::new(chain.clone(), shape.lanes)],
+            written,
+            made: made.clone(),
+            thread,
+            lane,
+            lane_elements: HashMap::new(),
+            bounds: HashMap::new(),
+            bases: HashMap::new(),
+            entries: HashMap::new(),
+            hoists,
+            hoisted: 0,
+            first_copies: HashMap::new(),
+            row,
+            row_valid: None,
+            vertex,
+            values: vec![None; traversal.instrs.len()],
+            fetched: HashMap::new(),
+            staged: HashMap::new(),
+            rows_of: HashMap::new(),
+            ends_of_vertex: HashMap::new(),
+            deferred: vec![],
+            edge: None,
+            edge_values: HashMap::new(),
+            edge_fetched: HashMap::new(),
+            edge_staged: HashMap::new(),
+            edge_rows: HashMap::new(),
+            accumulators: vec![],
+            team_bytes: 0,
+            exchange: false,
+        }
+    }
 }
 
 /// How threads share the rows of a traversal whose widths make this chain. `long`: a row reads values of any length.
@@ -354,16 +432,30 @@ impl Emit<'_> {
             let other = self.code.p("setp.ge.u32", &[&self.thread, &(1u32 << self.shape.block)]);
             self.code.line(format_args!("@{other} ret;"));
         }
-        let (rows, row_bits) = (self.entry32(Slot::Rows(self.traversal.rows.clone())), self.shape.row());
+        let all = self.traversal.rows.clone();
+        let rows = self.entry32(match self.band {
+            None => Slot::Rows(all.clone()),
+            Some((_, band)) => Slot::BandRows(all.clone(), band),
+        });
+        let row_bits = self.shape.row();
         let once = self.traversal.rows == Rows::Once;
         let per_block = 1usize << (self.shape.block - row_bits);
         // The first row of this thread's warp decides whether the warp goes on.
         let (base, stride) = (self.code.fresh(Class::U32), self.code.fresh(Class::U32));
         let own = self.code.u("shr.u32", &[&self.thread, &row_bits]);
         if !once {
-            let blocks = self.entry32(Slot::Blocks(self.kernel));
-            self.code.set(base, "mul.lo.u32", &[&"%block", &per_block]);
+            let (mut block, blocks) = match self.band {
+                None => ("%block".to_owned(), self.entry32(Slot::Blocks(self.kernel))),
+                Some((number, _)) => ("%block".to_owned(), self.entry32(Slot::BandBlocks(self.kernel, number))),
+            };
+            // The blocks of earlier bands come first.
+            for number in 0..self.band.map_or(0, |(number, _)| number) {
+                let before = self.entry32(Slot::BandBlocks(self.kernel, number));
+                block = self.code.u("sub.u32", &[&block, &before]).to_string();
+            }
+            self.code.set(base, "mul.lo.u32", &[&block, &per_block]);
             let in_warp = WARP_BITS.saturating_sub(row_bits);
+            // Lanes of a warp agree; where a block shares a row, all its threads do.
             let warp_first = self.code.u("and.b32", &[&own, &format_args!("{:#x}", !((1u32 << in_warp) - 1))]);
             let within = self.code.u("sub.u32", &[&own, &warp_first]);
             self.code.set(base, "add.u32", &[&base, &warp_first]);
@@ -377,6 +469,7 @@ impl Emit<'_> {
                 self.code.set(self.row, "selp.u32", &[&self.row, &0, &valid]);
                 self.row_valid = Some(valid);
             }
+            self.row_of_band(&all);
         } else {
             self.code.set(self.row, "mov.u32", &[&0]);
         }
@@ -418,13 +511,16 @@ impl Emit<'_> {
     }
 
     fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(String, KernelInfo)> {
-        let Self { code, traversal, kernel, shape, team_bytes, exchange, .. } = self;
+        let Self { code, traversal, kernel, band, shape, team_bytes, exchange, .. } = self;
         let threads = 1usize << shape.block;
         let shared = team_bytes * (threads >> shape.lanes) + if exchange { 4 * threads } else { 0 };
         let most = if totals.is_empty() { MOST_BLOCKS } else { MOST_PARTS };
-        let blocks = match once {
-            true => Blocks::One,
-            false => Blocks::Rows { rows: traversal.rows.clone(), per_block, most },
+        let blocks = match (once, band) {
+            (true, _) => Blocks::One,
+            (false, Some((_, band))) => {
+                Blocks::Bands { rows: traversal.rows.clone(), per_block: vec![(band, per_block)], most }
+            }
+            (false, None) => Blocks::Rows { rows: traversal.rows.clone(), per_block, most },
         };
         let text = code.finish().replace("TEAM_BYTES", &team_bytes.to_string());
         let text = text.replace("EXCHANGE", &(team_bytes * (threads >> shape.lanes)).to_string());
@@ -466,6 +562,17 @@ impl Emit<'_> {
         let number = self.scoped(|code| code.u("ld.const.u32", &[&format_args!("[table+{offset}]")]));
         self.entries.insert(key, number);
         number
+    }
+
+    /// The row at the position of this row among those of the band.
+    fn row_of_band(&mut self, rows: &Rows) {
+        let (Some((_, band)), Some((of, direction))) = (self.band, self.topology()) else { return };
+        let ends = matches!(rows, Rows::Ends(..));
+        let order = self.entry(Slot::RowOrder { of, direction, ends });
+        let first = self.entry32(Slot::BandFirst(rows.clone(), band));
+        let at = self.code.u("add.u32", &[&self.row, &first]);
+        let address = self.code.d("mad.wide.u32", &[&at, &4, &order]);
+        self.code.set(self.row, "ld.global.nc.u32", &[&format_args!("[{address}]")]);
     }
 
     /// The vertex of a row of ends; otherwise the row.

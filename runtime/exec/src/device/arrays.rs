@@ -1,9 +1,9 @@
 //! Sizes of bound data, and the index arrays that kernels on a device read.
 
 use hgnnc_ir::Space;
-use hgnnc_ir::kernel::{Rows, Width};
+use hgnnc_ir::kernel::{Body, Program, Rows, Width};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ptx::{Hints, Sizes, Slot, Topology as Of};
+use hgnnc_ptx::{Band, Edges, Hints, Sizes, Slot, Topology as Of};
 
 use crate::data::{BoundData, Topology};
 
@@ -39,6 +39,15 @@ impl Sizes for DataSizes<'_> {
         }
     }
 
+    fn band(&self, rows: &Rows, band: Band) -> (usize, usize) {
+        let Some((of, direction, ends)) = owned(rows) else { return (0, 0) };
+        let starts = &self.topology(of).degree_classes(direction, ends).starts;
+        // Classes above the last one are empty.
+        let start = |class: usize| starts[class.min(starts.len() - 1)] as usize;
+        let first = start(band.from);
+        (first, band.to.map_or(starts[starts.len() - 1] as usize, start) - first)
+    }
+
     fn space(&self, space: Space) -> usize {
         match space {
             Space::Unit => 1,
@@ -54,22 +63,28 @@ impl Sizes for DataSizes<'_> {
     }
 }
 
-/// Mean numbers of edges of the rows of all graphs and sparse features.
-pub(super) fn hints(data: &BoundData) -> Hints {
-    use hgnnc_ir::types::{Graph, Pattern};
-    let mut hints = Hints::default();
-    let mean = |edges: usize, rows: usize| edges as f64 / rows.max(1) as f64;
-    for direction in [Direction::In, Direction::Out] {
-        for (index, graph) in data.graphs.iter().enumerate() {
-            let (edges, handle) = (graph.num_edges(), Graph::new(index));
-            hints.mean_edges.push((Rows::Edges(handle, direction), mean(edges, at_end(graph, direction))));
-            if let Some(ends) = graph.listed_ends(direction) {
-                hints.mean_edges.push((Rows::Ends(handle, direction), mean(edges, ends.vertices.len())));
-            }
-        }
-        for (index, pattern) in data.patterns.iter().enumerate() {
-            let rows = Rows::Elements(Pattern::new(index), direction);
-            hints.mean_edges.push((rows, mean(pattern.num_edges(), at_end(pattern, direction))));
+/// The edges that rows own: whose, from which end, and whether only rows that own edges count.
+fn owned(rows: &Rows) -> Option<(Of, Direction, bool)> {
+    match rows {
+        Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
+        Rows::Edges(graph, direction) => Some((Of::Graph(*graph), *direction, false)),
+        Rows::Ends(graph, direction) => Some((Of::Graph(*graph), *direction, true)),
+        Rows::Elements(pattern, direction) => Some((Of::Pattern(*pattern), *direction, false)),
+    }
+}
+
+/// How many edges the rows of programs have.
+pub(super) fn hints(programs: &[&Program], data: &BoundData) -> Hints {
+    let (mut hints, sizes) = (Hints::default(), DataSizes(data));
+    for kernel in programs.iter().flat_map(|program| program.kernels()) {
+        let Body::Traversal(traversal) = &kernel.body else { continue };
+        let rows = &traversal.rows;
+        let Some((of, direction, ends)) = owned(rows) else { continue };
+        if !hints.edges.iter().any(|(known, _)| known == rows) {
+            let topology = sizes.topology(of);
+            let most = topology.degree_classes(direction, ends).max_degree;
+            let mean = topology.num_edges() as f64 / sizes.rows(rows).max(1) as f64;
+            hints.edges.push((rows.clone(), Edges { mean, most }));
         }
     }
     hints
@@ -82,6 +97,7 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
     let narrow = |positions: &[u64]| positions.iter().map(|&position| position as u32).collect();
     Some(match slot {
         Slot::FirstEdges { of, direction, ends } => narrow(sizes.topology(*of).indptr(*direction, *ends)),
+        Slot::RowOrder { of, direction, ends } => sizes.topology(*of).degree_classes(*direction, *ends).order.clone(),
         Slot::Others(of, direction) => sizes.topology(*of).incidence(*direction).other.clone(),
         Slot::Positions(of) => sizes.topology(*of).outgoing.position.clone(),
         Slot::EndVertices(graph, direction) => data.graphs[graph.index()].ends(*direction).vertices.clone(),
@@ -104,6 +120,9 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
         | Slot::Blocks(_)
         | Slot::Parts(_)
         | Slot::PartRows(_)
+        | Slot::BandFirst(..)
+        | Slot::BandRows(..)
+        | Slot::BandBlocks(..)
         | Slot::Partials(..) => return None,
     })
 }

@@ -104,7 +104,7 @@ impl DeviceEngine {
         check_tables(tables, &data)?;
         add_counters(programs, &mut data);
         list_ends(programs, &mut data);
-        let hints = hints(&data);
+        let hints = hints(programs, &data);
         let compiled = |program: &&Program| {
             hgnnc_ptx::compile(program, target, &hints).map_err(|error| ExecError::Unsupported(error.to_string()))
         };
@@ -463,7 +463,11 @@ impl Binder<'_> {
                 Slot::Parts(kernel) => kernels[kernel].blocks.parts(&sizes) as u64,
                 Slot::PartRows(kernel) => kernels[kernel].blocks.part_rows(&sizes) as u64,
                 Slot::Partials(kernel, total) => places.partials + (F32 * parts[&(*kernel, *total)]) as u64,
+                Slot::BandFirst(rows, band) => sizes.band(rows, *band).0 as u64,
+                Slot::BandRows(rows, band) => sizes.band(rows, *band).1 as u64,
+                Slot::BandBlocks(kernel, band) => kernels[kernel].blocks.band(&sizes, *band) as u64,
                 Slot::FirstEdges { .. }
+                | Slot::RowOrder { .. }
                 | Slot::Others(..)
                 | Slot::Positions(_)
                 | Slot::EndVertices(..)
