@@ -16,7 +16,9 @@ mod totals;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, Level, Local, Operand, Program, Rows, Source, Traversal, Width};
+use hgnnc_ir::kernel::{
+    Buffer, Dest, Extent, Instr, KernelOp, Level, Local, Operand, Program, Rows, Source, Traversal, Width,
+};
 
 use hgnnc_ir::{Direction, Graph};
 
@@ -212,7 +214,7 @@ pub(crate) fn emit(
         Some(edges) if traversal.rows.has_edges() && edges.most >= 1 << (LONG - 1) => {
             let blockwide = Shape { teams: BLOCK_BITS - shape.lanes, ..shape };
             let (short, long) = (Band { from: 0, to: Some(LONG) }, Band { from: LONG, to: None });
-            vec![(Some((0, short)), shape), (Some((1, long)), Shape { unroll: shape.unroll.max(2), ..blockwide })]
+            vec![(Some((0, short)), shape), (Some((1, long)), blockwide)]
         }
         _ => vec![(None, shape)],
     };
@@ -362,7 +364,10 @@ fn shape(traversal: &Traversal, chain: &Chain, long: bool, mean_edges: Option<f6
     };
     let per_lane = chain.widest().div_ceil(1 << lanes);
     let ahead = mean_edges.map_or(4.0, |mean| mean / f64::from(1u32 << teams));
+    let products = |op: &KernelOp| matches!(op, KernelOp::MatMul(..) | KernelOp::MatMulT(..) | KernelOp::OuterAll(..));
     let unroll = match ahead {
+        // Products of edges take all registers.
+        _ if traversal.instrs.iter().any(|i| i.level == Level::Edge && products(&i.op)) => 1,
         x if x >= 6.0 && per_lane <= 8 => 4,
         x if x >= 2.0 && per_lane <= 16 => 2,
         _ => 1,
