@@ -74,13 +74,16 @@ pub struct LowerForm {
     pub row_weight: usize,
     /// The same of gradients of weights, which rows add up.
     pub row_outer: usize,
+    /// Kernels run with the first launch that they can run with: fewer launches, but values take memory for longer.
+    pub early: bool,
 }
 
 impl LowerForm {
     /// A processor: weights that stay in a near cache while blocks of rows are multiplied with them.
-    pub const CPU: Self = Self { softmax: SoftmaxForm::InPasses, row_weight: 16 * 1024, row_outer: 16 * 1024 };
+    pub const CPU: Self =
+        Self { softmax: SoftmaxForm::InPasses, row_weight: 16 * 1024, row_outer: 16 * 1024, early: false };
     /// A graphics processor: its matrix units want tiles of rows, so that only weights of few columns belong to rows.
-    pub const GPU: Self = Self { softmax: SoftmaxForm::ByCost, row_weight: 1024, row_outer: 0 };
+    pub const GPU: Self = Self { softmax: SoftmaxForm::ByCost, row_weight: 1024, row_outer: 0, early: true };
 
     /// Of a machine; without one, of a processor.
     pub fn of(machine: Option<&Machine>) -> Self {
@@ -129,7 +132,7 @@ pub fn lower_with(flow: &Dataflow, form: LowerForm) -> Result<Program, NotLowere
         buffers: builder.decls,
     };
     in_place::replace(&mut program);
-    side_by_side::join(&mut program);
+    side_by_side::join(&mut program, form.early);
     if cfg!(debug_assertions)
         && let Err(broken) = hgnnc_ir::kernel::verify(&program)
     {

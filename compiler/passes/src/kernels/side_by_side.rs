@@ -19,26 +19,27 @@ use std::collections::HashSet;
 use hgnnc_ir::Phase;
 use hgnnc_ir::kernel::{Buffer, Launch, Program};
 
-/// See the module.
-pub(super) fn join(program: &mut Program) {
+/// See the module. With `early`, a kernel runs with the first launch that it can run with, past launches that it does not
+/// depend on; its results take memory for longer.
+pub(super) fn join(program: &mut Program, early: bool) {
     for prelude in [true, false] {
         let list = if prelude { &mut program.prelude } else { &mut program.launches };
         let alone = std::mem::take(list);
-        let mut joined: Vec<Launch> = vec![];
-        let mut last = Touched::default();
+        let mut joined: Vec<(Launch, Touched)> = vec![];
         for launch in alone {
             let here = Touched::by(program, &launch);
-            match joined.last_mut() {
-                Some(before) if last.is_independent_of(&here) => {
+            let most = if early { joined.len() } else { 1 };
+            let independent = joined.iter().rev().take(most).take_while(|(_, before)| before.is_independent_of(&here));
+            let target = joined.len() - independent.count();
+            match joined.get_mut(target) {
+                Some((before, touched)) => {
                     before.kernels.extend(launch.kernels);
-                    last.add(here);
+                    touched.add(here);
                 }
-                _ => {
-                    joined.push(launch);
-                    last = here;
-                }
+                None => joined.push((launch, here)),
             }
         }
+        let joined = joined.into_iter().map(|(launch, _)| launch).collect();
         *(if prelude { &mut program.prelude } else { &mut program.launches }) = joined;
     }
 }
@@ -75,7 +76,7 @@ impl Touched {
             && self.phases == next.phases
             && self.updates == next.updates
             && next.reads.iter().all(|read| !self.writes.contains(read))
-            && next.writes.iter().all(|written| !self.reads.contains(written))
+            && next.writes.iter().all(|written| !self.reads.contains(written) && !self.writes.contains(written))
     }
 
     fn add(&mut self, other: Self) {
