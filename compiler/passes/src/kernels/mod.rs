@@ -82,8 +82,9 @@ impl LowerForm {
     /// A processor: weights that stay in a near cache while blocks of rows are multiplied with them.
     pub const CPU: Self =
         Self { softmax: SoftmaxForm::InPasses, row_weight: 16 * 1024, row_outer: 16 * 1024, early: false };
-    /// A graphics processor: its matrix units want tiles of rows, so that only weights of few columns belong to rows.
-    pub const GPU: Self = Self { softmax: SoftmaxForm::ByCost, row_weight: 1024, row_outer: 0, early: true };
+    /// A graphics processor: its matrix units want tiles of rows, so that only weights of few columns belong to rows. Each
+    /// pass over the edges computes their values again, so that a softmax takes one.
+    pub const GPU: Self = Self { softmax: SoftmaxForm::InOnePass, row_weight: 1024, row_outer: 0, early: true };
 
     /// Of a machine; without one, of a processor.
     pub fn of(machine: Option<&Machine>) -> Self {

@@ -25,11 +25,8 @@ pub enum SoftmaxForm {
     /// hand between passes.
     #[default]
     InPasses,
-    /// Online.
+    /// Online: for a back end that computes edge values again in each pass.
     InOnePass,
-    /// Online where scores are expensive: for a back end that computes edge values again in each pass. See
-    /// [`Lowering::scores_are_expensive`].
-    ByCost,
 }
 
 /// A softmax that is computed in one pass.
@@ -56,9 +53,8 @@ impl Lowering<'_, '_, '_> {
         members.sort();
         let found: Vec<Online> = members.into_iter().filter_map(|sum| self.as_online(sum)).collect();
         for online in found {
-            let pays = form != SoftmaxForm::ByCost || self.scores_are_expensive(&online);
             // The weights have one use, so no other sum has this log-sum-exp.
-            if pays && self.softmaxes.remove(&online.lse).is_some() {
+            if self.softmaxes.remove(&online.lse).is_some() {
                 self.onlines.push(online);
             }
         }
@@ -119,28 +115,6 @@ impl Lowering<'_, '_, '_> {
             }
         }
         false
-    }
-
-    /// Do scores take more than keeping the sums up to date? What is saved is to compute the scores of an edge again;
-    /// what it costs is to scale the sums of a row, for each edge at the worst. Both are counted in elements: those that
-    /// are gathered and computed on the way to the scores, and those of the sums.
-    fn scores_are_expensive(&self, online: &Online) -> bool {
-        let facts = self.facts;
-        let fixed = |value: Value| facts.width(value).as_fixed().unwrap_or(1);
-        let mut elements = 0;
-        let mut pending = vec![facts.root(online.score)];
-        let mut seen = std::collections::HashSet::new();
-        while let Some(value) = pending.pop() {
-            if facts.topology(value).is_none() || !seen.insert(value) {
-                continue;
-            }
-            elements += fixed(value);
-            let gathered = matches!(facts.flow.value(value).op, Op::GatherSrc(_) | Op::GatherDst(_));
-            if !gathered {
-                pending.extend(facts.flow.value(value).args.iter().map(|&arg| facts.root(arg)));
-            }
-        }
-        elements > fixed(online.sum) + fixed(online.lse)
     }
 
     /// Which softmax in one pass gives this value?

@@ -119,19 +119,15 @@ fn no_edge_values(flow: &Dataflow, program: &Program) {
 
 #[test]
 fn programs_become_the_kernels_of_their_cases() {
-    compare_cases("tests/cases/kernels", |_| SoftmaxForm::InPasses);
+    compare_cases("tests/cases/kernels", SoftmaxForm::InPasses);
 }
 
-/// The first comment of a case says which form is asked for.
 #[test]
 fn softmaxes_are_computed_in_one_pass_where_they_can_be() {
-    compare_cases("tests/cases/kernels_online", |text| match text.starts_with("; By cost") {
-        true => SoftmaxForm::ByCost,
-        false => SoftmaxForm::InOnePass,
-    });
+    compare_cases("tests/cases/kernels_online", SoftmaxForm::InOnePass);
 }
 
-fn compare_cases(folder: &str, softmax: fn(&str) -> SoftmaxForm) {
+fn compare_cases(folder: &str, softmax: SoftmaxForm) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut paths: Vec<_> = fs::read_dir(&folder)
         .expect("the folder exists")
@@ -146,7 +142,7 @@ fn compare_cases(folder: &str, softmax: fn(&str) -> SoftmaxForm) {
         if let Err(broken) = verify(&flow) {
             panic!("{}: {broken:#?}", path.display());
         }
-        let found = format!("\n{}", kernels_with(&flow, softmax(before), &path.display().to_string()));
+        let found = format!("\n{}", kernels_with(&flow, softmax, &path.display().to_string()));
         if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
             fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
         } else if found != expected {

@@ -41,8 +41,8 @@ const WARP_BITS: u32 = 5;
 const ALL_LANES: &str = "0xffffffff";
 /// Blocks of a kernel that has rows for more: each takes several, at the same distance.
 const MOST_BLOCKS: usize = 2048;
-/// The same of a kernel with totals, of which each block has a part.
-const MOST_PARTS: usize = 256;
+/// The same of a kernel with totals, of which each block has a part: as many as fill the largest devices.
+const MOST_PARTS: usize = 1056;
 /// Buffers whose addresses may be kept in registers.
 const MOST_ADDRESSES: usize = 12;
 /// Registers that values of the whole kernel may take.
