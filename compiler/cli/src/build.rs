@@ -129,7 +129,7 @@ fn levels(
     for &level in asked {
         match level {
             Level::Clif => texts.push((level, clif(args, model, lowered)?)),
-            Level::Ptx => texts.push((level, ptx(args, lowered, options)?)),
+            Level::Ptx => texts.push((level, ptx(args, analysis, lowered, options)?)),
             _ => {}
         }
         if matches!(level, Level::Clif | Level::Ptx) {
@@ -180,14 +180,14 @@ fn target(args: &BuildArgs) -> Option<Target> {
 }
 
 /// The PTX of the same program as [`Level::Kernels`].
-fn ptx(args: &BuildArgs, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
+fn ptx(args: &BuildArgs, analysis: &Analysis, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
     let kernels = &lowered.artifact.kernels;
     let program = kernels.train.as_ref().unwrap_or(&kernels.infer);
     let target = match target(args) {
         Some(Target::Sm90) => hgnnc_ptx::Target::Sm90,
         _ => hgnnc_ptx::Target::Sm80,
     };
-    let module = hgnnc_driver::ptx(program, target, options.sizes.as_ref());
+    let module = hgnnc_driver::ptx(program, target, options.sizes.as_ref(), &analysis.sources);
     Ok(module.map_err(|error| Failure::input(error.to_string()))?.text)
 }
 

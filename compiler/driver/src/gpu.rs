@@ -1,33 +1,44 @@
 //! From kernels to PTX.
 
-use hgnnc_ir::Direction;
+use hgnnc_diag::SourceMap;
 use hgnnc_ir::kernel::{Body, Program, Rows};
+use hgnnc_ir::{Direction, Origin};
 use hgnnc_passes::SizeInfo;
 use hgnnc_ptx::{Edges, Hints, Module, Target, Unsupported};
 
 /// Translates the kernels of a program. With sizes, threads share rows as suits their degrees; the code is correct for
-/// all others, too.
+/// all others, too. Comments name lines of the sources.
 ///
 /// # Errors
 /// A kernel for which there is no PTX.
-pub fn ptx(program: &Program, target: Target, sizes: Option<&SizeInfo>) -> Result<Module, Unsupported> {
-    let hints = sizes.map(|sizes| hints(program, sizes)).unwrap_or_default();
-    hgnnc_ptx::compile(program, target, &hints)
+pub fn ptx(
+    program: &Program,
+    target: Target,
+    sizes: Option<&SizeInfo>,
+    sources: &SourceMap,
+) -> Result<Module, Unsupported> {
+    let edges = sizes.map(|sizes| all_edges(program, sizes)).unwrap_or_default();
+    let source = |origin: Origin| {
+        let Some(file) = sources.files().get(origin.file as usize) else { return String::new() };
+        let before = file.text.get(..origin.start as usize).unwrap_or_default();
+        format!("{}:{}", file.name, before.matches('\n').count() + 1)
+    };
+    hgnnc_ptx::compile(program, target, Hints { edges: &edges, source: Some(&source) })
 }
 
 /// How many edges the rows of all traversals have.
-fn hints(program: &Program, sizes: &SizeInfo) -> Hints {
-    let mut hints = Hints::default();
+fn all_edges(program: &Program, sizes: &SizeInfo) -> Vec<(Rows, Edges)> {
+    let mut found: Vec<(Rows, Edges)> = vec![];
     for kernel in program.kernels() {
         let Body::Traversal(traversal) = &kernel.body else { continue };
         let rows = &traversal.rows;
         if let Some(edges) = edges(program, rows, sizes)
-            && !hints.edges.iter().any(|(known, _)| known == rows)
+            && !found.iter().any(|(known, _)| known == rows)
         {
-            hints.edges.push((rows.clone(), edges));
+            found.push((rows.clone(), edges));
         }
     }
-    hints
+    found
 }
 
 fn edges(program: &Program, rows: &Rows, sizes: &SizeInfo) -> Option<Edges> {

@@ -28,6 +28,6 @@ pub use ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
 pub use print::print;
 pub use types::{
-    DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType,
+    DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Provenance, Space, Stage, Type, Value, VertexType,
 };
 pub use verify::{Violation, verify};

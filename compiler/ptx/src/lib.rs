@@ -21,7 +21,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use hgnnc_ir::kernel::{Body, Buffer, Extents, Form, Kernel, Launch, Program, Rows, Width, print::print_rows};
-use hgnnc_ir::{Reduce, Space};
+use hgnnc_ir::{Origin, Provenance, Reduce, Space};
 
 pub use table::{Band, Slot, Topology};
 
@@ -43,10 +43,19 @@ pub struct Unsupported {
 }
 
 /// What is known of the sizes of the data when code is made. Code for other sizes is correct, too.
-#[derive(Clone, Debug, Default)]
-pub struct Hints {
+#[derive(Clone, Copy, Default)]
+pub struct Hints<'a> {
     /// Of the rows of traversals.
-    pub edges: Vec<(Rows, Edges)>,
+    pub edges: &'a [(Rows, Edges)],
+    /// What comments call a place in the source.
+    pub source: Option<&'a dyn Fn(Origin) -> String>,
+}
+
+impl Hints<'_> {
+    /// The place that something comes from, behind two blanks.
+    fn place(&self, from: Provenance) -> String {
+        from.0.zip(self.source).map(|(origin, source)| format!("  {}", source(origin))).unwrap_or_default()
+    }
 }
 
 /// How many edges rows have.
@@ -268,7 +277,7 @@ impl Blocks {
 ///
 /// # Errors
 /// A kernel for which there is no PTX.
-pub fn compile(program: &Program, target: Target, hints: &Hints) -> Result<Module, Unsupported> {
+pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Module, Unsupported> {
     let first_update = program.first_update().unwrap_or(program.launches.len());
     let mut writer = Writer {
         program,
@@ -305,7 +314,7 @@ pub fn compile(program: &Program, target: Target, hints: &Hints) -> Result<Modul
 
 struct Writer<'a> {
     program: &'a Program,
-    hints: &'a Hints,
+    hints: Hints<'a>,
     table: Table,
     entries: String,
     next: usize,
@@ -335,13 +344,14 @@ impl Writer<'_> {
             let (body, info, what) = match &kernel.body {
                 Body::Gemm(gemm) => {
                     let (body, info) = gemm::emit(self.program, gemm, number, &mut self.table);
-                    (body, info, gemm.form.name().to_owned())
+                    (body, info, format!("{}{}", gemm.form.name(), self.hints.place(gemm.from)))
                 }
                 Body::Traversal(traversal) => {
                     let known = self.hints.edges.iter().find(|(rows, _)| *rows == traversal.rows);
                     let edges = known.map(|(_, edges)| *edges);
                     let table = &mut self.table;
-                    let (body, info) = traversal::emit(self.program, traversal, number, &written, table, edges)?;
+                    let (body, info) =
+                        traversal::emit(self.program, traversal, number, &written, table, edges, self.hints)?;
                     (body, info, print_rows(self.program, &traversal.rows))
                 }
             };

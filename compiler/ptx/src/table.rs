@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use hgnnc_ir::kernel::{Buffer, Contents, Program, Rows, Width, print::print_rows};
+use hgnnc_ir::kernel::print::{print_rows, print_width};
+use hgnnc_ir::kernel::{Buffer, Contents, Program, Rows, Width};
 use hgnnc_ir::{Direction, Graph, Pattern, Space};
 
 /// Edges: of a semantic graph, or the stored elements of sparse features.
@@ -147,6 +148,13 @@ impl fmt::Display for Show<'_> {
             Direction::In => "destinations",
             Direction::Out => "sources",
         };
+        let space = |of: &Space| match of {
+            Space::Unit => "single rows".to_owned(),
+            Space::Vertices(vertex) => tables.vertex_types[vertex.index()].name.clone(),
+            Space::Edges(of) => format!("edges of {}", graph(of)),
+            Space::Index(extent) => format!("{extent} rows"),
+            Space::Ends(of, direction) => format!("{} of {}", end(direction), graph(of)),
+        };
         match slot {
             Slot::Buffer(buffer) => write!(f, "{}", program.buffer(*buffer).name),
             Slot::Stored(Contents::Param(param)) => write!(f, "{}", tables.params[param.index()].name),
@@ -173,9 +181,12 @@ impl fmt::Display for Show<'_> {
                 write!(f, "position among the {} of {}, of each edge", end(direction), graph(of))
             }
             Slot::Rows(rows) => write!(f, "number of: {}", print_rows(program, rows)),
-            Slot::Count(space) => write!(f, "number of rows: {space:?}"),
-            Slot::CountF32(space) => write!(f, "number of rows, f32: {space:?}"),
-            Slot::Elements(width) => write!(f, "number of elements: {width:?}"),
+            Slot::Count(of) => write!(f, "number of {}", space(of)),
+            Slot::CountF32(of) => write!(f, "number of {}, f32", space(of)),
+            Slot::Elements(width) => match width.as_fixed() {
+                Some(width) => write!(f, "the number {width}"),
+                None => write!(f, "number of elements: {}", print_width(program, width)),
+            },
             Slot::MaskKeys => write!(f, "keys of random masks"),
             Slot::Blocks(kernel) => write!(f, "blocks of k{kernel}"),
             Slot::Parts(kernel) => write!(f, "parts of the totals of k{kernel}"),

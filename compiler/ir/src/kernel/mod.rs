@@ -31,7 +31,7 @@ pub use width::Width;
 
 use crate::dataflow::{Binding, Dataflow, OutputKind};
 use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
-use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Space, Stage, Type, VertexType, handle};
+use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType, handle};
 
 handle!(
     /// A stored value of a [`Program`].
@@ -125,6 +125,8 @@ pub struct Gemm {
     pub y: Buffer,
     /// The result.
     pub out: Buffer,
+    /// Where it comes from; not in text.
+    pub from: Provenance,
 }
 
 /// Which product.
@@ -297,6 +299,8 @@ pub struct Instr {
     pub width: Width,
     /// Stage that it is accounted to.
     pub stage: Stage,
+    /// Where it comes from; not in text.
+    pub from: Provenance,
 }
 
 /// What the result of an instruction has one row for.

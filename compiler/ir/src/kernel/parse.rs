@@ -13,7 +13,7 @@ use super::{
 use crate::dataflow::OutputKind;
 use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
 use crate::parse::{Parse, ParseError, Parser, Token};
-use crate::types::{Pattern, Space, Stage};
+use crate::types::{Pattern, Provenance, Space, Stage};
 
 /// A program and where its parts stand.
 #[derive(Clone, PartialEq, Debug)]
@@ -204,7 +204,7 @@ impl Reader {
         self.base.sign(",")?;
         let y = self.buffer()?;
         self.base.sign("}")?;
-        Ok(Gemm { form, rows, of, x, y, out })
+        Ok(Gemm { form, rows, of, x, y, out, from: Provenance::default() })
     }
 
     fn traversal(&mut self, kernel: usize, stage: Stage) -> Parse<Traversal> {
@@ -328,7 +328,7 @@ impl Reader {
         self.base.sign(":")?;
         let width = self.width()?;
         let stage = if self.base.accept("@") { self.base.stage()?.0 } else { kernel_stage };
-        let instr = Instr { dest, level, op, width, stage };
+        let instr = Instr { dest, level, op, width, stage, from: Provenance::default() };
         if instr.extent() == extent {
             Ok(instr)
         } else {

@@ -59,6 +59,11 @@ pub fn print_kernel(program: &Program, kernel: &Kernel, number: usize) -> String
     text
 }
 
+/// A number of elements as text: `16 |Paper|`.
+pub fn print_width(program: &Program, of: &Width) -> String {
+    width(&Names(&program.tables), of)
+}
+
 /// An instruction of a traversal, as it stands in the text of the program.
 pub fn print_instr(program: &Program, traversal: &Traversal, instr: &Instr) -> String {
     let mut unused = String::new();

@@ -29,7 +29,7 @@ use hgnnc_ir::kernel::{
     Body, Buffer, BufferDecl, Contents, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Operand,
     Output, Program, Rows, Source, Traversal, print::print_rows,
 };
-use hgnnc_ir::{BinaryOp, Dataflow, Direction, Op, OutputKind, Type, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Direction, Op, OutputKind, Provenance, Type, Value};
 use hgnnc_machine::{Machine, Work};
 
 use self::facts::Topology;
@@ -368,7 +368,8 @@ impl<'f, 'a> Builder<'f, 'a> {
             }
         };
         let (x, y, out) = (buffer(node.args[0])?, buffer(node.args[1])?, buffer(value)?);
-        Ok(Gemm { form, rows: facts.flow.ty(node.args[0]).space, of: facts.extents(weight, batch), x, y, out })
+        let (rows, of) = (facts.flow.ty(node.args[0]).space, facts.extents(weight, batch));
+        Ok(Gemm { form, rows, of, x, y, out, from: Provenance(node.origin) })
     }
 
     fn outputs(&self) -> Result<Vec<Output>, NotLowered> {

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use hgnnc_ir::kernel::{
     Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Pieces, Rows, Source, Traversal, Width,
 };
-use hgnnc_ir::{BinaryOp, Direction, Op, Reduce, Space, Stage, Type, UnaryOp, Value};
+use hgnnc_ir::{BinaryOp, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
 
 use super::facts::{Facts, Topology};
 use super::online::Online;
@@ -34,6 +34,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         onlines: vec![],
         instrs: vec![],
         num_locals: 0,
+        from: Provenance::default(),
     };
     lowering.count_uses(&group.members);
     lowering.find_softmaxes();
@@ -95,6 +96,8 @@ pub(super) struct Lowering<'b, 'f, 'a> {
     pub(super) onlines: Vec<Online>,
     instrs: Vec<Instr>,
     num_locals: u32,
+    /// What is lowered now comes from here.
+    from: Provenance,
 }
 
 /// Values that a softmax over the edges of rows and its log-sum-exp share.
@@ -185,7 +188,7 @@ impl Lowering<'_, '_, '_> {
     pub(super) fn emit(&mut self, level: Level, op: KernelOp, width: Width, stage: Stage) -> Operand {
         let local = Local(self.num_locals);
         self.num_locals += 1;
-        let instr = Instr { dest: Dest::Local(local), level, op, width, stage };
+        let instr = Instr { dest: Dest::Local(local), level, op, width, stage, from: self.from };
         let index = if instr.extent() == Extent::Edge { Index::Edge } else { Index::Row };
         self.instrs.push(instr);
         operand(Source::Local(local), index)
@@ -230,7 +233,8 @@ impl Lowering<'_, '_, '_> {
             }
         };
         let stage = self.facts.flow.value(value).stage;
-        self.instrs.push(Instr { dest, level, op, width, stage });
+        let from = Provenance(self.facts.flow.value(value).origin);
+        self.instrs.push(Instr { dest, level, op, width, stage, from });
         // A total is complete only after the kernel.
         if !total {
             self.made.insert(value, source);
@@ -355,6 +359,7 @@ impl Lowering<'_, '_, '_> {
         let facts = self.facts;
         let flow = facts.flow;
         let node = flow.value(value);
+        self.from = Provenance(node.origin);
         let mut width = self.width(value);
         let mut level = self.level_of(value);
         let arg = |i: usize| node.args[i];
@@ -442,7 +447,8 @@ impl Lowering<'_, '_, '_> {
                 let log = Local(self.num_locals);
                 self.num_locals += 1;
                 let op = KernelOp::Unary(UnaryOp::Log, total);
-                self.instrs.push(Instr { dest: Dest::Local(log), level, op, width: width.clone(), stage: node.stage });
+                let (dest, width, stage) = (Dest::Local(log), width.clone(), node.stage);
+                self.instrs.push(Instr { dest, level, op, width, stage, from: self.from });
                 KernelOp::Binary(BinaryOp::Add, base, operand(Source::Local(log), Index::Row))
             }
             Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => {

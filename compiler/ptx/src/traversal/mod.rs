@@ -25,7 +25,7 @@ use hgnnc_ir::{Direction, Graph};
 use crate::code::{Class, Code, Reg, Val};
 use crate::layout::{Bound, Chain, Layout};
 use crate::table::{Band, Slot, Table};
-use crate::{Blocks, Edges, KernelInfo, Total, Unsupported};
+use crate::{Blocks, Edges, Hints, KernelInfo, Total, Unsupported};
 
 use self::totals::Accumulator;
 
@@ -118,6 +118,7 @@ struct Edge {
 /// State of writing one traversal.
 struct Emit<'a> {
     program: &'a Program,
+    hints: Hints<'a>,
     table: &'a mut Table,
     traversal: &'a Traversal,
     code: Code,
@@ -176,6 +177,7 @@ pub(crate) fn emit(
     written: &HashSet<Buffer>,
     table: &mut Table,
     edges: Option<Edges>,
+    hints: Hints<'_>,
 ) -> Result<(String, KernelInfo)> {
     let unsupported = |what: String| Unsupported { kernel, what };
     let fixed = |width: &Width| {
@@ -240,7 +242,8 @@ pub(crate) fn emit(
     let hoists = used.len() <= MOST_ADDRESSES && traversal.rows != Rows::Once;
     let mut bodies = vec![];
     for (band, shape) in bands {
-        let setup = Setup { program, traversal, kernel, written, widths: &widths, chain: &chain, made: &made, hoists };
+        let setup =
+            Setup { program, traversal, kernel, written, widths: &widths, chain: &chain, made: &made, hoists, hints };
         let emit = Emit::new(setup, table, band, shape);
         bodies.push(emit.kernel()?);
     }
@@ -257,6 +260,7 @@ struct Setup<'a> {
     chain: &'a Chain,
     made: &'a HashMap<Buffer, usize>,
     hoists: bool,
+    hints: Hints<'a>,
 }
 
 /// A kernel of one body, or of one for each band of rows: their blocks one after another.
@@ -298,12 +302,13 @@ fn in_bands(
 
 impl<'a> Emit<'a> {
     fn new(setup: Setup<'a>, table: &'a mut Table, band: Option<(usize, Band)>, shape: Shape) -> Self {
-        let Setup { program, traversal, kernel, written, widths, chain, made, hoists } = setup;
+        let Setup { program, traversal, kernel, written, widths, chain, made, hoists, hints } = setup;
         let mut code = Code::new(band.map_or(0, |(number, _)| number));
         let (thread, lane, row, vertex) =
             (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
         Self {
             program,
+            hints,
             table,
             traversal,
             code,

@@ -28,7 +28,8 @@ impl Emit<'_> {
     pub(super) fn comment(&mut self, index: usize) {
         let instr = &self.traversal.instrs[index];
         let text = hgnnc_ir::kernel::print::print_instr(self.program, self.traversal, instr);
-        self.code.comment(text);
+        let stage = instr.stage.name();
+        self.code.comment(format_args!("{text} @{stage}{}", self.hints.place(instr.from)));
     }
 
     /// The number of elements of a result.

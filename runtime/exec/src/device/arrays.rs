@@ -3,7 +3,7 @@
 use hgnnc_ir::Space;
 use hgnnc_ir::kernel::{Body, Program, Rows, Width};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ptx::{Band, Edges, Hints, Sizes, Slot, Topology as Of};
+use hgnnc_ptx::{Band, Edges, Sizes, Slot, Topology as Of};
 
 use crate::data::{BoundData, Topology};
 
@@ -74,20 +74,20 @@ fn owned(rows: &Rows) -> Option<(Of, Direction, bool)> {
 }
 
 /// How many edges the rows of programs have.
-pub(super) fn hints(programs: &[&Program], data: &BoundData) -> Hints {
-    let (mut hints, sizes) = (Hints::default(), DataSizes(data));
+pub(super) fn edges(programs: &[&Program], data: &BoundData) -> Vec<(Rows, Edges)> {
+    let (mut found, sizes): (Vec<(Rows, Edges)>, _) = (vec![], DataSizes(data));
     for kernel in programs.iter().flat_map(|program| program.kernels()) {
         let Body::Traversal(traversal) = &kernel.body else { continue };
         let rows = &traversal.rows;
         let Some((of, direction, ends)) = owned(rows) else { continue };
-        if !hints.edges.iter().any(|(known, _)| known == rows) {
+        if !found.iter().any(|(known, _)| known == rows) {
             let topology = sizes.topology(of);
             let most = topology.degree_classes(direction, ends).max_degree;
             let mean = topology.num_edges() as f64 / sizes.rows(rows).max(1) as f64;
-            hints.edges.push((rows.clone(), Edges { mean, most }));
+            found.push((rows.clone(), Edges { mean, most }));
         }
     }
-    hints
+    found
 }
 
 /// The numbers of an index array. `None` for what is none.

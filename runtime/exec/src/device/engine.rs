@@ -9,9 +9,9 @@ use hgnnc_ir::kernel::{Body, Buffer, Contents, KernelOp, Program, Source, Width}
 use hgnnc_ir::{Layout, Type, random};
 use rayon::prelude::*;
 
-use hgnnc_ptx::{Entry, KernelInfo, Module, Sizes, Slot, Target};
+use hgnnc_ptx::{Entry, Hints, KernelInfo, Module, Sizes, Slot, Target};
 
-use super::arrays::{DataSizes, hints, index_array};
+use super::arrays::{DataSizes, edges, index_array};
 use super::{Device, Launch, Sequence};
 use crate::data::{BoundData, InputData};
 use crate::engine::{add_counters, check_tables, collect_states, extent, list_ends};
@@ -104,9 +104,10 @@ impl DeviceEngine {
         check_tables(tables, &data)?;
         add_counters(programs, &mut data);
         list_ends(programs, &mut data);
-        let hints = hints(programs, &data);
+        let edges = edges(programs, &data);
+        let hints = Hints { edges: &edges, source: None };
         let compiled = |program: &&Program| {
-            hgnnc_ptx::compile(program, target, &hints).map_err(|error| ExecError::Unsupported(error.to_string()))
+            hgnnc_ptx::compile(program, target, hints).map_err(|error| ExecError::Unsupported(error.to_string()))
         };
         let modules: Vec<Module> = programs.iter().map(compiled).collect::<Result<_>>()?;
         let states = collect_states(programs);
