@@ -74,7 +74,7 @@ pub struct LowerForm {
     pub row_weight: usize,
     /// The same of gradients of weights, which rows add up.
     pub row_outer: usize,
-    /// Kernels run with the first launch that they can run with: fewer launches, but values take memory for longer.
+    /// Kernels whose results are small run with the first launch that they can run with.
     pub early: bool,
 }
 

@@ -16,11 +16,11 @@
 
 use std::collections::HashSet;
 
-use hgnnc_ir::Phase;
-use hgnnc_ir::kernel::{Buffer, Launch, Program};
+use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
+use hgnnc_ir::{Phase, Space};
 
-/// See the module. With `early`, a kernel runs with the first launch that it can run with, past launches that it does not
-/// depend on; its results take memory for longer.
+/// See the module. With `early`, a kernel whose results take little memory runs with the first launch that it can run with,
+/// past all that it does not depend on, others past a few: their results take memory for longer.
 pub(super) fn join(program: &mut Program, early: bool) {
     for prelude in [true, false] {
         let list = if prelude { &mut program.prelude } else { &mut program.launches };
@@ -28,7 +28,11 @@ pub(super) fn join(program: &mut Program, early: bool) {
         let mut joined: Vec<(Launch, Touched)> = vec![];
         for launch in alone {
             let here = Touched::by(program, &launch);
-            let most = if early { joined.len() } else { 1 };
+            let most = match early {
+                true if makes_little(program, &launch) => joined.len(),
+                true => AHEAD,
+                false => 1,
+            };
             let independent = joined.iter().rev().take(most).take_while(|(_, before)| before.is_independent_of(&here));
             let target = joined.len() - independent.count();
             match joined.get_mut(target) {
@@ -42,6 +46,19 @@ pub(super) fn join(program: &mut Program, early: bool) {
         let joined = joined.into_iter().map(|(launch, _)| launch).collect();
         *(if prelude { &mut program.prelude } else { &mut program.launches }) = joined;
     }
+}
+
+/// Launches that kernels with large results may pass.
+const AHEAD: usize = 2;
+
+/// Are all results of a launch single rows of known length, or rows of those vertices only that have edges in a graph?
+fn makes_little(program: &Program, launch: &Launch) -> bool {
+    let is_little = |buffer: Buffer| match program.buffer(buffer).ty.space {
+        Space::Unit => program.volume(buffer).is_some_and(|volume| volume.as_fixed().is_some()),
+        Space::Ends(..) => true,
+        Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => false,
+    };
+    launch.kernels.iter().flat_map(Kernel::writes).all(is_little)
 }
 
 /// What the kernels of a launch have to do with memory.
