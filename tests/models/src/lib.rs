@@ -5,15 +5,21 @@
 //! - [`cases`]: one model for each layer of the standard library;
 //! - [`compiled`]: a source text as programs, and those programs bound to a world;
 //! - [`engine`]: the same programs on the f32 engine;
+//! - [`device`]: the same programs trained for some steps, by the oracle, the engine and as PTX;
 //! - [`dataset`]: a world the way that the runtime loads it;
+//! - [`examples`]: the examples, and the sizes of the datasets that they name;
+//! - [`assembler`]: NVIDIA's assembler, where there is one;
 //! - [`plain`]: vectors, loops and nothing else, for references written from the papers' equations.
 //!
 //! How the tests are organised, and how to run them longer, stands in `tests/README.md`.
 
+pub mod assembler;
 pub mod cases;
 pub mod compiled;
 pub mod dataset;
+pub mod device;
 pub mod engine;
+pub mod examples;
 pub mod plain;
 pub mod world;
 

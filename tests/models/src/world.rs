@@ -55,6 +55,20 @@ impl World {
         )
     }
 
+    /// A world of the same schema with rows longer than a block of 256 threads: paper 0 has 300 authors, paper 1 is
+    /// cited 700 times, and paper 2 cites 300 times. Most papers have few edges or none.
+    pub fn long_rows() -> Self {
+        let mut cites: Edges = (0..700).map(|e| (e % 37 + 3, 1)).collect();
+        cites.extend((0..300).map(|e| (2, e % 40)));
+        let mut writes: Edges = (0..300).map(|author| (author, 0)).collect();
+        writes.extend((0..30).map(|e| (e % 7, 4 + e % 11)));
+        Self::new(
+            3,
+            &[("Paper", 41), ("Author", 301), ("Venue", 2)],
+            &[("cites", &cites), ("writes", &writes), ("reviews", &[(300, 40)]), ("appears_in", &[(0, 1), (4, 1)])],
+        )
+    }
+
     /// A world of the same schema drawn from a seed. Relations may be empty, and so may vertex types other than
     /// `Paper`.
     pub fn random_library(seed: u64) -> Self {

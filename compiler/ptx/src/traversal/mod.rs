@@ -476,7 +476,8 @@ impl Emit<'_> {
             self.code.set(self.row, "add.u32", &[&base, &within]);
             if in_warp > 0 {
                 let valid = self.code.p("setp.lt.u32", &[&self.row, &rows]);
-                self.code.set(self.row, "selp.u32", &[&self.row, &0, &valid]);
+                // Where there is no row, the warp's first stands in: one that no other block writes.
+                self.code.set(self.row, "selp.u32", &[&self.row, &base, &valid]);
                 self.row_valid = Some(valid);
             }
             self.row_of_band(&all);
@@ -492,7 +493,12 @@ impl Emit<'_> {
                 self.edge_pass(number, &round.edges)?;
             }
         }
-        for (buffer, held) in std::mem::take(&mut self.deferred) {
+        let deferred = std::mem::take(&mut self.deferred);
+        if self.shape.blockwide() && !deferred.is_empty() {
+            // Other warps may not have read yet what these take the place of.
+            self.code.line(BLOCK_SYNC);
+        }
+        for (buffer, held) in deferred {
             let row = self.row;
             self.store(buffer, row, &held, self.row_valid);
         }

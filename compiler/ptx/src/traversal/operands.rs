@@ -477,6 +477,10 @@ impl Emit<'_> {
                 // What it takes the place of may be read yet.
                 _ if self.place_is_read_after(index, buffer) => self.deferred.push((buffer, held.clone())),
                 _ => {
+                    if self.shape.blockwide() && self.place_is_read(buffer) {
+                        // Other warps may not have read it yet.
+                        self.code.line(BLOCK_SYNC);
+                    }
                     let row = self.row;
                     self.store(buffer, row, held, self.row_valid);
                 }
@@ -492,12 +496,22 @@ impl Emit<'_> {
     }
 
     /// Does anything after an instruction read a value whose place its result takes? Passes over edges compute what they
-    /// need again.
+    /// need again, and what rows compute after a pass may stand before its reductions.
     fn place_is_read_after(&self, index: usize, buffer: Buffer) -> bool {
+        let by_edges = self.traversal.instrs[index].level == Level::Edge;
+        self.place_is_read_by(buffer, |at, level| at > index || by_edges || level == Level::Edge)
+    }
+
+    /// Does anything of this traversal read a value whose place a buffer takes?
+    fn place_is_read(&self, buffer: Buffer) -> bool {
+        self.place_is_read_by(buffer, |_, _| true)
+    }
+
+    fn place_is_read_by(&self, buffer: Buffer, which: impl Fn(usize, Level) -> bool) -> bool {
         let home = self.program.home(buffer);
-        let later = |(at, instr): &(usize, &hgnnc_ir::kernel::Instr)| *at > index || instr.level == Level::Edge;
-        let instrs = self.traversal.instrs.iter().enumerate().filter(later);
-        instrs.flat_map(|(_, instr)| instr.op.operands()).any(|operand| match operand.source {
+        let instrs = self.traversal.instrs.iter().enumerate().filter(|(at, instr)| which(*at, instr.level));
+        let mut operands = instrs.flat_map(|(_, instr)| instr.op.operands());
+        operands.any(|operand| match operand.source {
             Source::Buffer(read) => read != buffer && self.program.home(read) == home,
             Source::Local(_) | Source::Const(_) | Source::Count(_) => false,
         })

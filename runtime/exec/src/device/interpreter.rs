@@ -26,6 +26,7 @@ pub struct Interpreter {
     modules: Vec<ptx::Module>,
     sequences: Vec<Sequence>,
     cache: ptx::Cache,
+    backward: bool,
     counters: BTreeMap<(usize, String), KernelCounters>,
 }
 
@@ -49,8 +50,14 @@ impl Interpreter {
             modules: vec![],
             sequences: vec![],
             cache: ptx::Cache::new(CACHE),
+            backward: false,
             counters: BTreeMap::new(),
         }
+    }
+
+    /// A device that executes blocks, and the warps of each, in reverse order: results must be the same.
+    pub fn backward() -> Self {
+        Self { backward: true, ..Self::new() }
     }
 
     /// What each entry did so far, by module and name.
@@ -108,7 +115,12 @@ impl Device for Interpreter {
         let Sequence { module, launches } = &self.sequences[sequence];
         for launch in launches {
             let blocks = u32::try_from(launch.blocks).unwrap_or(u32::MAX);
-            let how = ptx::Launch { grid: [blocks, 1, 1], block: [THREADS as u32, 1, 1], ..ptx::Launch::default() };
+            let how = ptx::Launch {
+                grid: [blocks, 1, 1],
+                block: [THREADS as u32, 1, 1],
+                backward: self.backward,
+                ..ptx::Launch::default()
+            };
             let counters = self.modules[*module]
                 .run_with(&launch.name, &mut self.memory, &how, &mut self.cache)
                 .map_err(|fault| ExecError::Device { device: "ptx-interp".into(), reason: fault.to_string() })?;

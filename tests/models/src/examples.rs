@@ -1,0 +1,120 @@
+//! The examples, and the sizes of the datasets that they name.
+
+use std::path::{Path, PathBuf};
+
+use hgnnc_driver::{
+    DatasetSummary, Ends, LabelSummary, LabelSummaryKind, RelationSummary, SizeInfo, VertexSummary, bind_names,
+};
+use hgnnc_exec::{BoundData, Incidence, Topology, bind};
+use hgnnc_graph::synth::{Shape, generate};
+use hgnnc_graph::{Dataset, LabelValues};
+use hgnnc_ir::Artifact;
+use hgnnc_ir::artifact::{Kernels, VERSION};
+use hgnnc_sema::Analyzed;
+
+/// All examples, as (`rgcn/acm`, text), in order.
+///
+/// # Panics
+/// When they cannot be read.
+pub fn examples() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let list = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        entries.map(|entry| entry.expect("entries can be listed").path()).collect()
+    };
+    let models = list(&folder).into_iter().filter(|path| path.is_dir()).flat_map(|path| list(&path));
+    let mut found: Vec<(String, String)> = models
+        .filter(|path| path.extension().is_some_and(|extension| extension == "hgnn"))
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let name = path.strip_prefix(&folder).expect("found there").with_extension("");
+            (name.display().to_string(), text)
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The synthetic dataset that a model names, generated in `folder` when it is not there. `None`: it names another one.
+///
+/// # Panics
+/// When it cannot be generated.
+pub fn own_dataset(model: &Analyzed, folder: &Path) -> Option<Dataset> {
+    let named = model.train.as_ref()?.training.dataset.as_deref()?;
+    let shape: Shape = named.strip_prefix("synth ")?.parse().ok()?;
+    let folder = folder.join(format!("synth-{shape}"));
+    generate(shape, 0, &folder).unwrap_or_else(|error| panic!("{error}"));
+    Some(Dataset::load(&folder).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// A model that is given a dataset's names, and the dataset as its programs see it.
+///
+/// # Panics
+/// When they do not fit.
+pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
+    bind_names(model, &summary(dataset));
+    let artifact = Artifact {
+        version: VERSION,
+        model: model.name.clone(),
+        train: None,
+        infer: model.flow.clone(),
+        kernels: Kernels::default(),
+        training: model.train.as_ref().map(|train| train.training.clone()),
+    };
+    bind(&artifact, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
+}
+
+fn summary(dataset: &Dataset) -> DatasetSummary {
+    DatasetSummary {
+        path: String::new(),
+        vertices: (dataset.vertex_types.iter())
+            .map(|v| VertexSummary {
+                name: v.name.clone(),
+                count: v.count,
+                features: v.features.as_ref().map(|f| (f.dim(), f.is_sparse())),
+            })
+            .collect(),
+        relations: (dataset.relations.iter())
+            .map(|r| RelationSummary {
+                name: r.name.clone(),
+                src: r.src,
+                dst: r.dst,
+                edges: r.num_edges(),
+                weighted: r.weight.is_some(),
+                features: r.features.as_ref().map(|f| f.dim),
+            })
+            .collect(),
+        labels: (dataset.labels.iter())
+            .map(|l| LabelSummary {
+                name: l.name.clone(),
+                vertex: l.vertex_type,
+                kind: match l.values {
+                    LabelValues::Single { classes, .. } => LabelSummaryKind::Class(classes),
+                    LabelValues::Multi { classes, .. } => LabelSummaryKind::Multi(classes),
+                    LabelValues::Real { dim, .. } => LabelSummaryKind::Real(dim),
+                },
+            })
+            .collect(),
+        splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
+    }
+}
+
+/// The sizes of bound data.
+pub fn sizes(data: &BoundData) -> SizeInfo {
+    // Vertices that own edges, and the most edges of one.
+    let owners = |of: &Incidence| {
+        let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
+        (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
+    };
+    let ends = |graph: &Topology| {
+        let ((destinations, max_in), (sources, max_out)) = (owners(&graph.incoming), owners(&graph.outgoing));
+        Ends { sources, destinations, max_out, max_in }
+    };
+    SizeInfo {
+        vertices: data.num_vertices.iter().map(|&n| n as u64).collect(),
+        edges: data.graphs.iter().map(|g| g.num_edges() as u64).collect(),
+        ends: data.graphs.iter().map(ends).collect(),
+        stored: data.patterns.iter().map(|p| p.num_edges() as u64).collect(),
+        columns: data.patterns.iter().map(|p| owners(&p.outgoing).0).collect(),
+    }
+}

@@ -1,0 +1,3 @@
+//! Whole models as PTX: assembled, executed, and what their execution counts.
+
+mod differential;
