@@ -1,3 +1,4 @@
 //! Whole models as PTX: assembled, executed, and what their execution counts.
 
+mod assembled;
 mod differential;

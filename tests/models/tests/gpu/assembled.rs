@@ -1,0 +1,161 @@
+//! NVIDIA's assembler takes the PTX of every example, for sm_80 and sm_90, without spills.
+//!
+//! `HGNN_PTXAS` names the assembler, if it is not in the path. Without one, this test says so and is skipped.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use hgnnc_driver::{LowerOptions, analyze, lower, ptx};
+use hgnnc_machine::Machine;
+use hgnnc_model_tests::assembler;
+use hgnnc_model_tests::examples;
+use hgnnc_ptx::Target;
+
+/// Texts that take the assembler minutes: only with `HGNN_PTXAS_ALL` set.
+const LARGE: usize = 6_000_000;
+
+/// What has no PTX yet: without sizes, gradients of weights that are applied to edges are sums over edges.
+const REFUSED: [(&str, &str); 4] =
+    [("rgat/acm", "no sizes"), ("rgat/imdb", "no sizes"), ("rgcn/acm", "no sizes"), ("rgcn/imdb", "no sizes")];
+
+/// What spills: example, what is known of sizes, program, the most bytes of an entry on sm_80 and on sm_90.
+const SPILLS: [(&str, &str, &str, [usize; 2]); 2] =
+    [("hgt/acm", "no sizes", "training", [56, 0]), ("rgat/aifb", "sizes", "training", [0, 24])];
+
+/// A text, and what it is the text of.
+struct Text {
+    what: Vec<[&'static str; 2]>,
+    example: String,
+    target: Target,
+    text: String,
+}
+
+/// Programs of all examples, with the sizes of their own dataset and without any.
+fn texts() -> Vec<Text> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut texts: Vec<Text> = vec![];
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for (example, source) in examples::examples() {
+        for sized in ["no sizes", "sizes"] {
+            let analysis = analyze(&example, &source);
+            let mut model = analysis.model.unwrap_or_else(|| panic!("{example} has errors"));
+            let sizes = match sized {
+                "sizes" => {
+                    let dataset = examples::own_dataset(&model, folder);
+                    let dataset = dataset.unwrap_or_else(|| panic!("{example} names a synthetic dataset"));
+                    Some(examples::sizes(&examples::meet(&mut model, &dataset)))
+                }
+                _ => None,
+            };
+            for target in [Target::Sm80, Target::Sm90] {
+                // What is compiled without sizes is correct, and nobody runs it: one target will do.
+                if sizes.is_none() && target == Target::Sm90 {
+                    continue;
+                }
+                let machine = Machine::sheet(target.name());
+                let options = LowerOptions { machine, sizes: sizes.clone(), ..LowerOptions::default() };
+                let lowered = lower(&model, &options).unwrap_or_else(|error| panic!("{example}: {error}"));
+                let kernels = lowered.artifact.kernels;
+                let train = kernels.train.expect("examples are trained");
+                for (which, program) in [("training", train), ("evaluation", kernels.infer)] {
+                    let what = [sized, which];
+                    let module = match ptx(&program, target, sizes.as_ref(), &analysis.sources) {
+                        Ok(module) => module,
+                        Err(error) if which == "training" && REFUSED.contains(&(&example, sized)) => {
+                            println!("{example}, {sized}: {error}");
+                            continue;
+                        }
+                        Err(error) => panic!("{example}, {sized}, {which}: {error}"),
+                    };
+                    // Models of several datasets may have one text, but for what comments say of the source.
+                    let code = module.text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                    let code = code.map(|line| format!("{line}\n")).collect::<String>();
+                    match known.get(&code) {
+                        Some(&index) => texts[index].what.push(what),
+                        None => {
+                            known.insert(code, texts.len());
+                            texts.push(Text { what: vec![what], example: example.clone(), target, text: module.text });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    texts
+}
+
+#[test]
+fn every_example_is_assembled_without_spills() {
+    let Some(ptxas) = assembler::find() else {
+        println!("skipped: there is no `ptxas` in the path, and HGNN_PTXAS does not name one");
+        return;
+    };
+    let started = Instant::now();
+    let mut texts = texts();
+    if std::env::var_os("HGNN_PTXAS_ALL").is_none() {
+        texts.retain(|text| {
+            if text.text.len() > LARGE {
+                println!(
+                    "left out without HGNN_PTXAS_ALL: {} {:?} {:?}, {} bytes",
+                    text.example,
+                    text.target,
+                    text.what,
+                    text.text.len()
+                );
+            }
+            text.text.len() <= LARGE
+        });
+    }
+    println!("{} texts after {:.1?}", texts.len(), started.elapsed());
+    // The long ones first, so that no thread is left with one.
+    texts.sort_by_key(|text| std::cmp::Reverse(text.text.len()));
+    let next = AtomicUsize::new(0);
+    let assemble = || {
+        let mut results = vec![];
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(text) = texts.get(index) else { return results };
+            results.push((index, assembler::assemble(&ptxas, text.target.name(), &text.text)));
+        }
+    };
+    let mut results = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(assemble)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no thread panics")).collect::<Vec<_>>()
+    });
+    results.sort_by(|(a, _), (b, _)| {
+        let key = |index: usize| (&texts[index].example, texts[index].target.name(), &texts[index].what);
+        key(*a).cmp(&key(*b))
+    });
+    let mut wrong = vec![];
+    for (index, result) in results {
+        let Text { what, example, target, .. } = &texts[index];
+        let name = format!("{example} {} {}", target.name(), what[0].join(", "));
+        let usages = match result {
+            Ok(usages) => usages,
+            Err(message) => {
+                wrong.push(format!("{name}: {message}"));
+                continue;
+            }
+        };
+        assert!(!usages.is_empty(), "{name}: the assembler reports registers");
+        let shown: Vec<String> = usages.iter().map(|usage| format!("{} {}", usage.entry, usage.registers)).collect();
+        println!("{name}: registers: {}", shown.join(", "));
+        let known = SPILLS.iter().find(|(e, s, w, _)| e == example && what.contains(&[*s, *w]));
+        let most = known.map_or(0, |(.., bytes)| bytes[usize::from(*target == Target::Sm90)]);
+        for usage in usages.iter().filter(|usage| usage.spilled > 0) {
+            let message = format!("{name}: {} spills {} bytes", usage.entry, usage.spilled);
+            match usage.spilled <= most {
+                true => println!("{message}, at most {most} are known"),
+                false => wrong.push(message),
+            }
+        }
+        if most > 0 && usages.iter().all(|usage| usage.spilled == 0) {
+            println!("{name}: nothing spills any more, strike it from SPILLS");
+        }
+    }
+    println!("in {:.1?}", started.elapsed());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
