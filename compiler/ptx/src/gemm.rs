@@ -146,7 +146,9 @@ pub(crate) fn emit(program: &Program, gemm: &Gemm, number: usize, table: &mut Ta
     };
     let mut block = Block { code, thread, first, last, sums: vec![] };
     block.multiply(&a, &b, row0, column0);
-    block.write(c, pitch_c, (row0, m), (column0, columns));
+    let result = if gemm.form == Form::MatMulT { &of.k } else { &of.n };
+    let even = result.as_fixed().is_some_and(|width| width % 2 == 0);
+    block.write(c, pitch_c, even, (row0, m), (column0, columns));
     let totals = match outer {
         true => vec![Total { out: gemm.out, reduce: hgnnc_ir::Reduce::Sum, width: of.all() }],
         false => vec![],
@@ -329,8 +331,8 @@ impl Block {
         (large, code.op(Class::U32, "cvt.rna.tf32.f32", &[&rest]))
     }
 
-    /// Stores the tile.
-    fn write(&mut self, c: Reg, pitch: Reg, (row0, rows): (Reg, Reg), (column0, columns): (Reg, Reg)) {
+    /// Stores the tile: where rows have an even length, two columns at once.
+    fn write(&mut self, c: Reg, pitch: Reg, even: bool, (row0, rows): (Reg, Reg), (column0, columns): (Reg, Reg)) {
         let code = &mut self.code;
         let lane = code.u("and.b32", &[&self.thread, &31]);
         let warp = code.u("shr.u32", &[&self.thread, &5]);
@@ -346,15 +348,19 @@ impl Block {
                 let row = code.u("add.u32", &[&row, &(16 * i + 8 * half)]);
                 let inside = code.p("setp.lt.u32", &[&row, &rows]);
                 for j in 0..WARP_TILES.1 {
-                    for right in 0..2 {
+                    for right in (0..2).step_by(if even { 2 } else { 1 }) {
                         let column = code.u("add.u32", &[&column, &(8 * j + right)]);
                         let there = code.p("setp.lt.and.u32", &[&column, &columns, &inside]);
                         let wide = code.d("cvt.u64.u32", &[&column]);
                         let at = code.d("mad.wide.u32", &[&row, &pitch, &wide]);
                         let at = code.d("shl.b64", &[&at, &2]);
                         let at = code.d("add.u64", &[&at, &c]);
-                        let value = self.sums[i * WARP_TILES.1 + j][2 * half + right];
-                        code.line(format_args!("@{there} st.global.f32 [{at}], {value};"));
+                        let sums = &self.sums[i * WARP_TILES.1 + j][2 * half + right..];
+                        match even {
+                            true => code
+                                .line(format_args!("@{there} st.global.v2.f32 [{at}], {{{}, {}}};", sums[0], sums[1])),
+                            false => code.line(format_args!("@{there} st.global.f32 [{at}], {};", sums[0])),
+                        }
                     }
                 }
             }

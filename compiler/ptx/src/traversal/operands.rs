@@ -364,13 +364,19 @@ impl Emit<'_> {
 
     /// Stores a value as a row of a buffer, where `valid`.
     pub(super) fn store(&mut self, buffer: Buffer, row: Reg, held: &Held, valid: Option<Reg>) {
-        let Held { layout, position, ref regs } = *held;
-        let slots = self.layouts[layout].slots(position);
+        let Held { layout, position, .. } = *held;
         let width = self.layouts[layout].chain.width(position);
         let base = self.base(buffer, layout, position);
         let address = self.code.d("mad.wide.u32", &[&row, &(4 * width), &base]);
         let own = self.stores(layout, position, self.edge.is_none());
         let valid = self.code.both(valid, own);
+        self.store_slots(address, held, valid);
+    }
+
+    /// Stores the elements of this lane, of which the first of the row would be at an address.
+    pub(super) fn store_slots(&mut self, address: Reg, held: &Held, valid: Option<Reg>) {
+        let Held { layout, position, ref regs } = *held;
+        let slots = self.layouts[layout].slots(position);
         let vector = self.layouts[layout].vector(position);
         for (chunk, values) in slots.chunks(vector).zip(regs.chunks(vector)) {
             let Some(first) = &chunk[0] else { continue };

@@ -155,19 +155,14 @@ impl Emit<'_> {
     /// Stores a value as the part of this block.
     fn store_part(&mut self, slot: Slot, held: &Held, width: usize, valid: Option<Reg>) {
         let base = self.entry(slot);
-        let own = self.stores(held.layout, held.position, false);
+        let Held { layout, position, .. } = *held;
+        let own = self.stores(layout, position, false);
         let valid = self.code.both(valid, own);
-        let row = self.code.d("mad.wide.u32", &[&"%block", &(4 * width), &base]);
-        let slots = self.layouts[held.layout].slots(held.position);
-        for (slot, value) in slots.into_iter().zip(&held.regs) {
-            let (Some(slot), Some(value)) = (slot, *value) else { continue };
-            let element = self.element(held.layout, held.position, slot.offset);
-            let exists = self.exists(&slot.bounds);
-            let guard = self.code.both(valid, exists).map(|guard| format!("@{guard} ")).unwrap_or_default();
-            let at = self.code.d("mad.wide.u32", &[&element, &4, &row]);
-            let value = self.reg(value);
-            self.code.line(format_args!("{guard}st.global.f32 [{at}], {value};"));
+        let mut at = self.code.d("mad.wide.u32", &[&"%block", &(4 * width), &base]);
+        if let Some(lane) = self.lane_element(layout, position) {
+            at = self.code.d("mad.wide.u32", &[&lane, &4, &at]);
         }
+        self.store_slots(at, held, valid);
         debug_assert!(self.shape.lanes <= WARP_BITS, "rows of whole blocks have no parts");
     }
 }
