@@ -54,8 +54,8 @@ pub struct ModelArgs {
 /// Where and with what to run.
 #[derive(ClapArgs, Debug)]
 pub struct DeviceArgs {
-    /// Device to run on
-    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    /// Device to run on: auto (a GPU, if there is one and the model fits), cpu, cuda, or cuda:N for the N-th GPU
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
     /// Number of threads; without it, one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -91,12 +91,16 @@ impl Code {
 }
 
 /// A device.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Device {
-    /// The best there is
+    /// The best there is.
     Auto,
-    /// The processor
+    /// The processor.
     Cpu,
+    /// The NVIDIA GPU with this number.
+    Cuda(u32),
+    /// No device: the code for a GPU, executed by the processor. It is slow, and counts what a GPU would do.
+    PtxInterp,
 }
 
 /// Arguments of `check`.
@@ -250,6 +254,7 @@ pub struct TrainArgs {
 
 /// Arguments of `profile`.
 #[derive(ClapArgs, Debug)]
+#[command(mut_arg("device", |arg| arg.help(PROFILE_DEVICE)))]
 pub struct ProfileArgs {
     /// Model and data.
     #[command(flatten)]
@@ -257,7 +262,7 @@ pub struct ProfileArgs {
     /// Where to run.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Number of epochs to measure, after three that are not
+    /// Number of epochs to measure, after three that are not (of ptx-interp always one)
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub epochs: u64,
     /// Also write `profile.txt` and `profile.json` into this folder
@@ -267,6 +272,10 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
 }
+
+const PROFILE_DEVICE: &str = "Device to run on: auto (a GPU, if there is one and the model fits), cpu, cuda, cuda:N for \
+    the N-th GPU, or ptx-interp, which executes one training step of the code for a GPU on the processor and counts \
+    instructions and accesses to memory";
 
 /// Arguments of `eval`.
 #[derive(ClapArgs, Debug)]
@@ -341,6 +350,22 @@ pub enum DataCommand {
     },
 }
 
+/// `auto`, `cpu`, `cuda`, `cuda:1`, `ptx-interp`
+fn parse_device(text: &str) -> Result<Device, String> {
+    match text {
+        "auto" => Ok(Device::Auto),
+        "cpu" => Ok(Device::Cpu),
+        "cuda" => Ok(Device::Cuda(0)),
+        "ptx-interp" => Ok(Device::PtxInterp),
+        _ => match text.strip_prefix("cuda:") {
+            Some(number) => {
+                number.parse().map(Device::Cuda).map_err(|_| format!("`{number}` is not the number of a GPU"))
+            }
+            None => Err("a device is auto, cpu, cuda or cuda:N".into()),
+        },
+    }
+}
+
 /// `800M`, `2G`, `1.5GiB`, `1000000`
 fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -368,6 +393,23 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn devices_by_name() {
+        for (text, device) in [
+            ("auto", Device::Auto),
+            ("cpu", Device::Cpu),
+            ("cuda", Device::Cuda(0)),
+            ("cuda:0", Device::Cuda(0)),
+            ("cuda:12", Device::Cuda(12)),
+            ("ptx-interp", Device::PtxInterp),
+        ] {
+            assert_eq!(parse_device(text), Ok(device), "{text}");
+        }
+        for text in ["", "gpu", "CPU", "cuda:", "cuda:x", "cuda:-1", "cuda:0.5", "cuda:99999999999", "cuda0"] {
+            assert!(parse_device(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::args::ProfileArgs;
 use crate::bounds::{label, machine_text, stores};
 use crate::data;
 use crate::failure::Failure;
+use crate::launches;
 use crate::output::{check_folder, make_folder, note, print, write};
 use crate::run::{Purpose, options, prepare};
 use crate::table::{Table, amount, bytes, digits, percent, time};
@@ -55,8 +56,11 @@ pub fn profile(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     }
     let options = options(&args.device);
     let mut say = |line: String| note(&line);
-    let mut prepared = prepare(Purpose::Train, &args.model, &args.disable_pass, options, true, &mut say)?;
-    let threads = prepared.trainer.engine().threads();
+    let device = args.device.device;
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, true, &mut say)?;
+    let Some(threads) = prepared.trainer.engine().map(|engine| engine.threads()) else {
+        return launches::profile(args, &mut prepared, &mut say);
+    };
     // Before training, whose threads would be in its way.
     let machine = measure::machine(Some(&data::cache_folder()), threads);
     let stop = stop_on_interrupt(&mut say);

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use hgnnc_driver::{Analyzed, Ends, LowerOptions, Lowered, SizeInfo, lower};
-use hgnnc_exec::{BindOptions, BoundData, Incidence, Report, Topology, TrainOptions, Trainer, bind};
+use hgnnc_exec::{BindOptions, BoundData, ExecError, Incidence, Report, Topology, TrainOptions, Trainer, bind};
 use hgnnc_graph::{Dataset, npy, show_bytes};
 use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::{Artifact, OutputKind};
+use hgnnc_machine::Machine;
 
-use crate::args::{DeviceArgs, EvalArgs, InferArgs, ModelArgs};
+use crate::args::{Device, DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::data;
+use crate::device::{self, Opened};
 use crate::failure::Failure;
 use crate::output::{check_writable, note, print, write};
 use crate::source;
@@ -101,12 +103,14 @@ impl Purpose {
 pub fn prepare(
     purpose: Purpose,
     args: &ModelArgs,
+    device: Device,
     disabled: &[String],
     options: TrainOptions,
     warnings: bool,
     say: &mut dyn FnMut(String),
 ) -> Result<Prepared, Failure> {
     let start = Instant::now();
+    let device = device::open(device, say)?;
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, warnings)?;
     source::check_passes(&analysis, disabled)?;
@@ -140,18 +144,84 @@ pub fn prepare(
     let start = Instant::now();
     let lower_options =
         LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes.clone()), machine: None, arena_budget: None };
-    let lowered = lower_within(&model, lower_options, &mut data, &options, say)?;
-    let trainer = Trainer::new(lowered.artifact, data, options)?;
+    let attempt = match device {
+        None => None,
+        Some(Opened { device, optional }) => {
+            let data = std::mem::take(&mut data);
+            match on_device(&model, lower_options.clone(), data, device, options.clone(), say)? {
+                Ok(trainer) => Some(trainer),
+                Err(error) if !optional => return Err(error.into()),
+                Err(error) => {
+                    say(device::on_the_processor(&error));
+                    None
+                }
+            }
+        }
+    };
+    let trainer = match attempt {
+        Some(trainer) => trainer,
+        None => {
+            // A device that could not took them along.
+            if data.num_vertices.is_empty() {
+                (data, _) = bind_sizes(&model, &dataset, &bind_options)?;
+            }
+            on_processor(&model, lower_options, data, options, say)?
+        }
+    };
     let compile_s = front_s + start.elapsed().as_secs_f64();
     Ok(Prepared { trainer, output, sizes, load_s, compile_s })
 }
 
-/// Lowers a model such that training fits into the budget, if there is one and recomputing values helps.
+/// Compiles a model for this processor and binds it to data.
+fn on_processor(
+    model: &Analyzed,
+    lower_options: LowerOptions,
+    mut data: BoundData,
+    options: TrainOptions,
+    say: &mut dyn FnMut(String),
+) -> Result<Trainer, Failure> {
+    let budget = options.memory_budget;
+    let needed =
+        |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
+    let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
+    Ok(Trainer::new(lowered.artifact, data, options)?)
+}
+
+/// Compiles a model for a device and binds it to data.
+///
+/// # Errors
+/// What is wrong with the model or the data. The inner error is one for which the device may be at fault.
+fn on_device(
+    model: &Analyzed,
+    mut lower_options: LowerOptions,
+    mut data: BoundData,
+    device: Box<dyn hgnnc_exec::Device>,
+    options: TrainOptions,
+    say: &mut dyn FnMut(String),
+) -> Result<Result<Trainer, ExecError>, Failure> {
+    let target = device.target();
+    lower_options.machine = Machine::sheet(target.name());
+    let budget = options.memory_budget;
+    let needed = |lowered: &Lowered, data: &mut BoundData| {
+        Ok(Trainer::device_memory_needed(&lowered.artifact, data, target)?.bytes)
+    };
+    let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
+    match Trainer::on_device(lowered.artifact, data, device, options) {
+        Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
+            Ok(Err(error))
+        }
+        other => Ok(Ok(other?)),
+    }
+}
+
+/// Lowers a model such that training fits into the budget, if there is one and recomputing values helps. `needed` are
+/// the bytes that a lowered model takes.
 fn lower_within(
     model: &Analyzed,
     mut options: LowerOptions,
     data: &mut BoundData,
-    train: &TrainOptions,
+    budget: Option<u64>,
+    needed: impl Fn(&Lowered, &mut BoundData) -> Result<u64, Failure>,
     say: &mut dyn FnMut(String),
 ) -> Result<Lowered, Failure> {
     /// Scratch and partial results are not the compiler's, and may change a little with what it recomputes.
@@ -159,25 +229,25 @@ fn lower_within(
     let lower = |options: &LowerOptions| lower(model, options).map_err(|error| Failure::input(error.to_string()));
     let mut lowered = lower(&options)?;
     let recomputes = !options.disabled.iter().any(|name| name == "recompute");
-    let Some(budget) = train.memory_budget.filter(|_| recomputes) else { return Ok(lowered) };
-    let mut needed = Trainer::memory_needed(&lowered.artifact, data, train)?.bytes;
+    let Some(budget) = budget.filter(|_| recomputes) else { return Ok(lowered) };
+    let mut bytes = needed(&lowered, data)?;
     for _ in 0..ATTEMPTS {
         let Some(values) = lowered.arena.and_then(|arena| arena.train) else { return Ok(lowered) };
-        if needed <= budget {
+        if bytes <= budget {
             break;
         }
-        options.arena_budget = Some(values.saturating_sub(needed - budget));
+        options.arena_budget = Some(values.saturating_sub(bytes - budget));
         let smaller = lower(&options)?;
-        let less = Trainer::memory_needed(&smaller.artifact, data, train)?.bytes;
-        if less >= needed {
+        let less = needed(&smaller, data)?;
+        if less >= bytes {
             break;
         }
-        (lowered, needed) = (smaller, less);
+        (lowered, bytes) = (smaller, less);
     }
-    if needed > budget && options.arena_budget.is_some() {
+    if bytes > budget && options.arena_budget.is_some() {
         return Err(Failure::Machine(format!(
             "training needs at least {} even where values are recomputed instead of kept; the budget is {}",
-            show_bytes(needed),
+            show_bytes(bytes),
             show_bytes(budget)
         )));
     }
@@ -213,9 +283,10 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         check_writable(path)?;
     }
     let options = options(&args.device);
-    let mut prepared = prepare(Purpose::Measure, &args.model, &[], options, true, &mut |line| note(&line))?;
+    let device = args.device.device;
+    let mut prepared = prepare(Purpose::Measure, &args.model, device, &[], options, true, &mut |line| note(&line))?;
     prepared.trainer.load_weights(&args.weights)?;
-    let report = finish(&mut prepared);
+    let report = finish(&mut prepared)?;
     print(&metrics_text(&report))?;
     if let Some(path) = &args.report {
         write_report(path, &report)?;
@@ -227,7 +298,8 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
 pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     check_writable(&args.out)?;
     let options = options(&args.device);
-    let mut prepared = prepare(Purpose::Infer, &args.model, &[], options, true, &mut |line| note(&line))?;
+    let device = args.device.device;
+    let mut prepared = prepare(Purpose::Infer, &args.model, device, &[], options, true, &mut |line| note(&line))?;
     prepared.trainer.load_weights(&args.weights)?;
     let output = prepared.trainer.infer(args.output.as_deref().or(prepared.output.as_deref()))?;
     let bytes =
@@ -238,11 +310,11 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The report of a finished run.
-pub fn finish(prepared: &mut Prepared) -> Report {
-    let mut report = prepared.trainer.report();
+pub fn finish(prepared: &mut Prepared) -> Result<Report, Failure> {
+    let mut report = prepared.trainer.report()?;
     report.load_s += prepared.load_s;
     report.compile_s = prepared.compile_s;
-    report
+    Ok(report)
 }
 
 /// Writes the report as JSON.

@@ -26,7 +26,8 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
             note(&line);
         }
     };
-    let mut prepared = prepare(Purpose::Train, &args.model, &args.disable_pass, train_options(args), !quiet, &mut say)?;
+    let (device, options) = (args.device.device, train_options(args));
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, !quiet, &mut say)?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
     }
@@ -47,7 +48,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         Err(error) => return Err(rescue(args, prepared, error)),
     };
 
-    let report = finish(&mut prepared);
+    let report = finish(&mut prepared)?;
     if let Some(path) = &args.weights_out {
         prepared.trainer.save_weights(path)?;
     }
@@ -105,9 +106,9 @@ pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
 }
 
 /// Training failed after it had begun: the best parameters so far are still worth a file.
-fn rescue(args: &TrainArgs, mut prepared: Prepared, error: ExecError) -> Failure {
+fn rescue(args: &TrainArgs, prepared: Prepared, error: ExecError) -> Failure {
     let (Some(path), true) = (&args.weights_out, prepared.trainer.has_best()) else { return error.into() };
-    match prepared.trainer.save_weights(path) {
+    match prepared.trainer.save_best(path) {
         Ok(()) => note(&format!("the parameters of the best epoch were written to {}", path.display())),
         Err(second) => note(&format!("error: {second}")),
     }

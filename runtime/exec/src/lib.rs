@@ -3,7 +3,7 @@
 //! [`Engine`] runs programs of the dataflow IR in f32 on all cores: a [`plan`] decides once what runs when and in
 //! which memory, and [`block`] executes it in blocks of rows, so that values of edges are never stored. [`Trainer`]
 //! is the training loop on top: early stopping, the best epoch, metrics, [`weights`], [`checkpoint`]s and the
-//! [`report`]. Results do not depend on the number of threads.
+//! [`report`]; it runs on this processor or on a [`device`]. Results do not depend on the number of threads.
 //!
 //! This crate knows no source language and no file format of datasets; it samples nothing. What
 //! becomes machine code is decided in [`native`].
@@ -15,6 +15,7 @@ pub mod data;
 pub mod device;
 pub mod engine;
 pub mod error;
+mod executor;
 mod init;
 pub mod kernels;
 mod launch;
@@ -37,10 +38,11 @@ pub mod weights;
 
 pub use bind::{BindOptions, bind};
 pub use data::{BoundData, Incidence, InputData, Target, Topology};
+pub use device::{Device, DeviceEngine};
 pub use engine::{Engine, EngineOptions, StepTime, Times};
 pub use error::{ExecError, Result};
 pub use native::CodeMode;
 pub use planned::Arena;
-pub use profile::{Profile, profile};
+pub use profile::{DeviceProfile, EntryProfile, Profile, profile, profile_device};
 pub use report::Report;
 pub use trainer::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions, Trainer};

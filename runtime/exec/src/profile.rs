@@ -2,7 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::Result;
+use hgnnc_ptx::Entry;
+
+use crate::device::KernelCounters;
+use crate::engine::{Engine, StepTime};
+use crate::error::{ExecError, Result};
 use crate::plan::StepKind;
 use crate::trainer::{TRAIN, Trainer};
 
@@ -22,6 +26,28 @@ pub struct Profile {
     pub copies_ms: f64,
 }
 
+/// What entries of training did on a device, an epoch each.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceProfile {
+    /// Number of epochs that were measured.
+    pub epochs: u64,
+    /// Median milliseconds of a whole epoch. `None` for a device without a clock.
+    pub epoch_ms: Option<f64>,
+    /// The entries, in their order.
+    pub entries: Vec<EntryProfile>,
+}
+
+/// What an entry did.
+#[derive(Clone, Debug)]
+pub struct EntryProfile {
+    /// The entry, with its kernels.
+    pub entry: Entry,
+    /// Median milliseconds, launched by itself. `None` for a device without a clock.
+    pub ms: Option<f64>,
+    /// What it did. `None` for a device that does not count.
+    pub counters: Option<KernelCounters>,
+}
+
 /// Trains for a few epochs, or until `stop` is set, and measures each kernel. Nothing is evaluated, and no epoch is kept
 /// as the best.
 ///
@@ -34,15 +60,15 @@ pub fn profile(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        trainer.engine().forget_times();
+        engine(trainer)?.forget_times();
         let (_, ms) = trainer.train_epoch(epoch)?;
         if epoch < WARM_UP {
             continue;
         }
         epochs_ms.push(ms);
-        let steps = trainer.engine().step_times(TRAIN);
-        let (copies, kernels): (Vec<_>, Vec<_>) =
-            steps.iter().partition(|step| matches!(step.step.kind, StepKind::Copy { .. }));
+        let steps = engine(trainer)?.step_times(TRAIN);
+        let (copies, kernels): (Vec<StepTime>, Vec<StepTime>) =
+            steps.into_iter().partition(|step| matches!(step.step.kind, StepKind::Copy { .. }));
         copies_ms.push(copies.iter().map(|step| step.ms).sum());
         kernels_ms.resize(kernels.len(), vec![]);
         for (all, step) in kernels_ms.iter_mut().zip(kernels) {
@@ -55,6 +81,53 @@ pub fn profile(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<
         kernels_ms: kernels_ms.into_iter().map(median).collect(),
         copies_ms: median(copies_ms),
     })
+}
+
+fn engine(trainer: &mut Trainer) -> Result<&mut Engine> {
+    trainer.engine().ok_or_else(|| ExecError::Unsupported("steps are measured on this processor only".into()))
+}
+
+/// As [`profile`], on a device. One that counts executes one epoch, and nothing else: each is like the other. One with a
+/// clock measures epochs as they are, and as many in which every entry is launched by itself.
+///
+/// # Errors
+/// A model that cannot be trained, a loss that is not finite, or a device that fails.
+pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<DeviceProfile> {
+    trainer.check_trainable()?;
+    let counts = trainer.device().is_some_and(|device| device.counters(TRAIN).is_some());
+    let (warm_up, epochs) = if counts { (0, 1) } else { (WARM_UP, epochs) };
+    let (mut epochs_ms, mut entries_ms): (Vec<f64>, Vec<Vec<f64>>) = Default::default();
+    let mut measured = 0;
+    for epoch in 0..warm_up + epochs {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if !counts {
+            let (_, ms) = trainer.train_epoch(epoch)?;
+            epochs_ms.push(ms);
+        }
+        let times = trainer.train_launch_by_launch(epoch)?.unwrap_or_default();
+        if epoch < warm_up {
+            epochs_ms.clear();
+            continue;
+        }
+        measured += 1;
+        entries_ms.resize(times.len(), vec![]);
+        for (all, ms) in entries_ms.iter_mut().zip(times) {
+            all.push(ms);
+        }
+    }
+    let Some(device) = trainer.device() else { return Ok(DeviceProfile::default()) };
+    let counters = device.counters(TRAIN);
+    let mut entries_ms = entries_ms.into_iter().map(median);
+    let entry = |entry: &Entry| EntryProfile {
+        entry: entry.clone(),
+        ms: entries_ms.next(),
+        counters: counters.as_ref().and_then(|all| all.get(&entry.name[..])).copied().cloned(),
+    };
+    let entries = device.entries(TRAIN).into_iter().map(entry).collect();
+    let epoch_ms = (!epochs_ms.is_empty()).then(|| median(epochs_ms));
+    Ok(DeviceProfile { epochs: measured, epoch_ms, entries })
 }
 
 /// The middle one; 0 of none. A mean would show what else the machine did.

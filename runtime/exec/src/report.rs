@@ -69,16 +69,20 @@ pub struct Report {
     pub train_s: f64,
     /// Forward, backward and update.
     pub epoch_ms: Spread,
-    /// Forward.
-    pub forward_ms: Spread,
-    /// Backward.
-    pub backward_ms: Spread,
-    /// Update.
-    pub update_ms: Spread,
+    /// Forward, where it is known: on this processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward_ms: Option<Spread>,
+    /// Backward, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backward_ms: Option<Spread>,
+    /// Update, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_ms: Option<Spread>,
     /// One evaluation of all outputs.
     pub infer_ms: Spread,
-    /// Mean by stage.
-    pub stage_ms: BTreeMap<&'static str, f64>,
+    /// Mean by stage, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage_ms: Option<BTreeMap<&'static str, f64>>,
     /// Largest resident set of the process.
     pub peak_rss_bytes: u64,
     /// Memory for values, planned before anything ran.

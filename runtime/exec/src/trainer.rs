@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 use hgnnc_ir::artifact::{self, Artifact, Criterion, Kernels, Metric, Part, Stop, Task, Training};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::types::{Dim, Stage};
+use hgnnc_ptx::Target;
 
 use crate::checkpoint::{self, Progress};
-use crate::data::{BoundData, Target};
+use crate::data::{BoundData, Target as Labels};
+use crate::device::{Compiled, Device, DeviceEngine};
 use crate::engine::{Engine, EngineOptions, Times};
 use crate::error::{ExecError, Result};
+use crate::executor::{Executor, Rows};
 use crate::metrics::{Counts, Predictions};
 use crate::native::CodeMode;
 use crate::planned::{Arena, Planned};
@@ -113,7 +116,7 @@ pub struct OutputRows {
 #[derive(Debug)]
 pub struct Trainer {
     artifact: Artifact,
-    engine: Engine,
+    executor: Executor,
     options: TrainOptions,
     seed: u64,
     epochs: u64,
@@ -168,24 +171,65 @@ fn programs(kernels: &Kernels) -> Vec<&Program> {
     std::iter::once(&kernels.infer).chain(&kernels.train).collect()
 }
 
+fn check_version(artifact: &Artifact) -> Result<()> {
+    if artifact.version != artifact::VERSION {
+        return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
+    }
+    Ok(())
+}
+
+impl Timing {
+    /// Notes phases and stages of an epoch, whose time is there already.
+    fn add(&mut self, times: &Times) {
+        for (list, nanos) in self.phases.iter_mut().zip(times.phases) {
+            list.push(nanos * 1e-6);
+        }
+        if self.epochs.len() > WARM_UP {
+            self.stage_epochs += 1;
+            for (total, nanos) in self.stages.iter_mut().zip(times.stages) {
+                *total += nanos * 1e-6;
+            }
+        }
+    }
+}
+
 impl Trainer {
-    /// Binds a model to data and initialises its parameters, or resumes where the options say so.
+    /// Binds a model to data on this processor and initialises its parameters, or resumes where the options say so.
     ///
     /// # Errors
     /// Another format version, data that does not fit, too little memory, or a checkpoint that cannot be resumed.
     pub fn new(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Self> {
-        if artifact.version != artifact::VERSION {
-            return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
-        }
-        let mut engine = Engine::new(&programs(&artifact.kernels), data, engine_options(&options))?;
+        check_version(&artifact)?;
+        let engine = Engine::new(&programs(&artifact.kernels), data, engine_options(&options))?;
+        Self::with(engine.into(), artifact, options)
+    }
+
+    /// As [`Trainer::new`], on a device. The budget is for the memory there.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`]; kernels without PTX, or a device that fails.
+    pub fn on_device(
+        artifact: Artifact,
+        data: BoundData,
+        device: Box<dyn Device>,
+        options: TrainOptions,
+    ) -> Result<Self> {
+        check_version(&artifact)?;
+        let target = device.target();
+        let programs = programs(&artifact.kernels);
+        let engine = DeviceEngine::new(&programs, data, device, target, options.memory_budget)?;
+        Self::with(engine.into(), artifact, options)
+    }
+
+    fn with(mut executor: Executor, artifact: Artifact, options: TrainOptions) -> Result<Self> {
         let training = artifact.training.as_ref();
         let seed = options.seed.or(training.map(|t| t.seed)).unwrap_or(0);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
-        engine.init_params(&artifact.infer, seed);
+        executor.init_params(&artifact.infer, seed)?;
         let progress = Progress::new(&artifact.model, seed);
         let mut trainer = Self {
             artifact,
-            engine,
+            executor,
             options,
             seed,
             epochs,
@@ -213,9 +257,19 @@ impl Trainer {
         Ok(MemoryNeeded { arenas, bytes: planned.parts(data).iter().map(|part| part.1).sum() })
     }
 
+    /// As [`Trainer::memory_needed`], of a device of this kind.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs, or a kernel without PTX.
+    pub fn device_memory_needed(artifact: &Artifact, data: &mut BoundData, target: Target) -> Result<MemoryNeeded> {
+        let compiled = Compiled::new(&programs(&artifact.kernels), data, target)?;
+        let arenas = Arenas { all: compiled.arena(None), infer: compiled.arena(Some(INFER)) };
+        Ok(MemoryNeeded { arenas, bytes: compiled.memory().bytes() })
+    }
+
     /// Memory for values.
     pub fn arenas(&self) -> Arenas {
-        Arenas { all: self.engine.arena(None), infer: self.engine.arena(Some(INFER)) }
+        Arenas { all: self.executor.arena(None), infer: self.executor.arena(Some(INFER)) }
     }
 
     /// The training block.
@@ -232,13 +286,13 @@ impl Trainer {
     /// Do labels and splits fit the training block?
     fn check_target(&mut self) -> Result<()> {
         let Some(training) = &self.artifact.training else { return Ok(()) };
-        let data = self.engine.data();
+        let data = self.executor.data();
         let rows = data.num_vertices.get(training.vertex.index()).copied().unwrap_or(0);
         let what = || format!("the label `{}`", training.label);
         let wrong = |found: String, expected: String| Err(ExecError::Shape { what: what(), found, expected });
         match (&data.target, training.task) {
             (None, _) => return wrong("no data".into(), format!("{rows} rows")),
-            (Some(Target::Classes(labels)), Task::Classify { classes }) => {
+            (Some(Labels::Classes(labels)), Task::Classify { classes }) => {
                 if labels.len() != rows {
                     return wrong(format!("{} rows", labels.len()), rows.to_string());
                 }
@@ -246,15 +300,15 @@ impl Trainer {
                     return wrong(format!("class {bad}"), format!("classes 0 to {}", classes.saturating_sub(1)));
                 }
             }
-            (Some(Target::Rows(targets)), Task::MultiLabel { labels: width } | Task::Regress { width }) => {
+            (Some(Labels::Rows(targets)), Task::MultiLabel { labels: width } | Task::Regress { width }) => {
                 if targets.len() != rows * width {
                     return wrong(format!("{} numbers", targets.len()), format!("{rows} rows of {width}"));
                 }
             }
-            (Some(Target::Classes(_)), Task::MultiLabel { .. } | Task::Regress { .. }) => {
+            (Some(Labels::Classes(_)), Task::MultiLabel { .. } | Task::Regress { .. }) => {
                 return wrong("one class per vertex".into(), "a row of numbers per vertex".into());
             }
-            (Some(Target::Rows(_)), Task::Classify { .. }) => {
+            (Some(Labels::Rows(_)), Task::Classify { .. }) => {
                 return wrong("a row of numbers per vertex".into(), "one class per vertex".into());
             }
         }
@@ -293,7 +347,7 @@ impl Trainer {
     }
 
     fn rows(&self, part: Part) -> &[u32] {
-        &self.engine.data().parts[match part {
+        &self.executor.data().parts[match part {
             Part::Train => 0,
             Part::Val => 1,
             Part::Test => 2,
@@ -306,14 +360,16 @@ impl Trainer {
     /// and the workspace of large products.
     ///
     /// # Errors
-    /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), or a
-    /// checkpoint that cannot be written.
+    /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), a
+    /// checkpoint that cannot be written, or a device that fails.
     pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
         let training = self.check_trainable()?;
         let (select, early) = (training.select, training.stop);
         // Handing work over to the threads allocates now and then: they get all of it at once.
-        let pool = self.engine.pool();
-        pool.install(|| self.train(select, early, stop, on_epoch))
+        match &self.executor {
+            Executor::Cpu(engine) => engine.pool().install(|| self.train(select, early, stop, on_epoch)),
+            Executor::Device(_) => self.train(select, early, stop, on_epoch),
+        }
     }
 
     fn train(
@@ -326,7 +382,7 @@ impl Trainer {
         let started = Instant::now();
         let mut saved = Instant::now();
         let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
-        self.reserve(remaining);
+        self.reserve(remaining)?;
         let mut outcome = if self.progress.stopped { Outcome::StoppedEarly } else { Outcome::Finished };
         while self.progress.epochs_done < self.epochs && !self.progress.stopped {
             if stop.load(Ordering::Relaxed) {
@@ -338,7 +394,7 @@ impl Trainer {
             self.progress.epochs_done += 1;
             self.progress.push_loss(loss);
             let watched = early.map(|e| e.criterion);
-            let (selected, stopping) = self.measure(select, watched);
+            let (selected, stopping) = self.measure(select, watched)?;
             let better = |criterion: Criterion, new: f64, old: Option<f64>| {
                 !new.is_nan()
                     && old.is_none_or(|old| if criterion.metric.smaller_is_better() { new < old } else { new > old })
@@ -346,7 +402,7 @@ impl Trainer {
             let best = selected.is_some_and(|value| better(select, value, self.progress.best()));
             if let (true, Some(value)) = (best, selected) {
                 self.progress.set_best(epoch, value);
-                self.keep_best();
+                self.keep_best()?;
             }
             if let (Some(early), Some(value)) = (early, stopping) {
                 if better(early.criterion, value, self.progress.stop_best()) {
@@ -363,7 +419,7 @@ impl Trainer {
             on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms });
             if self.options.checkpoint.is_some() && saved.elapsed() >= self.options.checkpoint_every {
                 if let Err(error) = self.save_checkpoint() {
-                    self.restore_best();
+                    self.restore_best()?;
                     return Err(error);
                 }
                 saved = Instant::now();
@@ -371,7 +427,7 @@ impl Trainer {
         }
         // Whoever cannot save a checkpoint may still save the best parameters elsewhere.
         let saved = self.save_checkpoint();
-        self.restore_best();
+        self.restore_best()?;
         saved?;
         self.timing.train_s += started.elapsed().as_secs_f64();
         self.outcome = outcome;
@@ -379,7 +435,7 @@ impl Trainer {
     }
 
     /// Room for the records of so many epochs, so that the loop does not allocate.
-    fn reserve(&mut self, epochs: u64) {
+    fn reserve(&mut self, epochs: u64) -> Result<()> {
         let room = usize::try_from(epochs).unwrap_or(0).min(1 << 20);
         let Timing { epochs: times, phases, infer, .. } = &mut self.timing;
         for list in phases.iter_mut().chain([times, infer]) {
@@ -387,8 +443,9 @@ impl Trainer {
         }
         self.progress.reserve(epochs);
         if self.best.is_empty() {
-            self.best = (0..self.engine.num_params()).map(|i| self.engine.param(i).to_vec()).collect();
+            self.best = self.params()?;
         }
+        Ok(())
     }
 
     /// One training step. The update is taken over only where the loss is finite.
@@ -396,59 +453,85 @@ impl Trainer {
         let mut times = Times::default();
         let start = Instant::now();
         let step = self.progress.steps_done + 1;
-        self.engine.run_until_update(TRAIN, self.seed, step, epoch, &mut times);
-        let loss = match self.engine.result(TRAIN, "loss") {
-            Some((_, [loss])) => f64::from(*loss),
-            _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
-        };
-        if !loss.is_finite() {
-            let kept = match self.progress.best_epoch {
-                Some(best) => format!("epoch {}, the best one", best + 1),
-                None => "the epoch before".to_owned(),
-            };
-            self.restore_best();
-            return Err(ExecError::Diverged { epoch, loss, kept });
-        }
-        self.engine.run_updates(TRAIN, self.seed, step, &mut times);
+        self.executor.run_until_update(TRAIN, (self.seed, step, epoch), &mut times)?;
+        self.check_loss(epoch)?;
+        self.executor.run_updates(TRAIN, self.seed, step, &mut times)?;
         let update = Instant::now();
-        self.engine.commit(TRAIN);
+        self.executor.commit(TRAIN)?;
         let commit = update.elapsed().as_nanos() as f64;
         times.phases[2] += commit;
         times.stages[4] += commit;
-        let ms = start.elapsed().as_secs_f64() * 1e3;
+        // A device is done now, and knows better how long it took.
+        let on_device = self.executor.elapsed_ms()?;
+        let ms = on_device.unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         self.progress.steps_done += 1;
         self.timing.epochs.push(ms);
-        for (list, nanos) in self.timing.phases.iter_mut().zip(times.phases) {
-            list.push(nanos * 1e-6);
+        if let Executor::Cpu(_) = self.executor {
+            self.timing.add(&times);
         }
-        if self.timing.epochs.len() > WARM_UP {
-            self.timing.stage_epochs += 1;
-            for (total, nanos) in self.timing.stages.iter_mut().zip(times.stages) {
-                *total += nanos * 1e-6;
-            }
+        Ok((self.loss()?, ms))
+    }
+
+    /// One training step on a device, launch by launch: milliseconds of each, if it has a clock.
+    pub(crate) fn train_launch_by_launch(&mut self, epoch: u64) -> Result<Option<Vec<f64>>> {
+        let step = self.progress.steps_done + 1;
+        let Executor::Device(it) = &mut self.executor else { return Ok(None) };
+        let times = it.engine.run_timed(TRAIN, self.seed, step, epoch)?;
+        self.progress.steps_done += 1;
+        self.check_loss(epoch)?;
+        Ok(times)
+    }
+
+    /// The loss of the last training step.
+    fn loss(&self) -> Result<f64> {
+        match self.executor.result(TRAIN, "loss") {
+            Some(Rows { numbers: [loss], .. }) => Ok(f64::from(*loss)),
+            _ => Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
         }
-        Ok((loss, ms))
+    }
+
+    /// Refuses a loss that is not finite.
+    fn check_loss(&mut self, epoch: u64) -> Result<()> {
+        self.executor.fetch(TRAIN, "loss")?;
+        let loss = self.loss()?;
+        if loss.is_finite() {
+            return Ok(());
+        }
+        let kept = match self.progress.best_epoch {
+            Some(best) => format!("epoch {}, the best one", best + 1),
+            None => "the epoch before".to_owned(),
+        };
+        self.restore_best()?;
+        Err(ExecError::Diverged { epoch, loss, kept })
     }
 
     /// The values of the two criteria after an epoch; evaluates only where one of them can be measured.
-    fn measure(&mut self, select: Criterion, watched: Option<Criterion>) -> (Option<f64>, Option<f64>) {
+    fn measure(&mut self, select: Criterion, watched: Option<Criterion>) -> Result<(Option<f64>, Option<f64>)> {
         let possible = |c: Criterion| !self.rows(c.part).is_empty();
         if !possible(select) && !watched.is_some_and(possible) {
-            return (None, None);
+            return Ok((None, None));
         }
-        self.infer_all();
+        self.infer_all()?;
         let mut value = |c: Criterion| self.metric(c.part, c.metric);
-        (value(select), watched.and_then(value))
+        Ok((value(select), watched.and_then(value)))
     }
 
-    /// Runs the evaluation program.
-    fn infer_all(&mut self) {
+    /// Runs the evaluation program. What metrics need can be read then.
+    fn infer_all(&mut self) -> Result<()> {
         let start = Instant::now();
-        let epoch = self.progress.epochs_done;
-        self.engine.run(INFER, self.seed, self.progress.steps_done, epoch, &mut Times::default());
+        let (step, epoch) = (self.progress.steps_done, self.progress.epochs_done);
+        self.executor.run_until_update(INFER, (self.seed, step, epoch), &mut Times::default())?;
+        self.executor.run_updates(INFER, self.seed, step, &mut Times::default())?;
+        let on_device = self.executor.elapsed_ms()?;
+        let ms = on_device.unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         if self.timing.infer.len() < self.timing.infer.capacity() || self.timing.infer.len() < 16 {
-            self.timing.infer.push(start.elapsed().as_secs_f64() * 1e3);
+            self.timing.infer.push(ms);
         }
+        if let Some(training) = &self.artifact.training {
+            self.executor.fetch(INFER, &training.output)?;
+            self.executor.fetch(INFER, "row_loss")?;
+        }
+        Ok(())
     }
 
     /// A metric of the last evaluation.
@@ -462,16 +545,19 @@ impl Trainer {
 
     fn metric_with(&self, part: Part, metric: Metric, counts: &mut Vec<Counts>) -> Option<f64> {
         let training = self.artifact.training.as_ref()?;
-        let (named, outputs) = self.engine.result(INFER, &training.output)?;
-        let row_loss = self.engine.result(INFER, "row_loss").map(|(_, values)| values);
-        let target = self.engine.data().target.as_ref()?;
+        let Rows { width, numbers: outputs } = self.executor.result(INFER, &training.output)?;
+        let row_loss = self.executor.result(INFER, "row_loss").map(|rows| rows.numbers);
+        let target = self.executor.data().target.as_ref()?;
         let rows = self.rows(part);
-        Predictions { outputs, width: named.width, row_loss, target, rows, task: training.task }.metric(metric, counts)
+        Predictions { outputs, width, row_loss, target, rows, task: training.task }.metric(metric, counts)
     }
 
     /// Metrics of all parts with the current parameters: the loss, those of the model, and the usual ones of its task.
-    pub fn evaluate(&mut self) -> BTreeMap<&'static str, BTreeMap<&'static str, f64>> {
-        self.infer_all();
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn evaluate(&mut self) -> Result<BTreeMap<&'static str, BTreeMap<&'static str, f64>>> {
+        self.infer_all()?;
         let mut all = BTreeMap::new();
         for part in [Part::Train, Part::Val, Part::Test] {
             let values: BTreeMap<&'static str, f64> =
@@ -480,21 +566,24 @@ impl Trainer {
                 all.insert(part.name(), values);
             }
         }
-        all
+        Ok(all)
     }
 
     /// An output with the current parameters; without a name, the trained one or the only one.
     ///
     /// # Errors
-    /// When there is no such output.
+    /// When there is no such output, or a device fails.
     pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
         let names: Vec<String> =
-            self.engine.results(INFER).iter().map(|r| r.name.clone()).filter(|n| n != "row_loss").collect();
+            self.executor.results(INFER).into_iter().filter(|&n| n != "row_loss").map(str::to_owned).collect();
         let trained = self.artifact.training.as_ref().map(|t| t.output.as_str());
         let name = output.or(trained).or(names.first().map(String::as_str)).unwrap_or("").to_owned();
-        self.infer_all();
-        match self.engine.result(INFER, &name) {
-            Some((named, data)) => Ok(OutputRows { rows: named.rows, width: named.width, data: data.to_vec() }),
+        self.infer_all()?;
+        self.executor.fetch(INFER, &name)?;
+        match self.executor.result(INFER, &name) {
+            Some(Rows { width, numbers }) => {
+                Ok(OutputRows { rows: numbers.len() / width.max(1), width, data: numbers.to_vec() })
+            }
             None => Err(ExecError::Unsupported(format!(
                 "the model has no output `{name}`; it has {}",
                 names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
@@ -502,23 +591,35 @@ impl Trainer {
         }
     }
 
-    fn keep_best(&mut self) {
-        for (i, kept) in self.best.iter_mut().enumerate() {
-            kept.copy_from_slice(self.engine.param(i));
-        }
+    fn keep_best(&mut self) -> Result<()> {
+        self.best.iter_mut().enumerate().try_for_each(|(i, kept)| self.executor.read_param(i, kept))
     }
 
-    fn restore_best(&mut self) {
+    fn restore_best(&mut self) -> Result<()> {
         if self.progress.best_epoch.is_some() {
             for (i, kept) in self.best.iter().enumerate() {
-                self.engine.param(i).copy_from_slice(kept);
+                self.executor.set_param(i, kept)?;
             }
         }
+        Ok(())
+    }
+
+    /// The current parameters, in the order of the model.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn params(&mut self) -> Result<Vec<Vec<f32>>> {
+        let mut params: Vec<Vec<f32>> =
+            self.shapes().iter().map(|(_, shape)| vec![0.0; shape.iter().product()]).collect();
+        for (i, param) in params.iter_mut().enumerate() {
+            self.executor.read_param(i, param)?;
+        }
+        Ok(params)
     }
 
     /// Name and shape of every parameter.
     fn shapes(&self) -> Vec<(String, Vec<usize>)> {
-        let data = self.engine.data();
+        let data = self.executor.data();
         let extent = |dim: &Dim| match *dim {
             Dim::Fixed(extent) => extent,
             Dim::Count(vertex) => data.num_vertices[vertex.index()],
@@ -531,9 +632,22 @@ impl Trainer {
     /// # Errors
     /// When the file cannot be written; an old one is then unchanged.
     pub fn save_weights(&mut self, path: &Path) -> Result<()> {
-        let values: Vec<Vec<f32>> = (0..self.engine.num_params()).map(|i| self.engine.param(i).to_vec()).collect();
+        let values = self.params()?;
         let shapes = self.shapes();
         let tensors = shapes.into_iter().zip(&values).map(|((name, shape), data)| (name, Tensor { shape, data }));
+        weights::write(path, tensors.collect(), None)
+    }
+
+    /// Writes the parameters of the best epoch by name; works where a device has failed. Nothing without a best epoch.
+    ///
+    /// # Errors
+    /// When the file cannot be written; an old one is then unchanged.
+    pub fn save_best(&self, path: &Path) -> Result<()> {
+        if !self.has_best() {
+            return Ok(());
+        }
+        let tensors =
+            self.shapes().into_iter().zip(&self.best).map(|((name, shape), data)| (name, Tensor { shape, data }));
         weights::write(path, tensors.collect(), None)
     }
 
@@ -546,7 +660,7 @@ impl Trainer {
         let shapes = self.shapes();
         weights::check(path, &file, &shapes)?;
         for (i, (name, _)) in shapes.iter().enumerate() {
-            self.engine.param(i).copy_from_slice(&file.tensors[name].1);
+            self.executor.set_param(i, &file.tensors[name].1)?;
         }
         Ok(())
     }
@@ -554,8 +668,9 @@ impl Trainer {
     fn save_checkpoint(&mut self) -> Result<()> {
         let Some(folder) = self.options.checkpoint.clone() else { return Ok(()) };
         let shapes = self.shapes();
-        let params: Vec<Vec<f32>> = (0..shapes.len()).map(|i| self.engine.param(i).to_vec()).collect();
-        let states: Vec<Vec<f32>> = (0..self.engine.states().len()).map(|i| self.engine.state(i).to_vec()).collect();
+        let params = self.params()?;
+        let num_states = self.executor.states().len();
+        let states: Vec<Vec<f32>> = (0..num_states).map(|i| self.executor.state(i)).collect::<Result<_>>()?;
         let mut tensors = vec![];
         for ((name, shape), data) in shapes.iter().zip(&params) {
             tensors.push((format!("param/{name}"), Tensor { shape: shape.clone(), data }));
@@ -565,7 +680,7 @@ impl Trainer {
                 tensors.push((format!("best/{name}"), Tensor { shape: shape.clone(), data }));
             }
         }
-        for (&(param, slot), data) in self.engine.states().iter().zip(&states) {
+        for (&(param, slot), data) in self.executor.states().iter().zip(&states) {
             let (name, shape) = &shapes[param.index()];
             tensors.push((format!("state{slot}/{name}"), Tensor { shape: shape.clone(), data }));
         }
@@ -589,21 +704,21 @@ impl Trainer {
         if progress.best_epoch.is_some() {
             expected.extend(shapes.iter().map(|(name, shape)| (format!("best/{name}"), shape.clone())));
         }
-        let states = self.engine.states().to_vec();
+        let states = self.executor.states().to_vec();
         expected.extend(states.iter().map(|&(param, slot)| {
             let (name, shape) = &shapes[param.index()];
             (format!("state{slot}/{name}"), shape.clone())
         }));
         weights::check(&path, &file, &expected)?;
         for (i, (name, _)) in shapes.iter().enumerate() {
-            self.engine.param(i).copy_from_slice(&file.tensors[&format!("param/{name}")].1);
+            self.executor.set_param(i, &file.tensors[&format!("param/{name}")].1)?;
         }
         if progress.best_epoch.is_some() {
             self.best = shapes.iter().map(|(name, _)| file.tensors[&format!("best/{name}")].1.clone()).collect();
         }
         for (i, &(param, slot)) in states.iter().enumerate() {
             let name = format!("state{slot}/{}", shapes[param.index()].0);
-            self.engine.state(i).copy_from_slice(&file.tensors[&name].1);
+            self.executor.set_state(i, &file.tensors[&name].1)?;
         }
         self.seed = progress.seed;
         self.progress = progress;
@@ -615,9 +730,20 @@ impl Trainer {
         &self.artifact
     }
 
-    /// The engine, to look at plans and parameters.
-    pub fn engine(&mut self) -> &mut Engine {
-        &mut self.engine
+    /// The engine of this processor, to look at plans and times; `None` where a device runs the model.
+    pub fn engine(&mut self) -> Option<&mut Engine> {
+        match &mut self.executor {
+            Executor::Cpu(engine) => Some(engine),
+            Executor::Device(_) => None,
+        }
+    }
+
+    /// The engine of the device that runs the model.
+    pub fn device(&mut self) -> Option<&mut DeviceEngine> {
+        match &mut self.executor {
+            Executor::Cpu(_) => None,
+            Executor::Device(it) => Some(&mut it.engine),
+        }
     }
 
     /// Warnings so far.
@@ -625,7 +751,8 @@ impl Trainer {
         &self.warnings
     }
 
-    /// Has an epoch been the best one? After [`Trainer::run`] its parameters are the current ones, also where it failed.
+    /// Has an epoch been the best one? After [`Trainer::run`] its parameters are the current ones, also where it failed
+    /// (unless it was the device that failed).
     pub fn has_best(&self) -> bool {
         self.progress.best_epoch.is_some()
     }
@@ -636,10 +763,13 @@ impl Trainer {
     }
 
     /// The report; evaluates all parts.
-    pub fn report(&mut self) -> Report {
-        let metrics = self.evaluate();
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn report(&mut self) -> Result<Report> {
+        let metrics = self.evaluate()?;
         let arenas = self.arenas();
-        let data = self.engine.data();
+        let data = self.executor.data();
         let semantic_graphs = data
             .graphs
             .iter()
@@ -648,11 +778,14 @@ impl Trainer {
         let warm = |times: &[f64]| Spread::of(if times.len() > WARM_UP { &times[WARM_UP..] } else { times });
         let timing = &self.timing;
         let per_epoch = |total: f64| if timing.stage_epochs == 0 { 0.0 } else { total / timing.stage_epochs as f64 };
-        Report {
+        // A device executes parts of several phases and stages at a time.
+        let known = |phase: usize| matches!(self.executor, Executor::Cpu(_)).then(|| warm(&timing.phases[phase]));
+        let stage_ms = Stage::ALL.iter().zip(timing.stages).map(|(s, total)| (s.name(), per_epoch(total)));
+        Ok(Report {
             model: self.artifact.model.clone(),
             dataset: data.dataset.clone(),
-            device: "cpu".into(),
-            threads: self.engine.threads(),
+            device: self.executor.name(),
+            threads: self.executor.threads(),
             seed: self.seed,
             epochs: self.progress.epochs_done,
             best_epoch: self.progress.best_epoch,
@@ -662,20 +795,20 @@ impl Trainer {
             compile_s: 0.0,
             train_s: timing.train_s,
             epoch_ms: warm(&timing.epochs),
-            forward_ms: warm(&timing.phases[0]),
-            backward_ms: warm(&timing.phases[1]),
-            update_ms: warm(&timing.phases[2]),
+            forward_ms: known(0),
+            backward_ms: known(1),
+            update_ms: known(2),
             infer_ms: warm(&timing.infer),
-            stage_ms: Stage::ALL.iter().zip(timing.stages).map(|(s, total)| (s.name(), per_epoch(total))).collect(),
+            stage_ms: known(0).map(|_| stage_ms.collect()),
             peak_rss_bytes: proc::peak_rss_bytes(),
             arena_bytes: arenas.all.bytes(),
             infer_arena_bytes: arenas.infer.bytes(),
-            device_bytes: 0,
+            device_bytes: self.executor.device_bytes(),
             metrics,
             semantic_graphs,
             params: self.shapes().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum(),
             losses: self.progress.losses().collect(),
             warnings: self.warnings.clone(),
-        }
+        })
     }
 }

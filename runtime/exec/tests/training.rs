@@ -166,16 +166,16 @@ fn losses(trainer: &mut Trainer) -> Vec<u64> {
 }
 
 fn bits(trainer: &mut Trainer) -> Vec<u32> {
-    trainer.engine().param(0).iter().map(|x| x.to_bits()).collect()
+    trainer.params().expect("read")[0].iter().map(|x| x.to_bits()).collect()
 }
 
 #[test]
 fn training_learns_and_reports() {
     let mut trainer = trainer(options(2));
-    let untrained = trainer.evaluate();
+    let untrained = trainer.evaluate().expect("evaluated");
     let outcome = trainer.run(&never(), &mut |_| {}).expect("trains");
     assert_eq!(outcome, Outcome::Finished);
-    let report = trainer.report();
+    let report = trainer.report().expect("evaluated");
     assert!(report.metrics["test"]["accuracy"] > 0.7, "{:?} after {:?}", report.metrics, untrained);
     assert!(report.metrics["val"]["loss"] < untrained["val"]["loss"]);
     assert_eq!((report.epochs, report.params), (60, (COLUMNS * CLASSES) as u64));
@@ -214,8 +214,8 @@ fn a_resumed_run_equals_the_uninterrupted_one() {
     let rest = losses(&mut second);
     assert_eq!(rest, expected[20..]);
     assert_eq!(bits(&mut second), bits(&mut whole));
-    assert_eq!(second.report().losses.len(), 60);
-    assert_eq!(second.report().best_epoch, whole.report().best_epoch);
+    assert_eq!(second.report().expect("evaluated").losses.len(), 60);
+    assert_eq!(second.report().expect("evaluated").best_epoch, whole.report().expect("evaluated").best_epoch);
 
     let (artifact, data) = model(0.3);
     let wrong_seed = TrainOptions { seed: Some(9), ..with_checkpoint(true) };
@@ -241,7 +241,7 @@ fn early_stopping_keeps_the_best_epoch() {
     let (epoch, value) = best.expect("some epoch is the best");
     assert_eq!(outcome, Outcome::StoppedEarly);
     assert_eq!(trainer.epochs_done(), epoch + 11);
-    assert_eq!(trainer.evaluate()["val"]["loss"], value);
+    assert_eq!(trainer.evaluate().expect("evaluated")["val"]["loss"], value);
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_split_without_validation_keeps_the_last_epoch_and_says_so() {
     let mut trainer = Trainer::new(artifact, data, options(1)).expect("fits");
     assert!(trainer.warnings()[0].contains("no val part"), "{:?}", trainer.warnings());
     assert_eq!(losses(&mut trainer).len(), 60);
-    assert_eq!(trainer.report().best_epoch, None);
+    assert_eq!(trainer.report().expect("evaluated").best_epoch, None);
 }
 
 #[test]

@@ -313,6 +313,28 @@ impl Class {
         Class::Exchange,
         Class::Mma,
     ];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Integer => "integer",
+            Class::Float => "float",
+            Class::Convert => "convert",
+            Class::Special => "special",
+            Class::Predicate => "predicate",
+            Class::Constant => "constant",
+            Class::GlobalLoad => "global load",
+            Class::GlobalStore => "global store",
+            Class::SharedLoad => "shared load",
+            Class::SharedStore => "shared store",
+            Class::Atomic => "atomic",
+            Class::AsyncCopy => "async copy",
+            Class::Control => "control",
+            Class::Barrier => "barrier",
+            Class::Exchange => "exchange",
+            Class::Mma => "mma",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -26,11 +26,11 @@ fn field_case_13_constant_memory() {
             let data = bound_data(compiled.training(), &compiled.bind(&world));
             let options = TrainOptions { threads: 1, epochs: Some(epochs), ..Default::default() };
             let mut trainer = Trainer::new(artifact.clone(), data, options).unwrap_or_else(|error| panic!("{error}"));
-            let arena = trainer.engine().arena(None);
+            let arena = trainer.arenas().all;
             let mut losses = vec![];
             let ended = trainer.run(&AtomicBool::new(false), &mut |e| losses.push(e.loss));
             ended.unwrap_or_else(|error| panic!("{}: {error} after {losses:?}", case.name));
-            assert_eq!(trainer.engine().arena(None), arena, "{}: planned memory", case.name);
+            assert_eq!(trainer.arenas().all, arena, "{}: planned memory", case.name);
         };
         train(20);
         let before = proc::peak_rss_bytes();

@@ -5,5 +5,6 @@ mod bad_files;
 mod bounds;
 mod commands;
 mod common;
+mod device;
 mod interrupt;
 mod training;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_ptx::THREADS;
+use hgnnc_ptx::{THREADS, Target};
 use hgnnc_ptx_interp as ptx;
 
 use super::{Device, Sequence};
@@ -60,11 +60,6 @@ impl Interpreter {
         Self { backward: true, ..Self::new() }
     }
 
-    /// What each entry did so far, by module and name.
-    pub fn counters(&self) -> &BTreeMap<(usize, String), KernelCounters> {
-        &self.counters
-    }
-
     fn failed(&self, reason: impl std::fmt::Display) -> ExecError {
         ExecError::Device { device: self.name(), reason: reason.to_string() }
     }
@@ -73,6 +68,10 @@ impl Interpreter {
 impl Device for Interpreter {
     fn name(&self) -> String {
         "ptx-interp".into()
+    }
+
+    fn target(&self) -> Target {
+        Target::Sm90
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -94,6 +93,10 @@ impl Device for Interpreter {
 
     fn alloc(&mut self, what: &str, bytes: usize) -> Result<u64> {
         Ok(self.memory.alloc(what, bytes, 256))
+    }
+
+    fn clear(&mut self, at: u64, bytes: usize) -> Result<()> {
+        self.memory.fill(at, bytes, 0).map_err(|error| self.failed(error))
     }
 
     fn upload(&mut self, to: u64, bytes: &[u8]) -> Result<()> {
@@ -133,5 +136,18 @@ impl Device for Interpreter {
 
     fn wait(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    fn elapsed_ms(&mut self) -> Result<Option<f64>> {
+        Ok(None)
+    }
+
+    fn run_timed(&mut self, sequence: usize) -> Result<Option<Vec<f64>>> {
+        self.run(sequence)?;
+        Ok(None)
+    }
+
+    fn counters(&self) -> Option<&BTreeMap<(usize, String), KernelCounters>> {
+        Some(&self.counters)
     }
 }

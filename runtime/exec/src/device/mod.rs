@@ -4,15 +4,29 @@
 //! [`crate::Engine`] does for this processor.
 
 mod arrays;
+mod bind;
+mod cuda;
 mod engine;
 mod interpreter;
+mod plan;
 
-pub use engine::{DeviceEngine, DeviceMemory};
+pub use cuda::Cuda;
+pub use engine::DeviceEngine;
+pub use hgnnc_ptx_interp::{Class, Counters, GlobalTraffic, SharedTraffic};
 pub use interpreter::{Interpreter, KernelCounters};
+pub(crate) use plan::Compiled;
+pub use plan::DeviceMemory;
 
-use hgnnc_ptx::Module;
+use std::collections::BTreeMap;
+
+use hgnnc_ptx::{Module, Target};
 
 use crate::error::Result;
+
+/// Bytes of an f32.
+const F32: usize = 4;
+/// What allocations begin at a multiple of.
+const ALIGN_BYTES: usize = 256;
 
 /// A part of an entry's work, for a [`Device`]: its name in the module and its blocks, of [`hgnnc_ptx::THREADS`] threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,9 +47,12 @@ pub struct Sequence {
 }
 
 /// What executes PTX and has memory for it.
-pub trait Device: std::fmt::Debug {
+pub trait Device: std::fmt::Debug + Send {
     /// Its name, for the report.
     fn name(&self) -> String;
+
+    /// What code for it is made for.
+    fn target(&self) -> Target;
 
     /// Bytes of memory that may be allocated. `None`: not known.
     fn free_bytes(&self) -> Option<u64>;
@@ -58,7 +75,13 @@ pub trait Device: std::fmt::Debug {
     /// When there is no more.
     fn alloc(&mut self, what: &str, bytes: usize) -> Result<u64>;
 
-    /// Copies to the device.
+    /// Sets bytes to zero.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn clear(&mut self, at: u64, bytes: usize) -> Result<()>;
+
+    /// Copies to the device, after what was asked of it before and before what is asked later.
     ///
     /// # Errors
     /// When the device fails.
@@ -87,4 +110,22 @@ pub trait Device: std::fmt::Debug {
     /// # Errors
     /// When something failed.
     fn wait(&mut self) -> Result<()>;
+
+    /// Milliseconds by the device's own clock from the beginning of the first sequence since the last call to the end of
+    /// the last one, for which it waits. `None` for a device without a clock, and where nothing ran.
+    ///
+    /// # Errors
+    /// When something failed.
+    fn elapsed_ms(&mut self) -> Result<Option<f64>>;
+
+    /// Executes a sequence launch by launch and waits: the milliseconds of each. `None` for a device without a clock.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn run_timed(&mut self, sequence: usize) -> Result<Option<Vec<f64>>>;
+
+    /// What each entry did so far, by module and name. `None` for a device that does not count.
+    fn counters(&self) -> Option<&BTreeMap<(usize, String), KernelCounters>> {
+        None
+    }
 }

@@ -636,8 +636,8 @@ fn trainer(compiled: &Compiled, bindings: &Bindings, world: &World, options: Tra
 /// Parameters after training, as bits.
 fn trained(trainer: &mut Trainer) -> Vec<Vec<u32>> {
     trainer.run(&AtomicBool::new(false), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
-    let engine = trainer.engine();
-    (0..engine.num_params()).map(|i| engine.param(i).iter().map(|x| x.to_bits()).collect()).collect()
+    let params = trainer.params().unwrap_or_else(|error| panic!("{error}"));
+    params.iter().map(|param| param.iter().map(|x| x.to_bits()).collect()).collect()
 }
 
 /// Case 28: the same seed gives the same parameters, bit by bit, on one thread and on three; another seed does not.

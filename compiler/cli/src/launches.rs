@@ -1,0 +1,278 @@
+//! `hgnnc profile` on a device: what each launch takes, or what it does.
+
+use std::process::ExitCode;
+
+use hgnnc_driver::bounds::{Bounded, kernels};
+use hgnnc_exec::device::{Class, Counters, GlobalTraffic, SharedTraffic};
+use hgnnc_exec::{DeviceProfile, EntryProfile, profile_device};
+use hgnnc_ir::kernel::{Kernel, Program};
+use hgnnc_machine::Machine;
+use serde_json::{Map, Value, json};
+
+use crate::args::ProfileArgs;
+use crate::bounds::{label, stores};
+use crate::failure::Failure;
+use crate::output::{make_folder, print, write};
+use crate::run::Prepared;
+use crate::table::{Table, amount, bytes, digits, percent, time};
+use crate::train::stop_on_interrupt;
+
+/// A launch as it was executed and as it was predicted.
+struct Line {
+    entry: EntryProfile,
+    /// Rows or products of its kernels.
+    labels: Vec<String>,
+    /// The buffers that they write.
+    stores: Vec<String>,
+    bounds: Vec<Bounded>,
+}
+
+impl Line {
+    /// Seconds that its kernels take at least. 0 where it completes sums or copies, which is not predicted.
+    fn predicted(&self) -> f64 {
+        self.bounds.iter().map(|bound| bound.prediction.seconds()).sum()
+    }
+
+    /// Distinct words of its kernels.
+    fn words(&self, of: impl Fn(&Bounded) -> &'static str) -> String {
+        let mut words: Vec<&str> = self.bounds.iter().map(of).collect();
+        words.dedup();
+        words.join(", ")
+    }
+
+    fn counters(&self) -> Counters {
+        self.entry.counters.as_ref().map(|found| found.counters.clone()).unwrap_or_default()
+    }
+
+    fn ms(&self) -> f64 {
+        self.entry.ms.unwrap_or(0.0)
+    }
+}
+
+/// Trains on the device of a trainer and shows what each launch takes, or does.
+pub fn profile(args: &ProfileArgs, prepared: &mut Prepared, say: &mut dyn FnMut(String)) -> Result<ExitCode, Failure> {
+    let stop = stop_on_interrupt(say);
+    let found = profile_device(&mut prepared.trainer, args.epochs, &stop)?;
+    if found.epochs == 0 {
+        return Err(Failure::Machine("interrupted before an epoch was measured".into()));
+    }
+    let Some((name, target)) = prepared.trainer.device().map(|it| (it.device().name(), it.device().target())) else {
+        return Err(Failure::Machine("internal error: a profile of a device without one".into()));
+    };
+    let program = prepared.trainer.artifact().kernels.train.as_ref();
+    let program = program.ok_or_else(|| Failure::input("the model has no `train` block, so it cannot be trained"))?;
+    let machine = Machine::sheet(target.name());
+    let machine =
+        machine.ok_or_else(|| Failure::Machine(format!("internal error: no figures of {}", target.name())))?;
+    let bounds = kernels(program, &prepared.sizes, &machine);
+    let all: Vec<&Kernel> = program.kernels().collect();
+    let line = |entry: &EntryProfile| {
+        let numbers = || entry.entry.kernels.iter().map(|kernel| kernel.number).filter(|&number| number < all.len());
+        Line {
+            entry: entry.clone(),
+            labels: numbers().map(|number| format!("k{number} {}", label(program, all[number]))).collect(),
+            stores: numbers().map(|number| stores(program, all[number])).collect(),
+            bounds: numbers().filter_map(|number| bounds.get(number)).map(|kernel| kernel.bound.clone()).collect(),
+        }
+    };
+    let lines: Vec<Line> = found.entries.iter().map(line).collect();
+    let text = text(program, &name, &found, &lines);
+    if let Some(folder) = &args.out {
+        make_folder(folder)?;
+        write(&folder.join("profile.txt"), text.as_bytes())?;
+        let json = format!("{:#}\n", json(program, &name, target.name(), &found, &lines));
+        write(&folder.join("profile.json"), json.as_bytes())?;
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(program: &Program, device: &str, found: &DeviceProfile, lines: &[Line]) -> String {
+    let name = &program.tables.name;
+    match found.epoch_ms {
+        Some(ms) => {
+            let epochs = found.epochs;
+            let head = format!("{name}: {} ms per epoch, median of {epochs}, on {device}\n", digits(ms));
+            head + &times(lines)
+        }
+        None => {
+            format!("{name}: what one training step does, executed by {device}\n")
+                + "\nglobal memory in sectors of 32 bytes, shared memory in wavefronts; `ideal` is what distinct bytes need\n"
+                + &traffic(lines)
+                + "\ninstructions of warps\n"
+                + &instructions(lines)
+        }
+    }
+}
+
+/// What every launch took.
+fn times(lines: &[Line]) -> String {
+    let heads = ["launch", "kernels", "stage", "phase", "measured", "predicted", "ratio", "share"];
+    let mut table = Table::new(4, &heads);
+    let total: f64 = lines.iter().map(Line::ms).sum();
+    let share = |ms: f64| if total > 0.0 { percent(ms / total) } else { String::new() };
+    for line in lines {
+        let predicted = line.predicted();
+        let known = |text: String| if predicted > 0.0 { text } else { String::new() };
+        table.row(vec![
+            line.entry.entry.name.clone(),
+            line.labels.join(", "),
+            line.words(|bound| bound.stage.name()),
+            line.words(|bound| bound.phase.name()),
+            time(line.ms() * 1e-3),
+            known(time(predicted)),
+            known(digits(line.ms() * 1e-3 / predicted)),
+            share(line.ms()),
+        ]);
+    }
+    let predicted = lines.iter().map(Line::predicted).sum::<f64>();
+    let mut last = vec!["one by one".to_string(), String::new(), String::new(), String::new()];
+    last.extend([time(total * 1e-3), time(predicted), digits(total * 1e-3 / predicted), share(total)]);
+    table.row(last);
+    table.text()
+}
+
+/// Sums of loads, stores and atomic operations.
+fn global(counters: &Counters) -> GlobalTraffic {
+    let all = [counters.global_loads, counters.global_stores, counters.global_atomics];
+    all.iter().fold(GlobalTraffic::default(), |sum, it| GlobalTraffic {
+        requests: sum.requests + it.requests,
+        sectors: sum.sectors + it.sectors,
+        ideal_sectors: sum.ideal_sectors + it.ideal_sectors,
+        bytes: sum.bytes + it.bytes,
+    })
+}
+
+/// Likewise.
+fn shared(counters: &Counters) -> SharedTraffic {
+    let all = [counters.shared_loads, counters.shared_stores, counters.shared_atomics];
+    all.iter().fold(SharedTraffic::default(), |sum, it| SharedTraffic {
+        requests: sum.requests + it.requests,
+        wavefronts: sum.wavefronts + it.wavefronts,
+        ideal_wavefronts: sum.ideal_wavefronts + it.ideal_wavefronts,
+    })
+}
+
+/// How many times the ideal; nothing of nothing.
+fn ratio(number: u64, ideal: u64) -> String {
+    if ideal == 0 { String::new() } else { digits(number as f64 / ideal as f64) }
+}
+
+/// Accesses to memory and operations of every launch.
+fn traffic(lines: &[Line]) -> String {
+    let mut table = Table::new(
+        4,
+        &[
+            "launch",
+            "kernels",
+            "stage",
+            "phase",
+            "blocks",
+            "instructions",
+            "FLOPs",
+            "of products",
+            "requests",
+            "sectors",
+            "of ideal",
+            "wavefronts",
+            "of ideal",
+            "read",
+            "written",
+        ],
+    );
+    let mut sum = Counters::default();
+    let mut row = |words: [String; 4], counters: &Counters| {
+        let (global, shared) = (global(counters), shared(counters));
+        let mut cells = words.to_vec();
+        cells.extend([
+            counters.blocks.to_string(),
+            amount(counters.warp_total() as f64),
+            amount(counters.flops as f64),
+            amount(counters.mma_flops as f64),
+            amount(global.requests as f64),
+            amount(global.sectors as f64),
+            ratio(global.sectors, global.ideal_sectors),
+            amount(shared.wavefronts as f64),
+            ratio(shared.wavefronts, shared.ideal_wavefronts),
+            bytes(counters.device_read_bytes as f64),
+            bytes(counters.device_written_bytes as f64),
+        ]);
+        table.row(cells);
+    };
+    for line in lines {
+        let counters = line.counters();
+        let words = [
+            line.entry.entry.name.clone(),
+            line.labels.join(", "),
+            line.words(|bound| bound.stage.name()),
+            line.words(|bound| bound.phase.name()),
+        ];
+        row(words, &counters);
+        sum.merge(&counters);
+    }
+    row(["step".into(), String::new(), String::new(), String::new()], &sum);
+    table.text()
+}
+
+/// Instructions of every launch, by class.
+fn instructions(lines: &[Line]) -> String {
+    let heads: Vec<&str> = ["launch"].into_iter().chain(Class::ALL.map(Class::name)).collect();
+    let mut table = Table::new(1, &heads);
+    let mut sum = Counters::default();
+    let mut row = |name: &str, counters: &Counters| {
+        let cells = Class::ALL.map(|class| amount(counters.warp_of(class) as f64));
+        table.row([name.to_string()].into_iter().chain(cells).collect());
+    };
+    for line in lines {
+        let counters = line.counters();
+        row(&line.entry.entry.name, &counters);
+        sum.merge(&counters);
+    }
+    row("step", &sum);
+    table.text()
+}
+
+fn json(program: &Program, device: &str, target: &str, found: &DeviceProfile, lines: &[Line]) -> Value {
+    let line = |line: &Line| {
+        let mut object = Map::new();
+        object.insert("launch".into(), line.entry.entry.name.clone().into());
+        object.insert("kernels".into(), line.labels.clone().into());
+        object.insert("stores".into(), line.stores.clone().into());
+        object.insert("stages".into(), line.words(|bound| bound.stage.name()).into());
+        object.insert("phases".into(), line.words(|bound| bound.phase.name()).into());
+        object.insert("predicted_ms".into(), (line.predicted() * 1e3).into());
+        if let Some(ms) = line.entry.ms {
+            object.insert("measured_ms".into(), ms.into());
+        }
+        if let Some(found) = &line.entry.counters {
+            object.insert("counters".into(), counters_json(&found.counters));
+        }
+        Value::Object(object)
+    };
+    json!({
+        "program": program.tables.name, "device": device, "target": target,
+        "epochs": found.epochs, "epoch_ms": found.epoch_ms,
+        "launches": lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+fn counters_json(counters: &Counters) -> Value {
+    let by_class = |count: &dyn Fn(Class) -> u64| {
+        let all = Class::ALL.into_iter().map(|class| (class.name().replace(' ', "_"), count(class).into()));
+        Value::Object(all.collect())
+    };
+    let global = |it: &GlobalTraffic| json!({"requests": it.requests, "sectors": it.sectors, "ideal_sectors": it.ideal_sectors, "bytes": it.bytes});
+    let shared = |it: &SharedTraffic| json!({"requests": it.requests, "wavefronts": it.wavefronts, "ideal_wavefronts": it.ideal_wavefronts});
+    json!({
+        "blocks": counters.blocks, "flops": counters.flops, "mma_flops": counters.mma_flops,
+        "warp_instructions": by_class(&|class| counters.warp_of(class)),
+        "lane_instructions": by_class(&|class| counters.lane_of(class)),
+        "global_loads": global(&counters.global_loads), "global_stores": global(&counters.global_stores),
+        "global_atomics": global(&counters.global_atomics),
+        "shared_loads": shared(&counters.shared_loads), "shared_stores": shared(&counters.shared_stores),
+        "shared_atomics": shared(&counters.shared_atomics),
+        "cache_hits": counters.cache_hits, "device_read_bytes": counters.device_read_bytes,
+        "device_written_bytes": counters.device_written_bytes,
+        "branches": counters.branches, "divergent_branches": counters.divergent_branches, "barriers": counters.barriers,
+    })
+}

@@ -1,0 +1,196 @@
+//! Programs compiled for a device, before memory is allocated: how much they will take there.
+
+use std::collections::{HashMap, HashSet};
+
+use hgnnc_graph::show_bytes;
+use hgnnc_ir::kernel::place::{self, ALIGN};
+use hgnnc_ir::kernel::{Body, KernelOp, Program, Width};
+use hgnnc_ir::{Layout, Type};
+use hgnnc_ptx::{Entry, Hints, Module, Sizes, Slot, Target};
+
+use super::F32;
+use super::arrays::{DataSizes, edges, index_array};
+use crate::data::{BoundData, InputData};
+use crate::engine::{add_counters, check_tables, collect_states, extent, list_ends};
+use crate::error::{ExecError, Result};
+use crate::plan::StateId;
+use crate::planned::Arena;
+
+/// Bytes on a device, by what they are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeviceMemory {
+    /// What each run computes; programs share it.
+    pub run: u64,
+    /// What is computed once.
+    pub fixed: u64,
+    /// Partial results.
+    pub partials: u64,
+    /// Parameters and optimiser states.
+    pub params: u64,
+    /// Graphs and features.
+    pub data: u64,
+}
+
+impl DeviceMemory {
+    /// All of it.
+    pub fn bytes(&self) -> u64 {
+        self.run + self.fixed + self.partials + self.params + self.data
+    }
+
+    /// Refuses what would not fit, before anything is allocated.
+    pub(super) fn check(&self, free: Option<u64>, budget: Option<u64>) -> Result<()> {
+        let limits = [("the free memory of the device", free), ("the budget", budget)];
+        for (limit, bytes) in limits {
+            let Some(bytes) = bytes.filter(|&bytes| self.bytes() > bytes) else { continue };
+            let parts = [
+                ("intermediate values", self.run + self.fixed),
+                ("partial results", self.partials),
+                ("parameters and optimiser state", self.params),
+                ("graphs and features", self.data),
+            ];
+            let detail: Vec<String> =
+                parts.iter().map(|(what, bytes)| format!("{what} {}", show_bytes(*bytes))).collect();
+            return Err(ExecError::Memory { needed: self.bytes(), detail: detail.join(", "), limit, budget: bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Elements that a program needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    /// What each run computes.
+    pub run: usize,
+    /// What is computed once.
+    pub fixed: usize,
+    /// Partial results.
+    pub partials: usize,
+}
+
+/// Programs as PTX, and what they need.
+pub(crate) struct Compiled {
+    pub(super) modules: Vec<Module>,
+    pub(super) needs: Vec<Needs>,
+    pub(super) states: Vec<StateId>,
+    /// Elements of each parameter.
+    pub(super) param_lens: Vec<usize>,
+    memory: DeviceMemory,
+}
+
+impl Compiled {
+    /// Compiles programs with the same tables for data. Nothing of the size of their values is allocated.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs, or a kernel without PTX.
+    pub(crate) fn new(programs: &[&Program], data: &mut BoundData, target: Target) -> Result<Self> {
+        let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
+        let tables = &first.tables;
+        check_tables(tables, data)?;
+        add_counters(programs, data);
+        list_ends(programs, data);
+        let edges = edges(programs, data);
+        let hints = Hints { edges: &edges, source: None };
+        let compiled = |program: &&Program| {
+            hgnnc_ptx::compile(program, target, hints).map_err(|error| ExecError::Unsupported(error.to_string()))
+        };
+        let modules: Vec<Module> = programs.iter().map(compiled).collect::<Result<_>>()?;
+        let states = collect_states(programs);
+        let param_len =
+            |index: usize| -> usize { tables.params[index].dims.iter().map(|&d| extent(data, d)).product() };
+        let param_lens: Vec<usize> = (0..tables.params.len()).map(param_len).collect();
+        let needs: Vec<Needs> =
+            programs.iter().zip(&modules).map(|(program, module)| needs(program, module, data)).collect();
+        let memory = memory(&needs, &param_lens, &states, data, &modules);
+        Ok(Self { modules, needs, states, param_lens, memory })
+    }
+
+    /// Bytes on the device.
+    pub(crate) fn memory(&self) -> DeviceMemory {
+        self.memory
+    }
+
+    /// Memory for values of one program, as if it were the only one, or of all.
+    pub(crate) fn arena(&self, program: Option<usize>) -> Arena {
+        arena(&self.needs, program)
+    }
+}
+
+/// Memory for values of one program, as if it were the only one, or of all.
+pub(super) fn arena(needs: &[Needs], program: Option<usize>) -> Arena {
+    let needs = program.map_or(needs, |program| &needs[program..program + 1]);
+    let most = |f: fn(&Needs) -> usize| (F32 * needs.iter().map(f).max().unwrap_or(0)) as u64;
+    let fixed = (F32 * needs.iter().map(|needs| needs.fixed).sum::<usize>()) as u64;
+    Arena { run: most(|needs| needs.run), fixed, partials: most(|needs| needs.partials), scratch: 0 }
+}
+
+fn needs(program: &Program, module: &Module, data: &BoundData) -> Needs {
+    let memory = place::memory(program, |ty| rows(data, ty) * width(data, ty));
+    let entries = module.prelude.iter().chain(&module.launches);
+    let partials = entries.map(|entry| partials(entry, data).1).max().unwrap_or(0);
+    Needs { run: memory.run.len, fixed: memory.fixed.len, partials }
+}
+
+fn memory(needs: &[Needs], params: &[usize], states: &[StateId], data: &BoundData, modules: &[Module]) -> DeviceMemory {
+    let bytes = |elements: usize| (F32 * elements) as u64;
+    let states = states.iter().map(|state| params[state.0.index()]).sum::<usize>();
+    let mut arrays: Vec<&Slot> = modules.iter().flat_map(|module| &module.table).collect();
+    let mut seen = HashSet::new();
+    arrays.retain(|&slot| seen.insert(slot.clone()));
+    let indices: usize = arrays.iter().filter_map(|slot| index_array(data, slot)).map(|array| array.len()).sum();
+    let inputs: usize = data
+        .inputs
+        .iter()
+        .map(|input| match input {
+            InputData::Numbers(numbers) => numbers.len(),
+            InputData::Classes(classes) => classes.len(),
+            InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
+        })
+        .sum();
+    let Arena { run, fixed, partials, .. } = arena(needs, None);
+    DeviceMemory {
+        run,
+        fixed,
+        partials,
+        params: bytes(params.iter().sum::<usize>() + states),
+        data: bytes(indices + inputs),
+    }
+}
+
+/// Rows that are stored of a type.
+pub(super) fn rows(data: &BoundData, ty: &Type) -> usize {
+    match ty.layout {
+        Layout::Sparse(pattern) => data.patterns[pattern.index()].num_edges(),
+        Layout::Dense => DataSizes(data).space(ty.space),
+    }
+}
+
+/// Elements of each. Sparse values have one per stored element.
+pub(super) fn width(data: &BoundData, ty: &Type) -> usize {
+    if ty.is_sparse() { 1 } else { DataSizes(data).width(&Width::of(&ty.dims)) }
+}
+
+/// Where the partial results of the kernels of an entry begin, by kernel number and total, and their elements in all.
+pub(super) fn partials(entry: &Entry, data: &BoundData) -> (HashMap<(usize, usize), usize>, usize) {
+    let (mut places, mut len) = (HashMap::new(), 0);
+    let sizes = DataSizes(data);
+    for kernel in &entry.kernels {
+        for (index, total) in kernel.totals.iter().enumerate() {
+            places.insert((kernel.number, index), len);
+            len += (kernel.blocks.parts(&sizes) * sizes.width(&total.width)).next_multiple_of(ALIGN);
+        }
+    }
+    (places, len)
+}
+
+/// Number of streams of masks.
+pub(super) fn streams(program: &Program) -> u32 {
+    let traversals = program.kernels().filter_map(|kernel| match &kernel.body {
+        Body::Traversal(traversal) => Some(traversal),
+        Body::Gemm(_) => None,
+    });
+    let streams = traversals.flat_map(|traversal| &traversal.instrs).filter_map(|instr| match instr.op {
+        KernelOp::Mask { stream, .. } => Some(stream + 1),
+        _ => None,
+    });
+    streams.max().unwrap_or(0)
+}

@@ -1,0 +1,232 @@
+//! Who executes the programs of a trainer: this processor or a device.
+
+use hgnnc_ir::Dataflow;
+
+use crate::data::BoundData;
+use crate::device::DeviceEngine;
+use crate::engine::{Engine, Times};
+use crate::error::Result;
+use crate::plan::StateId;
+use crate::planned::Arena;
+
+/// Runs programs, and holds their parameters and states.
+#[derive(Debug)]
+pub(crate) enum Executor {
+    /// This processor.
+    Cpu(Box<Engine>),
+    /// A device.
+    Device(Box<OnDevice>),
+}
+
+/// A device, and the results that were read from it.
+#[derive(Debug)]
+pub(crate) struct OnDevice {
+    pub engine: DeviceEngine,
+    results: Vec<Fetched>,
+}
+
+/// A result of a program in the memory of this machine.
+#[derive(Debug)]
+struct Fetched {
+    program: usize,
+    name: String,
+    /// Of the last run of the program?
+    fresh: bool,
+    width: usize,
+    numbers: Vec<f32>,
+}
+
+/// A result: numbers per row, and the numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'a> {
+    pub width: usize,
+    pub numbers: &'a [f32],
+}
+
+impl From<Engine> for Executor {
+    fn from(engine: Engine) -> Self {
+        Executor::Cpu(Box::new(engine))
+    }
+}
+
+impl From<DeviceEngine> for Executor {
+    fn from(engine: DeviceEngine) -> Self {
+        Executor::Device(Box::new(OnDevice { engine, results: vec![] }))
+    }
+}
+
+impl Executor {
+    /// Its name, for the report.
+    pub fn name(&self) -> String {
+        match self {
+            Executor::Cpu(_) => "cpu".into(),
+            Executor::Device(it) => it.engine.device().name(),
+        }
+    }
+
+    /// Graphs, labels and splits.
+    pub fn data(&self) -> &BoundData {
+        match self {
+            Executor::Cpu(engine) => engine.data(),
+            Executor::Device(it) => it.engine.data(),
+        }
+    }
+
+    /// Number of threads of this processor.
+    pub fn threads(&self) -> usize {
+        match self {
+            Executor::Cpu(engine) => engine.threads(),
+            Executor::Device(_) => rayon::current_num_threads(),
+        }
+    }
+
+    /// Runs a program up to the first step that may change parameters.
+    pub fn run_until_update(
+        &mut self,
+        program: usize,
+        (seed, step, epoch): (u64, u64, u64),
+        times: &mut Times,
+    ) -> Result<()> {
+        match self {
+            Executor::Cpu(engine) => engine.run_until_update(program, seed, step, epoch, times),
+            Executor::Device(it) => {
+                for result in it.results.iter_mut() {
+                    result.fresh = false;
+                }
+                it.engine.run_until_update(program, seed, step, epoch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the rest of a program, for the same seed and step.
+    pub fn run_updates(&mut self, program: usize, seed: u64, step: u64, times: &mut Times) -> Result<()> {
+        match self {
+            Executor::Cpu(engine) => engine.run_updates(program, seed, step, times),
+            Executor::Device(it) => it.engine.run_updates(program)?,
+        }
+        Ok(())
+    }
+
+    /// Takes over new parameters and states.
+    pub fn commit(&mut self, program: usize) -> Result<()> {
+        match self {
+            Executor::Cpu(engine) => engine.commit(program),
+            Executor::Device(it) => it.engine.commit(program)?,
+        }
+        Ok(())
+    }
+
+    /// Waits for a device: the milliseconds that it worked since the last call by its own clock, if it has one.
+    pub fn elapsed_ms(&mut self) -> Result<Option<f64>> {
+        match self {
+            Executor::Cpu(_) => Ok(None),
+            Executor::Device(it) => it.engine.elapsed_ms(),
+        }
+    }
+
+    /// Reads a result from a device, for [`Executor::result`]. Nothing where there is no such result.
+    pub fn fetch(&mut self, program: usize, name: &str) -> Result<()> {
+        let Executor::Device(it) = self else { return Ok(()) };
+        let OnDevice { engine, results } = &mut **it;
+        let known = results.iter().position(|result| result.program == program && result.name == name);
+        let at = known.unwrap_or_else(|| {
+            results.push(Fetched { program, name: name.into(), fresh: false, width: 0, numbers: vec![] });
+            results.len() - 1
+        });
+        let Fetched { fresh, width, numbers, .. } = &mut results[at];
+        if let Some((_, columns)) = engine.read_result(program, name, numbers)? {
+            (*fresh, *width) = (true, columns);
+        }
+        Ok(())
+    }
+
+    /// A result of the last run of a program; of a device, one that was fetched since.
+    pub fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {
+        match self {
+            Executor::Cpu(engine) => {
+                engine.result(program, name).map(|(named, numbers)| Rows { width: named.width, numbers })
+            }
+            Executor::Device(it) => {
+                let wanted = |result: &&Fetched| result.fresh && result.program == program && result.name == name;
+                it.results.iter().find(wanted).map(|result| Rows { width: result.width, numbers: &result.numbers })
+            }
+        }
+    }
+
+    /// Names of the results of a program.
+    pub fn results(&self, program: usize) -> Vec<&str> {
+        match self {
+            Executor::Cpu(engine) => engine.results(program).iter().map(|named| &named.name[..]).collect(),
+            Executor::Device(it) => it.engine.results(program),
+        }
+    }
+
+    /// Elements of a parameter.
+    pub fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        match self {
+            Executor::Cpu(engine) => into.copy_from_slice(engine.param(index)),
+            Executor::Device(it) => it.engine.read_param(index, into)?,
+        }
+        Ok(())
+    }
+
+    /// Sets a parameter.
+    pub fn set_param(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        match self {
+            Executor::Cpu(engine) => engine.param(index).copy_from_slice(numbers),
+            Executor::Device(it) => it.engine.set_param(index, numbers)?,
+        }
+        Ok(())
+    }
+
+    /// The optimiser states.
+    pub fn states(&self) -> &[StateId] {
+        match self {
+            Executor::Cpu(engine) => engine.states(),
+            Executor::Device(it) => it.engine.states(),
+        }
+    }
+
+    /// An optimiser state.
+    pub fn state(&mut self, index: usize) -> Result<Vec<f32>> {
+        match self {
+            Executor::Cpu(engine) => Ok(engine.state(index).to_vec()),
+            Executor::Device(it) => it.engine.state(index),
+        }
+    }
+
+    /// Sets an optimiser state.
+    pub fn set_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        match self {
+            Executor::Cpu(engine) => engine.state(index).copy_from_slice(numbers),
+            Executor::Device(it) => it.engine.set_state(index, numbers)?,
+        }
+        Ok(())
+    }
+
+    /// Initial values of all parameters.
+    pub fn init_params(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
+        match self {
+            Executor::Cpu(engine) => engine.init_params(tables, seed),
+            Executor::Device(it) => it.engine.init_params(tables, seed)?,
+        }
+        Ok(())
+    }
+
+    /// Planned memory for values of one program, as if it were the only one, or of all.
+    pub fn arena(&self, program: Option<usize>) -> Arena {
+        match self {
+            Executor::Cpu(engine) => engine.arena(program),
+            Executor::Device(it) => it.engine.arena(program),
+        }
+    }
+
+    /// Bytes in the memory of a device.
+    pub fn device_bytes(&self) -> u64 {
+        match self {
+            Executor::Cpu(_) => 0,
+            Executor::Device(it) => it.engine.memory().bytes(),
+        }
+    }
+}
