@@ -8,7 +8,7 @@
 //! What it costs at least: `2 m n k` operations, three times on tensor cores; each operand is read once per tile of the
 //! other's extent. With 64 columns, as in most models, the rows are read once: memory is the limit.
 
-use hgnnc_ir::kernel::{Form, Gemm, Program, Width};
+use hgnnc_ir::kernel::{Form, Gemm, Width};
 
 use crate::code::{Class, Code, Reg, Val};
 use crate::table::{Slot, Table};
@@ -55,7 +55,7 @@ struct Side {
 }
 
 /// Writes a dense product.
-pub(crate) fn emit(program: &Program, gemm: &Gemm, number: usize, table: &mut Table) -> (String, KernelInfo) {
+pub(crate) fn emit(gemm: &Gemm, number: usize, table: &mut Table) -> (String, KernelInfo) {
     let mut code = Code::new(0);
     let of = &gemm.of;
     let mut entry = |code: &mut Code, slot: Slot| {
@@ -153,7 +153,6 @@ pub(crate) fn emit(program: &Program, gemm: &Gemm, number: usize, table: &mut Ta
         true => vec![Total { out: gemm.out, reduce: hgnnc_ir::Reduce::Sum, width: of.all() }],
         false => vec![],
     };
-    let _ = program;
     let blocks = Blocks::Gemm { form: gemm.form, rows: gemm.rows, of: of.clone() };
     (block.code.finish(), KernelInfo { number, blocks, shared: 4 * 2 * STAGES * SLICE, totals })
 }

@@ -343,7 +343,7 @@ impl Writer<'_> {
             self.next += 1;
             let (body, info, what) = match &kernel.body {
                 Body::Gemm(gemm) => {
-                    let (body, info) = gemm::emit(self.program, gemm, number, &mut self.table);
+                    let (body, info) = gemm::emit(gemm, number, &mut self.table);
                     (body, info, format!("{}{}", gemm.form.name(), self.hints.place(gemm.from)))
                 }
                 Body::Traversal(traversal) => {

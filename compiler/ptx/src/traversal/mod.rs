@@ -436,7 +436,7 @@ impl Emit<'_> {
 
     fn kernel(mut self) -> Result<(String, KernelInfo)> {
         let rounds = self.rounds();
-        self.begin()?;
+        self.begin();
         let (next, done) = (self.code.label(), self.code.label());
         if self.shape.block < BLOCK_BITS {
             let other = self.code.p("setp.ge.u32", &[&self.thread, &(1u32 << self.shape.block)]);
@@ -454,10 +454,11 @@ impl Emit<'_> {
         let (base, stride) = (self.code.fresh(Class::U32), self.code.fresh(Class::U32));
         let own = self.code.u("shr.u32", &[&self.thread, &row_bits]);
         if !once {
-            let (mut block, blocks) = match self.band {
-                None => ("%block".to_owned(), self.entry32(Slot::Blocks(self.kernel))),
-                Some((number, _)) => ("%block".to_owned(), self.entry32(Slot::BandBlocks(self.kernel, number))),
-            };
+            let mut block = "%block".to_owned();
+            let blocks = self.entry32(match self.band {
+                None => Slot::Blocks(self.kernel),
+                Some((number, _)) => Slot::BandBlocks(self.kernel, number),
+            });
             // The blocks of earlier bands come first.
             for number in 0..self.band.map_or(0, |(number, _)| number) {
                 let before = self.entry32(Slot::BandBlocks(self.kernel, number));
@@ -517,13 +518,12 @@ impl Emit<'_> {
     }
 
     /// Who this thread is.
-    fn begin(&mut self) -> Result<()> {
+    fn begin(&mut self) {
         let (thread, lane, lanes) = (self.thread, self.lane, self.shape.lanes);
         self.code.first(|code| {
             code.set(thread, "mov.u32", &[&"%tid.x"]);
             code.set(lane, "and.b32", &[&thread, &((1u32 << lanes) - 1)]);
         });
-        Ok(())
     }
 
     fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(String, KernelInfo)> {
