@@ -49,3 +49,28 @@ pub fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64)
         assert!((f - e).abs() <= most, "{what}, element {i}: {f} instead of {e} (± {most:e})");
     }
 }
+
+/// A test for each of [`CASES`], named as it is, which calls a function with this name.
+#[macro_export]
+macro_rules! test_each_case {
+    ($check:expr) => {
+        $crate::test_each_case! {
+            $check =>
+            han rgcn rgcn_basis rgcn_block rgat rgat_across gcn gat gat_average sage_mean sage_max gin gin_normalized
+            simple_hgn hgt hgt_per_relation rgcn_sparse
+        }
+    };
+    ($check:expr => $($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            $check(stringify!($name));
+        })*
+
+        #[test]
+        fn every_case_has_a_test_here() {
+            let tested = [$(stringify!($name)),*];
+            let all: Vec<&str> = $crate::CASES.iter().map(|case| case.name).collect();
+            assert_eq!(tested[..], all[..]);
+        }
+    };
+}

@@ -94,26 +94,7 @@ fn check_trained_by(case: &Case, train: &str, drawn: u64) {
     }
 }
 
-macro_rules! engine_runs {
-    ($($name:ident)*) => {
-        $(#[test]
-        fn $name() {
-            check(&case(stringify!($name)), worlds(6));
-        })*
-
-        #[test]
-        fn every_case_has_a_test_here() {
-            let tested = [$(stringify!($name)),*];
-            let all: Vec<&str> = CASES.iter().map(|c| c.name).collect();
-            assert_eq!(tested[..], all[..]);
-        }
-    };
-}
-
-engine_runs! {
-    han rgcn rgcn_basis rgcn_block rgat rgat_across gcn gat gat_average sage_mean sage_max gin gin_normalized
-    simple_hgn hgt hgt_per_relation rgcn_sparse
-}
+hgnnc_model_tests::test_each_case!(|name| check(&case(name), worlds(6)));
 
 /// The other optimisers, schedules and clipping. Adam divides a gradient by its own size, which turns the last bit
 /// of a gradient that should be 0 into a step; a large ε keeps it a comparison of arithmetic.

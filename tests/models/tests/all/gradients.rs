@@ -66,26 +66,7 @@ fn check(case: &Case) {
     }
 }
 
-macro_rules! gradients_of {
-    ($($name:ident)*) => {
-        $(#[test]
-        fn $name() {
-            check(&hgnnc_model_tests::case(stringify!($name)));
-        })*
-
-        #[test]
-        fn every_case_has_a_test_here() {
-            let tested = [$(stringify!($name)),*];
-            let all: Vec<&str> = CASES.iter().map(|c| c.name).collect();
-            assert_eq!(tested[..], all[..]);
-        }
-    };
-}
-
-gradients_of! {
-    han rgcn rgcn_basis rgcn_block rgat rgat_across gcn gat gat_average sage_mean sage_max gin gin_normalized
-    simple_hgn hgt hgt_per_relation rgcn_sparse
-}
+hgnnc_model_tests::test_each_case!(|name| check(&hgnnc_model_tests::case(name)));
 
 /// Other losses, and what `cross_entropy` can be told.
 #[test]

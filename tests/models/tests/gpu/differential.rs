@@ -13,7 +13,7 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::{Compiled, compile};
 use hgnnc_model_tests::device::{Numbers, bits, by_engine, by_oracle, by_ptx, executed};
-use hgnnc_model_tests::{CASES, World, assert_close, case, engine};
+use hgnnc_model_tests::{World, assert_close, case, engine};
 use hgnnc_passes::kernels::{LowerForm, SoftmaxForm, lower_with};
 
 const TOLERANCE: f64 = 1e-4;
@@ -103,23 +103,4 @@ fn agree(what: &str, found: &Numbers<f32>, exact: &Numbers<f64>) {
     }
 }
 
-macro_rules! executed {
-    ($($name:ident)*) => {
-        $(#[test]
-        fn $name() {
-            check(stringify!($name));
-        })*
-
-        #[test]
-        fn every_case_has_a_test_here() {
-            let tested = [$(stringify!($name)),*];
-            let all: Vec<&str> = CASES.iter().map(|c| c.name).collect();
-            assert_eq!(tested[..], all[..]);
-        }
-    };
-}
-
-executed! {
-    han rgcn rgcn_basis rgcn_block rgat rgat_across gcn gat gat_average sage_mean sage_max gin gin_normalized
-    simple_hgn hgt hgt_per_relation rgcn_sparse
-}
+hgnnc_model_tests::test_each_case!(check);
