@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hgnnc_driver::{Analyzed, Ends, LowerOptions, Lowered, SizeInfo, lower};
-use hgnnc_exec::{BindOptions, BoundData, ExecError, Incidence, Report, Topology, TrainOptions, Trainer, bind};
+use hgnnc_driver::{Analyzed, LowerOptions, Lowered, SizeInfo, lower};
+use hgnnc_exec::{BindOptions, BoundData, ExecError, Report, TrainOptions, Trainer, bind};
 use hgnnc_graph::{Dataset, npy, show_bytes};
 use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::{Artifact, OutputKind};
@@ -34,28 +34,8 @@ pub fn bind_sizes(
         training: model.train.as_ref().map(|t| t.training.clone()),
     };
     let data = bind(&tables, dataset, options)?;
-    let sizes = sizes_of(&data);
+    let sizes = data.sizes();
     Ok((data, sizes))
-}
-
-/// The sizes of bound data.
-fn sizes_of(data: &BoundData) -> SizeInfo {
-    // Vertices that own edges, and the most edges of one.
-    let owners = |of: &Incidence| {
-        let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
-        (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
-    };
-    let ends = |graph: &Topology| {
-        let ((destinations, max_in), (sources, max_out)) = (owners(&graph.incoming), owners(&graph.outgoing));
-        Ends { sources, destinations, max_out, max_in }
-    };
-    SizeInfo {
-        vertices: data.num_vertices.iter().map(|&n| n as u64).collect(),
-        edges: data.graphs.iter().map(|g| g.num_edges() as u64).collect(),
-        ends: data.graphs.iter().map(ends).collect(),
-        stored: data.patterns.iter().map(|p| p.num_edges() as u64).collect(),
-        columns: data.patterns.iter().map(|p| owners(&p.outgoing).0).collect(),
-    }
 }
 
 /// A trainer with the times that the steps before it took.

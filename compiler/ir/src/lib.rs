@@ -19,6 +19,7 @@ pub mod parse;
 pub mod print;
 pub mod random;
 pub mod random_program;
+pub mod sizes;
 pub mod types;
 pub mod verify;
 

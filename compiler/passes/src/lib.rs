@@ -17,10 +17,9 @@ pub mod remove_dead;
 mod rewrite;
 pub mod share_common;
 pub mod simplify;
-pub mod sizes;
 pub mod sum_before_projecting;
 
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
+pub use hgnnc_ir::sizes::{Ends, SizeInfo};
 pub use optimizer::{Clip, Optimizer, OptimizerOptions, Schedule, update};
 pub use pipeline::{Changed, PassCx, PassManager, UnknownPass};
-pub use sizes::{Ends, SizeInfo};

@@ -8,7 +8,7 @@ use std::fmt;
 use hgnnc_ir::{Dataflow, verify};
 use hgnnc_machine::Machine;
 
-pub use crate::sizes::{Ends, SizeInfo};
+pub use hgnnc_ir::sizes::{Ends, SizeInfo};
 
 use crate::compact::compact;
 use crate::compute_on_vertices::compute_on_vertices;

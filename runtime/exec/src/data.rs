@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use hgnnc_graph::DegreeClasses;
 use hgnnc_ir::ops::Direction;
+use hgnnc_ir::sizes::{self, SizeInfo};
 
 use crate::error::{ExecError, Result};
 
@@ -282,6 +283,26 @@ pub struct BoundData {
 }
 
 impl BoundData {
+    /// How large it is, in the numbers that passes compare.
+    pub fn sizes(&self) -> SizeInfo {
+        // Vertices that own edges, and the most edges of one.
+        let owners = |of: &Incidence| {
+            let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
+            (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
+        };
+        let ends = |graph: &Topology| {
+            let ((destinations, max_in), (sources, max_out)) = (owners(&graph.incoming), owners(&graph.outgoing));
+            sizes::Ends { sources, destinations, max_out, max_in }
+        };
+        SizeInfo {
+            vertices: self.num_vertices.iter().map(|&n| n as u64).collect(),
+            edges: self.graphs.iter().map(|g| g.num_edges() as u64).collect(),
+            ends: self.graphs.iter().map(ends).collect(),
+            stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
+            columns: self.patterns.iter().map(|p| owners(&p.outgoing).0).collect(),
+        }
+    }
+
     /// Bytes of graphs, patterns and inputs.
     pub fn bytes(&self) -> u64 {
         let graphs: u64 = self.graphs.iter().chain(&self.patterns).map(Topology::bytes).sum();

@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_driver::{
-    DatasetSummary, Ends, LabelSummary, LabelSummaryKind, RelationSummary, SizeInfo, VertexSummary, bind_names,
-};
-use hgnnc_exec::{BoundData, Incidence, Topology, bind};
+use hgnnc_driver::{DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names};
+use hgnnc_exec::{BoundData, bind};
 use hgnnc_graph::synth::{Shape, generate};
 use hgnnc_graph::{Dataset, LabelValues};
 use hgnnc_ir::Artifact;
@@ -96,25 +94,5 @@ fn summary(dataset: &Dataset) -> DatasetSummary {
             })
             .collect(),
         splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
-    }
-}
-
-/// The sizes of bound data.
-pub fn sizes(data: &BoundData) -> SizeInfo {
-    // Vertices that own edges, and the most edges of one.
-    let owners = |of: &Incidence| {
-        let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
-        (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
-    };
-    let ends = |graph: &Topology| {
-        let ((destinations, max_in), (sources, max_out)) = (owners(&graph.incoming), owners(&graph.outgoing));
-        Ends { sources, destinations, max_out, max_in }
-    };
-    SizeInfo {
-        vertices: data.num_vertices.iter().map(|&n| n as u64).collect(),
-        edges: data.graphs.iter().map(|g| g.num_edges() as u64).collect(),
-        ends: data.graphs.iter().map(ends).collect(),
-        stored: data.patterns.iter().map(|p| p.num_edges() as u64).collect(),
-        columns: data.patterns.iter().map(|p| owners(&p.outgoing).0).collect(),
     }
 }

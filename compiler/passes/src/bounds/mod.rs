@@ -30,7 +30,7 @@ use std::fmt;
 use hgnnc_ir::{Dataflow, Phase, Stage};
 use hgnnc_machine::{Machine, Prediction, Work};
 
-use crate::sizes::SizeInfo;
+use hgnnc_ir::sizes::SizeInfo;
 
 /// What a kernel consists of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

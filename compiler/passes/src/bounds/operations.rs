@@ -4,7 +4,7 @@ use hgnnc_ir::{Dataflow, Direction, Layout, Op, Space, Value};
 use hgnnc_machine::{Gather, Machine, Work};
 
 use super::{Bounded, Kind, bounded, rates};
-use crate::sizes::SizeInfo;
+use hgnnc_ir::sizes::SizeInfo;
 
 /// Bytes of an element, and of the end of an edge.
 const ELEMENT: f64 = 4.0;

@@ -38,7 +38,7 @@ pub use self::online::SoftmaxForm;
 use self::schedule::{Group, Kind, schedule};
 use self::traversal::lower_traversal;
 use crate::bounds::{self, Times};
-use crate::sizes::SizeInfo;
+use hgnnc_ir::sizes::SizeInfo;
 
 /// An operation for which there is no kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -45,7 +45,7 @@ fn texts() -> Vec<Text> {
                 "sizes" => {
                     let dataset = examples::own_dataset(&model, folder);
                     let dataset = dataset.unwrap_or_else(|| panic!("{example} names a synthetic dataset"));
-                    Some(examples::sizes(&examples::meet(&mut model, &dataset)))
+                    Some(examples::meet(&mut model, &dataset).sizes())
                 }
                 _ => None,
             };

@@ -1,7 +1,7 @@
 //! How large a dataset is: what passes and bounds compare.
 
-use hgnnc_ir::kernel::Width;
-use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Pattern, Space, Value};
+use crate::kernel::Width;
+use crate::{Dataflow, Dim, Direction, Graph, Pattern, Space, Value};
 
 /// Row counts of a dataset, or estimates of them.
 ///
@@ -114,8 +114,8 @@ impl SizeInfo {
 
 #[cfg(test)]
 mod tests {
-    use hgnnc_ir::VertexType;
-    use hgnnc_ir::dataflow::{GraphDecl, PatternDecl};
+    use crate::VertexType;
+    use crate::dataflow::{GraphDecl, PatternDecl};
 
     use super::*;
 
