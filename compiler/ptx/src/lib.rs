@@ -93,6 +93,15 @@ impl Target {
             Target::Sm90 => "sm_90",
         }
     }
+
+    /// The most bytes of shared memory that a block can have: of each multiprocessor's 164 KiB or 228 KiB, the device
+    /// keeps 1 KiB for itself (CUDA C++ Programming Guide, table of technical specifications per compute capability).
+    pub fn most_shared(self) -> usize {
+        match self {
+            Target::Sm80 => 163 << 10,
+            Target::Sm90 => 227 << 10,
+        }
+    }
 }
 
 /// A translated program.
@@ -112,13 +121,21 @@ pub struct Module {
     pub commit: Option<Entry>,
 }
 
-/// An entry of a module: it is launched with the blocks of all its kernels together, of [`THREADS`] threads each.
+/// An entry of a module: it is launched with the blocks of all its kernels together, of [`THREADS`] threads each, and
+/// with [`Entry::shared`] bytes of dynamic shared memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
     /// Its name in the text.
     pub name: String,
     /// The kernels, in the order of their blocks.
     pub kernels: Vec<KernelInfo>,
+}
+
+impl Entry {
+    /// Bytes of shared memory of its blocks, which the launch asks for: what the neediest kernel takes.
+    pub fn shared(&self) -> usize {
+        self.kernels.iter().map(|kernel| kernel.shared).max().unwrap_or(0)
+    }
 }
 
 /// What is known of a kernel.
@@ -308,6 +325,10 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
         writeln!(text, "//   table[{index}], +{}: {}", 8 * index, Show(slot, program)).expect(put);
     }
     writeln!(text, ".visible .{space} .align 8 .b64 table[{}];", table.len().max(1)).expect(put);
+    if prelude.iter().chain(&launches).any(|entry| entry.shared() > 0) {
+        // Each launch says how many: what is declared with a size has at most 48 KiB.
+        writeln!(text, ".extern .shared .align 16 .b8 shared[];").expect(put);
+    }
     text += &entries;
     Ok(Module { text, table, prelude, launches, first_update, commit })
 }
@@ -398,10 +419,6 @@ impl Writer<'_> {
         let put = "strings can be written to";
         // As many registers as it takes: nothing is spilled.
         writeln!(text, "\n.visible .entry {name}()\n.maxntid {THREADS}, 1, 1\n.minnctapersm 1\n{{").expect(put);
-        let shared = kernels.iter().map(|kernel| kernel.shared).max().unwrap_or(0);
-        if shared > 0 {
-            writeln!(text, "    .shared .align 16 .b8 shared[{shared}];").expect(put);
-        }
         writeln!(text, "    .reg .b32 %block, %blocks, %left;\n    .reg .b64 %row;\n    .reg .pred %mine;").expect(put);
         writeln!(text, "    mov.u32 %block, %ctaid.x;").expect(put);
         let groups = alike::group(bodies);

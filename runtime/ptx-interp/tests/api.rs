@@ -99,3 +99,18 @@ fn faults_name_the_place() {
     assert_eq!(error.to_string(), "reads offset 0 of `to` (128 bytes), which has not been written");
     assert!(module.run("copies", &mut memory, &launch).is_err());
 }
+
+#[test]
+fn a_text_may_declare_less_shared_memory_than_a_launch_may_ask_for() {
+    // The assembler refuses such a text.
+    let text = ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry large() {
+            .shared .align 16 .b8 large[49168];
+            .reg .b32 %at;
+            mov.u32 %at, large;
+            ret;
+        }";
+    let module = Module::parse(text).expect("it is PTX");
+    let fault = module.run("large", &mut Memory::new(), &Launch::default()).expect_err("it is too large");
+    assert_eq!(fault.kind, FaultKind::Launch);
+    assert!(fault.message.contains("49168 bytes of shared memory are declared, the most are 49152"), "{fault}");
+}

@@ -106,6 +106,7 @@ impl Binder<'_> {
         let launch = |entry: &Entry| Launch {
             name: entry.name.clone(),
             blocks: entry.kernels.iter().map(|kernel| kernel.blocks.count(&sizes)).sum(),
+            shared: entry.shared(),
         };
         let sequence = |entries: &[Entry]| Sequence { module: number, launches: entries.iter().map(launch).collect() };
         let (before, updates) = module.launches.split_at(module.first_update);

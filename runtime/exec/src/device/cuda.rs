@@ -21,6 +21,8 @@ const OLDEST: c_int = 11080;
 const STAGING: usize = 64 << 10;
 /// Room for what the driver's compiler complains about.
 const LOG: usize = 16 << 10;
+/// Bytes of shared memory that a block may ask for without the function's being told before.
+const UNASKED_SHARED: usize = 48 << 10;
 /// Most blocks of a launch.
 const MOST_BLOCKS: usize = i32::MAX as usize;
 
@@ -29,6 +31,8 @@ const MOST_BLOCKS: usize = i32::MAX as usize;
 pub struct Cuda {
     name: String,
     target: Target,
+    /// Bytes of shared memory that a block can have.
+    most_shared: usize,
     device: sys::CUdevice,
     // Null until made: what was made is released, also where opening fails half way.
     context: sys::CUcontext,
@@ -100,6 +104,7 @@ impl Cuda {
         };
         use sys::CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         };
         let target = match attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? {
             9.. => Target::Sm90,
@@ -109,9 +114,11 @@ impl Cuda {
                 return Err(failed(format!("{model} has compute capability {major}.{minor}; 8.0 is needed")));
             }
         };
+        let most_shared = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let mut it = Self {
             name: format!("{name} ({model})"),
             target,
+            most_shared: usize::try_from(most_shared).unwrap_or(0),
             device,
             context: ptr::null_mut(),
             stream: ptr::null_mut(),
@@ -166,10 +173,12 @@ impl Cuda {
     /// Puts a kernel into the stream.
     fn launch(&self, function: sys::CUfunction, launch: &Launch) -> std::result::Result<(), DriverError> {
         // `prepare` has checked that they are not too many.
-        let blocks = launch.blocks as c_uint;
+        let (blocks, shared) = (launch.blocks as c_uint, launch.shared as c_uint);
         // SAFETY: the function is of a module that stays loaded, and takes no arguments: what it reads and writes is what
         // the table of its module names, all of it memory of this device that lives as long.
-        unsafe { result::launch_kernel(function, (blocks, 1, 1), (THREADS as c_uint, 1, 1), 0, self.stream, &mut []) }
+        unsafe {
+            result::launch_kernel(function, (blocks, 1, 1), (THREADS as c_uint, 1, 1), shared, self.stream, &mut [])
+        }
     }
 
     fn launch_all(&self, launches: &[(sys::CUfunction, Launch)]) -> Result<()> {
@@ -177,6 +186,32 @@ impl Cuda {
             self.launch(*function, launch).map_err(|error| self.failed(&launching(launch), error))?;
         }
         Ok(())
+    }
+
+    /// The function of a launch, ready for as much shared memory as the launch asks for.
+    fn function(&self, module: usize, launch: &Launch) -> Result<sys::CUfunction> {
+        let refused = |reason: String| ExecError::Device { device: self.name.clone(), reason };
+        if launch.blocks > MOST_BLOCKS {
+            return Err(refused(format!("cannot {}: {MOST_BLOCKS} are the most", launching(launch))));
+        }
+        if launch.shared > self.most_shared {
+            let most = show_bytes(self.most_shared as u64);
+            return Err(refused(format!("cannot {}: a block has at most {most}", launching(launch))));
+        }
+        let name = CString::new(&launch.name[..])
+            .map_err(|_| refused(format!("`{}` is not the name of a kernel", launch.name)))?;
+        // SAFETY: the module is loaded.
+        let function = unsafe { result::module::get_function(self.modules[module], name) }
+            .map_err(|error| self.failed(&format!("find the kernel `{}`", launch.name), error))?;
+        if launch.shared > UNASKED_SHARED {
+            use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST_DYNAMIC;
+            // At most what the device has, which was a `c_int`.
+            let bytes = launch.shared as c_int;
+            // SAFETY: the function has just been found in a module that stays loaded.
+            unsafe { result::function::set_function_attribute(function, MOST_DYNAMIC, bytes) }
+                .map_err(|error| self.failed(&format!("prepare to {}", launching(launch)), error))?;
+        }
+        Ok(function)
     }
 
     /// Launches that are one launch for this machine. Null where the driver refuses, which is no error: they are
@@ -211,7 +246,11 @@ fn failed_to(device: &str, asked: &str, error: DriverError) -> ExecError {
 }
 
 fn launching(launch: &Launch) -> String {
-    format!("launch `{}` with {} blocks", launch.name, launch.blocks)
+    let shared = match launch.shared {
+        0 => String::new(),
+        bytes => format!(" of {} of shared memory", show_bytes(bytes as u64)),
+    };
+    format!("launch `{}` with {} blocks{shared}", launch.name, launch.blocks)
 }
 
 impl Device for Cuda {
@@ -337,18 +376,7 @@ impl Device for Cuda {
         self.enter()?;
         let mut launches = vec![];
         for launch in sequence.launches {
-            if launch.blocks > MOST_BLOCKS {
-                let reason = format!("cannot {}: {MOST_BLOCKS} are the most", launching(&launch));
-                return Err(ExecError::Device { device: self.name.clone(), reason });
-            }
-            let none = |_| ExecError::Device {
-                device: self.name.clone(),
-                reason: format!("`{}` is not the name of a kernel", launch.name),
-            };
-            let name = CString::new(&launch.name[..]).map_err(none)?;
-            // SAFETY: the module is loaded.
-            let function = unsafe { result::module::get_function(self.modules[sequence.module], name) }
-                .map_err(|error| self.failed(&format!("find the kernel `{}`", launch.name), error))?;
+            let function = self.function(sequence.module, &launch)?;
             launches.push((function, launch));
         }
         let graph = if launches.len() > 1 { self.capture(&launches) } else { ptr::null_mut() };

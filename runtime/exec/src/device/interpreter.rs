@@ -121,6 +121,7 @@ impl Device for Interpreter {
             let how = ptx::Launch {
                 grid: [blocks, 1, 1],
                 block: [THREADS as u32, 1, 1],
+                dynamic_shared: launch.shared,
                 backward: self.backward,
                 ..ptx::Launch::default()
             };
@@ -149,5 +150,68 @@ impl Device for Interpreter {
 
     fn counters(&self) -> Option<&BTreeMap<(usize, String), KernelCounters>> {
         Some(&self.counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Launch;
+    use super::*;
+
+    /// Each thread stores its number at the end of so many bytes of shared memory, and from there to global memory.
+    fn text(bytes: usize) -> String {
+        format!(
+            ".version 7.8\n.target sm_90\n.address_size 64\n.visible .const .align 8 .b64 table[1];
+             .extern .shared .align 16 .b8 shared[];
+             .visible .entry step0()
+             {{
+                 .reg .b32 %thread, %at;
+                 .reg .b64 %to;
+                 mov.u32 %thread, %tid.x;
+                 mov.u32 %at, shared;
+                 mad.lo.u32 %at, %thread, 4, %at;
+                 st.shared.u32 [%at+{last}], %thread;
+                 ld.shared.u32 %at, [%at+{last}];
+                 ld.const.u64 %to, [table];
+                 mad.wide.u32 %to, %thread, 4, %to;
+                 st.global.u32 [%to], %at;
+                 ret;
+             }}",
+            last = bytes - 4 * THREADS
+        )
+    }
+
+    fn run(declared: usize, asked: usize) -> Result<Vec<u32>> {
+        let text = text(declared);
+        let module =
+            hgnnc_ptx::Module { text, table: vec![], prelude: vec![], launches: vec![], first_update: 0, commit: None };
+        let mut device = Interpreter::new();
+        let number = device.load(&module)?;
+        let to = device.alloc("numbers", 4 * THREADS)?;
+        device.set_table(number, &[to])?;
+        let launches = vec![Launch { name: "step0".into(), blocks: 1, shared: asked }];
+        let sequence = device.prepare(Sequence { module: number, launches })?;
+        device.run(sequence)?;
+        let mut numbers = vec![0u32; THREADS];
+        device.download(to, bytemuck::cast_slice_mut(&mut numbers))?;
+        Ok(numbers)
+    }
+
+    #[test]
+    fn a_launch_has_the_shared_memory_that_it_asks_for() {
+        let most = Target::Sm90.most_shared();
+        for bytes in [4 * THREADS, 64 << 10, most] {
+            let numbers = run(bytes, bytes).expect("it fits");
+            assert!(numbers.into_iter().eq(0..THREADS as u32), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn and_no_more() {
+        let past = run(64 << 10, (64 << 10) - 4).expect_err("the last thread is outside").to_string();
+        assert!(past.contains("4 bytes at offset 65532 of shared memory (65532 bytes)"), "{past}");
+        let most = Target::Sm90.most_shared();
+        let refused = run(most, most + 16).expect_err("no device has so much").to_string();
+        assert!(refused.contains("the most are 232448 on sm_90"), "{refused}");
     }
 }

@@ -28,13 +28,15 @@ const F32: usize = 4;
 /// What allocations begin at a multiple of.
 const ALIGN_BYTES: usize = 256;
 
-/// A part of an entry's work, for a [`Device`]: its name in the module and its blocks, of [`hgnnc_ptx::THREADS`] threads.
+/// An entry's work, for a [`Device`]: its name in the module and its blocks, of [`hgnnc_ptx::THREADS`] threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
     /// The entry.
     pub name: String,
     /// Its blocks.
     pub blocks: usize,
+    /// Bytes of dynamic shared memory of each.
+    pub shared: usize,
 }
 
 /// A sequence of launches, executed in order: what is captured once and replayed.
@@ -96,7 +98,8 @@ pub trait Device: std::fmt::Debug + Send {
     /// Prepares a sequence: its number.
     ///
     /// # Errors
-    /// An entry that the module does not have, or blocks that do not fit the device.
+    /// An entry that the module does not have, or blocks that do not fit the device: too many, or with more shared memory
+    /// than it has.
     fn prepare(&mut self, sequence: Sequence) -> Result<usize>;
 
     /// Begins to execute a sequence. It may return before the device is done.

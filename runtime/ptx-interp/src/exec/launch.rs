@@ -3,8 +3,8 @@
 use crate::module::Kernel;
 use crate::types::Type;
 
-/// The most shared memory of a block, on sm_90; sm_80 has 163 KiB.
-const MOST_SHARED: usize = 227 << 10;
+/// The most shared memory that a kernel declares by itself: more is asked for at the launch.
+const MOST_STATIC: usize = 48 << 10;
 const MOST_THREADS: u64 = 1024;
 
 /// How a kernel is run.
@@ -97,6 +97,15 @@ impl Kernel {
     }
 }
 
+/// The most shared memory of a block, in bytes (CUDA C++ Programming Guide, technical specifications).
+fn most_shared(target: &str) -> usize {
+    match target {
+        "sm_80" | "sm_87" => 163 << 10,
+        "sm_86" | "sm_89" => 99 << 10,
+        _ => 227 << 10,
+    }
+}
+
 impl Launch {
     /// Where `.extern .shared` begins.
     pub(crate) fn dynamic_offset(&self, kernel: &Kernel) -> usize {
@@ -111,8 +120,8 @@ impl Launch {
         }
     }
 
-    /// The threads of a block, if the launch fits the kernel and the machines.
-    pub(crate) fn check(&self, kernel: &Kernel) -> Result<usize, String> {
+    /// The threads of a block, if the launch fits the kernel and the machines that the text is for.
+    pub(crate) fn check(&self, kernel: &Kernel, target: &str) -> Result<usize, String> {
         let product = |of: [u32; 3]| of.iter().fold(1u64, |product, &n| product.saturating_mul(u64::from(n)));
         let show = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
         let threads = product(self.block);
@@ -132,9 +141,13 @@ impl Launch {
         if let Some(wanted) = kernel.required_threads.filter(|&wanted| self.block != wanted) {
             return Err(format!("a block has {} threads, the kernel says .reqntid {}", show(self.block), show(wanted)));
         }
-        let shared = self.shared_bytes(kernel);
-        if shared > MOST_SHARED {
-            return Err(format!("a block has {shared} bytes of shared memory, the most are {MOST_SHARED}"));
+        if kernel.static_shared > MOST_STATIC {
+            let bytes = kernel.static_shared;
+            return Err(format!("{bytes} bytes of shared memory are declared, the most are {MOST_STATIC}"));
+        }
+        let (shared, most) = (self.shared_bytes(kernel), most_shared(target));
+        if shared > most {
+            return Err(format!("a block has {shared} bytes of shared memory, the most are {most} on {target}"));
         }
         if self.params.len() != kernel.params_bytes {
             return Err(format!("the parameters have {} bytes, not {}", self.params.len(), kernel.params_bytes));

@@ -64,15 +64,16 @@ impl Module {
         cache: &mut Cache,
     ) -> Result<Counters, Fault> {
         let found = self.kernel(kernel).ok_or_else(|| "there is no such kernel".to_owned());
-        let (kernel, threads) = found.and_then(|found| Ok((found, launch.check(found)?))).map_err(|message| Fault {
-            kind: FaultKind::Launch,
-            kernel: kernel.to_owned(),
-            line: 0,
-            source: None,
-            block: [0; 3],
-            thread: [0; 3],
-            message,
-        })?;
+        let (kernel, threads) =
+            found.and_then(|found| Ok((found, launch.check(found, &self.target)?))).map_err(|message| Fault {
+                kind: FaultKind::Launch,
+                kernel: kernel.to_owned(),
+                line: 0,
+                source: None,
+                block: [0; 3],
+                thread: [0; 3],
+                message,
+            })?;
         let addresses = self.instantiate(memory);
         let blocks: u32 = launch.grid.iter().product();
         let first_block = memory.begin_launch(blocks);
