@@ -22,6 +22,8 @@ pub(crate) enum Executor {
 #[derive(Debug)]
 pub(crate) struct OnDevice {
     pub engine: DeviceEngine,
+    /// Are launches timed one by one?
+    timed: bool,
     results: Vec<Fetched>,
 }
 
@@ -51,7 +53,7 @@ impl From<Engine> for Executor {
 
 impl From<DeviceEngine> for Executor {
     fn from(engine: DeviceEngine) -> Self {
-        Executor::Device(Box::new(OnDevice { engine, results: vec![] }))
+        Executor::Device(Box::new(OnDevice { engine, timed: false, results: vec![] }))
     }
 }
 
@@ -93,28 +95,41 @@ impl Executor {
                 for result in it.results.iter_mut() {
                     result.fresh = false;
                 }
-                it.engine.run_until_update(program, seed, step, epoch)?;
+                match it.timed {
+                    false => it.engine.run_until_update(program, seed, step, epoch)?,
+                    true => it.engine.time_until_update(program, (seed, step, epoch), times)?,
+                }
             }
         }
         Ok(())
+    }
+
+    /// Asks a device to time each launch from now on, which makes it slower, or no longer to do so. This processor always
+    /// tells the times of its steps.
+    pub fn time_launches(&mut self, timed: bool) {
+        if let Executor::Device(it) = self {
+            it.timed = timed;
+        }
     }
 
     /// Runs the rest of a program, for the same seed and step.
     pub fn run_updates(&mut self, program: usize, seed: u64, step: u64, times: &mut Times) -> Result<()> {
         match self {
             Executor::Cpu(engine) => engine.run_updates(program, seed, step, times),
-            Executor::Device(it) => it.engine.run_updates(program)?,
+            Executor::Device(it) if it.timed => it.engine.time_updates(program, times)?,
+            Executor::Device(it) => {
+                it.engine.run_updates(program)?;
+                it.engine.commit(program)?;
+            }
         }
         Ok(())
     }
 
-    /// Takes over new parameters and states.
-    pub fn commit(&mut self, program: usize) -> Result<()> {
-        match self {
-            Executor::Cpu(engine) => engine.commit(program),
-            Executor::Device(it) => it.engine.commit(program)?,
+    /// Takes over new parameters and states of a training step. A device has done so with [`Executor::run_updates`].
+    pub fn commit(&mut self, program: usize) {
+        if let Executor::Cpu(engine) = self {
+            engine.commit(program);
         }
-        Ok(())
     }
 
     /// Waits for a device: the milliseconds that it worked since the last call by its own clock, if it has one.
@@ -128,7 +143,7 @@ impl Executor {
     /// Reads a result from a device, for [`Executor::result`]. Nothing where there is no such result.
     pub fn fetch(&mut self, program: usize, name: &str) -> Result<()> {
         let Executor::Device(it) = self else { return Ok(()) };
-        let OnDevice { engine, results } = &mut **it;
+        let OnDevice { engine, results, .. } = &mut **it;
         let known = results.iter().position(|result| result.program == program && result.name == name);
         let at = known.unwrap_or_else(|| {
             results.push(Fetched { program, name: name.into(), fresh: false, width: 0, numbers: vec![] });

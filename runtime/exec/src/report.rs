@@ -69,7 +69,8 @@ pub struct Report {
     pub train_s: f64,
     /// Forward, backward and update.
     pub epoch_ms: Spread,
-    /// Forward, where it is known: on this processor.
+    /// Forward. On a device, of up to two of the epochs before those that `epoch_ms` is of, launch by launch: a launch with
+    /// kernels of several phases or stages is divided by their blocks and elements. Absent for one without a clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward_ms: Option<Spread>,
     /// Backward, likewise.

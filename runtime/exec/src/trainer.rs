@@ -193,6 +193,24 @@ impl Timing {
     }
 }
 
+impl Timing {
+    /// As [`Timing::add`], of an epoch whose launches a device has timed. The first one is forgotten as soon as there is
+    /// another: code is loaded meanwhile.
+    fn add_of_device(&mut self, times: &Times) {
+        if self.stage_epochs == 1 && self.epochs.len() == 2 {
+            self.phases.iter_mut().for_each(Vec::clear);
+            (self.stages, self.stage_epochs) = ([0.0; 5], 0);
+        }
+        for (list, nanos) in self.phases.iter_mut().zip(times.phases) {
+            list.push(nanos * 1e-6);
+        }
+        self.stage_epochs += 1;
+        for (total, nanos) in self.stages.iter_mut().zip(times.stages) {
+            *total += nanos * 1e-6;
+        }
+    }
+}
+
 impl Trainer {
     /// Binds a model to data on this processor and initialises its parameters, or resumes where the options say so.
     ///
@@ -451,23 +469,32 @@ impl Trainer {
     /// One training step. The update is taken over only where the loss is finite.
     pub(crate) fn train_epoch(&mut self, epoch: u64) -> Result<(f64, f64)> {
         let mut times = Times::default();
+        // The times of these epochs are not reported where there are more.
+        let timed = self.timing.epochs.len() < WARM_UP && matches!(self.executor, Executor::Device(_));
+        self.executor.time_launches(timed);
         let start = Instant::now();
         let step = self.progress.steps_done + 1;
         self.executor.run_until_update(TRAIN, (self.seed, step, epoch), &mut times)?;
         self.check_loss(epoch)?;
         self.executor.run_updates(TRAIN, self.seed, step, &mut times)?;
-        let update = Instant::now();
-        self.executor.commit(TRAIN)?;
-        let commit = update.elapsed().as_nanos() as f64;
-        times.phases[2] += commit;
-        times.stages[4] += commit;
+        if let Executor::Cpu(_) = self.executor {
+            let update = Instant::now();
+            self.executor.commit(TRAIN);
+            let commit = update.elapsed().as_nanos() as f64;
+            times.phases[2] += commit;
+            times.stages[4] += commit;
+        }
+        self.executor.time_launches(false);
         // A device is done now, and knows better how long it took.
         let on_device = self.executor.elapsed_ms()?;
-        let ms = on_device.unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
+        let of_launches = (timed && times != Times::default()).then(|| times.phases.iter().sum::<f64>() * 1e-6);
+        let ms = of_launches.or(on_device).unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         self.progress.steps_done += 1;
         self.timing.epochs.push(ms);
-        if let Executor::Cpu(_) = self.executor {
-            self.timing.add(&times);
+        match self.executor {
+            Executor::Cpu(_) => self.timing.add(&times),
+            Executor::Device(_) if of_launches.is_some() => self.timing.add_of_device(&times),
+            Executor::Device(_) => {}
         }
         Ok((self.loss()?, ms))
     }
@@ -778,8 +805,11 @@ impl Trainer {
         let warm = |times: &[f64]| Spread::of(if times.len() > WARM_UP { &times[WARM_UP..] } else { times });
         let timing = &self.timing;
         let per_epoch = |total: f64| if timing.stage_epochs == 0 { 0.0 } else { total / timing.stage_epochs as f64 };
-        // A device executes parts of several phases and stages at a time.
-        let known = |phase: usize| matches!(self.executor, Executor::Cpu(_)).then(|| warm(&timing.phases[phase]));
+        // A device without a clock does not know.
+        let is_known = matches!(self.executor, Executor::Cpu(_))
+            || timing.epochs.is_empty()
+            || timing.phases.iter().any(|times| !times.is_empty());
+        let known = |phase: usize| is_known.then(|| warm(&timing.phases[phase]));
         let stage_ms = Stage::ALL.iter().zip(timing.stages).map(|(s, total)| (s.name(), per_epoch(total)));
         Ok(Report {
             model: self.artifact.model.clone(),

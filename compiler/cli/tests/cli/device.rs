@@ -86,7 +86,13 @@ fn train_eval_and_infer_agree_between_the_processor_and_the_code_for_a_gpu() {
     let (cpu, gpu) = (place.json("cpu.json"), place.json("gpu.json"));
     assert_eq!(gpu["device"], "ptx-interp");
     assert!(gpu["device_bytes"].as_u64() > gpu["arena_bytes"].as_u64(), "{gpu:#}");
-    assert!(gpu.get("forward_ms").is_none() && gpu.get("stage_ms").is_none(), "not known: {gpu:#}");
+    let ms = |field: &str| gpu[field]["median"].as_f64().unwrap_or_else(|| panic!("{gpu:#}"));
+    assert!(ms("forward_ms") > 0.0 && ms("backward_ms") > 0.0 && ms("update_ms") > 0.0, "{gpu:#}");
+    let stages: Vec<f64> = ["FP", "NA", "LC", "PU"]
+        .iter()
+        .map(|stage| gpu["stage_ms"][stage].as_f64().unwrap_or_else(|| panic!("{gpu:#}")))
+        .collect();
+    assert!(stages.iter().all(|&ms| ms > 0.0), "{gpu:#}");
     assert!(gpu["epoch_ms"]["median"].as_f64() > Some(0.0));
     let losses = |report: &serde_json::Value| -> Vec<f64> {
         report["losses"].as_array().expect("losses").iter().filter_map(|loss| loss.as_f64()).collect()

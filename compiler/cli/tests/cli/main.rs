@@ -5,6 +5,7 @@ mod bad_files;
 mod bounds;
 mod commands;
 mod common;
+mod cuda;
 mod device;
 mod interrupt;
 mod training;

@@ -4,15 +4,20 @@ use std::collections::HashMap;
 
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
 use hgnnc_ir::kernel::place;
+use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{Buffer, Contents, Program, Source};
-use hgnnc_ptx::{Entry, KernelInfo, Module, Sizes, Slot};
+use hgnnc_ptx::{Blocks, Entry, KernelInfo, Module, Sizes, Slot};
 
 use super::arrays::{DataSizes, index_array};
 use super::plan::{partials, rows, width};
+use super::shares::{Shares, shares};
 use super::{ALIGN_BYTES, Device, F32, Launch, Sequence};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::plan::StateId;
+
+/// Most kernels of an entry that a message describes.
+const MOST_DESCRIBED: usize = 4;
 
 /// A result of a program.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,6 +43,8 @@ pub(super) struct Bound {
     pub parts: [usize; 3],
     /// Their entries.
     pub entries: [Vec<Entry>; 3],
+    /// What the times of the entries are accounted to.
+    pub shares: [Vec<Shares>; 3],
     /// The module's number on the device.
     pub module: usize,
     pub results: Vec<Found>,
@@ -105,6 +112,7 @@ impl Binder<'_> {
         let sizes = DataSizes(self.data);
         let launch = |entry: &Entry| Launch {
             name: entry.name.clone(),
+            what: self.describe(program, entry),
             blocks: entry.kernels.iter().map(|kernel| kernel.blocks.count(&sizes)).sum(),
             shared: entry.shared(),
         };
@@ -130,7 +138,32 @@ impl Binder<'_> {
         let results = program.outputs.iter().filter_map(found).collect();
         let entries = [before.to_vec(), updates.to_vec(), module.commit.iter().cloned().collect()];
         let parts = [numbers[1], numbers[2], numbers[3]];
-        Ok(Bound { prelude: numbers[0], parts, entries, module: number, results })
+        let shares = shares(program, self.data, &entries);
+        Ok(Bound { prelude: numbers[0], parts, entries, shares, module: number, results })
+    }
+
+    /// What the kernels of an entry work on.
+    fn describe(&self, program: &Program, entry: &Entry) -> String {
+        let sizes = DataSizes(self.data);
+        let describe = |kernel: &KernelInfo| match &kernel.blocks {
+            Blocks::One => "once".to_owned(),
+            Blocks::Rows { rows, .. } | Blocks::Bands { rows, .. } => {
+                format!("{}: {} rows", print_rows(program, rows), sizes.rows(rows))
+            }
+            Blocks::Gemm { form, rows, of } => {
+                let (k, n) = (sizes.width(&of.left()), sizes.width(&of.n));
+                format!("{}: {} rows, {k} by {n}", form.name(), sizes.space(*rows))
+            }
+            Blocks::Elements { width, .. } => format!("{} elements", sizes.width(width)),
+            Blocks::Copy { space, width } => {
+                format!("copy: {} rows of {}", sizes.space(*space), sizes.width(width))
+            }
+        };
+        let mut all: Vec<String> = entry.kernels.iter().take(MOST_DESCRIBED).map(describe).collect();
+        if entry.kernels.len() > MOST_DESCRIBED {
+            all.push(format!("and {} more kernels", entry.kernels.len() - MOST_DESCRIBED));
+        }
+        all.join("; ")
     }
 
     fn stored(&self, contents: Contents, places: &Places<'_>) -> Result<u64> {

@@ -48,16 +48,21 @@ pub struct Cuda {
     clock: [sys::CUevent; 2],
     /// Has the first one been recorded?
     running: bool,
+    /// Is every launch waited for, as `CUDA_LAUNCH_BLOCKING=1` asks?
+    blocking: bool,
 }
 
 // SAFETY: the driver's handles belong to a context, not to a thread, and every method makes the context current first.
 unsafe impl Send for Cuda {}
 
-/// A sequence with its functions.
+/// A sequence with its functions. It is first executed launch by launch, each of which is waited for: most of what can go
+/// wrong with a kernel does so then, and its name is known.
 #[derive(Debug)]
 struct Prepared {
     launches: Vec<(sys::CUfunction, Launch)>,
-    /// All of them, to be launched at once. Null where the driver cannot.
+    /// Has it been executed?
+    done: bool,
+    /// All of them, to be launched at once. Null before it was executed, and where the driver cannot.
     graph: sys::CUgraphExec,
 }
 
@@ -129,6 +134,7 @@ impl Cuda {
             staged: ptr::null_mut(),
             clock: [ptr::null_mut(); 2],
             running: false,
+            blocking: std::env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|asked| asked == "1"),
         };
         // SAFETY: the driver has named this device; dropping releases what is retained here.
         it.context = unsafe { result::primary_ctx::retain(device) }.map_err(asked("make a context"))?;
@@ -153,9 +159,21 @@ impl Cuda {
         failed_to(&self.name, asked, error)
     }
 
+    /// Waits for the stream. Where a kernel has failed meanwhile, nobody knows which.
     fn synchronize(&self, asked: &str) -> Result<()> {
         // SAFETY: the stream is alive.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed(asked, error))
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed_before(asked, error))
+    }
+
+    /// What came up in a call may have happened in a kernel that was launched before.
+    fn failed_before(&self, asked: &str, error: DriverError) -> ExecError {
+        match self.failed(asked, error) {
+            ExecError::Device { device, reason } if is_of_kernel(error) && !self.blocking => {
+                let hint = "a kernel failed; with CUDA_LAUNCH_BLOCKING=1 in the environment, its name is told";
+                ExecError::Device { device, reason: format!("{reason}; {hint}") }
+            }
+            error => error,
+        }
     }
 
     fn record(&self, event: sys::CUevent) -> Result<()> {
@@ -181,11 +199,30 @@ impl Cuda {
         }
     }
 
+    /// Launches a kernel and waits for it: what is wrong with it comes up here.
+    fn launch_and_wait(&self, function: sys::CUfunction, launch: &Launch) -> Result<()> {
+        self.launch(function, launch).map_err(|error| self.failed(&launching(launch), error))?;
+        // SAFETY: the stream is alive.
+        unsafe { result::stream::synchronize(self.stream) }
+            .map_err(|error| self.failed(&format!("execute {}", launch.describe()), error))
+    }
+
     fn launch_all(&self, launches: &[(sys::CUfunction, Launch)]) -> Result<()> {
         for (function, launch) in launches {
             self.launch(*function, launch).map_err(|error| self.failed(&launching(launch), error))?;
         }
         Ok(())
+    }
+
+    /// Notes that a sequence was executed launch by launch: the next time, all are launched at once.
+    fn has_executed(&mut self, sequence: usize) {
+        let Prepared { launches, done, .. } = &self.sequences[sequence];
+        if *done || self.blocking {
+            return;
+        }
+        let graph = if launches.len() > 1 { self.capture(launches) } else { ptr::null_mut() };
+        let prepared = &mut self.sequences[sequence];
+        (prepared.done, prepared.graph) = (true, graph);
     }
 
     /// The function of a launch, ready for as much shared memory as the launch asks for.
@@ -246,11 +283,28 @@ fn failed_to(device: &str, asked: &str, error: DriverError) -> ExecError {
 }
 
 fn launching(launch: &Launch) -> String {
-    let shared = match launch.shared {
-        0 => String::new(),
-        bytes => format!(" of {} of shared memory", show_bytes(bytes as u64)),
+    format!("launch {}", launch.describe())
+}
+
+/// Errors of a kernel that runs.
+fn is_of_kernel(DriverError(error): DriverError) -> bool {
+    use sys::CUresult::{
+        CUDA_ERROR_ASSERT, CUDA_ERROR_HARDWARE_STACK_ERROR, CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC, CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_TIMEOUT,
+        CUDA_ERROR_MISALIGNED_ADDRESS,
     };
-    format!("launch `{}` with {} blocks{shared}", launch.name, launch.blocks)
+    matches!(
+        error,
+        CUDA_ERROR_ASSERT
+            | CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUDA_ERROR_INVALID_PC
+            | CUDA_ERROR_LAUNCH_FAILED
+            | CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUDA_ERROR_MISALIGNED_ADDRESS
+    )
 }
 
 impl Device for Cuda {
@@ -350,7 +404,7 @@ impl Device for Cuda {
             return self.synchronize(&asked());
         }
         // SAFETY: the event is alive; one that was never recorded has passed.
-        unsafe { result::event::synchronize(self.staged) }.map_err(|error| self.failed(&asked(), error))?;
+        unsafe { result::event::synchronize(self.staged) }.map_err(|error| self.failed_before(&asked(), error))?;
         // SAFETY: the memory is larger, nobody else has it, and the device has read what was there before.
         let staged = unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.staging.cast::<u8>(), bytes.len());
@@ -368,7 +422,8 @@ impl Device for Cuda {
         self.enter()?;
         let asked = format!("copy {} from it", show_bytes(bytes.len() as u64));
         // SAFETY: the range was allocated by `alloc`, and `bytes` are borrowed until the copy is done.
-        unsafe { result::memcpy_dtoh_async(bytes, from, self.stream) }.map_err(|error| self.failed(&asked, error))?;
+        unsafe { result::memcpy_dtoh_async(bytes, from, self.stream) }
+            .map_err(|error| self.failed_before(&asked, error))?;
         self.synchronize(&asked)
     }
 
@@ -379,8 +434,7 @@ impl Device for Cuda {
             let function = self.function(sequence.module, &launch)?;
             launches.push((function, launch));
         }
-        let graph = if launches.len() > 1 { self.capture(&launches) } else { ptr::null_mut() };
-        self.sequences.push(Prepared { launches, graph });
+        self.sequences.push(Prepared { launches, done: false, graph: ptr::null_mut() });
         Ok(self.sequences.len() - 1)
     }
 
@@ -390,7 +444,15 @@ impl Device for Cuda {
             self.record(self.clock[0])?;
             self.running = true;
         }
-        let Prepared { launches, graph } = &self.sequences[sequence];
+        let Prepared { launches, done, graph } = &self.sequences[sequence];
+        if !done {
+            for (function, launch) in launches {
+                self.launch_and_wait(*function, launch)?;
+            }
+            self.record(self.clock[1])?;
+            self.has_executed(sequence);
+            return Ok(());
+        }
         if graph.is_null() {
             self.launch_all(launches)?;
         } else {
@@ -423,9 +485,12 @@ impl Device for Cuda {
             self.record(first)?;
             self.launch(*function, launch).map_err(|error| self.failed(&launching(launch), error))?;
             self.record(last)?;
-            self.synchronize(&format!("execute `{}` with {} blocks", launch.name, launch.blocks))?;
+            // SAFETY: the stream is alive.
+            unsafe { result::stream::synchronize(self.stream) }
+                .map_err(|error| self.failed(&format!("execute {}", launch.describe()), error))?;
             times.push(self.between(first, last)?);
         }
+        self.has_executed(sequence);
         Ok(Some(times))
     }
 }

@@ -10,9 +10,9 @@ use rayon::prelude::*;
 
 use super::bind::{Binder, Bound, From, Places};
 use super::plan::{Compiled, DeviceMemory, Needs, arena, streams};
-use super::{ALIGN_BYTES, Device, F32, KernelCounters};
+use super::{ALIGN_BYTES, Device, F32, KernelCounters, shares};
 use crate::data::{BoundData, InputData};
-use crate::engine::extent;
+use crate::engine::{Times, extent};
 use crate::error::Result;
 use crate::init::Draw;
 use crate::plan::StateId;
@@ -188,6 +188,33 @@ impl DeviceEngine {
             all = all.zip(times).map(|(all, times)| [all, times].concat());
         }
         Ok(all)
+    }
+
+    /// As [`DeviceEngine::run_until_update`], launch by launch, and adds the nanoseconds to `times`: the same numbers, more
+    /// slowly. Nothing is added for a device without a clock.
+    pub(crate) fn time_until_update(
+        &mut self,
+        program: usize,
+        (seed, step, epoch): (u64, u64, u64),
+        times: &mut Times,
+    ) -> Result<()> {
+        self.set_counters(seed, step, epoch)?;
+        self.time(program, 0, times)
+    }
+
+    /// As [`DeviceEngine::run_updates`] and [`DeviceEngine::commit`], likewise.
+    pub(crate) fn time_updates(&mut self, program: usize, times: &mut Times) -> Result<()> {
+        self.time(program, 1, times)?;
+        self.time(program, 2, times)
+    }
+
+    fn time(&mut self, program: usize, part: usize, times: &mut Times) -> Result<()> {
+        let bound = &self.programs[program];
+        let launches = self.device.run_timed(bound.parts[part])?.unwrap_or_default();
+        for (ms, shares) in launches.into_iter().zip(&bound.shares[part]) {
+            shares::add(times, shares, ms * 1e6);
+        }
+        Ok(())
     }
 
     /// Entries of a run of a program, in order: of all its parts.

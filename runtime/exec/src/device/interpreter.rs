@@ -1,6 +1,7 @@
 //! A device that is none: PTX executed by [`hgnnc_ptx_interp`], with every access checked and counted.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use hgnnc_ptx::{THREADS, Target};
 use hgnnc_ptx_interp as ptx;
@@ -60,6 +61,34 @@ impl Interpreter {
         Self { backward: true, ..Self::new() }
     }
 
+    /// Interprets a sequence: the milliseconds of each launch.
+    fn execute(&mut self, sequence: usize) -> Result<Vec<f64>> {
+        let mut times = vec![];
+        let Sequence { module, launches } = &self.sequences[sequence];
+        for launch in launches {
+            let start = Instant::now();
+            let blocks = u32::try_from(launch.blocks).unwrap_or(u32::MAX);
+            let how = ptx::Launch {
+                grid: [blocks, 1, 1],
+                block: [THREADS as u32, 1, 1],
+                dynamic_shared: launch.shared,
+                backward: self.backward,
+                ..ptx::Launch::default()
+            };
+            let counters = self.modules[*module]
+                .run_with(&launch.name, &mut self.memory, &how, &mut self.cache)
+                .map_err(|fault| {
+                    let reason = format!("cannot execute {}: {fault}", launch.describe());
+                    ExecError::Device { device: "ptx-interp".into(), reason }
+                })?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+            let known = self.counters.entry((*module, launch.name.clone())).or_default();
+            known.runs += 1;
+            known.counters.merge(&counters);
+        }
+        Ok(times)
+    }
+
     fn failed(&self, reason: impl std::fmt::Display) -> ExecError {
         ExecError::Device { device: self.name(), reason: reason.to_string() }
     }
@@ -115,24 +144,7 @@ impl Device for Interpreter {
     }
 
     fn run(&mut self, sequence: usize) -> Result<()> {
-        let Sequence { module, launches } = &self.sequences[sequence];
-        for launch in launches {
-            let blocks = u32::try_from(launch.blocks).unwrap_or(u32::MAX);
-            let how = ptx::Launch {
-                grid: [blocks, 1, 1],
-                block: [THREADS as u32, 1, 1],
-                dynamic_shared: launch.shared,
-                backward: self.backward,
-                ..ptx::Launch::default()
-            };
-            let counters = self.modules[*module]
-                .run_with(&launch.name, &mut self.memory, &how, &mut self.cache)
-                .map_err(|fault| ExecError::Device { device: "ptx-interp".into(), reason: fault.to_string() })?;
-            let known = self.counters.entry((*module, launch.name.clone())).or_default();
-            known.runs += 1;
-            known.counters.merge(&counters);
-        }
-        Ok(())
+        self.execute(sequence).map(|_| ())
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -144,8 +156,7 @@ impl Device for Interpreter {
     }
 
     fn run_timed(&mut self, sequence: usize) -> Result<Option<Vec<f64>>> {
-        self.run(sequence)?;
-        Ok(None)
+        self.execute(sequence).map(Some)
     }
 
     fn counters(&self) -> Option<&BTreeMap<(usize, String), KernelCounters>> {
@@ -189,7 +200,7 @@ mod tests {
         let number = device.load(&module)?;
         let to = device.alloc("numbers", 4 * THREADS)?;
         device.set_table(number, &[to])?;
-        let launches = vec![Launch { name: "step0".into(), blocks: 1, shared: asked }];
+        let launches = vec![Launch { name: "step0".into(), what: String::new(), blocks: 1, shared: asked }];
         let sequence = device.prepare(Sequence { module: number, launches })?;
         device.run(sequence)?;
         let mut numbers = vec![0u32; THREADS];

@@ -9,6 +9,7 @@ mod cuda;
 mod engine;
 mod interpreter;
 mod plan;
+mod shares;
 
 pub use cuda::Cuda;
 pub use engine::DeviceEngine;
@@ -19,9 +20,22 @@ pub use plan::DeviceMemory;
 
 use std::collections::BTreeMap;
 
+use hgnnc_graph::show_bytes;
 use hgnnc_ptx::{Module, Target};
 
 use crate::error::Result;
+
+impl Launch {
+    /// The entry, its blocks and shared memory, and what it works on.
+    fn describe(&self) -> String {
+        let shared = match self.shared {
+            0 => String::new(),
+            bytes => format!(" of {} of shared memory", show_bytes(bytes as u64)),
+        };
+        let what = if self.what.is_empty() { String::new() } else { format!(" ({})", self.what) };
+        format!("`{}` with {} blocks{shared}{what}", self.name, self.blocks)
+    }
+}
 
 /// Bytes of an f32.
 const F32: usize = 4;
@@ -33,6 +47,8 @@ const ALIGN_BYTES: usize = 256;
 pub struct Launch {
     /// The entry.
     pub name: String,
+    /// What its kernels work on, with sizes, for messages.
+    pub what: String,
     /// Its blocks.
     pub blocks: usize,
     /// Bytes of dynamic shared memory of each.
@@ -121,7 +137,8 @@ pub trait Device: std::fmt::Debug + Send {
     /// When something failed.
     fn elapsed_ms(&mut self) -> Result<Option<f64>>;
 
-    /// Executes a sequence launch by launch and waits: the milliseconds of each. `None` for a device without a clock.
+    /// Executes a sequence launch by launch and waits for each: the milliseconds of each, of the interpretation where a
+    /// launch is interpreted. `None` for a device without a clock.
     ///
     /// # Errors
     /// When the device fails.

@@ -122,6 +122,11 @@ impl Module {
         Some(self.instantiate(memory)[at])
     }
 
+    /// Bytes of a `.global` or `.const` variable. `None` if there is no such variable.
+    pub fn variable_bytes(&self, name: &str) -> Option<usize> {
+        self.variables.iter().find(|variable| variable.name == name).map(|variable| variable.bytes)
+    }
+
     /// Puts the variables of the module into memory, once, and returns their addresses.
     fn instantiate(&self, memory: &mut Memory) -> Vec<u64> {
         if let Some(addresses) = memory.modules.get(&self.id) {

@@ -1,0 +1,174 @@
+//! `--device cuda` from the command to the driver, on a driver that executes PTX on this processor.
+
+use crate::common::{Place, Run, usual, with_metapath};
+
+/// A place where the loader of commands finds the driver for tests.
+struct Driver {
+    place: Place,
+}
+
+impl Driver {
+    /// `None` where no program can be told to load it.
+    fn new(model: &str) -> Option<Driver> {
+        let place = Place::new();
+        place.model(model);
+        let folder = place.path("driver");
+        std::fs::create_dir(&folder).expect("a folder");
+        match hgnnc_cuda_driver::install(&folder) {
+            Ok(()) => Some(Driver { place }),
+            Err(reason) => {
+                println!("skipped: no driver for tests: {reason}");
+                None
+            }
+        }
+    }
+
+    /// Runs a command with the model and the dataset, and a driver with such settings.
+    fn run(&self, settings: &str, command: &str, args: &[&str]) -> Run {
+        self.run_with(settings, &[], command, args)
+    }
+
+    fn run_with(&self, settings: &str, variables: &[(&str, &str)], command: &str, args: &[&str]) -> Run {
+        let mut command = self.place.command(&[&[command, "m.hgnn", "--data", "data"], args].concat());
+        command.env("LD_LIBRARY_PATH", self.place.path("driver")).env("HGNN_TEST_DRIVER", settings);
+        command.envs(variables.iter().copied());
+        Run::of(command.output().expect("it starts"))
+    }
+}
+
+const TRAIN: [&str; 5] = ["--quiet", "--epochs", "8", "--device", "cuda"];
+
+#[test]
+fn training_is_equal_to_the_bit_to_the_same_code_without_a_driver() {
+    let Some(driver) = Driver::new(&with_metapath()) else { return };
+    let place = &driver.place;
+    let args = ["--quiet", "--epochs", "8", "--device"];
+    let train = |device: &'static str| [&args[..], &[device, "--report", device, "--weights-out", "w"]].concat();
+    driver.run("", "train", &train("cuda")).is_silent();
+    let weights = place.bytes("w");
+    place.with_data("train", &train("ptx-interp")).is_silent();
+    assert_eq!(weights, place.bytes("w"));
+    let (cuda, interpreted) = (place.json("cuda"), place.json("ptx-interp"));
+    assert_eq!(cuda["device"], "cuda:0 (interpreter of PTX)");
+    for field in ["losses", "metrics", "best_epoch", "device_bytes"] {
+        assert_eq!(cuda[field], interpreted[field], "{field}");
+    }
+    let names = |report: &serde_json::Value| -> Vec<String> {
+        report.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
+    };
+    place.with_data("train", &train("cpu")).is_silent();
+    assert_eq!(names(&cuda), names(&place.json("cpu")), "no field is missing");
+    // A driver that cannot capture is as good, and so is waiting for every launch.
+    for (settings, variables) in [("graphs=0", &[][..]), ("", &[("CUDA_LAUNCH_BLOCKING", "1")])] {
+        driver.run_with(settings, variables, "train", &train("cuda")).is_silent();
+        assert_eq!(weights, place.bytes("w"), "{settings} {variables:?}");
+    }
+}
+
+#[test]
+fn a_run_is_continued_bit_by_bit() {
+    let Some(driver) = Driver::new(&with_metapath()) else { return };
+    let on = ["--device", "cuda", "--quiet", "--checkpoint", "c"];
+    driver.run("", "train", &["--device", "cuda", "--quiet", "--epochs", "9", "--weights-out", "whole"]).is_silent();
+    driver.run("", "train", &[&on[..], &["--epochs", "5"]].concat()).is_silent();
+    driver.run("", "train", &[&on[..], &["--epochs", "9", "--resume", "--weights-out", "parts"]].concat()).is_silent();
+    assert_eq!(driver.place.bytes("whole"), driver.place.bytes("parts"));
+}
+
+#[test]
+fn an_older_device_gets_code_of_its_own() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    driver.run("capability=80", "train", &TRAIN).is_silent();
+    driver.run("capability=75", "train", &TRAIN).fails(3, &["has compute capability 7.5; 8.0 is needed"]);
+}
+
+#[test]
+fn evaluation_and_outputs_are_those_of_the_same_code_without_a_driver() {
+    let Some(driver) = Driver::new(&with_metapath()) else { return };
+    let place = &driver.place;
+    driver.run("", "train", &[&TRAIN[..], &["--weights-out", "w"]].concat()).is_silent();
+    let eval = ["--weights", "w", "--device"];
+    let on_cuda = driver.run("", "eval", &[&eval[..], &["cuda"]].concat()).works().out;
+    assert_eq!(on_cuda, place.with_data("eval", &[&eval[..], &["ptx-interp"]].concat()).works().out);
+    let infer = |device: &'static str| ["--weights", "w", "--out", "o.npy", "--device", device];
+    driver.run("", "infer", &infer("cuda")).works();
+    let outputs = place.bytes("o.npy");
+    place.with_data("infer", &infer("ptx-interp")).works();
+    assert_eq!(outputs, place.bytes("o.npy"));
+}
+
+#[test]
+fn a_profile_has_a_time_for_each_launch() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    let out = driver.run("", "profile", &["--device", "cuda", "--epochs", "2"]).works().out;
+    for word in ["ms per epoch, median of 2, on cuda:0 (interpreter of PTX)", "step0", "update0", "one by one"] {
+        assert!(out.contains(word), "no `{word}` in:\n{out}");
+    }
+}
+
+#[test]
+fn auto_takes_a_device_that_works_and_says_why_it_does_not_take_another() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    let auto = ["--epochs", "1", "--quiet", "--device", "auto", "--report", "r"];
+    driver.run("", "train", &auto).is_silent();
+    assert_eq!(driver.place.json("r")["device"], "cuda:0 (interpreter of PTX)");
+    for (settings, why) in [("version=11040", "CUDA 11.8 is needed"), ("memory=3000", "the model needs")] {
+        let run = driver.run(settings, "train", &auto[..2].iter().chain(&auto[3..]).copied().collect::<Vec<_>>());
+        let run = run.works();
+        assert!(run.err.contains("running on the processor") && run.err.contains(why), "{run:?}");
+        assert_eq!(driver.place.json("r")["device"], "cpu");
+    }
+}
+
+#[test]
+fn too_little_memory_is_refused_before_anything_runs() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    driver.run("", "train", &[&TRAIN[..], &["--report", "r"]].concat()).is_silent();
+    let needed = driver.place.json("r")["device_bytes"].as_u64().expect("a number");
+    let run = driver.run(&format!("memory={},launches=0", needed - 1), "train", &TRAIN);
+    run.fails(3, &["the model needs", "graphs and features", "the free memory of the device is"]);
+    // What is told is what it takes, but for what allocations are rounded to.
+    driver.run(&format!("memory={}", needed + (64 << 10)), "train", &TRAIN).is_silent();
+}
+
+#[test]
+fn what_the_compiler_of_the_driver_says_is_told() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    let words = ["bytes of PTX", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "Unsupported .version 7.8", "'7.0'"];
+    driver.run("ptx=70", "train", &TRAIN).fails(3, &words);
+}
+
+#[test]
+fn a_kernel_that_fails_is_named_with_its_shapes() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    let run = driver.run("instructions=300", "train", &TRAIN);
+    run.fails(3, &["cannot execute `", " blocks", " rows", "CUDA_ERROR_LAUNCH_TIMEOUT"]);
+}
+
+/// Later, launches are not waited for one by one.
+#[test]
+fn a_kernel_that_fails_later_can_be_asked_for() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    let args = ["--quiet", "--epochs", "5000", "--device", "cuda", "--weights-out", "w"];
+    let hint = "CUDA_LAUNCH_BLOCKING=1";
+    driver.run("launches=600", "train", &args).fails(3, &["CUDA_ERROR_LAUNCH_FAILED", hint]);
+    let run = driver.run_with("launches=600", &[("CUDA_LAUNCH_BLOCKING", "1")], "train", &args);
+    run.fails(3, &["cannot execute `", " blocks", "CUDA_ERROR_LAUNCH_FAILED"]);
+    assert!(!run.err.contains(hint), "{run:?}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named_and_so_are_those_that_are() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    let on = |device: &'static str| ["--quiet", "--epochs", "1", "--device", device];
+    driver.run("devices=2", "train", &on("cuda:1")).is_silent();
+    driver.run("devices=2", "train", &on("cuda:2")).fails(3, &["cuda:2", "no such device: cuda:0 to cuda:1"]);
+    driver.run("", "train", &on("cuda:1")).fails(3, &["no such device: only cuda:0"]);
+    driver.run("devices=0", "train", &on("cuda")).fails(3, &["cannot start", "no CUDA-capable device"]);
+}
+
+#[test]
+fn an_old_driver_is_refused_with_both_versions() {
+    let Some(driver) = Driver::new(&usual()) else { return };
+    driver.run("version=11040", "train", &TRAIN).fails(3, &["the driver is for CUDA 11.4; CUDA 11.8 is needed"]);
+}
