@@ -340,13 +340,20 @@ pub enum DataCommand {
     },
     /// Write a synthetic dataset with planted communities
     Synth {
-        /// Shape: acm, acm_han, aifb, cora, dblp or imdb
+        /// Shape: acm, acm_han, aifb, cora, dblp, imdb or mag
         shape: String,
         /// Folder to write
-        dir: PathBuf,
+        #[arg(required_unless_present = "out")]
+        dir: Option<PathBuf>,
+        /// The same
+        #[arg(short, long, value_name = "DIR", conflicts_with = "dir")]
+        out: Option<PathBuf>,
         /// Seed
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        /// Vertices and edges relative to the real dataset, above 0 and at most 1 (mag only)
+        #[arg(long, value_name = "FRACTION", default_value_t = 1.0)]
+        scale: f64,
     },
 }
 

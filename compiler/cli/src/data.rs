@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::info::DatasetInfo;
-use hgnnc_graph::synth::{Outcome, Shape, SynthError, generate};
+use hgnnc_graph::synth::{Outcome, Size, SynthError, generate_size};
 use hgnnc_graph::{Dataset, schema_text};
 
 use crate::args::{DataArgs, DataCommand};
@@ -29,9 +29,11 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             }
         }
         DataCommand::Schema { dir } => print(&schema_text(&load(dir)?))?,
-        DataCommand::Synth { shape, dir, seed } => {
-            let shape: Shape = shape.parse().map_err(|error: SynthError| Failure::input(error.to_string()))?;
-            match generate(shape, *seed, dir).map_err(synth_failure)? {
+        DataCommand::Synth { shape, dir, out, seed, scale } => {
+            let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(synth_failure)?;
+            // The parser has seen to it that there is one of the two.
+            let dir = dir.as_deref().or(out.as_deref()).unwrap_or(Path::new("."));
+            match generate_size(size, *seed, dir).map_err(synth_failure)? {
                 Outcome::Written => print(&format!("wrote {}\n", dir.display()))?,
                 Outcome::Kept => print(&format!("{} holds this dataset already\n", dir.display()))?,
             }
@@ -73,13 +75,13 @@ pub fn folder(
         // A path stands relative to the model.
         return Ok(model_path.parent().unwrap_or(Path::new(".")).join(own));
     };
-    let shape: Shape = shape.trim().parse().map_err(|error: SynthError| Failure::input(error.to_string()))?;
-    let folder = cache_folder().join(format!("synth-{shape}-{SYNTH_SEED}"));
+    let size: Size = shape.parse().map_err(synth_failure)?;
+    let folder = cache_folder().join(format!("synth-{}-{SYNTH_SEED}", size.to_string().replace(' ', "-")));
     if let Some(parent) = folder.parent() {
         std::fs::create_dir_all(parent).map_err(|error| Failure::write(parent, &error))?;
     }
-    if generate(shape, SYNTH_SEED, &folder).map_err(synth_failure)? == Outcome::Written {
-        say(format!("generated a synthetic graph of the shape of {shape} in {}", folder.display()));
+    if generate_size(size, SYNTH_SEED, &folder).map_err(synth_failure)? == Outcome::Written {
+        say(format!("generated a synthetic graph of the shape of {size} in {}", folder.display()));
     }
     Ok(folder)
 }

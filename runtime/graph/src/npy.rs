@@ -422,11 +422,22 @@ pub fn write<T: Element>(path: &Path, shape: &[usize], values: &[T]) -> io::Resu
 /// Errors when the product of `shape` is not `values.len()`.
 pub fn to_bytes<T: Element>(shape: &[usize], values: &[T]) -> io::Result<Vec<u8>> {
     if shape.iter().product::<usize>() != values.len() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("shape {shape:?} does not hold {} values", values.len()),
-        ));
+        return Err(wrong_count(shape, values.len()));
     }
+    let mut out = header_bytes::<T>(shape);
+    out.reserve(values.len() * T::DTYPE.bytes());
+    for &value in values {
+        value.put(&mut out);
+    }
+    Ok(out)
+}
+
+fn wrong_count(shape: &[usize], found: usize) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("shape {shape:?} does not hold {found} values"))
+}
+
+/// Everything before the data, for a version 1 file.
+fn header_bytes<T: Element>(shape: &[usize]) -> Vec<u8> {
     let dims = match shape {
         [one] => format!("({one},)"),
         more => format!("({})", more.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
@@ -436,14 +447,43 @@ pub fn to_bytes<T: Element>(shape: &[usize], values: &[T]) -> io::Result<Vec<u8>
     let pad = 64 - (10 + header.len() + 1) % 64;
     header.extend(std::iter::repeat_n(' ', pad % 64));
     header.push('\n');
-    let mut out = Vec::with_capacity(10 + header.len() + values.len() * T::DTYPE.bytes());
+    let mut out = Vec::with_capacity(10 + header.len());
     out.extend_from_slice(b"\x93NUMPY\x01\x00");
     out.extend_from_slice(&(header.len() as u16).to_le_bytes());
     out.extend_from_slice(header.as_bytes());
-    for &value in values {
-        value.put(&mut out);
+    out
+}
+
+/// A version 1 `.npy` file that is written a piece at a time, for arrays that need not fit in memory.
+pub struct Stream<T> {
+    file: File,
+    shape: Vec<usize>,
+    written: usize,
+    of: std::marker::PhantomData<T>,
+}
+
+impl<T: Element> Stream<T> {
+    /// Creates the file and writes its header.
+    pub fn create(path: &Path, shape: &[usize]) -> io::Result<Stream<T>> {
+        let mut file = File::create(path)?;
+        file.write_all(&header_bytes::<T>(shape))?;
+        Ok(Stream { file, shape: shape.to_vec(), written: 0, of: std::marker::PhantomData })
     }
-    Ok(out)
+
+    /// Appends the next values, given as their little-endian bytes (what [`Element::put`] makes of them).
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written += bytes.len() / T::DTYPE.bytes();
+        self.file.write_all(bytes)
+    }
+
+    /// Errors when the values do not fill the shape.
+    pub fn finish(self) -> io::Result<()> {
+        if self.shape.iter().product::<usize>() == self.written {
+            Ok(())
+        } else {
+            Err(wrong_count(&self.shape, self.written))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -466,6 +506,26 @@ mod tests {
         let floats = Npy::open(&path).unwrap().to_f32().unwrap();
         assert!(floats.is_mapped());
         assert_eq!(&floats[..], [0.5, 1.5, -2.0]);
+    }
+
+    #[test]
+    fn a_file_written_in_pieces_is_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, pieces) = (dir.path().join("a.npy"), dir.path().join("b.npy"));
+        let values = [3i32, -1, 4, 1, -5, 9];
+        write(&whole, &[2, 3], &values).unwrap();
+        let mut stream = Stream::<i32>::create(&pieces, &[2, 3]).unwrap();
+        for part in values.chunks(4) {
+            let mut bytes = Vec::new();
+            part.iter().for_each(|&v| v.put(&mut bytes));
+            stream.append(&bytes).unwrap();
+        }
+        stream.finish().unwrap();
+        assert_eq!(std::fs::read(&whole).unwrap(), std::fs::read(&pieces).unwrap());
+        // One that is not full is not a file of that shape.
+        let mut short = Stream::<i32>::create(&pieces, &[2, 3]).unwrap();
+        short.append(&[0; 8]).unwrap();
+        assert!(short.finish().unwrap_err().to_string().contains("does not hold 2 values"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_driver::{DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names};
 use hgnnc_exec::{BoundData, bind};
-use hgnnc_graph::synth::{Shape, generate};
+use hgnnc_graph::synth::{Shape, Size, generate_size};
 use hgnnc_graph::{Dataset, LabelValues};
 use hgnnc_ir::Artifact;
 use hgnnc_ir::artifact::{Kernels, VERSION};
@@ -33,15 +33,17 @@ pub fn examples() -> Vec<(String, String)> {
     found
 }
 
-/// The synthetic dataset that a model names, generated in `folder` when it is not there. `None`: it names another one.
+/// The synthetic dataset that a model names, generated in `folder` when it is not there; of a large one a hundredth. `None`:
+/// it names another one.
 ///
 /// # Panics
 /// When it cannot be generated.
 pub fn own_dataset(model: &Analyzed, folder: &Path) -> Option<Dataset> {
     let named = model.train.as_ref()?.training.dataset.as_deref()?;
-    let shape: Shape = named.strip_prefix("synth ")?.parse().ok()?;
-    let folder = folder.join(format!("synth-{shape}"));
-    generate(shape, 0, &folder).unwrap_or_else(|error| panic!("{error}"));
+    let named: Size = named.strip_prefix("synth ")?.parse().ok()?;
+    let size = if named.shape == Shape::Mag { Size { scale: named.scale.min(0.01), ..named } } else { named };
+    let folder = folder.join(format!("synth-{}", size.shape));
+    generate_size(size, 0, &folder).unwrap_or_else(|error| panic!("{error}"));
     Some(Dataset::load(&folder).unwrap_or_else(|error| panic!("{error}")))
 }
 

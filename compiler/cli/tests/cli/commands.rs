@@ -339,8 +339,17 @@ fn synthetic_datasets_on_the_disk() {
     place.run(&["data", "synth", "cora", "file"]).fails(1, &["`file` exists"]);
     place.run(&["data", "synth", "cora", "file/in"]).fails(3, &["cannot write `file"]);
     place.run(&["data", "synth", "pubmed", "made/pubmed"]).fails(1, &["no shape `pubmed`", "acm", "cora", "imdb"]);
+    place.run(&["data", "synth", "cora", "made/cora", "--scale", "0.5"]).fails(1, &["`cora` has one size only"]);
+    place.run(&["data", "synth", "mag", "made/mag", "--scale", "1.5"]).fails(1, &["`1.5` is not a scale"]);
+    place.run(&["data", "synth", "mag"]).fails(2, &["DIR"]);
     assert_eq!(names(&place.path("made")), ["cora"]);
     assert_eq!(place.names(), ["data", "file", "made"]);
+    // A small one of a large shape, which its examples take.
+    place.run(&["data", "synth", "mag", "-o", "made/mag", "--scale", "0.001"]).works();
+    for model in ["han", "mlp", "rgat", "rgcn"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../examples/{model}/mag.hgnn"));
+        place.run(&["check", path.to_str().expect("a text"), "--data", "made/mag"]).works();
+    }
     place.run(&["data", "info", "made/cora"]).works();
 }
 

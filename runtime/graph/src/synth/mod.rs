@@ -9,6 +9,7 @@
 //! `powf` rounds alike.
 
 mod draw;
+mod mag;
 mod shapes;
 
 use std::fmt;
@@ -46,11 +47,14 @@ pub enum Shape {
     Dblp,
     /// Movies, directors, actors; 3 classes of movies.
     Imdb,
+    /// Papers, authors, fields of study, institutions: 1.9 M vertices and 21.1 M edges, 349 classes of papers.
+    Mag,
 }
 
 impl Shape {
     /// All shapes, by name.
-    pub const ALL: [Shape; 6] = [Shape::Acm, Shape::AcmHan, Shape::Aifb, Shape::Cora, Shape::Dblp, Shape::Imdb];
+    pub const ALL: [Shape; 7] =
+        [Shape::Acm, Shape::AcmHan, Shape::Aifb, Shape::Cora, Shape::Dblp, Shape::Imdb, Shape::Mag];
 
     /// The name on the command line and in `dataset.toml`.
     pub fn name(self) -> &'static str {
@@ -61,7 +65,13 @@ impl Shape {
             Shape::Cora => "cora",
             Shape::Dblp => "dblp",
             Shape::Imdb => "imdb",
+            Shape::Mag => "mag",
         }
+    }
+
+    /// Whether it can be made smaller.
+    fn scales(self) -> bool {
+        self == Shape::Mag
     }
 }
 
@@ -79,6 +89,58 @@ impl FromStr for Shape {
     }
 }
 
+/// A shape and how large: `mag`, or `mag 0.01` for a hundredth of its vertices and edges.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// What to imitate.
+    pub shape: Shape,
+    /// Vertices and edges, relative to those of the real dataset. Other than 1 for [`Shape::Mag`] only.
+    pub scale: f64,
+}
+
+impl Size {
+    /// That of the real dataset.
+    pub fn full(shape: Shape) -> Size {
+        Size { shape, scale: 1.0 }
+    }
+
+    /// `scale` times the real dataset.
+    ///
+    /// Errors when the shape has one size only, or the scale is not above 0 and at most 1.
+    pub fn scaled(shape: Shape, scale: f64) -> Result<Size, SynthError> {
+        if !(scale > 0.0 && scale <= 1.0) {
+            return Err(SynthError::Scale(scale.to_string()));
+        }
+        if scale != 1.0 && !shape.scales() {
+            return Err(SynthError::OneSize(shape));
+        }
+        Ok(Size { shape, scale })
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scale {
+            1.0 => write!(f, "{}", self.shape),
+            scale => write!(f, "{} {scale}", self.shape),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = SynthError;
+
+    fn from_str(text: &str) -> Result<Size, SynthError> {
+        match text.trim().split_once(char::is_whitespace) {
+            None => Ok(Size::full(text.trim().parse()?)),
+            Some((shape, scale)) => {
+                let number = scale.trim().parse().map_err(|_| SynthError::Scale(scale.trim().to_string()))?;
+                Size::scaled(shape.parse()?, number)
+            }
+        }
+    }
+}
+
 /// Why no synthetic dataset was written. The target is as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -86,6 +148,12 @@ pub enum SynthError {
     /// No shape of that name.
     #[error("there is no shape `{0}` (there is {list})", list = Shape::ALL.map(Shape::name).join(", "))]
     UnknownShape(String),
+    /// A scale other than 1 of a shape that has none.
+    #[error("`{0}` has one size only (there is a scale for mag)")]
+    OneSize(Shape),
+    /// A scale that is not a share.
+    #[error("`{0}` is not a scale: write a number above 0 and at most 1, such as 0.01")]
+    Scale(String),
     /// The target exists and was not made by this generator.
     #[error("`{}` exists and is not a synthetic dataset; it is left alone", .0.display())]
     Occupied(PathBuf),
@@ -111,11 +179,19 @@ pub enum Outcome {
     Kept,
 }
 
-/// Writes the dataset of `shape` and `seed` into the folder `target`, which appears complete or not at all.
-///
-/// An existing synthetic dataset of another shape, version or seed is replaced; anything else that is there is an error.
+/// Writes the dataset of `shape` and `seed` in its full size into the folder `target`, as [`generate_size`] does.
 pub fn generate(shape: Shape, seed: u64, target: &Path) -> Result<Outcome, SynthError> {
-    let generator = format!("hgnnc synth {shape}, version {GENERATOR_VERSION}, seed {seed}");
+    generate_size(Size::full(shape), seed, target)
+}
+
+/// Writes the dataset of `size` and `seed` into the folder `target`, which appears complete or not at all.
+///
+/// An existing synthetic dataset of another shape, scale, version or seed is replaced; anything else that is there is an
+/// error.
+pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, SynthError> {
+    let Size { shape, scale } = size;
+    let scaled = if scale == 1.0 { String::new() } else { format!(", scale {scale}") };
+    let generator = format!("hgnnc synth {shape}, version {GENERATOR_VERSION}, seed {seed}{scaled}");
     if is_made_by(target, &generator) {
         return Ok(Outcome::Kept);
     }
@@ -150,6 +226,7 @@ pub fn generate(shape: Shape, seed: u64, target: &Path) -> Result<Outcome, Synth
         Shape::Dblp => write_graph(&mut writer, shape, &generator, &shapes::DBLP, rng)?,
         Shape::Imdb => write_graph(&mut writer, shape, &generator, &shapes::IMDB, rng)?,
         Shape::Aifb => write_aifb(&mut writer, shape, &generator, rng)?,
+        Shape::Mag => mag::write(&mut writer, &generator, scale, seed)?,
     }
     writer.finish()?;
 
@@ -216,8 +293,7 @@ impl Writer<'_> {
         self.line(format_args!("label_noise = {label_noise:?}"));
     }
 
-    fn split(&mut self, vertex_type: &str, split: &SplitShape, parts: [Vec<i32>; 3]) -> Result<(), SynthError> {
-        let name = split.name;
+    fn split(&mut self, vertex_type: &str, name: &str, parts: [Vec<i32>; 3]) -> Result<(), SynthError> {
         self.line(format_args!("\n[[split]]\nname = \"{name}\"\nvertex_type = \"{vertex_type}\""));
         for (part, ids) in ["train", "val", "test"].into_iter().zip(parts) {
             if ids.is_empty() {
@@ -358,7 +434,7 @@ fn write_graph(
     write_label(out, target, &label, graph.per_class)?;
     let ids: Vec<u32> = (0..label.len() as u32).collect();
     let parts = split_ids(&graph.split, &ids, &label, &mut rng);
-    out.split(target, &graph.split, parts)?;
+    out.split(target, graph.split.name, parts)?;
     for (name, steps) in graph.metapaths {
         out.line(format_args!("\n[[metapath]]\nname = \"{name}\"\nsteps = {steps:?}"));
     }
@@ -457,7 +533,7 @@ fn write_aifb(out: &mut Writer<'_>, shape: Shape, generator: &str, mut rng: ChaC
     let split = SplitShape { name: "standard", train: 140, val: 0, test: 36, balanced: false };
     let ids: Vec<u32> = (0..n as u32).filter(|&v| label[v as usize] >= 0).collect();
     let parts = split_ids(&split, &ids, &label, &mut rng);
-    out.split("entity", &split, parts)
+    out.split("entity", split.name, parts)
 }
 
 /// Whether a kind is one of `kinds`: its own name, or a group of kinds.
