@@ -12,9 +12,20 @@ pub fn mask_key(seed: u64, step: u64, stream: u32) -> u64 {
 /// 32 random bits for element `index` under `key`.
 #[inline(always)]
 pub fn bits(key: u64, index: u64) -> u32 {
-    let first = mix(index as u32 ^ key as u32);
-    let high = ((index >> 32) as u32).wrapping_mul(0x9e37_79b9);
-    mix(first.wrapping_add((key >> 32) as u32).wrapping_add(high))
+    bits_from(low_round(key, index as u32), key, (index >> 32) as u32)
+}
+
+/// The first round of [`bits`], which depends on the low half of the index only: whoever draws for many high halves
+/// computes it once.
+#[inline(always)]
+pub fn low_round(key: u64, low: u32) -> u32 {
+    mix(low ^ key as u32)
+}
+
+/// `bits(key, high << 32 | low)`, of which `first` is `low_round(key, low)`.
+#[inline(always)]
+pub fn bits_from(first: u32, key: u64, high: u32) -> u32 {
+    mix(first.wrapping_add((key >> 32) as u32).wrapping_add(high.wrapping_mul(0x9e37_79b9)))
 }
 
 /// The element is kept where its [`bits`] are below this.

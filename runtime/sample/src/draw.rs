@@ -1,0 +1,96 @@
+//! Floyd's method without its set: numbers come first, all at once, and doubles are looked for in registers.
+
+use hgnnc_ir::random::{bits_from, low_round};
+
+/// Fan-outs up to this are looked through for doubles, larger ones are marked in a bitmap.
+const SEARCHED: usize = 32;
+
+/// Draws edges for the rows of one relation in one hop.
+pub(crate) struct Drawer<'s> {
+    key: u64,
+    /// First rounds of the random numbers, by draw. `[fan-out]`
+    first: &'s [u32],
+    /// One bit for each edge of the longest row; zero between rows. Used for fan-outs above [`SEARCHED`] only.
+    marked: &'s mut [u64],
+}
+
+/// Memory that rows share.
+#[derive(Default)]
+pub(crate) struct DrawSpace {
+    first: Vec<u32>,
+    marked: Vec<u64>,
+}
+
+impl DrawSpace {
+    /// A drawer of `fanout` edges from rows of at most `max_degree`.
+    pub fn drawer(&mut self, key: u64, fanout: u32, max_degree: u32) -> Drawer<'_> {
+        // No row is drawn from that the fan-out covers.
+        let draws = if fanout < max_degree { fanout } else { 0 };
+        self.first.clear();
+        self.first.extend((0..draws).map(|k| low_round(key, k)));
+        let words = if draws as usize > SEARCHED { (max_degree as usize).div_ceil(64) } else { 0 };
+        if self.marked.len() < words {
+            self.marked.resize(words, 0);
+        }
+        Drawer { key, first: &self.first, marked: &mut self.marked }
+    }
+}
+
+impl Drawer<'_> {
+    /// As many positions as `out` has, of a row of more edges that begins at `start`; those of `vertex`.
+    #[inline]
+    pub fn draw(&mut self, vertex: u32, start: u32, degree: u32, out: &mut [u32]) {
+        let least = degree - out.len() as u32;
+        for (k, (position, &first)) in out.iter_mut().zip(self.first).enumerate() {
+            let bound = u64::from(least + k as u32 + 1);
+            *position = ((u64::from(bits_from(first, self.key, vertex)) * bound) >> 32) as u32;
+        }
+        if degree <= 64 {
+            unique_small(least, start, out);
+        } else if out.len() <= SEARCHED {
+            unique_searched(least, start, out);
+        } else {
+            self.unique_marked(least, start, out);
+        }
+    }
+
+    fn unique_marked(&mut self, least: u32, start: u32, out: &mut [u32]) {
+        for (k, position) in out.iter_mut().enumerate() {
+            let bit = |t: u32| (t as usize / 64, 1u64 << (t % 64));
+            let (word, mask) = bit(*position);
+            if self.marked[word] & mask != 0 {
+                *position = least + k as u32;
+            }
+            let (word, mask) = bit(*position);
+            self.marked[word] |= mask;
+        }
+        for position in out {
+            self.marked[*position as usize / 64] = 0;
+            *position += start;
+        }
+    }
+}
+
+/// Rows of at most 64 edges: what is taken is one register.
+#[inline]
+fn unique_small(least: u32, start: u32, out: &mut [u32]) {
+    let mut taken = 0u64;
+    for (k, position) in out.iter_mut().enumerate() {
+        let double = taken >> *position & 1 != 0;
+        let t = if double { least + k as u32 } else { *position };
+        taken |= 1 << t;
+        *position = start + t;
+    }
+}
+
+/// Few draws from a long row: each is compared with all before it, in vectors.
+#[inline]
+fn unique_searched(least: u32, start: u32, out: &mut [u32]) {
+    let mut taken = [u32::MAX; SEARCHED];
+    for (k, position) in out.iter_mut().enumerate() {
+        let double = taken.iter().fold(false, |found, &t| found | (t == *position));
+        let t = if double { least + k as u32 } else { *position };
+        taken[k % SEARCHED] = t;
+        *position = start + t;
+    }
+}

@@ -1,0 +1,221 @@
+//! The in-edges that are sampled.
+
+use hgnnc_graph::{Csc, Dataset, RelationOptions, SemanticGraphs, SgbError};
+
+use crate::prefetch::prefetch;
+use crate::words::Words;
+
+/// The edges of a relation, metapath or reverse, to make a [`SampleGraph`] of.
+#[derive(Clone, Copy, Debug)]
+pub struct Edges<'a> {
+    /// Name, for messages.
+    pub name: &'a str,
+    /// Position of the vertex type that edges come from.
+    pub src_type: usize,
+    /// Position of the vertex type that edges lead to.
+    pub dst_type: usize,
+    /// The edges, by destination.
+    pub csc: &'a Csc,
+}
+
+/// A relation that is sampled.
+#[derive(Debug)]
+pub struct Relation {
+    /// Name, for messages.
+    pub name: String,
+    /// Position of the vertex type that edges come from.
+    pub src_type: usize,
+    /// Position of the vertex type that edges lead to.
+    pub dst_type: usize,
+    /// Position among the relations into its type.
+    slot: usize,
+    /// Source of each edge. `[E]`
+    sources: Words,
+    max_degree: u32,
+}
+
+impl Relation {
+    /// Source of each edge, in CSC order. `[E]`
+    pub fn sources(&self) -> &[u32] {
+        &self.sources
+    }
+
+    /// Most in-edges that a destination has.
+    pub fn max_degree(&self) -> u32 {
+        self.max_degree
+    }
+}
+
+/// Vertex types and all relations that batches are sampled from.
+#[derive(Debug)]
+pub struct SampleGraph {
+    counts: Vec<usize>,
+    relations: Vec<Relation>,
+    offsets: Vec<Offsets>,
+}
+
+/// Where the in-edges of the vertices of one type start, of all relations into it: what is read of a vertex lies together,
+/// so that it costs one access to memory, not one for each relation.
+#[derive(Debug)]
+pub(crate) struct Offsets {
+    /// `[vertices + 1][relations]`
+    words: Words,
+    /// The relations into the type, in order.
+    pub relations: Vec<usize>,
+}
+
+impl Offsets {
+    fn new(vertex_type: usize, vertices: usize, edges: &[Edges<'_>]) -> Result<Offsets, GraphError> {
+        let relations: Vec<usize> = (0..edges.len()).filter(|&r| edges[r].dst_type == vertex_type).collect();
+        let mut words = Words::zeroed((vertices + 1) * relations.len())?;
+        for (slot, &r) in relations.iter().enumerate() {
+            let places = words.iter_mut().skip(slot).step_by(relations.len());
+            // Checked before: offsets fit 32 bits.
+            places.zip(&edges[r].csc.indptr).for_each(|(place, &at)| *place = at as u32);
+        }
+        Ok(Offsets { words, relations })
+    }
+
+    /// First edges of a vertex, and behind them those of the next: of each relation.
+    #[inline]
+    pub fn of(&self, vertex: u32) -> (&[u32], &[u32]) {
+        let n = self.relations.len();
+        self.words[vertex as usize * n..(vertex as usize + 2) * n].split_at(n)
+    }
+
+    /// Brings the offsets of a vertex nearer.
+    #[inline]
+    pub fn prefetch(&self, vertex: u32) {
+        let n = self.relations.len();
+        prefetch(&self.words, vertex as usize * n);
+        prefetch(&self.words, vertex as usize * n + 2 * n - 1);
+    }
+}
+
+/// Why edges cannot be sampled from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GraphError {
+    /// An end that is not a vertex type.
+    #[error("relation `{relation}` joins vertex types {src_type} and {dst_type}, but there are {types}")]
+    NoSuchType {
+        /// Its name.
+        relation: String,
+        /// Position of the source type.
+        src_type: usize,
+        /// Position of the destination type.
+        dst_type: usize,
+        /// Vertex types.
+        types: usize,
+    },
+    /// Row offsets that do not fit the types, or 2^32 edges.
+    #[error("relation `{relation}`: {what}")]
+    Shape {
+        /// Its name.
+        relation: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// More vertices than compact ids can tell apart.
+    #[error("vertex type {vertex_type} has {count} vertices, but samplers take at most 2^30")]
+    TooManyVertices {
+        /// Position of the type.
+        vertex_type: usize,
+        /// Its vertices.
+        count: usize,
+    },
+    /// A semantic graph could not be built.
+    #[error(transparent)]
+    Sgb(#[from] SgbError),
+    /// There is no memory for a copy of the edges.
+    #[error("no memory for {bytes} bytes: {reason}")]
+    Memory {
+        /// How many.
+        bytes: usize,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl SampleGraph {
+    /// Of vertex types with so many vertices, and relations between them, which are sampled in that order.
+    ///
+    /// Errors when edges are not edges between those types, or there is no memory for a copy of them.
+    pub fn new(counts: Vec<usize>, edges: &[Edges<'_>]) -> Result<SampleGraph, GraphError> {
+        if let Some(vertex_type) = counts.iter().position(|&count| count > 1 << 30) {
+            return Err(GraphError::TooManyVertices { vertex_type, count: counts[vertex_type] });
+        }
+        edges.iter().try_for_each(|edges| check(&counts, edges))?;
+        let offsets: Vec<Offsets> =
+            counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, edges)).collect::<Result<_, _>>()?;
+        let relation = |(r, &Edges { name, src_type, dst_type, csc }): (usize, &Edges<'_>)| {
+            Ok(Relation {
+                name: name.into(),
+                src_type,
+                dst_type,
+                slot: offsets[dst_type].relations.partition_point(|&before| before < r),
+                sources: Words::from_iter(csc.src.iter().copied())?,
+                max_degree: csc.indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
+            })
+        };
+        let relations = edges.iter().enumerate().map(relation).collect::<Result<_, GraphError>>()?;
+        Ok(SampleGraph { counts, relations, offsets })
+    }
+
+    /// All relations of a dataset and, behind them, their reverses.
+    pub fn of_dataset(dataset: &Dataset) -> Result<SampleGraph, GraphError> {
+        let graphs = SemanticGraphs::new(dataset);
+        let mut made = vec![];
+        for reverse in [false, true] {
+            for (r, data) in dataset.relations.iter().enumerate() {
+                let graph = graphs.relation(r, RelationOptions { reverse, ..RelationOptions::default() })?;
+                made.push((graph.name, if reverse { (data.dst, data.src) } else { (data.src, data.dst) }, graph.csc));
+            }
+        }
+        let edges: Vec<Edges<'_>> = (made.iter())
+            .map(|(name, (src_type, dst_type), csc)| Edges { name, src_type: *src_type, dst_type: *dst_type, csc })
+            .collect();
+        SampleGraph::new(dataset.vertex_types.iter().map(|t| t.count).collect(), &edges)
+    }
+
+    /// Vertices of each type.
+    pub fn counts(&self) -> &[usize] {
+        &self.counts
+    }
+
+    /// The relations, in the order in which they are sampled.
+    pub fn relations(&self) -> &[Relation] {
+        &self.relations
+    }
+
+    /// In-edges of a vertex in a relation: positions in its CSC order. Panics if there is no such relation or vertex.
+    pub fn in_edges(&self, relation: usize, vertex: u32) -> std::ops::Range<usize> {
+        let relation = &self.relations[relation];
+        let (starts, ends) = self.offsets[relation.dst_type].of(vertex);
+        starts[relation.slot] as usize..ends[relation.slot] as usize
+    }
+
+    /// By vertex type.
+    pub(crate) fn offsets(&self) -> &[Offsets] {
+        &self.offsets
+    }
+}
+
+fn check(counts: &[usize], &Edges { name, src_type, dst_type, csc }: &Edges<'_>) -> Result<(), GraphError> {
+    let (Some(&num_src), Some(&num_dst)) = (counts.get(src_type), counts.get(dst_type)) else {
+        return Err(GraphError::NoSuchType { relation: name.into(), src_type, dst_type, types: counts.len() });
+    };
+    let wrong = |what: String| Err(GraphError::Shape { relation: name.into(), what });
+    let edges = csc.src.len();
+    if edges >= u32::MAX as usize {
+        return wrong(format!("{edges} edges, but edge numbers have 32 bits"));
+    }
+    let framed = csc.indptr.first() == Some(&0) && csc.indptr.last() == Some(&(edges as u64));
+    if csc.indptr.len() != num_dst + 1 || !framed || !csc.indptr.is_sorted() {
+        return wrong(format!("row offsets do not ascend from 0 to {edges} over {num_dst} destinations"));
+    }
+    match csc.src.iter().find(|&&v| v as usize >= num_src) {
+        Some(bad) => wrong(format!("source {bad} is out of range (there are {num_src})")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,66 @@
+//! What sampling means, written down: the oracle.
+
+use std::collections::{HashMap, HashSet};
+
+use hgnnc_ir::random::bits;
+
+use crate::batch::Batch;
+use crate::graph::SampleGraph;
+use crate::plan::{BatchKey, Plan, SampleError};
+
+/// Samples one batch as the documentation of the crate says, vertex by vertex.
+///
+/// `seeds` are a list for each vertex type, without doubles. Errors as [`SampleError`] says.
+pub fn sample(graph: &SampleGraph, plan: &Plan, seeds: &[Vec<u32>], key: BatchKey) -> Result<Batch, SampleError> {
+    let mut batch = Batch::default();
+    batch.start(graph, plan, seeds)?;
+    let mut compact: Vec<HashMap<u32, u32>> = vec![HashMap::new(); graph.counts().len()];
+    for (vertex_type, seeds) in seeds.iter().enumerate() {
+        for (id, &vertex) in seeds.iter().enumerate() {
+            if compact[vertex_type].insert(vertex, id as u32).is_some() {
+                return Err(SampleError::DuplicateSeed { vertex_type, vertex });
+            }
+        }
+    }
+    for (hop, fanouts) in plan.fanouts.iter().enumerate() {
+        for (r, (relation, &fanout)) in graph.relations().iter().zip(fanouts).enumerate() {
+            let block = &mut batch.blocks[hop][r];
+            (block.indptr, block.src, block.edge) = (vec![0], vec![], vec![]);
+            let (src_type, dst_type) = (relation.src_type, relation.dst_type);
+            for dst in 0..batch.known[hop][dst_type] as usize {
+                let vertex = batch.vertices[dst_type][dst];
+                let row = graph.in_edges(r, vertex);
+                let taken = take(row.len() as u32, fanout.of(row.len() as u32), key.of(hop, r), vertex);
+                for edge in taken.into_iter().map(|t| row.start + t as usize) {
+                    let source = relation.sources()[edge];
+                    let id = *compact[src_type].entry(source).or_insert_with(|| {
+                        batch.vertices[src_type].push(source);
+                        batch.vertices[src_type].len() as u32 - 1
+                    });
+                    block.src.push(id);
+                    block.edge.push(edge as u32);
+                }
+                block.indptr.push(block.src.len() as u32);
+            }
+        }
+        batch.mark(hop + 1);
+    }
+    Ok(batch)
+}
+
+/// `num` distinct numbers below `degree`, in order: Floyd's method.
+fn take(degree: u32, num: u32, key: u64, vertex: u32) -> Vec<u32> {
+    if num == degree {
+        return (0..degree).collect();
+    }
+    let mut taken = HashSet::new();
+    let draw = |k: u32| {
+        let j = degree - num + k;
+        let random = u64::from(bits(key, u64::from(vertex) << 32 | u64::from(k)));
+        let t = ((random * (u64::from(j) + 1)) >> 32) as u32;
+        let new = if taken.contains(&t) { j } else { t };
+        taken.insert(new);
+        new
+    };
+    (0..num).map(draw).collect()
+}

@@ -1,0 +1,118 @@
+//! How much to sample, and what for.
+
+use hgnnc_ir::random::mask_key;
+
+/// How many in-edges of a destination are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fanout {
+    /// All that there are.
+    All,
+    /// As many, or all where there are fewer.
+    AtMost(u32),
+}
+
+impl Fanout {
+    /// Edges taken of a row of `degree`.
+    #[inline]
+    pub fn of(self, degree: u32) -> u32 {
+        match self {
+            Fanout::All => degree,
+            Fanout::AtMost(most) => degree.min(most),
+        }
+    }
+}
+
+/// Fan-outs of each hop (from the seeds), and within it of each relation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// `[hops][relations]`
+    pub fanouts: Vec<Vec<Fanout>>,
+}
+
+impl Plan {
+    /// The same fan-out for all relations, one for each hop.
+    pub fn uniform(hops: &[Fanout], relations: usize) -> Plan {
+        Plan { fanouts: hops.iter().map(|&fanout| vec![fanout; relations]).collect() }
+    }
+
+    /// Number of hops.
+    pub fn num_hops(&self) -> usize {
+        self.fanouts.len()
+    }
+}
+
+/// What tells batches apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchKey {
+    /// Of the run.
+    pub seed: u64,
+    /// From 0.
+    pub epoch: u64,
+    /// Within the epoch, from 0.
+    pub batch: u64,
+}
+
+/// Keeps the numbers of samplers apart from those of masks with the same seed.
+const STREAM: u32 = 0x5a3b_1e55;
+
+impl BatchKey {
+    /// The key of one relation in one hop.
+    pub(crate) fn of(self, hop: usize, relation: usize) -> u64 {
+        let batch = mask_key(mask_key(self.seed, self.epoch, STREAM), self.batch, STREAM);
+        mask_key(batch, hop as u64, relation as u32)
+    }
+}
+
+/// Why nothing was sampled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// A list of seeds for each vertex type.
+    #[error("there are seeds for {found} vertex types, but the graph has {expected}")]
+    SeedTypes {
+        /// Types of the graph.
+        expected: usize,
+        /// Lists of seeds.
+        found: usize,
+    },
+    /// A seed that is no vertex.
+    #[error("seed {position} of vertex type {vertex_type} is {vertex}, but there are {count} vertices")]
+    SeedOutOfRange {
+        /// Position of the type.
+        vertex_type: usize,
+        /// Position of the seed.
+        position: usize,
+        /// The seed.
+        vertex: u32,
+        /// Vertices of the type.
+        count: usize,
+    },
+    /// A seed that stands in the list twice.
+    #[error("seed {vertex} of vertex type {vertex_type} is given more than once")]
+    DuplicateSeed {
+        /// Position of the type.
+        vertex_type: usize,
+        /// The seed.
+        vertex: u32,
+    },
+    /// Fan-outs of a hop that are not as many as relations.
+    #[error("hop {hop} has {found} fan-outs, but the graph has {expected} relations")]
+    Fanouts {
+        /// From the seeds.
+        hop: usize,
+        /// Relations of the graph.
+        expected: usize,
+        /// Fan-outs.
+        found: usize,
+    },
+    /// More edges of one relation in one hop than 32 bits can count.
+    #[error("hop {hop} takes {edges} edges of relation `{relation}`, but a block holds fewer than 2^32")]
+    TooManyEdges {
+        /// From the seeds.
+        hop: usize,
+        /// Its name.
+        relation: String,
+        /// How many there would be.
+        edges: u64,
+    },
+}

@@ -1,0 +1,49 @@
+//! Arrays of 32-bit numbers that are read at random places.
+
+use std::ops::{Deref, DerefMut};
+
+use memmap2::{MmapMut, MmapOptions};
+
+use crate::graph::GraphError;
+
+/// 32-bit numbers in memory of their own, on large pages where the system has them: with small ones nearly every
+/// random read would also miss the translation buffer. Zero at first.
+#[derive(Debug)]
+pub(crate) struct Words {
+    map: MmapMut,
+    len: usize,
+}
+
+impl Words {
+    pub fn zeroed(len: usize) -> Result<Words, GraphError> {
+        let bytes = 4 * len.max(1);
+        let failed = |error: std::io::Error| GraphError::Memory { bytes, reason: error.to_string() };
+        let map = MmapOptions::new().len(bytes).map_anon().map_err(failed)?;
+        // Without large pages everything is as it was.
+        #[cfg(target_os = "linux")]
+        drop(map.advise(memmap2::Advice::HugePage));
+        Ok(Words { map, len })
+    }
+
+    pub fn from_iter(values: impl ExactSizeIterator<Item = u32>) -> Result<Words, GraphError> {
+        let mut words = Words::zeroed(values.len())?;
+        words.iter_mut().zip(values).for_each(|(word, value)| *word = value);
+        Ok(words)
+    }
+}
+
+impl Deref for Words {
+    type Target = [u32];
+
+    #[inline]
+    fn deref(&self) -> &[u32] {
+        &bytemuck::cast_slice(&self.map)[..self.len]
+    }
+}
+
+impl DerefMut for Words {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u32] {
+        &mut bytemuck::cast_slice_mut(&mut self.map)[..self.len]
+    }
+}

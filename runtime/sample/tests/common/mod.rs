@@ -1,0 +1,61 @@
+//! Small graphs to sample from.
+#![allow(dead_code)]
+
+use hgnnc_graph::SemanticGraph;
+use hgnnc_ir::random::bits;
+use hgnnc_sample::{BatchKey, Edges, SampleGraph};
+
+pub const KEY: BatchKey = BatchKey { seed: 7, epoch: 2, batch: 5 };
+
+/// Source type, destination type, and edges from source to destination.
+pub type Given = (usize, usize, Vec<(u32, u32)>);
+
+/// A graph of such relations.
+pub fn graph(counts: &[usize], relations: &[Given]) -> SampleGraph {
+    let made: Vec<SemanticGraph> = relations
+        .iter()
+        .enumerate()
+        .map(|(r, (src, dst, edges))| {
+            let (sources, destinations): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
+            SemanticGraph::from_edges(format!("r{r}"), counts[*src], counts[*dst], &sources, &destinations).unwrap()
+        })
+        .collect();
+    let edges: Vec<Edges<'_>> = (made.iter().zip(relations))
+        .map(|(g, &(src_type, dst_type, _))| Edges { name: &g.name, src_type, dst_type, csc: &g.csc })
+        .collect();
+    SampleGraph::new(counts.to_vec(), &edges).unwrap()
+}
+
+/// Random relations between all pairs of types, some of them empty, with a few very busy destinations and equal edges.
+pub fn random_graph(seed: u64) -> SampleGraph {
+    let mut at = 0;
+    let mut random = |n: u32| {
+        at += 1;
+        ((u64::from(bits(seed, at)) * u64::from(n)) >> 32) as u32
+    };
+    let counts: Vec<usize> = (0..1 + random(4)).map(|_| 1 + random(300) as usize).collect();
+    let mut relations = vec![];
+    for src in 0..counts.len() {
+        for dst in 0..counts.len() {
+            let edges = if random(4) == 0 { 0 } else { random(3000) };
+            let busy = random(counts[dst] as u32);
+            let edge = |_| {
+                let to = if random(3) == 0 { busy } else { random(counts[dst] as u32) };
+                (random(counts[src] as u32), to)
+            };
+            relations.push((src, dst, (0..edges).map(edge).collect()));
+        }
+    }
+    graph(&counts, &relations)
+}
+
+/// Every `step`-th vertex of each type, from the last.
+pub fn seeds(graph: &SampleGraph, step: usize) -> Vec<Vec<u32>> {
+    graph.counts().iter().map(|&count| (0..count as u32).rev().step_by(step).collect()).collect()
+}
+
+/// A random graph with edges enough to tell draws apart.
+pub fn busy_graph() -> SampleGraph {
+    let edges = |graph: &SampleGraph| graph.relations().iter().map(|r| r.sources().len()).sum::<usize>();
+    (0..).map(random_graph).find(|graph| graph.counts().len() > 1 && edges(graph) > 5000).expect("there is one")
+}

@@ -1,0 +1,113 @@
+//! What is sampled, on graphs that one can look at.
+
+mod common;
+
+use common::{KEY, graph};
+use hgnnc_graph::Csc;
+use hgnnc_sample::Fanout::{All, AtMost};
+use hgnnc_sample::{Batch, Edges, Plan, SampleError, SampleGraph, Sampler, naive};
+
+fn both(graph: &SampleGraph, plan: &Plan, seeds: &[Vec<u32>]) -> Batch {
+    let mut batch = Batch::default();
+    Sampler::new(graph, plan.clone()).unwrap().sample(seeds, KEY, &mut batch).unwrap();
+    assert_eq!(batch, naive::sample(graph, plan, seeds, KEY).unwrap());
+    batch.verify(graph, plan).unwrap();
+    batch
+}
+
+/// Papers 0 to 4 and authors 0 to 2: writes (author to paper), and cites (paper to paper).
+fn papers() -> SampleGraph {
+    graph(&[5, 3], &[(1, 0, vec![(0, 0), (1, 0), (1, 1), (2, 3)]), (0, 0, vec![(2, 0), (4, 0), (0, 4), (4, 4)])])
+}
+
+#[test]
+fn all_neighbours_with_ids_in_the_order_of_their_occurrence() {
+    let batch = both(&papers(), &Plan::uniform(&[All, All], 2), &[vec![4, 0], vec![]]);
+    // Hop 0: paper 4 has no author, paper 0 has authors 0 and 1. Paper 4 is cited by papers 0 and 4, paper 0 by 2 and 4.
+    assert_eq!(batch.known, [[2, 0], [3, 2], [3, 2]]);
+    assert_eq!(batch.vertices, [vec![4, 0, 2], vec![0, 1]]);
+    let [writes, cites] = &batch.blocks[0][..] else { panic!("two relations") };
+    assert_eq!((&writes.indptr[..], &writes.src[..], &writes.edge[..]), (&[0, 0, 2][..], &[0, 1][..], &[0, 1][..]));
+    assert_eq!(
+        (&cites.indptr[..], &cites.src[..], &cites.edge[..]),
+        (&[0, 2, 4][..], &[1, 0, 2, 0][..], &[2, 3, 0, 1][..])
+    );
+    // Hop 1: the seeds again, and paper 2, which nobody wrote or cites. Authors are no destinations of any relation.
+    let [writes, cites] = &batch.blocks[1][..] else { panic!("two relations") };
+    assert_eq!((&writes.indptr[..], &writes.src[..]), (&[0, 0, 2, 2][..], &[0, 1][..]));
+    assert_eq!((&cites.indptr[..], &cites.src[..]), (&[0, 2, 4, 4][..], &[1, 0, 2, 0][..]));
+}
+
+#[test]
+fn a_fanout_for_each_relation_and_hop() {
+    let graph = graph(&[9, 1], &[(0, 1, (0..9).map(|v| (v, 0)).collect()), (1, 0, (0..9).map(|v| (0, v)).collect())]);
+    let plan = Plan { fanouts: vec![vec![AtMost(4), All], vec![AtMost(9), AtMost(0)]] };
+    let batch = both(&graph, &plan, &[vec![], vec![0]]);
+    assert_eq!(batch.known, [[0, 1], [4, 1], [9, 1]]);
+    let edges = |hop: usize, r: usize| batch.blocks[hop][r].num_edges();
+    assert_eq!([edges(0, 0), edges(0, 1), edges(1, 0), edges(1, 1)], [4, 0, 9, 0]);
+    // A row that is taken whole stands in the order of its edges.
+    assert_eq!(batch.blocks[1][0].edge, (0..9).collect::<Vec<u32>>());
+}
+
+#[test]
+fn equal_edges_are_two_edges() {
+    let graph = graph(&[2], &[(0, 0, vec![(1, 0), (1, 0), (1, 0)])]);
+    let batch = both(&graph, &Plan::uniform(&[AtMost(2)], 1), &[vec![0]]);
+    assert_eq!((&batch.blocks[0][0].src[..], &batch.vertices[0][..]), (&[1, 1][..], &[0, 1][..]));
+    let edges = &batch.blocks[0][0].edge;
+    assert_ne!(edges[0], edges[1]);
+}
+
+#[test]
+fn nothing_to_sample() {
+    // No seeds, no hops, no relations, isolated seeds.
+    let papers = papers();
+    assert_eq!(both(&papers, &Plan::uniform(&[All], 2), &[vec![], vec![]]).num_edges(), 0);
+    assert_eq!(both(&papers, &Plan::uniform(&[], 2), &[vec![3], vec![1]]).vertices, [[3], [1]]);
+    assert_eq!(both(&papers, &Plan::uniform(&[AtMost(2)], 2), &[vec![2], vec![]]).num_edges(), 0);
+    let none = SampleGraph::new(vec![3, 0], &[]).unwrap();
+    assert_eq!(both(&none, &Plan::uniform(&[All, All], 0), &[vec![1], vec![]]).vertices, [vec![1], vec![]]);
+}
+
+#[test]
+fn what_is_wrong_with_seeds_and_plans() {
+    let papers = papers();
+    let cases: [(Plan, Vec<Vec<u32>>, &str); 5] = [
+        (Plan::uniform(&[All], 2), vec![vec![0]], "seeds for 1 vertex types, but the graph has 2"),
+        (Plan::uniform(&[All], 2), vec![vec![0, 5], vec![]], "seed 1 of vertex type 0 is 5, but there are 5"),
+        (Plan::uniform(&[All], 2), vec![vec![0, 3, 0], vec![]], "seed 0 of vertex type 0 is given more than once"),
+        (Plan::uniform(&[All], 2), vec![vec![], vec![2, 2]], "seed 2 of vertex type 1 is given more than once"),
+        (Plan::uniform(&[All, All], 1), vec![vec![], vec![]], "hop 0 has 1 fan-outs, but the graph has 2 relations"),
+    ];
+    for (plan, seeds, said) in cases {
+        let mut sampler = Sampler::new(&papers, plan.clone()).unwrap();
+        let mut batch = Batch::default();
+        let fast: SampleError = sampler.sample(&seeds, KEY, &mut batch).unwrap_err();
+        assert!(fast.to_string().contains(said), "{fast}");
+        assert_eq!(fast, naive::sample(&papers, &plan, &seeds, KEY).unwrap_err());
+        // The sampler is as good as before.
+        let seeds = [vec![0], vec![1]];
+        if plan.fanouts[0].len() == 2 {
+            sampler.sample(&seeds, KEY, &mut batch).unwrap();
+            assert_eq!(batch, naive::sample(&papers, &plan, &seeds, KEY).unwrap());
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_edges() {
+    let csc = |indptr: &[u64], src: &[u32]| Csc { indptr: indptr.to_vec(), src: src.to_vec() };
+    for (types, edges, said) in [
+        ((0, 2), csc(&[0, 0], &[]), "joins vertex types 0 and 2, but there are 2"),
+        ((0, 1), csc(&[0, 1], &[0]), "row offsets"),
+        ((0, 1), csc(&[0, 2, 1, 1], &[0]), "row offsets"),
+        ((0, 1), csc(&[0, 1, 1, 2], &[0]), "row offsets"),
+        ((0, 1), csc(&[0, 0, 1, 1], &[2]), "source 2 is out of range (there are 2)"),
+    ] {
+        let edges = Edges { name: "r", src_type: types.0, dst_type: types.1, csc: &edges };
+        let error = SampleGraph::new(vec![2, 3], &[edges]).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    assert!(SampleGraph::new(vec![1 << 31], &[]).unwrap_err().to_string().contains("at most 2^30"));
+}

@@ -1,0 +1,92 @@
+//! The fast sampler gives what the naive one gives, to the bit.
+
+mod common;
+
+use common::{KEY, busy_graph, random_graph, seeds};
+use hgnnc_sample::Fanout::{All, AtMost};
+use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, naive, sample_each};
+
+/// Fan-outs on both sides of what is searched and what fits a register, for each relation another one.
+fn plans(graph: &SampleGraph) -> Vec<Plan> {
+    let n = graph.relations().len();
+    let mixed =
+        |hop: usize| (0..n).map(|r| [All, AtMost(0), AtMost(1), AtMost(7), AtMost(40)][(hop + r) % 5]).collect();
+    vec![
+        Plan::uniform(&[], n),
+        Plan::uniform(&[All, All], n),
+        Plan::uniform(&[AtMost(3), AtMost(2), AtMost(1)], n),
+        Plan::uniform(&[AtMost(10), AtMost(10)], n),
+        Plan::uniform(&[AtMost(32), AtMost(33)], n),
+        Plan::uniform(&[AtMost(100), AtMost(u32::MAX)], n),
+        Plan { fanouts: (0..3).map(mixed).collect() },
+    ]
+}
+
+#[test]
+fn fast_is_naive_on_random_graphs() {
+    let mut edges = 0;
+    for seed in 0..30 {
+        let graph = random_graph(seed);
+        for plan in plans(&graph) {
+            let mut sampler = Sampler::new(&graph, plan.clone()).unwrap();
+            let mut batch = Batch::default();
+            // One sampler and one batch for all: nothing of the last batch shows in the next.
+            for (number, step) in [(0, 1), (1, 7), (2, 1000), (3, 29), (4, 2)] {
+                let key = BatchKey { batch: number, ..KEY };
+                let seeds = seeds(&graph, step);
+                let expected = naive::sample(&graph, &plan, &seeds, key).unwrap();
+                expected.verify(&graph, &plan).unwrap_or_else(|e| panic!("graph {seed}, {plan:?}: {e}"));
+                sampler.sample(&seeds, key, &mut batch).unwrap();
+                assert!(batch == expected, "graph {seed}, {plan:?}, batch {number}");
+                edges += expected.num_edges();
+            }
+        }
+    }
+    assert!(edges > 100_000, "{edges}");
+}
+
+#[test]
+fn batches_do_not_depend_on_threads() {
+    let graph = busy_graph();
+    let plan = Plan::uniform(&[AtMost(5), AtMost(4)], graph.relations().len());
+    let batches: Vec<Vec<Vec<u32>>> = (1..40).map(|step| seeds(&graph, step)).collect();
+    let job = |i: usize| (&batches[i][..], BatchKey { batch: i as u64, ..KEY });
+    let expected: Vec<Batch> = (0..batches.len())
+        .map(|i| {
+            let (seeds, key) = job(i);
+            naive::sample(&graph, &plan, seeds, key).unwrap()
+        })
+        .collect();
+    for threads in [1, 2, 5] {
+        let pair = |_| (Sampler::new(&graph, plan.clone()).unwrap(), Batch::default());
+        let mut samplers: Vec<_> = (0..threads).map(pair).collect();
+        let seen = std::sync::Mutex::new(vec![0; batches.len()]);
+        let done = |i: usize, batch: &Batch| {
+            assert!(*batch == expected[i], "batch {i} of {threads} threads");
+            seen.lock().unwrap()[i] += 1;
+        };
+        sample_each(&mut samplers, batches.len(), job, done).unwrap();
+        assert!(seen.into_inner().unwrap().iter().all(|&n| n == 1));
+    }
+}
+
+#[test]
+fn other_keys_draw_others() {
+    let graph = busy_graph();
+    let plan = Plan::uniform(&[AtMost(4)], graph.relations().len());
+    let seeds = seeds(&graph, 1);
+    let edges = |key| naive::sample(&graph, &plan, &seeds, key).unwrap().blocks;
+    let base = edges(KEY);
+    assert_eq!(base, edges(KEY));
+    for other in [BatchKey { seed: 8, ..KEY }, BatchKey { epoch: 3, ..KEY }, BatchKey { batch: 6, ..KEY }] {
+        assert_ne!(base, edges(other), "{other:?}");
+    }
+    // A hop draws anew.
+    let plan = Plan::uniform(&[AtMost(1), AtMost(1)], graph.relations().len());
+    let batch = naive::sample(&graph, &plan, &seeds, KEY).unwrap();
+    let row = |hop: usize| {
+        let block = batch.blocks[hop].iter().max_by_key(|b| b.num_edges()).unwrap();
+        block.edge[..20].to_vec()
+    };
+    assert_ne!(row(0), row(1));
+}

@@ -1,0 +1,94 @@
+//! Every edge is as probable as any other, every subset as any other, and vertices draw independently.
+
+mod common;
+
+use common::graph;
+use hgnnc_sample::Fanout::AtMost;
+use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler};
+
+/// A destination type of `rows` vertices with `degree` in-edges each, from sources of their own.
+fn star(rows: u32, degree: u32) -> SampleGraph {
+    let edges = (0..rows * degree).map(|e| (e, e / degree)).collect();
+    graph(&[(rows * degree) as usize, rows as usize], &[(0, 1, edges)])
+}
+
+/// For every batch and row the edges taken, as positions in the row.
+fn draw(rows: u32, degree: u32, fanout: u32, batches: u64, mut each: impl FnMut(u32, &[u32])) {
+    let graph = star(rows, degree);
+    let mut sampler = Sampler::new(&graph, Plan::uniform(&[AtMost(fanout)], 1)).unwrap();
+    let mut batch = Batch::default();
+    let seeds = [vec![], (0..rows).collect::<Vec<u32>>()];
+    for number in 0..batches {
+        sampler.sample(&seeds, BatchKey { seed: 1, epoch: number / 100, batch: number % 100 }, &mut batch).unwrap();
+        for (row, edges) in batch.blocks[0][0].edge.chunks_exact(fanout as usize).enumerate() {
+            let edges: Vec<u32> = edges.iter().map(|e| e - row as u32 * degree).collect();
+            each(row as u32, &edges);
+        }
+    }
+}
+
+/// How far counts are from being equal: (χ² - its mean) / its standard deviation, of about 1 where they are drawn with
+/// equal probability. `scale` corrects for draws without replacement.
+fn deviation(counts: &[u64], scale: f64) -> f64 {
+    let total: u64 = counts.iter().sum();
+    let expected = total as f64 / counts.len() as f64;
+    let chi: f64 = counts.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum::<f64>() / scale;
+    let freedom = (counts.len() - 1) as f64;
+    (chi - freedom) / (2.0 * freedom).sqrt()
+}
+
+#[test]
+fn every_edge_of_a_row_is_as_probable() {
+    // Rows in a register, searched and marked ones; a fan-out of nearly all.
+    for (degree, fanout) in [(2, 1), (11, 10), (40, 7), (64, 32), (65, 10), (200, 31), (100, 60), (1000, 40), (70, 69)]
+    {
+        let (rows, batches) = (200, 400);
+        let mut by_edge = vec![0u64; degree as usize];
+        let mut by_place = vec![0u64; degree as usize];
+        draw(rows, degree, fanout, batches, |_, edges| {
+            edges.iter().for_each(|&e| by_edge[e as usize] += 1);
+            by_place[edges[0] as usize] += 1;
+        });
+        // Counts of draws without replacement vary less, by (d - f) / (d - 1).
+        let found = deviation(&by_edge, f64::from(degree - fanout) / f64::from(degree - 1));
+        println!("{fanout} of {degree}: {found:.2}");
+        assert!(found.abs() < 4.5, "{fanout} of {degree}: {found}");
+        // The first draw is below degree - fanout + 1, and uniform there.
+        let first = &by_place[..(degree - fanout + 1) as usize];
+        assert_eq!(first.iter().sum::<u64>(), u64::from(rows) * batches);
+        assert!(deviation(first, 1.0).abs() < 4.5, "first of {fanout} of {degree}");
+    }
+}
+
+#[test]
+fn every_subset_is_as_probable() {
+    // All subsets of three of seven edges: 35.
+    let mut by_subset = vec![0u64; 128];
+    draw(100, 7, 3, 700, |_, edges| by_subset[edges.iter().map(|e| 1usize << e).sum::<usize>()] += 1);
+    let counts: Vec<u64> = by_subset.into_iter().filter(|&n| n > 0).collect();
+    assert_eq!(counts.len(), 35);
+    let found = deviation(&counts, 1.0);
+    println!("{found:.2}");
+    assert!(found.abs() < 4.5, "{found}");
+}
+
+#[test]
+fn neighbouring_rows_and_batches_are_independent() {
+    // Pairs of what one row and the next draw, and of what a row draws in one batch and the next: all 64 as probable.
+    let (mut by_rows, mut by_batches) = (vec![0u64; 64], vec![0u64; 64]);
+    let (mut last, mut before) = (None, [0; 50]);
+    draw(50, 8, 1, 4000, |row, edges| {
+        if let Some((of, edge)) = last
+            && of + 1 == row
+        {
+            by_rows[(edge * 8 + edges[0]) as usize] += 1;
+        }
+        by_batches[(before[row as usize] * 8 + edges[0]) as usize] += 1;
+        (last, before[row as usize]) = (Some((row, edges[0])), edges[0]);
+    });
+    for counts in [by_rows, by_batches] {
+        let found = deviation(&counts, 1.0);
+        println!("{found:.2}");
+        assert!(found.abs() < 4.5, "{found}");
+    }
+}
