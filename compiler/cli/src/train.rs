@@ -106,10 +106,18 @@ pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
 }
 
 /// Training failed after it had begun: the best parameters so far are still worth a file.
-fn rescue(args: &TrainArgs, prepared: Prepared, error: ExecError) -> Failure {
-    let (Some(path), true) = (&args.weights_out, prepared.trainer.has_best()) else { return error.into() };
+fn rescue(args: &TrainArgs, mut prepared: Prepared, error: ExecError) -> Failure {
+    let (Some(path), Some(best)) = (&args.weights_out, prepared.trainer.best_epoch()) else { return error.into() };
     match prepared.trainer.save_best(path) {
-        Ok(()) => note(&format!("the parameters of the best epoch were written to {}", path.display())),
+        Ok(Some(epoch)) if epoch == best => {
+            note(&format!("the parameters of the best epoch were written to {}", path.display()));
+        }
+        Ok(Some(epoch)) => note(&format!(
+            "the parameters of epoch {}, the last ones that were read from the device, were written to {}",
+            epoch + 1,
+            path.display()
+        )),
+        Ok(None) => note("the parameters of the best epoch were on the device only, and are lost"),
         Err(second) => note(&format!("error: {second}")),
     }
     error.into()

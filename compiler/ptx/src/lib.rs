@@ -10,6 +10,7 @@
 mod alike;
 mod code;
 mod copy;
+pub mod counts;
 mod finish;
 mod gemm;
 mod layout;

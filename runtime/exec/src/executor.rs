@@ -1,11 +1,13 @@
 //! Who executes the programs of a trainer: this processor or a device.
 
 use hgnnc_ir::Dataflow;
+use hgnnc_ir::artifact::{Part, Task};
 
 use crate::data::BoundData;
 use crate::device::DeviceEngine;
 use crate::engine::{Engine, Times};
 use crate::error::Result;
+use crate::metrics::Tally;
 use crate::plan::StateId;
 use crate::planned::Arena;
 
@@ -43,6 +45,15 @@ struct Fetched {
 pub(crate) struct Rows<'a> {
     pub width: usize,
     pub numbers: &'a [f32],
+}
+
+/// Position of a part in [`BoundData::parts`].
+pub(crate) fn part_index(part: Part) -> usize {
+    match part {
+        Part::Train => 0,
+        Part::Val => 1,
+        Part::Test => 2,
+    }
 }
 
 impl From<Engine> for Executor {
@@ -150,6 +161,9 @@ impl Executor {
             results.len() - 1
         });
         let Fetched { fresh, width, numbers, .. } = &mut results[at];
+        if *fresh {
+            return Ok(());
+        }
         if let Some((_, columns)) = engine.read_result(program, name, numbers)? {
             (*fresh, *width) = (true, columns);
         }
@@ -166,6 +180,22 @@ impl Executor {
                 let wanted = |result: &&Fetched| result.fresh && result.program == program && result.name == name;
                 it.results.iter().find(wanted).map(|result| Rows { width: result.width, numbers: &result.numbers })
             }
+        }
+    }
+
+    /// Asks a device to count how a result of a program compares with the labels.
+    pub fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
+        match self {
+            Executor::Cpu(_) => Ok(()),
+            Executor::Device(it) => it.engine.count_result(program, name, task),
+        }
+    }
+
+    /// Counts on a device, in the last run of that program. False where results are to be looked at instead.
+    pub fn count(&mut self, part: Part, tally: &mut Tally) -> Result<bool> {
+        match self {
+            Executor::Cpu(_) => Ok(false),
+            Executor::Device(it) => it.engine.count(part_index(part), tally),
         }
     }
 

@@ -22,9 +22,9 @@ pub struct Predictions<'a> {
 }
 
 impl Predictions<'_> {
-    /// A metric; `None` where it means nothing: no vertices, or a metric of another task. `counts` is room for the
-    /// counts of each class; what is in it does not matter.
-    pub fn metric(&self, metric: Metric, counts: &mut Vec<Counts>) -> Option<f64> {
+    /// A metric; `None` where it means nothing: no vertices, or a metric of another task. `tally` is room for counts; what
+    /// is in it does not matter.
+    pub fn metric(&self, metric: Metric, tally: &mut Tally) -> Option<f64> {
         if self.rows.is_empty() {
             return None;
         }
@@ -34,25 +34,9 @@ impl Predictions<'_> {
                 let sum: f64 = self.rows.iter().map(|&r| f64::from(losses[r as usize])).sum();
                 Some(sum / self.rows.len() as f64)
             }
-            Metric::Accuracy => self.accuracy(),
-            Metric::MicroF1 => self.count(counts).then(|| {
-                let (mut hit, mut wrong) = (0, 0);
-                for c in counts {
-                    hit += 2 * c.hits;
-                    wrong += c.missed + c.false_alarms;
-                }
-                ratio(hit, hit + wrong)
-            }),
-            Metric::MacroF1 => self.count(counts).then(|| {
-                // Classes that are neither there nor predicted have no F1. Of several labels, all count.
-                let all = matches!(self.task, Task::MultiLabel { .. });
-                let (mut sum, mut used) = (0.0, 0u32);
-                for c in counts.iter().filter(|c| all || c.hits + c.missed + c.false_alarms > 0) {
-                    sum += ratio(2 * c.hits, 2 * c.hits + c.missed + c.false_alarms);
-                    used += 1;
-                }
-                if used == 0 { 0.0 } else { sum / f64::from(used) }
-            }),
+            Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1 => {
+                self.tally(tally).then(|| tally.metric(metric, self.task, self.rows.len())).flatten()
+            }
             Metric::Mae => self.mean_difference(f64::abs),
             Metric::Rmse => self.mean_difference(|d| d * d).map(f64::sqrt),
         }
@@ -62,28 +46,12 @@ impl Predictions<'_> {
         &self.outputs[row as usize * self.width..(row as usize + 1) * self.width]
     }
 
-    fn accuracy(&self) -> Option<f64> {
-        let right = match (self.target, self.task) {
-            (Target::Classes(labels), Task::Classify { .. }) => {
-                let right = |r: &&u32| i32::try_from(arg_max(self.output(**r))) == Ok(labels[**r as usize]);
-                self.rows.iter().filter(right).count()
-            }
-            (Target::Rows(targets), Task::MultiLabel { labels }) => {
-                let all_right = |r: &&u32| {
-                    let wanted = &targets[**r as usize * labels..];
-                    self.output(**r).iter().zip(wanted).all(|(&x, &t)| (x > 0.0) == (t > 0.5))
-                };
-                self.rows.iter().filter(all_right).count()
-            }
-            _ => return None,
-        };
-        Some(right as f64 / self.rows.len() as f64)
-    }
-
     /// Counts of each class or label. False for a task that has none.
-    fn count(&self, counts: &mut Vec<Counts>) -> bool {
+    pub fn tally(&self, tally: &mut Tally) -> bool {
+        let Tally { counts, right } = tally;
         counts.clear();
         counts.resize(self.width, Counts::default());
+        *right = 0;
         match (self.target, self.task) {
             (Target::Classes(labels), Task::Classify { .. }) => {
                 for &row in self.rows {
@@ -91,6 +59,7 @@ impl Predictions<'_> {
                     let label = usize::try_from(labels[row as usize]).ok();
                     if label == Some(guess) {
                         counts[guess].hits += 1;
+                        *right += 1;
                         continue;
                     }
                     if let Some(slot) = counts.get_mut(guess) {
@@ -104,6 +73,7 @@ impl Predictions<'_> {
             (Target::Rows(targets), Task::MultiLabel { labels }) => {
                 for &row in self.rows {
                     let wanted = &targets[row as usize * labels..];
+                    let mut all_right = true;
                     for ((slot, &x), &t) in counts.iter_mut().zip(self.output(row)).zip(wanted) {
                         match (x > 0.0, t > 0.5) {
                             (true, true) => slot.hits += 1,
@@ -111,7 +81,9 @@ impl Predictions<'_> {
                             (false, true) => slot.missed += 1,
                             (false, false) => {}
                         }
+                        all_right &= (x > 0.0) == (t > 0.5);
                     }
+                    *right += u64::from(all_right);
                 }
             }
             _ => return false,
@@ -131,11 +103,65 @@ impl Predictions<'_> {
 }
 
 /// Counts of one class.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Counts {
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Counts {
     hits: u64,
     missed: u64,
     false_alarms: u64,
+}
+
+/// How often outputs were right: counts of each class or label, and of vertices of which all is right.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    counts: Vec<Counts>,
+    right: u64,
+}
+
+impl Tally {
+    /// Sets it: for each class or label how often it was guessed and right, not guessed but right, guessed but not right.
+    pub fn set(&mut self, counts: &[u32], right: u64) {
+        self.counts.clear();
+        let of_class = |three: &[u32]| {
+            let [hits, missed, false_alarms] = [0, 1, 2].map(|i| three.get(i).copied().map_or(0, u64::from));
+            Counts { hits, missed, false_alarms }
+        };
+        self.counts.extend(counts.chunks(3).map(of_class));
+        self.right = right;
+    }
+
+    /// Is this metric one of counts?
+    pub fn has(metric: Metric) -> bool {
+        matches!(metric, Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1)
+    }
+
+    /// A metric of so many vertices. `None` without vertices, and for one that is not of counts.
+    pub fn metric(&self, metric: Metric, task: Task, vertices: usize) -> Option<f64> {
+        if vertices == 0 {
+            return None;
+        }
+        match metric {
+            Metric::Accuracy => Some(self.right as f64 / vertices as f64),
+            Metric::MicroF1 => {
+                let (mut hit, mut wrong) = (0, 0);
+                for c in &self.counts {
+                    hit += 2 * c.hits;
+                    wrong += c.missed + c.false_alarms;
+                }
+                Some(ratio(hit, hit + wrong))
+            }
+            Metric::MacroF1 => {
+                // Classes that are neither there nor predicted have no F1. Of several labels, all count.
+                let all = matches!(task, Task::MultiLabel { .. });
+                let (mut sum, mut used) = (0.0, 0u32);
+                for c in self.counts.iter().filter(|c| all || c.hits + c.missed + c.false_alarms > 0) {
+                    sum += ratio(2 * c.hits, 2 * c.hits + c.missed + c.false_alarms);
+                    used += 1;
+                }
+                Some(if used == 0 { 0.0 } else { sum / f64::from(used) })
+            }
+            Metric::Loss | Metric::Mae | Metric::Rmse => None,
+        }
+    }
 }
 
 /// `a / b`, 0 where there is nothing.
@@ -181,13 +207,13 @@ mod tests {
             rows: &[0, 1, 2, 3],
             task: Task::Classify { classes: 4 },
         };
-        near(predictions.metric(Metric::Loss, &mut vec![]), 2.5);
-        near(predictions.metric(Metric::Accuracy, &mut vec![]), 0.5);
-        near(predictions.metric(Metric::MicroF1, &mut vec![]), 0.5);
+        near(predictions.metric(Metric::Loss, &mut Tally::default()), 2.5);
+        near(predictions.metric(Metric::Accuracy, &mut Tally::default()), 0.5);
+        near(predictions.metric(Metric::MicroF1, &mut Tally::default()), 0.5);
         // F1: 2/3, 1/2, 0.
-        near(predictions.metric(Metric::MacroF1, &mut vec![]), (2.0 / 3.0 + 0.5) / 3.0);
-        assert_eq!(predictions.metric(Metric::Mae, &mut vec![]), None);
-        assert_eq!(Predictions { rows: &[], ..predictions }.metric(Metric::Loss, &mut vec![]), None);
+        near(predictions.metric(Metric::MacroF1, &mut Tally::default()), (2.0 / 3.0 + 0.5) / 3.0);
+        assert_eq!(predictions.metric(Metric::Mae, &mut Tally::default()), None);
+        assert_eq!(Predictions { rows: &[], ..predictions }.metric(Metric::Loss, &mut Tally::default()), None);
     }
 
     #[test]
@@ -201,11 +227,11 @@ mod tests {
             rows: &[0, 1],
             task: Task::MultiLabel { labels: 2 },
         };
-        near(predictions.metric(Metric::Accuracy, &mut vec![]), 0.0);
-        near(predictions.metric(Metric::MicroF1, &mut vec![]), 4.0 / 6.0);
-        near(predictions.metric(Metric::MacroF1, &mut vec![]), (2.0 / 3.0 + 2.0 / 3.0) / 2.0);
+        near(predictions.metric(Metric::Accuracy, &mut Tally::default()), 0.0);
+        near(predictions.metric(Metric::MicroF1, &mut Tally::default()), 4.0 / 6.0);
+        near(predictions.metric(Metric::MacroF1, &mut Tally::default()), (2.0 / 3.0 + 2.0 / 3.0) / 2.0);
         let regress = Predictions { task: Task::Regress { width: 2 }, ..predictions };
-        near(regress.metric(Metric::Mae, &mut vec![]), (1.0 + 1.0 + 2.0 + 2.0) / 4.0);
-        near(regress.metric(Metric::Rmse, &mut vec![]), (10.0f64 / 4.0).sqrt());
+        near(regress.metric(Metric::Mae, &mut Tally::default()), (1.0 + 1.0 + 2.0 + 2.0) / 4.0);
+        near(regress.metric(Metric::Rmse, &mut Tally::default()), (10.0f64 / 4.0).sqrt());
     }
 }

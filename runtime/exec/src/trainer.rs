@@ -15,8 +15,8 @@ use crate::data::{BoundData, Target as Labels};
 use crate::device::{Compiled, Device, DeviceEngine};
 use crate::engine::{Engine, EngineOptions, Times};
 use crate::error::{ExecError, Result};
-use crate::executor::{Executor, Rows};
-use crate::metrics::{Counts, Predictions};
+use crate::executor::{Executor, Rows, part_index};
+use crate::metrics::{Predictions, Tally};
 use crate::native::CodeMode;
 use crate::planned::{Arena, Planned};
 use crate::proc;
@@ -121,11 +121,15 @@ pub struct Trainer {
     seed: u64,
     epochs: u64,
     progress: Progress,
-    /// Parameters of the best epoch.
+    /// Parameters of the best epoch, in the memory of this machine.
     best: Vec<Vec<f32>>,
+    /// The epoch whose parameters these are: a device keeps its own copy, and is asked for it now and then.
+    best_of: Option<u64>,
+    /// When it was asked last.
+    best_read: Instant,
     timing: Timing,
     /// Room for the counts of metrics.
-    counts: Vec<Counts>,
+    tally: Tally,
     warnings: Vec<String>,
     outcome: Outcome,
 }
@@ -253,12 +257,17 @@ impl Trainer {
             epochs,
             progress,
             best: vec![],
+            best_of: None,
+            best_read: Instant::now(),
             timing: Timing::default(),
-            counts: vec![],
+            tally: Tally::default(),
             warnings: vec![],
             outcome: Outcome::Finished,
         };
         trainer.check_target()?;
+        if let Some(training) = &trainer.artifact.training {
+            trainer.executor.count_result(INFER, &training.output, training.task)?;
+        }
         if trainer.options.resume {
             trainer.resume()?;
         }
@@ -365,11 +374,7 @@ impl Trainer {
     }
 
     fn rows(&self, part: Part) -> &[u32] {
-        &self.executor.data().parts[match part {
-            Part::Train => 0,
-            Part::Val => 1,
-            Part::Test => 2,
-        }]
+        &self.executor.data().parts[part_index(part)]
     }
 
     /// Trains until all epochs are done, early stopping ends it, or `stop` is set; then the parameters of the best
@@ -420,7 +425,7 @@ impl Trainer {
             let best = selected.is_some_and(|value| better(select, value, self.progress.best()));
             if let (true, Some(value)) = (best, selected) {
                 self.progress.set_best(epoch, value);
-                self.keep_best()?;
+                self.keep_best(epoch)?;
             }
             if let (Some(early), Some(value)) = (early, stopping) {
                 if better(early.criterion, value, self.progress.stop_best()) {
@@ -539,11 +544,16 @@ impl Trainer {
             return Ok((None, None));
         }
         self.infer_all()?;
-        let mut value = |c: Criterion| self.metric(c.part, c.metric);
-        Ok((value(select), watched.and_then(value)))
+        let selected = self.metric(select.part, select.metric)?;
+        let watched = match watched {
+            Some(same) if same == select => selected,
+            Some(other) => self.metric(other.part, other.metric)?,
+            None => None,
+        };
+        Ok((selected, watched))
     }
 
-    /// Runs the evaluation program. What metrics need can be read then.
+    /// Runs the evaluation program.
     fn infer_all(&mut self) -> Result<()> {
         let start = Instant::now();
         let (step, epoch) = (self.progress.steps_done, self.progress.epochs_done);
@@ -554,29 +564,40 @@ impl Trainer {
         if self.timing.infer.len() < self.timing.infer.capacity() || self.timing.infer.len() < 16 {
             self.timing.infer.push(ms);
         }
-        if let Some(training) = &self.artifact.training {
-            self.executor.fetch(INFER, &training.output)?;
-            self.executor.fetch(INFER, "row_loss")?;
-        }
         Ok(())
     }
 
-    /// A metric of the last evaluation.
-    fn metric(&mut self, part: Part, metric: Metric) -> Option<f64> {
+    /// A metric of the last evaluation. Of a device, no more than it takes is copied: counts where they will do.
+    fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
+        let Some(training) = &self.artifact.training else { return Ok(None) };
+        let (vertices, task) = (self.rows(part).len(), training.task);
+        if vertices == 0 {
+            return Ok(None);
+        }
+        if Tally::has(metric) && self.executor.count(part, &mut self.tally)? {
+            return Ok(self.tally.metric(metric, task, vertices));
+        }
+        let needed = if metric == Metric::Loss { "row_loss" } else { &training.output };
+        self.executor.fetch(INFER, needed)?;
         // Taken out while the rest of the trainer is looked at.
-        let mut counts = std::mem::take(&mut self.counts);
-        let value = self.metric_with(part, metric, &mut counts);
-        self.counts = counts;
-        value
+        let mut tally = std::mem::take(&mut self.tally);
+        let value = self.metric_with(part, metric, &mut tally);
+        self.tally = tally;
+        Ok(value)
     }
 
-    fn metric_with(&self, part: Part, metric: Metric, counts: &mut Vec<Counts>) -> Option<f64> {
+    fn metric_with(&self, part: Part, metric: Metric, tally: &mut Tally) -> Option<f64> {
         let training = self.artifact.training.as_ref()?;
-        let Rows { width, numbers: outputs } = self.executor.result(INFER, &training.output)?;
         let row_loss = self.executor.result(INFER, "row_loss").map(|rows| rows.numbers);
+        // The loss needs no outputs.
+        let outputs = self.executor.result(INFER, &training.output);
+        let Rows { width, numbers: outputs } = match metric {
+            Metric::Loss => Rows { width: 0, numbers: &[] },
+            Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1 | Metric::Mae | Metric::Rmse => outputs?,
+        };
         let target = self.executor.data().target.as_ref()?;
         let rows = self.rows(part);
-        Predictions { outputs, width, row_loss, target, rows, task: training.task }.metric(metric, counts)
+        Predictions { outputs, width, row_loss, target, rows, task: training.task }.metric(metric, tally)
     }
 
     /// Metrics of all parts with the current parameters: the loss, those of the model, and the usual ones of its task.
@@ -587,8 +608,12 @@ impl Trainer {
         self.infer_all()?;
         let mut all = BTreeMap::new();
         for part in [Part::Train, Part::Val, Part::Test] {
-            let values: BTreeMap<&'static str, f64> =
-                Metric::ALL.into_iter().filter_map(|m| Some((m.name(), self.metric(part, m)?))).collect();
+            let mut values = BTreeMap::new();
+            for metric in Metric::ALL {
+                if let Some(value) = self.metric(part, metric)? {
+                    values.insert(metric.name(), value);
+                }
+            }
             if !values.is_empty() {
                 all.insert(part.name(), values);
             }
@@ -618,14 +643,42 @@ impl Trainer {
         }
     }
 
-    fn keep_best(&mut self) -> Result<()> {
-        self.best.iter_mut().enumerate().try_for_each(|(i, kept)| self.executor.read_param(i, kept))
+    /// Keeps the parameters of an epoch as the best ones: a device on itself. This machine gets them as often as there
+    /// are checkpoints, so that they survive a device that fails, and when they are asked for.
+    fn keep_best(&mut self, epoch: u64) -> Result<()> {
+        match &mut self.executor {
+            Executor::Cpu(engine) => {
+                self.best.iter_mut().enumerate().for_each(|(i, kept)| kept.copy_from_slice(engine.param(i)));
+                self.best_of = Some(epoch);
+                Ok(())
+            }
+            Executor::Device(it) => {
+                it.engine.keep_best()?;
+                if self.best_read.elapsed() >= self.options.checkpoint_every { self.read_best() } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Reads the parameters of the best epoch from a device, if this machine has older ones.
+    fn read_best(&mut self) -> Result<()> {
+        let Executor::Device(it) = &mut self.executor else { return Ok(()) };
+        if self.best_of != self.progress.best_epoch {
+            // A device that fails meanwhile leaves those that were there.
+            let mut read: Vec<Vec<f32>> = self.best.iter().map(|kept| vec![0.0; kept.len()]).collect();
+            read.iter_mut().enumerate().try_for_each(|(i, kept)| it.engine.read_best(i, kept))?;
+            (self.best, self.best_of) = (read, self.progress.best_epoch);
+        }
+        self.best_read = Instant::now();
+        Ok(())
     }
 
     fn restore_best(&mut self) -> Result<()> {
         if self.progress.best_epoch.is_some() {
-            for (i, kept) in self.best.iter().enumerate() {
-                self.executor.set_param(i, kept)?;
+            match &mut self.executor {
+                Executor::Cpu(engine) => {
+                    self.best.iter().enumerate().for_each(|(i, kept)| engine.param(i).copy_from_slice(kept));
+                }
+                Executor::Device(it) => it.engine.restore_best()?,
             }
         }
         Ok(())
@@ -665,17 +718,21 @@ impl Trainer {
         weights::write(path, tensors.collect(), None)
     }
 
-    /// Writes the parameters of the best epoch by name; works where a device has failed. Nothing without a best epoch.
+    /// Writes the parameters of the best epoch by name, and returns the epoch. Where a device has failed, the best one of
+    /// which this machine has the parameters. Nothing without such an epoch.
     ///
     /// # Errors
     /// When the file cannot be written; an old one is then unchanged.
-    pub fn save_best(&self, path: &Path) -> Result<()> {
-        if !self.has_best() {
-            return Ok(());
+    pub fn save_best(&mut self, path: &Path) -> Result<Option<u64>> {
+        // A device that has failed gives nothing: what was read before is still there.
+        let _ = self.read_best();
+        if self.best_of.is_some() {
+            let shapes = self.shapes();
+            let tensors =
+                shapes.into_iter().zip(&self.best).map(|((name, shape), data)| (name, Tensor { shape, data }));
+            weights::write(path, tensors.collect(), None)?;
         }
-        let tensors =
-            self.shapes().into_iter().zip(&self.best).map(|((name, shape), data)| (name, Tensor { shape, data }));
-        weights::write(path, tensors.collect(), None)
+        Ok(self.best_of)
     }
 
     /// Reads parameters by name.
@@ -694,6 +751,7 @@ impl Trainer {
 
     fn save_checkpoint(&mut self) -> Result<()> {
         let Some(folder) = self.options.checkpoint.clone() else { return Ok(()) };
+        self.read_best()?;
         let shapes = self.shapes();
         let params = self.params()?;
         let num_states = self.executor.states().len();
@@ -742,6 +800,10 @@ impl Trainer {
         }
         if progress.best_epoch.is_some() {
             self.best = shapes.iter().map(|(name, _)| file.tensors[&format!("best/{name}")].1.clone()).collect();
+            self.best_of = progress.best_epoch;
+            if let Executor::Device(it) = &mut self.executor {
+                self.best.iter().enumerate().try_for_each(|(i, best)| it.engine.set_best(i, best))?;
+            }
         }
         for (i, &(param, slot)) in states.iter().enumerate() {
             let name = format!("state{slot}/{}", shapes[param.index()].0);
@@ -776,6 +838,11 @@ impl Trainer {
     /// Warnings so far.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The best epoch so far.
+    pub fn best_epoch(&self) -> Option<u64> {
+        self.progress.best_epoch
     }
 
     /// Has an epoch been the best one? After [`Trainer::run`] its parameters are the current ones, also where it failed

@@ -151,7 +151,10 @@ fn a_kernel_that_fails_later_can_be_asked_for() {
     let Some(driver) = Driver::new(&usual()) else { return };
     let args = ["--quiet", "--epochs", "5000", "--device", "cuda", "--weights-out", "w"];
     let hint = "CUDA_LAUNCH_BLOCKING=1";
-    driver.run("launches=600", "train", &args).fails(3, &["CUDA_ERROR_LAUNCH_FAILED", hint]);
+    // The best parameters are read from the device once a minute, and when training ends.
+    let lost = "the parameters of the best epoch were on the device only, and are lost";
+    driver.run("launches=600", "train", &args).fails(3, &["CUDA_ERROR_LAUNCH_FAILED", hint, lost]);
+    assert!(!driver.place.names().contains(&"w".to_owned()), "nothing is written");
     let run = driver.run_with("launches=600", &[("CUDA_LAUNCH_BLOCKING", "1")], "train", &args);
     run.fails(3, &["cannot execute `", " blocks", "CUDA_ERROR_LAUNCH_FAILED"]);
     assert!(!run.err.contains(hint), "{run:?}");

@@ -415,6 +415,16 @@ impl Device for Cuda {
         self.record(self.staged)
     }
 
+    fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.enter()?;
+        // SAFETY: both ranges were allocated by `alloc`.
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }
+            .map_err(|error| self.failed_before(&format!("copy {} within it", show_bytes(bytes as u64)), error))
+    }
+
     fn download(&mut self, from: u64, bytes: &mut [u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());

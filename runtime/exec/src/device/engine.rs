@@ -2,19 +2,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use hgnnc_ir::artifact::Task;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random;
 use hgnnc_ptx::{Entry, Target};
 use rayon::prelude::*;
 
-use super::bind::{Binder, Bound, From, Places};
-use super::plan::{Compiled, DeviceMemory, Needs, arena, streams};
+use super::bind::{Binder, Bound, Found, From, Places};
+use super::counts::Counter;
+use super::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, streams};
 use super::{ALIGN_BYTES, Device, F32, KernelCounters, shares};
 use crate::data::{BoundData, InputData};
 use crate::engine::{Times, extent};
 use crate::error::Result;
 use crate::init::Draw;
+use crate::metrics::Tally;
 use crate::plan::StateId;
 use crate::planned::Arena;
 
@@ -27,6 +30,10 @@ pub struct DeviceEngine {
     params: Vec<(u64, usize)>,
     states: Vec<StateId>,
     state_places: Vec<(u64, usize)>,
+    /// Room for the parameters of the best epoch, where there is training.
+    best: Vec<u64>,
+    /// What counts an output, for metrics.
+    counter: Option<Counter>,
     /// Step and epoch numbers, then the keys of masks.
     counters: u64,
     streams: u32,
@@ -69,6 +76,12 @@ impl DeviceEngine {
             let name = format!("{}.state{slot}", tables.params[param.index()].name);
             state_places.push(alloc(&mut device, &name, param_lens[param.index()])?);
         }
+        let mut best = vec![];
+        if keeps_best(programs.len()) {
+            for (decl, &len) in tables.params.iter().zip(&param_lens) {
+                best.push(alloc(&mut device, &format!("{} of the best epoch", decl.name), len)?.0);
+            }
+        }
         let streams = programs.iter().map(|program| streams(program)).max().unwrap_or(0);
         let counters = device.alloc("counters", ALIGN_BYTES + 8 * streams as usize)?;
         let room = arena(&needs, None);
@@ -104,6 +117,8 @@ impl DeviceEngine {
             params,
             states,
             state_places,
+            best,
+            counter: None,
             counters,
             streams,
             memory,
@@ -280,6 +295,53 @@ impl DeviceEngine {
     /// As [`DeviceEngine::param`], into room for all of it.
     pub(crate) fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
         self.device.download(self.params[index].0, bytemuck::cast_slice_mut(into))
+    }
+
+    /// Keeps the parameters, on the device, as those of the best epoch.
+    pub(crate) fn keep_best(&mut self) -> Result<()> {
+        let all = self.best.iter().zip(&self.params);
+        all.into_iter().try_for_each(|(&best, &(at, len))| self.device.copy(best, at, F32 * len))
+    }
+
+    /// Makes the parameters of the best epoch the current ones.
+    pub(crate) fn restore_best(&mut self) -> Result<()> {
+        let all = self.best.iter().zip(&self.params);
+        all.into_iter().try_for_each(|(&best, &(at, len))| self.device.copy(at, best, F32 * len))
+    }
+
+    /// A parameter of the best epoch, into room for all of it. Nothing where none is kept.
+    pub(crate) fn read_best(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        match self.best.get(index) {
+            Some(&at) => self.device.download(at, bytemuck::cast_slice_mut(into)),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets a parameter of the best epoch.
+    pub(crate) fn set_best(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        match self.best.get(index) {
+            Some(&at) => self.device.upload(at, bytemuck::cast_slice(numbers)),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on [`DeviceEngine::count`] counts how a result of a program compares with the labels of the data. Nothing
+    /// where that is not a matter of counts.
+    pub(crate) fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
+        let found = self.programs[program].results.iter().find(|found| found.name == name);
+        if let Some(Found { width, from: From::Device(at), .. }) = found {
+            self.counter = Counter::new(&mut *self.device, &self.data, (*at, *width), task)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the vertices of a part of the split, in the last run of the program. False where nothing is counted.
+    pub(crate) fn count(&mut self, part: usize, tally: &mut Tally) -> Result<bool> {
+        let Some(counter) = &mut self.counter else { return Ok(false) };
+        counter.count(&mut *self.device, part, tally)?;
+        // It belongs to no epoch.
+        self.device.elapsed_ms()?;
+        Ok(true)
     }
 
     /// Sets a parameter.

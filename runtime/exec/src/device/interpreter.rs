@@ -132,6 +132,11 @@ impl Device for Interpreter {
         self.memory.write(to, bytes).map_err(|error| self.failed(error))
     }
 
+    fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        let found = self.memory.read(from, bytes).map_err(|error| self.failed(error))?;
+        self.memory.write(to, &found).map_err(|error| self.failed(error))
+    }
+
     fn download(&mut self, from: u64, bytes: &mut [u8]) -> Result<()> {
         let found = self.memory.read(from, bytes.len()).map_err(|error| self.failed(error))?;
         bytes.copy_from_slice(&found);

@@ -5,6 +5,7 @@
 
 mod arrays;
 mod bind;
+mod counts;
 mod cuda;
 mod engine;
 mod interpreter;
@@ -104,6 +105,12 @@ pub trait Device: std::fmt::Debug + Send {
     /// # Errors
     /// When the device fails.
     fn upload(&mut self, to: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Copies within the device, as [`Device::upload`] to it.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<()>;
 
     /// Copies from the device, once it has done all that was asked of it.
     ///

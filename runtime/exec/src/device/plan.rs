@@ -8,8 +8,8 @@ use hgnnc_ir::kernel::{Body, KernelOp, Program, Width};
 use hgnnc_ir::{Layout, Type};
 use hgnnc_ptx::{Entry, Hints, Module, Sizes, Slot, Target};
 
-use super::F32;
 use super::arrays::{DataSizes, edges, index_array};
+use super::{F32, counts};
 use crate::data::{BoundData, InputData};
 use crate::engine::{add_counters, check_tables, collect_states, extent, list_ends};
 use crate::error::{ExecError, Result};
@@ -130,6 +130,11 @@ fn needs(program: &Program, module: &Module, data: &BoundData) -> Needs {
     Needs { run: memory.run.len, fixed: memory.fixed.len, partials }
 }
 
+/// Is there a second copy of the parameters, for those of the best epoch? Only one of several programs is for training.
+pub(super) fn keeps_best(programs: usize) -> bool {
+    programs > 1
+}
+
 fn memory(needs: &[Needs], params: &[usize], states: &[StateId], data: &BoundData, modules: &[Module]) -> DeviceMemory {
     let bytes = |elements: usize| (F32 * elements) as u64;
     let states = states.iter().map(|state| params[state.0.index()]).sum::<usize>();
@@ -147,12 +152,13 @@ fn memory(needs: &[Needs], params: &[usize], states: &[StateId], data: &BoundDat
         })
         .sum();
     let Arena { run, fixed, partials, .. } = arena(needs, None);
+    let copies = if keeps_best(needs.len()) { 2 } else { 1 };
     DeviceMemory {
         run,
         fixed,
         partials,
-        params: bytes(params.iter().sum::<usize>() + states),
-        data: bytes(indices + inputs),
+        params: bytes(params.iter().sum::<usize>() * copies + states),
+        data: bytes(indices + inputs) + counts::bytes(data),
     }
 }
 
