@@ -1,0 +1,113 @@
+//! How to train, and what is told of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hgnnc_ir::artifact::Criterion;
+
+use crate::native::CodeMode;
+use crate::planned::Arena;
+
+/// How to train; what is `None` comes from the model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrainOptions {
+    /// Number of threads; 0: one per processor.
+    pub threads: usize,
+    /// Refuse to start above this many bytes.
+    pub memory_budget: Option<u64>,
+    /// Seed of parameters and masks.
+    pub seed: Option<u64>,
+    /// Number of epochs.
+    pub epochs: Option<u64>,
+    /// Folder of checkpoints.
+    pub checkpoint: Option<PathBuf>,
+    /// Continue from the checkpoint in that folder.
+    pub resume: bool,
+    /// Time between two checkpoints.
+    pub checkpoint_every: Duration,
+    /// How chains of operations are executed.
+    pub code: CodeMode,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            memory_budget: None,
+            seed: None,
+            epochs: None,
+            checkpoint: None,
+            resume: false,
+            checkpoint_every: Duration::from_secs(60),
+            code: CodeMode::default(),
+        }
+    }
+}
+
+/// An epoch that has just ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Epoch {
+    /// Its number, from 0.
+    pub epoch: u64,
+    /// How many are planned.
+    pub epochs: u64,
+    /// Training loss.
+    pub loss: f64,
+    /// The criterion that selects the best epoch, and its value.
+    pub criterion: Option<(Criterion, f64)>,
+    /// Is it the best epoch so far?
+    pub best: bool,
+    /// Milliseconds of forward, backward and update.
+    pub ms: f64,
+}
+
+/// How training ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// All epochs are done.
+    Finished,
+    /// Early stopping.
+    StoppedEarly,
+    /// The stop flag was set: the epoch was finished, and a checkpoint written where there is a folder for it.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The words of the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Finished => "finished",
+            Outcome::StoppedEarly => "stopped early",
+            Outcome::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// An output of the model for all vertices of its type.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OutputRows {
+    /// Number of vertices.
+    pub rows: usize,
+    /// Numbers per vertex.
+    pub width: usize,
+    /// `rows * width` numbers.
+    pub data: Vec<f32>,
+}
+
+/// Memory for values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arenas {
+    /// Of training, evaluations included.
+    pub all: Arena,
+    /// Of evaluations alone.
+    pub infer: Arena,
+}
+
+/// What a trainer takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryNeeded {
+    /// Memory for values.
+    pub arenas: Arenas,
+    /// Bytes of all: values, parameters, states, graphs and features.
+    pub bytes: u64,
+}
