@@ -24,7 +24,7 @@ use std::fmt::Write;
 use hgnnc_ir::kernel::{Body, Buffer, Extents, Form, Kernel, Launch, Program, Rows, Width, print::print_rows};
 use hgnnc_ir::{Origin, Provenance, Reduce, Space};
 
-pub use table::{Band, Slot, Topology};
+pub use table::{Band, Cut, Slot, Topology};
 
 use table::{Show, Table};
 
@@ -181,10 +181,12 @@ pub enum Blocks {
     Bands {
         /// The rows.
         rows: Rows,
-        /// For each band the rows that a block has at a time.
-        per_block: Vec<(Band, usize)>,
+        /// How blocks share each band.
+        shares: Vec<Share>,
         /// Most blocks of a band.
         most: usize,
+        /// What becomes of the pieces of rows that are cut, if any are.
+        long: Option<Long>,
     },
     /// One for each tile of a dense product, and where rows are summed up, for each part of them.
     Gemm {
@@ -211,12 +213,56 @@ pub enum Blocks {
     },
 }
 
+/// How blocks share a band of rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// So many rows of the band for each block at a time.
+    Rows(Band, usize),
+    /// A piece for each block at a time.
+    Pieces(Cut),
+}
+
+impl Share {
+    fn blocks(self, sizes: &dyn Sizes, rows: &Rows, most: usize) -> usize {
+        match self {
+            Share::Rows(band, per_block) => sizes.band(rows, band).1.div_ceil(per_block).min(most),
+            Share::Pieces(cut) => sizes.pieces(rows, cut).min(most),
+        }
+    }
+}
+
+/// Rows that are cut into pieces: each pass over their edges gives the parts of the pieces, and the entry after it
+/// combines them. Kernels of following entries make the second pass and the others, and the last one completes the rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Long {
+    /// How they are cut.
+    pub cut: Cut,
+    /// For each pass, the elements that each piece gives.
+    pub parts: Vec<usize>,
+}
+
+impl Long {
+    /// How many kernels of following entries there are.
+    fn following(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The blocks of the kernel of the n-th following entry.
+    fn blocks(&self, rows: &Rows, most: usize, following: usize) -> Blocks {
+        let share =
+            if following + 1 < self.following() { Share::Pieces(self.cut) } else { Share::Rows(self.cut.band(), 1) };
+        Blocks::Bands { rows: rows.clone(), shares: vec![share], most, long: None }
+    }
+}
+
 /// Sizes of a dataset.
 pub trait Sizes {
     /// Rows of a traversal.
     fn rows(&self, rows: &Rows) -> usize;
     /// Where the rows of a band begin, in the order of degree classes, and how many they are.
     fn band(&self, rows: &Rows, band: Band) -> (usize, usize);
+    /// The number of pieces of the rows that are cut.
+    fn pieces(&self, rows: &Rows, cut: Cut) -> usize;
     /// Rows of a space.
     fn space(&self, space: Space) -> usize;
     /// A number of elements.
@@ -229,9 +275,7 @@ impl Blocks {
         match self {
             Blocks::One => 1,
             Blocks::Rows { rows, per_block, most } => sizes.rows(rows).div_ceil(*per_block).clamp(1, *most),
-            Blocks::Bands { per_block, .. } => {
-                (0..per_block.len()).map(|band| self.band(sizes, band)).sum::<usize>().max(1)
-            }
+            Blocks::Bands { shares, .. } => (0..shares.len()).map(|band| self.band(sizes, band)).sum::<usize>().max(1),
             Blocks::Gemm { form, of, .. } => {
                 let (rows, columns) = match form {
                     Form::MatMul => (self.gemm_rows(sizes), sizes.width(&of.n)),
@@ -248,9 +292,15 @@ impl Blocks {
 
     /// The number of blocks of a band.
     pub fn band(&self, sizes: &dyn Sizes, band: usize) -> usize {
-        let Blocks::Bands { rows, per_block, most } = self else { return 0 };
-        let (band, per_block) = per_block[band];
-        sizes.band(rows, band).1.div_ceil(per_block).min(*most)
+        let Blocks::Bands { rows, shares, most, .. } = self else { return 0 };
+        shares[band].blocks(sizes, rows, *most)
+    }
+
+    /// The first part of the totals that belongs to the kernel of the n-th following entry; see [`Long`].
+    pub fn first_part(&self, sizes: &dyn Sizes, following: usize) -> usize {
+        let Blocks::Bands { rows, most, long: Some(long), .. } = self else { return self.count(sizes) };
+        let before = (0..following).map(|number| long.blocks(rows, *most, number).count(sizes));
+        self.count(sizes) + before.sum::<usize>()
     }
 
     fn gemm_rows(&self, sizes: &dyn Sizes) -> usize {
@@ -269,6 +319,7 @@ impl Blocks {
         match self {
             Blocks::Gemm { form: Form::Outer, .. } => self.gemm_rows(sizes).div_ceil(self.part_rows(sizes)).max(1),
             Blocks::Gemm { .. } | Blocks::One => 1,
+            Blocks::Bands { long: Some(long), .. } => self.first_part(sizes, long.following()),
             Blocks::Rows { .. } | Blocks::Bands { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => {
                 self.count(sizes)
             }
@@ -347,19 +398,20 @@ impl Writer<'_> {
     fn launches(&mut self, launches: &[Launch], what: &str) -> Result<Vec<Entry>, Unsupported> {
         let mut entries = vec![];
         for (index, launch) in launches.iter().enumerate() {
-            let entry = self.launch(launch, format!("{what}{index}"))?;
-            let finish = self.finish(&entry);
-            entries.push(entry);
+            let launched = self.launch(launch, &format!("{what}{index}"))?;
+            let finish = self.finish(&launched[0]);
+            entries.extend(launched);
             entries.extend(finish);
         }
         Ok(entries)
     }
 
-    /// The kernels of a launch as an entry.
-    fn launch(&mut self, launch: &Launch, name: String) -> Result<Entry, Unsupported> {
+    /// The kernels of a launch as an entry, and those that complete rows that are cut.
+    fn launch(&mut self, launch: &Launch, name: &str) -> Result<Vec<Entry>, Unsupported> {
         let writes = launch.kernels.iter().flat_map(Kernel::writes);
         let written: HashSet<Buffer> = writes.map(|buffer| self.program.home(buffer)).collect();
         let (mut bodies, mut kernels) = (vec![], vec![]);
+        let mut following: Vec<(Vec<(String, String)>, Vec<KernelInfo>)> = vec![];
         for kernel in &launch.kernels {
             let number = self.next;
             self.next += 1;
@@ -371,17 +423,29 @@ impl Writer<'_> {
                 Body::Traversal(traversal) => {
                     let known = self.hints.edges.iter().find(|(rows, _)| *rows == traversal.rows);
                     let edges = known.map(|(_, edges)| *edges);
-                    let table = &mut self.table;
-                    let (body, info) =
-                        traversal::emit(self.program, traversal, number, &written, table, edges, self.hints)?;
-                    (body, info, print_rows(self.program, &traversal.rows))
+                    let (table, next) = (&mut self.table, &mut self.next_finish);
+                    let made =
+                        traversal::emit(self.program, traversal, (number, next), &written, table, edges, self.hints)?;
+                    for (position, (what, body, info)) in made.following.into_iter().enumerate() {
+                        if position == following.len() {
+                            following.push((vec![], vec![]));
+                        }
+                        let (bodies, kernels) = &mut following[position];
+                        bodies.push((format!("k{}: {what} k{number}", info.number), body));
+                        kernels.push(info);
+                    }
+                    (made.text, made.info, print_rows(self.program, &traversal.rows))
                 }
             };
             let title = format!("k{number} @{}.{}: {what}", kernel.stage.name(), kernel.phase.name());
             bodies.push((title, body));
             kernels.push(info);
         }
-        Ok(self.entry(&name, &bodies, kernels))
+        let mut entries = vec![self.entry(name, &bodies, kernels)];
+        for (position, (bodies, kernels)) in following.into_iter().enumerate() {
+            entries.push(self.entry(&format!("{name}_long{}", position + 1), &bodies, kernels));
+        }
+        Ok(entries)
     }
 
     /// The entry that completes the sums of another one, if it has any.

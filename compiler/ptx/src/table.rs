@@ -51,6 +51,14 @@ pub enum Slot {
     BandRows(Rows, Band),
     /// Number of blocks of a band of a kernel, by position.
     BandBlocks(usize, usize),
+    /// Number of pieces of the rows that are cut.
+    NumPieces(Rows, Cut),
+    /// Address of the row of each piece: its position among the rows that are cut, in the order of degree classes.
+    PieceRows(Rows, Cut),
+    /// Address of the first piece of each row that is cut, and the number of pieces.
+    FirstPieces(Rows, Cut),
+    /// Address of what a pass over the edges, by position, of a kernel has made of each piece.
+    PieceParts(usize, usize),
     /// Address of the other end of each edge, in the order of this direction.
     Others(Topology, Direction),
     /// Address of the CSC position of each edge, in the order of out-edges.
@@ -76,6 +84,8 @@ pub enum Slot {
     Blocks(usize),
     /// Number of parts that a kernel's totals have.
     Parts(usize),
+    /// The first part of a kernel's totals that belongs to the n-th kernel that completes its long rows.
+    FirstPart(usize, usize),
     /// Rows that a part of a kernel's total is of.
     PartRows(usize),
     /// Address of the partial results of a kernel (by position), of its n-th total.
@@ -90,6 +100,23 @@ pub struct Band {
     pub from: usize,
     /// One past the last class; `None`: all from the first on.
     pub to: Option<usize>,
+}
+
+/// How rows of very many edges are cut: into pieces of so many edges, in their order; the last piece of a row may be
+/// shorter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Cut {
+    /// The first degree class whose rows are cut.
+    pub from: usize,
+    /// Edges of a piece.
+    pub edges: usize,
+}
+
+impl Cut {
+    /// The rows that are cut.
+    pub fn band(self) -> Band {
+        Band { from: self.from, to: None }
+    }
 }
 
 /// The table of a module.
@@ -173,6 +200,16 @@ impl fmt::Display for Show<'_> {
                 write!(f, "number of rows from class {} on: {}", band.from, print_rows(program, rows))
             }
             Slot::BandBlocks(kernel, band) => write!(f, "blocks of k{kernel}, band {band}"),
+            Slot::NumPieces(rows, cut) => {
+                write!(f, "number of pieces of {} edges: {}", cut.edges, print_rows(program, rows))
+            }
+            Slot::PieceRows(rows, cut) => {
+                write!(f, "rows of pieces of {} edges: {}", cut.edges, print_rows(program, rows))
+            }
+            Slot::FirstPieces(rows, cut) => {
+                write!(f, "first pieces of {} edges: {}", cut.edges, print_rows(program, rows))
+            }
+            Slot::PieceParts(kernel, pass) => write!(f, "results of pieces of k{kernel}, pass {}", pass + 1),
             Slot::Others(of, direction) => write!(f, "other ends of {} of {}", side(direction), name(of)),
             Slot::Positions(of) => write!(f, "positions of out_edges of {}", name(of)),
             Slot::EndVertices(of, direction) => write!(f, "{} of {}", end(direction), graph(of)),
@@ -190,6 +227,7 @@ impl fmt::Display for Show<'_> {
             Slot::MaskKeys => write!(f, "keys of random masks"),
             Slot::Blocks(kernel) => write!(f, "blocks of k{kernel}"),
             Slot::Parts(kernel) => write!(f, "parts of the totals of k{kernel}"),
+            Slot::FirstPart(kernel, after) => write!(f, "first part of completed rows of k{kernel}, {after}"),
             Slot::PartRows(kernel) => write!(f, "rows of a part of k{kernel}"),
             Slot::Partials(kernel, total) => write!(f, "partial results of k{kernel}, total {total}"),
         }

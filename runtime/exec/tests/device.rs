@@ -4,9 +4,15 @@
 
 mod common;
 
+use common::Case;
+use hgnnc_exec::ExecError;
+use hgnnc_exec::device::{DeviceEngine, Interpreter};
 use hgnnc_ir::interp;
+use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random_program::{random_program, seeds};
+use hgnnc_ir::*;
 use hgnnc_passes::{PassCx, PassManager};
+use hgnnc_ptx::Target;
 
 #[test]
 fn random_programs_agree_as_ptx() {
@@ -28,15 +34,167 @@ fn training_programs_agree_as_ptx() {
             for (which, flow) in [("as written", &written), ("optimised", &flow)] {
                 let what = format!("seed {seed}, {which}, sizes {}", sizes.is_some());
                 let case = common::case_of(flow.clone(), bindings.clone());
-                let found = case.on_device(&what, &case.gpu_program());
-                for output in &written.outputs {
-                    let name = common::name_of(&written, &output.kind);
-                    // A gradient that became zero may be left out.
-                    let Some(numbers) = found.get(&name) else { continue };
-                    let exact = &values[output.value].data;
-                    common::close(&format!("{what}: {name}"), numbers, exact, 2e-4, &|| case.gpu_program().to_string());
+                let program = case.gpu_program();
+                // Whole rows, and those of four edges cut.
+                let pieces = Some(Pieces { least: 1, most: usize::MAX });
+                for program in [program.clone(), program.with_pieces(pieces)] {
+                    let found = case.on_device(&what, &program);
+                    for output in &written.outputs {
+                        let name = common::name_of(&written, &output.kind);
+                        // A gradient that became zero may be left out.
+                        let Some(numbers) = found.get(&name) else { continue };
+                        let exact = &values[output.value].data;
+                        common::close(&format!("{what}: {name}"), numbers, exact, 2e-4, &|| program.to_string());
+                    }
                 }
             }
         }
     }
+}
+
+/// Destination 1 and source 2 are hubs of so many edges; other vertices have at most three, or none.
+fn hubs(edges: u32) -> Vec<(u32, u32)> {
+    let to_hub = (0..edges).map(|e| (e % 37, 1));
+    let from_hub = (0..edges).map(|e| (2, 3 + e % 43));
+    let others = (0..40).map(|e| (3 + e % 29, 2 + e % 17));
+    to_hub.chain(from_hub).chain(others).collect()
+}
+
+const SOURCES: Space = Space::Vertices(VertexType(0));
+const DESTINATIONS: Space = Space::Vertices(VertexType(1));
+const G: Graph = Graph(0);
+
+/// Sums, largest and smallest numbers and log-sum-exps over in-edges and out-edges, of values of their ends; an edge value
+/// that is stored; and sums over everything.
+fn reductions(edges: Vec<(u32, u32)>, dims: &[usize]) -> Case {
+    let mut case = Case::new(&[40, 50], &[(0, 1, edges)]);
+    let (x, y) = (case.random(SOURCES, dims), case.random(DESTINATIONS, dims));
+    // With a weight, it is computed in each run.
+    let w = case.weight(dims);
+    let x = case.flow.binary(BinaryOp::Mul, x, w);
+    let (x, y) = (case.flow.add(Op::GatherSrc(G), &[x]), case.flow.add(Op::GatherDst(G), &[y]));
+    let both = case.flow.binary(BinaryOp::Mul, x, y);
+    case.result(both);
+    for direction in [Direction::In, Direction::Out] {
+        for reduce in [Reduce::Sum, Reduce::Max, Reduce::Min, Reduce::Lse] {
+            let rows = case.flow.segment(G, direction, reduce, both);
+            case.result(rows);
+            let total = case.flow.add(Op::ReduceSpace(Reduce::Sum), &[rows]);
+            case.result(total);
+        }
+    }
+    let total = case.flow.add(Op::ReduceSpace(Reduce::Max), &[both]);
+    case.result(total);
+    case
+}
+
+/// Attention with heads, and its gradients by everything that it reads.
+fn attention(edges: Vec<(u32, u32)>, heads: usize, inner: usize) -> Case {
+    let mut case = Case::new(&[40, 50], &[(0, 1, edges)]);
+    let x = case.random(SOURCES, &[5]);
+    let w = case.weight(&[5, heads * inner]);
+    let h = case.flow.add(Op::MatMul { batch: 0 }, &[x, w]);
+    let h = case.flow.add(Op::Reshape(vec![Dim::Fixed(heads), Dim::Fixed(inner)]), &[h]);
+    let a = case.weight(&[heads, inner]);
+    let scores = case.flow.add(Op::MatMul { batch: 1 }, &[h, a]);
+    let far = case.flow.add(Op::GatherSrc(G), &[scores]);
+    let own = case.random(DESTINATIONS, &[heads]);
+    let own = case.flow.add(Op::GatherDst(G), &[own]);
+    let score = case.flow.binary(BinaryOp::Add, far, own);
+    let score = case.flow.unary(UnaryOp::LeakyRelu(0.2), score);
+    let lse = case.flow.segment(G, Direction::In, Reduce::Lse, score);
+    let at = case.flow.add(Op::GatherDst(G), &[lse]);
+    let shifted = case.flow.binary(BinaryOp::Sub, score, at);
+    let weight = case.flow.unary(UnaryOp::Exp, shifted);
+    let far = case.flow.add(Op::GatherSrc(G), &[h]);
+    let message = case.flow.binary(BinaryOp::Mul, weight, far);
+    let z = case.flow.segment(G, Direction::In, Reduce::Sum, message);
+    let z = case.flow.unary(UnaryOp::Tanh, z);
+    case.result(z);
+    let square = case.flow.binary(BinaryOp::Mul, z, z);
+    let loss = case.flow.reduce_trailing(Reduce::Sum, 2, square);
+    let loss = case.flow.add(Op::ReduceSpace(Reduce::Sum), &[loss]);
+    let wrt: Vec<Param> = (0..case.params.len()).map(Param::new).collect();
+    let gradients = hgnnc_passes::differentiate(&mut case.flow, loss, &wrt);
+    assert_eq!(gradients.len(), wrt.len(), "everything has a gradient");
+    gradients.into_iter().for_each(|(_, gradient)| case.result(gradient));
+    case
+}
+
+/// Compares a program that cuts rows with the oracle, and its bits with those of blocks in reverse order: its entries.
+fn check_cut(what: &str, case: &Case, program: &Program, tolerance: f64) -> Vec<String> {
+    let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+    let (found, entries) = case.on_interpreter(what, program, Interpreter::new());
+    assert!(entries.iter().any(|entry| entry.ends_with("_long1")), "{what}: rows are cut: {entries:?}");
+    for output in &case.flow.outputs {
+        let name = common::name_of(&case.flow, &output.kind);
+        let exact = &exact[output.value].data;
+        common::close(&format!("{what}: {name}"), &found[&name], exact, tolerance, &|| program.to_string());
+    }
+    let (reversed, _) = case.on_interpreter(what, program, Interpreter::backward());
+    let bits = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    for (name, numbers) in &found {
+        assert_eq!(bits(numbers), bits(&reversed[name]), "{what}: {name}, blocks in reverse order");
+    }
+    entries
+}
+
+/// Pieces of 16 edges, of rows of 64 and more; the last piece of a row is shorter.
+#[test]
+fn hubs_are_cut_into_pieces() {
+    let pieces = Some(Pieces { least: 16, most: usize::MAX });
+    for dims in [&[][..], &[3], &[8, 8], &[129]] {
+        let case = reductions(hubs(300), dims);
+        check_cut(&format!("reductions of {dims:?}"), &case, &case.gpu_program().with_pieces(pieces), 1e-5);
+    }
+    for (heads, inner) in [(1, 1), (8, 8), (3, 5), (2, 32)] {
+        let case = attention(hubs(300), heads, inner);
+        for (passes, program) in [case.gpu_program(), case.gpu_program_in_passes()].into_iter().enumerate() {
+            let what = format!("{heads} heads of {inner}");
+            let entries = check_cut(&what, &case, &program.with_pieces(pieces), 1e-4);
+            // A second pass over the pieces is an entry of its own.
+            let second = entries.iter().any(|entry| entry.ends_with("_long2"));
+            assert!(second || passes == 0, "{what}: softmaxes take several passes: {entries:?}");
+        }
+    }
+}
+
+/// What pieces give is planned, and a plan that is too large is refused.
+#[test]
+fn parts_of_pieces_are_planned() {
+    let case = attention(hubs(300), 8, 8);
+    let whole = case.gpu_program();
+    let cut = whole.clone().with_pieces(Some(Pieces { least: 16, most: usize::MAX }));
+    let engine = |program: &Program, budget: Option<u64>| {
+        DeviceEngine::new(&[program], case.data.clone(), Box::new(Interpreter::new()), Target::Sm80, budget)
+    };
+    let [whole, planned] = [&whole, &cut].map(|program| engine(program, None).expect("it fits").memory());
+    // Row 1 has 19 pieces, each with 64 sums, 8 sums of exponentials and 8 largest scores.
+    assert!(planned.partials >= 4 * 19 * 80 && planned.partials > whole.partials, "{planned:?}, {whole:?}");
+    assert!(planned.data > whole.data, "pieces are listed: {planned:?}, {whole:?}");
+    assert!(engine(&cut, Some(planned.bytes())).is_ok());
+    let refused = engine(&cut, Some(planned.bytes() - 1)).expect_err("it does not fit");
+    assert!(matches!(refused, ExecError::Memory { needed, .. } if needed == planned.bytes()), "{refused}");
+}
+
+/// Shorter rows get blocks of their own where even those are shorter than pieces; where none is as long as rows that are
+/// cut, the program has the entries that it would have without pieces.
+#[test]
+fn only_very_long_rows_are_cut() {
+    let entries = |edges: u32| {
+        let case = attention(hubs(edges), 8, 8);
+        case.on_interpreter("a program", &case.gpu_program(), Interpreter::new()).1
+    };
+    let without: Vec<String> = entries(3900);
+    assert!(without.iter().all(|entry| !entry.contains("long")), "{without:?}");
+    assert_eq!(without, entries(20));
+}
+
+/// Rows as long as those that are cut in any program.
+#[test]
+fn rows_of_thousands_of_edges_are_cut() {
+    let case = attention(hubs(5003), 8, 8);
+    check_cut("5003 edges", &case, &case.gpu_program(), 1e-4);
+    let case = reductions(hubs(4200), &[2, 4]);
+    check_cut("4200 edges", &case, &case.gpu_program(), 1e-4);
 }

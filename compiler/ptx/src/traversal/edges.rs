@@ -3,13 +3,13 @@
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Extent, KernelOp, Operand};
 
-use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Result, Value, WARP_BITS};
+use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Result, Shape, Value, WARP_BITS};
 use crate::code::{Code, Reg, Val};
 use crate::math;
 use crate::table::Slot;
 
 /// A reduction over the edges of a row, as far as it has come.
-enum Partial {
+pub(super) enum Partial {
     /// `acc ∘ x`
     Segment { index: usize, reduce: Reduce, of: Operand, held: Held },
     /// `acc + a · x`
@@ -19,13 +19,13 @@ enum Partial {
 }
 
 /// The state of an online softmax.
-struct State {
-    layout: usize,
-    heads: usize,
-    wide: usize,
-    sums: Vec<Option<Reg>>,
-    totals: Vec<Option<Reg>>,
-    largest: Vec<Option<Reg>>,
+pub(super) struct State {
+    pub layout: usize,
+    pub heads: usize,
+    pub wide: usize,
+    pub sums: Vec<Option<Reg>>,
+    pub totals: Vec<Option<Reg>>,
+    pub largest: Vec<Option<Reg>>,
 }
 
 impl Emit<'_> {
@@ -38,16 +38,7 @@ impl Emit<'_> {
         }
         let (start, len, most) = self.edges_of_row()?;
         let shape = self.shape;
-        let team = match shape.teams {
-            0 => None,
-            teams => {
-                let (thread, lanes) = (self.thread, shape.lanes);
-                Some(self.code.first(|code| {
-                    let team = code.u("shr.u32", &[&thread, &lanes]);
-                    code.u("and.b32", &[&team, &((1u32 << teams) - 1)])
-                }))
-            }
-        };
+        let team = self.team();
         let counter = self.code.u("mov.u32", &[&0]);
         self.code.begin_loop();
         let (again, done) = (self.code.label(), self.code.label());
@@ -74,18 +65,34 @@ impl Emit<'_> {
         self.code.jump(again);
         self.code.place(done);
         self.code.end_loop();
-        partials.into_iter().try_for_each(|partial| self.end_partial(partial, len))
+        self.end_pass(number, partials, len)
     }
 
-    /// The first edge of the row, how many it has, and how many the longest row of the warp has.
+    /// The number of this thread's team among those that share the row. `None`: there is one.
+    pub(super) fn team(&mut self) -> Option<Reg> {
+        let (thread, Shape { lanes, teams, .. }) = (self.thread, self.shape);
+        (teams > 0).then(|| {
+            self.code.first(|code| {
+                let team = code.u("shr.u32", &[&thread, &lanes]);
+                code.u("and.b32", &[&team, &((1u32 << teams) - 1)])
+            })
+        })
+    }
+
+    /// The first edge of the row (or piece), how many it has, and how many the longest row of the warp has.
     fn edges_of_row(&mut self) -> Result<(Reg, Reg, Reg)> {
         let (of, direction) = self.topology().expect("a pass has edges");
         let ends = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));
         let base = self.entry(Slot::FirstEdges { of, direction, ends });
         let address = self.code.d("mad.wide.u32", &[&self.row, &4, &base]);
-        let start = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        let mut start = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
         let end = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}+4]")]);
         let mut len = self.code.u("sub.u32", &[&end, &start]);
+        if let Some((before, edges)) = self.piece_edges() {
+            start = self.code.u("add.u32", &[&start, &before]);
+            len = self.code.u("sub.u32", &[&len, &before]);
+            len = self.code.u("min.u32", &[&len, &edges]);
+        }
         if let Some(valid) = self.row_valid {
             len = self.code.u("selp.u32", &[&len, &0, &valid]);
         }
@@ -135,7 +142,7 @@ impl Emit<'_> {
     }
 
     /// The state of a reduction before the first edge.
-    fn begin_partial(&mut self, index: usize) -> Result<Option<Partial>> {
+    pub(super) fn begin_partial(&mut self, index: usize) -> Result<Option<Partial>> {
         let instr = &self.traversal.instrs[index];
         if instr.extent() != Extent::Row {
             return Ok(None);
@@ -256,23 +263,23 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// Combines what the teams of the row have, and keeps the result.
-    fn end_partial(&mut self, partial: Partial, len: Reg) -> Result<()> {
+    /// Combines what the teams of the row have.
+    pub(super) fn end_partial(&mut self, partial: Partial, len: Reg) -> Result<Value> {
         let bits: Vec<u32> = (self.shape.lanes..self.shape.row()).collect();
-        match partial {
-            Partial::Segment { index, reduce, mut held, .. } => {
+        Ok(match partial {
+            Partial::Segment { reduce, mut held, .. } => {
                 for reg in held.regs.iter_mut().flatten() {
                     *reg = self.across(reduce, *reg, &bits);
                 }
-                self.keep(index, Value::One(held))
+                Value::One(held)
             }
-            Partial::Weighted { index, mut held, .. } => {
+            Partial::Weighted { mut held, .. } => {
                 for reg in held.regs.iter_mut().flatten() {
                     *reg = self.across(Reduce::Sum, *reg, &bits);
                 }
-                self.keep(index, Value::One(held))
+                Value::One(held)
             }
-            Partial::Softmax { index, mut state, .. } => {
+            Partial::Softmax { mut state, .. } => {
                 for &bit in &bits {
                     self.merge(&mut state, bit)?;
                 }
@@ -288,9 +295,9 @@ impl Emit<'_> {
                     regs: regs.into_iter().map(|reg| reg.map(Val::Reg)).collect(),
                 };
                 let parts = [held(sums, wide), held(totals, heads), held(largest, heads)];
-                self.keep(index, Value::Parts(offsets.into_iter().zip(parts).collect()))
+                Value::Parts(offsets.into_iter().zip(parts).collect())
             }
-        }
+        })
     }
 
     /// What the thread has that differs in a bit.
@@ -308,37 +315,62 @@ impl Emit<'_> {
 
     /// Takes along what the team has that differs in a bit.
     fn merge(&mut self, state: &mut State, bit: u32) -> Result<()> {
+        let partners = |emit: &mut Self, own: &[Option<Reg>]| -> Vec<Option<Reg>> {
+            own.iter().map(|own| own.map(|own| emit.partner(own, bit))).collect()
+        };
+        let largest = partners(self, &state.largest);
+        let totals = partners(self, &state.totals);
+        let sums = partners(self, &state.sums);
+        self.merge_with(state, (&largest, &totals, &sums), None);
+        Ok(())
+    }
+
+    /// Takes along another state: its largest scores, sums of exponentials, and weighted sums. With a condition, only
+    /// where it holds.
+    pub(super) fn merge_with(
+        &mut self,
+        state: &mut State,
+        (largest, totals, sums): (&[Option<Reg>], &[Option<Reg>], &[Option<Reg>]),
+        valid: Option<Reg>,
+    ) {
         let mut scales = vec![];
-        for (largest, total) in state.largest.iter().zip(&state.totals) {
-            let (Some(largest), Some(total)) = (*largest, *total) else {
+        for head in 0..state.largest.len() {
+            let (Some(own), Some(total), Some(other), Some(other_total)) =
+                (state.largest[head], state.totals[head], largest[head], totals[head])
+            else {
                 scales.push(None);
                 continue;
             };
-            let other = self.partner(largest, bit);
-            let raised = math::max(&mut self.code, largest.into(), other.into());
+            let raised = math::max(&mut self.code, own.into(), other.into());
             let base = self.finite(raised);
             let scale = |emit: &mut Self, m: Reg| {
                 let apart = emit.code.f("sub.rn.f32", &[&m, &base]);
                 math::exp(&mut emit.code, apart.into())
             };
-            let (own, theirs) = (scale(self, largest), scale(self, other));
-            let other_total = self.partner(total, bit);
-            self.code.set(total, "mul.rn.f32", &[&total, &own]);
-            let part = self.code.f("mul.rn.f32", &[&other_total, &theirs]);
-            self.code.set(total, "add.rn.f32", &[&total, &part]);
-            self.code.set(largest, "mov.f32", &[&raised]);
-            scales.push(Some((own, theirs)));
+            let (mine, theirs) = (scale(self, own), scale(self, other));
+            self.scaled_sum(total, mine, other_total, theirs, valid);
+            match valid {
+                None => self.code.set(own, "mov.f32", &[&raised]),
+                Some(valid) => self.code.set_if(valid, own, "mov.f32", &[&raised]),
+            }
+            scales.push(Some((mine, theirs)));
         }
-        for slot in 0..state.sums.len() {
-            let Some(sum) = state.sums[slot] else { continue };
+        for (slot, (sum, other)) in state.sums.iter().zip(sums).enumerate() {
+            let (Some(sum), Some(other)) = (*sum, *other) else { continue };
             let head = self.layouts[state.layout].narrower(state.wide, slot, state.heads);
-            let (own, theirs) = scales[head].expect("a scale for each element");
-            let other = self.partner(sum, bit);
-            self.code.set(sum, "mul.rn.f32", &[&sum, &own]);
-            let part = self.code.f("mul.rn.f32", &[&other, &theirs]);
-            self.code.set(sum, "add.rn.f32", &[&sum, &part]);
+            let (mine, theirs) = scales[head].expect("a scale for each element");
+            self.scaled_sum(sum, mine, other, theirs, valid);
         }
-        Ok(())
+    }
+
+    /// `own · mine + other · theirs`, rounded alike whichever is whose: both teams get the same bits.
+    fn scaled_sum(&mut self, own: Reg, mine: Val, other: Reg, theirs: Val, valid: Option<Reg>) {
+        let scaled = self.code.f("mul.rn.f32", &[&own, &mine]);
+        let part = self.code.f("mul.rn.f32", &[&other, &theirs]);
+        match valid {
+            None => self.code.set(own, "add.rn.f32", &[&scaled, &part]),
+            Some(valid) => self.code.set_if(valid, own, "add.rn.f32", &[&scaled, &part]),
+        }
     }
 
     /// Without edges, the sums of exponentials are 1, however many teams have seen none.
@@ -351,7 +383,7 @@ impl Emit<'_> {
 }
 
 impl Partial {
-    fn index(&self) -> usize {
+    pub(super) fn index(&self) -> usize {
         match self {
             Partial::Segment { index, .. } | Partial::Weighted { index, .. } | Partial::Softmax { index, .. } => *index,
         }

@@ -7,9 +7,12 @@
 //!
 //! Reductions over edges that depend on each other take several passes over the edges; what edges compute is computed
 //! again in each pass that reads it, so nothing of their size is stored.
+//!
+//! Where a dataset has rows of very many edges, these are cut into pieces: see [`pieces`].
 
 mod edges;
 mod operands;
+mod pieces;
 mod rows;
 mod totals;
 
@@ -24,9 +27,10 @@ use hgnnc_ir::{Direction, Graph};
 
 use crate::code::{Class, Code, Reg, Val};
 use crate::layout::{Bound, Chain, Layout};
-use crate::table::{Band, Slot, Table};
-use crate::{Blocks, Edges, Hints, KernelInfo, Total, Unsupported};
+use crate::table::{Band, Cut, Slot, Table};
+use crate::{Blocks, Edges, Hints, KernelInfo, Long, Share, Total, Unsupported};
 
+use self::pieces::{Phase, Piece};
 use self::totals::Accumulator;
 
 type Result<T> = std::result::Result<T, Unsupported>;
@@ -124,8 +128,16 @@ struct Emit<'a> {
     code: Code,
     /// Position among the kernels of the module.
     kernel: usize,
+    /// The same, or that of a kernel of a following entry, which completes rows of it that are cut.
+    number: usize,
     /// The rows that it is for, if not for all: number and classes.
     band: Option<(usize, Band)>,
+    /// How rows are cut, if any are.
+    cut: Option<Cut>,
+    /// What it is for of the rows that are cut.
+    phase: Phase,
+    /// The piece, or all pieces of the row.
+    piece: Option<Piece>,
     shape: Shape,
     widths: Vec<usize>,
     layouts: Vec<Layout>,
@@ -169,16 +181,25 @@ struct Emit<'a> {
 /// The first degree class of rows that a whole block shares: 512 edges, as many as its teams take in a few steps.
 const LONG: usize = 10;
 
-/// Writes a traversal. `edges` is how many its rows have, where it is known.
+/// A traversal as text.
+pub(crate) struct Emitted {
+    pub text: String,
+    pub info: KernelInfo,
+    /// What kernels of following entries do, their texts, and what is known of them. See [`Long`].
+    pub following: Vec<(String, String, KernelInfo)>,
+}
+
+/// Writes a traversal: the kernel with this number, and those that complete it, with the next other numbers. `edges` is
+/// how many its rows have, where it is known.
 pub(crate) fn emit(
     program: &Program,
     traversal: &Traversal,
-    kernel: usize,
+    (kernel, next): (usize, &mut usize),
     written: &HashSet<Buffer>,
     table: &mut Table,
     edges: Option<Edges>,
     hints: Hints<'_>,
-) -> Result<(String, KernelInfo)> {
+) -> Result<Emitted> {
     let unsupported = |what: String| Unsupported { kernel, what };
     let fixed = |width: &Width| {
         width.as_fixed().ok_or_else(|| unsupported("a row whose length depends on the dataset".to_owned()))
@@ -211,15 +232,6 @@ pub(crate) fn emit(
     let long = traversal.instrs.iter().any(reads_long);
     let chain = Chain::main(all);
     let shape = shape(traversal, &chain, long, edges.map(|edges| edges.mean));
-    // Rows of very many edges have a block each, where there are some.
-    let bands = match edges {
-        Some(edges) if traversal.rows.has_edges() && edges.most >= 1 << (LONG - 1) => {
-            let blockwide = Shape { teams: BLOCK_BITS - shape.lanes, ..shape };
-            let (short, long) = (Band { from: 0, to: Some(LONG) }, Band { from: LONG, to: None });
-            vec![(Some((0, short)), shape), (Some((1, long)), blockwide)]
-        }
-        _ => vec![(None, shape)],
-    };
     let made = traversal.instrs.iter().enumerate().filter_map(|(index, instr)| match instr.dest {
         Dest::Buffer(buffer) if instr.extent() != Extent::Total => Some((buffer, index)),
         Dest::Buffer(_) | Dest::Local(_) => None,
@@ -240,14 +252,41 @@ pub(crate) fn emit(
         })
         .collect();
     let hoists = used.len() <= MOST_ADDRESSES && traversal.rows != Rows::Once;
-    let mut bodies = vec![];
-    for (band, shape) in bands {
-        let setup =
-            Setup { program, traversal, kernel, written, widths: &widths, chain: &chain, made: &made, hoists, hints };
-        let emit = Emit::new(setup, table, band, shape);
+    let cut = edges.and_then(|edges| pieces::cut(traversal, edges));
+    let setup =
+        Setup { program, traversal, kernel, written, widths: &widths, chain: &chain, made: &made, hoists, hints, cut };
+    let blockwide = Shape { teams: BLOCK_BITS - shape.lanes.min(BLOCK_BITS), ..shape };
+    let Some(edges) = edges.filter(|edges| traversal.rows.has_edges() && edges.most >= pieces::least(cut)) else {
+        let (text, info) = Emit::new(&setup, table, None, shape, (kernel, Phase::Rows)).kernel()?;
+        return Ok(Emitted { text, info, following: vec![] });
+    };
+    // Rows of many edges have a block each, where there are some, and longer ones a block for each piece.
+    let end = cut.map(|cut| cut.from);
+    let first_long = end.map_or(LONG, |end| end.min(LONG));
+    let mut bands = vec![(Band { from: 0, to: Some(first_long) }, shape, Phase::Rows)];
+    if end.is_none_or(|end| end > LONG) && edges.most >= 1 << (LONG - 1) {
+        bands.push((Band { from: LONG, to: end }, blockwide, Phase::Rows));
+    }
+    bands.extend(cut.map(|cut| (cut.band(), blockwide, Phase::Pass(0))));
+    let (mut bodies, mut parts) = (vec![], vec![]);
+    for (number, (band, shape, phase)) in bands.into_iter().enumerate() {
+        let emit = Emit::new(&setup, table, Some((number, band)), shape, (kernel, phase));
+        parts = emit.piece_elements();
         bodies.push(emit.kernel()?);
     }
-    Ok(in_bands(bodies, kernel, traversal, table))
+    let mut following = vec![];
+    if let Some(cut) = cut {
+        for pass in 1..=parts.len() {
+            let phase = if pass < parts.len() { Phase::Pass(pass) } else { Phase::Joined };
+            let emit = Emit::new(&setup, table, Some((0, cut.band())), blockwide, (*next, phase));
+            let (text, info) = emit.kernel()?;
+            following.push((phase.to_string(), text, info));
+            *next += 1;
+        }
+    }
+    let long = cut.map(|cut| Long { cut, parts });
+    let (text, info) = in_bands(bodies, kernel, traversal, (table, long));
+    Ok(Emitted { text, info, following })
 }
 
 /// What the bodies of a kernel share.
@@ -261,6 +300,7 @@ struct Setup<'a> {
     made: &'a HashMap<Buffer, usize>,
     hoists: bool,
     hints: Hints<'a>,
+    cut: Option<Cut>,
 }
 
 /// A kernel of one body, or of one for each band of rows: their blocks one after another.
@@ -268,18 +308,15 @@ fn in_bands(
     mut bodies: Vec<(String, KernelInfo)>,
     kernel: usize,
     traversal: &Traversal,
-    table: &mut Table,
+    (table, long): (&mut Table, Option<Long>),
 ) -> (String, KernelInfo) {
-    if bodies.len() == 1 {
-        return bodies.remove(0);
-    }
     let mut text = String::from("{\n    .reg .b32 %first, %end;\n    .reg .pred %here;\n    mov.u32 %end, 0;\n");
     let put = "strings can be written to";
-    let (mut bands, mut most) = (vec![], 0);
+    let (mut shares, mut most) = (vec![], 0);
     let count = bodies.len();
     for (number, (body, info)) in bodies.iter().enumerate() {
-        if let Blocks::Bands { per_block, most: blocks, .. } = &info.blocks {
-            bands.extend(per_block.iter().copied());
+        if let Blocks::Bands { shares: own, most: blocks, .. } = &info.blocks {
+            shares.extend(own.iter().copied());
             most = *blocks;
         }
         let next = format!("{}band{}", crate::code::LABELS, number + 1);
@@ -296,13 +333,19 @@ fn in_bands(
     text += "}\n";
     let shared = bodies.iter().map(|(_, info)| info.shared).max().unwrap_or(0);
     let totals = bodies.swap_remove(0).1.totals;
-    let blocks = Blocks::Bands { rows: traversal.rows.clone(), per_block: bands, most };
+    let blocks = Blocks::Bands { rows: traversal.rows.clone(), shares, most, long };
     (text, KernelInfo { number: kernel, blocks, shared, totals })
 }
 
 impl<'a> Emit<'a> {
-    fn new(setup: Setup<'a>, table: &'a mut Table, band: Option<(usize, Band)>, shape: Shape) -> Self {
-        let Setup { program, traversal, kernel, written, widths, chain, made, hoists, hints } = setup;
+    fn new(
+        setup: &Setup<'a>,
+        table: &'a mut Table,
+        band: Option<(usize, Band)>,
+        shape: Shape,
+        (number, phase): (usize, Phase),
+    ) -> Self {
+        let Setup { program, traversal, kernel, written, widths, chain, made, hoists, hints, cut } = *setup;
         let mut code = Code::new(band.map_or(0, |(number, _)| number));
         let (thread, lane, row, vertex) =
             (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
@@ -313,7 +356,11 @@ impl<'a> Emit<'a> {
             traversal,
             code,
             kernel,
+            number,
             band,
+            cut,
+            phase,
+            piece: None,
             shape,
             widths: widths.to_vec(),
             layouts: vec![Layout::new(chain.clone(), shape.lanes)],
@@ -436,6 +483,7 @@ impl Emit<'_> {
 
     fn kernel(mut self) -> Result<(String, KernelInfo)> {
         let rounds = self.rounds();
+        let wanted = self.wanted(&rounds);
         self.begin();
         let (next, done) = (self.code.label(), self.code.label());
         if self.shape.block < BLOCK_BITS {
@@ -443,10 +491,14 @@ impl Emit<'_> {
             self.code.line(format_args!("@{other} ret;"));
         }
         let all = self.traversal.rows.clone();
-        let rows = self.entry32(match self.band {
-            None => Slot::Rows(all.clone()),
-            Some((_, band)) => Slot::BandRows(all.clone(), band),
+        let rows = self.entry32(match (self.band, self.cut, self.phase) {
+            (None, ..) => Slot::Rows(all.clone()),
+            (_, Some(cut), Phase::Pass(_)) => Slot::NumPieces(all.clone(), cut),
+            (Some((_, band)), ..) => Slot::BandRows(all.clone(), band),
         });
+        if self.cut.is_some() {
+            self.begin_totals()?;
+        }
         let row_bits = self.shape.row();
         let once = self.traversal.rows == Rows::Once;
         let per_block = 1usize << (self.shape.block - row_bits);
@@ -456,12 +508,12 @@ impl Emit<'_> {
         if !once {
             let mut block = "%block".to_owned();
             let blocks = self.entry32(match self.band {
-                None => Slot::Blocks(self.kernel),
-                Some((number, _)) => Slot::BandBlocks(self.kernel, number),
+                None => Slot::Blocks(self.number),
+                Some((band, _)) => Slot::BandBlocks(self.number, band),
             });
             // The blocks of earlier bands come first.
             for number in 0..self.band.map_or(0, |(number, _)| number) {
-                let before = self.entry32(Slot::BandBlocks(self.kernel, number));
+                let before = self.entry32(Slot::BandBlocks(self.number, number));
                 block = self.code.u("sub.u32", &[&block, &before]).to_string();
             }
             self.code.set(base, "mul.lo.u32", &[&block, &per_block]);
@@ -487,11 +539,15 @@ impl Emit<'_> {
         }
         self.vertex_of_row();
         for (number, round) in rounds.iter().enumerate() {
-            for &index in &round.rows {
+            for &index in round.rows.iter().filter(|&&index| wanted[index]) {
                 self.row_instr(index)?;
             }
-            if !round.edges.is_empty() {
-                self.edge_pass(number, &round.edges)?;
+            match self.phase {
+                _ if round.edges.is_empty() => {}
+                Phase::Pass(pass) if number > pass => {}
+                Phase::Pass(pass) if number < pass => self.join(number, &round.edges, &wanted)?,
+                Phase::Joined => self.join(number, &round.edges, &wanted)?,
+                Phase::Rows | Phase::Pass(_) => self.edge_pass(number, &round.edges)?,
             }
         }
         let deferred = std::mem::take(&mut self.deferred);
@@ -527,20 +583,24 @@ impl Emit<'_> {
     }
 
     fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(String, KernelInfo)> {
-        let Self { code, traversal, kernel, band, shape, team_bytes, exchange, .. } = self;
+        let Self { code, traversal, number, band, cut, phase, shape, team_bytes, exchange, .. } = self;
         let threads = 1usize << shape.block;
         let shared = team_bytes * (threads >> shape.lanes) + if exchange { 4 * threads } else { 0 };
         let most = if totals.is_empty() { MOST_BLOCKS } else { MOST_PARTS };
         let blocks = match (once, band) {
             (true, _) => Blocks::One,
             (false, Some((_, band))) => {
-                Blocks::Bands { rows: traversal.rows.clone(), per_block: vec![(band, per_block)], most }
+                let share = match (phase, cut) {
+                    (Phase::Pass(_), Some(cut)) => Share::Pieces(cut),
+                    _ => Share::Rows(band, per_block),
+                };
+                Blocks::Bands { rows: traversal.rows.clone(), shares: vec![share], most, long: None }
             }
             (false, None) => Blocks::Rows { rows: traversal.rows.clone(), per_block, most },
         };
         let text = code.finish().replace("TEAM_BYTES", &team_bytes.to_string());
         let text = text.replace("EXCHANGE", &(team_bytes * (threads >> shape.lanes)).to_string());
-        Ok((text, KernelInfo { number: kernel, blocks, shared, totals }))
+        Ok((text, KernelInfo { number, blocks, shared, totals }))
     }
 
     /// Writes what holds for the whole kernel: at its beginning, or where registers are too few for that, for the row.
@@ -583,6 +643,7 @@ impl Emit<'_> {
     /// The row at the position of this row among those of the band.
     fn row_of_band(&mut self, rows: &Rows) {
         let (Some((_, band)), Some((of, direction))) = (self.band, self.topology()) else { return };
+        self.pieces_of_row();
         let ends = matches!(rows, Rows::Ends(..));
         let order = self.entry(Slot::RowOrder { of, direction, ends });
         let first = self.entry32(Slot::BandFirst(rows.clone(), band));

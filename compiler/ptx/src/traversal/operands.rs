@@ -3,9 +3,20 @@
 use hgnnc_ir::kernel::{Buffer, Dest, Index, Level, Operand, Source};
 use hgnnc_ir::{Direction, Space};
 
-use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Key, MOST_HOISTED, Regs, Result, Value};
+use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Key, MOST_HOISTED, Phase, Regs, Result, Value};
 use crate::code::{Class, Reg, Val};
 use crate::table::{Slot, Topology};
+
+/// How the elements of a row are loaded.
+#[derive(Clone, Copy)]
+pub(super) struct Loads {
+    /// The state space.
+    pub space: &'static str,
+    /// Where there is a row.
+    pub guard: Option<Reg>,
+    /// At the beginning of the kernel?
+    pub first: bool,
+}
 
 impl Emit<'_> {
     /// Elements of an operand per row or edge.
@@ -318,12 +329,20 @@ impl Emit<'_> {
         let base = self.base(buffer, layout, position);
         let address = self.row_address(operand, buffer, base)?;
         let has_row = self.has_row(operand, buffer);
+        let how = Loads { space, guard: has_row, first: whole };
+        Ok(self.load_slots(address, layout, position, how))
+    }
+
+    /// Loads the elements of this lane, of which the first of the row would be at an address.
+    pub(super) fn load_slots(&mut self, address: Reg, layout: usize, position: usize, how: Loads) -> Regs {
+        let Loads { space, guard, first: in_first } = how;
+        let slots = self.layouts[layout].slots(position);
         let vector = self.layouts[layout].vector(position);
         let mut regs = vec![None; slots.len()];
         for (group, chunk) in slots.chunks(vector).enumerate() {
             let Some(first) = &chunk[0] else { continue };
             let exists = self.exists(&first.bounds);
-            let exists = self.code.both(exists, has_row);
+            let exists = self.code.both(exists, guard);
             let at = format!("[{address}+{}]", 4 * first.offset);
             let mut write = |code: &mut crate::code::Code| {
                 let loaded: Vec<Reg> = chunk.iter().map(|_| code.fresh(Class::F32)).collect();
@@ -343,9 +362,9 @@ impl Emit<'_> {
                     regs[group * vector + slot] = Some(Val::Reg(reg));
                 }
             };
-            if whole { self.code.first(write) } else { write(&mut self.code) }
+            if in_first { self.code.first(write) } else { write(&mut self.code) }
         }
-        Ok(regs)
+        regs
     }
 
     /// The address of the first element of this lane in row 0.
@@ -480,6 +499,8 @@ impl Emit<'_> {
                     let position = self.position()?;
                     self.store(buffer, position, held, Some(valid));
                 }
+                // The row is completed elsewhere.
+                _ if matches!(self.phase, Phase::Pass(_)) => {}
                 // What it takes the place of may be read yet.
                 _ if self.place_is_read_after(index, buffer) => self.deferred.push((buffer, held.clone())),
                 _ => {

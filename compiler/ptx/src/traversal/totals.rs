@@ -67,6 +67,13 @@ impl Emit<'_> {
         })
     }
 
+    /// Begins all totals, those that other bodies of the kernel contribute to, too: each has the same number in all.
+    pub(super) fn begin_totals(&mut self) -> Result<()> {
+        let traversal = self.traversal;
+        let totals = traversal.instrs.iter().enumerate().filter(|(_, instr)| instr.op.is_total());
+        totals.map(|(index, _)| index).try_for_each(|index| self.begin_total(index).map(|_| ()))
+    }
+
     fn begin_total(&mut self, index: usize) -> Result<usize> {
         let instr = &self.traversal.instrs[index];
         let Dest::Buffer(out) = instr.dest else { return self.unsupported("a total that is not stored") };
@@ -158,7 +165,8 @@ impl Emit<'_> {
         let Held { layout, position, .. } = *held;
         let own = self.stores(layout, position, false);
         let valid = self.code.both(valid, own);
-        let mut at = self.code.d("mad.wide.u32", &[&"%block", &(4 * width), &base]);
+        let part = self.part_number();
+        let mut at = self.code.d("mad.wide.u32", &[&part, &(4 * width), &base]);
         if let Some(lane) = self.lane_element(layout, position) {
             at = self.code.d("mad.wide.u32", &[&lane, &4, &at]);
         }

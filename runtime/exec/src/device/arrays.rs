@@ -3,7 +3,7 @@
 use hgnnc_ir::Space;
 use hgnnc_ir::kernel::{Body, Program, Rows, Width};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ptx::{Band, Edges, Sizes, Slot, Topology as Of};
+use hgnnc_ptx::{Band, Cut, Edges, Sizes, Slot, Topology as Of};
 
 use crate::data::{BoundData, Topology};
 
@@ -16,6 +16,21 @@ impl DataSizes<'_> {
             Of::Graph(graph) => &self.0.graphs[graph.index()],
             Of::Pattern(pattern) => &self.0.patterns[pattern.index()],
         }
+    }
+
+    /// How many pieces each row that is cut has, in the order of degree classes.
+    fn pieces_of_rows(&self, rows: &Rows, cut: Cut) -> impl Iterator<Item = usize> {
+        let found = owned(rows).map(|(of, direction, ends)| {
+            let topology = self.topology(of);
+            let (first, count) = self.band(rows, cut.band());
+            let order = &topology.degree_classes(direction, ends).order[first..first + count];
+            let indptr = topology.indptr(direction, ends);
+            order.iter().map(move |&row| {
+                let edges = indptr[row as usize + 1] - indptr[row as usize];
+                (edges as usize).div_ceil(cut.edges)
+            })
+        });
+        found.into_iter().flatten()
     }
 }
 
@@ -46,6 +61,10 @@ impl Sizes for DataSizes<'_> {
         let start = |class: usize| starts[class.min(starts.len() - 1)] as usize;
         let first = start(band.from);
         (first, band.to.map_or(starts[starts.len() - 1] as usize, start) - first)
+    }
+
+    fn pieces(&self, rows: &Rows, cut: Cut) -> usize {
+        self.pieces_of_rows(rows, cut).sum()
     }
 
     fn space(&self, space: Space) -> usize {
@@ -98,6 +117,18 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
     Some(match slot {
         Slot::FirstEdges { of, direction, ends } => narrow(sizes.topology(*of).indptr(*direction, *ends)),
         Slot::RowOrder { of, direction, ends } => sizes.topology(*of).degree_classes(*direction, *ends).order.clone(),
+        // A row that is cut has edges, and so there are fewer pieces than edges.
+        Slot::PieceRows(rows, cut) => {
+            let pieces = sizes.pieces_of_rows(rows, *cut).enumerate();
+            pieces.flat_map(|(row, count)| std::iter::repeat_n(row as u32, count)).collect()
+        }
+        Slot::FirstPieces(rows, cut) => {
+            let ends = sizes.pieces_of_rows(rows, *cut).scan(0, |end, count| {
+                *end += count as u32;
+                Some(*end)
+            });
+            std::iter::once(0).chain(ends).collect()
+        }
         Slot::Others(of, direction) => sizes.topology(*of).incidence(*direction).other.clone(),
         Slot::Positions(of) => sizes.topology(*of).outgoing.position.clone(),
         Slot::EndVertices(graph, direction) => data.graphs[graph.index()].ends(*direction).vertices.clone(),
@@ -123,6 +154,9 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
         | Slot::BandFirst(..)
         | Slot::BandRows(..)
         | Slot::BandBlocks(..)
+        | Slot::NumPieces(..)
+        | Slot::PieceParts(..)
+        | Slot::FirstPart(..)
         | Slot::Partials(..) => return None,
     })
 }

@@ -95,12 +95,16 @@ impl Binder<'_> {
                 Slot::Blocks(kernel) => kernels[kernel].blocks.count(&sizes) as u64,
                 Slot::Parts(kernel) => kernels[kernel].blocks.parts(&sizes) as u64,
                 Slot::PartRows(kernel) => kernels[kernel].blocks.part_rows(&sizes) as u64,
-                Slot::Partials(kernel, total) => places.partials + (F32 * parts[&(*kernel, *total)]) as u64,
+                Slot::Partials(..) | Slot::PieceParts(..) => places.partials + (F32 * parts[slot]) as u64,
+                Slot::FirstPart(kernel, following) => kernels[kernel].blocks.first_part(&sizes, *following) as u64,
+                Slot::NumPieces(rows, cut) => sizes.pieces(rows, *cut) as u64,
                 Slot::BandFirst(rows, band) => sizes.band(rows, *band).0 as u64,
                 Slot::BandRows(rows, band) => sizes.band(rows, *band).1 as u64,
                 Slot::BandBlocks(kernel, band) => kernels[kernel].blocks.band(&sizes, *band) as u64,
                 Slot::FirstEdges { .. }
                 | Slot::RowOrder { .. }
+                | Slot::PieceRows(..)
+                | Slot::FirstPieces(..)
                 | Slot::Others(..)
                 | Slot::Positions(_)
                 | Slot::EndVertices(..)

@@ -6,7 +6,7 @@ use hgnnc_graph::show_bytes;
 use hgnnc_ir::kernel::place::{self, ALIGN};
 use hgnnc_ir::kernel::{Body, KernelOp, Program, Width};
 use hgnnc_ir::{Layout, Type};
-use hgnnc_ptx::{Entry, Hints, Module, Sizes, Slot, Target};
+use hgnnc_ptx::{Blocks, Entry, Hints, Module, Sizes, Slot, Target};
 
 use super::arrays::{DataSizes, edges, index_array};
 use super::{F32, counts};
@@ -175,14 +175,21 @@ pub(super) fn width(data: &BoundData, ty: &Type) -> usize {
     if ty.is_sparse() { 1 } else { DataSizes(data).width(&Width::of(&ty.dims)) }
 }
 
-/// Where the partial results of the kernels of an entry begin, by kernel number and total, and their elements in all.
-pub(super) fn partials(entry: &Entry, data: &BoundData) -> (HashMap<(usize, usize), usize>, usize) {
+/// Where the partial results of the kernels of an entry begin, by what the table calls them, and their elements in all.
+pub(super) fn partials(entry: &Entry, data: &BoundData) -> (HashMap<Slot, usize>, usize) {
     let (mut places, mut len) = (HashMap::new(), 0);
     let sizes = DataSizes(data);
     for kernel in &entry.kernels {
         for (index, total) in kernel.totals.iter().enumerate() {
-            places.insert((kernel.number, index), len);
+            places.insert(Slot::Partials(kernel.number, index), len);
             len += (kernel.blocks.parts(&sizes) * sizes.width(&total.width)).next_multiple_of(ALIGN);
+        }
+        if let Blocks::Bands { rows, long: Some(long), .. } = &kernel.blocks {
+            let pieces = sizes.pieces(rows, long.cut);
+            for (pass, elements) in long.parts.iter().enumerate() {
+                places.insert(Slot::PieceParts(kernel.number, pass), len);
+                len += (pieces * elements).next_multiple_of(ALIGN);
+            }
         }
     }
     (places, len)

@@ -225,15 +225,29 @@ impl Case {
         self.lowered(LowerForm::GPU)
     }
 
+    /// The same with softmaxes in several passes.
+    pub fn gpu_program_in_passes(&self) -> Program {
+        self.lowered(LowerForm::GPU.with_softmax(SoftmaxForm::InPasses))
+    }
+
     fn lowered(&self, form: LowerForm) -> Program {
         hgnnc_passes::kernels::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// As [`Case::trained_once`], of PTX that is executed with every access checked.
     pub fn on_device(&self, what: &str, program: &Program) -> BTreeMap<String, Vec<f32>> {
+        self.on_interpreter(what, program, Interpreter::new()).0
+    }
+
+    /// The same of an interpreter, with the entries that were executed.
+    pub fn on_interpreter(
+        &self,
+        what: &str,
+        program: &Program,
+        interpreter: Interpreter,
+    ) -> (BTreeMap<String, Vec<f32>>, Vec<String>) {
         let failed = |error: ExecError| -> ! { panic!("{what}: {error}\n{program}") };
-        let device = Box::new(Interpreter::new());
-        let engine = DeviceEngine::new(&[program], self.data.clone(), device, Target::Sm80, None);
+        let engine = DeviceEngine::new(&[program], self.data.clone(), Box::new(interpreter), Target::Sm80, None);
         let mut engine = engine.unwrap_or_else(|error| failed(error));
         let mut go = || -> Result<BTreeMap<String, Vec<f32>>> {
             for (index, values) in self.params.iter().enumerate() {
@@ -262,7 +276,8 @@ impl Case {
             }
             Ok(all)
         };
-        go().unwrap_or_else(|error| failed(error))
+        let all = go().unwrap_or_else(|error| failed(error));
+        (all, engine.entries(0).iter().map(|entry| entry.name.clone()).collect())
     }
 
     /// Compares all results with the interpreter's, executed by kernels, by machine code and by PTX. The tolerance is relative to
@@ -295,9 +310,18 @@ impl Case {
         let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
         let program = self.gpu_program();
         self.check_ptx(what, &oracle, tolerance, &program);
-        let passes = self.lowered(LowerForm::GPU.with_softmax(SoftmaxForm::InPasses));
+        // Rows of four edges are cut, unless these are very many.
+        let edges = self.data.graphs.iter().chain(&self.data.patterns).map(Topology::num_edges).max();
+        let pieces = Some(Pieces { least: (edges.unwrap_or(0) / 16).max(1), most: usize::MAX });
+        let cut = program.clone().with_pieces(pieces);
+        if cut != program {
+            self.check_ptx(&format!("{what}, in pieces"), &oracle, tolerance, &cut);
+        }
+        let passes = self.gpu_program_in_passes();
         if passes != program {
-            self.check_ptx(&format!("{what}, in passes"), &oracle, tolerance, &passes);
+            // Pieces of these need no less than whole rows do.
+            let passes = passes.with_pieces(pieces);
+            self.check_ptx(&format!("{what}, in passes and pieces"), &oracle, tolerance, &passes);
         }
     }
 

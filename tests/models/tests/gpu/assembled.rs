@@ -8,13 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hgnnc_driver::{LowerOptions, analyze, lower, ptx};
+use hgnnc_ir::kernel::{Body, Rows};
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::assembler;
 use hgnnc_model_tests::examples;
-use hgnnc_ptx::Target;
+use hgnnc_ptx::{Edges, Hints, Target, compile};
 
 /// Texts that take the assembler minutes: only with `HGNN_PTXAS_ALL` set.
 const LARGE: usize = 6_000_000;
+
+/// Examples that are also assembled as if their graphs had rows that are cut.
+const CUT: [&str; 3] = ["gat/acm", "han/acm", "hgt/acm"];
 
 /// What has no PTX yet: without sizes, gradients of weights that are applied to edges are sums over edges.
 const REFUSED: [(&str, &str); 4] =
@@ -86,6 +90,60 @@ fn texts() -> Vec<Text> {
     texts
 }
 
+/// Assembles texts, given by what to call them, all threads at a time: what each entry takes, or what the assembler says.
+fn assembled(ptxas: &Path, texts: &[(Target, &str)]) -> Vec<Result<Vec<assembler::Usage>, String>> {
+    let next = AtomicUsize::new(0);
+    let assemble = || {
+        let mut results = vec![];
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((target, text)) = texts.get(index) else { return results };
+            results.push((index, assembler::assemble(ptxas, target.name(), text)));
+        }
+    };
+    let mut results = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(assemble)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no thread panics")).collect::<Vec<_>>()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Layers on graphs with rows so long that they are cut.
+#[test]
+fn rows_that_are_cut_are_assembled_without_spills() {
+    let Some(ptxas) = assembler::find() else {
+        println!("skipped: there is no `ptxas` in the path, and HGNN_PTXAS does not name one");
+        return;
+    };
+    let mut texts = vec![];
+    for (name, source) in examples::examples().into_iter().filter(|(name, _)| CUT.contains(&&name[..])) {
+        let model = analyze(&name, &source).model.unwrap_or_else(|| panic!("{name} has errors"));
+        let options = LowerOptions { machine: Machine::sheet("sm_90"), ..LowerOptions::default() };
+        let lowered = lower(&model, &options).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let program = lowered.artifact.kernels.train.expect("examples are trained");
+        let long = Edges { mean: 40.0, most: 1 << 20 };
+        let rows = program.kernels().filter_map(|kernel| match &kernel.body {
+            Body::Traversal(traversal) if traversal.rows.has_edges() => Some((traversal.rows.clone(), long)),
+            Body::Traversal(_) | Body::Gemm(_) => None,
+        });
+        let edges: Vec<(Rows, Edges)> = rows.collect();
+        let module = compile(&program, Target::Sm90, Hints { edges: &edges, source: None });
+        let module = module.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(module.launches.iter().any(|entry| entry.name.ends_with("_long1")), "{name}: rows are cut");
+        texts.push((name, module.text));
+    }
+    assert_eq!(texts.len(), CUT.len(), "examples have these names");
+    let given: Vec<(Target, &str)> = texts.iter().map(|(_, text)| (Target::Sm90, &text[..])).collect();
+    for ((name, _), result) in texts.iter().zip(assembled(&ptxas, &given)) {
+        for usage in result.unwrap_or_else(|message| panic!("{name}: {message}")) {
+            println!("{name}: {} {} registers", usage.entry, usage.registers);
+            assert_eq!(usage.spilled, 0, "{name}: {} spills", usage.entry);
+        }
+    }
+}
+
 #[test]
 fn every_example_is_assembled_without_spills() {
     let Some(ptxas) = assembler::find() else {
@@ -111,20 +169,8 @@ fn every_example_is_assembled_without_spills() {
     println!("{} texts after {:.1?}", texts.len(), started.elapsed());
     // The long ones first, so that no thread is left with one.
     texts.sort_by_key(|text| std::cmp::Reverse(text.text.len()));
-    let next = AtomicUsize::new(0);
-    let assemble = || {
-        let mut results = vec![];
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(text) = texts.get(index) else { return results };
-            results.push((index, assembler::assemble(&ptxas, text.target.name(), &text.text)));
-        }
-    };
-    let mut results = std::thread::scope(|scope| {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(assemble)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("no thread panics")).collect::<Vec<_>>()
-    });
+    let given: Vec<(Target, &str)> = texts.iter().map(|text| (text.target, &text.text[..])).collect();
+    let mut results: Vec<_> = assembled(&ptxas, &given).into_iter().enumerate().collect();
     results.sort_by(|(a, _), (b, _)| {
         let key = |index: usize| (&texts[index].example, texts[index].target.name(), &texts[index].what);
         key(*a).cmp(&key(*b))

@@ -1,0 +1,272 @@
+//! Rows of very many edges, in pieces.
+//!
+//! A block would go through hundreds of thousands of edges while all others are long done. So rows from a degree class on
+//! are cut, where a dataset has such rows, and each piece is a block's. A pass over the edges of a piece ends with its
+//! part of each reduction in memory: sums, largest numbers, the state of an online softmax. The entry that follows
+//! combines the parts of a row, in the order of the pieces as its teams share them, and goes on: with the next pass over
+//! the pieces, if reductions depend on each other, or with what is computed for the row.
+//!
+//! What a row computes before a pass is computed again for each piece; what it stores and adds to totals, once, when the row
+//! is complete. Edges store and add in the pass that they are part of.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use hgnnc_ir::Reduce;
+use hgnnc_ir::kernel::{Extent, KernelOp, Level, Traversal};
+
+use super::edges::Partial;
+use super::operands::Loads;
+use super::{Emit, Held, LONG, Result, Round, Value};
+use crate::Edges;
+use crate::code::{Reg, Val};
+use crate::table::{Cut, Slot};
+
+/// Edges of a piece, at most: what a block goes through in some tens of steps, so that a row of a hundred thousand edges
+/// is work for all multiprocessors of a device.
+const MOST_PIECE: usize = 1024;
+/// Rows of at least so many pieces are cut: shorter ones keep no block much longer than others are kept.
+const FEWEST_PIECES: usize = 4;
+
+/// What a body is for of the rows that are cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Nothing: its rows are whole.
+    Rows,
+    /// A pass over the edges of their pieces.
+    Pass(usize),
+    /// All that they compute once their passes are done.
+    Joined,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Phase::Rows => write!(f, "rows of"),
+            Phase::Pass(pass) => write!(f, "pass {} over the pieces of long rows of", pass + 1),
+            Phase::Joined => write!(f, "long rows from the pieces of"),
+        }
+    }
+}
+
+/// The piece at hand, and all pieces of its row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// Its number. `None`: the whole row is at hand.
+    number: Option<Reg>,
+    /// The first piece of the row.
+    first: Reg,
+    /// How many the row has.
+    count: Reg,
+}
+
+/// How the rows of a traversal are cut, if there are rows for that, and it goes over their edges.
+pub(super) fn cut(traversal: &Traversal, edges: Edges) -> Option<Cut> {
+    let passes = traversal.instrs.iter().any(|instr| instr.level == Level::Edge);
+    let pieces = traversal.pieces.filter(|_| passes)?;
+    let piece = pieces.least.clamp(1, MOST_PIECE);
+    let least = (FEWEST_PIECES * piece).next_power_of_two();
+    // Class `c` begins with rows of `2^(c-1)` edges.
+    let cut = Cut { from: least.trailing_zeros() as usize + 1, edges: piece };
+    (edges.most >= least as u64).then_some(cut)
+}
+
+/// Edges of the shortest rows that are treated in another way than most.
+pub(super) fn least(cut: Option<Cut>) -> u64 {
+    1 << (cut.map_or(LONG, |cut| cut.from.min(LONG)) - 1)
+}
+
+impl Emit<'_> {
+    /// Which instructions of rows, and reductions of earlier passes, this body needs.
+    pub(super) fn wanted(&self, rounds: &[Round]) -> Vec<bool> {
+        let instrs = &self.traversal.instrs;
+        let Phase::Pass(pass) = self.phase else { return vec![true; instrs.len()] };
+        let mut wanted = vec![false; instrs.len()];
+        let own: HashSet<usize> = rounds[pass].edges.iter().copied().collect();
+        own.iter().for_each(|&index| wanted[index] = true);
+        for index in (0..instrs.len()).rev() {
+            // What an earlier pass has reduced is in memory.
+            if wanted[index] && (own.contains(&index) || instrs[index].level == Level::Row) {
+                let makers = instrs[index].op.operands().into_iter().filter_map(|operand| self.maker(operand));
+                makers.filter(|&maker| maker < index).for_each(|maker| wanted[maker] = true);
+            }
+        }
+        wanted
+    }
+
+    /// For each pass, the elements that a piece gives.
+    pub(super) fn piece_elements(&self) -> Vec<usize> {
+        let rounds = self.rounds();
+        let passes = rounds.iter().filter(|round| !round.edges.is_empty());
+        passes.map(|round| self.piece_places(&round.edges).1).collect()
+    }
+
+    /// Where the parts of each reduction of a pass lie in what a piece gives, and its elements. All begin where vectors may.
+    fn piece_places(&self, edges: &[usize]) -> (Vec<(usize, Vec<usize>)>, usize) {
+        let (mut places, mut len) = (vec![], 0);
+        for &index in edges {
+            let instr = &self.traversal.instrs[index];
+            let Some(width) = instr.width.as_fixed().filter(|_| instr.extent() == Extent::Row) else { continue };
+            let widths = match &instr.op {
+                KernelOp::SoftmaxSum { score, .. } => {
+                    let heads = self.width_of(*score).unwrap_or(0);
+                    vec![width - 2 * heads, heads, heads]
+                }
+                _ => vec![width],
+            };
+            let place = |width: usize| {
+                let start = len;
+                len += width.next_multiple_of(4);
+                start
+            };
+            places.push((index, widths.into_iter().map(place).collect()));
+        }
+        (places, len)
+    }
+
+    /// Finds the pieces of the row at hand, which so far is a piece or the position of a row among those that are cut.
+    pub(super) fn pieces_of_row(&mut self) {
+        let (Some(cut), rows) = (self.cut, self.traversal.rows.clone()) else { return };
+        let number = match self.phase {
+            Phase::Rows => return,
+            Phase::Pass(_) => {
+                let number = self.code.u("mov.u32", &[&self.row]);
+                let base = self.entry(Slot::PieceRows(rows.clone(), cut));
+                let address = self.code.d("mad.wide.u32", &[&number, &4, &base]);
+                self.code.set(self.row, "ld.global.nc.u32", &[&format_args!("[{address}]")]);
+                Some(number)
+            }
+            Phase::Joined => None,
+        };
+        let base = self.entry(Slot::FirstPieces(rows, cut));
+        let address = self.code.d("mad.wide.u32", &[&self.row, &4, &base]);
+        let first = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        let end = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}+4]")]);
+        let count = self.code.u("sub.u32", &[&end, &first]);
+        self.piece = Some(Piece { number, first, count });
+    }
+
+    /// Of the piece at hand: the edges of the row before it, and the most that it has.
+    pub(super) fn piece_edges(&mut self) -> Option<(Reg, usize)> {
+        let (Piece { number: Some(number), first, .. }, Cut { edges, .. }) = (self.piece?, self.cut?) else {
+            return None;
+        };
+        let before = self.code.u("sub.u32", &[&number, &first]);
+        Some((self.code.u("mul.lo.u32", &[&before, &edges]), edges))
+    }
+
+    /// Ends a pass over the edges: its results are kept, or stored as those of the piece.
+    pub(super) fn end_pass(&mut self, number: usize, partials: Vec<Partial>, len: Reg) -> Result<()> {
+        let Some(Piece { number: Some(piece), .. }) = self.piece else {
+            return self.keep_all(partials, len);
+        };
+        let edges: Vec<usize> = partials.iter().map(Partial::index).collect();
+        let (places, elements) = self.piece_places(&edges);
+        if places.is_empty() {
+            return Ok(());
+        }
+        let base = self.entry(Slot::PieceParts(self.kernel, number));
+        let row = self.code.d("mad.wide.u32", &[&piece, &(4 * elements), &base]);
+        for (partial, (_, places)) in partials.into_iter().zip(places) {
+            let value = self.end_partial(partial, len)?;
+            let parts = match value {
+                Value::One(held) => vec![held],
+                Value::Parts(parts) => parts.into_iter().map(|(_, held)| held).collect(),
+            };
+            for (held, place) in parts.iter().zip(places) {
+                let at = self.place_in(row, place, held.layout, held.position);
+                let own = self.stores(held.layout, held.position, true);
+                self.store_slots(at, held, own);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_all(&mut self, partials: Vec<Partial>, len: Reg) -> Result<()> {
+        partials.into_iter().try_for_each(|partial| {
+            let index = partial.index();
+            let value = self.end_partial(partial, len)?;
+            self.keep(index, value)
+        })
+    }
+
+    /// The address of this lane's first element of what begins at an element of a piece's results.
+    fn place_in(&mut self, row: Reg, place: usize, layout: usize, position: usize) -> Reg {
+        let at = self.code.d("add.u64", &[&row, &(4 * place)]);
+        match self.lane_element(layout, position) {
+            None => at,
+            Some(lane) => self.code.d("mad.wide.u32", &[&lane, &4, &at]),
+        }
+    }
+
+    /// Combines what a pass has made of the pieces of the row: those of its reductions that are wanted.
+    pub(super) fn join(&mut self, number: usize, edges: &[usize], wanted: &[bool]) -> Result<()> {
+        let (places, elements) = self.piece_places(edges);
+        let mut partials = vec![];
+        for (index, places) in places.into_iter().filter(|(index, _)| wanted[*index]) {
+            partials.extend(self.begin_partial(index)?.map(|partial| (partial, places)));
+        }
+        let (Some(Piece { first, count, .. }), false) = (self.piece, partials.is_empty()) else { return Ok(()) };
+        self.code.comment(format_args!("the pieces of pass {}", number + 1));
+        let base = self.entry(Slot::PieceParts(self.kernel, number));
+        let team = self.team();
+        let counter = self.code.u("mov.u32", &[&0]);
+        let (again, done) = (self.code.label(), self.code.label());
+        self.code.place(again);
+        let end = self.code.p("setp.ge.u32", &[&counter, &count]);
+        self.code.jump_if(end, done);
+        let at = team.map_or(counter, |team| self.code.u("add.u32", &[&counter, &team]));
+        let valid = self.code.p("setp.lt.u32", &[&at, &count]);
+        // Where there is no piece, the first stands in; it is not used.
+        let at = self.code.u("selp.u32", &[&at, &0, &valid]);
+        let piece = self.code.u("add.u32", &[&first, &at]);
+        let row = self.code.d("mad.wide.u32", &[&piece, &(4 * elements), &base]);
+        for (partial, places) in &mut partials {
+            self.add_piece(partial, row, places, valid);
+        }
+        self.code.set(counter, "add.u32", &[&counter, &(1u32 << self.shape.teams)]);
+        self.code.jump(again);
+        self.code.place(done);
+        self.keep_all(partials.into_iter().map(|(partial, _)| partial).collect(), count)
+    }
+
+    /// Takes a piece along, where it is valid.
+    fn add_piece(&mut self, partial: &mut Partial, row: Reg, places: &[usize], valid: Reg) {
+        let load = |emit: &mut Self, place: usize, layout: usize, position: usize| -> Vec<Option<Reg>> {
+            let at = emit.place_in(row, place, layout, position);
+            let how = Loads { space: "global.nc", guard: None, first: false };
+            let regs = emit.load_slots(at, layout, position, how);
+            regs.into_iter().map(|value| value.map(|value| emit.reg(value))).collect()
+        };
+        let (reduce, held) = match partial {
+            Partial::Segment { reduce, held, .. } => (*reduce, held),
+            Partial::Weighted { held, .. } => (Reduce::Sum, held),
+            Partial::Softmax { state, .. } => {
+                let sums = load(self, places[0], state.layout, state.wide);
+                let totals = load(self, places[1], state.layout, state.heads);
+                let largest = load(self, places[2], state.layout, state.heads);
+                self.merge_with(state, (&largest, &totals, &sums), Some(valid));
+                return;
+            }
+        };
+        let Held { layout, position, ref regs } = *held;
+        let loaded = load(self, places[0], layout, position);
+        for (sum, part) in regs.iter().zip(loaded) {
+            let (Some(Val::Reg(sum)), Some(part)) = (*sum, part) else { continue };
+            let next = self.combine(reduce, sum.into(), part.into());
+            self.code.set_if(valid, sum, "mov.f32", &[&next]);
+        }
+    }
+
+    /// The number of the part that this block has of each total.
+    pub(super) fn part_number(&mut self) -> Reg {
+        let part = self.code.u("mov.u32", &[&"%block"]);
+        let following = match self.phase {
+            Phase::Rows | Phase::Pass(0) => return part,
+            Phase::Pass(pass) => pass - 1,
+            Phase::Joined => self.piece_elements().len() - 1,
+        };
+        let first = self.entry32(Slot::FirstPart(self.kernel, following));
+        self.code.u("add.u32", &[&part, &first])
+    }
+}
