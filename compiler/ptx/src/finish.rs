@@ -4,17 +4,21 @@ use hgnnc_ir::Reduce;
 
 use crate::code::{Class, Code, Val};
 use crate::table::{Slot, Table};
+use crate::traversal::WARP_BITS;
 use crate::{Blocks, KernelInfo, THREADS, Total, math};
 
-/// Of at most so many elements each has a warp, whose lanes share the parts.
-const FEW: usize = 64;
+/// Elements of a warp, at most: what a request of one sector and more after another takes.
+const MOST_LANES: usize = 32;
 
 /// Writes the kernel `number` that completes a total, `of` kernel and position.
+///
+/// Lanes run along the elements of a part, which lie one after another, and then along parts: each request is for
+/// consecutive numbers. What the threads of an element have is combined within warps, then in the order of the warps.
 pub(crate) fn emit(total: &Total, of: (usize, usize), number: usize, table: &mut Table) -> (String, KernelInfo) {
     let mut code = Code::new(0);
-    let few = total.width.as_fixed().is_some_and(|width| width <= FEW);
-    let lanes = if few { 32 } else { 1 };
-    let per_block = THREADS / lanes;
+    // Of few elements, several parts share a warp.
+    let lanes = total.width.as_fixed().map_or(MOST_LANES, |width| width.next_power_of_two().min(MOST_LANES));
+    let threads_of_element = THREADS / lanes;
     let mut entry = |code: &mut Code, class: Class, slot: Slot| {
         let op = if class == Class::U64 { "ld.const.u64" } else { "ld.const.u32" };
         let offset = table.offset(slot);
@@ -25,12 +29,12 @@ pub(crate) fn emit(total: &Total, of: (usize, usize), number: usize, table: &mut
     let count = entry(&mut code, Class::U32, Slot::Parts(of.0));
     let width = entry(&mut code, Class::U32, Slot::Elements(total.width.clone()));
     let thread = code.u("mov.u32", &[&"%tid.x"]);
-    let own = code.u("div.u32", &[&thread, &lanes]);
-    let element = code.u("mad.lo.u32", &[&"%block", &per_block, &own]);
-    let beyond = code.p("setp.ge.u32", &[&element, &width]);
-    // Warps are complete: where an element has a warp, all its lanes are beyond.
-    code.line(format_args!("@{beyond} ret;"));
-    let part = code.u("rem.u32", &[&thread, &lanes]);
+    let own = code.u("and.b32", &[&thread, &(lanes - 1)]);
+    let element = code.u("mad.lo.u32", &[&"%block", &lanes, &own]);
+    let exists = code.p("setp.lt.u32", &[&element, &width]);
+    // Lanes without an element have no parts.
+    let count = code.u("selp.u32", &[&count, &0, &exists]);
+    let part = code.u("shr.u32", &[&thread, &lanes.trailing_zeros()]);
     let sum = code.f("mov.f32", &[&Val::Imm(total.reduce.identity() as f32)]);
     let (again, done) = (code.label(), code.label());
     code.place(again);
@@ -43,27 +47,34 @@ pub(crate) fn emit(total: &Total, of: (usize, usize), number: usize, table: &mut
     let value = code.f("ld.global.nc.f32", &[&format_args!("[{at}]")]);
     let next = combine(&mut code, total.reduce, sum.into(), value.into());
     code.set(sum, "mov.f32", &[&next]);
-    code.set(part, "add.u32", &[&part, &lanes]);
+    code.set(part, "add.u32", &[&part, &threads_of_element]);
     code.jump(again);
     code.place(done);
     let mut all: Val = sum.into();
-    let mut guard = String::new();
-    if few {
-        for bit in 0..5 {
-            let other = code.f("shfl.sync.bfly.b32", &[&all, &(1u32 << bit), &0x1f, &"0xffffffff"]);
-            all = combine(&mut code, total.reduce, all, other.into());
-            if let Val::Imm(_) = all {
-                all = code.f("mov.f32", &[&all]).into();
-            }
+    for bit in lanes.trailing_zeros()..WARP_BITS {
+        let other = code.f("shfl.sync.bfly.b32", &[&all, &(1u32 << bit), &0x1f, &"0xffffffff"]);
+        all = combine(&mut code, total.reduce, all, other.into());
+        if let Val::Imm(_) = all {
+            all = code.f("mov.f32", &[&all]).into();
         }
-        let lane = code.u("rem.u32", &[&thread, &lanes]);
-        let first = code.p("setp.eq.u32", &[&lane, &0]);
-        guard = format!("@{first} ");
     }
+    // What the warps have, one after another, with a place for each lane.
+    let memory = code.u("mov.u32", &[&"shared"]);
+    let at = code.u("mad.lo.u32", &[&thread, &4, &memory]);
+    code.line(format_args!("st.shared.f32 [{at}], {all};"));
+    code.line("bar.sync 0;");
+    let others = code.p("setp.ge.u32", &[&thread, &lanes]);
+    code.line(format_args!("@{others} ret;"));
+    let mut all: Option<Val> = None;
+    for warp in 0..THREADS >> WARP_BITS {
+        let own = code.f("ld.shared.f32", &[&format_args!("[{at}+{}]", warp << (WARP_BITS + 2))]);
+        all = Some(all.map_or(own.into(), |all| combine(&mut code, total.reduce, all, own.into())));
+    }
+    let all = all.expect("a block has warps");
     let at = code.d("mad.wide.u32", &[&element, &4, &out]);
-    code.line(format_args!("{guard}st.global.f32 [{at}], {all};"));
-    let blocks = Blocks::Elements { width: total.width.clone(), per_block };
-    (code.finish(), KernelInfo { number, blocks, shared: 0, totals: vec![] })
+    code.line(format_args!("@{exists} st.global.f32 [{at}], {all};"));
+    let blocks = Blocks::Elements { width: total.width.clone(), per_block: lanes };
+    (code.finish(), KernelInfo { number, blocks, shared: 4 * THREADS, totals: vec![] })
 }
 
 fn combine(code: &mut Code, reduce: Reduce, a: Val, b: Val) -> Val {

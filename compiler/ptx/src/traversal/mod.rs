@@ -13,6 +13,7 @@
 mod edges;
 mod operands;
 mod pieces;
+mod products;
 mod rows;
 mod totals;
 
@@ -40,7 +41,7 @@ pub(crate) const BLOCK_BITS: u32 = 8;
 /// Waits for the threads of the block.
 pub(crate) const BLOCK_SYNC: &str = "bar.sync 0;";
 /// Lanes of a warp, as a power of two.
-const WARP_BITS: u32 = 5;
+pub(crate) const WARP_BITS: u32 = 5;
 /// All lanes of a warp.
 const ALL_LANES: &str = "0xffffffff";
 /// Blocks of a kernel that has rows for more: each takes several, at the same distance.
@@ -69,6 +70,19 @@ impl Shape {
     /// Threads that share a row, as a power of two.
     fn row(self) -> u32 {
         self.lanes + self.teams
+    }
+
+    /// Is the memory of teams read and written element by element? It is where so many share a warp that what they have at
+    /// the same place would be in few banks if it were aligned for vectors.
+    fn scalar_memory(self) -> bool {
+        self.lanes <= 1
+    }
+
+    /// The bytes from the memory of a team to that of the next one, which has so many: such that teams of a warp use
+    /// different banks for the same place.
+    fn team_pitch(self, bytes: usize) -> usize {
+        let unit = if self.scalar_memory() { 4 } else { 16 };
+        if bytes == 0 { 0 } else { (bytes.div_ceil(unit) | 1) * unit }
     }
 
     /// Do threads of several warps share a row?
@@ -173,9 +187,12 @@ struct Emit<'a> {
     edge_staged: HashMap<Key, Reg>,
     edge_rows: HashMap<Key, Reg>,
     accumulators: Vec<Accumulator>,
-    /// Bytes of shared memory of a team, and of the whole block.
+    /// Bytes of shared memory of a team, and whether the threads of the block show each other numbers.
     team_bytes: usize,
     exchange: bool,
+    /// Weights in the memory of the block: where each is, by what makes its place there; and the bytes of all.
+    weights: HashMap<(Buffer, bool, usize, usize, usize), Reg>,
+    block_bytes: usize,
 }
 
 /// The first degree class of rows that a whole block shares: 512 edges, as many as its teams take in a few steps.
@@ -392,6 +409,8 @@ impl<'a> Emit<'a> {
             accumulators: vec![],
             team_bytes: 0,
             exchange: false,
+            weights: HashMap::new(),
+            block_bytes: 0,
         }
     }
 }
@@ -583,9 +602,12 @@ impl Emit<'_> {
     }
 
     fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(String, KernelInfo)> {
-        let Self { code, traversal, number, band, cut, phase, shape, team_bytes, exchange, .. } = self;
+        let Self { code, traversal, number, band, cut, phase, shape, team_bytes, block_bytes, exchange, .. } = self;
         let threads = 1usize << shape.block;
-        let shared = team_bytes * (threads >> shape.lanes) + if exchange { 4 * threads } else { 0 };
+        let pitch = shape.team_pitch(team_bytes);
+        let teams = (pitch * (threads >> shape.lanes)).next_multiple_of(16);
+        let weights = teams + if exchange { 4 * threads } else { 0 };
+        let shared = weights + block_bytes;
         let most = if totals.is_empty() { MOST_BLOCKS } else { MOST_PARTS };
         let blocks = match (once, band) {
             (true, _) => Blocks::One,
@@ -598,8 +620,8 @@ impl Emit<'_> {
             }
             (false, None) => Blocks::Rows { rows: traversal.rows.clone(), per_block, most },
         };
-        let text = code.finish().replace("TEAM_BYTES", &team_bytes.to_string());
-        let text = text.replace("EXCHANGE", &(team_bytes * (threads >> shape.lanes)).to_string());
+        let text = code.finish().replace("TEAM_BYTES", &pitch.to_string());
+        let text = text.replace("EXCHANGE", &teams.to_string()).replace("BLOCK_MEMORY", &weights.to_string());
         Ok((text, KernelInfo { number, blocks, shared, totals }))
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Loads {
     pub guard: Option<Reg>,
     /// At the beginning of the kernel?
     pub first: bool,
+    /// One by one?
+    pub scalar: bool,
 }
 
 impl Emit<'_> {
@@ -95,18 +97,12 @@ impl Emit<'_> {
             return Ok(known.clone());
         }
         let regs = if self.made_value(operand).is_some() {
-            let slots = self.layouts[layout].slots(position);
-            let mut regs = vec![];
-            for slot in slots {
-                let Some(slot) = slot else {
-                    regs.push(None);
-                    continue;
-                };
-                let element = self.element(layout, position, slot.offset);
-                let exists = self.exists(&slot.bounds);
-                regs.push(Some(self.gather(operand, element, exists)?));
+            let mut base = self.stage(operand)?;
+            if let Some(lane) = self.lane_element(layout, position) {
+                base = self.code.u("mad.lo.u32", &[&lane, &4, &base]);
             }
-            regs
+            let how = Loads { space: "shared", guard: None, first: false, scalar: self.shape.scalar_memory() };
+            self.load_slots(base, layout, position, how)
         } else {
             self.load(operand, layout, position)?
         };
@@ -155,12 +151,9 @@ impl Emit<'_> {
             let base = self.stage(operand)?;
             ("shared", self.code.u("mad.lo.u32", &[&element, &4, &base]).to_string())
         } else {
-            let Source::Buffer(buffer) = operand.source else { unreachable!("locals are made here") };
-            let base = self.entry(Slot::Buffer(buffer));
-            let row = self.row_address(operand, buffer, base)?;
-            let has_row = self.has_row(operand, buffer);
+            let (space, row) = self.stored_row(operand)?;
+            let has_row = self.has_stored_row(operand);
             exists = self.code.both(exists, has_row);
-            let space = self.global(buffer);
             (space, self.code.d("mad.wide.u32", &[&element, &4, &row]).to_string())
         };
         let value = self.code.fresh(Class::F32);
@@ -174,8 +167,21 @@ impl Emit<'_> {
         Ok(value.into())
     }
 
+    /// The state space and the address of the row that a stored operand is.
+    pub(super) fn stored_row(&mut self, operand: Operand) -> Result<(&'static str, Reg)> {
+        let Source::Buffer(buffer) = operand.source else { return self.unsupported("a value that is not stored") };
+        let base = self.entry(Slot::Buffer(buffer));
+        Ok((self.global(buffer), self.row_address(operand, buffer, base)?))
+    }
+
+    /// Where the row of a stored operand may not exist: does it?
+    pub(super) fn has_stored_row(&mut self, operand: Operand) -> Option<Reg> {
+        let Source::Buffer(buffer) = operand.source else { return None };
+        self.has_row(operand, buffer)
+    }
+
     /// The state space of loads of a buffer: what no kernel of this launch writes may stay in the read-only cache.
-    fn global(&self, buffer: Buffer) -> &'static str {
+    pub(super) fn global(&self, buffer: Buffer) -> &'static str {
         if self.written.contains(&self.program.home(buffer)) { "global" } else { "global.nc" }
     }
 
@@ -329,42 +335,57 @@ impl Emit<'_> {
         let base = self.base(buffer, layout, position);
         let address = self.row_address(operand, buffer, base)?;
         let has_row = self.has_row(operand, buffer);
-        let how = Loads { space, guard: has_row, first: whole };
+        let how = Loads { space, guard: has_row, first: whole, scalar: false };
         Ok(self.load_slots(address, layout, position, how))
     }
 
     /// Loads the elements of this lane, of which the first of the row would be at an address.
     pub(super) fn load_slots(&mut self, address: Reg, layout: usize, position: usize, how: Loads) -> Regs {
-        let Loads { space, guard, first: in_first } = how;
         let slots = self.layouts[layout].slots(position);
         let vector = self.layouts[layout].vector(position);
         let mut regs = vec![None; slots.len()];
         for (group, chunk) in slots.chunks(vector).enumerate() {
             let Some(first) = &chunk[0] else { continue };
             let exists = self.exists(&first.bounds);
-            let exists = self.code.both(exists, guard);
-            let at = format!("[{address}+{}]", 4 * first.offset);
-            let mut write = |code: &mut crate::code::Code| {
-                let loaded: Vec<Reg> = chunk.iter().map(|_| code.fresh(Class::F32)).collect();
-                if exists.is_some() {
-                    loaded.iter().for_each(|&reg| code.set(reg, "mov.f32", &[&Val::ZERO]));
-                }
-                let guard = exists.map(|exists| format!("@{exists} ")).unwrap_or_default();
-                let names: Vec<String> = loaded.iter().map(Reg::to_string).collect();
-                match names.as_slice() {
-                    [one] => code.line(format_args!("{guard}ld.{space}.f32 {one}, {at};")),
-                    many => {
-                        let list = many.join(", ");
-                        code.line(format_args!("{guard}ld.{space}.v{}.f32 {{{list}}}, {at};", many.len()));
-                    }
-                }
-                for (slot, reg) in loaded.into_iter().enumerate() {
-                    regs[group * vector + slot] = Some(Val::Reg(reg));
-                }
-            };
-            if in_first { self.code.first(write) } else { write(&mut self.code) }
+            let exists = self.code.both(exists, how.guard);
+            let loaded = self.load_vector((address, 4 * first.offset), chunk.len(), exists, how);
+            for (slot, reg) in loaded.into_iter().enumerate() {
+                regs[group * vector + slot] = Some(Val::Reg(reg));
+            }
         }
         regs
+    }
+
+    /// Loads consecutive elements from so many bytes after an address, where they exist.
+    pub(super) fn load_vector(
+        &mut self,
+        (address, start): (Reg, usize),
+        count: usize,
+        exists: Option<Reg>,
+        how: Loads,
+    ) -> Vec<Reg> {
+        let Loads { space, scalar, .. } = how;
+        let write = |code: &mut crate::code::Code| {
+            let loaded: Vec<Reg> = (0..count).map(|_| code.fresh(Class::F32)).collect();
+            if exists.is_some() {
+                loaded.iter().for_each(|&reg| code.set(reg, "mov.f32", &[&Val::ZERO]));
+            }
+            let guard = exists.map(|exists| format!("@{exists} ")).unwrap_or_default();
+            match loaded.as_slice() {
+                many if many.len() > 1 && !scalar => {
+                    let list = many.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+                    code.line(format_args!("{guard}ld.{space}.v{}.f32 {{{list}}}, [{address}+{start}];", many.len()));
+                }
+                each => {
+                    for (at, one) in each.iter().enumerate() {
+                        let at = start + 4 * at;
+                        code.line(format_args!("{guard}ld.{space}.f32 {one}, [{address}+{at}];"));
+                    }
+                }
+            }
+            loaded
+        };
+        if how.first { self.code.first(write) } else { write(&mut self.code) }
     }
 
     /// The address of the first element of this lane in row 0.
@@ -392,8 +413,19 @@ impl Emit<'_> {
         self.store_slots(address, held, valid);
     }
 
+    /// Stores the elements of this lane in the memory of the team, of which the first would be at an address.
+    fn store_in_team(&mut self, address: Reg, held: &Held, scalar: bool) {
+        let own = self.stores(held.layout, held.position, false);
+        self.store_vectors(("shared", scalar), address, held, own);
+    }
+
     /// Stores the elements of this lane, of which the first of the row would be at an address.
     pub(super) fn store_slots(&mut self, address: Reg, held: &Held, valid: Option<Reg>) {
+        self.store_vectors(("global", false), address, held, valid);
+    }
+
+    /// The same in any state space, element by element if `scalar`.
+    fn store_vectors(&mut self, (space, scalar): (&'static str, bool), address: Reg, held: &Held, valid: Option<Reg>) {
         let Held { layout, position, ref regs } = *held;
         let slots = self.layouts[layout].slots(position);
         let vector = self.layouts[layout].vector(position);
@@ -402,14 +434,19 @@ impl Emit<'_> {
             let exists = self.exists(&first.bounds);
             let guard = self.code.both(valid, exists);
             let guard = guard.map(|guard| format!("@{guard} ")).unwrap_or_default();
-            let at = format!("[{address}+{}]", 4 * first.offset);
+            let at = 4 * first.offset;
             let values: Vec<Reg> = values.iter().map(|v| self.reg(v.expect("elements that exist"))).collect();
             let names: Vec<String> = values.iter().map(Reg::to_string).collect();
             match names.as_slice() {
-                [one] => self.code.line(format_args!("{guard}st.global.f32 {at}, {one};")),
-                many => {
+                many if many.len() > 1 && !scalar => {
                     let list = many.join(", ");
-                    self.code.line(format_args!("{guard}st.global.v{}.f32 {at}, {{{list}}};", many.len()));
+                    let line = format!("{guard}st.{space}.v{}.f32 [{address}+{at}], {{{list}}};", many.len());
+                    self.code.line(line);
+                }
+                each => {
+                    for (next, one) in each.iter().enumerate() {
+                        self.code.line(format_args!("{guard}st.{space}.f32 [{address}+{}], {one};", at + 4 * next));
+                    }
                 }
             }
         }
@@ -468,17 +505,15 @@ impl Emit<'_> {
         });
         self.sync();
         for (offset, held) in parts {
-            let Held { layout, position, regs } = held;
-            let own = self.stores(layout, position, false);
-            for (slot, value) in self.layouts[layout].slots(position).into_iter().zip(regs) {
-                let (Some(slot), Some(value)) = (slot, value) else { continue };
-                let element = self.element(layout, position, slot.offset + offset);
-                let exists = self.exists(&slot.bounds);
-                let guard = self.code.both(own, exists).map(|guard| format!("@{guard} ")).unwrap_or_default();
-                let at = self.code.u("mad.lo.u32", &[&element, &4, &base]);
-                let value = self.reg(value);
-                self.code.line(format_args!("{guard}st.shared.f32 [{at}], {value};"));
+            let mut at = base;
+            if offset > 0 {
+                at = self.code.u("add.u32", &[&at, &(4 * offset)]);
             }
+            if let Some(lane) = self.lane_element(held.layout, held.position) {
+                at = self.code.u("mad.lo.u32", &[&lane, &4, &at]);
+            }
+            let vector = self.layouts[held.layout].vector(held.position);
+            self.store_in_team(at, &held, self.shape.scalar_memory() || !offset.is_multiple_of(vector));
         }
         self.sync();
         match self.edge.is_none() {

@@ -234,7 +234,7 @@ impl Emit<'_> {
     fn add_piece(&mut self, partial: &mut Partial, row: Reg, places: &[usize], valid: Reg) {
         let load = |emit: &mut Self, place: usize, layout: usize, position: usize| -> Vec<Option<Reg>> {
             let at = emit.place_in(row, place, layout, position);
-            let how = Loads { space: "global.nc", guard: None, first: false };
+            let how = Loads { space: "global.nc", guard: None, first: false, scalar: false };
             let regs = emit.load_slots(at, layout, position, how);
             regs.into_iter().map(|value| value.map(|value| emit.reg(value))).collect()
         };

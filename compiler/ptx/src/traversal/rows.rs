@@ -1,6 +1,6 @@
 //! What is computed for a row or for an edge from what is at hand there.
 
-use hgnnc_ir::kernel::{Extents, Instr, KernelOp, Operand, Rows, Source};
+use hgnnc_ir::kernel::{Instr, KernelOp, Operand, Rows, Source};
 use hgnnc_ir::{BinaryOp, Direction, Reduce};
 
 use super::{ALL_LANES, BLOCK_SYNC, Emit, Held, Regs, Result, Value, WARP_BITS};
@@ -282,60 +282,6 @@ impl Emit<'_> {
             let index = emit.code.d("add.u64", &[&first, &wide]);
             Ok(math::mask(&mut emit.code, key, index, rate))
         })?;
-        Ok(Value::One(Held { layout, position: positions[0], regs }))
-    }
-
-    /// `x · w`, or `x · wᵀ`: each lane its elements, from the row in the memory of the team.
-    fn product(&mut self, of: &Extents, x: Operand, w: Operand, width: usize, transposed: bool) -> Result<Value> {
-        let (Some(k), Some(n)) = (of.k.as_fixed(), of.n.as_fixed()) else {
-            return self.unsupported("a product whose extents depend on the dataset");
-        };
-        let (inner, outer) = if transposed { (n, k) } else { (k, n) };
-        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
-        let slots = self.layouts[layout].slots(positions[0]);
-        // Per element: its sum, the first elements of the row and of the weight that it needs.
-        let mut sums: Vec<Option<(Reg, Reg, Reg)>> = vec![];
-        for slot in &slots {
-            let Some(slot) = slot else {
-                sums.push(None);
-                continue;
-            };
-            let element = self.element(layout, positions[0], slot.offset);
-            // Lanes without an element compute some other.
-            let element = self.code.u("min.u32", &[&element, &(width - 1)]);
-            let batch = self.code.u("div.u32", &[&element, &outer]);
-            let within = self.code.u("rem.u32", &[&element, &outer]);
-            let from_x = self.code.u("mul.lo.u32", &[&batch, &inner]);
-            let block = self.code.u("mul.lo.u32", &[&batch, &(k * n)]);
-            let step = if transposed { n } else { 1 };
-            let from_w = self.code.u("mad.lo.u32", &[&within, &step, &block]);
-            let sum = self.code.f("mov.f32", &[&Val::ZERO]);
-            sums.push(Some((sum, from_x, from_w)));
-        }
-        // What lanes look up is put in memory before the loop.
-        for operand in [x, w] {
-            if self.made_value(operand).is_some() {
-                self.stage(operand)?;
-            }
-        }
-        let counter = self.code.u("mov.u32", &[&0]);
-        let again = self.code.label();
-        self.code.place(again);
-        let step = if transposed { 1 } else { n };
-        let known = (self.rows_of.clone(), self.edge_rows.clone());
-        for (sum, from_x, from_w) in sums.iter().copied().flatten() {
-            let x_at = self.code.u("add.u32", &[&from_x, &counter]);
-            let w_at = self.code.u("mad.lo.u32", &[&counter, &step, &from_w]);
-            let x = self.gather(x, x_at, None)?;
-            let w = self.gather(w, w_at, None)?;
-            self.code.set(sum, "fma.rn.f32", &[&x, &w, &sum]);
-        }
-        // What was looked up in the loop is not known after it.
-        (self.rows_of, self.edge_rows) = known;
-        self.code.set(counter, "add.u32", &[&counter, &1]);
-        let more = self.code.p("setp.lt.u32", &[&counter, &inner]);
-        self.code.jump_if(more, again);
-        let regs = sums.into_iter().map(|sum| sum.map(|(sum, ..)| Val::Reg(sum))).collect();
         Ok(Value::One(Held { layout, position: positions[0], regs }))
     }
 

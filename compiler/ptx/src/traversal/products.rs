@@ -1,0 +1,271 @@
+//! Products of a row or of an edge with a weight.
+//!
+//! Each lane has its elements of the result and goes through the inner dimension. Weights that no kernel of the launch writes
+//! are copied once to the memory of the block, such that elements that lanes multiply with at the same time lie one after
+//! another; those of the row are in the memory of the team, or read from where they are stored.
+
+use hgnnc_ir::kernel::{Extents, Index, Operand, Rows, Source};
+
+use super::operands::Loads;
+use super::{BLOCK_BITS, BLOCK_SYNC, Emit, Held, Regs, Result, Value};
+use crate::code::{Reg, Val};
+use crate::table::Slot;
+
+/// Bytes of weights that a block has in its memory, at most: so many that eight blocks fit.
+const MOST_WEIGHTS: usize = 16 << 10;
+
+/// Elements of a row that is multiplied from where it is stored that each lane loads, at most.
+const MOST_STAGED: usize = 16;
+/// Steps of the inner dimension at once: the elements of a vector.
+const STEPS: usize = 4;
+
+/// What a product is of: elements of a result, each from `inner` products, `outer` for each of several batches.
+#[derive(Clone, Copy)]
+struct Product {
+    k: usize,
+    n: usize,
+    width: usize,
+    transposed: bool,
+    /// Consecutive elements of a lane that are of one batch.
+    group: usize,
+}
+
+impl Product {
+    fn inner(self) -> usize {
+        if self.transposed { self.n } else { self.k }
+    }
+
+    fn outer(self) -> usize {
+        if self.transposed { self.k } else { self.n }
+    }
+
+    fn batches(self) -> usize {
+        self.width / self.outer()
+    }
+
+    /// Elements from one step of the inner dimension to the next in the memory of the block. Of the transposed, such that
+    /// lanes that store groups for consecutive steps use different banks.
+    fn pitch(self) -> usize {
+        let groups = self.outer() / self.group;
+        if self.transposed { (groups | 1) * self.group } else { self.outer() }
+    }
+}
+
+/// Where a product reads its weight.
+enum Weight {
+    /// In the memory of the block, as [`Emit::weight_in_block`] puts it there: its address.
+    Block(Reg),
+    /// In the memory of the team: its address.
+    Team(Reg),
+    /// Where it is stored.
+    Stored(Operand),
+}
+
+impl Emit<'_> {
+    /// `x · w`, or `x · wᵀ`.
+    pub(super) fn product(
+        &mut self,
+        of: &Extents,
+        x: Operand,
+        w: Operand,
+        width: usize,
+        transposed: bool,
+    ) -> Result<Value> {
+        let (Some(k), Some(n)) = (of.k.as_fixed(), of.n.as_fixed()) else {
+            return self.unsupported("a product whose extents depend on the dataset");
+        };
+        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+        let position = positions[0];
+        let vector = self.layouts[layout].vector(position);
+        let mut product = Product { k, n, width, transposed, group: 1 };
+        if product.outer().is_multiple_of(vector) {
+            product.group = vector;
+        }
+        let (inner, outer) = (product.inner(), product.outer());
+        // What lanes look up is put in memory before the loop.
+        let weight = match self.weight_in_block(w, product)? {
+            Some(base) => Weight::Block(base),
+            None if self.made_value(w).is_some() => Weight::Team(self.stage(w)?),
+            None => Weight::Stored(w),
+        };
+        let staged = if self.is_staged(x)? { Some(self.stage(x)?) } else { None };
+        // Steps of the inner dimension whose elements of the row are read at once.
+        let aligned = staged.is_some() && !self.shape.scalar_memory() && inner.is_multiple_of(STEPS);
+        let steps = if aligned { STEPS } else { 1 };
+        // Per group: its sums, the first elements of the row and of the weight that it needs.
+        let mut groups: Vec<Option<(Vec<Reg>, Reg, Reg)>> = vec![];
+        let slots = self.layouts[layout].slots(position);
+        for slots in slots.chunks(product.group) {
+            let Some(slot) = &slots[0] else {
+                groups.push(None);
+                continue;
+            };
+            let element = self.element(layout, position, slot.offset);
+            // Lanes without elements compute some others.
+            let element = self.code.u("min.u32", &[&element, &(width - product.group)]);
+            let batch = self.code.u("div.u32", &[&element, &outer]);
+            let within = self.code.u("rem.u32", &[&element, &outer]);
+            let from_x = self.code.u("mul.lo.u32", &[&batch, &inner]);
+            let (batch_elements, step) = match &weight {
+                Weight::Block(_) => (inner * product.pitch(), 1),
+                Weight::Team(_) | Weight::Stored(_) => (k * n, if transposed { n } else { 1 }),
+            };
+            let block = self.code.u("mul.lo.u32", &[&batch, &batch_elements]);
+            let from_w = self.code.u("mad.lo.u32", &[&within, &step, &block]);
+            let sums = slots.iter().map(|_| self.code.f("mov.f32", &[&Val::ZERO])).collect();
+            groups.push(Some((sums, from_x, from_w)));
+        }
+        let counter = self.code.u("mov.u32", &[&0]);
+        let again = self.code.label();
+        self.code.place(again);
+        let known = (self.rows_of.clone(), self.edge_rows.clone());
+        for (sums, from_x, from_w) in groups.iter().flatten() {
+            let x_at = self.code.u("add.u32", &[from_x, &counter]);
+            let row: Vec<Val> = match staged {
+                None => vec![self.gather(x, x_at, None)?],
+                Some(base) => {
+                    let address = self.code.u("mad.lo.u32", &[&x_at, &4, &base]);
+                    let how = Loads { space: "shared", guard: None, first: false, scalar: false };
+                    self.load_vector((address, 0), steps, None, how).into_iter().map(Val::Reg).collect()
+                }
+            };
+            for (step, x) in row.into_iter().enumerate() {
+                let weights = self.weights(&weight, product, *from_w, (counter, step))?;
+                for (sum, w) in sums.iter().zip(weights) {
+                    self.code.set(*sum, "fma.rn.f32", &[&x, &w, sum]);
+                }
+            }
+        }
+        // What was looked up in the loop is not known after it.
+        (self.rows_of, self.edge_rows) = known;
+        self.code.set(counter, "add.u32", &[&counter, &steps]);
+        let more = self.code.p("setp.lt.u32", &[&counter, &inner]);
+        self.code.jump_if(more, again);
+        let mut regs: Regs = vec![];
+        for group in groups {
+            match group {
+                None => regs.extend(vec![None; product.group]),
+                Some((sums, ..)) => regs.extend(sums.into_iter().map(|sum| Some(Val::Reg(sum)))),
+            }
+        }
+        Ok(Value::One(Held { layout, position, regs }))
+    }
+
+    /// Is the row that is multiplied put in the memory of the team? What is stored, too: lanes load it together, while
+    /// each would read all of it.
+    fn is_staged(&mut self, x: Operand) -> Result<bool> {
+        if self.made_value(x).is_some() {
+            return Ok(true);
+        }
+        let of_row = matches!(x.source, Source::Buffer(_)) && !matches!(x.index, Index::Whole | Index::Cell);
+        Ok(of_row && self.width_of(x)? <= MOST_STAGED << self.shape.lanes)
+    }
+
+    /// The weights of a group at a step of the inner dimension, so many after a counter.
+    fn weights(
+        &mut self,
+        weight: &Weight,
+        product: Product,
+        from: Reg,
+        (counter, ahead): (Reg, usize),
+    ) -> Result<Vec<Val>> {
+        let Product { n, transposed, group, .. } = product;
+        let consecutive = matches!(weight, Weight::Block(_)) || !transposed;
+        let step = match weight {
+            Weight::Block(_) => product.pitch(),
+            Weight::Team(_) | Weight::Stored(_) => {
+                if transposed {
+                    1
+                } else {
+                    n
+                }
+            }
+        };
+        let first = self.code.u("mad.lo.u32", &[&counter, &step, &from]);
+        let ahead = 4 * step * ahead;
+        let (space, guard, address) = match weight {
+            Weight::Block(base) | Weight::Team(base) => {
+                ("shared", None, self.code.u("mad.lo.u32", &[&first, &4, base]))
+            }
+            Weight::Stored(operand) => {
+                let (space, row) = self.stored_row(*operand)?;
+                let guard = self.has_stored_row(*operand);
+                (space, guard, self.code.d("mad.wide.u32", &[&first, &4, &row]))
+            }
+        };
+        // The memory of a team may not be aligned for vectors.
+        let how = Loads { space, guard: None, first: false, scalar: matches!(weight, Weight::Team(_)) };
+        let mut loaded = vec![];
+        if consecutive {
+            loaded = self.load_vector((address, ahead), group, guard, how);
+        } else {
+            for at in 0..group {
+                loaded.extend(self.load_vector((address, ahead + 4 * n * at), 1, guard, how));
+            }
+        }
+        Ok(loaded.into_iter().map(Val::Reg).collect())
+    }
+
+    /// Copies a weight to the memory of the block, once: its address. `None` where it is not worth it.
+    fn weight_in_block(&mut self, w: Operand, product: Product) -> Result<Option<Reg>> {
+        let Source::Buffer(buffer) = w.source else { return Ok(None) };
+        let own = self.made_value(w).is_some() || self.global(buffer) != "global.nc";
+        if own || w.index != Index::Whole || self.traversal.rows == Rows::Once {
+            return Ok(None);
+        }
+        let Product { k, n, transposed, group, .. } = product;
+        let key = (buffer, transposed, group, k, n);
+        if let Some(&known) = self.weights.get(&key) {
+            return Ok(Some(known));
+        }
+        let bytes = 4 * product.batches() * product.inner() * product.pitch();
+        if self.block_bytes + bytes > MOST_WEIGHTS {
+            return Ok(None);
+        }
+        let start = self.block_bytes;
+        self.block_bytes += bytes.next_multiple_of(16);
+        let offset = self.table.offset(Slot::Buffer(buffer));
+        let thread = self.thread;
+        // A lane has one element, or of the transposed a group of one column.
+        let of_lane = if transposed { group } else { 1 };
+        let count = product.batches() * k * n / of_lane;
+        let base = self.code.first(|code| {
+            let from = code.d("ld.const.u64", &[&format_args!("[table+{offset}]")]);
+            let base = code.u("mov.u32", &[&"shared"]);
+            code.set(base, "add.u32", &[&base, &format_args!("BLOCK_MEMORY")]);
+            code.set(base, "add.u32", &[&base, &start]);
+            let at = code.u("mov.u32", &[&thread]);
+            let (again, done) = (code.label(), code.label());
+            code.place(again);
+            let end = code.p("setp.ge.u32", &[&at, &count]);
+            code.jump_if(end, done);
+            let (mut first, mut to) = (at, at);
+            if transposed {
+                // Groups of rows, and columns within them.
+                let rows = code.u("div.u32", &[&at, &n]);
+                let column = code.u("rem.u32", &[&at, &n]);
+                let batch = code.u("div.u32", &[&rows, &(k / group)]);
+                let within = code.u("rem.u32", &[&rows, &(k / group)]);
+                first = code.u("mad.lo.u32", &[&rows, &(group * n), &column]);
+                let step = code.u("mad.lo.u32", &[&batch, &n, &column]);
+                let lowest = code.u("mul.lo.u32", &[&within, &group]);
+                to = code.u("mad.lo.u32", &[&step, &product.pitch(), &lowest]);
+            }
+            let from = code.d("mad.wide.u32", &[&first, &4, &from]);
+            let to = code.u("mad.lo.u32", &[&to, &4, &base]);
+            let load = |row: usize| code.f("ld.global.nc.f32", &[&format_args!("[{from}+{}]", 4 * n * row)]);
+            let loaded: Vec<String> = (0..of_lane).map(load).map(|reg| reg.to_string()).collect();
+            match loaded.as_slice() {
+                [one] => code.line(format_args!("st.shared.f32 [{to}], {one};")),
+                many => code.line(format_args!("st.shared.v{}.f32 [{to}], {{{}}};", many.len(), many.join(", "))),
+            }
+            code.set(at, "add.u32", &[&at, &(1u32 << BLOCK_BITS)]);
+            code.jump(again);
+            code.place(done);
+            code.line(BLOCK_SYNC);
+            base
+        });
+        self.weights.insert(key, base);
+        Ok(Some(base))
+    }
+}
