@@ -3,6 +3,7 @@
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Extent, KernelOp, Operand};
 
+use super::rows::Seen;
 use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Result, Shape, Value, WARP_BITS};
 use crate::code::{Code, Reg, Val};
 use crate::math;
@@ -305,9 +306,7 @@ impl Emit<'_> {
         if bit < WARP_BITS {
             return self.code.f("shfl.sync.bfly.b32", &[&own, &(1u32 << bit), &0x1f, &ALL_LANES]);
         }
-        let base = self.exchange(own.into());
-        let thread = self.code.u("xor.b32", &[&self.thread, &(1u32 << bit)]);
-        let at = self.code.u("mad.lo.u32", &[&thread, &4, &base]);
+        let at = self.show(own.into(), Seen::Other(1 << bit));
         let other = self.code.f("ld.shared.f32", &[&format_args!("[{at}]")]);
         self.code.line(BLOCK_SYNC);
         other

@@ -190,6 +190,8 @@ struct Emit<'a> {
     /// Bytes of shared memory of a team, and whether the threads of the block show each other numbers.
     team_bytes: usize,
     exchange: bool,
+    /// Addresses of the numbers that threads show each other.
+    places: HashMap<rows::Seen, Reg>,
     /// Weights in the memory of the block: where each is, by what makes its place there; and the bytes of all.
     weights: HashMap<(Buffer, bool, usize, usize, usize), Reg>,
     block_bytes: usize,
@@ -409,6 +411,7 @@ impl<'a> Emit<'a> {
             accumulators: vec![],
             team_bytes: 0,
             exchange: false,
+            places: HashMap::new(),
             weights: HashMap::new(),
             block_bytes: 0,
         }

@@ -422,15 +422,12 @@ impl Emit<'_> {
 
     /// The same between warps, through memory that all have.
     fn across_warps(&mut self, reduce: Reduce, value: Val, bits: &[u32]) -> Val {
-        let own = self.exchange(value);
         let mask: u32 = bits.iter().map(|bit| 1 << bit).sum();
-        let lowest = self.code.u("and.b32", &[&self.thread, &(!mask)]);
+        let lowest = self.show(value, Seen::Without(mask));
         let mut result = None;
         for number in 0..1u32 << bits.len() {
             let offset: u32 = bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum();
-            let thread = self.code.u("add.u32", &[&lowest, &offset]);
-            let at = self.code.u("mad.lo.u32", &[&thread, &4, &own]);
-            let part = self.code.op(Class::F32, "ld.shared.f32", &[&format_args!("[{at}]")]);
+            let part = self.code.op(Class::F32, "ld.shared.f32", &[&format_args!("[{lowest}+{}]", 4 * offset)]);
             result = Some(match result {
                 None => Val::Reg(part),
                 Some(sum) => self.combine(reduce, sum, part.into()),
@@ -440,18 +437,43 @@ impl Emit<'_> {
         result.expect("there are parts")
     }
 
-    /// Shows a number of each thread to all threads of the block: the address of that of thread 0. Another barrier
-    /// must follow the reads.
-    pub(super) fn exchange(&mut self, value: Val) -> Reg {
+    /// Shows a number of each thread to all threads of the block: the address of that of a thread. Another barrier must
+    /// follow the reads.
+    pub(super) fn show(&mut self, value: Val, of: Seen) -> Reg {
         self.exchange = true;
-        let base = self.code.first(|code| {
-            let base = code.u("mov.u32", &[&"shared"]);
-            code.u("add.u32", &[&base, &"EXCHANGE"])
-        });
-        let at = self.code.u("mad.lo.u32", &[&self.thread, &4, &base]);
+        let own = self.place_of(Seen::Other(0));
         let value = self.reg(value);
-        self.code.line(format_args!("st.shared.f32 [{at}], {value};"));
+        self.code.line(format_args!("st.shared.f32 [{own}], {value};"));
         self.code.line(BLOCK_SYNC);
-        base
+        self.place_of(of)
     }
+
+    /// The address of the number that a thread shows.
+    fn place_of(&mut self, of: Seen) -> Reg {
+        if let Some(&known) = self.places.get(&of) {
+            return known;
+        }
+        let thread = self.thread;
+        let place = self.code.first(|code| {
+            let thread = match of {
+                Seen::Other(0) => thread,
+                Seen::Other(bits) => code.u("xor.b32", &[&thread, &bits]),
+                Seen::Without(bits) => code.u("and.b32", &[&thread, &!bits]),
+            };
+            let base = code.u("mov.u32", &[&"shared"]);
+            let base = code.u("add.u32", &[&base, &"EXCHANGE"]);
+            code.u("mad.lo.u32", &[&thread, &4, &base])
+        });
+        self.places.insert(of, place);
+        place
+    }
+}
+
+/// A thread of the block, as another one calls it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Seen {
+    /// The one that differs in these bits.
+    Other(u32),
+    /// The one without these bits.
+    Without(u32),
 }
