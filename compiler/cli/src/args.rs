@@ -66,6 +66,35 @@ pub struct DeviceArgs {
     /// How kernels execute element-wise work
     #[arg(long, value_enum, default_value_t = Code::Auto)]
     pub code: Code,
+    /// How exact dense products on a GPU are
+    #[arg(long, value_enum, default_value_t = Precision::Tf32x3)]
+    pub precision: Precision,
+}
+
+/// How exact dense products on a GPU are. Sums are always in f32, and so is all that is not a product of many rows with a
+/// weight.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Precision {
+    /// Products of f32 without matrix units
+    F32,
+    /// On matrix units, three products of TF32 for each: about as exact as f32
+    Tf32x3,
+    /// On matrix units, factors rounded to the 11 bits of TF32
+    Tf32,
+    /// On matrix units, factors rounded to the 8 bits of BF16
+    Bf16,
+}
+
+impl Precision {
+    /// That of the code for a device.
+    pub fn of_products(self) -> hgnnc_ptx::Precision {
+        match self {
+            Precision::F32 => hgnnc_ptx::Precision::F32,
+            Precision::Tf32x3 => hgnnc_ptx::Precision::Tf32x3,
+            Precision::Tf32 => hgnnc_ptx::Precision::Tf32,
+            Precision::Bf16 => hgnnc_ptx::Precision::Bf16,
+        }
+    }
 }
 
 /// How kernels execute element-wise work.
@@ -200,6 +229,9 @@ pub struct BuildArgs {
     /// How kernels execute element-wise work, for `--emit clif`
     #[arg(long, value_enum, default_value_t = Code::Auto)]
     pub code: Code,
+    /// How exact dense products are, for `--emit ptx`
+    #[arg(long, value_enum, default_value_t = Precision::Tf32x3)]
+    pub precision: Precision,
     /// Recompute values until those of a training step take no more than this (such as 800M or 2G); needs sizes
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_budget: Option<u64>,

@@ -184,9 +184,10 @@ fn ptx(args: &BuildArgs, analysis: &Analysis, lowered: &Lowered, options: &Lower
     let kernels = &lowered.artifact.kernels;
     let program = kernels.train.as_ref().unwrap_or(&kernels.infer);
     let target = match target(args) {
-        Some(Target::Sm90) => hgnnc_ptx::Target::Sm90,
-        _ => hgnnc_ptx::Target::Sm80,
+        Some(Target::Sm90) => hgnnc_ptx::Target::SM_90,
+        _ => hgnnc_ptx::Target::SM_80,
     };
+    let target = target.with_precision(args.precision.of_products());
     let module = hgnnc_driver::ptx(program, target, options.sizes.as_ref(), &analysis.sources);
     Ok(module.map_err(|error| Failure::input(error.to_string()))?.text)
 }

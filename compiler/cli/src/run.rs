@@ -179,7 +179,7 @@ fn on_device(
     options: TrainOptions,
     say: &mut dyn FnMut(String),
 ) -> Result<Result<Trainer, ExecError>, Failure> {
-    let target = device.target();
+    let target = device.target().with_precision(options.precision);
     lower_options.machine = Machine::sheet(target.name());
     let budget = options.memory_budget;
     let needed = |lowered: &Lowered, data: &mut BoundData| {
@@ -252,6 +252,7 @@ pub fn options(device: &DeviceArgs) -> TrainOptions {
     TrainOptions {
         threads: device.threads.unwrap_or(0) as usize,
         memory_budget: device.memory_budget,
+        precision: device.precision.of_products(),
         code: device.code.mode(),
         ..TrainOptions::default()
     }

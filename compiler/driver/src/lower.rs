@@ -137,7 +137,13 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         Some(Training { joint, flow, kernels }) => (Some(joint), Some(flow), Some(kernels)),
         None => (None, None, None),
     };
-    let kernels = Kernels { train: train_kernels, infer: infer_kernels? };
+    let mut kernels = Kernels { train: train_kernels, infer: infer_kernels? };
+    let known = options.sizes.as_ref().zip(options.machine.as_ref());
+    let mut turns = vec![];
+    if let Some((sizes, machine)) = known {
+        let infer = kernels::take_turns(&mut kernels.infer, sizes, machine);
+        turns = kernels.train.as_mut().map_or(infer, |train| kernels::take_turns(train, sizes, machine));
+    }
     let arena = options.sizes.as_ref().map(|sizes| ArenaBytes {
         train: kernels.train.as_ref().map(|program| arena_bytes(program, sizes)),
         infer: arena_bytes(&kernels.infer, sizes),
@@ -151,7 +157,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         training: model.train.as_ref().map(|spec| spec.training.clone()),
     };
     let mut explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
-    let known = options.sizes.as_ref().zip(options.machine.as_ref());
+    explanations.extend(turns);
     explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena })
 }

@@ -54,6 +54,12 @@ fn numbered(body: &str) -> (String, Vec<usize>) {
 }
 
 impl Shared {
+    /// The same, of kernels that come so many positions later.
+    pub fn after(mut self, before: usize) -> Self {
+        self.kernels.iter_mut().for_each(|(position, _)| *position += before);
+        self
+    }
+
     /// The code, with `address` for what stands in brackets at the entry with each number.
     pub fn text(&self, address: impl Fn(usize) -> String) -> String {
         let mut text = String::with_capacity(self.code.len());

@@ -16,6 +16,7 @@ mod gemm;
 mod layout;
 mod math;
 mod table;
+mod tile;
 mod traversal;
 
 use std::collections::HashSet;
@@ -27,6 +28,7 @@ use hgnnc_ir::{Origin, Provenance, Reduce, Space};
 pub use table::{Band, Cut, Slot, Topology};
 
 use table::{Show, Table};
+use traversal::Shared;
 
 /// Threads of every block.
 pub const THREADS: usize = 1 << traversal::BLOCK_BITS;
@@ -68,9 +70,32 @@ pub struct Edges {
     pub most: u64,
 }
 
+/// How exact dense products of many rows are. Sums are always in f32.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Precision {
+    /// Ordinary arithmetic in f32.
+    F32,
+    /// On matrix units, three products of TF32 for each: about as exact as f32.
+    #[default]
+    Tf32x3,
+    /// On matrix units, factors rounded to 11 bits.
+    Tf32,
+    /// On matrix units, factors rounded to 8 bits.
+    Bf16,
+}
+
 /// What the code is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
+pub struct Target {
+    /// Which devices.
+    pub arch: Arch,
+    /// How exact dense products are.
+    pub precision: Precision,
+}
+
+/// A generation of devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arch {
     /// A100.
     Sm80,
     /// H100, H200.
@@ -78,29 +103,31 @@ pub enum Target {
 }
 
 impl Target {
-    /// The target with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "sm_80" => Some(Target::Sm80),
-            "sm_90" => Some(Target::Sm90),
-            _ => None,
-        }
+    /// A100.
+    pub const SM_80: Self = Self { arch: Arch::Sm80, precision: Precision::Tf32x3 };
+    /// H100, H200.
+    pub const SM_90: Self = Self { arch: Arch::Sm90, precision: Precision::Tf32x3 };
+
+    /// With products of another precision.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Target::Sm80 => "sm_80",
-            Target::Sm90 => "sm_90",
+        match self.arch {
+            Arch::Sm80 => "sm_80",
+            Arch::Sm90 => "sm_90",
         }
     }
 
     /// The most bytes of shared memory that a block can have: of each multiprocessor's 164 KiB or 228 KiB, the device
     /// keeps 1 KiB for itself (CUDA C++ Programming Guide, table of technical specifications per compute capability).
     pub fn most_shared(self) -> usize {
-        match self {
-            Target::Sm80 => 163 << 10,
-            Target::Sm90 => 227 << 10,
+        match self.arch {
+            Arch::Sm80 => 163 << 10,
+            Arch::Sm90 => 227 << 10,
         }
     }
 }
@@ -282,7 +309,7 @@ impl Blocks {
                     Form::MatMulT => (self.gemm_rows(sizes), sizes.width(&of.k)),
                     Form::Outer => (sizes.width(&of.k), sizes.width(&of.n)),
                 };
-                let tiles = rows.div_ceil(gemm::TILE) * columns.div_ceil(gemm::TILE) * sizes.width(&of.batch);
+                let tiles = rows.div_ceil(tile::TILE) * columns.div_ceil(tile::TILE) * sizes.width(&of.batch);
                 (tiles * self.parts(sizes)).max(1)
             }
             Blocks::Elements { width, per_block } => sizes.width(width).div_ceil(*per_block).max(1),
@@ -342,6 +369,33 @@ impl Blocks {
     }
 }
 
+/// Blocks in another order: those before the first `L` of `n`, as a table entry says, are spread evenly among the others.
+/// Block `b` is the next of the first ones if there are more of them among `b + 1` blocks than among `b`, `b L / n`.
+fn by_turns(text: &mut String, offset: usize) {
+    let lines = [
+        "// By turns.".to_owned(),
+        ".reg .b32 %leading, %before, %rest;".to_owned(),
+        ".reg .b64 %share, %count;".to_owned(),
+        format!("ld.const.u32 %leading, [table+{offset}];"),
+        "mov.u32 %blocks, %nctaid.x;".to_owned(),
+        "cvt.u64.u32 %count, %blocks;".to_owned(),
+        "mul.wide.u32 %share, %block, %leading;".to_owned(),
+        "div.u64 %share, %share, %count;".to_owned(),
+        "cvt.u32.u64 %before, %share;".to_owned(),
+        "add.u32 %rest, %block, 1;".to_owned(),
+        "mul.wide.u32 %share, %rest, %leading;".to_owned(),
+        "div.u64 %share, %share, %count;".to_owned(),
+        "cvt.u32.u64 %left, %share;".to_owned(),
+        "sub.u32 %rest, %block, %before;".to_owned(),
+        "add.u32 %rest, %rest, %leading;".to_owned(),
+        "setp.gt.u32 %mine, %left, %before;".to_owned(),
+        "selp.u32 %block, %before, %rest, %mine;".to_owned(),
+    ];
+    for line in lines {
+        writeln!(text, "    {line}").expect("strings can be written to");
+    }
+}
+
 /// Translates a verified program.
 ///
 /// # Errors
@@ -350,6 +404,7 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
     let first_update = program.first_update().unwrap_or(program.launches.len());
     let mut writer = Writer {
         program,
+        precision: target.precision,
         hints,
         table: Table::default(),
         entries: String::new(),
@@ -387,6 +442,7 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
 
 struct Writer<'a> {
     program: &'a Program,
+    precision: Precision,
     hints: Hints<'a>,
     table: Table,
     entries: String,
@@ -417,15 +473,20 @@ impl Writer<'_> {
             self.next += 1;
             let (body, info, what) = match &kernel.body {
                 Body::Gemm(gemm) => {
-                    let (body, info) = gemm::emit(gemm, number, &mut self.table);
+                    let (body, info) = gemm::emit(gemm, number, self.precision, &mut self.table);
                     (body, info, format!("{}{}", gemm.form.name(), self.hints.place(gemm.from)))
                 }
                 Body::Traversal(traversal) => {
                     let known = self.hints.edges.iter().find(|(rows, _)| *rows == traversal.rows);
                     let edges = known.map(|(_, edges)| *edges);
                     let (table, next) = (&mut self.table, &mut self.next_finish);
-                    let made =
-                        traversal::emit(self.program, traversal, (number, next), &written, table, edges, self.hints)?;
+                    let cx = Shared {
+                        program: self.program,
+                        written: &written,
+                        precision: self.precision,
+                        hints: self.hints,
+                    };
+                    let made = traversal::emit(cx, traversal, (number, next), table, edges)?;
                     for (position, (what, body, info)) in made.following.into_iter().enumerate() {
                         if position == following.len() {
                             following.push((vec![], vec![]));
@@ -441,9 +502,9 @@ impl Writer<'_> {
             bodies.push((title, body));
             kernels.push(info);
         }
-        let mut entries = vec![self.entry(name, &bodies, kernels)];
+        let mut entries = vec![self.entry(name, &bodies, kernels, launch.leading)];
         for (position, (bodies, kernels)) in following.into_iter().enumerate() {
-            entries.push(self.entry(&format!("{name}_long{}", position + 1), &bodies, kernels));
+            entries.push(self.entry(&format!("{name}_long{}", position + 1), &bodies, kernels, 0));
         }
         Ok(entries)
     }
@@ -462,7 +523,7 @@ impl Writer<'_> {
             }
         }
         let name = format!("{}_totals", entry.name);
-        (!kernels.is_empty()).then(|| self.entry(&name, &bodies, kernels))
+        (!kernels.is_empty()).then(|| self.entry(&name, &bodies, kernels, 0))
     }
 
     /// The entry that copies what was not computed in its place.
@@ -475,18 +536,24 @@ impl Writer<'_> {
             bodies.push((format!("k{number}: copy"), body));
             kernels.push(info);
         }
-        Ok((!kernels.is_empty()).then(|| self.entry("commit", &bodies, kernels)))
+        Ok((!kernels.is_empty()).then(|| self.entry("commit", &bodies, kernels, 0)))
     }
 
-    /// Writes an entry: each kernel has the next blocks. Kernels that do the same share their code.
-    fn entry(&mut self, name: &str, bodies: &[(String, String)], kernels: Vec<KernelInfo>) -> Entry {
+    /// Writes an entry: each kernel has the next blocks, but the `leading` ones go by turns with the others. Kernels that do
+    /// the same share their code.
+    fn entry(&mut self, name: &str, bodies: &[(String, String)], kernels: Vec<KernelInfo>, leading: usize) -> Entry {
         let mut text = String::new();
         let put = "strings can be written to";
         // As many registers as it takes: nothing is spilled.
         writeln!(text, "\n.visible .entry {name}()\n.maxntid {THREADS}, 1, 1\n.minnctapersm 1\n{{").expect(put);
         writeln!(text, "    .reg .b32 %block, %blocks, %left;\n    .reg .b64 %row;\n    .reg .pred %mine;").expect(put);
         writeln!(text, "    mov.u32 %block, %ctaid.x;").expect(put);
-        let groups = alike::group(bodies);
+        let mut groups = alike::group(&bodies[..leading]);
+        if leading > 0 {
+            let numbers = kernels[..leading].iter().map(|kernel| kernel.number).collect();
+            by_turns(&mut text, self.table.offset(Slot::AllBlocks(numbers)));
+        }
+        groups.extend(alike::group(&bodies[leading..]).into_iter().map(|group| group.after(leading)));
         let mut order = vec![];
         for (index, group) in groups.iter().enumerate() {
             writeln!(text).expect(put);

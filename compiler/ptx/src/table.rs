@@ -82,6 +82,8 @@ pub enum Slot {
     MaskKeys,
     /// Number of blocks of a kernel (by position among all kernels of the module).
     Blocks(usize),
+    /// The number of blocks of these kernels together.
+    AllBlocks(Vec<usize>),
     /// Number of parts that a kernel's totals have.
     Parts(usize),
     /// The first part of a kernel's totals that belongs to the n-th kernel that completes its long rows.
@@ -226,6 +228,10 @@ impl fmt::Display for Show<'_> {
             },
             Slot::MaskKeys => write!(f, "keys of random masks"),
             Slot::Blocks(kernel) => write!(f, "blocks of k{kernel}"),
+            Slot::AllBlocks(kernels) => {
+                let names: Vec<String> = kernels.iter().map(|kernel| format!("k{kernel}")).collect();
+                write!(f, "blocks of {} together", names.join(", "))
+            }
             Slot::Parts(kernel) => write!(f, "parts of the totals of k{kernel}"),
             Slot::FirstPart(kernel, after) => write!(f, "first part of completed rows of k{kernel}, {after}"),
             Slot::PartRows(kernel) => write!(f, "rows of a part of k{kernel}"),

@@ -27,7 +27,7 @@ fn texts() {
             Body::Traversal(_) | Body::Gemm(_) => None,
         });
         let known: Vec<(Rows, Edges)> = rows.zip(edges(&text).into_iter().cycle()).collect();
-        let module = compile(&program, Target::Sm90, Hints { edges: &known, source: None });
+        let module = compile(&program, Target::SM_90, Hints { edges: &known, source: None });
         let module = module.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!(format!("{text}\n{}", module.text)) });
     });

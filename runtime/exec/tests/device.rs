@@ -124,14 +124,14 @@ fn attention(edges: Vec<(u32, u32)>, heads: usize, inner: usize) -> Case {
 /// Compares a program that cuts rows with the oracle, and its bits with those of blocks in reverse order: its entries.
 fn check_cut(what: &str, case: &Case, program: &Program, tolerance: f64) -> Vec<String> {
     let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
-    let (found, entries) = case.on_interpreter(what, program, Interpreter::new());
+    let (found, entries) = case.on_interpreter(what, program, Interpreter::new(), Target::SM_80);
     assert!(entries.iter().any(|entry| entry.ends_with("_long1")), "{what}: rows are cut: {entries:?}");
     for output in &case.flow.outputs {
         let name = common::name_of(&case.flow, &output.kind);
         let exact = &exact[output.value].data;
         common::close(&format!("{what}: {name}"), &found[&name], exact, tolerance, &|| program.to_string());
     }
-    let (reversed, _) = case.on_interpreter(what, program, Interpreter::backward());
+    let (reversed, _) = case.on_interpreter(what, program, Interpreter::backward(), Target::SM_80);
     let bits = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     for (name, numbers) in &found {
         assert_eq!(bits(numbers), bits(&reversed[name]), "{what}: {name}, blocks in reverse order");
@@ -166,7 +166,7 @@ fn parts_of_pieces_are_planned() {
     let whole = case.gpu_program();
     let cut = whole.clone().with_pieces(Some(Pieces { least: 16, most: usize::MAX }));
     let engine = |program: &Program, budget: Option<u64>| {
-        DeviceEngine::new(&[program], case.data.clone(), Box::new(Interpreter::new()), Target::Sm80, budget)
+        DeviceEngine::new(&[program], case.data.clone(), Box::new(Interpreter::new()), Target::SM_80, budget)
     };
     let [whole, planned] = [&whole, &cut].map(|program| engine(program, None).expect("it fits").memory());
     // Row 1 has 19 pieces, each with 64 sums, 8 sums of exponentials and 8 largest scores.
@@ -183,7 +183,7 @@ fn parts_of_pieces_are_planned() {
 fn only_very_long_rows_are_cut() {
     let entries = |edges: u32| {
         let case = attention(hubs(edges), 8, 8);
-        case.on_interpreter("a program", &case.gpu_program(), Interpreter::new()).1
+        case.on_interpreter("a program", &case.gpu_program(), Interpreter::new(), Target::SM_80).1
     };
     let without: Vec<String> = entries(3900);
     assert!(without.iter().all(|entry| !entry.contains("long")), "{without:?}");

@@ -146,7 +146,7 @@ pub fn executed(
     data: &BoundData,
     interpreter: Interpreter,
 ) -> Result<DeviceEngine, ExecError> {
-    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), Target::Sm80, None)
+    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), Target::SM_80, None)
 }
 
 /// The bits of all numbers.

@@ -88,6 +88,8 @@ pub enum Contents {
 pub struct Launch {
     /// The kernels; none reads what another writes.
     pub kernels: Vec<Kernel>,
+    /// So many of them, the first, go by turns with the others: parts of both run at any time. 0: one after another.
+    pub leading: usize,
 }
 
 /// A kernel.

@@ -157,6 +157,11 @@ impl Reader {
     fn launch(&mut self) -> Parse<Launch> {
         let mut launch = Launch::default();
         if self.base.accept_word("launch") {
+            if self.base.accept_word("first") {
+                launch.leading = self.base.integer()?;
+                self.base.word("by")?;
+                self.base.word("turns")?;
+            }
             self.base.sign("{")?;
             while !self.base.accept("}") {
                 launch.kernels.push(self.kernel()?);

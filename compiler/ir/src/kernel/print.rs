@@ -28,7 +28,8 @@
 //! In brackets, `row` is this row, `src`, `dst`, `column` or `vertex` the other end of the edge, `edge` (of a sparse
 //! matrix: `element`) the edge, and `cell` the element of a dense matrix where a sparse one has one. Rows of more edges
 //! than a piece are cut: into pieces of 4096 edges, or of more, where those of the whole graph were more than 1024
-//! pieces. A launch of several kernels encloses them in `launch { … }`.
+//! pieces. A launch of several kernels encloses them in `launch { … }`; in a `launch first 2 by turns { … }`, parts of the
+//! first two run beside parts of the others.
 
 use std::fmt::{self, Write};
 
@@ -198,7 +199,10 @@ impl Printer<'_> {
             match &launch.kernels[..] {
                 [kernel] => self.kernel(kernel, indent)?,
                 kernels => {
-                    writeln!(self.out, "{indent}launch {{")?;
+                    match launch.leading {
+                        0 => writeln!(self.out, "{indent}launch {{")?,
+                        leading => writeln!(self.out, "{indent}launch first {leading} by turns {{")?,
+                    }
                     let deeper = format!("{indent}  ");
                     kernels.iter().try_for_each(|kernel| self.kernel(kernel, &deeper))?;
                     writeln!(self.out, "{indent}}}")?;

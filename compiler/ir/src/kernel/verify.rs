@@ -185,6 +185,9 @@ impl Verifier<'_> {
         if launch.kernels.is_empty() {
             self.report(Place::Kernel(first), "the launch before it has no kernel");
         }
+        if launch.leading > 0 && launch.leading >= launch.kernels.len() {
+            self.report(Place::Kernel(first), "all kernels of its launch go by turns, and there is none to go with");
+        }
         let before = self.written.clone();
         for (i, kernel) in launch.kernels.iter().enumerate() {
             let place = Place::Kernel(first + i);

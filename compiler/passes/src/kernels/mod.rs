@@ -13,6 +13,7 @@
 //!
 //! Nothing here depends on a dataset. What a back end wants is a [`LowerForm`].
 
+mod by_turns;
 mod facts;
 mod in_place;
 mod late;
@@ -32,6 +33,7 @@ use hgnnc_ir::kernel::{
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Op, OutputKind, Provenance, Type, Value};
 use hgnnc_machine::{Machine, Work};
 
+pub use self::by_turns::take_turns;
 use self::facts::Topology;
 pub(crate) use self::facts::{Facts, word};
 pub use self::online::SoftmaxForm;
@@ -74,17 +76,26 @@ pub struct LowerForm {
     pub row_weight: usize,
     /// The same of gradients of weights, which rows add up.
     pub row_outer: usize,
+    /// Other products, of rows of vertices with at most this many columns, belong to what computes their operand and to what
+    /// reads their result: blocks of rows go through a kernel together.
+    pub tile_width: usize,
     /// Kernels whose results are small run with the first launch that they can run with.
     pub early: bool,
 }
 
 impl LowerForm {
     /// A processor: weights that stay in a near cache while blocks of rows are multiplied with them.
-    pub const CPU: Self =
-        Self { softmax: SoftmaxForm::InPasses, row_weight: 16 * 1024, row_outer: 16 * 1024, early: false };
-    /// A graphics processor: its matrix units want tiles of rows, so that only weights of few columns belong to rows. Each
-    /// pass over the edges computes their values again, so that a softmax takes one.
-    pub const GPU: Self = Self { softmax: SoftmaxForm::InOnePass, row_weight: 1024, row_outer: 0, early: true };
+    pub const CPU: Self = Self {
+        softmax: SoftmaxForm::InPasses,
+        row_weight: 16 * 1024,
+        row_outer: 16 * 1024,
+        tile_width: 0,
+        early: false,
+    };
+    /// A graphics processor: its matrix units want tiles of rows, so that in traversals with edges only small weights belong
+    /// to rows. Each pass over the edges computes their values again, so that a softmax takes one.
+    pub const GPU: Self =
+        Self { softmax: SoftmaxForm::InOnePass, row_weight: 1024, row_outer: 0, tile_width: 128, early: true };
 
     /// Of a machine; without one, of a processor.
     pub fn of(machine: Option<&Machine>) -> Self {
@@ -334,7 +345,7 @@ impl<'f, 'a> Builder<'f, 'a> {
     }
 
     fn launches(&self, groups: &[Group]) -> Result<Vec<Launch>, NotLowered> {
-        groups.iter().map(|group| Ok(Launch { kernels: vec![self.kernel(group)?] })).collect()
+        groups.iter().map(|group| Ok(Launch { kernels: vec![self.kernel(group)?], leading: 0 })).collect()
     }
 
     fn kernel(&self, group: &Group) -> Result<Kernel, NotLowered> {

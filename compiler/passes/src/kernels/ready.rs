@@ -10,7 +10,7 @@ use hgnnc_ir::{Op, OutputKind, Param, Phase, Value};
 
 use super::facts::Facts;
 use super::late::Late;
-use super::schedule::{Kind, PATIENT, Scheduler, rank};
+use super::schedule::{Kind, PATIENT, Scheduler};
 
 /// What operations wait for, and those that wait no more. Lists are by value, and sets in SSA order.
 #[derive(Default)]
@@ -242,7 +242,8 @@ impl Scheduler<'_, '_> {
                     let fitting: Vec<Kind> =
                         self.kinds[v.index()].iter().filter(|kind| self.fits(v, kind, &none)).cloned().collect();
                     if let Some(kind) = fitting.first() {
-                        self.lists.add_start((phase, rank(kind), v));
+                        let rank = self.rank(v, kind);
+                        self.lists.add_start((phase, rank, v));
                     }
                     for kind in fitting {
                         self.lists.ready.entry((phase, kind)).or_default().insert(v);
@@ -251,7 +252,8 @@ impl Scheduler<'_, '_> {
                 Late::No if in_time => {
                     // Totals and maps wait until a kernel that cannot do without asks for what they read.
                     let rank = match &self.kinds[v.index()][0] {
-                        kind @ (Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..)) => rank(kind),
+                        kind @ (Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..)) => self.rank(v, kind),
+                        kind @ Kind::Map(_) if self.tiled[v.index()] => self.rank(v, kind),
                         Kind::Unit | Kind::Elements(_) | Kind::Map(_) => PATIENT,
                     };
                     self.lists.add_start((phase, rank, v));

@@ -5,7 +5,8 @@
 //! computes it, but only at its own row: a gather from the other end waits for the next kernel.
 //!
 //! Dense products with small weights, and the gradients of these, belong to the rows that they read; with large ones they
-//! are kernels of their own.
+//! are kernels of their own. Where a back end has tiles, a large product of rows that are not too wide begins a group, which
+//! what follows from it joins (bias, activation, attention scores), or joins the group that computes its operand.
 //!
 //! Greedy: among what can start, unit values first, then maps over vertices, large dense products, and last the
 //! traversals, so that a traversal finds as many of its reductions ready as possible. Groups do not mix
@@ -68,9 +69,10 @@ pub(super) fn schedule(facts: &Facts<'_>, form: LowerForm) -> (Vec<Group>, Vec<G
         .collect();
     let count = facts.flow.values.len();
     let lists = Worklists::default();
-    let (done, kinds) = (vec![false; count], vec![vec![]; count]);
-    let mut scheduler = Scheduler { facts, form, done, kinds, late: vec![], lists };
+    let (done, kinds, tiled) = (vec![false; count], vec![vec![]; count], vec![false; count]);
+    let mut scheduler = Scheduler { facts, form, done, kinds, tiled, late: vec![], lists };
     for &v in &nodes {
+        scheduler.tiled[v.index()] = scheduler.in_tiles(v);
         scheduler.kinds[v.index()] = scheduler.kinds_of(v);
     }
     scheduler.late = find_late(facts, &nodes, &scheduler.kinds);
@@ -85,6 +87,8 @@ pub(super) struct Scheduler<'f, 'a> {
     pub done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
     pub kinds: Vec<Vec<Kind>>,
+    /// Products that are computed for tiles of rows, with what is around them.
+    pub tiled: Vec<bool>,
     /// What is computed late.
     pub late: Vec<Late>,
     /// What waits for what, and what can start.
@@ -97,7 +101,12 @@ struct Start {
     kind: Kind,
     /// A late value that is to be stored.
     stores: Option<Value>,
+    /// The product in tiles that it is for.
+    product: Option<Value>,
 }
+
+/// Columns of all operands and results of products that a group computes in tiles: the memory of a tile is limited.
+const MOST_TILE_COLUMNS: usize = 256;
 
 impl Scheduler<'_, '_> {
     fn groups(&mut self, mut pending: Vec<Value>) -> Vec<Group> {
@@ -109,6 +118,7 @@ impl Scheduler<'_, '_> {
         while remaining > 0 {
             let start = self.next();
             let mut members = self.grow(&start);
+            assert!(!members.is_empty(), "internal error: nothing can be computed next");
             self.take_updates(&start.kind, &mut members);
             self.finish(&members);
             remaining -= members.len();
@@ -121,17 +131,22 @@ impl Scheduler<'_, '_> {
     /// The group to start now.
     fn next(&self) -> Start {
         if !self.lists.early().is_empty() {
-            return Start { phase: Phase::Update, kind: Kind::Unit, stores: None };
+            return Start { phase: Phase::Update, kind: Kind::Unit, stores: None, product: None };
         }
         let (phase, v) = self.lists.first().expect("the first pending operation has all its operands, or late ones");
         let kinds = &self.kinds[v.index()];
         match kinds.iter().find(|kind| self.lists.has_all(v) && self.fits(v, kind, &HashSet::new())) {
-            Some(kind) => Start { phase, kind: kind.clone(), stores: None },
+            Some(kind) => Start { phase, kind: kind.clone(), stores: None, product: self.product(v) },
             // What it waits for are late values only.
             None => {
                 let late = self.awaited(v);
                 let kind = self.kinds[late.index()][0].clone();
-                Start { phase: self.facts.flow.value(late).phase, kind, stores: Some(late) }
+                Start {
+                    phase: self.facts.flow.value(late).phase,
+                    kind,
+                    stores: Some(late),
+                    product: self.product(late),
+                }
             }
         }
     }
@@ -162,7 +177,7 @@ impl Scheduler<'_, '_> {
 
     /// All pending operations of a phase that a group of this kind can take.
     fn grow(&self, start: &Start) -> Vec<Value> {
-        let Start { phase, kind, stores } = start;
+        let Start { phase, kind, stores, product } = start;
         if let Kind::Product(value) = kind {
             return vec![*value];
         }
@@ -196,13 +211,51 @@ impl Scheduler<'_, '_> {
                 }
                 Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) => false,
             };
-            if (own || follows()) && self.fits(v, kind, &known) {
+            let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
+            if (own || follows()) && joins && self.fits(v, kind, &known) {
                 members.push(v);
                 known.insert(v);
                 candidates.extend(self.lists.readers(v));
             }
         }
         members
+    }
+
+    fn product(&self, v: Value) -> Option<Value> {
+        self.tiled[v.index()].then_some(v)
+    }
+
+    /// Does a group compute the operand of a product in tiles, and has it room for it?
+    fn joins_tiles(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
+        let columns: usize = members.iter().chain([&v]).map(|&member| self.tile_columns(member, members)).sum();
+        let operand = self.facts.flow.value(v).args[0];
+        matches!(kind, Kind::Map(_)) && self.touches(operand, members) && columns <= MOST_TILE_COLUMNS
+    }
+
+    /// Columns that a tile has for a product: of its result, and of its operand if the group computes it.
+    fn tile_columns(&self, v: Value, members: &HashSet<Value>) -> usize {
+        if !self.tiled[v.index()] {
+            return 0;
+        }
+        let operand = self.facts.flow.value(v).args[0];
+        let width = |value: Value| self.facts.width(value).as_fixed().unwrap_or(0);
+        width(v) + if self.touches(operand, members) { width(operand) } else { 0 }
+    }
+
+    /// Is it a product that the back end computes for tiles of rows?
+    fn in_tiles(&self, v: Value) -> bool {
+        let facts = self.facts;
+        let node = facts.flow.value(v);
+        let (Op::MatMul { batch } | Op::MatMulT { batch }) = node.op else { return false };
+        if facts.topology(node.args[0]).is_some() || !matches!(node.ty.space, Space::Vertices(_)) {
+            return false;
+        }
+        let of = facts.extents(facts.flow.ty(node.args[1]), batch);
+        let narrow = |value: Value| facts.width(value).as_fixed().is_some_and(|width| width <= self.form.tile_width);
+        // A row that is in memory may be of any length.
+        let operand = facts.root(node.args[0]);
+        let is_row = narrow(operand) || matches!(facts.flow.value(operand).op, Op::Input(_));
+        narrow(v) && is_row && !of.n.is_one() && !is_small(&of, self.form.row_weight)
     }
 
     /// Takes the updates of weights along whose gradients a group computes row by row.
@@ -269,10 +322,20 @@ impl Scheduler<'_, '_> {
 
     /// Is a late value no larger than an operand that the group computes? Then it is computed with it.
     fn at_hand(&self, v: Value, members: &HashSet<Value>) -> bool {
+        let width = self.facts.width(v).as_fixed();
+        width.is_some() && self.width_at_hand(v, members) >= width
+    }
+
+    /// The most elements of an operand that the group computes, be it one of a value that each reader computes for itself.
+    fn width_at_hand(&self, v: Value, members: &HashSet<Value>) -> Option<usize> {
         let facts = self.facts;
-        let width = facts.width(v).as_fixed();
-        let known = facts.flow.value(v).args.iter().filter(|&&arg| members.contains(&facts.root(arg)));
-        width.is_some() && known.filter_map(|&arg| facts.width(arg).as_fixed()).max() >= width
+        let roots = facts.flow.value(v).args.iter().map(|&arg| facts.root(arg));
+        let known = roots.filter_map(|root| match (members.contains(&root), self.late[root.index()]) {
+            (true, _) => facts.width(root).as_fixed(),
+            (false, Late::Inline) => self.width_at_hand(root, members),
+            (false, Late::No | Late::Stored) => None,
+        });
+        known.max()
     }
 
     /// The kinds of groups that an operation can be in, the best first.
@@ -306,6 +369,9 @@ impl Scheduler<'_, '_> {
                     return vec![Kind::Edges(pattern, Direction::In)];
                 }
                 let of = facts.extents(facts.flow.ty(node.args[1]), *batch);
+                if self.tiled[v.index()] {
+                    return vec![by_space()];
+                }
                 // A product with one column is a row-wise dot product or scaling.
                 let with_rows = of.n.is_one() || node.ty.is_unit() || is_small(&of, self.form.row_weight);
                 if with_rows { vec![by_space()] } else { vec![Kind::Product(v)] }
@@ -421,11 +487,18 @@ impl Scheduler<'_, '_> {
     }
 }
 
+impl Scheduler<'_, '_> {
+    /// The rank of an operation in groups of a kind.
+    pub fn rank(&self, v: Value, kind: &Kind) -> u32 {
+        if self.tiled[v.index()] { rank(&Kind::Product(v)) } else { rank(kind) }
+    }
+}
+
 /// After all kinds of groups.
 pub(super) const PATIENT: u32 = 5;
 
 /// The order in which groups start, within a phase.
-pub(super) fn rank(kind: &Kind) -> u32 {
+fn rank(kind: &Kind) -> u32 {
     match kind {
         Kind::Unit => 0,
         Kind::Elements(_) => 1,

@@ -28,13 +28,20 @@ pub(super) fn join(program: &mut Program, early: bool) {
         let mut joined: Vec<(Launch, Touched)> = vec![];
         for launch in alone {
             let here = Touched::by(program, &launch);
-            let most = match early {
+            // How many launches with large results it may pass.
+            let mut left = match early {
                 true if makes_little(program, &launch) => joined.len(),
                 true => AHEAD,
                 false => 1,
             };
-            let independent = joined.iter().rev().take(most).take_while(|(_, before)| before.is_independent_of(&here));
-            let target = joined.len() - independent.count();
+            let mut target = joined.len();
+            for (before, touched) in joined.iter().rev() {
+                if left == 0 || !touched.is_independent_of(&here) {
+                    break;
+                }
+                target -= 1;
+                left -= usize::from(!early || !makes_little(program, before));
+            }
             match joined.get_mut(target) {
                 Some((before, touched)) => {
                     before.kernels.extend(launch.kernels);
@@ -48,7 +55,7 @@ pub(super) fn join(program: &mut Program, early: bool) {
     }
 }
 
-/// Launches that kernels with large results may pass.
+/// Launches with large results that kernels with large results may pass.
 const AHEAD: usize = 2;
 
 /// Are all results of a launch single rows of known length, or rows of those vertices only that have edges in a graph?

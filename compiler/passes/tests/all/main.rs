@@ -7,3 +7,4 @@ mod gradients;
 mod kernels;
 mod optimizers;
 mod random;
+mod turns;

@@ -15,6 +15,7 @@ mod operands;
 mod pieces;
 mod products;
 mod rows;
+mod tiles;
 mod totals;
 
 use std::collections::{HashMap, HashSet};
@@ -29,9 +30,10 @@ use hgnnc_ir::{Direction, Graph};
 use crate::code::{Class, Code, Reg, Val};
 use crate::layout::{Bound, Chain, Layout};
 use crate::table::{Band, Cut, Slot, Table};
-use crate::{Blocks, Edges, Hints, KernelInfo, Long, Share, Total, Unsupported};
+use crate::{Blocks, Edges, Hints, KernelInfo, Long, Precision, Share, Total, Unsupported};
 
 use self::pieces::{Phase, Piece};
+use self::tiles::Tiles;
 use self::totals::Accumulator;
 
 type Result<T> = std::result::Result<T, Unsupported>;
@@ -136,6 +138,7 @@ struct Edge {
 /// State of writing one traversal.
 struct Emit<'a> {
     program: &'a Program,
+    precision: Precision,
     hints: Hints<'a>,
     table: &'a mut Table,
     traversal: &'a Traversal,
@@ -190,6 +193,11 @@ struct Emit<'a> {
     /// Bytes of shared memory of a team, and whether the threads of the block show each other numbers.
     team_bytes: usize,
     exchange: bool,
+    /// How rows are computed in tiles, if they are; the row in the tile and the shared memory of tiles; and what is known
+    /// of places in it.
+    tiles: Option<Tiles>,
+    tile_row: Option<(Reg, Reg)>,
+    kept_rows: HashMap<usize, Reg>,
     /// Addresses of the numbers that threads show each other.
     places: HashMap<rows::Seen, Reg>,
     /// Weights in the memory of the block: where each is, by what makes its place there; and the bytes of all.
@@ -208,29 +216,51 @@ pub(crate) struct Emitted {
     pub following: Vec<(String, String, KernelInfo)>,
 }
 
+/// What the traversals of a launch share.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// Buffers whose memory the launch writes.
+    pub written: &'a HashSet<Buffer>,
+    /// How exact dense products are.
+    pub precision: Precision,
+    /// What is known of sizes, and of the source.
+    pub hints: Hints<'a>,
+}
+
 /// Writes a traversal: the kernel with this number, and those that complete it, with the next other numbers. `edges` is
 /// how many its rows have, where it is known.
 pub(crate) fn emit(
-    program: &Program,
+    cx: Shared<'_>,
     traversal: &Traversal,
     (kernel, next): (usize, &mut usize),
-    written: &HashSet<Buffer>,
     table: &mut Table,
     edges: Option<Edges>,
-    hints: Hints<'_>,
 ) -> Result<Emitted> {
+    let program = cx.program;
     let unsupported = |what: String| Unsupported { kernel, what };
     let fixed = |width: &Width| {
         width.as_fixed().ok_or_else(|| unsupported("a row whose length depends on the dataset".to_owned()))
     };
     let locals = Program::local_widths(traversal);
     let widths: Vec<usize> = locals.iter().map(fixed).collect::<Result<_>>()?;
+    let made = traversal.instrs.iter().enumerate().filter_map(|(index, instr)| match instr.dest {
+        Dest::Buffer(buffer) if instr.extent() != Extent::Total => Some((buffer, index)),
+        Dest::Buffer(_) | Dest::Local(_) => None,
+    });
+    let made: HashMap<Buffer, usize> = made.collect();
+    let tiles = tiles::plan(program, traversal, &made);
     let mut all = widths.clone();
     for instr in &traversal.instrs {
         if instr.extent() != Extent::Total {
             all.push(fixed(&instr.width)?);
         }
-        for operand in instr.op.operands() {
+        let operands: Vec<Operand> = match tiles {
+            Some(_) => tiles::read_by_teams(program, &made, instr).collect(),
+            None => instr.op.operands(),
+        };
+        for operand in operands {
             // Elements that are looked up one by one need no place in a layout.
             if let Some(width) = program.operand_width(&traversal.rows, &locals, operand)
                 && !matches!(operand.index, hgnnc_ir::kernel::Index::Whole)
@@ -250,12 +280,10 @@ pub(crate) fn emit(
     };
     let long = traversal.instrs.iter().any(reads_long);
     let chain = Chain::main(all);
-    let shape = shape(traversal, &chain, long, edges.map(|edges| edges.mean));
-    let made = traversal.instrs.iter().enumerate().filter_map(|(index, instr)| match instr.dest {
-        Dest::Buffer(buffer) if instr.extent() != Extent::Total => Some((buffer, index)),
-        Dest::Buffer(_) | Dest::Local(_) => None,
-    });
-    let made = made.collect();
+    let mut shape = shape(traversal, &chain, long, edges.map(|edges| edges.mean));
+    if tiles.is_some() {
+        shape.lanes = shape.lanes.max(tiles::LEAST_LANES);
+    }
     let used: HashSet<Buffer> = traversal
         .instrs
         .iter()
@@ -272,8 +300,11 @@ pub(crate) fn emit(
         .collect();
     let hoists = used.len() <= MOST_ADDRESSES && traversal.rows != Rows::Once;
     let cut = edges.and_then(|edges| pieces::cut(traversal, edges));
-    let setup =
-        Setup { program, traversal, kernel, written, widths: &widths, chain: &chain, made: &made, hoists, hints, cut };
+    let setup = Setup { traversal, kernel, widths: &widths, chain: &chain, made: &made, hoists, cx, cut };
+    if let Some(tiles) = tiles {
+        let (text, info) = Emit::new(&setup, table, None, shape, (kernel, Phase::Rows)).kernel_in_tiles(tiles)?;
+        return Ok(Emitted { text, info, following: vec![] });
+    }
     let blockwide = Shape { teams: BLOCK_BITS - shape.lanes.min(BLOCK_BITS), ..shape };
     let Some(edges) = edges.filter(|edges| traversal.rows.has_edges() && edges.most >= pieces::least(cut)) else {
         let (text, info) = Emit::new(&setup, table, None, shape, (kernel, Phase::Rows)).kernel()?;
@@ -309,16 +340,15 @@ pub(crate) fn emit(
 }
 
 /// What the bodies of a kernel share.
+#[derive(Clone, Copy)]
 struct Setup<'a> {
-    program: &'a Program,
     traversal: &'a Traversal,
     kernel: usize,
-    written: &'a HashSet<Buffer>,
     widths: &'a [usize],
     chain: &'a Chain,
     made: &'a HashMap<Buffer, usize>,
     hoists: bool,
-    hints: Hints<'a>,
+    cx: Shared<'a>,
     cut: Option<Cut>,
 }
 
@@ -364,12 +394,14 @@ impl<'a> Emit<'a> {
         shape: Shape,
         (number, phase): (usize, Phase),
     ) -> Self {
-        let Setup { program, traversal, kernel, written, widths, chain, made, hoists, hints, cut } = *setup;
+        let Setup { traversal, kernel, widths, chain, made, hoists, cx, cut } = *setup;
+        let Shared { program, written, precision, hints } = cx;
         let mut code = Code::new(band.map_or(0, |(number, _)| number));
         let (thread, lane, row, vertex) =
             (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
         Self {
             program,
+            precision,
             hints,
             table,
             traversal,
@@ -411,6 +443,9 @@ impl<'a> Emit<'a> {
             accumulators: vec![],
             team_bytes: 0,
             exchange: false,
+            tiles: None,
+            tile_row: None,
+            kept_rows: HashMap::new(),
             places: HashMap::new(),
             weights: HashMap::new(),
             block_bytes: 0,
@@ -457,6 +492,15 @@ struct Round {
     edges: Vec<usize>,
 }
 
+/// The instruction that makes what an operand reads, if there is one.
+fn maker(traversal: &Traversal, made: &HashMap<Buffer, usize>, operand: Operand) -> Option<usize> {
+    match operand.source {
+        Source::Local(local) => traversal.instrs.iter().position(|instr| instr.dest == Dest::Local(local)),
+        Source::Buffer(buffer) => made.get(&buffer).copied(),
+        Source::Const(_) | Source::Count(_) => None,
+    }
+}
+
 impl Emit<'_> {
     fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
         Err(Unsupported { kernel: self.kernel, what: what.into() })
@@ -464,11 +508,7 @@ impl Emit<'_> {
 
     /// The instruction that makes what an operand reads, if this traversal does.
     fn maker(&self, operand: Operand) -> Option<usize> {
-        match operand.source {
-            Source::Local(local) => self.traversal.instrs.iter().position(|instr| instr.dest == Dest::Local(local)),
-            Source::Buffer(buffer) => self.made.get(&buffer).copied(),
-            Source::Const(_) | Source::Count(_) => None,
-        }
+        maker(self.traversal, &self.made, operand)
     }
 
     /// Divides instructions into rounds. A reduction over edges is complete after its round.
@@ -605,12 +645,14 @@ impl Emit<'_> {
     }
 
     fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(String, KernelInfo)> {
+        let tile_bytes = self.tile_bytes();
         let Self { code, traversal, number, band, cut, phase, shape, team_bytes, block_bytes, exchange, .. } = self;
         let threads = 1usize << shape.block;
         let pitch = shape.team_pitch(team_bytes);
         let teams = (pitch * (threads >> shape.lanes)).next_multiple_of(16);
         let weights = teams + if exchange { 4 * threads } else { 0 };
-        let shared = weights + block_bytes;
+        let tiles = (weights + block_bytes).next_multiple_of(16);
+        let shared = if tile_bytes > 0 { tiles + tile_bytes } else { weights + block_bytes };
         let most = if totals.is_empty() { MOST_BLOCKS } else { MOST_PARTS };
         let blocks = match (once, band) {
             (true, _) => Blocks::One,
@@ -625,6 +667,7 @@ impl Emit<'_> {
         };
         let text = code.finish().replace("TEAM_BYTES", &pitch.to_string());
         let text = text.replace("EXCHANGE", &teams.to_string()).replace("BLOCK_MEMORY", &weights.to_string());
+        let text = text.replace("TILES", &tiles.to_string());
         Ok((text, KernelInfo { number, blocks, shared, totals }))
     }
 

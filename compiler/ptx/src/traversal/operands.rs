@@ -104,7 +104,10 @@ impl Emit<'_> {
             let how = Loads { space: "shared", guard: None, first: false, scalar: self.shape.scalar_memory() };
             self.load_slots(base, layout, position, how)
         } else {
-            self.load(operand, layout, position)?
+            match self.load_kept(operand, layout, position) {
+                Some(regs) => regs,
+                None => self.load(operand, layout, position)?,
+            }
         };
         if self.edge.is_none() {
             self.fetched.insert(key, regs.clone());
@@ -150,6 +153,8 @@ impl Emit<'_> {
         let (space, address) = if self.made_value(operand).is_some() {
             let base = self.stage(operand)?;
             ("shared", self.code.u("mad.lo.u32", &[&element, &4, &base]).to_string())
+        } else if let Some(row) = self.kept_address(operand) {
+            ("shared", self.code.u("mad.lo.u32", &[&element, &4, &row]).to_string())
         } else {
             let (space, row) = self.stored_row(operand)?;
             let has_row = self.has_stored_row(operand);
@@ -534,6 +539,7 @@ impl Emit<'_> {
                     let position = self.position()?;
                     self.store(buffer, position, held, Some(valid));
                 }
+                _ if self.is_stored_late(index) => {}
                 // The row is completed elsewhere.
                 _ if matches!(self.phase, Phase::Pass(_)) => {}
                 // What it takes the place of may be read yet.

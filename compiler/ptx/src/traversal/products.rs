@@ -14,6 +14,8 @@ use crate::table::Slot;
 /// Bytes of weights that a block has in its memory, at most: so many that eight blocks fit.
 const MOST_WEIGHTS: usize = 16 << 10;
 
+/// Elements of weights on their way at a time, for each lane, at most.
+const MOST_AHEAD: usize = 32;
 /// Elements of a row that is multiplied from where it is stored that each lane loads, at most.
 const MOST_STAGED: usize = 16;
 /// Steps of the inner dimension at once: the elements of a vector.
@@ -117,9 +119,20 @@ impl Emit<'_> {
         }
         let counter = self.code.u("mov.u32", &[&0]);
         let again = self.code.label();
+        // Some steps at a time, so that loads are on their way together: as many as registers hold, which the assembler would
+        // not care about.
+        let fits = |ahead: &usize| inner.is_multiple_of(ahead * steps) && ahead * slots.len() <= MOST_AHEAD;
+        let ahead = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
+        self.code.line(".pragma \"nounroll\";");
         self.code.place(again);
         let known = (self.rows_of.clone(), self.edge_rows.clone());
-        for (sums, from_x, from_w) in groups.iter().flatten() {
+        let parts = (0..ahead).flat_map(|part| groups.iter().flatten().map(move |group| (part, group)));
+        let mut counters = vec![counter];
+        for (part, (sums, from_x, from_w)) in parts {
+            if part == counters.len() {
+                counters.push(self.code.u("add.u32", &[&counter, &(part * steps)]));
+            }
+            let counter = counters[part];
             let x_at = self.code.u("add.u32", &[from_x, &counter]);
             let row: Vec<Val> = match staged {
                 None => vec![self.gather(x, x_at, None)?],
@@ -138,7 +151,7 @@ impl Emit<'_> {
         }
         // What was looked up in the loop is not known after it.
         (self.rows_of, self.edge_rows) = known;
-        self.code.set(counter, "add.u32", &[&counter, &steps]);
+        self.code.set(counter, "add.u32", &[&counter, &(ahead * steps)]);
         let more = self.code.p("setp.lt.u32", &[&counter, &inner]);
         self.code.jump_if(more, again);
         let mut regs: Regs = vec![];

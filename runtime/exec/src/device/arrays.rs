@@ -149,6 +149,7 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
         | Slot::Elements(_)
         | Slot::MaskKeys
         | Slot::Blocks(_)
+        | Slot::AllBlocks(_)
         | Slot::Parts(_)
         | Slot::PartRows(_)
         | Slot::BandFirst(..)

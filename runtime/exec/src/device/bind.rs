@@ -93,6 +93,7 @@ impl Binder<'_> {
                 Slot::Elements(width) => sizes.width(width) as u64,
                 Slot::MaskKeys => places.counters + ALIGN_BYTES as u64,
                 Slot::Blocks(kernel) => kernels[kernel].blocks.count(&sizes) as u64,
+                Slot::AllBlocks(of) => of.iter().map(|kernel| kernels[kernel].blocks.count(&sizes) as u64).sum(),
                 Slot::Parts(kernel) => kernels[kernel].blocks.parts(&sizes) as u64,
                 Slot::PartRows(kernel) => kernels[kernel].blocks.part_rows(&sizes) as u64,
                 Slot::Partials(..) | Slot::PieceParts(..) => places.partials + (F32 * parts[slot]) as u64,

@@ -112,8 +112,8 @@ impl Cuda {
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         };
         let target = match attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? {
-            9.. => Target::Sm90,
-            8 => Target::Sm80,
+            9.. => Target::SM_90,
+            8 => Target::SM_80,
             major => {
                 let minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
                 return Err(failed(format!("{model} has compute capability {major}.{minor}; 8.0 is needed")));

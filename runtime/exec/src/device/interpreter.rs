@@ -100,7 +100,7 @@ impl Device for Interpreter {
     }
 
     fn target(&self) -> Target {
-        Target::Sm90
+        Target::SM_90
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_launch_has_the_shared_memory_that_it_asks_for() {
-        let most = Target::Sm90.most_shared();
+        let most = Target::SM_90.most_shared();
         for bytes in [4 * THREADS, 64 << 10, most] {
             let numbers = run(bytes, bytes).expect("it fits");
             assert!(numbers.into_iter().eq(0..THREADS as u32), "{bytes}");
@@ -226,7 +226,7 @@ mod tests {
     fn and_no_more() {
         let past = run(64 << 10, (64 << 10) - 4).expect_err("the last thread is outside").to_string();
         assert!(past.contains("4 bytes at offset 65532 of shared memory (65532 bytes)"), "{past}");
-        let most = Target::Sm90.most_shared();
+        let most = Target::SM_90.most_shared();
         let refused = run(most, most + 16).expect_err("no device has so much").to_string();
         assert!(refused.contains("the most are 232448 on sm_90"), "{refused}");
     }

@@ -88,7 +88,7 @@ impl Trainer {
         options: TrainOptions,
     ) -> Result<Self> {
         check_version(&artifact)?;
-        let target = device.target();
+        let target = device.target().with_precision(options.precision);
         let programs = programs(&artifact.kernels);
         let engine = DeviceEngine::new(&programs, data, device, target, options.memory_budget)?;
         Self::with(engine.into(), artifact, options)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hgnnc_ir::artifact::Criterion;
+use hgnnc_ptx::Precision;
 
 use crate::native::CodeMode;
 use crate::planned::Arena;
@@ -15,6 +16,8 @@ pub struct TrainOptions {
     pub threads: usize,
     /// Refuse to start above this many bytes.
     pub memory_budget: Option<u64>,
+    /// How exact dense products on a device are; those of the processor are products of f32.
+    pub precision: Precision,
     /// Seed of parameters and masks.
     pub seed: Option<u64>,
     /// Number of epochs.
@@ -34,6 +37,7 @@ impl Default for TrainOptions {
         Self {
             threads: 0,
             memory_budget: None,
+            precision: Precision::default(),
             seed: None,
             epochs: None,
             checkpoint: None,

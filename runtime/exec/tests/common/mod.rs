@@ -236,7 +236,12 @@ impl Case {
 
     /// As [`Case::trained_once`], of PTX that is executed with every access checked.
     pub fn on_device(&self, what: &str, program: &Program) -> BTreeMap<String, Vec<f32>> {
-        self.on_interpreter(what, program, Interpreter::new()).0
+        self.on_device_for(what, program, Target::SM_80)
+    }
+
+    /// The same of PTX for a target.
+    pub fn on_device_for(&self, what: &str, program: &Program, target: Target) -> BTreeMap<String, Vec<f32>> {
+        self.on_interpreter(what, program, Interpreter::new(), target).0
     }
 
     /// The same of an interpreter, with the entries that were executed.
@@ -245,9 +250,10 @@ impl Case {
         what: &str,
         program: &Program,
         interpreter: Interpreter,
+        target: Target,
     ) -> (BTreeMap<String, Vec<f32>>, Vec<String>) {
         let failed = |error: ExecError| -> ! { panic!("{what}: {error}\n{program}") };
-        let engine = DeviceEngine::new(&[program], self.data.clone(), Box::new(interpreter), Target::Sm80, None);
+        let engine = DeviceEngine::new(&[program], self.data.clone(), Box::new(interpreter), target, None);
         let mut engine = engine.unwrap_or_else(|error| failed(error));
         let mut go = || -> Result<BTreeMap<String, Vec<f32>>> {
             for (index, values) in self.params.iter().enumerate() {
@@ -310,6 +316,12 @@ impl Case {
         let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
         let program = self.gpu_program();
         self.check_ptx(what, &oracle, tolerance, &program);
+        // The order in which blocks run does not matter.
+        let mut turns = program.clone();
+        turns.launches.iter_mut().for_each(|launch| launch.leading = launch.kernels.len() / 2);
+        if turns != program {
+            self.check_ptx(&format!("{what}, by turns"), &oracle, tolerance, &turns);
+        }
         // Rows of four edges are cut, unless these are very many.
         let edges = self.data.graphs.iter().chain(&self.data.patterns).map(Topology::num_edges).max();
         let pieces = Some(Pieces { least: (edges.unwrap_or(0) / 16).max(1), most: usize::MAX });

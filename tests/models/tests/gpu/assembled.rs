@@ -21,12 +21,14 @@ const LARGE: usize = 6_000_000;
 const CUT: [&str; 2] = ["gat/cora", "han/acm"];
 
 /// What has no PTX yet: without sizes, gradients of weights that are applied to edges are sums over edges.
-const REFUSED: [(&str, &str); 4] =
-    [("rgat/acm", "no sizes"), ("rgat/imdb", "no sizes"), ("rgcn/acm", "no sizes"), ("rgcn/imdb", "no sizes")];
-
-/// What spills: example, what is known of sizes, program, the most bytes of an entry on sm_80 and on sm_90.
-const SPILLS: [(&str, &str, &str, [usize; 2]); 2] =
-    [("hgt/acm", "no sizes", "training", [56, 0]), ("rgat/aifb", "sizes", "training", [0, 24])];
+const REFUSED: [(&str, &str); 6] = [
+    ("rgat/acm", "no sizes"),
+    ("rgat/imdb", "no sizes"),
+    ("rgat/mag", "no sizes"),
+    ("rgcn/acm", "no sizes"),
+    ("rgcn/imdb", "no sizes"),
+    ("rgcn/mag", "no sizes"),
+];
 
 /// A text, and what it is the text of.
 struct Text {
@@ -53,9 +55,9 @@ fn texts() -> Vec<Text> {
                 }
                 _ => None,
             };
-            for target in [Target::Sm80, Target::Sm90] {
+            for target in [Target::SM_80, Target::SM_90] {
                 // What is compiled without sizes is correct, and nobody runs it: one target will do.
-                if sizes.is_none() && target == Target::Sm90 {
+                if sizes.is_none() && target == Target::SM_90 {
                     continue;
                 }
                 let machine = Machine::sheet(target.name());
@@ -129,13 +131,13 @@ fn rows_that_are_cut_are_assembled_without_spills() {
             Body::Traversal(_) | Body::Gemm(_) => None,
         });
         let edges: Vec<(Rows, Edges)> = rows.collect();
-        let module = compile(&program, Target::Sm90, Hints { edges: &edges, source: None });
+        let module = compile(&program, Target::SM_90, Hints { edges: &edges, source: None });
         let module = module.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(module.launches.iter().any(|entry| entry.name.ends_with("_long1")), "{name}: rows are cut");
         texts.push((name, module.text));
     }
     assert_eq!(texts.len(), CUT.len(), "examples have these names");
-    let given: Vec<(Target, &str)> = texts.iter().map(|(_, text)| (Target::Sm90, &text[..])).collect();
+    let given: Vec<(Target, &str)> = texts.iter().map(|(_, text)| (Target::SM_90, &text[..])).collect();
     for ((name, _), result) in texts.iter().zip(assembled(&ptxas, &given)) {
         for usage in result.unwrap_or_else(|message| panic!("{name}: {message}")) {
             println!("{name}: {} {} registers", usage.entry, usage.registers);
@@ -189,17 +191,8 @@ fn every_example_is_assembled_without_spills() {
         assert!(!usages.is_empty(), "{name}: the assembler reports registers");
         let shown: Vec<String> = usages.iter().map(|usage| format!("{} {}", usage.entry, usage.registers)).collect();
         println!("{name}: registers: {}", shown.join(", "));
-        let known = SPILLS.iter().find(|(e, s, w, _)| e == example && what.contains(&[*s, *w]));
-        let most = known.map_or(0, |(.., bytes)| bytes[usize::from(*target == Target::Sm90)]);
         for usage in usages.iter().filter(|usage| usage.spilled > 0) {
-            let message = format!("{name}: {} spills {} bytes", usage.entry, usage.spilled);
-            match usage.spilled <= most {
-                true => println!("{message}, at most {most} are known"),
-                false => wrong.push(message),
-            }
-        }
-        if most > 0 && usages.iter().all(|usage| usage.spilled == 0) {
-            println!("{name}: nothing spills any more, strike it from SPILLS");
+            wrong.push(format!("{name}: {} spills {} bytes", usage.entry, usage.spilled));
         }
     }
     println!("in {:.1?}", started.elapsed());

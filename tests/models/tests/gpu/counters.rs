@@ -86,9 +86,9 @@ const BOUNDS: [(Kind, [f64; 4]); 4] = [
     // Rows that share a warp look up their edges in places that do not lie together. Two teams of four lanes store
     // vectors at the same time, which share banks so that single numbers of eight teams do not.
     (Kind::Aggregation, [1.3, 1.0, 1.0, 1.25]),
-    (Kind::Rows, [1.25, 1.0, 1.0, 1.0]),
-    // Half of the stores of tiles wait for each other.
-    (Kind::Products, [1.25, 1.0, 1.0, 1.6]),
+    // Tiles are padded with zeros once.
+    (Kind::Rows, [1.25, 1.0, 1.0, 1.01]),
+    (Kind::Products, [1.25, 1.0, 1.0, 1.0]),
     (Kind::Completion, [1.0, 1.0, 1.0, 1.0]),
 ];
 

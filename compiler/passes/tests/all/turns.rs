@@ -1,0 +1,72 @@
+//! Kernels that arithmetic limits beside kernels that memory limits.
+
+use hgnnc_ir::dataflow::{Binding, Init, InputDecl, ParamDecl, VertexTypeDecl};
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::sizes::SizeInfo;
+use hgnnc_ir::*;
+use hgnnc_machine::Machine;
+use hgnnc_passes::kernels::{LowerForm, lower_with, take_turns};
+
+/// A sum of rows of one type, and, `with_product`, the product of those of another with a large weight.
+fn program(with_product: bool) -> Program {
+    let mut flow = Dataflow::new("case");
+    let mut input = |name: &str| {
+        let vertex = VertexType::new(flow.vertex_types.len());
+        flow.vertex_types.push(VertexTypeDecl { name: name.into(), dataset_name: name.into() });
+        let ty = Type::fixed(Space::Vertices(vertex), &[512]);
+        let input = flow.declare_input(InputDecl { name: name.into(), ty, binding: Binding::Features(vertex) });
+        flow.add(Op::Input(input), &[])
+    };
+    let (paper, author) = (input("Paper"), input("Author"));
+    let param = |flow: &mut Dataflow, name: &str, dims: &[usize]| {
+        let dims = dims.iter().map(|&extent| Dim::Fixed(extent)).collect();
+        let decl = ParamDecl { name: name.into(), dims, init: Init::Constant(0.0), decay: false };
+        let param = flow.declare_param(decl);
+        flow.add(Op::Param(param), &[])
+    };
+    let bias = param(&mut flow, "b", &[512]);
+    let sum = flow.binary(BinaryOp::Add, author, bias);
+    flow.output("sum", sum);
+    let other = match with_product {
+        true => {
+            let weight = param(&mut flow, "w", &[512, 512]);
+            flow.add(Op::MatMul { batch: 0 }, &[paper, weight])
+        }
+        false => flow.binary(BinaryOp::Add, paper, bias),
+    };
+    flow.output("other", other);
+    lower_with(&flow, LowerForm::GPU).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Lines of explanations, and the kernels after the pass.
+fn turns(mut program: Program, vertices: u64, machine: &str) -> (Vec<String>, Program) {
+    let sizes = SizeInfo { vertices: vec![vertices; 2], ..SizeInfo::default() };
+    let lines = take_turns(&mut program, &sizes, &Machine::sheet(machine).expect("a machine that is known"));
+    (lines, program)
+}
+
+#[test]
+fn arithmetic_and_memory_go_by_turns_where_that_is_predicted_to_gain() {
+    let before = program(true);
+    assert_eq!(before.launches.len(), 1, "{before}");
+    let (lines, after) = turns(before.clone(), 1_000_000, "sm_90");
+    let text = after.to_string();
+    assert!(text.contains("launch first 1 by turns {\n    gemm"), "{text}");
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(line.starts_with("kernels: k0 to k1: arithmetic and memory by turns ("), "{line}");
+    assert!(hgnnc_ir::kernel::verify(&after).is_ok());
+    // What is read back is the same.
+    assert_eq!(hgnnc_ir::kernel::parse(&after.to_string()).as_ref(), Ok(&after));
+}
+
+#[test]
+fn kernels_go_one_after_another_where_turns_gain_nothing() {
+    // The launch itself takes longer than either.
+    let small = program(true);
+    let (lines, after) = turns(small.clone(), 100, "sm_90");
+    assert_eq!((lines.len(), &after), (1, &small), "{lines:?}");
+    assert!(lines[0].contains("one after another"), "{lines:?}");
+    // Memory limits both.
+    let alike = program(false);
+    assert_eq!(turns(alike.clone(), 1_000_000, "sm_90"), (vec![], alike));
+}
