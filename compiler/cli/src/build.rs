@@ -189,7 +189,13 @@ fn ptx(args: &BuildArgs, analysis: &Analysis, lowered: &Lowered, options: &Lower
     };
     let target = target.with_precision(args.precision.of_products());
     let module = hgnnc_driver::ptx(program, target, options.sizes.as_ref(), &analysis.sources);
-    Ok(module.map_err(|error| Failure::input(error.to_string()))?.text)
+    let module = module.map_err(|error| match options.sizes {
+        Some(_) => Failure::input(error.to_string()),
+        None => Failure::input(format!(
+            "{error}; passes that compare sizes may avoid it: name a dataset with --data, or sizes with --stats"
+        )),
+    });
+    Ok(module?.text)
 }
 
 /// What to compile for, in numbers.

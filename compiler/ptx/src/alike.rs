@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use crate::Titled;
+
 /// What the text of a kernel calls the beginning of its table.
 const TABLE: &str = "[table+";
 
@@ -19,7 +21,7 @@ pub(crate) struct Shared {
 }
 
 /// Groups kernels whose code is the same, in the order of the first of each.
-pub(crate) fn group(bodies: &[(String, String)]) -> Vec<Shared> {
+pub(crate) fn group(bodies: &[Titled]) -> Vec<Shared> {
     let mut groups: Vec<Shared> = vec![];
     let mut known: HashMap<String, usize> = HashMap::new();
     for (position, (_, body)) in bodies.iter().enumerate() {

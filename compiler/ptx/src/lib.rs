@@ -440,6 +440,9 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
     Ok(Module { text, table, prelude, launches, first_update, commit })
 }
 
+/// What a kernel is, for its comment, and its code.
+type Titled = (String, String);
+
 struct Writer<'a> {
     program: &'a Program,
     precision: Precision,
@@ -467,7 +470,7 @@ impl Writer<'_> {
         let writes = launch.kernels.iter().flat_map(Kernel::writes);
         let written: HashSet<Buffer> = writes.map(|buffer| self.program.home(buffer)).collect();
         let (mut bodies, mut kernels) = (vec![], vec![]);
-        let mut following: Vec<(Vec<(String, String)>, Vec<KernelInfo>)> = vec![];
+        let mut following: Vec<(Vec<Titled>, Vec<KernelInfo>)> = vec![];
         for kernel in &launch.kernels {
             let number = self.next;
             self.next += 1;
@@ -541,7 +544,7 @@ impl Writer<'_> {
 
     /// Writes an entry: each kernel has the next blocks, but the `leading` ones go by turns with the others. Kernels that do
     /// the same share their code.
-    fn entry(&mut self, name: &str, bodies: &[(String, String)], kernels: Vec<KernelInfo>, leading: usize) -> Entry {
+    fn entry(&mut self, name: &str, bodies: &[Titled], kernels: Vec<KernelInfo>, leading: usize) -> Entry {
         let mut text = String::new();
         let put = "strings can be written to";
         // As many registers as it takes: nothing is spilled.

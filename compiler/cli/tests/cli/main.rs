@@ -8,4 +8,5 @@ mod common;
 mod cuda;
 mod device;
 mod interrupt;
+mod ptx;
 mod training;

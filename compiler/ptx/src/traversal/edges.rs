@@ -24,8 +24,11 @@ pub(super) struct State {
     pub layout: usize,
     pub heads: usize,
     pub wide: usize,
+    /// Weighted sums.
     pub sums: Vec<Option<Reg>>,
+    /// Sums of exponentials.
     pub totals: Vec<Option<Reg>>,
+    /// The largest scores.
     pub largest: Vec<Option<Reg>>,
 }
 
@@ -319,19 +322,14 @@ impl Emit<'_> {
         };
         let largest = partners(self, &state.largest);
         let totals = partners(self, &state.totals);
-        let sums = partners(self, &state.sums);
-        self.merge_with(state, (&largest, &totals, &sums), None);
+        let other = State { sums: partners(self, &state.sums), totals, largest, ..*state };
+        self.merge_with(state, &other, None);
         Ok(())
     }
 
-    /// Takes along another state: its largest scores, sums of exponentials, and weighted sums. With a condition, only
-    /// where it holds.
-    pub(super) fn merge_with(
-        &mut self,
-        state: &mut State,
-        (largest, totals, sums): (&[Option<Reg>], &[Option<Reg>], &[Option<Reg>]),
-        valid: Option<Reg>,
-    ) {
+    /// Takes along another state. With a condition, only where it holds.
+    pub(super) fn merge_with(&mut self, state: &mut State, other: &State, valid: Option<Reg>) {
+        let State { largest, totals, sums, .. } = other;
         let mut scales = vec![];
         for head in 0..state.largest.len() {
             let (Some(own), Some(total), Some(other), Some(other_total)) =

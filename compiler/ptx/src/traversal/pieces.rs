@@ -16,6 +16,7 @@ use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Extent, KernelOp, Level, Traversal};
 
 use super::edges::Partial;
+use super::edges::State;
 use super::operands::Loads;
 use super::{Emit, Held, LONG, Result, Round, Value};
 use crate::Edges;
@@ -245,7 +246,8 @@ impl Emit<'_> {
                 let sums = load(self, places[0], state.layout, state.wide);
                 let totals = load(self, places[1], state.layout, state.heads);
                 let largest = load(self, places[2], state.layout, state.heads);
-                self.merge_with(state, (&largest, &totals, &sums), Some(valid));
+                let other = State { sums, totals, largest, ..*state };
+                self.merge_with(state, &other, Some(valid));
                 return;
             }
         };

@@ -461,7 +461,7 @@ impl Emit<'_> {
         let own = self.stores(layout, position, false);
         let vector = self.layouts[layout].vector(position);
         // Parts of values may begin anywhere.
-        let vector = if start % vector == 0 { vector } else { 1 };
+        let vector = if start.is_multiple_of(vector) { vector } else { 1 };
         let slots = self.layouts[layout].slots(position);
         for (chunk, values) in slots.chunks(vector).zip(regs.chunks(vector)) {
             let Some(first) = &chunk[0] else { continue };

@@ -1,0 +1,28 @@
+//! `build --emit ptx`.
+
+use crate::common::{Place, Run};
+
+/// The PTX of an example for H100, built without a dataset.
+fn ptx(example: &str, args: &[&str]) -> Run {
+    let model = format!("{}/../../examples/{example}.hgnn", env!("CARGO_MANIFEST_DIR"));
+    Place::new().run(&[&["build", &model, "--target", "sm_90", "--emit", "ptx"], args].concat())
+}
+
+#[test]
+fn products_are_as_exact_as_was_asked_for() {
+    let count =
+        |precision: &str, text: &str| ptx("han/acm", &["--precision", precision]).works().out.matches(text).count();
+    let tf32 = count("tf32", ".tf32.tf32.f32");
+    assert!(tf32 > 0, "HAN has large products");
+    assert_eq!(count("tf32x3", ".tf32.tf32.f32"), 3 * tf32);
+    assert_eq!(ptx("han/acm", &[]).works().out.matches(".tf32.tf32.f32").count(), 3 * tf32);
+    // Half as many, of twice the depth.
+    assert_eq!(2 * count("bf16", ".bf16.bf16.f32"), tf32);
+    assert_eq!(count("f32", "mma.sync"), 0);
+    ptx("han/acm", &["--precision", "f16"]).fails(2, &["f16", "tf32x3"]);
+}
+
+#[test]
+fn what_has_no_ptx_without_sizes_says_what_would_help() {
+    ptx("rgcn/acm", &[]).fails(1, &["no PTX for kernel", "--data"]);
+}
