@@ -9,7 +9,7 @@ use hgnnc_ir::kernel::{Form, Gemm, Width};
 
 use crate::code::{Code, Reg};
 use crate::table::{Slot, Table};
-use crate::tile::{DEPTH, Left, Memory, Product, STAGING, TILE, Target};
+use crate::tile::{self, DEPTH, Left, Memory, Product, STAGING, TILE, Target};
 use crate::{Blocks, KernelInfo, Precision, Total};
 
 /// Rows that a part of a sum of outer products has at least.
@@ -72,78 +72,26 @@ pub(crate) fn emit(gemm: &Gemm, number: usize, precision: Precision, table: &mut
     let batch = code.u("rem.u32", &[&rest, &batches]);
     let part = code.u("div.u32", &[&rest, &batches]);
     let (row0, column0) = (code.u("mul.lo.u32", &[&tile_m, &TILE]), code.u("mul.lo.u32", &[&tile_n, &TILE]));
-    let at = |code: &mut Code, base: Reg, elements: Reg, by: Reg| {
-        let offset = code.d("mul.wide.u32", &[&elements, &by]);
-        let bytes = code.d("shl.b64", &[&offset, &2]);
-        code.d("add.u64", &[&base, &bytes])
-    };
     let multiple = |width: &Width| width.as_fixed().is_some_and(|width| width % 4 == 0);
     let (k4, n4) = (multiple(&of.k), multiple(&of.n));
+    // Of each operand: its buffer, the elements of a matrix of the batch (in a row, if it has rows), the elements from one
+    // row to the next, whether the depth is contiguous, and whether rows begin at multiples of 16 bytes.
     let (a, b, depth, pitch_c) = match gemm.form {
-        Form::MatMul => {
-            let a = Memory {
-                base: at(&mut code, x, batch, k),
-                pitch: left,
-                deep: true,
-                first: row0,
-                extent: m,
-                aligned: k4,
-            };
-            let b = Memory {
-                base: at(&mut code, y, batch, weight),
-                pitch: n,
-                deep: false,
-                first: column0,
-                extent: columns,
-                aligned: n4,
-            };
-            (a, b, k, right)
-        }
-        Form::MatMulT => {
-            let a = Memory {
-                base: at(&mut code, x, batch, n),
-                pitch: right,
-                deep: true,
-                first: row0,
-                extent: m,
-                aligned: n4,
-            };
-            let b = Memory {
-                base: at(&mut code, y, batch, weight),
-                pitch: n,
-                deep: true,
-                first: column0,
-                extent: columns,
-                aligned: n4,
-            };
-            (a, b, n, left)
-        }
-        Form::Outer => {
-            let a = Memory {
-                base: at(&mut code, x, batch, k),
-                pitch: left,
-                deep: false,
-                first: row0,
-                extent: m,
-                aligned: k4,
-            };
-            let b = Memory {
-                base: at(&mut code, y, batch, n),
-                pitch: right,
-                deep: false,
-                first: column0,
-                extent: columns,
-                aligned: n4,
-            };
-            (a, b, rows, n)
-        }
+        Form::MatMul => ((x, k, left, true, k4), (y, weight, n, false, n4), k, right),
+        Form::MatMulT => ((x, n, right, true, n4), (y, weight, n, true, n4), n, left),
+        Form::Outer => ((x, k, left, false, k4), (y, n, right, false, n4), rows, n),
     };
+    let mut operand = |(buffer, matrix, pitch, deep, aligned), first, extent| {
+        let base = tile::element(&mut code, buffer, batch, matrix);
+        Memory { base, pitch, deep, first, extent, aligned }
+    };
+    let (a, b) = (operand(a, row0, m), operand(b, column0, columns));
     let c = match gemm.form {
-        Form::MatMul => at(&mut code, out, batch, n),
-        Form::MatMulT => at(&mut code, out, batch, k),
+        Form::MatMul => tile::element(&mut code, out, batch, n),
+        Form::MatMulT => tile::element(&mut code, out, batch, k),
         Form::Outer => {
             let part_base = code.u("mad.lo.u32", &[&part, &batches, &batch]);
-            at(&mut code, out, part_base, weight)
+            tile::element(&mut code, out, part_base, weight)
         }
     };
     // The depth that this block goes through.

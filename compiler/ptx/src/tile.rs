@@ -75,6 +75,13 @@ pub(crate) fn result_pitch(elements: usize) -> usize {
     (elements + 8).next_multiple_of(16) - 8
 }
 
+/// The address of element `count * each` of a buffer.
+pub(crate) fn element(code: &mut Code, buffer: Reg, count: Reg, each: Reg) -> Reg {
+    let elements = code.d("mul.wide.u32", &[&count, &each]);
+    let bytes = code.d("shl.b64", &[&elements, &2]);
+    code.d("add.u64", &[&buffer, &bytes])
+}
+
 /// Four sums for each tile of a warp.
 pub(crate) struct Sums(Vec<[Reg; 4]>);
 

@@ -511,11 +511,6 @@ impl Emit<'_> {
         let (next_batch, next_column) = (code.label(), code.label());
         code.place(next_batch);
         code.place(next_column);
-        let from = |code: &mut Code, base: Reg, elements: Reg, by: Reg| {
-            let offset = code.d("mul.wide.u32", &[&elements, &by]);
-            let bytes = code.d("shl.b64", &[&offset, &2]);
-            code.d("add.u64", &[&base, &bytes])
-        };
         let in_place = |code: &mut Code, place: Place, element: Reg, by: Reg| {
             let element = code.u("mul.lo.u32", &[&element, &by]);
             let at = code.u("mad.lo.u32", &[&element, &4, &memory]);
@@ -524,13 +519,13 @@ impl Emit<'_> {
         let left = match streamed {
             Ok(base) => {
                 let pitch = code.u("mul.lo.u32", &[&inner, &batches]);
-                let base = from(code, base, batch, inner);
+                let base = tile::element(code, base, batch, inner);
                 Left::Memory(Memory { base, pitch, deep: true, first, extent: rows, aligned })
             }
             Err(place) => Left::Shared(in_place(code, place, batch, inner)),
         };
         let elements = code.u("mul.lo.u32", &[&inner, &outer]);
-        let base = from(code, weight, batch, elements);
+        let base = tile::element(code, weight, batch, elements);
         let right = match product.transposed {
             false => Memory {
                 base,
