@@ -9,6 +9,7 @@ pub mod compute_on_vertices;
 pub mod contract_scores;
 pub mod differentiate;
 pub mod erase_stops;
+pub mod fit_outer_products;
 pub mod kernels;
 pub mod optimizer;
 pub mod pipeline;

@@ -14,6 +14,7 @@ use crate::compact::compact;
 use crate::compute_on_vertices::compute_on_vertices;
 use crate::contract_scores::contract_scores;
 use crate::erase_stops::erase_stops;
+use crate::fit_outer_products::fit_outer_products;
 use crate::recompute::recompute;
 use crate::remove_dead::remove_dead;
 use crate::share_common::share_common;
@@ -36,6 +37,7 @@ const COMPUTE_ON_VERTICES: Pass = Pass { name: "compute_on_vertices", run: compu
 const SUM_BEFORE_PROJECTING: Pass = Pass { name: "sum_before_projecting", run: sum_before_projecting };
 const COMPACT: Pass = Pass { name: "compact", run: compact };
 const CONTRACT_SCORES: Pass = Pass { name: "contract_scores", run: contract_scores };
+const FIT_OUTER_PRODUCTS: Pass = Pass { name: "fit_outer_products", run: fit_outer_products };
 const ERASE_STOPS: Pass = Pass { name: "erase_stops", run: erase_stops };
 
 /// On forward programs, before differentiation: what makes the forward pass cheap makes its gradient cheap.
@@ -70,6 +72,8 @@ pub const JOINT: &[Pass] = &[
     COMPUTE_ON_VERTICES,
     SHARE_COMMON,
     REMOVE_DEAD,
+    // What could be moved to the vertices is there.
+    FIT_OUTER_PRODUCTS,
     // Gradients of parameters with a row per vertex, and their updates.
     COMPACT,
     SIMPLIFY,

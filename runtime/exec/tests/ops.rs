@@ -5,6 +5,9 @@ mod common;
 use common::{Case, random_edges};
 use hgnnc_exec::CodeMode;
 use hgnnc_ir::*;
+use hgnnc_passes::PassCx;
+use hgnnc_passes::fit_outer_products::fit_outer_products_into;
+use hgnnc_passes::kernels::LowerForm;
 
 const T0: Space = Space::Vertices(VertexType(0));
 const T1: Space = Space::Vertices(VertexType(1));
@@ -332,6 +335,25 @@ fn products_and_inputs_on_edges() {
         let ones = case.flow.add(Op::Broadcast(Type::new(Space::Edges(G), vec![])), &[degree]);
         let degree = case.flow.segment(G, Direction::In, Reduce::Sum, ones);
         case.result(degree);
+    });
+}
+
+/// Gradients of weights that are applied to edges, in the slices that devices have registers for.
+#[test]
+fn large_outer_products_over_edges() {
+    each_graph(|case| {
+        let [x, y] = [40, 60].map(|width| case.random(Space::Edges(G), &[width]));
+        let y = case.flow.unary(UnaryOp::Tanh, y);
+        let dw = case.flow.add(Op::Outer { batch: 0 }, &[x, y]);
+        case.result(dw);
+        // In two batches.
+        let mut in_two =
+            |v: Value, each: usize| case.flow.add(Op::Reshape(vec![Dim::Fixed(2), Dim::Fixed(each)]), &[v]);
+        let wide = [in_two(x, 20), in_two(y, 30)];
+        let large = case.flow.add(Op::Outer { batch: 1 }, &wide);
+        case.result(large);
+        let changed = fit_outer_products_into(&mut case.flow, LowerForm::GPU.edge_outer, &mut PassCx::default());
+        assert!(changed.0, "a result of 2400 elements");
     });
 }
 

@@ -21,8 +21,3 @@ fn products_are_as_exact_as_was_asked_for() {
     assert_eq!(count("f32", "mma.sync"), 0);
     ptx("han/acm", &["--precision", "f16"]).fails(2, &["f16", "tf32x3"]);
 }
-
-#[test]
-fn what_has_no_ptx_without_sizes_says_what_would_help() {
-    ptx("rgcn/acm", &[]).fails(1, &["no PTX for kernel", "--data"]);
-}

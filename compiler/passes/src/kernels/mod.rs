@@ -76,6 +76,8 @@ pub struct LowerForm {
     pub row_weight: usize,
     /// The same of gradients of weights, which rows add up.
     pub row_outer: usize,
+    /// Elements of gradients of weights that a traversal adds up over its edges.
+    pub edge_outer: usize,
     /// Other products, of rows of vertices with at most this many columns, belong to what computes their operand and to what
     /// reads their result: blocks of rows go through a kernel together.
     pub tile_width: usize,
@@ -89,13 +91,20 @@ impl LowerForm {
         softmax: SoftmaxForm::InPasses,
         row_weight: 16 * 1024,
         row_outer: 16 * 1024,
+        edge_outer: usize::MAX,
         tile_width: 0,
         early: false,
     };
     /// A graphics processor: its matrix units want tiles of rows, so that in traversals with edges only small weights belong
     /// to rows. Each pass over the edges computes their values again, so that a softmax takes one.
-    pub const GPU: Self =
-        Self { softmax: SoftmaxForm::InOnePass, row_weight: 1024, row_outer: 0, tile_width: 128, early: true };
+    pub const GPU: Self = Self {
+        softmax: SoftmaxForm::InOnePass,
+        row_weight: 1024,
+        row_outer: 0,
+        edge_outer: 2048,
+        tile_width: 128,
+        early: true,
+    };
 
     /// Of a machine; without one, of a processor.
     pub fn of(machine: Option<&Machine>) -> Self {

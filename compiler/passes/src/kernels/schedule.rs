@@ -212,13 +212,27 @@ impl Scheduler<'_, '_> {
                 Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) => false,
             };
             let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
-            if (own || follows()) && joins && self.fits(v, kind, &known) {
+            if (own || follows()) && joins && self.adds_up(v, &members) && self.fits(v, kind, &known) {
                 members.push(v);
                 known.insert(v);
                 candidates.extend(self.lists.readers(v));
             }
         }
         members
+    }
+
+    /// Has a group with an operation no more gradients of weights to add up over edges than the back end can?
+    fn adds_up(&self, v: Value, members: &[Value]) -> bool {
+        let facts = self.facts;
+        let elements = |v: Value| match facts.flow.value(v).op {
+            Op::Outer { .. } if matches!(facts.topology(facts.flow.value(v).args[0]), Some(Topology::Graph(_))) => {
+                facts.width(v).as_fixed().unwrap_or(0)
+            }
+            _ => 0,
+        };
+        let own = elements(v);
+        let others: usize = members.iter().map(|&member| elements(member)).sum();
+        own == 0 || others == 0 || own + others <= self.form.edge_outer
     }
 
     fn product(&self, v: Value) -> Option<Value> {

@@ -1,11 +1,12 @@
 //! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9 sources 2 destinations 3`
-//! (of each vertex type, of each graph; ends may be left out) and `; budget: 1000` (bytes of values), a program, `=>`,
-//! and the program after the pass and without what it left unread; or `=> unchanged`.
+//! (of each vertex type, of each graph; ends may be left out), `; budget: 1000` (bytes of values) and `; target: sm_90`, a
+//! program, `=>`, and the program after the pass and without what it left unread; or `=> unchanged`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
+use hgnnc_machine::Machine;
 use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
 use hgnnc_passes::recompute::recompute;
 use hgnnc_passes::remove_dead::remove_dead;
@@ -35,6 +36,11 @@ fn budget(text: &str) -> Option<u64> {
     Some(line.parse().expect("a number of bytes"))
 }
 
+fn target(text: &str) -> Option<Machine> {
+    let line = text.lines().find_map(|line| line.strip_prefix("; target: "))?;
+    Some(Machine::sheet(line).expect("a machine that is known"))
+}
+
 fn read(path: &Path, text: &str) -> Dataflow {
     let flow = parse(text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
     if let Err(broken) = verify(&flow) {
@@ -54,7 +60,7 @@ fn passes_do_what_their_cases_say() {
             let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
             let mut flow = read(&path, before);
             let untouched = flow.clone();
-            let mut cx = PassCx { arena_budget: budget(&text), ..PassCx::new(sizes(&text)) };
+            let mut cx = PassCx { arena_budget: budget(&text), machine: target(&text), ..PassCx::new(sizes(&text)) };
             let changed = (pass.run)(&mut flow, &mut cx);
             assert_eq!(changed.0, flow != untouched, "{}: reports whether it changed something", path.display());
             remove_dead(&mut flow, &mut PassCx::default());

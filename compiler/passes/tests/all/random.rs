@@ -5,6 +5,7 @@
 use hgnnc_ir::interp::{Bindings, Evaluation, run};
 use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
+use hgnnc_passes::fit_outer_products::fit_outer_products_into;
 use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
 use hgnnc_passes::recompute::recompute;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
@@ -95,6 +96,22 @@ fn every_pass_keeps_the_meaning_of_forward_programs() {
         let (flow, bindings) = random_program(seed);
         every_pass(seed, &flow, &bindings);
     }
+}
+
+#[test]
+fn outer_products_are_the_same_in_slices_of_any_size() {
+    let mut fired = 0;
+    for seed in seeds(SEEDS) {
+        let (flow, bindings) = joint_program(seed);
+        let before = evaluate(&flow, &bindings, "differentiated");
+        for most in [1, 3, 7] {
+            let mut changed = flow.clone();
+            fired += usize::from(fit_outer_products_into(&mut changed, most, &mut PassCx::default()).0);
+            let what = format!("seed {seed}, {most} elements");
+            same(&what, (&flow, &before), (&changed, &evaluate(&changed, &bindings, &what)));
+        }
+    }
+    assert!(fired > 0, "no program has weights on edges");
 }
 
 #[test]

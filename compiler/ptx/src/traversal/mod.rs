@@ -461,7 +461,7 @@ fn shape(traversal: &Traversal, chain: &Chain, long: bool, mean_edges: Option<f6
         // Other warps of the block have nothing to do.
         return Shape { lanes, teams: 0, unroll: 1, block: lanes };
     }
-    let lanes = Layout::lanes_for(chain, WARP_BITS);
+    let lanes = Layout::lanes_for(chain, WARP_BITS).max(totals::least_lanes(traversal));
     if !traversal.rows.has_edges() {
         return Shape { lanes, teams: 0, unroll: 1, block: BLOCK_BITS };
     }

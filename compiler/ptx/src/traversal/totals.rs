@@ -2,7 +2,7 @@
 //! own adds up the blocks, always in the same order.
 
 use hgnnc_ir::Reduce;
-use hgnnc_ir::kernel::{Buffer, Dest, Extents, KernelOp, Level, Operand, Width};
+use hgnnc_ir::kernel::{Buffer, Dest, Extents, Instr, KernelOp, Level, Operand, Traversal, Width};
 
 use super::{Emit, Held, Result, WARP_BITS};
 use crate::Total;
@@ -21,6 +21,16 @@ pub(super) struct Accumulator {
 
 /// Most elements of an outer product that a lane adds up.
 const MOST_OUTER: usize = 64;
+
+/// Lanes of a team, as a power of two, that have room for the outer products that they add up.
+pub(super) fn least_lanes(traversal: &Traversal) -> u32 {
+    let outer = |instr: &Instr| match &instr.op {
+        KernelOp::OuterAll(..) => instr.width.as_fixed(),
+        _ => None,
+    };
+    let widest = traversal.instrs.iter().filter_map(outer).max().unwrap_or(0);
+    widest.div_ceil(MOST_OUTER).next_power_of_two().trailing_zeros().min(WARP_BITS)
+}
 
 impl Emit<'_> {
     /// Takes what an instruction computes for this row or edge along in its total.

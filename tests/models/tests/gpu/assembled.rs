@@ -20,16 +20,6 @@ const LARGE: usize = 6_000_000;
 /// Examples that are also assembled as if their graphs had rows that are cut.
 const CUT: [&str; 2] = ["gat/cora", "han/acm"];
 
-/// What has no PTX yet: without sizes, gradients of weights that are applied to edges are sums over edges.
-const REFUSED: [(&str, &str); 6] = [
-    ("rgat/acm", "no sizes"),
-    ("rgat/imdb", "no sizes"),
-    ("rgat/mag", "no sizes"),
-    ("rgcn/acm", "no sizes"),
-    ("rgcn/imdb", "no sizes"),
-    ("rgcn/mag", "no sizes"),
-];
-
 /// A text, and what it is the text of.
 struct Text {
     what: Vec<[&'static str; 2]>,
@@ -69,10 +59,6 @@ fn texts() -> Vec<Text> {
                     let what = [sized, which];
                     let module = match ptx(&program, target, sizes.as_ref(), &analysis.sources) {
                         Ok(module) => module,
-                        Err(error) if which == "training" && REFUSED.contains(&(&example, sized)) => {
-                            println!("{example}, {sized}: {error}");
-                            continue;
-                        }
                         Err(error) => panic!("{example}, {sized}, {which}: {error}"),
                     };
                     // Models of several datasets may have one text, but for what comments say of the source.

@@ -1,0 +1,142 @@
+//! Takes sums of outer products apart that are too large to be added up while edges are visited.
+//!
+//! The gradient of a weight that is applied to edges is `Σ_e x_e ⊗ y_e`. A graphics processor adds it up in registers, of
+//! which a lane has few. The sum is bilinear: where one operand is gathered from an end of the edges, the other is summed
+//! there first, and what is left is a product over vertices, for which there are kernels of any size:
+//!
+//! ```text
+//! Before:  %2 = gather.src g, %0              : f32[edges(g); k]
+//!          %3 = outer %2, %1                  : f32[k, n]            %1: f32[edges(g); n]
+//! After:   %2 = segment.sum.out g, %1         : f32[src(g); n]
+//!          %3 = outer %0, %2                  : f32[k, n]
+//! ```
+//!
+//! A factor of the edge that is the same for all columns, `(α_e x_j) ⊗ y_e`, goes to the other operand. Other products (of
+//! edge features, or of what was dropped edge by edge) are computed in slices of rows and columns of the result, each in a
+//! traversal of its own.
+//!
+//! Applies to products over edges with more elements than the back end adds up ([`LowerForm::edge_outer`]), or with extents
+//! that are not known.
+
+use hgnnc_ir::kernel::Width;
+use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, Reduce, Space, Value};
+
+use crate::kernels::LowerForm;
+use crate::pipeline::{Changed, PassCx};
+use crate::rewrite::{Rewriter, rewrite};
+
+/// See the module.
+pub fn fit_outer_products(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    fit_outer_products_into(flow, LowerForm::of(cx.machine.as_ref()).edge_outer, cx)
+}
+
+/// The same where the back end adds up so many elements.
+pub fn fit_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut PassCx) -> Changed {
+    let mut log = vec![];
+    let taken_apart = rewrite(flow, |r, value, args| {
+        let node = r.old.value(value);
+        let Op::Outer { batch } = node.op else { return None };
+        let operand = r.old.ty(node.args[0]);
+        let elements = Width::of(&node.ty.dims);
+        if operand.is_sparse()
+            || !matches!(operand.space, Space::Edges(_))
+            || elements.as_fixed().is_some_and(|len| len <= most)
+        {
+            return None;
+        }
+        let (x, y) = (args[0], args[1]);
+        let how = "summed at the end that an operand is gathered from";
+        let (result, how) = if let Some((x, y)) = gathered(r, x, y, batch) {
+            (r.add(Op::Outer { batch }, &[x, y]), how.to_owned())
+        } else if let Some((y, x)) = gathered(r, y, x, batch) {
+            (r.add(Op::Outer { batch }, &[x, y]), how.to_owned())
+        } else {
+            let (result, slices) = in_slices(r, value, (x, y), batch, most)?;
+            (result, format!("computed in {slices} slices"))
+        };
+        log.push(format!("{value} has more than {most} elements: {how}"));
+        Some(result)
+    });
+    cx.explain_all("fit_outer_products", log);
+    Changed(taken_apart > 0)
+}
+
+/// The vertices' rows that one operand gathers, and the sum there of the other.
+fn gathered(r: &mut Rewriter<'_>, this: Value, other: Value, batch: usize) -> Option<(Value, Value)> {
+    let (mut this, mut weight) = (this, None);
+    let data = r.new.value(this);
+    if data.op == Op::Binary(BinaryOp::Mul) {
+        let (a, b) = (data.args[0], data.args[1]);
+        let (of, factor) = if r.new.ty(a).dims.len() > r.new.ty(b).dims.len() { (a, b) } else { (b, a) };
+        if r.new.ty(of).dims == data.ty.dims && r.new.ty(factor).dims.len() <= batch {
+            (this, weight) = (of, Some(factor));
+        }
+    }
+    let data = r.new.value(this);
+    let (graph, direction) = match data.op {
+        Op::GatherSrc(graph) => (graph, Direction::Out),
+        Op::GatherDst(graph) => (graph, Direction::In),
+        _ => return None,
+    };
+    let rows = data.args[0];
+    let other = match weight {
+        Some(weight) => r.add(Op::Binary(BinaryOp::Mul), &[other, weight]),
+        None => other,
+    };
+    let reduce = Reduce::Sum;
+    let sum = match r.new.ty(rows).space {
+        Space::Ends(..) => Op::SegmentEnds { graph, direction, reduce },
+        _ => Op::Segment { graph, direction, reduce },
+    };
+    Some((rows, r.add(sum, &[other])))
+}
+
+/// The product put together from pieces of at most so many elements, and how many there are.
+fn in_slices(
+    r: &mut Rewriter<'_>,
+    value: Value,
+    (x, y): (Value, Value),
+    batch: usize,
+    most: usize,
+) -> Option<(Value, usize)> {
+    let ty = r.old.ty(value).clone();
+    let len = |dims: &[Dim]| Width::of(dims).as_fixed();
+    let lead = &ty.dims[..batch];
+    let (batches, k, n) = (len(lead)?, len(&ty.dims[batch..=batch])?, len(&ty.dims[batch + 1..])?);
+    if batches > most {
+        return None;
+    }
+    let columns = n.min(most / batches);
+    let rows = k.min(most / (batches * columns));
+    let with = |len: usize| [lead, &[Dim::Fixed(len)]].concat();
+    let y = r.add(Op::Reshape(with(n)), &[y]);
+    let mut slices = 0;
+    let mut bands = vec![];
+    for row in even(k, rows) {
+        let x = slice(r, x, row, k);
+        let mut pieces = vec![];
+        for column in even(n, columns) {
+            let y = slice(r, y, column, n);
+            pieces.push(r.add(Op::Outer { batch }, &[x, y]));
+            slices += 1;
+        }
+        let band = join(r, pieces);
+        bands.push(r.add(Op::Reshape(with(row.1 * n)), &[band]));
+    }
+    let all = join(r, bands);
+    Some((r.add(Op::Reshape(ty.dims), &[all]), slices))
+}
+
+/// Starts and lengths of as few parts of at most `most` as there can be, equal but for one.
+fn even(len: usize, most: usize) -> Vec<(usize, usize)> {
+    let part = len.div_ceil(len.div_ceil(most));
+    (0..len).step_by(part).map(|start| (start, part.min(len - start))).collect()
+}
+
+fn slice(r: &mut Rewriter<'_>, of: Value, (start, len): (usize, usize), all: usize) -> Value {
+    if len == all { of } else { r.add(Op::Slice { start, len }, &[of]) }
+}
+
+fn join(r: &mut Rewriter<'_>, parts: Vec<Value>) -> Value {
+    if let [one] = parts[..] { one } else { r.add(Op::Concat, &parts) }
+}
