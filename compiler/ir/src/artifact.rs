@@ -5,7 +5,7 @@ use crate::kernel;
 use crate::types::VertexType;
 
 /// Version of this format. The runtime refuses others.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A compiled model.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,6 +59,20 @@ pub struct Training {
     pub dataset: Option<String>,
     /// The seed, unless the command line gives one.
     pub seed: u64,
+    /// Training on sampled subgraphs. `None`: every step sees the whole graph.
+    pub batch: Option<MiniBatch>,
+}
+
+/// How a step of training draws a subgraph. The step is the whole program on that subgraph.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MiniBatch {
+    /// Seeds of a batch: vertices of [`Training::vertex`] that the loss is of. At least 1.
+    pub size: usize,
+    /// In-edges that a vertex draws, `[hops][graphs]`: hops counted from the seeds, graphs by their position in
+    /// the program's table of graphs. `None`: all of them. At least 1 otherwise.
+    ///
+    /// As many hops as the loss sees neighbours away. Empty where it sees none.
+    pub fanouts: Vec<Vec<Option<u32>>>,
 }
 
 /// What an output predicts.

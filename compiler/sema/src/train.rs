@@ -482,6 +482,7 @@ impl Elaborator<'_> {
                 split: None,
                 dataset: None,
                 seed: 0,
+                batch: None,
             },
             optimizer: OptimizerOptions::new(Optimizer::adam(0.01)),
             split_span: None,

@@ -94,6 +94,7 @@ fn model(rate: f64) -> (Artifact, BoundData) {
         split: None,
         dataset: None,
         seed: 3,
+        batch: None,
     };
     let lowered = |flow: &Dataflow| hgnnc_passes::kernels::lower(flow).expect("every operation has a kernel");
     let artifact = Artifact {
