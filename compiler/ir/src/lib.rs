@@ -9,6 +9,7 @@
 //! This crate has no idea of syntax, devices or datasets. Front end and runtime meet in [`Artifact`].
 
 pub mod artifact;
+pub mod batch;
 pub mod dataflow;
 pub mod infer;
 pub mod interp;

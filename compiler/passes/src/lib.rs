@@ -11,6 +11,7 @@ pub mod differentiate;
 pub mod erase_stops;
 pub mod fit_outer_products;
 pub mod kernels;
+pub mod on_batch;
 pub mod optimizer;
 pub mod pipeline;
 pub mod recompute;
@@ -22,5 +23,6 @@ pub mod sum_before_projecting;
 
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
 pub use hgnnc_ir::sizes::{Ends, SizeInfo};
+pub use on_batch::{NotOnBatch, on_batch};
 pub use optimizer::{Clip, Optimizer, OptimizerOptions, Schedule, update};
 pub use pipeline::{Changed, PassCx, PassManager, UnknownPass};

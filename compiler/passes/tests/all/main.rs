@@ -5,6 +5,7 @@ mod cases;
 mod common;
 mod gradients;
 mod kernels;
+mod on_batch;
 mod optimizers;
 mod random;
 mod turns;

@@ -1,0 +1,61 @@
+//! How the program of a batch belongs to the program of the whole graph.
+//!
+//! A batch is a sampled subgraph. Its vertices are numbered by type in the order in which they were reached: the seeds
+//! first, then what is one hop from them, and so on. A vertex that was reached within `h` hops and is `L` hops at most from
+//! the seeds in all has its in-edges drawn where `h < L`. So whatever the program computes on vertices within `h` hops are
+//! the first rows of what it would compute on all of them, and every value has only as many rows as the loss depends on.
+
+use crate::types::{Graph, Input, Param, Pattern, VertexType};
+
+/// Rows that are known within a number of hops.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Known {
+    /// The type in the program of the whole graph.
+    pub vertex: VertexType,
+    /// Vertices of this type at most so many hops from the seeds.
+    pub hops: usize,
+}
+
+/// A graph of the program of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum BatchGraph {
+    /// The sampled in-edges of the vertices that are known within a number of hops.
+    Sampled {
+        /// The graph in the program of the whole graph.
+        graph: Graph,
+        /// Hops of its destinations; its sources are one more hop away at most.
+        hops: usize,
+    },
+    /// From each vertex within more hops to itself within fewer: what takes the first rows.
+    First,
+}
+
+/// The tables of the program of a batch, beside those of the program of the whole graph. Parameters are the same and in the
+/// same order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BatchLayout {
+    /// How far from the seeds the loss sees.
+    pub hops: usize,
+    /// Vertex types, by [`VertexType`] of the batch.
+    pub vertices: Vec<Known>,
+    /// Graphs, by [`Graph`] of the batch.
+    pub graphs: Vec<BatchGraph>,
+    /// Sparse features, by [`Pattern`] of the batch. Their rows are those of the vertex type in its table.
+    pub patterns: Vec<Pattern>,
+    /// Inputs, by [`Input`] of the batch. Counters of steps and epochs follow, which are nowhere else.
+    pub inputs: Vec<Input>,
+    /// Parameters with a row for each vertex of a type, and how many hops these are away: a batch has the rows of its
+    /// vertices.
+    pub rows: Vec<(Param, Known)>,
+}
+
+impl BatchLayout {
+    /// Most hops of the destinations of a sampled graph; `None` where the program does not use it.
+    pub fn deepest(&self, graph: Graph) -> Option<usize> {
+        let hops = |it: &BatchGraph| match *it {
+            BatchGraph::Sampled { graph: of, hops } if of == graph => Some(hops),
+            BatchGraph::Sampled { .. } | BatchGraph::First => None,
+        };
+        self.graphs.iter().filter_map(hops).max()
+    }
+}
