@@ -124,7 +124,9 @@ pub fn check(name: &str, text: &str) -> Outcome {
         match lower(model, &options) {
             Ok(_) => {}
             Err(LowerError::Pass(error)) => diagnostics.push(unknown_pass(&error)),
-            Err(error @ (LowerError::Kernel(_) | LowerError::Gradient(_))) => panic!("{name}: {error}"),
+            Err(error @ (LowerError::Kernel(_) | LowerError::Gradient(_) | LowerError::Batch(_))) => {
+                panic!("{name}: {error}")
+            }
         }
     }
     Outcome { analysis, diagnostics }

@@ -32,6 +32,7 @@ pub fn bind_sizes(
         infer: model.flow.clone(),
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
+        batch: None,
     };
     let data = bind(&tables, dataset, options)?;
     let sizes = data.sizes();

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hgnnc_ir::artifact::{Kernels, VERSION};
+use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
@@ -10,7 +11,7 @@ use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, LowerForm, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
-use hgnnc_passes::{NotDifferentiable, try_differentiate, update};
+use hgnnc_passes::{NotDifferentiable, NotOnBatch, batch_sizes, on_batch, try_differentiate, update};
 use hgnnc_sema::{Analyzed, TrainSpec};
 
 /// What lowering depends on.
@@ -50,6 +51,8 @@ pub struct Lowered {
     pub notes: Vec<String>,
     /// Memory for values, where sizes are known.
     pub arena: Option<ArenaBytes>,
+    /// Sizes that the training program is compiled for, where sizes are known: of a batch, if it is trained on batches.
+    pub train_sizes: Option<SizeInfo>,
 }
 
 /// What [`lower`] cannot do.
@@ -61,6 +64,8 @@ pub enum LowerError {
     Kernel(NotLowered),
     /// The loss has a gradient that no operation computes.
     Gradient(NotDifferentiable),
+    /// The model is to be trained on batches, and cannot be.
+    Batch(NotOnBatch),
 }
 
 impl fmt::Display for LowerError {
@@ -69,6 +74,7 @@ impl fmt::Display for LowerError {
             LowerError::Pass(error) => error.fmt(f),
             LowerError::Kernel(error) => error.fmt(f),
             LowerError::Gradient(error) => error.fmt(f),
+            LowerError::Batch(error) => error.fmt(f),
         }
     }
 }
@@ -84,6 +90,12 @@ impl From<UnknownPass> for LowerError {
 impl From<NotDifferentiable> for LowerError {
     fn from(error: NotDifferentiable) -> Self {
         LowerError::Gradient(error)
+    }
+}
+
+impl From<NotOnBatch> for LowerError {
+    fn from(error: NotOnBatch) -> Self {
+        LowerError::Batch(error)
     }
 }
 
@@ -133,19 +145,21 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     });
     // Where there is no other thread, one after the other.
     let infer_kernels = infer_kernels.unwrap_or_else(lower_infer);
-    let (joint, train, train_kernels) = match training? {
-        Some(Training { joint, flow, kernels }) => (Some(joint), Some(flow), Some(kernels)),
-        None => (None, None, None),
+    let training = training?;
+    // A program for batches has tables and sizes of its own.
+    let train_sizes = training.as_ref().map_or(options.sizes.clone(), |training| training.sizes.clone());
+    let (joint, train, train_kernels, batch) = match training {
+        Some(Training { joint, flow, kernels, batch, .. }) => (Some(joint), Some(flow), Some(kernels), batch),
+        None => (None, None, None, None),
     };
     let mut kernels = Kernels { train: train_kernels, infer: infer_kernels? };
-    let known = options.sizes.as_ref().zip(options.machine.as_ref());
     let mut turns = vec![];
-    if let Some((sizes, machine)) = known {
+    if let (Some(sizes), Some(of_train), Some(machine)) = (&options.sizes, &train_sizes, &options.machine) {
         let infer = kernels::take_turns(&mut kernels.infer, sizes, machine);
-        turns = kernels.train.as_mut().map_or(infer, |train| kernels::take_turns(train, sizes, machine));
+        turns = kernels.train.as_mut().map_or(infer, |train| kernels::take_turns(train, of_train, machine));
     }
-    let arena = options.sizes.as_ref().map(|sizes| ArenaBytes {
-        train: kernels.train.as_ref().map(|program| arena_bytes(program, sizes)),
+    let arena = options.sizes.as_ref().zip(train_sizes.as_ref()).map(|(sizes, of_train)| ArenaBytes {
+        train: kernels.train.as_ref().map(|program| arena_bytes(program, of_train)),
         infer: arena_bytes(&kernels.infer, sizes),
     });
     let artifact = Artifact {
@@ -155,11 +169,13 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         infer,
         kernels,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
+        batch,
     };
     let mut explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
     explanations.extend(turns);
+    let known = train_sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
-    Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena })
+    Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena, train_sizes })
 }
 
 /// The program of training.
@@ -170,6 +186,10 @@ struct Training {
     flow: Dataflow,
     /// Its kernels.
     kernels: Program,
+    /// How it belongs to the whole graph, if it is trained on batches.
+    batch: Option<BatchLayout>,
+    /// What it was compiled for.
+    sizes: Option<SizeInfo>,
 }
 
 fn lower_training(
@@ -182,6 +202,12 @@ fn lower_training(
     let mut flow = model.flow.clone();
     flow.name = format!("{}.train", model.name);
     flow.outputs.retain(|output| is_loss(&output.kind));
+    let mut batch = None;
+    if let Some(spec_of_batch) = &spec.training.batch {
+        let (of_batch, layout) = on_batch(&flow)?;
+        cx.sizes = cx.sizes.as_ref().map(|sizes| batch_sizes(&flow, &layout, &spec.training, spec_of_batch, sizes));
+        (flow, batch) = (of_batch, Some(layout));
+    }
     passes.run_forward(&mut flow, cx);
     let loss = flow.result("loss").expect("a trained model has a loss");
     let params: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
@@ -190,7 +216,7 @@ fn lower_training(
     let joint = flow.clone();
     passes.run_joint(&mut flow, cx, evaluation_bytes);
     let kernels = kernels::lower_with(&flow, LowerForm::of(cx.machine.as_ref()))?;
-    Ok(Training { joint, flow, kernels })
+    Ok(Training { joint, flow, kernels, batch, sizes: cx.sizes.clone() })
 }
 
 /// The program of evaluation: dropout's masks are 1.

@@ -1,5 +1,6 @@
 //! Where compiler and runtime meet: two programs and what training needs to know.
 
+use crate::batch::BatchLayout;
 use crate::dataflow::Dataflow;
 use crate::kernel;
 use crate::types::VertexType;
@@ -17,12 +18,15 @@ pub struct Artifact {
     /// One training step: forward, backward and update. Results: `loss`.
     pub train: Option<Dataflow>,
     /// Evaluation (no dropout). Results: each output by name, and, where the model is trained,
-    /// `row_loss`: the loss of each vertex, `V[]`. Same tables as `train`.
+    /// `row_loss`: the loss of each vertex, `V[]`. Same tables as `train`, but for batches.
     pub infer: Dataflow,
     /// Both programs as kernels, which is what the runtime executes.
     pub kernels: Kernels,
     /// How to train. `None` for a model without a `train` block.
     pub training: Option<Training>,
+    /// How [`Artifact::train`] belongs to the whole graph, where it is the program of a batch: then it has tables of its
+    /// own.
+    pub batch: Option<BatchLayout>,
 }
 
 /// The programs of an artifact as kernels.

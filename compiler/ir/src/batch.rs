@@ -27,7 +27,19 @@ pub enum BatchGraph {
         hops: usize,
     },
     /// From each vertex within more hops to itself within fewer: what takes the first rows.
-    First,
+    First {
+        /// The vertices within fewer hops, a type of the batch.
+        rows: VertexType,
+    },
+}
+
+/// A sparse feature matrix of the program of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchPattern {
+    /// The matrix in the program of the whole graph.
+    pub pattern: Pattern,
+    /// Its rows, a type of the batch.
+    pub rows: VertexType,
 }
 
 /// The tables of the program of a batch, beside those of the program of the whole graph. Parameters are the same and in the
@@ -40,8 +52,8 @@ pub struct BatchLayout {
     pub vertices: Vec<Known>,
     /// Graphs, by [`Graph`] of the batch.
     pub graphs: Vec<BatchGraph>,
-    /// Sparse features, by [`Pattern`] of the batch. Their rows are those of the vertex type in its table.
-    pub patterns: Vec<Pattern>,
+    /// Sparse features, by [`Pattern`] of the batch.
+    pub patterns: Vec<BatchPattern>,
     /// Inputs, by [`Input`] of the batch. Counters of steps and epochs follow, which are nowhere else.
     pub inputs: Vec<Input>,
     /// Parameters with a row for each vertex of a type, and how many hops these are away: a batch has the rows of its
@@ -54,7 +66,7 @@ impl BatchLayout {
     pub fn deepest(&self, graph: Graph) -> Option<usize> {
         let hops = |it: &BatchGraph| match *it {
             BatchGraph::Sampled { graph: of, hops } if of == graph => Some(hops),
-            BatchGraph::Sampled { .. } | BatchGraph::First => None,
+            BatchGraph::Sampled { .. } | BatchGraph::First { .. } => None,
         };
         self.graphs.iter().filter_map(hops).max()
     }

@@ -42,14 +42,14 @@ pub struct Compiler {
 /// items, for [`crate::Shape::Segments`]).
 type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *const *mut f32, *const u32, usize);
 
-/// Machine code of several programs, for as long as this lives.
+/// Machine code of programs, for as long as this lives. Those with equal texts share it.
+#[derive(Default)]
 pub struct Code {
-    /// Owns the memory of the code; never used between its making and its end.
-    module: Mutex<Option<JITModule>>,
-    /// By distinct text of a program.
+    /// Own the memory of the code; never used between their making and their end.
+    modules: Mutex<Vec<JITModule>>,
     entries: Vec<Entry>,
-    /// The function of each program.
-    functions: Vec<Result<usize, NativeError>>,
+    /// The function of each text, or why there is none.
+    known: HashMap<String, Result<usize, NativeError>>,
     bytes: usize,
 }
 
@@ -117,27 +117,25 @@ impl Compiler {
         Ok(function)
     }
 
-    /// Machine code of programs. Those with equal texts share it. A program for which there is none does not prevent the
-    /// others.
-    pub fn compile(&self, programs: &[Program]) -> Code {
-        let mut distinct: Vec<&Program> = vec![];
-        let mut known: HashMap<String, usize> = HashMap::new();
-        let of_program: Vec<usize> = programs
-            .iter()
-            .map(|program| {
-                *known.entry(program.to_string()).or_insert_with(|| {
-                    distinct.push(program);
-                    distinct.len() - 1
-                })
-            })
-            .collect();
-        let compiled: Vec<Result<Vec<u8>, NativeError>> =
-            distinct.par_iter().map(|program| self.machine_code(program)).collect();
-        let (module, made, bytes) = self.load(compiled);
-        let functions = of_program.into_iter().map(|program| made[program].clone().map(|(entry, _)| entry)).collect();
-        let mut entries: Vec<Option<Entry>> = vec![None; made.iter().filter(|m| m.is_ok()).count()];
-        made.into_iter().flatten().for_each(|(entry, address)| entries[entry] = Some(address));
-        Code { module: Mutex::new(module), entries: entries.into_iter().flatten().collect(), functions, bytes }
+    /// Makes machine code of those programs that have none yet: the number of each program's function. A program for which
+    /// there is none does not prevent the others.
+    ///
+    /// # Errors
+    /// For each program, why there is none.
+    pub fn add(&self, programs: &[&Program], code: &mut Code) -> Vec<Result<usize, NativeError>> {
+        let texts: Vec<String> = programs.iter().map(ToString::to_string).collect();
+        let mut new: Vec<(&str, &Program)> = vec![];
+        for (text, program) in texts.iter().zip(programs) {
+            if !code.known.contains_key(text) && new.iter().all(|(other, _)| other != text) {
+                new.push((text, program));
+            }
+        }
+        if !new.is_empty() {
+            let compiled = new.par_iter().map(|(_, program)| self.machine_code(program)).collect();
+            let made = self.load(compiled, code);
+            code.known.extend(new.iter().map(|(text, _)| (*text).to_owned()).zip(made));
+        }
+        texts.iter().map(|text| code.known[text].clone()).collect()
     }
 
     fn machine_code(&self, program: &Program) -> Result<Vec<u8>, NativeError> {
@@ -152,12 +150,8 @@ impl Compiler {
         Ok(code.code_buffer().to_vec())
     }
 
-    /// Places code in executable memory: for each program its number and address.
-    #[allow(clippy::type_complexity)]
-    fn load(
-        &self,
-        compiled: Vec<Result<Vec<u8>, NativeError>>,
-    ) -> (Option<JITModule>, Vec<Result<(usize, Entry), NativeError>>, usize) {
+    /// Places code in executable memory: for each program the number of its function.
+    fn load(&self, compiled: Vec<Result<Vec<u8>, NativeError>>, code: &mut Code) -> Vec<Result<usize, NativeError>> {
         let builder = JITBuilder::with_isa(self.isa.clone(), default_libcall_names());
         let mut module = JITModule::new(builder);
         let mut bytes = 0;
@@ -172,33 +166,24 @@ impl Compiler {
                 Ok(id)
             }));
         }
-        if let Err(error) = module.finalize_definitions() {
-            // A system that forbids executable memory.
-            let error = NativeError::Host(error.to_string());
-            return (Some(module), defined.into_iter().map(|id| id.and(Err(error.clone()))).collect(), 0);
-        }
-        let mut number = 0;
+        let ready = module.finalize_definitions();
         let entries = defined.into_iter().map(|id| {
-            let address = module.get_finalized_function(id?);
+            let id = id?;
+            // A system that forbids executable memory.
+            ready.as_ref().map_err(|error| NativeError::Host(error.to_string()))?;
+            let address = module.get_finalized_function(id);
             // SAFETY: the address is that of a function with the signature of `Entry`: all have `signature`.
-            let entry = unsafe { std::mem::transmute::<*const u8, Entry>(address) };
-            number += 1;
-            Ok((number - 1, entry))
+            code.entries.push(unsafe { std::mem::transmute::<*const u8, Entry>(address) });
+            Ok(code.entries.len() - 1)
         });
         let entries = entries.collect();
-        (Some(module), entries, bytes)
+        code.bytes += bytes;
+        code.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).push(module);
+        entries
     }
 }
 
 impl Code {
-    /// The number of a program's function, by its position in [`Compiler::compile`]'s argument.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn function(&self, program: usize) -> Result<usize, NativeError> {
-        self.functions[program].clone()
-    }
-
     /// Number of functions: programs with equal texts share one.
     pub fn num_functions(&self) -> usize {
         self.entries.len()
@@ -225,8 +210,8 @@ impl Code {
 
 impl Drop for Code {
     fn drop(&mut self) {
-        let module = self.module.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        if let Some(module) = module {
+        let modules = self.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for module in modules.drain(..) {
             // SAFETY: functions run only while `self` is borrowed.
             unsafe { module.free_memory() };
         }

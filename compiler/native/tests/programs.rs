@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
-use hgnnc_native::{Arguments, Array, Compiler, Kind, Op, Program, Row, Shape, Source};
+use hgnnc_native::{Arguments, Array, Code, Compiler, Kind, Op, Program, Row, Shape, Source};
 
 const fn array(width: usize, row: Row, changes: bool) -> Array {
     Array { width, row, changes }
@@ -105,8 +105,8 @@ fn loads_of_what_changes_stay_in_order() {
 /// Results of `arrays[i] = (first element, count)`: apart from the arrays, and in the place of those that change.
 fn run(program: &Program, mut arrays: Vec<Vec<f32>>, places: &[usize], rows: usize) -> Vec<Vec<f32>> {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
-    let code = compiler.compile(std::slice::from_ref(program));
-    let function = code.function(0).expect("the program is covered");
+    let mut code = Code::default();
+    let function = compiler.add(&[program], &mut code).remove(0).expect("the program is covered");
     let in_place = program.arrays.iter().any(|array| array.changes);
     let mut apart: Vec<Vec<f32>> = places.iter().map(|&place| vec![f32::NAN; arrays[place].len()]).collect();
     let addresses: Vec<*mut f32> = arrays.iter_mut().map(|array| array.as_mut_ptr()).collect();

@@ -23,6 +23,6 @@ pub mod sum_before_projecting;
 
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
 pub use hgnnc_ir::sizes::{Ends, SizeInfo};
-pub use on_batch::{NotOnBatch, on_batch};
+pub use on_batch::{NotOnBatch, batch_sizes, on_batch};
 pub use optimizer::{Clip, Optimizer, OptimizerOptions, Schedule, update};
 pub use pipeline::{Changed, PassCx, PassManager, UnknownPass};

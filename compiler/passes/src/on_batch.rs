@@ -26,10 +26,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use hgnnc_ir::batch::{BatchGraph, BatchLayout, Known};
+use hgnnc_ir::artifact::{MiniBatch, Training};
+use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Known};
 use hgnnc_ir::dataflow::{
     Binding, Cursor, GraphDecl, Init, InputDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
 };
+use hgnnc_ir::sizes::{Ends, SizeInfo};
 use hgnnc_ir::{
     Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Param, Pattern, Reduce, Space, Type, Value, VertexType,
 };
@@ -214,7 +216,7 @@ impl Builder<'_> {
         let name = format!("first({} of {})", name(to), name(from));
         let decl =
             GraphDecl { name: name.clone(), src: from, dst: to, steps: vec![], counted: false, self_loops: false };
-        let new = self.add_graph(decl, name, BatchGraph::First);
+        let new = self.add_graph(decl, name, BatchGraph::First { rows: to });
         self.tables.firsts.insert((from, to), new);
         new
     }
@@ -227,7 +229,7 @@ impl Builder<'_> {
         let vertex = self.vertex(vertex, hops);
         let new = Pattern::new(self.new.patterns.len());
         self.new.patterns.push(PatternDecl { vertex, columns });
-        self.layout.patterns.push(pattern);
+        self.layout.patterns.push(BatchPattern { pattern, rows: vertex });
         self.tables.patterns.insert((pattern, hops), new);
         new
     }
@@ -350,4 +352,76 @@ impl Builder<'_> {
         }
         Ok(new)
     }
+}
+
+/// How large a batch of a model is expected to be: what its program is compiled for. `flow` is the program of the whole graph,
+/// `sizes` those of its data. Neighbours are taken to be spread evenly.
+pub fn batch_sizes(
+    flow: &Dataflow,
+    layout: &BatchLayout,
+    training: &Training,
+    batch: &MiniBatch,
+    sizes: &SizeInfo,
+) -> SizeInfo {
+    let count = |vertex: VertexType| sizes.vertices[vertex.index()] as f64;
+    // By hop: vertices that are known, and edges of those that were new in it.
+    let mut known = vec![vec![0.0; flow.vertex_types.len()]];
+    known[0][training.vertex.index()] = (batch.size as f64).min(count(training.vertex));
+    let mut new = known[0].clone();
+    let mut edges: Vec<Vec<f64>> = vec![];
+    for hop in 0..layout.hops {
+        let (mut drawn, mut of_graphs) = (vec![0.0; flow.vertex_types.len()], vec![]);
+        for (index, graph) in flow.graphs.iter().enumerate() {
+            let used = layout.deepest(Graph::new(index)).is_some_and(|deepest| deepest >= hop);
+            let degree = sizes.edges[index] as f64 / count(graph.dst).max(1.0);
+            let fanout = batch.fanouts.get(hop).and_then(|fanouts| fanouts[index]);
+            let taken = if used { fanout.map_or(degree, |fanout| degree.min(fanout.into())) } else { 0.0 };
+            of_graphs.push(new[graph.dst.index()] * taken);
+            drawn[graph.src.index()] += of_graphs[index];
+        }
+        edges.push(of_graphs);
+        let mut next = known[hop].clone();
+        for (index, (next, drawn)) in next.iter_mut().zip(drawn).enumerate() {
+            let all = sizes.vertices[index] as f64;
+            // Of vertices drawn at random some are drawn twice, and some are known.
+            new[index] = (all - *next).max(0.0) * (1.0 - (-drawn / all.max(1.0)).exp());
+            *next += new[index];
+        }
+        known.push(next);
+    }
+    let whole = |number: f64| number.ceil() as u64;
+    let rows = |known_within: &Known| known[known_within.hops][known_within.vertex.index()];
+    let mut of_batch =
+        SizeInfo { vertices: layout.vertices.iter().map(rows).map(whole).collect(), ..SizeInfo::default() };
+    for what in &layout.graphs {
+        let (edges, ends) = match *what {
+            BatchGraph::Sampled { graph, hops } => {
+                let decl = &flow.graphs[graph.index()];
+                let edges: f64 = edges[..=hops].iter().map(|of_hop| of_hop[graph.index()]).sum();
+                let (sources, rows) = (known[hops + 1][decl.src.index()], known[hops][decl.dst.index()]);
+                let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
+                let most = batch.fanouts.iter().map(|fanouts| fanouts[graph.index()].map_or(u64::MAX, u64::from)).max();
+                let ends = Ends {
+                    sources: whole(edges.min(sources)),
+                    destinations: whole(edges.min(rows)),
+                    max_out: of_whole.max_out.min(whole(rows)),
+                    max_in: of_whole.max_in.min(most.unwrap_or(u64::MAX)),
+                };
+                (whole(edges), ends)
+            }
+            BatchGraph::First { rows } => {
+                let rows = of_batch.vertices[rows.index()];
+                (rows, Ends { sources: rows, destinations: rows, max_out: 1, max_in: 1 })
+            }
+        };
+        of_batch.edges.push(edges);
+        of_batch.ends.push(ends);
+    }
+    for &BatchPattern { pattern, rows } in &layout.patterns {
+        let all = count(flow.patterns[pattern.index()].vertex).max(1.0);
+        let stored = whole(sizes.stored[pattern.index()] as f64 * of_batch.vertices[rows.index()] as f64 / all);
+        of_batch.stored.push(stored);
+        of_batch.columns.push(sizes.columns[pattern.index()].min(stored));
+    }
+    of_batch
 }

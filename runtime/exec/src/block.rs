@@ -33,7 +33,7 @@ pub struct Context<'a> {
     /// Training step of the masks.
     pub step: u64,
     /// Machine code of parts.
-    pub code: Option<&'a Code>,
+    pub code: &'a Code,
 }
 
 /// Scratch of one thread, sized by the plan.
@@ -65,6 +65,20 @@ impl Scratch {
             clip: vec![0; most(|p| p.block_rows) + 1],
             tables: Tables::new(routines),
         }
+    }
+
+    /// Is it enough for all regions of the plans, whose programs need `len` elements?
+    pub(crate) fn holds(&self, plans: &[Plan], len: usize) -> bool {
+        plans.iter().all(|plan| {
+            plan.tile_len <= self.tiles[0].len()
+                && plan.block_edges <= self.own.len()
+                && plan.block_rows < self.offsets.len()
+        }) && len <= self.floats.len()
+    }
+
+    /// Has room for the calls of these routines.
+    pub(crate) fn prepare(&mut self, routines: &[Routines]) {
+        self.tables = Tables::new(routines);
     }
 
     /// Bytes that [`Scratch::new`] takes.

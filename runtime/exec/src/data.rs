@@ -240,6 +240,8 @@ fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Incidence {
 pub enum InputData {
     /// Rows times width numbers; for a sparse input its stored elements, row by row.
     Numbers(Vec<f32>),
+    /// So many numbers, which the engine holds.
+    Held(usize),
     /// Class labels, -1 where there is none.
     Classes(Vec<i32>),
     /// The number of the training step, from 1.
@@ -311,6 +313,7 @@ impl BoundData {
             .iter()
             .map(|input| match input {
                 InputData::Numbers(numbers) => 4 * numbers.len() as u64,
+                InputData::Held(len) => 4 * *len as u64,
                 InputData::Classes(classes) => 4 * classes.len() as u64,
                 InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
             })

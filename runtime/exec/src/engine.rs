@@ -12,7 +12,6 @@ use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
 use hgnnc_ir::kernel::{Contents, Program};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{Dim, Phase};
-use hgnnc_native::Code;
 use rayon::prelude::*;
 
 use crate::block::{Context, Scratch};
@@ -20,7 +19,7 @@ use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::init::Draw;
 use crate::launch::Runner;
-use crate::native::{self, CodeMode};
+use crate::native::{self, CodeMode, Generator};
 use crate::plan::{Named, Plan, StateId, Step, Update};
 use crate::planned::{Arena, Planned};
 use crate::raw::{PerThread, Slab};
@@ -69,27 +68,27 @@ impl Times {
 /// Programs with the same tables, their parameters, optimiser states and data.
 #[derive(Debug)]
 pub struct Engine {
-    plans: Vec<Plan>,
+    pub(crate) plans: Vec<Plan>,
     /// Of each plan's prelude and steps; empty for steps that are no regions.
-    routines: Vec<Routines>,
-    /// Machine code of parts of chains.
-    code: Option<Code>,
-    slabs: Vec<Slab>,
-    data: BoundData,
-    states: Vec<StateId>,
-    params: u32,
-    num_params: usize,
-    first_state: u32,
+    pub(crate) routines: Vec<Routines>,
+    /// Has made machine code of parts of chains.
+    pub(crate) generator: Generator,
+    pub(crate) slabs: Vec<Slab>,
+    pub(crate) data: BoundData,
+    pub(crate) states: Vec<StateId>,
+    pub(crate) params: u32,
+    pub(crate) num_params: usize,
+    pub(crate) first_state: u32,
     counters: u32,
-    partials: u32,
-    scratch: PerThread<Scratch>,
-    pool: Arc<rayon::ThreadPool>,
+    pub(crate) partials: u32,
+    pub(crate) scratch: PerThread<Scratch>,
+    pub(crate) pool: Arc<rayon::ThreadPool>,
     /// Nanoseconds that the steps of each run of each program took, added up, and the number of runs.
     step_nanos: Vec<(u64, Vec<f64>)>,
     /// Nanoseconds of the steps of one launch.
-    busy: Vec<AtomicU64>,
+    pub(crate) busy: Vec<AtomicU64>,
     /// What [`Engine::commit`] copies after a run of each program.
-    copies: Vec<Vec<(Update, Range<usize>)>>,
+    pub(crate) copies: Vec<Vec<(Update, Range<usize>)>>,
 }
 
 /// What of a program is run.
@@ -118,7 +117,8 @@ impl Engine {
     pub fn new(programs: &[&Program], mut data: BoundData, options: EngineOptions) -> Result<Self> {
         let planned = Planned::new(programs, &mut data, options)?;
         planned.check_memory(&data, options.memory_budget)?;
-        let Planned { plans, routines, code, pool, states, param_lens, params, first_state, scratch_len } = planned;
+        let Planned { plans, routines, generator, pool, states, param_lens, params, first_state, scratch_len } =
+            planned;
         let num_params = param_lens.len();
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
@@ -134,10 +134,16 @@ impl Engine {
         for input in &mut data.inputs {
             slabs.push(match input {
                 // The slab replaces the numbers: they are not kept twice.
-                InputData::Numbers(numbers) => Slab::of(&std::mem::take(numbers)),
-                InputData::Classes(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing => {
-                    Slab::zeros(0)
+                InputData::Numbers(numbers) => {
+                    let slab = Slab::of(numbers);
+                    *input = InputData::Held(slab.len());
+                    slab
                 }
+                InputData::Held(_)
+                | InputData::Classes(_)
+                | InputData::StepNumber
+                | InputData::EpochNumber
+                | InputData::Missing => Slab::zeros(0),
             });
         }
         let most = plans.iter().flat_map(|plan| [&plan.prelude, &plan.steps]).map(Vec::len).max().unwrap_or(0);
@@ -146,7 +152,7 @@ impl Engine {
         let mut engine = Self {
             plans,
             routines,
-            code,
+            generator,
             slabs,
             data,
             states,
@@ -163,9 +169,14 @@ impl Engine {
         };
         engine.forget_times();
         for program in 0..engine.plans.len() {
-            engine.execute(program, Part::Prelude, 0, 0, &mut Times::default());
+            engine.run_prelude(program, &mut Times::default());
         }
         Ok(engine)
+    }
+
+    /// Computes what never changes.
+    pub(crate) fn run_prelude(&mut self, program: usize, times: &mut Times) {
+        self.execute(program, Part::Prelude, 0, 0, times);
     }
 
     /// Runs a program. Masks are drawn for (seed, step); step numbers count from 1, epochs from 0. Of a program that
@@ -208,7 +219,7 @@ impl Engine {
                 partials: self.partials,
                 seed,
                 step,
-                code: self.code.as_ref(),
+                code: self.generator.code(),
             },
             scratch: &self.scratch,
         };
@@ -299,7 +310,8 @@ impl Engine {
 
     /// Machine code that runs execute, if any: number of functions and their bytes.
     pub fn code(&self) -> Option<(usize, usize)> {
-        self.code.as_ref().map(|code| (code.num_functions(), code.bytes()))
+        let code = self.generator.code();
+        (code.num_functions() > 0).then(|| (code.num_functions(), code.bytes()))
     }
 
     /// The Cranelift IR of that machine code. `names` are the names of the programs.
@@ -370,7 +382,7 @@ impl Engine {
 }
 
 /// The updates of a plan that are not made in place, large ones in parts, which threads share.
-fn copies(plan: &Plan) -> Vec<(Update, Range<usize>)> {
+pub(crate) fn copies(plan: &Plan) -> Vec<(Update, Range<usize>)> {
     const PART: usize = 1 << 16;
     let copied = plan.updates.iter().filter(|update| update.target != update.from.slab);
     let parts = copied.flat_map(|&update| {

@@ -28,6 +28,7 @@ mod planned;
 pub mod proc;
 pub mod profile;
 pub mod raw;
+mod rebind;
 pub mod report;
 pub mod routine;
 pub mod simd;

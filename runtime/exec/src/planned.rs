@@ -2,13 +2,12 @@
 
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::kernel::Program;
-use hgnnc_native::Code;
 
 use crate::block::Scratch;
 use crate::data::BoundData;
 use crate::engine::{EngineOptions, add_counters, check_tables, collect_states, extent, list_ends};
 use crate::error::{ExecError, Result};
-use crate::native;
+use crate::native::Generator;
 use crate::plan::{Plan, Slabs, StateId, plan};
 use crate::proc;
 use crate::routine::Routines;
@@ -49,10 +48,10 @@ impl Arena {
 }
 
 /// Elements that stay in the second-level cache together with what a block of rows reads.
-const BLOCK: usize = 80 * 1024;
+pub(crate) const BLOCK: usize = 80 * 1024;
 
 /// Elements of scratch that the routines of programs need.
-fn scratch_len(routines: &[Routines]) -> usize {
+pub(crate) fn scratch_len(routines: &[Routines]) -> usize {
     routines.iter().flatten().flatten().flatten().map(|routine| routine.scratch_len).max().unwrap_or(0)
 }
 
@@ -69,12 +68,48 @@ fn threads_of(options: EngineOptions) -> usize {
     }
 }
 
+/// The slab of the first parameter.
+fn params_slab(programs: usize) -> u32 {
+    3 + 2 * programs as u32
+}
+
+/// Plans programs with the same tables for the sizes of their data.
+pub(crate) fn plans_of(
+    programs: &[&Program],
+    data: &BoundData,
+    states: &[StateId],
+    block_len: usize,
+) -> Result<Vec<Plan>> {
+    let params = params_slab(programs.len());
+    let first_state = params + programs.first().map_or(0, |program| program.tables.params.len()) as u32;
+    let plan = |(index, program): (usize, &&Program)| {
+        let slabs = Slabs {
+            arena: 0,
+            partials: 1,
+            counters: 2,
+            persistent: 3 + 2 * index as u32,
+            constants: constants_slab(index),
+            params,
+            states: first_state,
+            inputs: first_state + states.len() as u32,
+        };
+        plan(program, data, slabs, states, block_len)
+    };
+    programs.iter().enumerate().map(plan).collect()
+}
+
+/// How the regions of plans are executed.
+pub(crate) fn routines_of(plans: &[Plan], data: &BoundData, generator: &mut Generator) -> Vec<Routines> {
+    let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
+    generator.routines(plans, &constants, data)
+}
+
 /// Programs bound to data, before memory is allocated.
 pub(crate) struct Planned {
     pub plans: Vec<Plan>,
     pub routines: Vec<Routines>,
-    /// Machine code of parts of chains.
-    pub code: Option<Code>,
+    /// What has made machine code of parts of chains.
+    pub generator: Generator,
     /// The threads.
     pub pool: rayon::ThreadPool,
     pub states: Vec<StateId>,
@@ -117,24 +152,9 @@ impl Planned {
         list_ends(programs, data);
         let states = collect_states(programs);
         let num_params = tables.params.len();
-        let params = 3 + 2 * programs.len() as u32;
+        let params = params_slab(programs.len());
         let first_state = params + num_params as u32;
-        let inputs = first_state + states.len() as u32;
-        let mut plans = vec![];
-        for (index, program) in programs.iter().enumerate() {
-            let persistent = 3 + 2 * index as u32;
-            let slabs = Slabs {
-                arena: 0,
-                partials: 1,
-                counters: 2,
-                persistent,
-                constants: constants_slab(index),
-                params,
-                states: first_state,
-                inputs,
-            };
-            plans.push(plan(program, data, slabs, &states, block_len)?);
-        }
+        let plans = plans_of(programs, data, &states, block_len)?;
         let threads = threads_of(options);
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -142,13 +162,13 @@ impl Planned {
             .start_handler(|_| flush_to_zero())
             .build()
             .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
-        let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
+        let mut generator = Generator::new(options.code);
         let bound: &BoundData = data;
-        let (routines, code) = pool.install(|| native::generate(&plans, &constants, bound, options.code));
+        let routines = pool.install(|| routines_of(&plans, bound, &mut generator));
         let scratch_len = scratch_len(&routines);
         let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(data, d)).product() };
         let param_lens = (0..num_params).map(param_len).collect();
-        Ok(Self { plans, routines, code, pool, states, param_lens, params, first_state, scratch_len })
+        Ok(Self { plans, routines, generator, pool, states, param_lens, params, first_state, scratch_len })
     }
 
     /// Memory for values of one program, or of all.

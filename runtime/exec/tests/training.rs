@@ -104,6 +104,7 @@ fn model(rate: f64) -> (Artifact, BoundData) {
         train: Some(case.flow),
         infer,
         training: Some(training),
+        batch: None,
     };
     let mut data = case.data;
     data.target = Some(Target::Classes(labels));

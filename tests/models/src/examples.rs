@@ -60,6 +60,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         infer: model.flow.clone(),
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|train| train.training.clone()),
+        batch: None,
     };
     bind(&artifact, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
 }

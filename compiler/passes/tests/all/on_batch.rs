@@ -80,7 +80,7 @@ fn bindings_of(
             BatchGraph::Sampled { graph, hops } => {
                 batch.edges(flow, all, graph, hops).into_iter().map(|(edge, _)| edge).collect()
             }
-            BatchGraph::First => (0..bindings.num_vertices[decl.dst.index()] as u32).map(|v| (v, v)).collect(),
+            BatchGraph::First { .. } => (0..bindings.num_vertices[decl.dst.index()] as u32).map(|v| (v, v)).collect(),
         });
     }
     for (index, &from) in layout.inputs.iter().enumerate() {
@@ -95,7 +95,7 @@ fn bindings_of(
                 BatchGraph::Sampled { graph, hops } => {
                     pick(tensor, width, batch.edges(flow, all, graph, hops).into_iter().map(|(_, at)| at))
                 }
-                BatchGraph::First => unreachable!("edges that take rows have no inputs"),
+                BatchGraph::First { .. } => unreachable!("edges that take rows have no inputs"),
             },
             Space::Unit | Space::Index(_) | Space::Ends(..) => tensor.clone(),
         };

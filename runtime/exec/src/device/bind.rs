@@ -217,7 +217,7 @@ impl Binder<'_> {
             expected: format!("{len} elements"),
         };
         let bytes: &[u8] = match self.data.inputs.get(index) {
-            None | Some(InputData::Missing) => return Err(wrong("no data".into())),
+            None | Some(InputData::Missing | InputData::Held(_)) => return Err(wrong("no data".into())),
             Some(InputData::StepNumber) => return Ok(places.counters),
             Some(InputData::EpochNumber) => return Ok(places.counters + F32 as u64),
             Some(InputData::Numbers(numbers)) if numbers.len() == len => bytemuck::cast_slice(numbers),

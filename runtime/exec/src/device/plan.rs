@@ -147,6 +147,7 @@ fn memory(needs: &[Needs], params: &[usize], states: &[StateId], data: &BoundDat
         .iter()
         .map(|input| match input {
             InputData::Numbers(numbers) => numbers.len(),
+            InputData::Held(len) => *len,
             InputData::Classes(classes) => classes.len(),
             InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
         })

@@ -77,43 +77,66 @@ pub fn compiler() -> Result<Compiler> {
     Compiler::host(simd::level() != simd::Level::Base).map_err(|error| ExecError::Unsupported(error.to_string()))
 }
 
-/// How the regions of each plan's prelude and steps are executed, and the machine code for it. `constants` are the slabs of
-/// the plans' constants.
-pub(crate) fn generate(
-    plans: &[Plan],
-    constants: &[u32],
-    data: &BoundData,
+/// Generates machine code, and keeps it.
+pub(crate) struct Generator {
+    /// `None` where no code can be generated: everything is interpreted.
+    compiler: Option<Compiler>,
     mode: CodeMode,
-) -> (Vec<Routines>, Option<Code>) {
-    let mut refused = BTreeSet::new();
-    // Without a generator everything is interpreted, and so is in a second round what it refuses.
-    let compiler = compiler().ok();
-    let mode = if compiler.is_some() { mode } else { CodeMode::Interpreted };
-    loop {
-        let facts = Facts::new(data);
-        let mut routines = vec![];
-        for (plan, &slab) in plans.iter().zip(constants) {
-            let chooser = Chooser { mode, facts: &facts, constants: (slab, &plan.constants), refused: &refused };
-            let of = |step: &Step| match &step.kind {
-                StepKind::Region(region) => Routine::of(region, data, &chooser),
-                StepKind::Product(_) | StepKind::Copy { .. } => vec![],
-            };
-            routines.push([&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>()));
-        }
-        let parts: Vec<&mut Part> =
-            routines.iter_mut().flatten().flatten().flatten().flat_map(Routine::parts).collect();
-        let Some(compiler) = compiler.as_ref().filter(|_| !parts.is_empty()) else { return (routines, None) };
-        let programs: Vec<_> = parts.iter().map(|part| part.program.clone()).collect();
-        let code = compiler.compile(&programs);
-        let known = refused.len();
-        for (index, part) in parts.into_iter().enumerate() {
-            match code.function(index) {
-                Ok(function) => part.function = function,
-                Err(_) => drop(refused.insert(part.program.to_string())),
+    code: Code,
+    /// Texts of programs that the generator refused.
+    refused: BTreeSet<String>,
+}
+
+impl Generator {
+    /// Has no code yet.
+    pub fn new(mode: CodeMode) -> Self {
+        let compiler = compiler().ok();
+        let mode = if compiler.is_some() { mode } else { CodeMode::Interpreted };
+        Self { compiler, mode, code: Code::default(), refused: BTreeSet::new() }
+    }
+
+    /// The code that it has generated.
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// How the regions of each plan's prelude and steps are executed, with the machine code for it. `constants` are the
+    /// slabs of the plans' constants.
+    pub fn routines(&mut self, plans: &[Plan], constants: &[u32], data: &BoundData) -> Vec<Routines> {
+        loop {
+            let facts = Facts::new(data);
+            let mut routines = vec![];
+            for (plan, &slab) in plans.iter().zip(constants) {
+                let constants = (slab, &plan.constants[..]);
+                let chooser = Chooser { mode: self.mode, facts: &facts, constants, refused: &self.refused };
+                let of = |step: &Step| match &step.kind {
+                    StepKind::Region(region) => Routine::of(region, data, &chooser),
+                    StepKind::Product(_) | StepKind::Copy { .. } => vec![],
+                };
+                routines.push([&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>()));
+            }
+            let mut parts: Vec<&mut Part> =
+                routines.iter_mut().flatten().flatten().flatten().flat_map(Routine::parts).collect();
+            let Some(compiler) = &self.compiler else { return routines };
+            let programs: Vec<_> = parts.iter().map(|part| &part.program).collect();
+            let functions = compiler.add(&programs, &mut self.code);
+            // In a second round what it refuses is interpreted.
+            let known = self.refused.len();
+            for (part, function) in parts.iter_mut().zip(functions) {
+                match function {
+                    Ok(function) => part.function = function,
+                    Err(_) => drop(self.refused.insert(part.program.to_string())),
+                }
+            }
+            if self.refused.len() == known {
+                return routines;
             }
         }
-        if refused.len() == known {
-            return (routines, Some(code));
-        }
+    }
+}
+
+impl std::fmt::Debug for Generator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Generator({:?}, {:?})", self.mode, self.code)
     }
 }

@@ -95,9 +95,7 @@ impl<'a> Block<'a> {
                     }
                 }
                 Unit::Part(part) => {
-                    if let Some(code) = self.context.code {
-                        self.call(code, part, rows.clone(), offsets, task, tables);
-                    }
+                    self.call(self.context.code, part, rows.clone(), offsets, task, tables);
                 }
             }
         }

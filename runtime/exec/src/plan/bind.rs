@@ -170,6 +170,8 @@ impl Binder<'_> {
             Some(InputData::EpochNumber) => Ok(Buffer { slab: self.slabs.counters, offset: 1, len: 1 }),
             Some(InputData::Numbers(numbers)) if numbers.len() == len => Ok(Buffer { slab, offset: 0, len }),
             Some(InputData::Classes(classes)) if classes.len() == len => Ok(Buffer { slab, offset: 0, len }),
+            Some(InputData::Held(held)) if *held == len => Ok(Buffer { slab, offset: 0, len }),
+            Some(InputData::Held(held)) => Err(wrong(format!("{held} elements"))),
             Some(InputData::Numbers(numbers)) => Err(wrong(format!("{} elements", numbers.len()))),
             Some(InputData::Classes(classes)) => Err(wrong(format!("{} labels", classes.len()))),
         }

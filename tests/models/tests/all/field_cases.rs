@@ -273,6 +273,7 @@ fn field_case_11_metapath_over_budget() {
         infer: compiled.infer,
         kernels: Default::default(),
         training: None,
+        batch: None,
     };
     let options = hgnnc_exec::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
     match hgnnc_exec::bind(&artifact, &dataset, &options) {

@@ -1,0 +1,89 @@
+//! The programs of an engine bound to other data: what a batch after another one needs.
+//!
+//! Kernels and machine code know no sizes. What does, the division into blocks and tasks and the places of values in memory,
+//! is planned anew for each batch, which takes about as long as a look at its row positions. Memory is kept and grows
+//! where a batch needs more than all before it.
+
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::types::Param;
+
+use crate::block::Scratch;
+use crate::data::{BoundData, InputData};
+use crate::engine::{Engine, Times, add_counters, check_tables, copies, list_ends};
+use crate::error::Result;
+use crate::planned::{BLOCK, plans_of, routines_of, scratch_len};
+use crate::raw::{PerThread, Slab};
+
+/// Slabs that grow have room for this much more, in parts of what they need: batches differ by less.
+const SLACK: usize = 8;
+
+/// Makes a slab have at least so many elements. What it held is lost where it grows.
+fn grow(slab: &mut Slab, len: usize) {
+    if slab.len() < len {
+        *slab = Slab::zeros(len + len / SLACK);
+    }
+}
+
+impl Engine {
+    /// Binds the programs that the engine was made with to other data with the same tables, and computes what never changes
+    /// with it. Parameters and states keep their values, but for those with a row per vertex: these have as many rows as
+    /// there are vertices now, and any values. The data that was bound so far comes back, so that its memory can be used
+    /// again. `inputs` holds the numbers of each input that is [`InputData::Held`], and those of the old data then.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs.
+    ///
+    /// # Panics
+    /// When a slab is smaller than its input.
+    pub fn rebind(&mut self, programs: &[&Program], mut data: BoundData, inputs: &mut [Slab]) -> Result<BoundData> {
+        let Some(first) = programs.first() else { return Ok(data) };
+        check_tables(&first.tables, &data)?;
+        for (input, slab) in data.inputs.iter().zip(&*inputs) {
+            assert!(!matches!(input, InputData::Held(len) if *len > slab.len()), "the numbers of an input are there");
+        }
+        add_counters(programs, &mut data);
+        list_ends(programs, &mut data);
+        self.plans = plans_of(programs, &data, &self.states, BLOCK)?;
+        let (plans, pool, generator) = (&self.plans, &self.pool, &mut self.generator);
+        self.routines = pool.install(|| routines_of(plans, &data, generator));
+
+        let most = |f: fn(&crate::plan::Plan) -> usize| self.plans.iter().map(f).max().unwrap_or(0);
+        grow(&mut self.slabs[0], most(|plan| plan.arena_len));
+        grow(&mut self.slabs[self.partials as usize], most(|plan| plan.partials_len));
+        for (index, plan) in self.plans.iter().enumerate() {
+            grow(&mut self.slabs[3 + 2 * index], plan.persistent_len);
+            let constants = &mut self.slabs[4 + 2 * index];
+            grow(constants, plan.constants.len());
+            constants.elements()[..plan.constants.len()].copy_from_slice(&plan.constants);
+        }
+        let len = |param: Param| {
+            let dims = &first.tables.params[param.index()].dims;
+            dims.iter().map(|&dim| crate::engine::extent(&data, dim)).product::<usize>()
+        };
+        for param in 0..self.num_params {
+            grow(&mut self.slabs[self.params as usize + param], len(Param::new(param)));
+        }
+        for (index, state) in self.states.iter().enumerate() {
+            grow(&mut self.slabs[self.first_state as usize + index], len(state.0));
+        }
+        let first_input = self.first_state as usize + self.states.len();
+        for (index, slab) in inputs.iter_mut().enumerate() {
+            std::mem::swap(&mut self.slabs[first_input + index], slab);
+        }
+        self.copies = self.plans.iter().map(copies).collect();
+        let scratch = (scratch_len(&self.routines), &self.plans, &self.routines);
+        if self.scratch.all().any(|one| !one.holds(scratch.1, scratch.0)) {
+            self.scratch =
+                PerThread::new(self.pool.current_num_threads(), || Scratch::new(scratch.1, scratch.2, scratch.0));
+        } else {
+            self.scratch.all().for_each(|one| one.prepare(scratch.2));
+        }
+        let steps = self.plans.iter().flat_map(|plan| [&plan.prelude, &plan.steps]).map(Vec::len).max().unwrap_or(0);
+        self.busy.resize_with(steps.max(self.busy.len()), Default::default);
+        let old = std::mem::replace(&mut self.data, data);
+        for program in 0..self.plans.len() {
+            self.run_prelude(program, &mut Times::default());
+        }
+        Ok(old)
+    }
+}
