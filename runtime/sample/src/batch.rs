@@ -1,14 +1,19 @@
-//! What is sampled: vertices with compact ids, and the edges of each relation in each hop.
+//! What is sampled: vertices with compact ids, and for each relation a CSC of the sampled edges.
 
 use crate::graph::SampleGraph;
 use crate::plan::{Plan, SampleError};
 
-/// The sampled edges of one relation in one hop. Destinations and sources are compact ids.
+/// The sampled edges of one relation, by destination: a CSC over compact ids. Destinations are in the order of their
+/// ids, and those of a hop follow those of the hop before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
+    /// Position of the vertex type that edges come from.
+    pub src_type: usize,
+    /// Position of the vertex type that edges lead to.
+    pub dst_type: usize,
     /// Where the edges of each destination start. `[destinations + 1]`
-    pub indptr: Vec<u32>,
-    /// Source of each edge. `[edges]`
+    pub indptr: Vec<u64>,
+    /// Source of each edge, as compact id. `[edges]`
     pub src: Vec<u32>,
     /// Position of each edge in the CSC order of the relation: where its weight and features are. `[edges]`
     pub edge: Vec<u32>,
@@ -26,17 +31,23 @@ impl Block {
 pub struct Batch {
     /// Vertices of each type by compact id: seeds, then in the order of their first occurrence. `[types][known]`
     pub vertices: Vec<Vec<u32>>,
-    /// By hop and type, how many vertices are known before it: the destinations of hop `h` are the first `known[h]` of
-    /// [`vertices`](Batch::vertices), its sources the first `known[h + 1]`. `[hops + 1][types]`
+    /// By hop and type, how many vertices are known before it. Hops up to `h` reach the destinations
+    /// `0..known[h]` from the sources `0..known[h + 1]`; hop `h` drew for those from `known[h - 1]` on. `[hops + 1][types]`
     pub known: Vec<Vec<u32>>,
-    /// Edges. `[hops][relations]`
-    pub blocks: Vec<Vec<Block>>,
+    /// The edges of each relation. The first `known[h][dst_type]` rows of a block are the graph of hops up to `h`; all rows
+    /// are those of the last hop. `[relations]`
+    pub blocks: Vec<Block>,
 }
 
 impl Batch {
-    /// Number of sampled edges, of all hops and relations.
+    /// Number of hops that were sampled.
+    pub fn num_hops(&self) -> usize {
+        self.known.len().saturating_sub(1)
+    }
+
+    /// Number of sampled edges, of all relations.
     pub fn num_edges(&self) -> usize {
-        self.blocks.iter().flatten().map(Block::num_edges).sum()
+        self.blocks.iter().map(Block::num_edges).sum()
     }
 
     /// Number of distinct vertices, of all types.
@@ -44,8 +55,38 @@ impl Batch {
         self.vertices.iter().map(Vec::len).sum()
     }
 
-    /// Makes room for the hops of a plan and starts with the seeds.
-    pub(crate) fn start(&mut self, graph: &SampleGraph, plan: &Plan, seeds: &[Vec<u32>]) -> Result<(), SampleError> {
+    /// Number of edges of a relation in hops up to `hop`, which are the first of its block.
+    ///
+    /// Panics if there is no such relation or hop.
+    pub fn edges_up_to(&self, relation: usize, hop: usize) -> usize {
+        let block = &self.blocks[relation];
+        block.indptr[self.num_dst(relation, hop)] as usize
+    }
+
+    /// Number of destinations of a relation in hops up to `hop`.
+    ///
+    /// Panics if there is no such relation or hop.
+    pub fn num_dst(&self, relation: usize, hop: usize) -> usize {
+        assert!(hop < self.num_hops(), "hop {hop} of {}", self.num_hops());
+        self.known[hop][self.blocks[relation].dst_type] as usize
+    }
+
+    /// Number of sources of a relation in hops up to `hop`.
+    ///
+    /// Panics if there is no such relation or hop.
+    pub fn num_src(&self, relation: usize, hop: usize) -> usize {
+        assert!(hop < self.num_hops(), "hop {hop} of {}", self.num_hops());
+        self.known[hop + 1][self.blocks[relation].src_type] as usize
+    }
+
+    /// Makes room for the hops of a plan and starts with the seeds. Edges keep what they have allocated *and* their
+    /// lengths, so that nobody clears what is written over; `indptr` starts with its 0.
+    pub(crate) fn start(
+        &mut self,
+        graph: &SampleGraph<'_>,
+        plan: &Plan,
+        seeds: &[Vec<u32>],
+    ) -> Result<(), SampleError> {
         let (types, relations) = (graph.counts().len(), graph.relations().len());
         if seeds.len() != types {
             return Err(SampleError::SeedTypes { expected: types, found: seeds.len() });
@@ -67,8 +108,12 @@ impl Batch {
             vertices.extend_from_slice(seeds);
         }
         self.known.resize_with(plan.num_hops() + 1, Vec::new);
-        self.blocks.resize_with(plan.num_hops(), Vec::new);
-        self.blocks.iter_mut().for_each(|blocks| blocks.resize_with(relations, Block::default));
+        self.blocks.resize_with(relations, Block::default);
+        for (block, relation) in self.blocks.iter_mut().zip(graph.relations()) {
+            (block.src_type, block.dst_type) = (relation.src_type, relation.dst_type);
+            block.indptr.clear();
+            block.indptr.push(0);
+        }
         self.mark(0);
         Ok(())
     }
@@ -79,12 +124,18 @@ impl Batch {
         self.known[hop].extend(self.vertices.iter().map(|v| v.len() as u32));
     }
 
+    /// The destinations, of one type, that `hop` draws for: those that the hop before reached first.
+    pub(crate) fn fresh(&self, hop: usize, vertex_type: usize) -> std::ops::Range<usize> {
+        let first = hop.checked_sub(1).map_or(0, |before| self.known[before][vertex_type]);
+        first as usize..self.known[hop][vertex_type] as usize
+    }
+
     /// Checks everything that the fields promise, and that edges are edges of the graph; says what is broken. For tests
     /// and for batches that come from elsewhere.
-    pub fn verify(&self, graph: &SampleGraph, plan: &Plan) -> Result<(), String> {
+    pub fn verify(&self, graph: &SampleGraph<'_>, plan: &Plan) -> Result<(), String> {
         let hops = plan.num_hops();
-        if self.known.len() != hops + 1 || self.blocks.len() != hops {
-            return Err(format!("{} hops, not {hops}", self.blocks.len()));
+        if self.known.len() != hops + 1 || self.blocks.len() != graph.relations().len() {
+            return Err(format!("{} hops of {} relations, not {hops}", self.num_hops(), self.blocks.len()));
         }
         for (t, vertices) in self.vertices.iter().enumerate() {
             let mut sorted = vertices.clone();
@@ -97,35 +148,36 @@ impl Batch {
                 return Err(format!("known vertices of type {t}: {known:?} of {}", vertices.len()));
             }
         }
-        for (h, blocks) in self.blocks.iter().enumerate() {
-            for (r, (block, relation)) in blocks.iter().zip(graph.relations()).enumerate() {
-                let at = |what: String| Err(format!("hop {h}, relation `{}`: {what}", relation.name));
-                let (num_dst, num_src) =
-                    (self.known[h][relation.dst_type] as usize, self.known[h + 1][relation.src_type]);
-                let framed = block.indptr.first() == Some(&0) && block.indptr.last() == Some(&(block.src.len() as u32));
-                if block.indptr.len() != num_dst + 1 || !framed || !block.indptr.is_sorted() {
-                    return at(format!("row offsets of {num_dst} destinations"));
+        for (r, (block, relation)) in self.blocks.iter().zip(graph.relations()).enumerate() {
+            let at = |what: String| Err(format!("relation `{}`: {what}", relation.name));
+            if (block.src_type, block.dst_type) != (relation.src_type, relation.dst_type) {
+                return at(format!("joins types {} and {}", block.src_type, block.dst_type));
+            }
+            let num_dst = hops.checked_sub(1).map_or(0, |last| self.known[last][relation.dst_type]) as usize;
+            let framed = block.indptr.first() == Some(&0) && block.indptr.last() == Some(&(block.src.len() as u64));
+            if block.indptr.len() != num_dst + 1 || !framed || !block.indptr.is_sorted() {
+                return at(format!("row offsets of {num_dst} destinations"));
+            }
+            if block.edge.len() != block.src.len() {
+                return at(format!("{} sources of {} edges", block.src.len(), block.edge.len()));
+            }
+            for (hop, dst) in (0..hops).flat_map(|hop| self.fresh(hop, relation.dst_type).map(move |dst| (hop, dst))) {
+                let row = block.indptr[dst] as usize..block.indptr[dst + 1] as usize;
+                let all = graph.in_edges(r, self.vertices[relation.dst_type][dst]);
+                let wanted = plan.fanouts[hop][r].of(all.len() as u32) as usize;
+                if row.len() != wanted {
+                    return at(format!("{} of {} edges of destination {dst}, not {wanted}", row.len(), all.len()));
                 }
-                if block.edge.len() != block.src.len() {
-                    return at(format!("{} sources of {} edges", block.src.len(), block.edge.len()));
+                let mut taken = block.edge[row.clone()].to_vec();
+                taken.sort_unstable();
+                if taken.windows(2).any(|w| w[0] == w[1]) || taken.iter().any(|e| !all.contains(&(*e as usize))) {
+                    return at(format!("edges of destination {dst} are not distinct edges of its row"));
                 }
-                for dst in 0..num_dst {
-                    let row = block.indptr[dst] as usize..block.indptr[dst + 1] as usize;
-                    let all = graph.in_edges(r, self.vertices[relation.dst_type][dst]);
-                    let wanted = plan.fanouts[h][r].of(all.len() as u32) as usize;
-                    if row.len() != wanted {
-                        return at(format!("{} of {} edges of destination {dst}, not {wanted}", row.len(), all.len()));
-                    }
-                    let mut taken = block.edge[row.clone()].to_vec();
-                    taken.sort_unstable();
-                    if taken.windows(2).any(|w| w[0] == w[1]) || taken.iter().any(|e| !all.contains(&(*e as usize))) {
-                        return at(format!("edges of destination {dst} are not distinct edges of its row"));
-                    }
-                    for (&src, &edge) in block.src[row.clone()].iter().zip(&block.edge[row]) {
-                        let vertex = self.vertices[relation.src_type].get(src as usize);
-                        if src >= num_src || vertex != Some(&relation.sources()[edge as usize]) {
-                            return at(format!("source {src} of edge {edge}"));
-                        }
+                for (&src, &edge) in block.src[row.clone()].iter().zip(&block.edge[row]) {
+                    let vertex = self.vertices[relation.src_type].get(src as usize);
+                    let known = self.known[hop + 1][relation.src_type];
+                    if src >= known || vertex != Some(&relation.sources()[edge as usize]) {
+                        return at(format!("source {src} of edge {edge}, hop {hop}"));
                     }
                 }
             }

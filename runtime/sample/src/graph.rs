@@ -1,26 +1,30 @@
 //! The in-edges that are sampled.
 
-use hgnnc_graph::{Csc, Dataset, RelationOptions, SemanticGraphs, SgbError};
+use std::borrow::Cow;
+
+use hgnnc_graph::{Dataset, RelationOptions, SemanticGraphs, SgbError};
 
 use crate::prefetch::prefetch;
 use crate::words::Words;
 
-/// The edges of a relation, metapath or reverse, to make a [`SampleGraph`] of.
-#[derive(Clone, Copy, Debug)]
+/// The edges of a relation, reverse, semantic graph of a metapath or any other graph, to make a [`SampleGraph`] of: a CSC.
+#[derive(Clone, Debug)]
 pub struct Edges<'a> {
     /// Name, for messages.
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     /// Position of the vertex type that edges come from.
     pub src_type: usize,
     /// Position of the vertex type that edges lead to.
     pub dst_type: usize,
-    /// The edges, by destination.
-    pub csc: &'a Csc,
+    /// Where the in-edges of each destination start. `[destinations + 1]`
+    pub indptr: Cow<'a, [u64]>,
+    /// Source of each edge, by destination. `[E]` What is borrowed stays where it is, and what is owned is kept.
+    pub src: Cow<'a, [u32]>,
 }
 
 /// A relation that is sampled.
 #[derive(Debug)]
-pub struct Relation {
+pub struct Relation<'a> {
     /// Name, for messages.
     pub name: String,
     /// Position of the vertex type that edges come from.
@@ -30,11 +34,11 @@ pub struct Relation {
     /// Position among the relations into its type.
     slot: usize,
     /// Source of each edge. `[E]`
-    sources: Words,
+    sources: Cow<'a, [u32]>,
     max_degree: u32,
 }
 
-impl Relation {
+impl Relation<'_> {
     /// Source of each edge, in CSC order. `[E]`
     pub fn sources(&self) -> &[u32] {
         &self.sources
@@ -46,11 +50,12 @@ impl Relation {
     }
 }
 
-/// Vertex types and all relations that batches are sampled from.
+/// Vertex types and all relations that batches are sampled from. Sources of edges may be borrowed; where rows begin is
+/// copied: four bytes for each vertex and relation into its type.
 #[derive(Debug)]
-pub struct SampleGraph {
+pub struct SampleGraph<'a> {
     counts: Vec<usize>,
-    relations: Vec<Relation>,
+    relations: Vec<Relation<'a>>,
     offsets: Vec<Offsets>,
 }
 
@@ -71,7 +76,7 @@ impl Offsets {
         for (slot, &r) in relations.iter().enumerate() {
             let places = words.iter_mut().skip(slot).step_by(relations.len());
             // Checked before: offsets fit 32 bits.
-            places.zip(&edges[r].csc.indptr).for_each(|(place, &at)| *place = at as u32);
+            places.zip(&edges[r].indptr[..]).for_each(|(place, &at)| *place = at as u32);
         }
         Ok(Offsets { words, relations })
     }
@@ -127,7 +132,7 @@ pub enum GraphError {
     /// A semantic graph could not be built.
     #[error(transparent)]
     Sgb(#[from] SgbError),
-    /// There is no memory for a copy of the edges.
+    /// There is no memory for offsets or tables.
     #[error("no memory for {bytes} bytes: {reason}")]
     Memory {
         /// How many.
@@ -137,45 +142,48 @@ pub enum GraphError {
     },
 }
 
-impl SampleGraph {
+impl<'a> SampleGraph<'a> {
     /// Of vertex types with so many vertices, and relations between them, which are sampled in that order.
     ///
-    /// Errors when edges are not edges between those types, or there is no memory for a copy of them.
-    pub fn new(counts: Vec<usize>, edges: &[Edges<'_>]) -> Result<SampleGraph, GraphError> {
+    /// Errors when edges are not edges between those types, or there is no memory for their offsets.
+    pub fn new(counts: Vec<usize>, edges: Vec<Edges<'a>>) -> Result<SampleGraph<'a>, GraphError> {
         if let Some(vertex_type) = counts.iter().position(|&count| count > 1 << 30) {
             return Err(GraphError::TooManyVertices { vertex_type, count: counts[vertex_type] });
         }
         edges.iter().try_for_each(|edges| check(&counts, edges))?;
         let offsets: Vec<Offsets> =
-            counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, edges)).collect::<Result<_, _>>()?;
-        let relation = |(r, &Edges { name, src_type, dst_type, csc }): (usize, &Edges<'_>)| {
-            Ok(Relation {
-                name: name.into(),
-                src_type,
-                dst_type,
-                slot: offsets[dst_type].relations.partition_point(|&before| before < r),
-                sources: Words::from_iter(csc.src.iter().copied())?,
-                max_degree: csc.indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
-            })
+            counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, &edges)).collect::<Result<_, _>>()?;
+        let relation = |(r, Edges { name, src_type, dst_type, indptr, src }): (usize, Edges<'a>)| Relation {
+            name: name.into(),
+            src_type,
+            dst_type,
+            slot: offsets[dst_type].relations.partition_point(|&before| before < r),
+            sources: src,
+            max_degree: indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
         };
-        let relations = edges.iter().enumerate().map(relation).collect::<Result<_, GraphError>>()?;
+        let relations = edges.into_iter().enumerate().map(relation).collect();
         Ok(SampleGraph { counts, relations, offsets })
     }
 
     /// All relations of a dataset and, behind them, their reverses.
-    pub fn of_dataset(dataset: &Dataset) -> Result<SampleGraph, GraphError> {
+    pub fn of_dataset(dataset: &Dataset) -> Result<SampleGraph<'static>, GraphError> {
         let graphs = SemanticGraphs::new(dataset);
         let mut made = vec![];
         for reverse in [false, true] {
             for (r, data) in dataset.relations.iter().enumerate() {
                 let graph = graphs.relation(r, RelationOptions { reverse, ..RelationOptions::default() })?;
-                made.push((graph.name, if reverse { (data.dst, data.src) } else { (data.src, data.dst) }, graph.csc));
+                let ends = if reverse { (data.dst, data.src) } else { (data.src, data.dst) };
+                made.push((graph.name, ends, graph.csc.indptr, graph.csc.src));
             }
         }
-        let edges: Vec<Edges<'_>> = (made.iter())
-            .map(|(name, (src_type, dst_type), csc)| Edges { name, src_type: *src_type, dst_type: *dst_type, csc })
-            .collect();
-        SampleGraph::new(dataset.vertex_types.iter().map(|t| t.count).collect(), &edges)
+        let edges = made.into_iter().map(|(name, (src_type, dst_type), indptr, src)| Edges {
+            name: name.into(),
+            src_type,
+            dst_type,
+            indptr: indptr.into(),
+            src: src.into(),
+        });
+        SampleGraph::new(dataset.vertex_types.iter().map(|t| t.count).collect(), edges.collect())
     }
 
     /// Vertices of each type.
@@ -184,7 +192,7 @@ impl SampleGraph {
     }
 
     /// The relations, in the order in which they are sampled.
-    pub fn relations(&self) -> &[Relation] {
+    pub fn relations(&self) -> &[Relation<'a>] {
         &self.relations
     }
 
@@ -201,20 +209,25 @@ impl SampleGraph {
     }
 }
 
-fn check(counts: &[usize], &Edges { name, src_type, dst_type, csc }: &Edges<'_>) -> Result<(), GraphError> {
-    let (Some(&num_src), Some(&num_dst)) = (counts.get(src_type), counts.get(dst_type)) else {
-        return Err(GraphError::NoSuchType { relation: name.into(), src_type, dst_type, types: counts.len() });
+fn check(counts: &[usize], Edges { name, src_type, dst_type, indptr, src }: &Edges<'_>) -> Result<(), GraphError> {
+    let (Some(&num_src), Some(&num_dst)) = (counts.get(*src_type), counts.get(*dst_type)) else {
+        return Err(GraphError::NoSuchType {
+            relation: name.to_string(),
+            src_type: *src_type,
+            dst_type: *dst_type,
+            types: counts.len(),
+        });
     };
-    let wrong = |what: String| Err(GraphError::Shape { relation: name.into(), what });
-    let edges = csc.src.len();
+    let wrong = |what: String| Err(GraphError::Shape { relation: name.to_string(), what });
+    let edges = src.len();
     if edges >= u32::MAX as usize {
         return wrong(format!("{edges} edges, but edge numbers have 32 bits"));
     }
-    let framed = csc.indptr.first() == Some(&0) && csc.indptr.last() == Some(&(edges as u64));
-    if csc.indptr.len() != num_dst + 1 || !framed || !csc.indptr.is_sorted() {
+    let framed = indptr.first() == Some(&0) && indptr.last() == Some(&(edges as u64));
+    if indptr.len() != num_dst + 1 || !framed || !indptr.is_sorted() {
         return wrong(format!("row offsets do not ascend from 0 to {edges} over {num_dst} destinations"));
     }
-    match csc.src.iter().find(|&&v| v as usize >= num_src) {
+    match src.iter().find(|&&v| v as usize >= num_src) {
         Some(bad) => wrong(format!("source {bad} is out of range (there are {num_src})")),
         None => Ok(()),
     }

@@ -7,16 +7,21 @@
 //!
 //! # What is sampled
 //!
-//! A model of `L` layers is sampled in `L` hops. The vertices of hop 0 are the seeds. Hop `h` takes, for **every** vertex
-//! that is known by then (seeds and all that earlier hops reached, as in GraphSAGE, Hamilton et al. 2017, algorithm 2) and
-//! every relation into its type, in-neighbours uniformly without replacement: all of them where there are no more than the
-//! fan-out of that hop and relation, exactly the fan-out otherwise. What is sampled are edges: of two equal edges each
-//! can be taken. Each hop draws anew, so a seed has other neighbours in hop 1 than in hop 0.
+//! A model of `L` layers is sampled in `L` hops. The vertices of hop 0 are the seeds; those of hop `h` are the ones that hop
+//! `h - 1` reached first. A hop takes, for each of its vertices and every relation into its type, in-neighbours uniformly
+//! without replacement: all of them where there are no more than the fan-out of that hop and relation, exactly the fan-out
+//! otherwise. What is sampled are edges: of two equal edges each can be taken. So a vertex draws once, and has the same
+//! sampled in-edges wherever it is a destination: the batch is one graph, the subgraph of the sampled edges, on which all
+//! layers compute, as that of NeighborLoader in PyG (Fey and Lenssen 2019, "Fast graph representation learning with PyTorch
+//! Geometric"). Where GraphSAGE (Hamilton et al. 2017, algorithm 2) draws for each layer anew, a vertex here is in the
+//! estimate of two layers with one draw; each estimate alone has the same distribution.
 //!
 //! Vertices get compact ids by type: seeds first, in the order in which they are given, then others in the order in
 //! which they occur, going through hops, relations in the order of the graph, destinations by compact id, and the edges
-//! of a destination as below. So the destinations of a hop are the first of its sources, and one list of vertices per type
-//! serves all hops ([`Batch::vertices`]). Layer `l` of the model, from the input, computes on hop `L - 1 - l`.
+//! of a destination as below. So the destinations of a hop follow those of the hop before, and the rows of all hops, one after the
+//! other, are one CSC for each relation ([`Block`]), of which the graph of the hops up to `h` is a prefix: its first
+//! [`known[h]`](Batch::known) rows. Layer `l` of the model, counted from the input, needs the hops up to `L - 1 - l`: the last layer only
+//! hop 0. [`Batch::transposed`] gives the same edges by source.
 //!
 //! # Which edges
 //!
@@ -24,7 +29,7 @@
 //! CACM 1987, "A sample of brilliance"): for `k` from 0 to `f - 1`, with `j = d - f + k`, a number `t` is drawn from 0 to
 //! `j`; edge `t` of the row is taken, or `j` where `t` has been taken. Edges stand in the order in which they are drawn;
 //! where all are taken, in the order of the row. Every subset of `f` edges is as probable as any other. The numbers are
-//! [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, hop, relation) for (`v`, `k`), scaled to `0..=j` by a
+//! [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, relation) for (`v`, `k`), scaled to `0..=j` by a
 //! multiplication, which favours no number by more than `(j + 1) / 2^32` of its probability. Who draws, and in
 //! which order, does not matter: a batch depends on the graph, the plan, the seeds and [`BatchKey`] alone.
 //!
@@ -42,6 +47,7 @@ mod plan;
 mod prefetch;
 mod sampler;
 mod table;
+mod transpose;
 mod words;
 
 pub use batch::{Batch, Block};
@@ -49,3 +55,4 @@ pub use graph::{Edges, GraphError, Relation, SampleGraph};
 pub use many::sample_each;
 pub use plan::{BatchKey, Fanout, Plan, SampleError};
 pub use sampler::Sampler;
+pub use transpose::Transposed;

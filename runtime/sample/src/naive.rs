@@ -11,7 +11,7 @@ use crate::plan::{BatchKey, Plan, SampleError};
 /// Samples one batch as the documentation of the crate says, vertex by vertex.
 ///
 /// `seeds` are a list for each vertex type, without doubles. Errors as [`SampleError`] says.
-pub fn sample(graph: &SampleGraph, plan: &Plan, seeds: &[Vec<u32>], key: BatchKey) -> Result<Batch, SampleError> {
+pub fn sample(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>], key: BatchKey) -> Result<Batch, SampleError> {
     let mut batch = Batch::default();
     batch.start(graph, plan, seeds)?;
     let mut compact: Vec<HashMap<u32, u32>> = vec![HashMap::new(); graph.counts().len()];
@@ -24,13 +24,12 @@ pub fn sample(graph: &SampleGraph, plan: &Plan, seeds: &[Vec<u32>], key: BatchKe
     }
     for (hop, fanouts) in plan.fanouts.iter().enumerate() {
         for (r, (relation, &fanout)) in graph.relations().iter().zip(fanouts).enumerate() {
-            let block = &mut batch.blocks[hop][r];
-            (block.indptr, block.src, block.edge) = (vec![0], vec![], vec![]);
             let (src_type, dst_type) = (relation.src_type, relation.dst_type);
-            for dst in 0..batch.known[hop][dst_type] as usize {
+            for dst in batch.fresh(hop, dst_type) {
+                let block = &mut batch.blocks[r];
                 let vertex = batch.vertices[dst_type][dst];
                 let row = graph.in_edges(r, vertex);
-                let taken = take(row.len() as u32, fanout.of(row.len() as u32), key.of(hop, r), vertex);
+                let taken = take(row.len() as u32, fanout.of(row.len() as u32), key.of(r), vertex);
                 for edge in taken.into_iter().map(|t| row.start + t as usize) {
                     let source = relation.sources()[edge];
                     let id = *compact[src_type].entry(source).or_insert_with(|| {
@@ -40,7 +39,7 @@ pub fn sample(graph: &SampleGraph, plan: &Plan, seeds: &[Vec<u32>], key: BatchKe
                     block.src.push(id);
                     block.edge.push(edge as u32);
                 }
-                block.indptr.push(block.src.len() as u32);
+                block.indptr.push(block.src.len() as u64);
             }
         }
         batch.mark(hop + 1);

@@ -56,10 +56,10 @@ pub struct BatchKey {
 const STREAM: u32 = 0x5a3b_1e55;
 
 impl BatchKey {
-    /// The key of one relation in one hop.
-    pub(crate) fn of(self, hop: usize, relation: usize) -> u64 {
-        let batch = mask_key(mask_key(self.seed, self.epoch, STREAM), self.batch, STREAM);
-        mask_key(batch, hop as u64, relation as u32)
+    /// The key of one relation.
+    pub(crate) fn of(self, relation: usize) -> u64 {
+        let batch = mask_key(self.seed, self.epoch, STREAM);
+        mask_key(batch, self.batch, relation as u32)
     }
 }
 
@@ -105,14 +105,14 @@ pub enum SampleError {
         /// Fan-outs.
         found: usize,
     },
-    /// More edges of one relation in one hop than 32 bits can count.
-    #[error("hop {hop} takes {edges} edges of relation `{relation}`, but a block holds fewer than 2^32")]
+    /// More edges of one relation than 32 bits can count.
+    #[error("hops up to {hop} take {edges} edges of relation `{relation}`, but a batch holds fewer than 2^32")]
     TooManyEdges {
         /// From the seeds.
         hop: usize,
         /// Its name.
         relation: String,
-        /// How many there would be.
+        /// How many there would be, of all hops up to this one.
         edges: u64,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! It waits for memory, so everything is arranged for few accesses, and many of them at a time. At places that no cache
 //! foresees it reads:
-//! - once per destination and hop the row offsets of all relations into its type, which lie together;
+//! - once per destination the row offsets of all relations into its type, which lie together;
 //! - the row: one line for each 16 edges that are taken whole, one for each edge that is drawn;
 //! - for each edge the word of its source in the table of compact ids (four bytes for each vertex of the graph).
 //!
@@ -35,17 +35,17 @@ const LINE: usize = 16;
 /// Samples batches of one graph by one plan, one after the other; a thread has a sampler of its own. Its tables take four
 /// bytes for each vertex of the graph.
 pub struct Sampler<'g> {
-    graph: &'g SampleGraph,
+    graph: &'g SampleGraph<'g>,
     plan: Plan,
     tables: Vec<Table>,
     space: DrawSpace,
-    /// First edge and degree of each destination, by relation. `[relations][destinations]`
+    /// First edge and degree of each destination of a hop, by relation. `[relations][destinations]`
     rows: Vec<Vec<(u32, u32)>>,
 }
 
 impl<'g> Sampler<'g> {
     /// Errors when there is no memory for the tables.
-    pub fn new(graph: &'g SampleGraph, plan: Plan) -> Result<Sampler<'g>, GraphError> {
+    pub fn new(graph: &'g SampleGraph<'g>, plan: Plan) -> Result<Sampler<'g>, GraphError> {
         let tables = graph.counts().iter().map(|&count| Table::new(count)).collect::<Result<_, _>>()?;
         let rows = graph.relations().iter().map(|_| Vec::new()).collect();
         Ok(Sampler { graph, plan, tables, space: DrawSpace::default(), rows })
@@ -69,9 +69,14 @@ impl<'g> Sampler<'g> {
         for hop in 0..self.plan.num_hops() {
             self.read_rows(batch, hop);
             for r in 0..self.graph.relations().len() {
-                self.block(r, self.plan.fanouts[hop][r], key.of(hop, r), hop, batch)?;
+                self.rows_of_hop(r, self.plan.fanouts[hop][r], key.of(r), hop, batch)?;
             }
             batch.mark(hop + 1);
+        }
+        for block in &mut batch.blocks {
+            let edges = edges_so_far(&block.indptr) as usize;
+            block.edge.truncate(edges);
+            block.src.truncate(edges);
         }
         Ok(())
     }
@@ -79,7 +84,7 @@ impl<'g> Sampler<'g> {
     /// The rows of all destinations of a hop, in all relations.
     fn read_rows(&mut self, batch: &Batch, hop: usize) {
         for (vertex_type, offsets) in self.graph.offsets().iter().enumerate() {
-            let destinations = &batch.vertices[vertex_type][..batch.known[hop][vertex_type] as usize];
+            let destinations = &batch.vertices[vertex_type][batch.fresh(hop, vertex_type)];
             offsets.relations.iter().for_each(|&r| self.rows[r].clear());
             if offsets.relations.is_empty() {
                 continue;
@@ -96,32 +101,40 @@ impl<'g> Sampler<'g> {
         }
     }
 
-    /// The edges of relation `r` in one hop.
-    fn block(&mut self, r: usize, fanout: Fanout, key: u64, hop: usize, batch: &mut Batch) -> Result<(), SampleError> {
+    /// The edges that one hop takes of relation `r`, behind those of the hops before.
+    fn rows_of_hop(
+        &mut self,
+        r: usize,
+        fanout: Fanout,
+        key: u64,
+        hop: usize,
+        batch: &mut Batch,
+    ) -> Result<(), SampleError> {
         let relation = &self.graph.relations()[r];
-        let block = &mut batch.blocks[hop][r];
+        let fresh = batch.fresh(hop, relation.dst_type);
+        let block = &mut batch.blocks[r];
         let rows = &self.rows[r][..];
-        let mut edges = 0u64;
-        block.indptr.clear();
-        block.indptr.push(0);
+        let first_edge = edges_so_far(&block.indptr);
+        let mut edges = first_edge;
         block.indptr.extend(rows.iter().map(|&(_, degree)| {
             edges += u64::from(fanout.of(degree));
-            edges as u32
+            edges
         }));
         if edges >= u64::from(u32::MAX) {
             return Err(SampleError::TooManyEdges { hop, relation: relation.name.clone(), edges });
         }
-        fit(&mut block.edge, edges as usize);
-        fit(&mut block.src, edges as usize);
+        let (first_edge, edges) = (first_edge as usize, edges as usize);
+        cover(&mut block.edge, edges);
+        cover(&mut block.src, edges);
 
-        let (indptr, sources) = (&block.indptr[..], relation.sources());
+        let (indptr, sources) = (&block.indptr[fresh.start..], relation.sources());
         let mut drawer = self.space.drawer(key, fanout.of(relation.max_degree()), relation.max_degree());
         let table = &mut self.tables[relation.src_type];
         // Where groups end, the last one first: sources of a group are read `AHEAD` groups after its rows are asked for,
         // and ids are given one group later.
-        let mut ends = [0; AHEAD + 2];
-        let (mut row, mut last) = (0, 0);
-        while last < block.src.len() {
+        let mut ends = [first_edge; AHEAD + 2];
+        let (mut row, mut last) = (0, first_edge);
+        while last < edges {
             let (first, drawn) = (row, ends[0]);
             while row < rows.len() && (indptr[row] as usize) < drawn + GROUP {
                 row += 1;
@@ -130,7 +143,7 @@ impl<'g> Sampler<'g> {
             ends[0] = indptr[row] as usize;
             if drawn < ends[0] {
                 // Looked up here, because giving ids appends to the vertices of the source type, which may be this one.
-                let destinations = &batch.vertices[relation.dst_type][first..row];
+                let destinations = &batch.vertices[relation.dst_type][fresh.start + first..fresh.start + row];
                 let into = &mut block.edge[drawn..ends[0]];
                 draw_rows(&mut drawer, &rows[first..row], destinations, fanout, sources, into);
             }
@@ -167,11 +180,14 @@ fn draw_rows(
     }
 }
 
-/// Makes `list` have `len` elements of any value: what is there is written over.
-fn fit(list: &mut Vec<u32>, len: usize) {
+/// Makes `list` have at least `len` elements, of any value: what is there is written over.
+fn cover(list: &mut Vec<u32>, len: usize) {
     if list.len() < len {
         list.resize(len, 0);
-    } else {
-        list.truncate(len);
     }
+}
+
+/// Where the next row of a block begins.
+fn edges_so_far(indptr: &[u64]) -> u64 {
+    indptr[indptr.len() - 1]
 }

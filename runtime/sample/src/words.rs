@@ -24,12 +24,6 @@ impl Words {
         drop(map.advise(memmap2::Advice::HugePage));
         Ok(Words { map, len })
     }
-
-    pub fn from_iter(values: impl ExactSizeIterator<Item = u32>) -> Result<Words, GraphError> {
-        let mut words = Words::zeroed(values.len())?;
-        words.iter_mut().zip(values).for_each(|(word, value)| *word = value);
-        Ok(words)
-    }
 }
 
 impl Deref for Words {

@@ -3,11 +3,10 @@
 mod common;
 
 use common::{KEY, graph};
-use hgnnc_graph::Csc;
 use hgnnc_sample::Fanout::{All, AtMost};
-use hgnnc_sample::{Batch, Edges, Plan, SampleError, SampleGraph, Sampler, naive};
+use hgnnc_sample::{Batch, Edges, Plan, SampleError, SampleGraph, Sampler, Transposed, naive};
 
-fn both(graph: &SampleGraph, plan: &Plan, seeds: &[Vec<u32>]) -> Batch {
+fn both(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>]) -> Batch {
     let mut batch = Batch::default();
     Sampler::new(graph, plan.clone()).unwrap().sample(seeds, KEY, &mut batch).unwrap();
     assert_eq!(batch, naive::sample(graph, plan, seeds, KEY).unwrap());
@@ -16,7 +15,7 @@ fn both(graph: &SampleGraph, plan: &Plan, seeds: &[Vec<u32>]) -> Batch {
 }
 
 /// Papers 0 to 4 and authors 0 to 2: writes (author to paper), and cites (paper to paper).
-fn papers() -> SampleGraph {
+fn papers() -> SampleGraph<'static> {
     graph(&[5, 3], &[(1, 0, vec![(0, 0), (1, 0), (1, 1), (2, 3)]), (0, 0, vec![(2, 0), (4, 0), (0, 4), (4, 4)])])
 }
 
@@ -26,16 +25,16 @@ fn all_neighbours_with_ids_in_the_order_of_their_occurrence() {
     // Hop 0: paper 4 has no author, paper 0 has authors 0 and 1. Paper 4 is cited by papers 0 and 4, paper 0 by 2 and 4.
     assert_eq!(batch.known, [[2, 0], [3, 2], [3, 2]]);
     assert_eq!(batch.vertices, [vec![4, 0, 2], vec![0, 1]]);
-    let [writes, cites] = &batch.blocks[0][..] else { panic!("two relations") };
-    assert_eq!((&writes.indptr[..], &writes.src[..], &writes.edge[..]), (&[0, 0, 2][..], &[0, 1][..], &[0, 1][..]));
+    // Hop 1: paper 2, which nobody wrote or cites; the seeds have drawn. Authors are no destinations of any relation.
+    let [writes, cites] = &batch.blocks[..] else { panic!("two relations") };
+    assert_eq!((&writes.indptr[..], &writes.src[..], &writes.edge[..]), (&[0, 0, 2, 2][..], &[0, 1][..], &[0, 1][..]));
     assert_eq!(
         (&cites.indptr[..], &cites.src[..], &cites.edge[..]),
-        (&[0, 2, 4][..], &[1, 0, 2, 0][..], &[2, 3, 0, 1][..])
+        (&[0, 2, 4, 4][..], &[1, 0, 2, 0][..], &[2, 3, 0, 1][..])
     );
-    // Hop 1: the seeds again, and paper 2, which nobody wrote or cites. Authors are no destinations of any relation.
-    let [writes, cites] = &batch.blocks[1][..] else { panic!("two relations") };
-    assert_eq!((&writes.indptr[..], &writes.src[..]), (&[0, 0, 2, 2][..], &[0, 1][..]));
-    assert_eq!((&cites.indptr[..], &cites.src[..]), (&[0, 2, 4, 4][..], &[1, 0, 2, 0][..]));
+    // Hop 0 is the first two rows.
+    assert_eq!((batch.num_dst(1, 0), batch.num_src(1, 0), batch.edges_up_to(1, 0)), (2, 3, 4));
+    assert_eq!((batch.num_dst(0, 1), batch.num_src(0, 1), batch.edges_up_to(0, 1)), (3, 2, 2));
 }
 
 #[test]
@@ -43,19 +42,45 @@ fn a_fanout_for_each_relation_and_hop() {
     let graph = graph(&[9, 1], &[(0, 1, (0..9).map(|v| (v, 0)).collect()), (1, 0, (0..9).map(|v| (0, v)).collect())]);
     let plan = Plan { fanouts: vec![vec![AtMost(4), All], vec![AtMost(9), AtMost(0)]] };
     let batch = both(&graph, &plan, &[vec![], vec![0]]);
-    assert_eq!(batch.known, [[0, 1], [4, 1], [9, 1]]);
-    let edges = |hop: usize, r: usize| batch.blocks[hop][r].num_edges();
-    assert_eq!([edges(0, 0), edges(0, 1), edges(1, 0), edges(1, 1)], [4, 0, 9, 0]);
-    // A row that is taken whole stands in the order of its edges.
-    assert_eq!(batch.blocks[1][0].edge, (0..9).collect::<Vec<u32>>());
+    // The vertex of type 1 draws in hop 0 alone, four of its nine edges; hop 1 has four vertices, which may take none.
+    assert_eq!(batch.known, [[0, 1], [4, 1], [4, 1]]);
+    assert_eq!((&batch.blocks[0].indptr[..], &batch.blocks[1].indptr[..]), (&[0, 4][..], &[0, 0, 0, 0, 0][..]));
+    // Seeds of type 0 reach that of type 1 in hop 0, which takes whole its row, in the order of its edges, in hop 1.
+    let batch = both(&graph, &plan, &[vec![6, 2], vec![]]);
+    assert_eq!(batch.known, [[2, 0], [2, 1], [9, 1]]);
+    assert_eq!((&batch.blocks[1].src[..], &batch.blocks[0].edge[..]), (&[0, 0][..], &[0, 1, 2, 3, 4, 5, 6, 7, 8][..]));
+    assert_eq!(batch.blocks[0].src, [2, 3, 1, 4, 5, 6, 0, 7, 8]);
+}
+
+#[test]
+fn a_vertex_draws_once() {
+    // Three vertices in a ring of all with all: what hop 0 reaches was a seed or draws in hop 1, and hop 2 has nobody left.
+    let edges = (0..3).flat_map(|v| (0..3).map(move |u| (u, v))).collect();
+    let graph = graph(&[3], &[(0, 0, edges)]);
+    let one = both(&graph, &Plan::uniform(&[AtMost(2)], 1), &[vec![0, 1, 2]]);
+    let many = both(&graph, &Plan::uniform(&[AtMost(2), AtMost(3), All], 1), &[vec![0, 1, 2]]);
+    assert_eq!((&many.blocks, &many.vertices), (&one.blocks, &one.vertices));
+    assert_eq!(many.known, [[3], [3], [3], [3]]);
+}
+
+#[test]
+fn edges_of_a_prefix_by_source() {
+    let batch = both(&papers(), &Plan::uniform(&[All, All], 2), &[vec![4, 0], vec![]]);
+    let mut by_source = Transposed::default();
+    // Paper 4 (0) is cited by 0 (1) and itself, paper 0 by 2 (2) and 4: see above.
+    batch.transposed(1, 0, &mut by_source);
+    assert_eq!(by_source, Transposed { indptr: vec![0, 2, 3, 4], dst: vec![0, 1, 0, 1], position: vec![1, 3, 0, 2] });
+    // What was there is gone.
+    batch.transposed(0, 1, &mut by_source);
+    assert_eq!(by_source, Transposed { indptr: vec![0, 1, 2], dst: vec![1, 1], position: vec![0, 1] });
 }
 
 #[test]
 fn equal_edges_are_two_edges() {
     let graph = graph(&[2], &[(0, 0, vec![(1, 0), (1, 0), (1, 0)])]);
     let batch = both(&graph, &Plan::uniform(&[AtMost(2)], 1), &[vec![0]]);
-    assert_eq!((&batch.blocks[0][0].src[..], &batch.vertices[0][..]), (&[1, 1][..], &[0, 1][..]));
-    let edges = &batch.blocks[0][0].edge;
+    assert_eq!((&batch.blocks[0].src[..], &batch.vertices[0][..]), (&[1, 1][..], &[0, 1][..]));
+    let edges = &batch.blocks[0].edge;
     assert_ne!(edges[0], edges[1]);
 }
 
@@ -66,7 +91,7 @@ fn nothing_to_sample() {
     assert_eq!(both(&papers, &Plan::uniform(&[All], 2), &[vec![], vec![]]).num_edges(), 0);
     assert_eq!(both(&papers, &Plan::uniform(&[], 2), &[vec![3], vec![1]]).vertices, [[3], [1]]);
     assert_eq!(both(&papers, &Plan::uniform(&[AtMost(2)], 2), &[vec![2], vec![]]).num_edges(), 0);
-    let none = SampleGraph::new(vec![3, 0], &[]).unwrap();
+    let none = SampleGraph::new(vec![3, 0], vec![]).unwrap();
     assert_eq!(both(&none, &Plan::uniform(&[All, All], 0), &[vec![1], vec![]]).vertices, [vec![1], vec![]]);
 }
 
@@ -97,17 +122,28 @@ fn what_is_wrong_with_seeds_and_plans() {
 
 #[test]
 fn what_is_wrong_with_edges() {
-    let csc = |indptr: &[u64], src: &[u32]| Csc { indptr: indptr.to_vec(), src: src.to_vec() };
-    for (types, edges, said) in [
-        ((0, 2), csc(&[0, 0], &[]), "joins vertex types 0 and 2, but there are 2"),
-        ((0, 1), csc(&[0, 1], &[0]), "row offsets"),
-        ((0, 1), csc(&[0, 2, 1, 1], &[0]), "row offsets"),
-        ((0, 1), csc(&[0, 1, 1, 2], &[0]), "row offsets"),
-        ((0, 1), csc(&[0, 0, 1, 1], &[2]), "source 2 is out of range (there are 2)"),
+    for (types, (indptr, src), said) in [
+        ((0, 2), (&[0, 0][..], &[][..]), "joins vertex types 0 and 2, but there are 2"),
+        ((0, 1), (&[0, 1], &[0]), "row offsets"),
+        ((0, 1), (&[0, 2, 1, 1], &[0]), "row offsets"),
+        ((0, 1), (&[0, 1, 1, 2], &[0]), "row offsets"),
+        ((0, 1), (&[0, 0, 1, 1], &[2]), "source 2 is out of range (there are 2)"),
     ] {
-        let edges = Edges { name: "r", src_type: types.0, dst_type: types.1, csc: &edges };
-        let error = SampleGraph::new(vec![2, 3], &[edges]).unwrap_err().to_string();
+        let edges =
+            Edges { name: "r".into(), src_type: types.0, dst_type: types.1, indptr: indptr.into(), src: src.into() };
+        let error = SampleGraph::new(vec![2, 3], vec![edges]).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
-    assert!(SampleGraph::new(vec![1 << 31], &[]).unwrap_err().to_string().contains("at most 2^30"));
+    assert!(SampleGraph::new(vec![1 << 31], vec![]).unwrap_err().to_string().contains("at most 2^30"));
+}
+
+#[test]
+fn a_graph_that_is_no_relation_and_is_not_copied() {
+    // Any CSC will do; its sources stay where they are.
+    let (indptr, src) = ([0, 2, 2, 3], [1, 2, 0]);
+    let edges = Edges { name: "g".into(), src_type: 0, dst_type: 0, indptr: (&indptr).into(), src: (&src).into() };
+    let graph = SampleGraph::new(vec![3], vec![edges]).unwrap();
+    assert!(std::ptr::eq(graph.relations()[0].sources(), &src[..]));
+    let batch = both(&graph, &Plan::uniform(&[All], 1), &[vec![0]]);
+    assert_eq!((&batch.blocks[0].indptr[..], &batch.vertices[0][..]), (&[0, 2][..], &[0, 1, 2][..]));
 }

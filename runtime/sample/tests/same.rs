@@ -4,10 +4,10 @@ mod common;
 
 use common::{KEY, busy_graph, random_graph, seeds};
 use hgnnc_sample::Fanout::{All, AtMost};
-use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, naive, sample_each};
+use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, Transposed, naive, sample_each};
 
 /// Fan-outs on both sides of what is searched and what fits a register, for each relation another one.
-fn plans(graph: &SampleGraph) -> Vec<Plan> {
+fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
     let n = graph.relations().len();
     let mixed =
         |hop: usize| (0..n).map(|r| [All, AtMost(0), AtMost(1), AtMost(7), AtMost(40)][(hop + r) % 5]).collect();
@@ -81,12 +81,64 @@ fn other_keys_draw_others() {
     for other in [BatchKey { seed: 8, ..KEY }, BatchKey { epoch: 3, ..KEY }, BatchKey { batch: 6, ..KEY }] {
         assert_ne!(base, edges(other), "{other:?}");
     }
-    // A hop draws anew.
-    let plan = Plan::uniform(&[AtMost(1), AtMost(1)], graph.relations().len());
-    let batch = naive::sample(&graph, &plan, &seeds, KEY).unwrap();
-    let row = |hop: usize| {
-        let block = batch.blocks[hop].iter().max_by_key(|b| b.num_edges()).unwrap();
-        block.edge[..20].to_vec()
-    };
-    assert_ne!(row(0), row(1));
+    // Relations draw apart: two with the same edges take others.
+    let edges: Vec<(u32, u32)> = (0..400).map(|e| (e % 20, e / 20)).collect();
+    let twins = common::graph(&[20, 20], &[(0, 1, edges.clone()), (0, 1, edges)]);
+    let batch = naive::sample(&twins, &Plan::uniform(&[AtMost(3)], 2), &[vec![], (0..20).collect()], KEY).unwrap();
+    assert_ne!(batch.blocks[0].edge, batch.blocks[1].edge);
+}
+
+#[test]
+fn a_longer_plan_begins_as_a_shorter_one() {
+    // The graph of hops up to h is that of the plan that ends there: rows, edges, ids and vertices.
+    let mut rows = 0;
+    for seed in 0..30 {
+        let graph = random_graph(seed);
+        let all = plans(&graph).pop().unwrap();
+        let seeds = seeds(&graph, 50);
+        let whole = naive::sample(&graph, &all, &seeds, KEY).unwrap();
+        for hops in 1..=all.num_hops() {
+            let plan = Plan { fanouts: all.fanouts[..hops].to_vec() };
+            let part = naive::sample(&graph, &plan, &seeds, KEY).unwrap();
+            assert_eq!(part.known, whole.known[..=hops]);
+            for (r, block) in part.blocks.iter().enumerate() {
+                let (num_dst, edges) = (whole.num_dst(r, hops - 1), whole.edges_up_to(r, hops - 1));
+                assert_eq!(block.indptr, whole.blocks[r].indptr[..=num_dst]);
+                assert_eq!(
+                    (&block.src[..], &block.edge[..]),
+                    (&whole.blocks[r].src[..edges], &whole.blocks[r].edge[..edges])
+                );
+                rows += num_dst;
+            }
+        }
+    }
+    assert!(rows > 10_000, "{rows}");
+}
+
+#[test]
+fn transposed_is_a_stable_sort_by_source() {
+    let (mut by_source, mut edges) = (Transposed::default(), 0);
+    for seed in 0..20 {
+        let graph = random_graph(seed);
+        for plan in plans(&graph) {
+            let batch = naive::sample(&graph, &plan, &seeds(&graph, 11), KEY).unwrap();
+            for (r, hop) in (0..graph.relations().len()).flat_map(|r| (0..plan.num_hops()).map(move |hop| (r, hop))) {
+                let block = &batch.blocks[r];
+                let num_dst = batch.known[hop][block.dst_type] as usize;
+                let of_row =
+                    |dst: usize| (block.indptr[dst]..block.indptr[dst + 1]).map(move |e| (dst as u32, e as u32));
+                let mut sorted: Vec<(u32, u32)> = (0..num_dst).flat_map(of_row).collect();
+                sorted.sort_by_key(|&(_, e)| block.src[e as usize]);
+                batch.transposed(r, hop, &mut by_source);
+                let num_src = batch.known[hop + 1][block.src_type];
+                let before = |s: u32| sorted.partition_point(|&(_, e)| block.src[e as usize] < s) as u64;
+                assert_eq!(by_source.indptr, (0..=num_src).map(before).collect::<Vec<u64>>());
+                assert!(
+                    by_source.dst.iter().copied().zip(by_source.position.iter().copied()).eq(sorted.iter().copied())
+                );
+                edges += sorted.len();
+            }
+        }
+    }
+    assert!(edges > 100_000, "{edges}");
 }

@@ -7,7 +7,7 @@ use hgnnc_sample::Fanout::AtMost;
 use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler};
 
 /// A destination type of `rows` vertices with `degree` in-edges each, from sources of their own.
-fn star(rows: u32, degree: u32) -> SampleGraph {
+fn star(rows: u32, degree: u32) -> SampleGraph<'static> {
     let edges = (0..rows * degree).map(|e| (e, e / degree)).collect();
     graph(&[(rows * degree) as usize, rows as usize], &[(0, 1, edges)])
 }
@@ -20,7 +20,7 @@ fn draw(rows: u32, degree: u32, fanout: u32, batches: u64, mut each: impl FnMut(
     let seeds = [vec![], (0..rows).collect::<Vec<u32>>()];
     for number in 0..batches {
         sampler.sample(&seeds, BatchKey { seed: 1, epoch: number / 100, batch: number % 100 }, &mut batch).unwrap();
-        for (row, edges) in batch.blocks[0][0].edge.chunks_exact(fanout as usize).enumerate() {
+        for (row, edges) in batch.blocks[0].edge.chunks_exact(fanout as usize).enumerate() {
             let edges: Vec<u32> = edges.iter().map(|e| e - row as u32 * degree).collect();
             each(row as u32, &edges);
         }

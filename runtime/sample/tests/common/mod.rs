@@ -11,23 +11,18 @@ pub const KEY: BatchKey = BatchKey { seed: 7, epoch: 2, batch: 5 };
 pub type Given = (usize, usize, Vec<(u32, u32)>);
 
 /// A graph of such relations.
-pub fn graph(counts: &[usize], relations: &[Given]) -> SampleGraph {
-    let made: Vec<SemanticGraph> = relations
-        .iter()
-        .enumerate()
-        .map(|(r, (src, dst, edges))| {
-            let (sources, destinations): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
-            SemanticGraph::from_edges(format!("r{r}"), counts[*src], counts[*dst], &sources, &destinations).unwrap()
-        })
-        .collect();
-    let edges: Vec<Edges<'_>> = (made.iter().zip(relations))
-        .map(|(g, &(src_type, dst_type, _))| Edges { name: &g.name, src_type, dst_type, csc: &g.csc })
-        .collect();
-    SampleGraph::new(counts.to_vec(), &edges).unwrap()
+pub fn graph(counts: &[usize], relations: &[Given]) -> SampleGraph<'static> {
+    let edges = relations.iter().enumerate().map(|(r, &(src_type, dst_type, ref edges))| {
+        let (sources, destinations): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
+        let (num_src, num_dst) = (counts[src_type], counts[dst_type]);
+        let made = SemanticGraph::from_edges(format!("r{r}"), num_src, num_dst, &sources, &destinations).unwrap();
+        Edges { name: made.name.into(), src_type, dst_type, indptr: made.csc.indptr.into(), src: made.csc.src.into() }
+    });
+    SampleGraph::new(counts.to_vec(), edges.collect()).unwrap()
 }
 
 /// Random relations between all pairs of types, some of them empty, with a few very busy destinations and equal edges.
-pub fn random_graph(seed: u64) -> SampleGraph {
+pub fn random_graph(seed: u64) -> SampleGraph<'static> {
     let mut at = 0;
     let mut random = |n: u32| {
         at += 1;
@@ -50,12 +45,12 @@ pub fn random_graph(seed: u64) -> SampleGraph {
 }
 
 /// Every `step`-th vertex of each type, from the last.
-pub fn seeds(graph: &SampleGraph, step: usize) -> Vec<Vec<u32>> {
+pub fn seeds(graph: &SampleGraph<'_>, step: usize) -> Vec<Vec<u32>> {
     graph.counts().iter().map(|&count| (0..count as u32).rev().step_by(step).collect()).collect()
 }
 
 /// A random graph with edges enough to tell draws apart.
-pub fn busy_graph() -> SampleGraph {
+pub fn busy_graph() -> SampleGraph<'static> {
     let edges = |graph: &SampleGraph| graph.relations().iter().map(|r| r.sources().len()).sum::<usize>();
     (0..).map(random_graph).find(|graph| graph.counts().len() > 1 && edges(graph) > 5000).expect("there is one")
 }
