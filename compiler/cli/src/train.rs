@@ -164,6 +164,7 @@ impl Progress {
         let state = state(epoch);
         match self {
             Progress::Quiet => {}
+            Progress::Lines if epoch.within.is_some() => {}
             Progress::Lines => {
                 // Every tenth epoch and the last: a log that can be read.
                 if epoch.epoch.is_multiple_of(10) || epoch.epoch + 1 == epoch.epochs {
@@ -178,7 +179,8 @@ impl Progress {
                     }
                     bar
                 });
-                bar.set_position(epoch.epoch + 1);
+                // Epochs that are done.
+                bar.set_position(epoch.epoch + u64::from(epoch.within.is_none()));
                 bar.set_message(state);
             }
         }
@@ -198,5 +200,8 @@ fn state(epoch: &Epoch) -> String {
         None => String::new(),
     };
     let best = if epoch.best { " *" } else { "" };
+    if let Some((done, all)) = epoch.within {
+        return format!("batch {done}/{all}  loss {:.4}  {:.1} s", epoch.loss, epoch.ms * 1e-3);
+    }
     format!("loss {:.4}{criterion}  {:.1} ms{best}", epoch.loss, epoch.ms)
 }

@@ -125,10 +125,11 @@ impl Needs {
                     let known = rows.entry(param).or_insert((vertex, hops));
                     known.1 = known.1.max(hops);
                 }
-                (Op::Param(param), _) if !rows.contains_key(param) => {
-                    if flow.params[param.index()].dims.iter().any(|dim| matches!(dim, Dim::Count(_))) {
-                        return wrong("it uses a parameter with a row for each vertex as a whole");
-                    }
+                (Op::Param(param), _)
+                    if !rows.contains_key(param)
+                        && flow.params[param.index()].dims.iter().any(|dim| matches!(dim, Dim::Count(_))) =>
+                {
+                    return wrong("it uses a parameter with a row for each vertex as a whole");
                 }
                 _ => {}
             }
@@ -419,9 +420,13 @@ pub fn batch_sizes(
     }
     for &BatchPattern { pattern, rows } in &layout.patterns {
         let all = count(flow.patterns[pattern.index()].vertex).max(1.0);
-        let stored = whole(sizes.stored[pattern.index()] as f64 * of_batch.vertices[rows.index()] as f64 / all);
+        let (Some(&stored), Some(&columns)) = (sizes.stored.get(pattern.index()), sizes.columns.get(pattern.index()))
+        else {
+            continue;
+        };
+        let stored = whole(stored as f64 * of_batch.vertices[rows.index()] as f64 / all);
         of_batch.stored.push(stored);
-        of_batch.columns.push(sizes.columns[pattern.index()].min(stored));
+        of_batch.columns.push(columns.min(stored));
     }
     of_batch
 }

@@ -34,6 +34,34 @@ pub struct Progress {
     pub stopped: bool,
     /// Bits of the training loss of each epoch.
     loss_bits: Vec<u64>,
+    /// Batches done of an epoch that is not, and what is known of its loss.
+    #[serde(default)]
+    pub within: Within,
+}
+
+/// Where in an epoch a run is that trains on batches.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Within {
+    /// Batches done.
+    pub batches: u64,
+    /// Their seeds.
+    seeds: u64,
+    /// Bits of the sum of the losses of these.
+    sum_bits: u64,
+}
+
+impl Within {
+    /// Notes a batch: the mean loss of its seeds.
+    pub fn add(&mut self, loss: f64, seeds: usize) {
+        self.batches += 1;
+        self.seeds += seeds as u64;
+        self.sum_bits = (f64::from_bits(self.sum_bits) + loss * seeds as f64).to_bits();
+    }
+
+    /// The mean loss of all seeds.
+    pub fn loss(&self) -> f64 {
+        f64::from_bits(self.sum_bits) / self.seeds.max(1) as f64
+    }
 }
 
 impl Progress {

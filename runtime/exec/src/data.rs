@@ -215,24 +215,32 @@ fn direction_slot(direction: Direction) -> usize {
 
 /// Edges by source, stable: the edges of a source keep their order.
 fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Incidence {
-    let mut out = vec![0u64; num_src + 1];
-    for &s in src {
-        out[s as usize + 1] += 1;
+    let mut outgoing = Incidence::default();
+    transpose_into(indptr, src, num_src, &mut outgoing);
+    outgoing
+}
+
+/// The same in the memory of another incidence.
+pub(crate) fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, outgoing: &mut Incidence) {
+    let Incidence { indptr: out, other, position } = outgoing;
+    // Where the edges of a source begin stands one place late, until all of them have been placed.
+    out.clear();
+    out.resize(num_src + 2, 0);
+    src.iter().for_each(|&s| out[s as usize + 2] += 1);
+    for i in 2..out.len() {
+        out[i] += out[i - 1];
     }
-    for i in 0..num_src {
-        out[i + 1] += out[i];
-    }
-    let mut next = out.clone();
-    let (mut other, mut position) = (vec![0u32; src.len()], vec![0u32; src.len()]);
-    for dst in 0..indptr.len() - 1 {
-        for e in indptr[dst]..indptr[dst + 1] {
-            let slot = &mut next[src[e as usize] as usize];
+    other.resize(src.len(), 0);
+    position.resize(src.len(), 0);
+    for (dst, row) in indptr.windows(2).enumerate() {
+        for e in row[0]..row[1] {
+            let slot = &mut out[src[e as usize] as usize + 1];
             other[*slot as usize] = dst as u32;
             position[*slot as usize] = e as u32;
             *slot += 1;
         }
     }
-    Incidence { indptr: out, other, position }
+    out.truncate(num_src + 1);
 }
 
 /// What an input of the program is.

@@ -22,7 +22,7 @@ use crate::launch::Runner;
 use crate::native::{self, CodeMode, Generator};
 use crate::plan::{Named, Plan, StateId, Step, Update};
 use crate::planned::{Arena, Planned};
-use crate::raw::{PerThread, Slab};
+use crate::raw::{Frozen, PerThread, Slab};
 use crate::routine::Routines;
 
 /// How to run.
@@ -346,6 +346,30 @@ impl Engine {
     /// The elements of a parameter.
     pub fn param(&mut self, index: usize) -> &mut [f32] {
         self.slabs[self.params as usize + index].elements()
+    }
+
+    /// Number of elements of a parameter.
+    pub(crate) fn param_len(&self, index: usize) -> usize {
+        self.param_slab(index).len()
+    }
+
+    /// A parameter.
+    pub(crate) fn param_slab(&self, index: usize) -> &Slab {
+        &self.slabs[self.params as usize + index]
+    }
+
+    /// An optimiser state.
+    pub(crate) fn state_slab(&self, index: usize) -> &Slab {
+        &self.slabs[self.first_state as usize + index]
+    }
+
+    /// The numbers of an input, for other threads; `None` where it has none. Engines that are bound anew do not freeze
+    /// theirs: their slabs are written again.
+    pub(crate) fn frozen_input(&self, index: usize) -> Option<Frozen> {
+        let InputData::Held(_) = self.data.inputs.get(index)? else { return None };
+        let slab = &self.slabs[self.first_state as usize + self.states.len() + index];
+        // SAFETY: runs write no inputs, and only `rebind` gives slabs of inputs away.
+        Some(unsafe { slab.frozen() })
     }
 
     /// The optimiser states.

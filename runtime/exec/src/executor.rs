@@ -3,6 +3,7 @@
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::artifact::{Part, Task};
 
+use crate::batches::Batches;
 use crate::data::BoundData;
 use crate::device::DeviceEngine;
 use crate::engine::{Engine, Times};
@@ -18,6 +19,8 @@ pub(crate) enum Executor {
     Cpu(Box<Engine>),
     /// A device.
     Device(Box<OnDevice>),
+    /// This processor, which trains on batches.
+    Batches(Box<Batches>),
 }
 
 /// A device, and the results that were read from it.
@@ -68,11 +71,17 @@ impl From<DeviceEngine> for Executor {
     }
 }
 
+impl From<Batches> for Executor {
+    fn from(batches: Batches) -> Self {
+        Executor::Batches(Box::new(batches))
+    }
+}
+
 impl Executor {
     /// Its name, for the report.
     pub fn name(&self) -> String {
         match self {
-            Executor::Cpu(_) => "cpu".into(),
+            Executor::Cpu(_) | Executor::Batches(_) => "cpu".into(),
             Executor::Device(it) => it.engine.device().name(),
         }
     }
@@ -81,6 +90,7 @@ impl Executor {
     pub fn data(&self) -> &BoundData {
         match self {
             Executor::Cpu(engine) => engine.data(),
+            Executor::Batches(it) => it.whole.data(),
             Executor::Device(it) => it.engine.data(),
         }
     }
@@ -89,6 +99,7 @@ impl Executor {
     pub fn threads(&self) -> usize {
         match self {
             Executor::Cpu(engine) => engine.threads(),
+            Executor::Batches(it) => it.whole.threads(),
             Executor::Device(_) => rayon::current_num_threads(),
         }
     }
@@ -102,6 +113,10 @@ impl Executor {
     ) -> Result<()> {
         match self {
             Executor::Cpu(engine) => engine.run_until_update(program, seed, step, epoch, times),
+            Executor::Batches(it) => {
+                it.bring_back();
+                it.whole.run_until_update(program, seed, step, epoch, times);
+            }
             Executor::Device(it) => {
                 for result in it.results.iter_mut() {
                     result.fresh = false;
@@ -127,6 +142,7 @@ impl Executor {
     pub fn run_updates(&mut self, program: usize, seed: u64, step: u64, times: &mut Times) -> Result<()> {
         match self {
             Executor::Cpu(engine) => engine.run_updates(program, seed, step, times),
+            Executor::Batches(it) => it.whole.run_updates(program, seed, step, times),
             Executor::Device(it) if it.timed => it.engine.time_updates(program, times)?,
             Executor::Device(it) => {
                 it.engine.run_updates(program)?;
@@ -146,7 +162,7 @@ impl Executor {
     /// Waits for a device: the milliseconds that it worked since the last call by its own clock, if it has one.
     pub fn elapsed_ms(&mut self) -> Result<Option<f64>> {
         match self {
-            Executor::Cpu(_) => Ok(None),
+            Executor::Cpu(_) | Executor::Batches(_) => Ok(None),
             Executor::Device(it) => it.engine.elapsed_ms(),
         }
     }
@@ -176,6 +192,9 @@ impl Executor {
             Executor::Cpu(engine) => {
                 engine.result(program, name).map(|(named, numbers)| Rows { width: named.width, numbers })
             }
+            Executor::Batches(it) => {
+                it.whole.result(program, name).map(|(named, numbers)| Rows { width: named.width, numbers })
+            }
             Executor::Device(it) => {
                 let wanted = |result: &&Fetched| result.fresh && result.program == program && result.name == name;
                 it.results.iter().find(wanted).map(|result| Rows { width: result.width, numbers: &result.numbers })
@@ -186,7 +205,7 @@ impl Executor {
     /// Asks a device to count how a result of a program compares with the labels.
     pub fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
         match self {
-            Executor::Cpu(_) => Ok(()),
+            Executor::Cpu(_) | Executor::Batches(_) => Ok(()),
             Executor::Device(it) => it.engine.count_result(program, name, task),
         }
     }
@@ -194,7 +213,7 @@ impl Executor {
     /// Counts on a device, in the last run of that program. False where results are to be looked at instead.
     pub fn count(&mut self, part: Part, tally: &mut Tally) -> Result<bool> {
         match self {
-            Executor::Cpu(_) => Ok(false),
+            Executor::Cpu(_) | Executor::Batches(_) => Ok(false),
             Executor::Device(it) => it.engine.count(part_index(part), tally),
         }
     }
@@ -203,6 +222,7 @@ impl Executor {
     pub fn results(&self, program: usize) -> Vec<&str> {
         match self {
             Executor::Cpu(engine) => engine.results(program).iter().map(|named| &named.name[..]).collect(),
+            Executor::Batches(it) => it.whole.results(program).iter().map(|named| &named.name[..]).collect(),
             Executor::Device(it) => it.engine.results(program),
         }
     }
@@ -211,6 +231,7 @@ impl Executor {
     pub fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
         match self {
             Executor::Cpu(engine) => into.copy_from_slice(engine.param(index)),
+            Executor::Batches(it) => into.copy_from_slice(it.param(index)),
             Executor::Device(it) => it.engine.read_param(index, into)?,
         }
         Ok(())
@@ -220,6 +241,7 @@ impl Executor {
     pub fn set_param(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         match self {
             Executor::Cpu(engine) => engine.param(index).copy_from_slice(numbers),
+            Executor::Batches(it) => it.param(index).copy_from_slice(numbers),
             Executor::Device(it) => it.engine.set_param(index, numbers)?,
         }
         Ok(())
@@ -229,6 +251,7 @@ impl Executor {
     pub fn states(&self) -> &[StateId] {
         match self {
             Executor::Cpu(engine) => engine.states(),
+            Executor::Batches(it) => it.states(),
             Executor::Device(it) => it.engine.states(),
         }
     }
@@ -237,6 +260,7 @@ impl Executor {
     pub fn state(&mut self, index: usize) -> Result<Vec<f32>> {
         match self {
             Executor::Cpu(engine) => Ok(engine.state(index).to_vec()),
+            Executor::Batches(it) => Ok(it.state(index).to_vec()),
             Executor::Device(it) => it.engine.state(index),
         }
     }
@@ -245,6 +269,7 @@ impl Executor {
     pub fn set_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         match self {
             Executor::Cpu(engine) => engine.state(index).copy_from_slice(numbers),
+            Executor::Batches(it) => it.state(index).copy_from_slice(numbers),
             Executor::Device(it) => it.engine.set_state(index, numbers)?,
         }
         Ok(())
@@ -254,6 +279,7 @@ impl Executor {
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
         match self {
             Executor::Cpu(engine) => engine.init_params(tables, seed),
+            Executor::Batches(it) => it.whole.init_params(tables, seed),
             Executor::Device(it) => it.engine.init_params(tables, seed)?,
         }
         Ok(())
@@ -263,6 +289,7 @@ impl Executor {
     pub fn arena(&self, program: Option<usize>) -> Arena {
         match self {
             Executor::Cpu(engine) => engine.arena(program),
+            Executor::Batches(it) => it.arena(program),
             Executor::Device(it) => it.engine.arena(program),
         }
     }
@@ -270,7 +297,7 @@ impl Executor {
     /// Bytes in the memory of a device.
     pub fn device_bytes(&self) -> u64 {
         match self {
-            Executor::Cpu(_) => 0,
+            Executor::Cpu(_) | Executor::Batches(_) => 0,
             Executor::Device(it) => it.engine.memory().bytes(),
         }
     }

@@ -8,6 +8,7 @@
 //! This crate knows no source language and no file format of datasets; it samples nothing. What
 //! becomes machine code is decided in [`native`].
 
+mod batches;
 pub mod bind;
 pub mod block;
 pub mod checkpoint;

@@ -61,7 +61,7 @@ pub fn profile(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<
             break;
         }
         engine(trainer)?.forget_times();
-        let (_, ms) = trainer.train_epoch(epoch)?;
+        let (_, ms) = trainer.train_step(epoch)?;
         if epoch < WARM_UP {
             continue;
         }
@@ -103,7 +103,7 @@ pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> 
             break;
         }
         if !counts {
-            let (_, ms) = trainer.train_epoch(epoch)?;
+            let (_, ms) = trainer.train_step(epoch)?;
             epochs_ms.push(ms);
         }
         let times = trainer.train_launch_by_launch(epoch)?;

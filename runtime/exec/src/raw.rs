@@ -51,6 +51,29 @@ enum Memory {
     Mapped(MmapMut),
 }
 
+/// Numbers of a slab that nobody writes any more.
+#[derive(Clone, Debug)]
+pub struct Frozen {
+    data: NonNull<f32>,
+    len: usize,
+    /// Keeps the memory.
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: the numbers are only read, as `Slab::frozen` demands, and their memory is kept.
+unsafe impl Send for Frozen {}
+// SAFETY: as above.
+unsafe impl Sync for Frozen {}
+
+impl std::ops::Deref for Frozen {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // SAFETY: `len` initialised elements that nobody writes, in memory that is kept.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
+    }
+}
+
 /// Elements of a cache line.
 const LINE: usize = 16;
 /// Bytes from which on memory is mapped: what is worth a few large pages.
@@ -89,6 +112,14 @@ impl Slab {
         let mut slab = Self::zeros(numbers.len());
         slab.elements().copy_from_slice(numbers);
         slab
+    }
+
+    /// The numbers for other threads to read, for as long as they like.
+    ///
+    /// # Safety
+    /// Nobody writes the slab from now on.
+    pub unsafe fn frozen(&self) -> Frozen {
+        Frozen { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
     }
 
     /// Number of elements.

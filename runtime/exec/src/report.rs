@@ -40,6 +40,27 @@ pub struct GraphReport {
     pub edges: usize,
 }
 
+/// Means of the batches of a run, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct BatchReport {
+    /// Batches of an epoch.
+    pub per_epoch: u64,
+    /// Sampling, beside the computation of other batches.
+    pub sample_ms: f64,
+    /// Making graphs of what was sampled, likewise.
+    pub graphs_ms: f64,
+    /// Copying rows of features, likewise.
+    pub gather_ms: f64,
+    /// Planning the program for the sizes of the batch.
+    pub bind_ms: f64,
+    /// Copying rows of parameters and optimiser states, there and back.
+    pub rows_ms: f64,
+    /// Forward, backward and update.
+    pub compute_ms: f64,
+    /// Waiting for the batch: what sampling and gathering cost, that nothing hides.
+    pub wait_ms: f64,
+}
+
 /// The report of a training or evaluation run. Times are in milliseconds per epoch, after warm-up, unless named `_s`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
@@ -84,6 +105,9 @@ pub struct Report {
     /// Mean by stage, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage_ms: Option<BTreeMap<&'static str, f64>>,
+    /// Where training is on batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchReport>,
     /// Largest resident set of the process.
     pub peak_rss_bytes: u64,
     /// Memory for values, planned before anything ran.

@@ -143,7 +143,7 @@ impl Trainer {
         let timing = &self.timing;
         let per_epoch = |total: f64| if timing.stage_epochs == 0 { 0.0 } else { total / timing.stage_epochs as f64 };
         // A device without a clock does not know.
-        let is_known = matches!(self.executor, Executor::Cpu(_))
+        let is_known = !matches!(self.executor, Executor::Device(_))
             || timing.epochs.is_empty()
             || timing.phases.iter().any(|times| !times.is_empty());
         let known = |phase: usize| is_known.then(|| warm(&timing.phases[phase]));
@@ -167,6 +167,10 @@ impl Trainer {
             update_ms: known(2),
             infer_ms: warm(&timing.infer),
             stage_ms: known(0).map(|_| stage_ms.collect()),
+            batches: match &self.executor {
+                Executor::Batches(it) => Some(it.report()),
+                Executor::Cpu(_) | Executor::Device(_) => None,
+            },
             peak_rss_bytes: proc::peak_rss_bytes(),
             arena_bytes: arenas.all.bytes(),
             infer_arena_bytes: arenas.infer.bytes(),

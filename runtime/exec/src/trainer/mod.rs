@@ -1,5 +1,6 @@
 //! Trains and evaluates a compiled model.
 
+mod batches;
 mod measure;
 mod options;
 mod saved;
@@ -14,6 +15,7 @@ use hgnnc_ir::artifact::{self, Artifact, Criterion, Kernels, Part, Stop, Task, T
 use hgnnc_ir::kernel::Program;
 use hgnnc_ptx::Target;
 
+use crate::batches::Batches;
 use crate::checkpoint::Progress;
 use crate::data::{BoundData, Target as Labels};
 use crate::device::{Compiled, Device, DeviceEngine};
@@ -39,6 +41,8 @@ pub struct Trainer {
     best_of: Option<u64>,
     /// When it was asked last.
     best_read: Instant,
+    /// When a checkpoint was written last.
+    saved: Instant,
     timing: Timing,
     /// Room for the counts of metrics.
     tally: Tally,
@@ -59,6 +63,10 @@ fn programs(kernels: &Kernels) -> Vec<&Program> {
     std::iter::once(&kernels.infer).chain(&kernels.train).collect()
 }
 
+fn seed_of(artifact: &Artifact, options: &TrainOptions) -> u64 {
+    options.seed.or(artifact.training.as_ref().map(|training| training.seed)).unwrap_or(0)
+}
+
 fn check_version(artifact: &Artifact) -> Result<()> {
     if artifact.version != artifact::VERSION {
         return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
@@ -73,6 +81,11 @@ impl Trainer {
     /// Another format version, data that does not fit, too little memory, or a checkpoint that cannot be resumed.
     pub fn new(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Self> {
         check_version(&artifact)?;
+        if artifact.batch.is_some() {
+            let seed = seed_of(&artifact, &options);
+            let batches = Batches::new(&artifact, data, seed, engine_options(&options))?;
+            return Self::with(batches.into(), artifact, options);
+        }
         let engine = Engine::new(&programs(&artifact.kernels), data, engine_options(&options))?;
         Self::with(engine.into(), artifact, options)
     }
@@ -88,6 +101,11 @@ impl Trainer {
         options: TrainOptions,
     ) -> Result<Self> {
         check_version(&artifact)?;
+        if artifact.batch.is_some() {
+            return Err(ExecError::Unsupported(
+                "training on batches is for this processor only so far: use `--device cpu`".into(),
+            ));
+        }
         let target = device.target().with_precision(options.precision);
         let programs = programs(&artifact.kernels);
         let engine = DeviceEngine::new(&programs, data, device, target, options.memory_budget)?;
@@ -96,7 +114,7 @@ impl Trainer {
 
     fn with(mut executor: Executor, artifact: Artifact, options: TrainOptions) -> Result<Self> {
         let training = artifact.training.as_ref();
-        let seed = options.seed.or(training.map(|t| t.seed)).unwrap_or(0);
+        let seed = seed_of(&artifact, &options);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
         executor.init_params(&artifact.infer, seed)?;
         let progress = Progress::new(&artifact.model, seed);
@@ -110,6 +128,7 @@ impl Trainer {
             best: vec![],
             best_of: None,
             best_read: Instant::now(),
+            saved: Instant::now(),
             timing: Timing::default(),
             tally: Tally::default(),
             warnings: vec![],
@@ -243,6 +262,13 @@ impl Trainer {
         match &self.executor {
             Executor::Cpu(engine) => engine.pool().install(|| self.train(select, early, stop, on_epoch)),
             Executor::Device(_) => self.train(select, early, stop, on_epoch),
+            Executor::Batches(_) => {
+                let outcome = self.train(select, early, stop, on_epoch);
+                if let Executor::Batches(it) = &mut self.executor {
+                    it.end();
+                }
+                outcome
+            }
         }
     }
 
@@ -254,7 +280,7 @@ impl Trainer {
         on_epoch: &mut (dyn FnMut(&Epoch) + Send),
     ) -> Result<Outcome> {
         let started = Instant::now();
-        let mut saved = Instant::now();
+        self.saved = started;
         let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
         self.reserve(remaining)?;
         let mut outcome = if self.progress.stopped { Outcome::StoppedEarly } else { Outcome::Finished };
@@ -264,7 +290,10 @@ impl Trainer {
                 break;
             }
             let epoch = self.progress.epochs_done;
-            let (loss, ms) = self.train_epoch(epoch)?;
+            let Some((loss, ms)) = self.train_epoch(epoch, stop, on_epoch)? else {
+                outcome = Outcome::Interrupted;
+                break;
+            };
             self.progress.epochs_done += 1;
             self.progress.push_loss(loss);
             let watched = early.map(|e| e.criterion);
@@ -290,14 +319,8 @@ impl Trainer {
                 }
             }
             let criterion = selected.map(|value| (select, value));
-            on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms });
-            if self.options.checkpoint.is_some() && saved.elapsed() >= self.options.checkpoint_every {
-                if let Err(error) = self.save_checkpoint() {
-                    self.restore_best()?;
-                    return Err(error);
-                }
-                saved = Instant::now();
-            }
+            on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms, within: None });
+            self.save_now_and_then()?;
         }
         // Whoever cannot save a checkpoint may still save the best parameters elsewhere.
         let saved = self.save_checkpoint();
@@ -322,8 +345,33 @@ impl Trainer {
         Ok(())
     }
 
+    /// Writes a checkpoint where it is time for one.
+    fn save_now_and_then(&mut self) -> Result<()> {
+        if self.options.checkpoint.is_some() && self.saved.elapsed() >= self.options.checkpoint_every {
+            if let Err(error) = self.save_checkpoint() {
+                self.restore_best()?;
+                return Err(error);
+            }
+            self.saved = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// One epoch: its loss and milliseconds; `None` where it was stopped within.
+    fn train_epoch(
+        &mut self,
+        epoch: u64,
+        stop: &AtomicBool,
+        on_batch: &mut (dyn FnMut(&Epoch) + Send),
+    ) -> Result<Option<(f64, f64)>> {
+        match self.executor {
+            Executor::Batches(_) => self.train_batches(epoch, stop, on_batch),
+            Executor::Cpu(_) | Executor::Device(_) => self.train_step(epoch).map(Some),
+        }
+    }
+
     /// One training step. The update is taken over only where the loss is finite.
-    pub(crate) fn train_epoch(&mut self, epoch: u64) -> Result<(f64, f64)> {
+    pub(crate) fn train_step(&mut self, epoch: u64) -> Result<(f64, f64)> {
         let mut times = Times::default();
         // The times of these epochs are not reported where there are more.
         let timed = self.timing.epochs.len() < WARM_UP && matches!(self.executor, Executor::Device(_));
@@ -348,7 +396,7 @@ impl Trainer {
         self.progress.steps_done += 1;
         self.timing.epochs.push(ms);
         match self.executor {
-            Executor::Cpu(_) => self.timing.add(&times),
+            Executor::Cpu(_) | Executor::Batches(_) => self.timing.add(&times),
             Executor::Device(_) if of_launches.is_some() => self.timing.add_of_device(&times),
             Executor::Device(_) => {}
         }
@@ -376,13 +424,16 @@ impl Trainer {
     /// Refuses a loss that is not finite.
     fn check_loss(&mut self, epoch: u64) -> Result<()> {
         self.executor.fetch(TRAIN, "loss")?;
-        let loss = self.loss()?;
+        self.check_finite(self.loss()?, epoch, "the epoch before")
+    }
+
+    fn check_finite(&mut self, loss: f64, epoch: u64, before: &str) -> Result<()> {
         if loss.is_finite() {
             return Ok(());
         }
         let kept = match self.progress.best_epoch {
             Some(best) => format!("epoch {}, the best one", best + 1),
-            None => "the epoch before".to_owned(),
+            None => before.to_owned(),
         };
         self.restore_best()?;
         Err(ExecError::Diverged { epoch, loss, kept })
@@ -397,14 +448,14 @@ impl Trainer {
     pub fn engine(&mut self) -> Option<&mut Engine> {
         match &mut self.executor {
             Executor::Cpu(engine) => Some(engine),
-            Executor::Device(_) => None,
+            Executor::Device(_) | Executor::Batches(_) => None,
         }
     }
 
     /// The engine of the device that runs the model.
     pub fn device(&mut self) -> Option<&mut DeviceEngine> {
         match &mut self.executor {
-            Executor::Cpu(_) => None,
+            Executor::Cpu(_) | Executor::Batches(_) => None,
             Executor::Device(it) => Some(&mut it.engine),
         }
     }

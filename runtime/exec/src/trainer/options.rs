@@ -48,7 +48,7 @@ impl Default for TrainOptions {
     }
 }
 
-/// An epoch that has just ended.
+/// An epoch that has just ended, or a batch of one that goes on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Epoch {
     /// Its number, from 0.
@@ -63,6 +63,8 @@ pub struct Epoch {
     pub best: bool,
     /// Milliseconds of forward, backward and update.
     pub ms: f64,
+    /// Batches that are done, and all of them, of an epoch that goes on: `loss` is that of those.
+    pub within: Option<(u64, u64)>,
 }
 
 /// How training ended.

@@ -21,6 +21,11 @@ impl Trainer {
                 self.best_of = Some(epoch);
                 Ok(())
             }
+            Executor::Batches(it) => {
+                self.best.iter_mut().enumerate().for_each(|(i, kept)| kept.copy_from_slice(it.param(i)));
+                self.best_of = Some(epoch);
+                Ok(())
+            }
             Executor::Device(it) => {
                 it.engine.keep_best()?;
                 if self.best_read.elapsed() >= self.options.checkpoint_every { self.read_best() } else { Ok(()) }
@@ -46,6 +51,9 @@ impl Trainer {
             match &mut self.executor {
                 Executor::Cpu(engine) => {
                     self.best.iter().enumerate().for_each(|(i, kept)| engine.param(i).copy_from_slice(kept));
+                }
+                Executor::Batches(it) => {
+                    self.best.iter().enumerate().for_each(|(i, kept)| it.param(i).copy_from_slice(kept));
                 }
                 Executor::Device(it) => it.engine.restore_best()?,
             }

@@ -1,5 +1,6 @@
 //! Whole models: against the papers, against differences, engine against interpreter, and the field's cases.
 
+mod batches;
 mod devices;
 mod differential;
 mod field_cases;

@@ -1,0 +1,304 @@
+//! Training on batches: a sampled subgraph at a time ([`hgnnc_sample`]), evaluation on the whole graph.
+//!
+//! [`source`] makes batches, [`pipeline`] makes them while others are computed. Two engines share the work: one has the
+//! program of a batch and is bound to one after another, one has the whole graph. That one holds all parameters while
+//! nothing is trained, and always those with a row for each vertex, of which a batch takes the rows of its vertices and
+//! gives them back. So do their optimiser states; an optimiser moves only rows that a batch has, by the number of the step
+//! (as SparseAdam of PyTorch does).
+
+// Rows of parameters are copied by several threads; see `raw`.
+#![allow(unsafe_code)]
+
+mod pipeline;
+mod source;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hgnnc_ir::artifact::Artifact;
+use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::types::VertexType;
+use rayon::prelude::*;
+
+use crate::data::{BoundData, InputData};
+use crate::engine::{Engine, EngineOptions, Times, collect_states};
+use crate::error::{ExecError, Result};
+use crate::plan::StateId;
+use crate::planned::Arena;
+use crate::raw::Slab;
+use crate::report::BatchReport;
+use pipeline::Pipeline;
+use source::{Made, Source, Whole};
+
+fn ms_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
+}
+
+/// The program of a batch, in its engine.
+const STEP: usize = 0;
+
+/// Both engines, and what is between them.
+pub(crate) struct Batches {
+    /// Evaluates, and holds parameters.
+    pub whole: Engine,
+    step: Engine,
+    program: Program,
+    layout: BatchLayout,
+    source: Arc<Source>,
+    states: Vec<StateId>,
+    /// Optimiser states, as large as their parameters. Those without rows are in the engine while it trains.
+    state_slabs: Vec<Slab>,
+    /// Does the engine of batches have the parameters and states that are not of rows?
+    in_step: bool,
+    pipeline: Option<Pipeline>,
+    /// What batches took, in all, in milliseconds, and how many they were.
+    took: BatchReport,
+    batches: u64,
+}
+
+/// A batch that has been computed up to its loss.
+pub(crate) struct Computed {
+    made: Box<Made>,
+    /// Mean over its seeds.
+    pub loss: f64,
+    /// How many these are.
+    pub seeds: usize,
+}
+
+impl Batches {
+    /// Of a model that is trained on batches, and the data of the whole graph.
+    pub fn new(artifact: &Artifact, data: BoundData, seed: u64, options: EngineOptions) -> Result<Self> {
+        let (Some(training), Some(program), Some(layout)) =
+            (&artifact.training, &artifact.kernels.train, &artifact.batch)
+        else {
+            return Err(ExecError::Unsupported("internal error: the model has no program for batches".into()));
+        };
+        let Some(batch) = &training.batch else {
+            return Err(ExecError::Unsupported("internal error: the model has no batches".into()));
+        };
+        let whole = Engine::new(&[&artifact.kernels.infer], data, options)?;
+        let input = |(index, input): (usize, &InputData)| match (input, whole.frozen_input(index)) {
+            (InputData::Classes(classes), _) => Whole::Classes(classes.clone()),
+            (_, Some(numbers)) => Whole::Numbers(numbers),
+            (_, None) => Whole::Nothing,
+        };
+        let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
+        let of_whole = (&artifact.infer, training.vertex, seed);
+        let source = Source::new(program, layout, batch, whole.data(), inputs, of_whole)?;
+        let step = Engine::new(&[program], source.empty()?, options)?;
+        let states = collect_states(&[program]);
+        let mut batches = Self {
+            whole,
+            step,
+            program: program.clone(),
+            layout: layout.clone(),
+            source: Arc::new(source),
+            states,
+            state_slabs: vec![],
+            in_step: false,
+            pipeline: None,
+            took: BatchReport::default(),
+            batches: 0,
+        };
+        let lens: Vec<usize> = batches.states.iter().map(|state| batches.whole.param_len(state.0.index())).collect();
+        batches.state_slabs = Slab::zeros_each(lens);
+        Ok(batches)
+    }
+
+    /// Number of batches of an epoch.
+    pub fn num_batches(&self) -> u64 {
+        self.source.num_batches()
+    }
+
+    /// The optimiser states.
+    pub fn states(&self) -> &[StateId] {
+        &self.states
+    }
+
+    /// The elements of an optimiser state.
+    pub fn state(&mut self, index: usize) -> &mut [f32] {
+        self.bring_back();
+        self.state_slabs[index].elements()
+    }
+
+    /// The elements of a parameter.
+    pub fn param(&mut self, index: usize) -> &mut [f32] {
+        self.bring_back();
+        self.whole.param(index)
+    }
+
+    /// Begins to make batches: the first one of an epoch, and all others before an epoch.
+    pub fn begin(&mut self, first: (u64, u64), epochs: u64) -> Result<()> {
+        self.pipeline = Some(Pipeline::new(Arc::clone(&self.source), first, epochs)?);
+        Ok(())
+    }
+
+    /// Are batches made?
+    pub fn is_making(&self) -> bool {
+        self.pipeline.is_some()
+    }
+
+    /// No more batches are wanted.
+    pub fn end(&mut self) {
+        self.pipeline = None;
+        self.bring_back();
+    }
+
+    /// Computes the next batch up to its loss.
+    pub fn compute(&mut self, (seed, step, epoch): (u64, u64, u64), times: &mut Times) -> Result<Computed> {
+        let pipeline = self.pipeline.as_mut();
+        let pipeline = pipeline.ok_or_else(|| ExecError::Unsupported("internal error: no batches are made".into()))?;
+        let waited = pipeline.waited;
+        let mut made = pipeline.next()?;
+        let took = &mut self.took;
+        took.wait_ms += 1e3 * (pipeline.waited - waited);
+        for (all, own) in [&mut took.sample_ms, &mut took.graphs_ms, &mut took.gather_ms].into_iter().zip(made.seconds)
+        {
+            *all += 1e3 * own;
+        }
+        self.batches += 1;
+        self.hand_over();
+        let start = Instant::now();
+        let data = std::mem::take(&mut made.data);
+        made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
+        self.took.bind_ms += ms_since(start);
+        let start = Instant::now();
+        self.rows(&made, true);
+        self.took.rows_ms += ms_since(start);
+        let start = Instant::now();
+        self.step.run_until_update(STEP, seed, step, epoch, times);
+        self.took.compute_ms += ms_since(start);
+        let loss = match self.step.result(STEP, "loss") {
+            Some((_, [loss])) => f64::from(*loss),
+            _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
+        };
+        let seeds = made.seeds;
+        Ok(Computed { made, loss, seeds })
+    }
+
+    /// Takes the update of a computed batch over.
+    pub fn update(&mut self, computed: Computed, seed: u64, step: u64, times: &mut Times) {
+        let start = Instant::now();
+        self.step.run_updates(STEP, seed, step, times);
+        self.step.commit(STEP);
+        self.took.compute_ms += ms_since(start);
+        let start = Instant::now();
+        self.rows(&computed.made, false);
+        self.took.rows_ms += ms_since(start);
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.give_back(computed.made);
+        }
+    }
+
+    /// Means of all batches so far.
+    pub fn report(&self) -> BatchReport {
+        let mean = |ms: f64| ms / self.batches.max(1) as f64;
+        BatchReport {
+            per_epoch: self.num_batches(),
+            sample_ms: mean(self.took.sample_ms),
+            graphs_ms: mean(self.took.graphs_ms),
+            gather_ms: mean(self.took.gather_ms),
+            bind_ms: mean(self.took.bind_ms),
+            rows_ms: mean(self.took.rows_ms),
+            compute_ms: mean(self.took.compute_ms),
+            wait_ms: mean(self.took.wait_ms),
+        }
+    }
+
+    /// Memory for values of evaluations, or of all.
+    pub fn arena(&self, program: Option<usize>) -> Arena {
+        let (whole, step) = (self.whole.arena(None), self.step.arena(None));
+        match program {
+            Some(_) => whole,
+            None => Arena {
+                run: whole.run + step.run,
+                fixed: whole.fixed + step.fixed,
+                partials: whole.partials + step.partials,
+                scratch: whole.scratch + step.scratch,
+            },
+        }
+    }
+
+    /// Has a parameter a row for each vertex of a type?
+    fn rows_of(&self, param: usize) -> Option<VertexType> {
+        let (_, known) = self.layout.rows.iter().find(|(of, _)| of.index() == param)?;
+        let of_batch = self.layout.vertices.iter().position(|other| other == known)?;
+        Some(VertexType::new(of_batch))
+    }
+
+    /// Parameters that have no row for each vertex of a type.
+    fn small_params(&self) -> Vec<usize> {
+        (0..self.step.num_params()).filter(|&param| self.rows_of(param).is_none()).collect()
+    }
+
+    /// Gives the engine of batches the parameters and states that are not of rows, if it does not have them.
+    fn hand_over(&mut self) {
+        if std::mem::replace(&mut self.in_step, true) {
+            return;
+        }
+        for param in self.small_params() {
+            let numbers = self.whole.param(param);
+            self.step.param(param)[..numbers.len()].copy_from_slice(numbers);
+        }
+        for index in 0..self.states.len() {
+            if self.rows_of(self.states[index].0.index()).is_none() {
+                let numbers = self.state_slabs[index].elements();
+                self.step.state(index)[..numbers.len()].copy_from_slice(numbers);
+            }
+        }
+    }
+
+    /// Takes them back.
+    pub fn bring_back(&mut self) {
+        if !std::mem::replace(&mut self.in_step, false) {
+            return;
+        }
+        for param in self.small_params() {
+            let to = self.whole.param(param);
+            to.copy_from_slice(&self.step.param(param)[..to.len()]);
+        }
+        for index in 0..self.states.len() {
+            if self.rows_of(self.states[index].0.index()).is_none() {
+                let to = self.state_slabs[index].elements();
+                to.copy_from_slice(&self.step.state(index)[..to.len()]);
+            }
+        }
+    }
+
+    /// Copies the rows of a batch, of parameters and their states: to the engine of batches, or back.
+    fn rows(&mut self, made: &Made, to_step: bool) {
+        for index in 0..self.step.num_params() + self.states.len() {
+            let param = match index.checked_sub(self.step.num_params()) {
+                None => index,
+                Some(state) => self.states[state].0.index(),
+            };
+            let Some(of_batch) = self.rows_of(param) else { continue };
+            let vertices = self.source.vertices(&made.sampled, of_batch);
+            let (whole, own) = match index.checked_sub(self.step.num_params()) {
+                None => (self.whole.param_slab(index), self.step.param_slab(index)),
+                Some(state) => (&self.state_slabs[state], self.step.state_slab(state)),
+            };
+            let known = self.layout.vertices[of_batch.index()].vertex;
+            let width = whole.len() / self.whole.data().num_vertices[known.index()].max(1);
+            self.step.pool().install(|| {
+                vertices.par_iter().enumerate().with_min_len(512).for_each(|(row, &vertex)| {
+                    let (from, to) = match to_step {
+                        true => ((whole, vertex as usize), (own, row)),
+                        false => ((own, row), (whole, vertex as usize)),
+                    };
+                    // SAFETY: nothing else uses the slabs, and vertices of a batch are distinct.
+                    let source = unsafe { from.0.read(from.1 * width, width) };
+                    // SAFETY: as above.
+                    unsafe { to.0.write(to.1 * width, width) }.copy_from_slice(source);
+                });
+            });
+        }
+    }
+}
+
+impl std::fmt::Debug for Batches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Batches({} in an epoch)", self.num_batches())
+    }
+}

@@ -1,0 +1,56 @@
+//! An epoch of batches.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::{Epoch, Trainer};
+use crate::engine::Times;
+use crate::error::Result;
+use crate::executor::Executor;
+
+impl Trainer {
+    /// Trains on the batches of an epoch, or on those that are left of it: its loss and milliseconds. `None` where `stop` was
+    /// set: the batches so far are done, and a run that is resumed goes on with the next.
+    pub(super) fn train_batches(
+        &mut self,
+        epoch: u64,
+        stop: &AtomicBool,
+        on_batch: &mut (dyn FnMut(&Epoch) + Send),
+    ) -> Result<Option<(f64, f64)>> {
+        let start = Instant::now();
+        let mut times = Times::default();
+        let (seed, epochs, first) = (self.seed, self.epochs, self.progress.within.batches);
+        let Executor::Batches(batches) = &mut self.executor else { return Ok(None) };
+        let num = batches.num_batches();
+        if !batches.is_making() {
+            batches.begin((epoch, first), epochs)?;
+        }
+        for _ in first..num {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let step = self.progress.steps_done + 1;
+            let Executor::Batches(batches) = &mut self.executor else { return Ok(None) };
+            let computed = batches.compute((seed, step, epoch), &mut times)?;
+            let (loss, seeds) = (computed.loss, computed.seeds);
+            if loss.is_finite() {
+                batches.update(computed, seed, step, &mut times);
+            }
+            self.check_finite(loss, epoch, "the batch before")?;
+            self.progress.steps_done += 1;
+            let within = &mut self.progress.within;
+            within.add(loss, seeds);
+            if within.batches < num {
+                let (loss, ms) = (within.loss(), start.elapsed().as_secs_f64() * 1e3);
+                let within = Some((within.batches, num));
+                on_batch(&Epoch { epoch, epochs, loss, criterion: None, best: false, ms, within });
+            }
+            self.save_now_and_then()?;
+        }
+        let loss = std::mem::take(&mut self.progress.within).loss();
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        self.timing.epochs.push(ms);
+        self.timing.add(&times);
+        Ok(Some((loss, ms)))
+    }
+}

@@ -1,0 +1,142 @@
+//! Training on batches: with all in-edges and all seeds in one batch it is full-batch training.
+
+use std::sync::atomic::AtomicBool;
+
+use hgnnc_driver::LowerOptions;
+use hgnnc_exec::{Epoch, Outcome, TrainOptions, Trainer};
+use hgnnc_ir::artifact::MiniBatch;
+use hgnnc_ir::interp::Bindings;
+use hgnnc_ir::{Op, OutputKind, Space};
+use hgnnc_model_tests::cases::{SCHEMA, SPARSE_SCHEMA};
+use hgnnc_model_tests::compiled::Compiled;
+use hgnnc_model_tests::engine::bound_data;
+use hgnnc_model_tests::{CASES, World, assert_close, case, compile};
+
+/// A model without dropout, whose masks are of other elements in a batch.
+fn without_masks(source: &str) -> Compiled {
+    let mut compiled = compile(source);
+    for value in &mut compiled.model.flow.values {
+        if let Op::RandomMask { ty, .. } = &value.op {
+            // A mask that keeps everything.
+            value.op = Op::RandomMask { stream: 0, rate: 0.0, ty: ty.clone() };
+        }
+    }
+    compiled
+}
+
+/// Does the loss depend on all vertices of a type, and so on which of them are in a batch?
+fn is_global(compiled: &Compiled) -> bool {
+    let flow = &compiled.model.flow;
+    let target = flow.outputs.iter().find_map(|output| match &output.kind {
+        OutputKind::Result(name) if name == "loss" => Some(output.value),
+        _ => None,
+    });
+    let of_vertices = flow.handles().filter(|&value| {
+        let data = flow.value(value);
+        matches!(data.op, Op::ReduceSpace(_)) && matches!(flow.ty(data.args[0]).space, Space::Vertices(_))
+    });
+    // The loss itself is a sum over rows, divided by another one.
+    target.is_some() && of_vertices.count() > 2
+}
+
+fn trainer(compiled: &Compiled, world: &World, bindings: &Bindings, options: TrainOptions) -> Trainer {
+    let data = bound_data(compiled.training(), bindings);
+    let artifact = compiled.lowered(world, LowerOptions::default());
+    Trainer::new(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn losses(trainer: &mut Trainer) -> Vec<f64> {
+    let mut losses = vec![];
+    let mut on_epoch = |epoch: &Epoch| losses.extend(epoch.within.is_none().then_some(epoch.loss));
+    trainer.run(&AtomicBool::new(false), &mut on_epoch).unwrap_or_else(|error| panic!("{error}"));
+    losses
+}
+
+/// As many seeds in a batch, which draw these many in-edges in every hop.
+fn on_batches(mut compiled: Compiled, size: usize, most: Option<u32>) -> Compiled {
+    let hops = 4;
+    let graphs = compiled.model.flow.graphs.len();
+    let training = &mut compiled.model.train.as_mut().expect("a train block").training;
+    training.batch = Some(MiniBatch { size, fanouts: vec![vec![most; graphs]; hops] });
+    compiled
+}
+
+#[test]
+fn one_batch_of_everything_is_full_batch_training() {
+    let mut compared = 0;
+    for case in CASES {
+        let whole = without_masks(&case.source());
+        if is_global(&whole) {
+            continue;
+        }
+        let worlds = if case.schema == SCHEMA {
+            vec![World::library(), World::library().without_edges(), World::random_library(7)]
+        } else {
+            vec![World::sparse_library()]
+        };
+        for (number, world) in worlds.iter().enumerate() {
+            let bindings = whole.bind(world);
+            let options = || TrainOptions { threads: 2, ..Default::default() };
+            let mut expected = trainer(&whole, world, &bindings, options());
+            let expected_losses = losses(&mut expected);
+            let batches = on_batches(without_masks(&case.source()), 1000, None);
+            let mut found = trainer(&batches, world, &bindings, options());
+            let found_losses = losses(&mut found);
+            let what = format!("{}, world {number}", case.name);
+            assert_close(&what, &found_losses, &expected_losses, 1e-4);
+            // Evaluation is that of the whole graph.
+            let outputs = |trainer: &mut Trainer| -> Vec<f64> {
+                trainer.infer(None).expect("y").data.iter().map(|&x| f64::from(x)).collect()
+            };
+            assert_close(&what, &outputs(&mut found), &outputs(&mut expected), 1e-3);
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "{compared} cases");
+}
+
+/// Batches depend on the seed, the epoch and their number: not on threads, and not on where a run was interrupted.
+#[test]
+fn batches_are_reproducible_and_resumed() {
+    let sparse = CASES.iter().filter(|case| case.schema == SPARSE_SCHEMA);
+    for case in sparse.chain([&case("rgcn"), &case("rgat"), &case("han")]) {
+        let name = case.name;
+        let compiled = || on_batches(compile(&case.source()), 2, Some(2));
+        let world = if case.schema == SCHEMA { World::random_library(9) } else { World::sparse_library() };
+        let bindings = compiled().bind(&world);
+        let new = |options: TrainOptions| trainer(&compiled(), &world, &bindings, options);
+        let bits = |trainer: &mut Trainer| -> Vec<Vec<u32>> {
+            trainer.params().expect("params").iter().map(|p| p.iter().map(|x| x.to_bits()).collect()).collect()
+        };
+        let mut first = new(TrainOptions { threads: 1, ..Default::default() });
+        let expected = losses(&mut first);
+        let mut second = new(TrainOptions { threads: 3, ..Default::default() });
+        assert_eq!(losses(&mut second), expected, "{name}");
+        assert_eq!(bits(&mut second), bits(&mut first), "{name}");
+
+        // Interrupted after so many batches, as Ctrl-C does.
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let options = |resume| TrainOptions {
+            threads: 2,
+            checkpoint: Some(folder.path().to_owned()),
+            checkpoint_every: std::time::Duration::ZERO,
+            resume,
+            ..Default::default()
+        };
+        for round in 0u32.. {
+            let mut part = new(options(round > 0));
+            let stop = AtomicBool::new(false);
+            let outcome = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_micros(300) * (1 + round));
+                    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                });
+                part.run(&stop, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"))
+            });
+            if outcome == Outcome::Finished {
+                assert_eq!(bits(&mut part), bits(&mut first), "{name}, {round} interruptions");
+                break;
+            }
+        }
+    }
+}
