@@ -7,7 +7,7 @@ use hgnnc_ir::dataflow::GraphDecl;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::{Dataflow, Dim, Param};
 
-/// Vertex types, semantic graphs, parameters and outputs.
+/// Vertex types, semantic graphs, parameters, outputs and mini-batches.
 pub fn text(model: &Analyzed) -> String {
     let flow = &model.flow;
     let mut text = format!("model {}\n", model.name);
@@ -36,6 +36,20 @@ pub fn text(model: &Analyzed) -> String {
     for name in &model.outputs {
         if let Some(value) = flow.result(name) {
             line(format!("  {name}: {}", show(flow, flow.ty(value))));
+        }
+    }
+    let training = model.train.as_ref().map(|spec| &spec.training);
+    if let Some((training, batch)) = training.and_then(|training| Some((training, training.batch.as_ref()?))) {
+        let vertex = &flow.vertex_types[training.vertex.index()].name;
+        line(format!("\nmini-batches of {} vertices {vertex}", batch.size));
+        line(match batch.fanouts.len() {
+            0 => "  no in-edges: the loss sees no neighbours".to_string(),
+            _ => "  in-edges drawn for each vertex, hop by hop from these".to_string(),
+        });
+        for (index, graph) in flow.graphs.iter().enumerate().filter(|_| !batch.fanouts.is_empty()) {
+            let hop =
+                |fanouts: &Vec<Option<u32>>| fanouts[index].map_or("all".to_string(), |number| number.to_string());
+            line(format!("  {}: {}", graph.name, batch.fanouts.iter().map(hop).collect::<Vec<_>>().join(", ")));
         }
     }
     text

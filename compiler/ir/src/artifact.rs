@@ -75,7 +75,8 @@ pub struct MiniBatch {
     /// In-edges that a vertex draws, `[hops][graphs]`: hops counted from the seeds, graphs by their position in
     /// the program's table of graphs. `None`: all of them. At least 1 otherwise.
     ///
-    /// As many hops as the loss sees neighbours away. Empty where it sees none.
+    /// As many hops as the program of a batch needs (`hops` of its [`crate::batch::BatchLayout`]): empty where the loss
+    /// sees no neighbours. Graphs that the loss does not depend on have numbers as well, which mean nothing.
     pub fanouts: Vec<Vec<Option<u32>>>,
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Label, Span, codes};
-use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, VertexTypeDecl};
+use hgnnc_ir::dataflow::{Binding, Init, InputDecl, ParamDecl, RelationDecl, VertexTypeDecl};
 use hgnnc_ir::{Dataflow, Dim, Graph, Layout, Op, Origin, Param, Phase, Space, Stage, Type, Value, VertexType};
 use hgnnc_syntax::ast::{self, Ident};
 
@@ -236,20 +236,9 @@ impl<'a> Elaborator<'a> {
 
     /// The semantic graph in the program's table.
     pub fn declare_graph(&mut self, graph: &GraphRef) -> Graph {
-        let mut decl = GraphDecl {
-            name: graph.name.clone(),
-            src: VertexType::new(graph.src),
-            dst: VertexType::new(graph.dst),
-            steps: graph.steps.clone(),
-            counted: graph.counted,
-            self_loops: graph.self_loops,
-        };
-        let same = |known: &GraphDecl| {
-            (known.src, known.dst, &known.steps) == (decl.src, decl.dst, &decl.steps)
-                && (known.counted, known.self_loops) == (decl.counted, decl.self_loops)
-        };
-        let found = self.flow.graphs.iter().position(same);
+        let found = self.flow.graphs.iter().position(|known| graph.makes(known));
         Graph::new(found.unwrap_or_else(|| {
+            let mut decl = graph.declaration();
             // `reverse_cites` may also be the name of a metapath.
             decl.name = unique_name(decl.name, |name| self.flow.graphs.iter().any(|g| g.name == name));
             self.flow.graphs.push(decl);

@@ -4,6 +4,7 @@
 //! of its model, with the loss where it is trained. It knows no files and no datasets: [`dataset`] compares
 //! a schema with a summary that the caller makes.
 
+mod batch;
 mod blocks;
 pub mod consts;
 pub mod dataset;

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
-use hgnnc_ir::dataflow::Step;
+use hgnnc_ir::VertexType;
+use hgnnc_ir::dataflow::{GraphDecl, Step};
 use hgnnc_syntax::ast::{self, GraphExpr};
 
 use crate::consts::Consts;
@@ -535,6 +536,24 @@ impl GraphRef {
     pub fn same_edges(&self, other: &GraphRef) -> bool {
         (self.src, self.dst, &self.steps) == (other.src, other.dst, &other.steps)
             && (self.counted, self.self_loops) == (other.counted, other.self_loops)
+    }
+
+    /// As a row of a program's table.
+    pub fn declaration(&self) -> GraphDecl {
+        GraphDecl {
+            name: self.name.clone(),
+            src: VertexType::new(self.src),
+            dst: VertexType::new(self.dst),
+            steps: self.steps.clone(),
+            counted: self.counted,
+            self_loops: self.self_loops,
+        }
+    }
+
+    /// Is this the row of a program's table for it, whatever its name?
+    pub fn makes(&self, decl: &GraphDecl) -> bool {
+        (self.src, self.dst, &self.steps) == (decl.src.index(), decl.dst.index(), &decl.steps)
+            && (self.counted, self.self_loops) == (decl.counted, decl.self_loops)
     }
 
     /// The same edges with messages the other way.

@@ -66,11 +66,14 @@ impl Elaborator<'_> {
         let target = self.loss(loss, outputs, consts);
         // Options are read whether the loss is right or not, so that all mistakes are reported.
         let options = self.options(train, consts, target.as_ref().map(|t| t.task));
-        let (target, mut options) = (target?, options?);
+        let loss = target.as_ref().and_then(|_| self.flow.result("loss"));
+        let batch = self.mini_batch(train, consts, loss);
+        let (target, mut options, batch) = (target?, options?, batch?);
         options.training.output = target.output;
         options.training.vertex = target.vertex;
         options.training.label = target.label;
         options.training.task = target.task;
+        options.training.batch = batch;
         options.label_field = target.field;
         Some(options)
     }
@@ -84,6 +87,8 @@ impl Elaborator<'_> {
                 TrainEntry::Schedule(span, _) => ("schedule", *span),
                 TrainEntry::Clip(span, _) => ("clip", *span),
                 TrainEntry::Epochs(span, _) => ("epochs", *span),
+                TrainEntry::Batch(span, _) => ("batch", *span),
+                TrainEntry::Fanout(span, _) => ("fanout", *span),
                 TrainEntry::Stop(span, ..) => ("stop", *span),
                 TrainEntry::Select(span, _) => ("select", *span),
                 TrainEntry::Metrics(span, _) => ("metrics", *span),
@@ -493,7 +498,8 @@ impl Elaborator<'_> {
         let mut fine = true;
         for entry in &train.entries {
             match entry {
-                TrainEntry::Loss(..) => {}
+                // `mini_batch` reads these two.
+                TrainEntry::Loss(..) | TrainEntry::Batch(..) | TrainEntry::Fanout(..) => {}
                 TrainEntry::Optimizer(_, expr) => match self.optimizer(expr, consts) {
                     Some(optimizer) => spec.optimizer.optimizer = optimizer,
                     None => fine = false,
@@ -783,7 +789,7 @@ impl Elaborator<'_> {
         None
     }
 
-    fn count_of(&mut self, expr: &Expr, consts: &Consts, low: f64, what: &str) -> Option<u64> {
+    pub(crate) fn count_of(&mut self, expr: &Expr, consts: &Consts, low: f64, what: &str) -> Option<u64> {
         let number = self.ranged(expr, consts, low, 9e15, what)?;
         if number.fract() == 0.0 {
             return Some(number as u64);

@@ -477,6 +477,10 @@ pub enum TrainEntry {
     Clip(Span, Expr),
     /// `epochs 200`
     Epochs(Span, Expr),
+    /// `batch 1024`
+    Batch(Span, Expr),
+    /// `fanout [15, 10] { cites: [5, all] }`
+    Fanout(Span, Fanout),
     /// `stop when val.loss has not improved for 100 epochs`
     Stop(Span, Criterion, Expr),
     /// `select val.macro_f1`
@@ -489,6 +493,24 @@ pub enum TrainEntry {
     Dataset(Span, Text),
     /// `seed 7`
     Seed(Span, Expr),
+}
+
+/// In-edges that a vertex draws: `[15, 10] { cites: [5, all] }`
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fanout {
+    /// For all semantic graphs that are not named: a list of numbers and `all`, one for each hop from the seeds.
+    pub hops: Expr,
+    /// For those that are.
+    pub graphs: Vec<GraphFanout>,
+}
+
+/// `cites: [5, all]`
+#[derive(Clone, PartialEq, Debug)]
+pub struct GraphFanout {
+    /// Which semantic graphs.
+    pub graphs: GraphExpr,
+    /// As [`Fanout::hops`].
+    pub hops: Expr,
 }
 
 /// `val.loss`

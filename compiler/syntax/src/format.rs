@@ -544,6 +544,8 @@ impl<'a> Printer<'a> {
             TrainEntry::Schedule(span, expr) => (span, "schedule", value(expr)),
             TrainEntry::Clip(span, expr) => (span, "clip", value(expr)),
             TrainEntry::Epochs(span, expr) => (span, "epochs", value(expr)),
+            TrainEntry::Batch(span, expr) => (span, "batch", value(expr)),
+            TrainEntry::Fanout(span, fanout) => (span, "fanout", self.fanout(fanout, column)),
             TrainEntry::Seed(span, expr) => (span, "seed", value(expr)),
             TrainEntry::Stop(span, criterion, patience) => {
                 let patience = self.expr(patience, LOOSEST);
@@ -558,6 +560,26 @@ impl<'a> Printer<'a> {
             TrainEntry::Dataset(span, text) => (span, "dataset", string(text, self.text)),
         };
         self.spanned(*span, &format!("{keyword:KEYWORD_WIDTH$}{text}"));
+    }
+
+    /// On one line where it fits behind `used` columns, else with a line for each graph that is named.
+    fn fanout(&self, fanout: &Fanout, used: usize) -> String {
+        let hops = self.layout(&fanout.hops, LOOSEST, self.indent, used);
+        if fanout.graphs.is_empty() {
+            return hops;
+        }
+        let inside = self.indent + INDENT;
+        let heads: Vec<String> = fanout.graphs.iter().map(|own| format!("{}: ", graph_expr(&own.graphs))).collect();
+        let own = || heads.iter().zip(&fanout.graphs);
+        let flat: Vec<String> = own().map(|(head, own)| format!("{head}{}", self.expr(&own.hops, LOOSEST))).collect();
+        let line = format!("{hops} {{ {} }}", flat.join(", "));
+        if !hops.contains('\n') && used + width(&line) <= WIDTH {
+            return line;
+        }
+        let laid_out = |(head, own): (&String, &GraphFanout)| {
+            format!("{head}{}", self.layout(&own.hops, LOOSEST, inside, inside + width(head) + 1))
+        };
+        format!("{hops} {}", broken("{", &own().map(laid_out).collect::<Vec<_>>(), "}", self.indent))
     }
 
     // ---- expressions ----

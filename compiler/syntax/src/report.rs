@@ -102,7 +102,7 @@ impl Expected {
             group(&mut left, &["NAME"], "a name");
             left.retain(|terminal| !is_contextual(terminal));
         }
-        if self.entry() && self.has(",") {
+        if self.entry() && (self.has(",") || self.has("{")) {
             left.retain(|terminal| !is_contextual(terminal));
             groups.push("the next entry".to_owned());
         }
@@ -168,6 +168,8 @@ const ORDER: &[&str] = &[
     "schedule",
     "clip",
     "epochs",
+    "batch",
+    "fanout",
     "stop",
     "select",
     "metrics",
@@ -253,6 +255,7 @@ impl Mistake<'_> {
         let previous = token_at(self.at.checked_sub(1));
         let before_previous = token_at(self.at.checked_sub(2));
         let next = self.tokens.get(self.at + 1);
+        let is_colon = |lexeme: &Lexeme| lexeme.token == Colon;
         let frame = groups.of.get(self.at).map_or(Frame::Top, |&group| groups.list[group].frame);
         let text_of = |index: usize| &self.text[self.tokens[index].start..self.tokens[index].end];
         if let Some(closest) = expected.closest(word).filter(|_| found.token.is_name() || found.token.is_reserved()) {
@@ -304,6 +307,11 @@ impl Mistake<'_> {
             Dot if expected.has("::") => return Some("the parts of a path are joined by `::`".to_owned()),
             Let if expected.terminals.is_empty() => {
                 return Some("outside of models and layers, values are declared with `const`".to_owned());
+            }
+            _ if frame == Frame::Train && expected.has("{") && next.is_some_and(is_colon) => {
+                return Some(
+                    "fan-outs of single semantic graphs stand in braces: `fanout [10] { cites: [5] }`".to_owned(),
+                );
             }
             _ if expected.has("->") && expected.has("of") => {
                 return Some("the type of the result stands after `->`".to_owned());

@@ -70,7 +70,19 @@ pub(crate) fn starts_entry(token: &Token) -> bool {
     use Token::*;
     matches!(
         token,
-        Loss | Optimizer | Schedule | Clip | Epochs | Stop | Select | Metrics | Split | Dataset | Seed | BadElement
+        Loss | Optimizer
+            | Schedule
+            | Clip
+            | Epochs
+            | Batch
+            | Fanout
+            | Stop
+            | Select
+            | Metrics
+            | Split
+            | Dataset
+            | Seed
+            | BadElement
     )
 }
 
@@ -184,14 +196,22 @@ fn forgotten(stack: &[Open], tokens: &[Lexeme], index: usize) -> Option<usize> {
                 }
                 Some(body) if stack[body].frame == Frame::Layer && *token == Param => Some(body + 1),
                 Some(body) if stack[body].frame == Frame::Train => {
-                    (starts_entry(token) && !continues && !matches!(next, Some(Colon | Comma | RightParen | Dot)))
-                        .then_some(body + 1)
+                    (starts_entry(token) && !continues && !is_operand(next)).then_some(body + 1)
+                }
+                // Fan-outs of single semantic graphs, or a bundle.
+                Some(body) if body > 0 && stack[body - 1].frame == Frame::Train => {
+                    (starts_entry(token) && !continues && !is_operand(next)).then_some(body)
                 }
                 _ => None,
             }
         }
     };
     keep.filter(|&keep| keep < stack.len())
+}
+
+/// Does what follows a word show that it is a name, not the start of an entry?
+fn is_operand(next: Option<&Token>) -> bool {
+    matches!(next, Some(Token::Colon | Token::Comma | Token::RightParen | Token::RightBrace | Token::Dot))
 }
 
 struct Unclosed<'a> {

@@ -117,6 +117,8 @@ const SOUP: &[&str] = &[
     "loss",
     "optimizer",
     "epochs",
+    "batch",
+    "fanout",
     "stop",
     "when",
     "has",

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use hgnnc_driver::{Analyzed, LowerOptions, lower};
 use hgnnc_ir::interp::{Bindings, Tensor, run};
-use hgnnc_ir::{Dataflow, Dim, Input};
+use hgnnc_ir::{Artifact, Dataflow, Dim, Input};
 use hgnnc_tests::check;
 
 #[test]
@@ -24,11 +25,28 @@ fn cases() {
             let dims: Vec<String> = param.dims.iter().map(|dim| extent(&model.flow, *dim)).collect();
             writeln!(listing, "param {}: [{}]", param.name, dims.join(", ")).expect("a string takes text");
         }
+        listing.push_str(&batches(model));
         insta::assert_snapshot!(format!(
             "{text}\n---- reports ----\n{}\n---- tables ----\n{listing}",
             outcome.reports()
         ));
     });
+}
+
+/// What the runtime is told about batches, with the names of the tables that it is given.
+fn batches(model: &Analyzed) -> String {
+    let lowered = lower(model, &LowerOptions::default()).expect("no pass is switched off");
+    let Artifact { training: Some(training), train: Some(flow), .. } = lowered.artifact else { return String::new() };
+    let Some(batch) = training.batch else { return String::new() };
+    let mut listing = format!("batch {} of {}\n", batch.size, flow.vertex_types[training.vertex.index()].name);
+    for (hop, fanouts) in batch.fanouts.iter().enumerate() {
+        assert_eq!(fanouts.len(), flow.graphs.len(), "one for each graph of the table");
+        for (graph, fanout) in flow.graphs.iter().zip(fanouts) {
+            let fanout = fanout.map_or("all".to_string(), |number| number.to_string());
+            writeln!(listing, "hop {hop}, {}: {fanout}", graph.name).expect("a string takes text");
+        }
+    }
+    listing
 }
 
 fn extent(flow: &Dataflow, dim: Dim) -> String {

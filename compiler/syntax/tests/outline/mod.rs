@@ -164,6 +164,11 @@ fn entry(entry: &TrainEntry) -> String {
         TrainEntry::Schedule(_, value) => format!("schedule {}", expr(value)),
         TrainEntry::Clip(_, value) => format!("clip {}", expr(value)),
         TrainEntry::Epochs(_, value) => format!("epochs {}", expr(value)),
+        TrainEntry::Batch(_, value) => format!("batch {}", expr(value)),
+        TrainEntry::Fanout(_, fanout) => {
+            let own = |own: &GraphFanout| format!(" {}:{}", graphs(&own.graphs), expr(&own.hops));
+            format!("fanout {}{}", expr(&fanout.hops), fanout.graphs.iter().map(own).collect::<String>())
+        }
         TrainEntry::Seed(_, value) => format!("seed {}", expr(value)),
         TrainEntry::Stop(_, c, patience) => format!("stop {} {}", criterion(c), expr(patience)),
         TrainEntry::Select(_, c) => format!("select {}", criterion(c)),

@@ -1,0 +1,279 @@
+//! `batch` and `fanout` of a train block.
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::{Diagnostic, FileId, Span, codes};
+use hgnnc_ir::artifact::MiniBatch;
+use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::dataflow::{GraphDecl, Step};
+use hgnnc_ir::{Dataflow, Graph, Output, OutputKind, Value};
+use hgnnc_passes::{NotOnBatch, on_batch};
+use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
+
+use crate::consts::Consts;
+use crate::elaborate::Elaborator;
+use crate::names::did_you_mean;
+use crate::schema::GraphRef;
+
+/// The fan-out that draws every in-edge.
+const ALL: &str = "all";
+
+impl Elaborator<'_> {
+    /// What a train block says about mini-batches. `loss` is missing where it is wrong: then nothing is said about what
+    /// it sees. `None` where something was reported.
+    pub fn mini_batch(
+        &mut self,
+        train: &ast::Train,
+        consts: &Consts,
+        loss: Option<Value>,
+    ) -> Option<Option<MiniBatch>> {
+        let written = |entry: &TrainEntry| matches!(entry, TrainEntry::Batch(..) | TrainEntry::Fanout(..));
+        if !train.entries.iter().any(written) {
+            return Some(None);
+        }
+        let seen = loss.map(|loss| Seen::by(&self.flow, loss));
+        let (mut size, mut fanout) = (None, None);
+        for entry in &train.entries {
+            match entry {
+                TrainEntry::Batch(span, expr) => {
+                    size = Some(self.count_of(expr, consts, 1.0, "the size of a batch"));
+                    if let Some(Err(wrong)) = &seen {
+                        self.not_on_batch(*span, wrong);
+                    }
+                }
+                TrainEntry::Fanout(span, written) => {
+                    let seen = seen.as_ref().and_then(|seen| seen.as_ref().ok());
+                    fanout = Some((*span, self.fanouts(written, consts, seen)));
+                }
+                _ => {}
+            }
+        }
+        let Some(size) = size else {
+            let Some((span, _)) = fanout else { return Some(None) };
+            self.report(
+                Diagnostic::at(codes::TRAIN_ENTRY, span, "`fanout` needs `batch`", "of how many vertices at a time?")
+                    .help("add `batch 1024`: the number of vertices in a batch"),
+            );
+            return None;
+        };
+        let fanouts = match fanout {
+            Some((_, fanouts)) => fanouts?,
+            None => vec![vec![None; self.flow.graphs.len()]; seen?.ok()?.hops],
+        };
+        // A batch that no machine could hold is the whole training part.
+        let size = usize::try_from(size?).unwrap_or(usize::MAX);
+        Some(Some(MiniBatch { size, fanouts }))
+    }
+
+    fn not_on_batch(&mut self, span: Span, wrong: &NotOnBatch) {
+        let mut report = Diagnostic::at(codes::NOT_ON_BATCH, span, wrong.to_string(), "needs the whole graph");
+        if let Some(origin) = wrong.origin {
+            report = report.label(Span { file: FileId(origin.file), start: origin.start, end: origin.end }, "here");
+        }
+        self.report(report.help("remove `batch`"));
+    }
+
+    /// By hop and position in the program's table of graphs, which nothing changes after this.
+    fn fanouts(
+        &mut self,
+        written: &ast::Fanout,
+        consts: &Consts,
+        seen: Option<&Seen>,
+    ) -> Option<Vec<Vec<Option<u32>>>> {
+        let others = self.hop_list(&written.hops, consts, seen);
+        let mut own: BTreeMap<usize, (Span, Vec<Option<u32>>)> = BTreeMap::new();
+        let mut fine = others.is_some();
+        for entry in &written.graphs {
+            let hops = self.hop_list(&entry.hops, consts, seen);
+            let graphs = self.schema.graphs(&entry.graphs, self.diagnostics);
+            fine &= hops.is_some();
+            let Some(graphs) = graphs else {
+                fine = false;
+                continue;
+            };
+            if graphs.is_empty() {
+                let at = entry.graphs.span();
+                self.report(Diagnostic::at(
+                    codes::EMPTY_FAMILY,
+                    at,
+                    "this family has no semantic graphs",
+                    "the fan-out is of nothing",
+                ));
+                fine = false;
+            }
+            for graph in graphs {
+                let position = self.flow.graphs.iter().position(|decl| graph.makes(decl));
+                let used = |position: usize| seen.is_none_or(|seen| seen.graphs[position]);
+                let Some(position) = position.filter(|position| used(*position)) else {
+                    fine = false;
+                    if let Some(seen) = seen {
+                        self.unused_graph(&graph, seen);
+                    }
+                    continue;
+                };
+                let name = self.written(&self.flow.graphs[position]);
+                if let Some((first, _)) = own.get(&position) {
+                    let report = Diagnostic::at(
+                        codes::DUPLICATE_GRAPH,
+                        graph.span,
+                        format!("`{name}` has a fan-out already"),
+                        "given again here",
+                    )
+                    .label(*first, "first given here");
+                    self.report(report);
+                    fine = false;
+                    continue;
+                }
+                own.insert(position, (graph.span, hops.clone().unwrap_or_default()));
+            }
+        }
+        // All lists are as long as the loss sees, where that is known.
+        let others = others.filter(|_| fine && seen.is_some())?;
+        let of = |hop: usize, graph: usize| own.get(&graph).map_or(others[hop], |(_, hops)| hops[hop]);
+        Some((0..others.len()).map(|hop| (0..self.flow.graphs.len()).map(|graph| of(hop, graph)).collect()).collect())
+    }
+
+    /// `[15, all]`: as many as the loss sees hops.
+    fn hop_list(&mut self, expr: &Expr, consts: &Consts, seen: Option<&Seen>) -> Option<Vec<Option<u32>>> {
+        let example = |hops: usize| format!("`[{}]`", vec!["10"; hops].join(", "));
+        let ExprKind::List(items) = &expr.kind else {
+            if !matches!(expr.kind, ExprKind::Error) {
+                let hops = seen.map_or(2, |seen| seen.hops);
+                self.report(Diagnostic::at(codes::NOT_CONSTANT, expr.span, "fan-outs are a list", "not a list").help(
+                    format!("write {}, one for each hop; without `fanout`, all in-edges are drawn", example(hops)),
+                ));
+            }
+            return None;
+        };
+        // Every item is looked at, so that all mistakes are reported.
+        let numbers: Vec<_> = items.iter().map(|item| self.hop(item, consts)).collect();
+        if let Some(seen) = seen.filter(|seen| seen.hops != items.len()) {
+            let sees = match seen.hops {
+                0 => "sees no neighbours".to_string(),
+                1 => "sees neighbours 1 hop away".to_string(),
+                hops => format!("sees neighbours up to {hops} hops away"),
+            };
+            let there_are = match items.len() {
+                0 => "there are no fan-outs".to_string(),
+                1 => "there is 1 fan-out".to_string(),
+                given => format!("there are {given} fan-outs"),
+            };
+            let report = Diagnostic::at(
+                codes::FANOUT_HOPS,
+                expr.span,
+                format!("the model {sees}, but {there_are}"),
+                if seen.hops == 0 { "there is nothing to draw" } else { "one for each hop is needed" },
+            );
+            self.report(match seen.hops {
+                0 => report.help("remove `fanout`"),
+                hops => report.help(format!("write {}: the in-edges of the seeds come first", example(hops))),
+            });
+            return None;
+        }
+        numbers.into_iter().collect()
+    }
+
+    /// `all` is `Some(None)`.
+    fn hop(&mut self, expr: &Expr, consts: &Consts) -> Option<Option<u32>> {
+        if let ExprKind::Name(name) = &expr.kind {
+            if name == ALL {
+                return Some(None);
+            }
+            if consts.get(name).is_none() && !consts.is_broken(name) {
+                let report = Diagnostic::at(
+                    codes::UNKNOWN_NAME,
+                    expr.span,
+                    format!("a fan-out is a number or `{ALL}`"),
+                    format!("there is no constant `{name}`"),
+                );
+                self.report(did_you_mean(report, name, consts.names().chain([ALL])));
+                return None;
+            }
+        }
+        let number = consts.number(expr, self.diagnostics)?;
+        if number >= 1.0 && number.fract() == 0.0 {
+            // No vertex has as many in-edges as there is no number for.
+            return Some(Some(number as u64).and_then(|number| u32::try_from(number).ok()));
+        }
+        self.report(
+            Diagnostic::at(
+                codes::ARGUMENT_RANGE,
+                expr.span,
+                "a fan-out is a whole number and at least 1",
+                format!("this is {number}"),
+            )
+            .help(format!("all in-edges are `{ALL}`")),
+        );
+        None
+    }
+
+    fn unused_graph(&mut self, graph: &GraphRef, seen: &Seen) {
+        let decl = graph.declaration();
+        let name = self.written(&decl);
+        let used: Vec<&GraphDecl> =
+            self.flow.graphs.iter().zip(&seen.graphs).filter(|(_, seen)| **seen).map(|(decl, _)| decl).collect();
+        let backwards: Vec<Step> = turned(&decl.steps);
+        let alike =
+            |known: &&&GraphDecl| !decl.steps.is_empty() && (known.steps == decl.steps || known.steps == backwards);
+        let list = |graphs: &[&GraphDecl]| {
+            graphs.iter().map(|decl| format!("`{}`", self.written(decl))).collect::<Vec<_>>().join(", ")
+        };
+        let help = match used.iter().find(alike) {
+            Some(alike) => Some(format!("did you mean `{}`?", self.written(alike))),
+            None if used.is_empty() => None,
+            None => Some(format!("it sees {}", list(&used))),
+        };
+        let mut report = Diagnostic::at(
+            codes::FANOUT_GRAPH,
+            graph.span,
+            format!("the loss sees no messages along `{name}`"),
+            "a fan-out of it would change nothing",
+        );
+        report.help.extend(help);
+        self.report(report);
+    }
+
+    /// A semantic graph as one would write it in a list.
+    fn written(&self, graph: &GraphDecl) -> String {
+        let metapath = |steps: &[Step]| {
+            let same = |m: &&crate::schema::MetapathInfo| m.steps == steps && m.counted == graph.counted;
+            self.schema.metapaths.iter().find(same).map(|m| m.name.clone())
+        };
+        let name = match &graph.steps[..] {
+            [] => return format!("identity({})", self.vertex_name(graph.dst)),
+            [step] if !graph.counted => {
+                let relation = &self.schema.relations[step.relation as usize].name;
+                if step.reverse { format!("reverse({relation})") } else { relation.clone() }
+            }
+            steps => match metapath(steps).or_else(|| Some(format!("reverse({})", metapath(&turned(steps))?))) {
+                Some(name) => name,
+                None => return graph.name.clone(),
+            },
+        };
+        if graph.self_loops { format!("self_loops({name})") } else { name }
+    }
+}
+
+/// What the loss sees of the graph.
+struct Seen {
+    /// How far it sees.
+    hops: usize,
+    /// Along which semantic graphs, by their position.
+    graphs: Vec<bool>,
+}
+
+impl Seen {
+    /// As the program of a batch has it, so that both agree.
+    fn by(flow: &Dataflow, loss: Value) -> Result<Self, NotOnBatch> {
+        let kind = OutputKind::Result("loss".to_string());
+        let flow = Dataflow { outputs: vec![Output { kind, value: loss }], ..flow.clone() };
+        let (_, layout): (_, BatchLayout) = on_batch(&flow)?;
+        let graphs = (0..flow.graphs.len()).map(|graph| layout.deepest(Graph::new(graph)).is_some()).collect();
+        Ok(Self { hops: layout.hops, graphs })
+    }
+}
+
+/// The way back.
+fn turned(steps: &[Step]) -> Vec<Step> {
+    steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect()
+}
