@@ -73,7 +73,7 @@ pub struct MiniBatch {
     /// Seeds of a batch: vertices of [`Training::vertex`] that the loss is of. At least 1.
     pub size: usize,
     /// In-edges that a vertex draws, `[hops][graphs]`: hops counted from the seeds, graphs by their position in
-    /// the program's table of graphs. `None`: all of them. At least 1 otherwise.
+    /// the table of the whole graph, which [`Artifact::infer`] has. `None`: all of them. At least 1 otherwise.
     ///
     /// As many hops as the program of a batch needs (`hops` of its [`crate::batch::BatchLayout`]): empty where the loss
     /// sees no neighbours. Graphs that the loss does not depend on have numbers as well, which mean nothing.

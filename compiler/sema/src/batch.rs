@@ -73,7 +73,7 @@ impl Elaborator<'_> {
         self.report(report.help("remove `batch`"));
     }
 
-    /// By hop and position in the program's table of graphs, which nothing changes after this.
+    /// By hop and position in the table of graphs, which stays that of evaluation.
     fn fanouts(
         &mut self,
         written: &ast::Fanout,

@@ -36,8 +36,10 @@ fn cases() {
 /// What the runtime is told about batches, with the names of the tables that it is given.
 fn batches(model: &Analyzed) -> String {
     let lowered = lower(model, &LowerOptions::default()).expect("no pass is switched off");
-    let Artifact { training: Some(training), train: Some(flow), .. } = lowered.artifact else { return String::new() };
+    let Artifact { training: Some(training), infer: flow, .. } = lowered.artifact else { return String::new() };
     let Some(batch) = training.batch else { return String::new() };
+    let layout = lowered.artifact.batch.expect("the program is that of a batch");
+    assert_eq!(batch.fanouts.len(), layout.hops, "one for each hop that the program needs");
     let mut listing = format!("batch {} of {}\n", batch.size, flow.vertex_types[training.vertex.index()].name);
     for (hop, fanouts) in batch.fanouts.iter().enumerate() {
         assert_eq!(fanouts.len(), flow.graphs.len(), "one for each graph of the table");
