@@ -1,6 +1,7 @@
-//! Sampled edges per second: `bench DATASET [THREADS]`, on all relations and reverses of a dataset, from shuffled seeds of
+//! Sampled edges per second: `bench DATASET [THREADS] [walks]`, on all relations and reverses of a dataset, from shuffled seeds of
 //! the type that its first label is of: for several fan-outs in batches of 1024, then for other sizes of batches, with one
-//! thread and with so many, by turns.
+//! thread and with so many, by turns. Behind them steps of random walks along all metapaths of two relations that lead from
+//! that type back to it, and of one relation before those.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -8,7 +9,9 @@ use std::time::Instant;
 use hgnnc_graph::Dataset;
 use hgnnc_ir::random::bits;
 use hgnnc_sample::Fanout::AtMost;
-use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, Transposed, sample_each};
+use hgnnc_sample::{
+    Batch, BatchKey, Plan, SampleGraph, Sampler, Transposed, WalkPlan, Walker, Walks, sample_each, walk_each,
+};
 
 /// Rounds of a measurement, behind one that warms up. Others may use the machine, so the best and the median are shown.
 const ROUNDS: u64 = 8;
@@ -16,10 +19,11 @@ const ROUNDS: u64 = 8;
 fn main() {
     let mut args = std::env::args().skip(1);
     let Some(folder) = args.next() else {
-        eprintln!("usage: bench DATASET [THREADS]");
+        eprintln!("usage: bench DATASET [THREADS] [walks]");
         std::process::exit(2);
     };
     let threads: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(2);
+    let walks_only = args.next().is_some_and(|what| what == "walks");
     let start = Instant::now();
     let dataset = Dataset::load(&folder).unwrap_or_else(|error| panic!("{error}"));
     let graph = SampleGraph::of_dataset(&dataset).unwrap_or_else(|error| panic!("{error}"));
@@ -31,13 +35,37 @@ fn main() {
         let seeds = |chunk: &[u32], t| if t == target { chunk.to_vec() } else { vec![] };
         order.chunks(size).map(|chunk| (0..graph.counts().len()).map(|t| seeds(chunk, t)).collect()).collect()
     };
-    println!("| fan-outs | batch | edges | vertices | M edges/s, 1 thread | {threads} threads | ratio | ns/edge |");
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
-    for (fanouts, size) in [([10, 10], 1024), ([25, 20], 1024), ([15, 0], 1024), ([10, 10], 256), ([10, 10], 4096)] {
-        measure(&graph, &batches(size), fanouts, size, threads);
+    if !walks_only {
+        println!("| fan-outs | batch | edges | vertices | M edges/s, 1 thread | {threads} threads | ratio | ns/edge |");
+        println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+        for (fanouts, size) in [([10, 10], 1024), ([25, 20], 1024), ([15, 0], 1024), ([10, 10], 256), ([10, 10], 4096)]
+        {
+            measure(&graph, &batches(size), fanouts, size, threads);
+        }
+        let plan = Plan::uniform(&[AtMost(10); 2], graph.relations().len());
+        reverse(&graph, &batches(1024)[..8.min(order.len().div_ceil(1024))], plan);
     }
-    let plan = Plan::uniform(&[AtMost(10); 2], graph.relations().len());
-    reverse(&graph, &batches(1024)[..8.min(order.len().div_ceil(1024))], plan);
+    let seeds: Vec<&[u32]> = order.chunks(1024).collect();
+    println!("| metapath | walks | edges | M steps/s, 1 thread | {threads} threads | ratio |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for path in round_trips(&graph, target) {
+        [10, 25].into_iter().for_each(|walks| walk(&graph, &seeds, &path, walks, threads));
+    }
+}
+
+/// Metapaths of two relations from a type through another one and back, and behind each the same with one step within
+/// the type before it, if there is such a relation.
+fn round_trips(graph: &SampleGraph<'_>, target: usize) -> Vec<Vec<usize>> {
+    let mut paths = vec![];
+    let relations = || graph.relations().iter().enumerate();
+    let within = relations().find(|(_, r)| (r.dst_type, r.src_type) == (target, target)).map(|(i, _)| i);
+    for (there, first) in relations().filter(|(_, r)| r.dst_type == target && r.src_type != target) {
+        for (back, _) in relations().filter(|(_, r)| (r.dst_type, r.src_type) == (first.src_type, target)) {
+            paths.push(vec![there, back]);
+            paths.extend(within.map(|step| vec![step, there, back]));
+        }
+    }
+    paths
 }
 
 /// Prints the rates of a plan of two hops.
@@ -89,6 +117,44 @@ fn measure(graph: &SampleGraph<'_>, batches: &[Vec<Vec<u32>>], fanouts: [u32; 2]
         whole / edges,
         rows / edges,
         lines / edges
+    );
+}
+
+/// Prints the rates of walks along a metapath. Steps that an early end saves are counted, as the libraries do that we compare with.
+fn walk(graph: &SampleGraph<'_>, batches: &[&[u32]], path: &[usize], walks: u32, threads: usize) {
+    let plan = WalkPlan { metapath: path.to_vec(), walks, top_k: walks };
+    let num = 200.min(batches.len());
+    let pair = |_| (Walker::new(graph, plan.clone()).expect("a metapath, and memory"), Walks::default());
+    let mut walkers: Vec<_> = (0..threads.max(1)).map(pair).collect();
+    let (mut rates, mut per_batch) = ([vec![], vec![]], 0);
+    for round in 0..=ROUNDS {
+        for (rates, threads) in rates.iter_mut().zip([1, walkers.len()]) {
+            let (edges, seeds) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let job = |i: usize| (batches[i], BatchKey { seed: 0, epoch: round, batch: i as u64 });
+            let done = |i: usize, walks: &Walks| {
+                edges.fetch_add(walks.src.len(), Ordering::Relaxed);
+                seeds.fetch_add(batches[i].len(), Ordering::Relaxed);
+            };
+            let start = Instant::now();
+            walk_each(&mut walkers[..threads], num, job, done).expect("seeds are vertices");
+            let wall = start.elapsed().as_secs_f64();
+            if round > 0 {
+                rates.push((seeds.into_inner() * walks as usize * path.len()) as f64 / wall / 1e6);
+            }
+            per_batch = edges.into_inner() / num;
+        }
+    }
+    rates.iter_mut().for_each(|rates| rates.sort_by(f64::total_cmp));
+    let [one, all] = rates.map(|rates| (rates[rates.len() - 1], rates[rates.len() / 2]));
+    let names: Vec<&str> = path.iter().map(|&r| &graph.relations()[r].name[..]).collect();
+    println!(
+        "| {} | {walks} | {per_batch} | {:.1} (median {:.1}) | {:.1} (median {:.1}) | {:.2} |",
+        names.join(" "),
+        one.0,
+        one.1,
+        all.0,
+        all.1,
+        all.0 / one.0
     );
 }
 

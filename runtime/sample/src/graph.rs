@@ -18,7 +18,7 @@ pub struct Edges<'a> {
     pub dst_type: usize,
     /// Where the in-edges of each destination start. `[destinations + 1]`
     pub indptr: Cow<'a, [u64]>,
-    /// Source of each edge, by destination. `[E]` What is borrowed stays where it is, and what is owned is kept.
+    /// Source of each edge, by destination. `[E]` What is borrowed stays where it is; what is owned moves to large pages.
     pub src: Cow<'a, [u32]>,
 }
 
@@ -34,14 +34,24 @@ pub struct Relation<'a> {
     /// Position among the relations into its type.
     slot: usize,
     /// Source of each edge. `[E]`
-    sources: Cow<'a, [u32]>,
+    sources: Sources<'a>,
     max_degree: u32,
+}
+
+/// Sources of edges, wherever they are.
+#[derive(Debug)]
+enum Sources<'a> {
+    Lent(&'a [u32]),
+    Own(Words),
 }
 
 impl Relation<'_> {
     /// Source of each edge, in CSC order. `[E]`
     pub fn sources(&self) -> &[u32] {
-        &self.sources
+        match &self.sources {
+            Sources::Lent(sources) => sources,
+            Sources::Own(words) => words,
+        }
     }
 
     /// Most in-edges that a destination has.
@@ -94,6 +104,33 @@ impl Offsets {
         let n = self.relations.len();
         prefetch(&self.words, vertex as usize * n);
         prefetch(&self.words, vertex as usize * n + 2 * n - 1);
+    }
+}
+
+/// Where the in-edges of vertices start in one relation.
+pub(crate) struct Rows<'a> {
+    /// Those of [`Offsets`].
+    words: &'a [u32],
+    /// Position of the relation among those into the type.
+    slot: usize,
+    relations: usize,
+}
+
+impl Rows<'_> {
+    /// First edge and degree of a vertex.
+    #[inline]
+    pub fn of(&self, vertex: u32) -> (u32, u32) {
+        let at = vertex as usize * self.relations + self.slot;
+        let start = self.words[at];
+        (start, self.words[at + self.relations] - start)
+    }
+
+    /// Brings what [`of`](Rows::of) reads nearer. Any number will do.
+    #[inline]
+    pub fn prefetch(&self, vertex: u32) {
+        let at = (vertex as usize).wrapping_mul(self.relations).wrapping_add(self.slot);
+        prefetch(self.words, at);
+        prefetch(self.words, at.wrapping_add(self.relations));
     }
 }
 
@@ -153,15 +190,20 @@ impl<'a> SampleGraph<'a> {
         edges.iter().try_for_each(|edges| check(&counts, edges))?;
         let offsets: Vec<Offsets> =
             counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, &edges)).collect::<Result<_, _>>()?;
-        let relation = |(r, Edges { name, src_type, dst_type, indptr, src }): (usize, Edges<'a>)| Relation {
-            name: name.into(),
-            src_type,
-            dst_type,
-            slot: offsets[dst_type].relations.partition_point(|&before| before < r),
-            sources: src,
-            max_degree: indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
+        let relation = |(r, Edges { name, src_type, dst_type, indptr, src }): (usize, Edges<'a>)| {
+            Ok(Relation {
+                name: name.into(),
+                src_type,
+                dst_type,
+                slot: offsets[dst_type].relations.partition_point(|&before| before < r),
+                sources: match src {
+                    Cow::Borrowed(src) => Sources::Lent(src),
+                    Cow::Owned(src) => Sources::Own(Words::of(&src)?),
+                },
+                max_degree: indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
+            })
         };
-        let relations = edges.into_iter().enumerate().map(relation).collect();
+        let relations = edges.into_iter().enumerate().map(relation).collect::<Result<_, GraphError>>()?;
         Ok(SampleGraph { counts, relations, offsets })
     }
 
@@ -201,6 +243,13 @@ impl<'a> SampleGraph<'a> {
         let relation = &self.relations[relation];
         let (starts, ends) = self.offsets[relation.dst_type].of(vertex);
         starts[relation.slot] as usize..ends[relation.slot] as usize
+    }
+
+    /// The rows of one relation. Panics if there is no such relation.
+    pub(crate) fn rows(&self, relation: usize) -> Rows<'_> {
+        let relation = &self.relations[relation];
+        let Offsets { words, relations } = &self.offsets[relation.dst_type];
+        Rows { words, slot: relation.slot, relations: relations.len() }
     }
 
     /// By vertex type.

@@ -3,7 +3,8 @@
 //! - [`SampleGraph`] holds the in-edges of every relation; [`Plan`] says how many of them a layer takes.
 //! - [`naive::sample`] is what sampling means: short, slow, and the oracle of everything else here.
 //! - [`Sampler`] gives the same batches to the bit, fast, and allocates nothing once it has seen large ones.
-//! - [`sample_each`] samples many batches with a sampler per thread.
+//! - [`WalkPlan`] says how to walk along a metapath, [`naive::walk`] what that means, and [`Walker`] does it fast.
+//! - [`sample_each`] and [`walk_each`] serve many batches, with a sampler or walker per thread.
 //!
 //! # What is sampled
 //!
@@ -33,9 +34,18 @@
 //! multiplication, which favours no number by more than `(j + 1) / 2^32` of its probability. Who draws, and in
 //! which order, does not matter: a batch depends on the graph, the plan, the seeds and [`BatchKey`] alone.
 //!
+//! # Walks
+//!
+//! A walk from a seed takes a step for each relation of a metapath: one of the in-edges of the vertex where it is, each as
+//! probable as any other, to its source. It counts as a visit of the vertex where it ends; a walk that meets a vertex without in-edges
+//! counts nowhere. Of the vertices that the walks of a seed have visited the most visited are kept, as PinSAGE does (Ying et al.
+//! 2018, section 3.1), with their visits, from which weights can be made: a sample of the metapath's semantic graph that never
+//! needs that graph. A number is [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, metapath, step) for (vertex of the
+//! seed, walk), so the walks of a seed depend on no other seed and on no thread.
+//!
 //! # What is not here
 //!
-//! Sampling by weight, walks along metapaths, negatives, one fan-out for all relations together, features of vertices, and
+//! Sampling by weight, negatives, one fan-out for all relations together, features of vertices, and
 //! samplers that are compiled for a model.
 
 mod batch;
@@ -48,11 +58,15 @@ mod prefetch;
 mod sampler;
 mod table;
 mod transpose;
+mod walk;
+mod walker;
 mod words;
 
 pub use batch::{Batch, Block};
 pub use graph::{Edges, GraphError, Relation, SampleGraph};
-pub use many::sample_each;
+pub use many::{sample_each, walk_each};
 pub use plan::{BatchKey, Fanout, Plan, SampleError};
 pub use sampler::Sampler;
 pub use transpose::Transposed;
+pub use walk::{WalkError, WalkPlan, Walks};
+pub use walker::{Walker, WalkerError};

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::batch::Batch;
 use crate::plan::{BatchKey, SampleError};
 use crate::sampler::Sampler;
+use crate::walk::{WalkError, Walks};
+use crate::walker::Walker;
 
 /// Samples batches `0..num` with a thread for each of the samplers, which keep what they have allocated. `job` gives seeds
 /// (a list for each vertex type) and key of a batch; `done` takes each batch as it is ready, in no certain order. A batch
@@ -19,25 +21,52 @@ pub fn sample_each<'s>(
     job: impl Fn(usize) -> (&'s [Vec<u32>], BatchKey) + Sync,
     done: impl Fn(usize, &Batch) + Sync,
 ) -> Result<(), SampleError> {
+    divide(samplers, num, |(sampler, batch), index| {
+        let (seeds, key) = job(index);
+        sampler.sample(seeds, key, batch)?;
+        done(index, batch);
+        Ok(())
+    })
+}
+
+/// As [`sample_each`], for walks from seeds of the type where the metapath begins.
+pub fn walk_each<'s>(
+    walkers: &mut [(Walker<'_>, Walks)],
+    num: usize,
+    job: impl Fn(usize) -> (&'s [u32], BatchKey) + Sync,
+    done: impl Fn(usize, &Walks) + Sync,
+) -> Result<(), WalkError> {
+    divide(walkers, num, |(walker, walks), index| {
+        let (seeds, key) = job(index);
+        walker.walk(seeds, key, walks)?;
+        done(index, walks);
+        Ok(())
+    })
+}
+
+/// Does work `0..num` with a thread for each worker; stops at the first error.
+fn divide<W: Send, E: Send>(
+    workers: &mut [W],
+    num: usize,
+    work: impl Fn(&mut W, usize) -> Result<(), E> + Sync,
+) -> Result<(), E> {
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let work = |(sampler, batch): &mut (Sampler<'_>, Batch)| {
+    let all = |worker: &mut W| {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= num || failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let (seeds, key) = job(index);
-            if let Err(error) = sampler.sample(seeds, key, batch) {
+            if let Err(error) = work(worker, index) {
                 failed.store(true, Ordering::Relaxed);
                 return Err(error);
             }
-            done(index, batch);
         }
     };
-    let Some((own, others)) = samplers.split_first_mut() else { return Ok(()) };
+    let Some((own, others)) = workers.split_first_mut() else { return Ok(()) };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = others.iter_mut().map(|pair| scope.spawn(|| work(pair))).collect();
-        let result = work(own);
+        let threads: Vec<_> = others.iter_mut().map(|worker| scope.spawn(|| all(worker))).collect();
+        let result = all(own);
         threads.into_iter().fold(result, |result, thread| {
             result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })

@@ -55,11 +55,21 @@ pub struct BatchKey {
 /// Keeps the numbers of samplers apart from those of masks with the same seed.
 const STREAM: u32 = 0x5a3b_1e55;
 
+/// Keeps the numbers of walks apart from both.
+const WALKS: u32 = 0x77a1_4b02;
+
 impl BatchKey {
     /// The key of one relation.
     pub(crate) fn of(self, relation: usize) -> u64 {
         let batch = mask_key(self.seed, self.epoch, STREAM);
         mask_key(batch, self.batch, relation as u32)
+    }
+
+    /// The keys of the steps along a metapath, a list of relations.
+    pub(crate) fn of_steps(self, metapath: &[usize]) -> Vec<u64> {
+        let batch = mask_key(mask_key(self.seed, self.epoch, WALKS), self.batch, WALKS);
+        let path = metapath.iter().fold(batch, |key, &relation| mask_key(key, relation as u64, WALKS));
+        (0..metapath.len()).map(|step| mask_key(path, step as u64, WALKS)).collect()
     }
 }
 

@@ -24,6 +24,13 @@ impl Words {
         drop(map.advise(memmap2::Advice::HugePage));
         Ok(Words { map, len })
     }
+
+    /// A copy.
+    pub fn of(values: &[u32]) -> Result<Words, GraphError> {
+        let mut words = Words::zeroed(values.len())?;
+        words.copy_from_slice(values);
+        Ok(words)
+    }
 }
 
 impl Deref for Words {

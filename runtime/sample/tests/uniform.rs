@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::graph;
+use common::{deviation, graph};
 use hgnnc_sample::Fanout::AtMost;
 use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler};
 
@@ -25,16 +25,6 @@ fn draw(rows: u32, degree: u32, fanout: u32, batches: u64, mut each: impl FnMut(
             each(row as u32, &edges);
         }
     }
-}
-
-/// How far counts are from being equal: (χ² - its mean) / its standard deviation, of about 1 where they are drawn with
-/// equal probability. `scale` corrects for draws without replacement.
-fn deviation(counts: &[u64], scale: f64) -> f64 {
-    let total: u64 = counts.iter().sum();
-    let expected = total as f64 / counts.len() as f64;
-    let chi: f64 = counts.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum::<f64>() / scale;
-    let freedom = (counts.len() - 1) as f64;
-    (chi - freedom) / (2.0 * freedom).sqrt()
 }
 
 #[test]

@@ -54,3 +54,13 @@ pub fn busy_graph() -> SampleGraph<'static> {
     let edges = |graph: &SampleGraph| graph.relations().iter().map(|r| r.sources().len()).sum::<usize>();
     (0..).map(random_graph).find(|graph| graph.counts().len() > 1 && edges(graph) > 5000).expect("there is one")
 }
+
+/// How far counts are from being equal: (χ² - its mean) / its standard deviation, of about 1 where they are drawn with
+/// equal probability. `scale` corrects for draws without replacement.
+pub fn deviation(counts: &[u64], scale: f64) -> f64 {
+    let total: u64 = counts.iter().sum();
+    let expected = total as f64 / counts.len() as f64;
+    let chi: f64 = counts.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum::<f64>() / scale;
+    let freedom = (counts.len() - 1) as f64;
+    (chi - freedom) / (2.0 * freedom).sqrt()
+}

@@ -1,0 +1,152 @@
+//! Fast walks.
+//!
+//! A walk waits for memory twice at each step: where the row of a vertex begins, and which vertex the edge comes from. So the
+//! walks of several seeds, about [`GROUP`], go together, step by step, in two passes: one draws edges and asks for their
+//! sources, the other reads these and asks for the rows of the next step.
+
+use hgnnc_ir::random::{bits_from, low_round};
+
+use crate::graph::{GraphError, SampleGraph};
+use crate::plan::{BatchKey, SampleError};
+use crate::prefetch::prefetch;
+use crate::table::Table;
+use crate::walk::{WalkError, WalkPlan, Walks};
+
+/// Walks that go together, about. Their lines fit the first-level cache.
+const GROUP: usize = 256;
+/// In place of a vertex or an edge: the walk has ended early. No vertex or edge has this number.
+const ENDED: u32 = u32::MAX;
+
+/// Walks on one graph by one plan, for one batch after the other; a thread has a walker of its own. Its tables take four bytes
+/// for each vertex of the types of seeds and ends.
+pub struct Walker<'g> {
+    graph: &'g SampleGraph<'g>,
+    plan: WalkPlan,
+    /// Positions of the types of seeds and ends.
+    ends: (usize, usize),
+    /// Ids of the ends.
+    table: Table,
+    /// Of the seeds, if they are of another type: finds doubles.
+    seen: Option<Table>,
+    /// First rounds of the random numbers, by step and walk. `[steps][walks]`
+    first: Vec<Vec<u32>>,
+    /// Where each walk of a group is, then the edge it takes, and so on.
+    at: Vec<u32>,
+    /// Visits of the ends of a seed. `[distinct ends]`
+    counted: Vec<(u32, u32)>,
+}
+
+impl<'g> Walker<'g> {
+    /// Errors when the metapath is not one of the graph.
+    pub fn new(graph: &'g SampleGraph<'g>, plan: WalkPlan) -> Result<Walker<'g>, WalkerError> {
+        let ends = plan.ends(graph)?;
+        let table = Table::new(graph.counts()[ends.1])?;
+        let seen = if ends.0 == ends.1 { None } else { Some(Table::new(graph.counts()[ends.0])?) };
+        let first = vec![vec![]; plan.metapath.len()];
+        Ok(Walker { graph, plan, ends, table, seen, first, at: vec![], counted: vec![] })
+    }
+
+    /// Walks from `seeds`, without doubles, into `walks`, whose memory is used again. What it gives is that of
+    /// [`naive::walk`](crate::naive::walk), to the bit.
+    ///
+    /// Errors as [`WalkError`] says; `walks` is then of no use.
+    pub fn walk(&mut self, seeds: &[u32], key: BatchKey, walks: &mut Walks) -> Result<(), WalkError> {
+        walks.start(self.graph, self.ends, seeds)?;
+        self.table.forget();
+        let table = match &mut self.seen {
+            Some(seen) => {
+                seen.forget();
+                seen
+            }
+            None => &mut self.table,
+        };
+        for (id, &vertex) in seeds.iter().enumerate() {
+            if !table.id(vertex, id as u32).1 {
+                return Err(SampleError::DuplicateSeed { vertex_type: self.ends.0, vertex }.into());
+            }
+        }
+        let keys = self.plan.keys(key);
+        for (first, &key) in self.first.iter_mut().zip(&keys) {
+            first.clear();
+            first.extend((0..self.plan.walks).map(|walk| low_round(key, walk)));
+        }
+        if self.plan.walks == 0 {
+            walks.indptr.resize(seeds.len() + 1, 0);
+            return Ok(());
+        }
+        for group in seeds.chunks((GROUP / self.plan.walks as usize).max(1)) {
+            self.go(group, &keys);
+            self.count(walks);
+        }
+        Ok(())
+    }
+
+    /// Takes the walks of some seeds to their ends.
+    fn go(&mut self, seeds: &[u32], keys: &[u64]) {
+        let walks = self.plan.walks as usize;
+        let row_of = |step: usize| self.plan.metapath.get(step).map(|&r| self.graph.rows(r));
+        if let Some(rows) = row_of(0) {
+            seeds.iter().for_each(|&seed| rows.prefetch(seed));
+        }
+        self.at.clear();
+        self.at.extend(seeds.iter().flat_map(|&seed| std::iter::repeat_n(seed, walks)));
+        for (step, (&r, &key)) in self.plan.metapath.iter().zip(keys).enumerate() {
+            let (rows, sources) = (self.graph.rows(r), self.graph.relations()[r].sources());
+            let first = &self.first[step][..];
+            for (at, &seed) in self.at.chunks_exact_mut(walks).zip(seeds) {
+                for (at, &first) in at.iter_mut().zip(first) {
+                    let (start, degree) = if *at == ENDED { (0, 0) } else { rows.of(*at) };
+                    let place = (u64::from(bits_from(first, key, seed)) * u64::from(degree)) >> 32;
+                    *at = if degree == 0 { ENDED } else { start + place as u32 };
+                    prefetch(sources, *at as usize);
+                }
+            }
+            let next = row_of(step + 1);
+            for at in &mut self.at {
+                *at = sources.get(*at as usize).copied().unwrap_or(ENDED);
+                if let Some(rows) = &next {
+                    rows.prefetch(*at);
+                }
+            }
+        }
+    }
+
+    /// Appends the rows of the seeds whose walks have ended.
+    fn count(&mut self, walks: &mut Walks) {
+        let (words, kept) = (self.table.words(), self.plan.top_k as usize);
+        let begin = walks.src.len();
+        for ends in self.at.chunks_exact_mut(self.plan.walks as usize) {
+            ends.sort_unstable();
+            self.counted.clear();
+            for same in ends.chunk_by(|a, b| a == b).filter(|same| same[0] != ENDED) {
+                self.counted.push((same[0], same.len() as u32));
+            }
+            if self.counted.len() > kept {
+                if kept > 0 {
+                    self.counted.select_nth_unstable_by_key(kept - 1, |&(v, n)| (std::cmp::Reverse(n), v));
+                }
+                self.counted.truncate(kept);
+                self.counted.sort_unstable();
+            }
+            for &(vertex, visits) in &self.counted {
+                prefetch(words, vertex as usize);
+                walks.src.push(vertex);
+                walks.visits.push(visits);
+            }
+            walks.indptr.push(walks.src.len() as u64);
+        }
+        self.table.relabel(&mut walks.src[begin..], &mut walks.vertices);
+    }
+}
+
+/// Why there is no walker.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalkerError {
+    /// The metapath is not one of the graph.
+    #[error(transparent)]
+    Walk(#[from] WalkError),
+    /// There is no memory.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}

@@ -1,0 +1,205 @@
+//! Walks along metapaths: what they are, that the fast ones equal the naive ones, and that they are uniform.
+
+mod common;
+
+use common::{KEY, deviation, graph, random_graph};
+use hgnnc_ir::random::bits;
+use hgnnc_sample::{BatchKey, SampleGraph, WalkPlan, Walker, Walks, naive, walk_each};
+
+fn both(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32]) -> Walks {
+    let mut walks = Walks::default();
+    Walker::new(graph, plan.clone()).unwrap().walk(seeds, KEY, &mut walks).unwrap();
+    assert_eq!(walks, naive::walk(graph, plan, seeds, KEY).unwrap());
+    walks
+}
+
+/// Papers 0 to 3 and authors 0 to 2: writes (author to paper) and its reverse. Paper 3 has no author.
+fn papers() -> SampleGraph<'static> {
+    let writes = vec![(0, 0), (0, 1), (1, 1), (1, 2)];
+    graph(&[4, 3], &[(1, 0, writes.clone()), (0, 1, writes.into_iter().map(|(a, p)| (p, a)).collect())])
+}
+
+#[test]
+fn where_walks_end() {
+    // One step: papers 0 and 2 have one author each, who gets all visits; paper 3 has none, and its walks end nowhere.
+    let walks = both(&papers(), &WalkPlan { metapath: vec![0], walks: 5, top_k: 9 }, &[2, 3, 0]);
+    assert_eq!((&walks.vertices[..], &walks.indptr[..]), (&[1, 0][..], &[0, 1, 1, 2][..]));
+    assert_eq!((&walks.src[..], &walks.visits[..]), (&[0, 1][..], &[5, 5][..]));
+    // Two steps, to papers of the same author: from paper 0 to 0 and 1. Seeds come first among the vertices, and edges of a
+    // seed ascend by vertex.
+    let walks = both(&papers(), &WalkPlan { metapath: vec![0, 1], walks: 100, top_k: 9 }, &[2, 3, 0]);
+    assert_eq!((&walks.vertices[..], &walks.indptr[..]), (&[2, 3, 0, 1][..], &[0, 2, 2, 4][..]));
+    assert_eq!(walks.src, [3, 0, 2, 3]);
+    assert_eq!([walks.visits[0] + walks.visits[1], walks.visits[2] + walks.visits[3]], [100, 100]);
+    assert!(walks.visits.iter().all(|&n| n > 20), "{:?}", walks.visits);
+}
+
+#[test]
+fn the_most_visited_are_kept() {
+    // Of ten in-edges of vertex 0 of type 1 six come from source 4, three from 7, and one from 1.
+    let edges = [4, 7, 4, 1, 4, 7, 4, 4, 7, 4].map(|s| (s, 0)).to_vec();
+    let graph = graph(&[9, 1], &[(0, 1, edges)]);
+    let plan = |walks, top_k| WalkPlan { metapath: vec![0], walks, top_k };
+    assert_eq!(both(&graph, &plan(1000, 1), &[0]).vertices, [4]);
+    assert_eq!(both(&graph, &plan(1000, 2), &[0]).vertices, [4, 7]);
+    assert_eq!(both(&graph, &plan(1000, 3), &[0]).vertices, [1, 4, 7]);
+    // Nothing to keep, or nothing to walk.
+    for plan in [plan(10, 0), plan(0, 10)] {
+        assert_eq!(both(&graph, &plan, &[0]), Walks { indptr: vec![0, 0], ..Walks::default() });
+    }
+    // One walk each: of equally visited vertices those of smaller ids are kept.
+    let sources: Vec<(u32, u32)> = (0..50).map(|s| (s, 0)).collect();
+    let many = common::graph(&[50, 1], &[(0, 1, sources)]);
+    let all = both(&many, &plan(60, 60), &[0]);
+    let [few, visits] = [both(&many, &plan(60, 20), &[0]), all.clone()];
+    let mut ranked: Vec<(u32, u32)> = visits.vertices.iter().copied().zip(visits.visits).collect();
+    ranked.sort_by_key(|&(v, n)| (std::cmp::Reverse(n), v));
+    let mut expected: Vec<u32> = ranked[..20].iter().map(|&(v, _)| v).collect();
+    expected.sort_unstable();
+    assert_eq!(few.vertices, expected);
+    assert!(ranked[19].1 == ranked[20].1 && all.vertices.len() > 25, "no tie at the limit: {ranked:?}");
+}
+
+/// Metapaths of up to four steps that exist.
+fn metapaths(graph: &SampleGraph<'_>, seed: u64) -> Vec<Vec<usize>> {
+    let mut at = 0;
+    let mut random = |n: usize| {
+        at += 1;
+        ((u64::from(bits(seed, at)) * n as u64) >> 32) as usize
+    };
+    let relations = graph.relations();
+    let path = |length: usize| {
+        let mut path = vec![random(relations.len())];
+        while path.len() < length {
+            let at = relations[path[path.len() - 1]].src_type;
+            let next: Vec<usize> = (0..relations.len()).filter(|&r| relations[r].dst_type == at).collect();
+            path.push(next[random(next.len())]);
+        }
+        path
+    };
+    [1, 2, 2, 3, 4].map(path).to_vec()
+}
+
+#[test]
+fn fast_is_naive_on_random_graphs() {
+    let mut visits = 0;
+    for seed in 0..30 {
+        let graph = random_graph(seed);
+        for metapath in metapaths(&graph, seed) {
+            let count = graph.counts()[graph.relations()[metapath[0]].dst_type] as u32;
+            for (walks, top_k) in [(1, 1), (10, 10), (10, 3), (25, 5), (300, 20)] {
+                let plan = WalkPlan { metapath: metapath.clone(), walks, top_k };
+                let mut walker = Walker::new(&graph, plan.clone()).unwrap();
+                let mut fast = Walks::default();
+                // One walker for all: nothing of the last batch shows in the next.
+                for (batch, step) in [(0, 1), (1, 7), (2, 1000)] {
+                    let key = BatchKey { batch, ..KEY };
+                    let seeds: Vec<u32> = (0..count).rev().step_by(step).collect();
+                    walker.walk(&seeds, key, &mut fast).unwrap();
+                    let expected = naive::walk(&graph, &plan, &seeds, key).unwrap();
+                    assert!(fast == expected, "graph {seed}, {plan:?}, batch {batch}");
+                    visits += expected.visits.iter().sum::<u32>();
+                }
+            }
+        }
+    }
+    assert!(visits > 1_000_000, "{visits}");
+}
+
+#[test]
+fn walks_of_a_seed_depend_on_no_other_seed_and_no_thread() {
+    let graph = papers();
+    let plan = WalkPlan { metapath: vec![0, 1], walks: 30, top_k: 2 };
+    let batches: Vec<Vec<u32>> = (0..40).map(|i| if i % 2 == 0 { vec![1, 2] } else { vec![3, 2, 0] }).collect();
+    let expected: Vec<Walks> = batches.iter().map(|seeds| naive::walk(&graph, &plan, seeds, KEY).unwrap()).collect();
+    // The row of paper 2 is the same in both kinds of batches.
+    let row = |walks: &Walks, i: usize| {
+        let row = walks.indptr[i] as usize..walks.indptr[i + 1] as usize;
+        let vertex = |&id: &u32| walks.vertices[id as usize];
+        (walks.src[row.clone()].iter().map(vertex).collect::<Vec<u32>>(), walks.visits[row].to_vec())
+    };
+    assert_eq!(row(&expected[0], 1), row(&expected[1], 1));
+    for threads in [1, 2, 5] {
+        let pair = |_| (Walker::new(&graph, plan.clone()).unwrap(), Walks::default());
+        let mut walkers: Vec<_> = (0..threads).map(pair).collect();
+        let done = |i: usize, walks: &Walks| assert!(*walks == expected[i], "batch {i} of {threads} threads");
+        walk_each(&mut walkers, batches.len(), |i| (&batches[i][..], KEY), done).unwrap();
+    }
+}
+
+#[test]
+fn every_end_is_as_probable_as_its_edges_make_it() {
+    // 200 seeds, each with 13 in-edges from middles, each of which has seven in-edges: 91 ends of the same probability.
+    let (seeds, wide, narrow) = (200u32, 13, 7);
+    let first = (0..seeds * wide).map(|e| (e, e / wide)).collect();
+    let second = (0..seeds * wide * narrow).map(|e| (e, e / narrow)).collect();
+    let counts = [seeds, seeds * wide, seeds * wide * narrow].map(|n| n as usize);
+    let graph = graph(&counts, &[(1, 0, first), (2, 1, second)]);
+    let plan = WalkPlan { metapath: vec![0, 1], walks: 20, top_k: 20 };
+    let mut walker = Walker::new(&graph, plan).unwrap();
+    let (mut walks, all) = (Walks::default(), (0..seeds).collect::<Vec<u32>>());
+    let (mut by_end, mut repeated) = (vec![0u64; (wide * narrow) as usize], 0u64);
+    for batch in 0..200 {
+        walker.walk(&all, BatchKey { batch, ..KEY }, &mut walks).unwrap();
+        for (&id, &visits) in walks.src.iter().zip(&walks.visits) {
+            by_end[(walks.vertices[id as usize] % (wide * narrow)) as usize] += u64::from(visits);
+            repeated += u64::from(visits * (visits - 1) / 2);
+        }
+    }
+    let total: u64 = by_end.iter().sum();
+    assert_eq!(total, 200 * 200 * 20);
+    let found = deviation(&by_end, 1.0);
+    println!("{found:.2}");
+    assert!(found.abs() < 4.5, "{found}");
+    // Walks are independent: two of a seed end at the same vertex once in 91 times.
+    let pairs = 200.0 * 200.0 * 190.0;
+    let expected = pairs / 91.0;
+    let off = (repeated as f64 - expected) / (expected * (1.0 - 1.0 / 91.0)).sqrt();
+    println!("{repeated} of {expected:.0}: {off:.2}");
+    assert!(off.abs() < 4.5, "{repeated} of {expected}");
+}
+
+#[test]
+fn other_keys_and_metapaths_walk_elsewhere() {
+    let edges: Vec<(u32, u32)> = (0..400).map(|e| (e % 20, e / 20)).collect();
+    let twins = graph(&[20], &[(0, 0, edges.clone()), (0, 0, edges)]);
+    let seeds: Vec<u32> = (0..20).collect();
+    let walk = |metapath: &[usize], key| {
+        let plan = WalkPlan { metapath: metapath.to_vec(), walks: 4, top_k: 4 };
+        naive::walk(&twins, &plan, &seeds, key).unwrap()
+    };
+    let base = walk(&[0, 0], KEY);
+    for other in [BatchKey { seed: 8, ..KEY }, BatchKey { epoch: 3, ..KEY }, BatchKey { batch: 6, ..KEY }] {
+        assert_ne!(base, walk(&[0, 0], other), "{other:?}");
+    }
+    // Both relations have the same edges, all with all.
+    for metapath in [&[0, 1][..], &[1, 0], &[0], &[0, 0, 0]] {
+        assert_ne!(base, walk(metapath, KEY), "{metapath:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_walks() {
+    let papers = papers();
+    for (metapath, seeds, said) in [
+        (vec![], vec![0], "a walk needs a metapath of at least one relation"),
+        (vec![0, 2], vec![0], "step 1 of the metapath is relation 2, but the graph has 2"),
+        (
+            vec![0, 0],
+            vec![0],
+            "step 1 of the metapath is relation `r0` into vertex type 0, but the step before leads to",
+        ),
+        (vec![0, 1], vec![0, 4], "seed 1 of vertex type 0 is 4, but there are 4 vertices"),
+        (vec![0, 1], vec![1, 1], "seed 1 of vertex type 0 is given more than once"),
+        (vec![0], vec![1, 2, 1], "seed 1 of vertex type 0 is given more than once"),
+    ] {
+        let plan = WalkPlan { metapath, walks: 3, top_k: 3 };
+        let naive = naive::walk(&papers, &plan, &seeds, KEY).unwrap_err().to_string();
+        assert!(naive.contains(said), "{naive}");
+        let fast = match Walker::new(&papers, plan) {
+            Ok(mut walker) => walker.walk(&seeds, KEY, &mut Walks::default()).unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(fast, naive);
+    }
+}
