@@ -60,6 +60,16 @@ pub struct Frozen {
     _memory: Arc<Memory>,
 }
 
+impl Frozen {
+    /// The numbers as a slab, without copying them.
+    ///
+    /// # Safety
+    /// Nobody writes that slab.
+    pub unsafe fn slab(&self) -> Slab {
+        Slab { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
+    }
+}
+
 // SAFETY: the numbers are only read, as `Slab::frozen` demands, and their memory is kept.
 unsafe impl Send for Frozen {}
 // SAFETY: as above.

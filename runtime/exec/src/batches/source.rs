@@ -1,15 +1,18 @@
 //! What batches are made of: graphs to sample from, and the numbers of the whole graph.
 
+// Rows of features are shared; see `raw`.
+#![allow(unsafe_code)]
+
 use std::borrow::Cow;
 use std::time::Instant;
 
 use hgnnc_ir::artifact::MiniBatch;
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern};
 use hgnnc_ir::dataflow::{Dataflow, GraphDecl, PatternDecl};
-use hgnnc_ir::kernel::{Body, Program, Rows};
+use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random::{bits, mask_key};
-use hgnnc_ir::types::{Dim, Graph, Input, Layout, Space, Type, VertexType};
+use hgnnc_ir::types::{DType, Dim, Graph, Input, Layout, Space, Type, VertexType};
 use hgnnc_sample::{Batch, BatchKey, Edges, Fanout, Plan, SampleGraph, Sampler};
 
 use crate::data::{BoundData, Incidence, InputData, Topology, transpose_into};
@@ -34,8 +37,8 @@ pub(super) struct Source {
     layout: BatchLayout,
     /// The tables of the program of a batch.
     tables: Dataflow,
-    /// Which graphs and patterns are traversed from their sources, in the order of topologies.
-    outgoing: Vec<bool>,
+    /// What its kernels do with graphs and vertices.
+    uses: Uses,
     inputs: Vec<Whole>,
     /// Row positions and columns of the sparse matrices of the whole graph.
     patterns: Vec<Incidence>,
@@ -87,7 +90,7 @@ impl Source {
             plan: Plan { fanouts },
             layout: layout.clone(),
             tables: program.tables.clone(),
-            outgoing: traversed_out(program),
+            uses: Uses::of(program, layout),
             inputs,
             patterns,
             target,
@@ -148,8 +151,11 @@ impl Source {
     fn graphs(&self, made: &mut Made) {
         let Made { sampled, data, .. } = made;
         data.num_vertices.clear();
-        data.num_vertices
-            .extend((0..self.layout.vertices.len()).map(|v| self.vertices(sampled, VertexType::new(v)).len()));
+        let rows = |v: usize| match self.uses.direct[v] {
+            true => self.graph.counts()[self.layout.vertices[v].vertex.index()],
+            false => self.vertices(sampled, VertexType::new(v)).len(),
+        };
+        data.num_vertices.extend((0..self.layout.vertices.len()).map(rows));
         data.graphs.resize_with(self.layout.graphs.len(), Topology::default);
         let deepest = |&index: &usize| match self.layout.graphs[index] {
             BatchGraph::Sampled { graph, hops } => self.layout.deepest(graph) == Some(hops),
@@ -165,25 +171,39 @@ impl Source {
             (topology.ends, topology.classes) = ([None, None], Default::default());
             let Incidence { indptr, other, position } = &mut topology.incoming;
             position.clear();
+            let direct = self.uses.direct[decl.src.index()];
+            let known = self.layout.vertices[decl.src.index()].vertex;
+            let by_id = &sampled.vertices[known.index()];
             match self.layout.graphs[index] {
                 BatchGraph::Sampled { graph, .. } => {
                     let block = &mut sampled.blocks[graph.index()];
+                    let edges = block.indptr[topology.num_dst] as usize;
+                    if direct {
+                        other.clear();
+                        other.extend(block.src[..edges].iter().map(|&id| by_id[id as usize]));
+                    }
                     if last.contains(&index) {
                         std::mem::swap(indptr, &mut block.indptr);
-                        std::mem::swap(other, &mut block.src);
+                        if !direct {
+                            std::mem::swap(other, &mut block.src);
+                        }
                     } else {
-                        let rows = &block.indptr[..=topology.num_dst];
                         indptr.clear();
-                        indptr.extend_from_slice(rows);
-                        other.clear();
-                        other.extend_from_slice(&block.src[..rows.last().map_or(0, |&edges| edges as usize)]);
+                        indptr.extend_from_slice(&block.indptr[..=topology.num_dst]);
+                        if !direct {
+                            other.clear();
+                            other.extend_from_slice(&block.src[..edges]);
+                        }
                     }
                 }
                 BatchGraph::First { .. } => {
                     indptr.clear();
                     indptr.extend(0..=topology.num_dst as u64);
                     other.clear();
-                    other.extend(0..topology.num_dst as u32);
+                    match direct {
+                        true => other.extend_from_slice(&by_id[..topology.num_dst]),
+                        false => other.extend(0..topology.num_dst as u32),
+                    }
                 }
             }
             self.transpose(index, topology);
@@ -196,7 +216,7 @@ impl Source {
 
     fn transpose(&self, index: usize, topology: &mut Topology) {
         let Topology { incoming, outgoing, num_src, .. } = topology;
-        if self.outgoing[index] {
+        if self.uses.outgoing[index] {
             transpose_into(&incoming.indptr, &incoming.other, *num_src, outgoing);
         } else {
             *outgoing = Incidence::default();
@@ -232,7 +252,7 @@ impl Source {
             let ty = &self.tables.inputs[index].ty;
             match &self.inputs[from.index()] {
                 Whole::Numbers(numbers) => {
-                    let len = self.copy_rows(ty, numbers, sampled, &mut inputs[index])?;
+                    let len = self.rows_of(ty, numbers, sampled, &mut inputs[index])?;
                     data.inputs[index] = InputData::Held(len);
                 }
                 Whole::Classes(classes) => {
@@ -246,8 +266,16 @@ impl Source {
         Ok(())
     }
 
-    /// Copies the rows of an input that belong to what was sampled. Number of elements.
-    fn copy_rows(&self, ty: &Type, numbers: &[f32], sampled: &Batch, into: &mut Slab) -> Result<usize> {
+    /// The rows of an input that belong to what was sampled, or all where they are found by their numbers in the whole
+    /// graph. Number of elements.
+    fn rows_of(&self, ty: &Type, numbers: &Frozen, sampled: &Batch, into: &mut Slab) -> Result<usize> {
+        if let (Layout::Dense, Space::Vertices(vertex)) = (ty.layout, ty.space)
+            && self.uses.direct[vertex.index()]
+        {
+            // SAFETY: engines read inputs only.
+            *into = unsafe { numbers.slab() };
+            return Ok(numbers.len());
+        }
         if let Layout::Sparse(pattern) = ty.layout {
             let BatchPattern { pattern, rows } = self.layout.patterns[pattern.index()];
             let whole = &self.patterns[pattern.index()];
@@ -328,24 +356,67 @@ fn room(slab: &mut Slab, len: usize) -> &mut [f32] {
     &mut slab.elements()[..len]
 }
 
-/// For each graph, and then each pattern: is it traversed from its sources?
-fn traversed_out(program: &Program) -> Vec<bool> {
-    let graphs = program.tables.graphs.len();
-    let mut out = vec![false; graphs + program.tables.patterns.len()];
-    for kernel in program.kernels() {
-        let Body::Traversal(traversal) = &kernel.body else { continue };
-        match traversal.rows {
-            Rows::Edges(graph, Direction::Out) | Rows::Ends(graph, Direction::Out) => out[graph.index()] = true,
-            Rows::Elements(pattern, Direction::Out) => out[graphs + pattern.index()] = true,
-            Rows::Once
-            | Rows::Each(_)
-            | Rows::Vertices(_)
-            | Rows::Edges(_, Direction::In)
-            | Rows::Ends(_, Direction::In)
-            | Rows::Elements(_, Direction::In) => {}
+/// What the kernels of a program do with graphs and vertices.
+struct Uses {
+    /// Which graphs and patterns are traversed from their sources, in the order of topologies.
+    outgoing: Vec<bool>,
+    /// Vertex types of which edges gather rows of inputs, and nothing else is computed for them or counts them: these have
+    /// the numbers that they have in the whole graph, and no rows are copied.
+    direct: Vec<bool>,
+}
+
+impl Uses {
+    fn of(program: &Program, layout: &BatchLayout) -> Self {
+        let tables = &program.tables;
+        let mut outgoing = vec![false; tables.graphs.len() + tables.patterns.len()];
+        let mut direct = vec![true; tables.vertex_types.len()];
+        let mut computed = |space: Space| match space {
+            Space::Vertices(vertex) => direct[vertex.index()] = false,
+            Space::Ends(graph, direction) => {
+                let decl = &tables.graphs[graph.index()];
+                direct[if direction == Direction::In { decl.dst } else { decl.src }.index()] = false;
+            }
+            Space::Unit | Space::Edges(_) | Space::Index(_) => {}
+        };
+        for decl in &program.buffers {
+            let numbers = decl.ty.dtype == DType::F32 && !decl.ty.is_sparse();
+            if !(numbers && matches!(decl.contents, Contents::Input(_))) {
+                computed(decl.ty.space);
+            }
         }
+        for kernel in program.kernels() {
+            match &kernel.body {
+                Body::Gemm(gemm) => computed(gemm.rows),
+                Body::Traversal(traversal) => {
+                    match traversal.rows {
+                        Rows::Vertices(vertex) => computed(Space::Vertices(vertex)),
+                        Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => {
+                            computed(Space::Ends(graph, direction));
+                            outgoing[graph.index()] |= direction == Direction::Out;
+                        }
+                        Rows::Elements(pattern, direction) => {
+                            outgoing[tables.graphs.len() + pattern.index()] |= direction == Direction::Out;
+                        }
+                        Rows::Once | Rows::Each(_) => {}
+                    }
+                    for operand in traversal.instrs.iter().flat_map(|instr| instr.op.operands()) {
+                        if let Operand::Count(space) = operand.source {
+                            computed(space);
+                        }
+                    }
+                }
+            }
+        }
+        program.outputs.iter().for_each(|output| computed(output.ty.space));
+        for (graph, direction) in program.ends() {
+            computed(Space::Ends(graph, direction));
+            outgoing[graph.index()] |= direction == Direction::Out;
+        }
+        layout.patterns.iter().for_each(|pattern| direct[pattern.rows.index()] = false);
+        for (_, known) in &layout.rows {
+            let of_batch = layout.vertices.iter().position(|other| other == known);
+            of_batch.into_iter().for_each(|vertex| direct[vertex] = false);
+        }
+        Self { outgoing, direct }
     }
-    // Lists of ends are made from both.
-    program.ends().into_iter().for_each(|(graph, _)| out[graph.index()] = true);
-    out
 }
