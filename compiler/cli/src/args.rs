@@ -267,6 +267,9 @@ pub struct TrainArgs {
     /// Keep checkpoints in this folder
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints (one is also written at the end, and when a run is interrupted)
+    #[arg(long, value_name = "SECONDS", requires = "checkpoint", default_value_t = 60)]
+    pub checkpoint_every: u64,
     /// Continue from the checkpoint
     #[arg(long, requires = "checkpoint")]
     pub resume: bool,

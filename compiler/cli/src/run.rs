@@ -122,6 +122,8 @@ pub fn prepare(
         say(format!("warning: the semantic graph `{}` has no edges", graph.name));
     }
 
+    // Its files are in memory as long as it lives; only a device that fails needs it again.
+    let dataset = device.is_some().then_some(dataset);
     let start = Instant::now();
     let lower_options =
         LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes.clone()), machine: None, arena_budget: None };
@@ -143,8 +145,8 @@ pub fn prepare(
         Some(trainer) => trainer,
         None => {
             // A device that could not took them along.
-            if data.num_vertices.is_empty() {
-                (data, _) = bind_sizes(&model, &dataset, &bind_options)?;
+            if let (true, Some(dataset)) = (data.num_vertices.is_empty(), &dataset) {
+                (data, _) = bind_sizes(&model, dataset, &bind_options)?;
             }
             on_processor(&model, lower_options, data, options, say)?
         }

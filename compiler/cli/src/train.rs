@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hgnnc_exec::{Epoch, ExecError, Outcome, Report, TrainOptions};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -35,8 +36,10 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         say(format!("warning: {warning}"));
     }
     say(arenas_text(&prepared.trainer.arenas(), true));
-    if prepared.trainer.epochs_done() > 0 {
-        say(format!("continuing after epoch {}", prepared.trainer.epochs_done()));
+    match (prepared.trainer.epochs_done(), prepared.trainer.batches_done()) {
+        (0, 0) => {}
+        (epochs, 0) => say(format!("continuing after epoch {epochs}")),
+        (epochs, batches) => say(format!("continuing in epoch {}, after batch {batches}", epochs + 1)),
     }
 
     let stop = stop_on_interrupt(&mut say);
@@ -71,6 +74,7 @@ fn train_options(args: &TrainArgs) -> TrainOptions {
         seed: args.seed,
         epochs: args.epochs,
         checkpoint: args.checkpoint.clone(),
+        checkpoint_every: Duration::from_secs(args.checkpoint_every),
         resume: args.resume,
         ..options(&args.device)
     }

@@ -119,7 +119,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
 
     // The programs of evaluation and of training are independent of each other, until the one of training is to take not
     // much more memory.
-    let form = LowerForm::of(options.machine.as_ref());
+    let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
+    let form = LowerForm::of(options.machine.as_ref()).keeping(!on_batches);
     let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
     let mut lower_infer = || {
         passes.run_forward(&mut infer, &mut quiet);
@@ -215,7 +216,8 @@ fn lower_training(
     update(&mut flow, &gradients, &spec.optimizer);
     let joint = flow.clone();
     passes.run_joint(&mut flow, cx, evaluation_bytes);
-    let kernels = kernels::lower_with(&flow, LowerForm::of(cx.machine.as_ref()))?;
+    let form = LowerForm::of(cx.machine.as_ref()).keeping(batch.is_none());
+    let kernels = kernels::lower_with(&flow, form)?;
     Ok(Training { joint, flow, kernels, batch, sizes: cx.sizes.clone() })
 }
 

@@ -9,9 +9,7 @@ use std::time::Instant;
 use hgnnc_graph::Dataset;
 use hgnnc_ir::random::bits;
 use hgnnc_sample::Fanout::AtMost;
-use hgnnc_sample::{
-    Batch, BatchKey, Plan, SampleGraph, Sampler, Transposed, WalkPlan, Walker, Walks, sample_each, walk_each,
-};
+use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, WalkPlan, Walker, Walks, sample_each, walk_each};
 
 /// Rounds of a measurement, behind one that warms up. Others may use the machine, so the best and the median are shown.
 const ROUNDS: u64 = 8;
@@ -42,8 +40,6 @@ fn main() {
         {
             measure(&graph, &batches(size), fanouts, size, threads);
         }
-        let plan = Plan::uniform(&[AtMost(10); 2], graph.relations().len());
-        reverse(&graph, &batches(1024)[..8.min(order.len().div_ceil(1024))], plan);
     }
     let seeds: Vec<&[u32]> = order.chunks(1024).collect();
     println!("| metapath | walks | edges | M steps/s, 1 thread | {threads} threads | ratio |");
@@ -156,23 +152,6 @@ fn walk(graph: &SampleGraph<'_>, batches: &[&[u32]], path: &[usize], walks: u32,
         all.1,
         all.0 / one.0
     );
-}
-
-/// Prints what it takes to have the edges of a batch by source as well, one thread.
-fn reverse(graph: &SampleGraph<'_>, batches: &[Vec<Vec<u32>>], plan: Plan) {
-    let hops = plan.num_hops();
-    let mut sampler = Sampler::new(graph, plan).expect("memory");
-    let (mut batch, mut by_source, mut rates) = (Batch::default(), Transposed::default(), vec![]);
-    for round in 0..=ROUNDS {
-        for (i, seeds) in batches.iter().enumerate() {
-            sampler.sample(seeds, BatchKey { seed: 0, epoch: round, batch: i as u64 }, &mut batch).expect("seeds");
-            let start = Instant::now();
-            (0..graph.relations().len()).for_each(|r| batch.transposed(r, hops - 1, &mut by_source));
-            rates.push(batch.num_edges() as f64 / start.elapsed().as_secs_f64() / 1e6);
-        }
-    }
-    rates.sort_by(f64::total_cmp);
-    println!("by source: {:.1} M edges/s (median {:.1})", rates[rates.len() - 1], rates[rates.len() / 2]);
 }
 
 /// Of a batch: edges, rows that have some, edges of rows that are taken whole, and lines of 16 edges that are read.

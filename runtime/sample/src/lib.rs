@@ -22,7 +22,7 @@
 //! of a destination as below. So the destinations of a hop follow those of the hop before, and the rows of all hops, one after the
 //! other, are one CSC for each relation ([`Block`]), of which the graph of the hops up to `h` is a prefix: its first
 //! [`known[h]`](Batch::known) rows. Layer `l` of the model, counted from the input, needs the hops up to `L - 1 - l`: the last layer only
-//! hop 0. [`Batch::transposed`] gives the same edges by source.
+//! hop 0.
 //!
 //! # Which edges
 //!
@@ -57,7 +57,6 @@ mod plan;
 mod prefetch;
 mod sampler;
 mod table;
-mod transpose;
 mod walk;
 mod walker;
 mod words;
@@ -67,6 +66,5 @@ pub use graph::{Edges, GraphError, Relation, SampleGraph};
 pub use many::{sample_each, walk_each};
 pub use plan::{BatchKey, Fanout, Plan, SampleError};
 pub use sampler::Sampler;
-pub use transpose::Transposed;
 pub use walk::{WalkError, WalkPlan, Walks};
 pub use walker::{Walker, WalkerError};

@@ -4,7 +4,7 @@ mod common;
 
 use common::{KEY, graph};
 use hgnnc_sample::Fanout::{All, AtMost};
-use hgnnc_sample::{Batch, Edges, Plan, SampleError, SampleGraph, Sampler, Transposed, naive};
+use hgnnc_sample::{Batch, Edges, Plan, SampleError, SampleGraph, Sampler, naive};
 
 fn both(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>]) -> Batch {
     let mut batch = Batch::default();
@@ -61,18 +61,6 @@ fn a_vertex_draws_once() {
     let many = both(&graph, &Plan::uniform(&[AtMost(2), AtMost(3), All], 1), &[vec![0, 1, 2]]);
     assert_eq!((&many.blocks, &many.vertices), (&one.blocks, &one.vertices));
     assert_eq!(many.known, [[3], [3], [3], [3]]);
-}
-
-#[test]
-fn edges_of_a_prefix_by_source() {
-    let batch = both(&papers(), &Plan::uniform(&[All, All], 2), &[vec![4, 0], vec![]]);
-    let mut by_source = Transposed::default();
-    // Paper 4 (0) is cited by 0 (1) and itself, paper 0 by 2 (2) and 4: see above.
-    batch.transposed(1, 0, &mut by_source);
-    assert_eq!(by_source, Transposed { indptr: vec![0, 2, 3, 4], dst: vec![0, 1, 0, 1], position: vec![1, 3, 0, 2] });
-    // What was there is gone.
-    batch.transposed(0, 1, &mut by_source);
-    assert_eq!(by_source, Transposed { indptr: vec![0, 1, 2], dst: vec![1, 1], position: vec![0, 1] });
 }
 
 #[test]

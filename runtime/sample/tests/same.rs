@@ -4,7 +4,7 @@ mod common;
 
 use common::{KEY, busy_graph, random_graph, seeds};
 use hgnnc_sample::Fanout::{All, AtMost};
-use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, Transposed, naive, sample_each};
+use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, naive, sample_each};
 
 /// Fan-outs on both sides of what is searched and what fits a register, for each relation another one.
 fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
@@ -113,32 +113,4 @@ fn a_longer_plan_begins_as_a_shorter_one() {
         }
     }
     assert!(rows > 10_000, "{rows}");
-}
-
-#[test]
-fn transposed_is_a_stable_sort_by_source() {
-    let (mut by_source, mut edges) = (Transposed::default(), 0);
-    for seed in 0..20 {
-        let graph = random_graph(seed);
-        for plan in plans(&graph) {
-            let batch = naive::sample(&graph, &plan, &seeds(&graph, 11), KEY).unwrap();
-            for (r, hop) in (0..graph.relations().len()).flat_map(|r| (0..plan.num_hops()).map(move |hop| (r, hop))) {
-                let block = &batch.blocks[r];
-                let num_dst = batch.known[hop][block.dst_type] as usize;
-                let of_row =
-                    |dst: usize| (block.indptr[dst]..block.indptr[dst + 1]).map(move |e| (dst as u32, e as u32));
-                let mut sorted: Vec<(u32, u32)> = (0..num_dst).flat_map(of_row).collect();
-                sorted.sort_by_key(|&(_, e)| block.src[e as usize]);
-                batch.transposed(r, hop, &mut by_source);
-                let num_src = batch.known[hop + 1][block.src_type];
-                let before = |s: u32| sorted.partition_point(|&(_, e)| block.src[e as usize] < s) as u64;
-                assert_eq!(by_source.indptr, (0..=num_src).map(before).collect::<Vec<u64>>());
-                assert!(
-                    by_source.dst.iter().copied().zip(by_source.position.iter().copied()).eq(sorted.iter().copied())
-                );
-                edges += sorted.len();
-            }
-        }
-    }
-    assert!(edges > 100_000, "{edges}");
 }

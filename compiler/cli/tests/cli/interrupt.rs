@@ -96,3 +96,27 @@ fn interrupted_before_it_begins() {
     assert!(output.status.signal() == Some(2) || matches!(run.code, Some(0 | 130)), "{run:?}");
     assert!(!run.err.contains("panicked"), "{run:?}");
 }
+
+/// Training on batches is killed at moments that are spread over its run, twenty times, and ends with the bits of a run that
+/// was left alone.
+#[test]
+fn killed_training_on_batches_resumes_to_the_same_bits() {
+    let place = Place::new();
+    place.model(&usual().replace("    epochs    30\n", "    epochs    30\n    batch     4\n    fanout    [2, 2]\n"));
+    place.with_data("train", &["--quiet", "--weights-out", "whole.safetensors"]).is_silent();
+    let args = ["train", "m.hgnn", "--data", "data", "--quiet", "--checkpoint", "c", "--checkpoint-every", "0"];
+    let mut killed = 0;
+    for attempt in 0..20u64 {
+        let saved = place.path("c/checkpoint.safetensors").exists();
+        let resume: &[&str] = if saved { &["--resume"] } else { &[] };
+        let mut child = place.command(&[&args, resume].concat()).stderr(Stdio::piped()).spawn().expect("it starts");
+        std::thread::sleep(std::time::Duration::from_millis(20 + 17 * attempt % 90));
+        killed += usize::from(child.try_wait().expect("a state").is_none());
+        let _ = child.kill();
+        let run = Run::of(child.wait_with_output().expect("it ends"));
+        assert_eq!(run.err, "", "killed or done");
+    }
+    assert!(killed > 3, "{killed} runs were killed");
+    place.run(&[&args[..], &["--resume", "--weights-out", "w.safetensors"]].concat()).is_silent();
+    assert_eq!(place.bytes("w.safetensors"), place.bytes("whole.safetensors"));
+}

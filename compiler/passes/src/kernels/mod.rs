@@ -83,6 +83,9 @@ pub struct LowerForm {
     pub tile_width: usize,
     /// Kernels whose results are small run with the first launch that they can run with.
     pub early: bool,
+    /// What depends on no parameter is computed once and kept. Where it would be used once, it is not worth its memory: in
+    /// a program of batches, and where the whole graph is only evaluated now and then.
+    pub keeps: bool,
 }
 
 impl LowerForm {
@@ -94,6 +97,7 @@ impl LowerForm {
         edge_outer: usize::MAX,
         tile_width: 0,
         early: false,
+        keeps: true,
     };
     /// A graphics processor: its matrix units want tiles of rows, so that in traversals with edges only small weights belong
     /// to rows. Each pass over the edges computes their values again, so that a softmax takes one.
@@ -104,11 +108,18 @@ impl LowerForm {
         edge_outer: 2048,
         tile_width: 128,
         early: true,
+        keeps: true,
     };
 
     /// Of a machine; without one, of a processor.
     pub fn of(machine: Option<&Machine>) -> Self {
         if machine.is_some_and(|machine| machine.target.starts_with("sm_")) { Self::GPU } else { Self::CPU }
+    }
+
+    /// Of a program that runs once for its data, or now and then.
+    #[must_use]
+    pub fn keeping(self, keeps: bool) -> Self {
+        Self { keeps, ..self }
     }
 
     /// With softmaxes in another form.

@@ -77,7 +77,7 @@ pub(super) fn schedule(facts: &Facts<'_>, form: LowerForm) -> (Vec<Group>, Vec<G
     }
     scheduler.late = find_late(facts, &nodes, &scheduler.kinds);
     scheduler.lists = Worklists::new(facts, &nodes, &scheduler.kinds, &scheduler.late);
-    let (fixed, varying): (Vec<Value>, Vec<Value>) = nodes.into_iter().partition(|&v| facts.is_fixed(v));
+    let (fixed, varying): (Vec<Value>, Vec<Value>) = nodes.into_iter().partition(|&v| form.keeps && facts.is_fixed(v));
     (scheduler.groups(fixed), scheduler.groups(varying))
 }
 

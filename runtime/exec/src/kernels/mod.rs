@@ -3,12 +3,21 @@
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod eights;
 pub mod flat;
+mod prefetch;
 pub mod product;
 pub mod rows;
 pub mod segment;
 pub mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod sparse;
+
+/// Elements that a second-level cache does not hold.
+const FAR: usize = 1 << 20;
+/// Rows that are asked for ahead of the one at work, where they come from memory: as many lines as a core has on its way
+/// with rows of 64 numbers.
+pub const ROWS_AHEAD: usize = 10;
+/// Elements of a cache line.
+const LINE: usize = 16;
 
 /// How a kernel reads an operand of `width` elements per row.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +31,21 @@ pub enum Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
+    /// Do picked rows come from memory rather than from a cache, as far as their number tells?
+    #[inline(always)]
+    pub fn are_far(self) -> bool {
+        matches!(self, Rows::Picked(data, _) if data.len() > FAR)
+    }
+
+    /// Brings row `i` nearer, if there is one.
+    #[inline(always)]
+    pub fn prefetch(self, i: usize, width: usize) {
+        let Rows::Picked(data, index) = self else { return };
+        let Some(&row) = index.get(i) else { return };
+        let row = data.as_ptr().wrapping_add(row as usize * width);
+        (0..width).step_by(LINE).for_each(|at| prefetch::line(row.wrapping_add(at)));
+    }
+
     /// Row `i`.
     #[inline(always)]
     pub fn row(self, i: usize, width: usize) -> &'a [f32] {

@@ -2,8 +2,8 @@
 
 use hgnnc_ir::ops::Reduce;
 
-use super::Rows;
 use super::flat::{larger, smaller};
+use super::{ROWS_AHEAD, Rows};
 use crate::math;
 use crate::simd::multiversion;
 
@@ -187,6 +187,11 @@ fn segment_banded<const FMA: bool, const W: usize>(
     offsets: &[u32],
     out: &mut [f32],
 ) {
+    let far = x.are_far();
+    if far {
+        let first = offsets.first().map_or(0, |&first| first as usize);
+        (first..first + ROWS_AHEAD).for_each(|e| x.prefetch(e, width));
+    }
     for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
         let edges = edges[0] as usize..edges[1] as usize;
         let (bands, _) = row.as_chunks_mut::<W>();
@@ -200,6 +205,10 @@ fn segment_banded<const FMA: bool, const W: usize>(
                     for start in edges.clone().step_by(RUN) {
                         let mut part = [0.0f32; W];
                         for e in start..edges.end.min(start + RUN) {
+                            // The whole row, with its first band.
+                            if far && band == 0 {
+                                x.prefetch(e + ROWS_AHEAD, width);
+                            }
                             let v = of(e);
                             for k in 0..W {
                                 part[k] += v[k];

@@ -476,6 +476,11 @@ impl Trainer {
         self.progress.best_epoch.is_some()
     }
 
+    /// Batches done of the epoch after those, where training is on batches.
+    pub fn batches_done(&self) -> u64 {
+        self.progress.within.batches
+    }
+
     /// Epochs done, those before a resume included.
     pub fn epochs_done(&self) -> u64 {
         self.progress.epochs_done
