@@ -35,7 +35,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DATASETS = {"cora_max": "cora"}
+DATASETS = {"cora_max": "cora", "mag_batch": "mag"}
 
 
 def arguments():

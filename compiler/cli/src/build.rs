@@ -188,7 +188,7 @@ fn ptx(args: &BuildArgs, analysis: &Analysis, lowered: &Lowered, options: &Lower
         _ => hgnnc_ptx::Target::SM_80,
     };
     let target = target.with_precision(args.precision.of_products());
-    let module = hgnnc_driver::ptx(program, target, options.sizes.as_ref(), &analysis.sources);
+    let module = hgnnc_driver::ptx(program, target, lowered.train_sizes.as_ref(), &analysis.sources);
     let module = module.map_err(|error| match options.sizes {
         Some(_) => Failure::input(error.to_string()),
         None => Failure::input(format!(
@@ -232,10 +232,10 @@ fn level_text(
             let (sizes, machine) = (options.sizes.as_ref()?, options.machine.as_ref()?);
             bounds::check_sizes(&model.flow, sizes).ok()?;
             let flow = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
-            bounds_text::text(flow, kernels, sizes, machine)
+            bounds_text::text(flow, kernels, lowered.train_sizes.as_ref()?, machine)
         }
         Level::Plan => {
-            let text = plan::text(&lowered.artifact, options.sizes.as_ref()?);
+            let text = plan::text(&lowered.artifact, lowered.train_sizes.as_ref()?, options.sizes.as_ref()?);
             let trained = lowered.artifact.train.is_some();
             arenas.map(|arenas| plan::parts_text(arenas, trained) + "\n").unwrap_or_default() + &text
         }
@@ -255,8 +255,13 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
         Some(train) => ("train", train),
         None => ("infer", &kernels.infer),
     };
-    let engine = Engine::new(&[program], data, EngineOptions { code: args.code.mode(), ..EngineOptions::default() })?;
-    let text = engine.clif(&[name])?;
+    let code = args.code.mode();
+    let text = if lowered.artifact.batch.is_some() {
+        let options = TrainOptions { code, ..TrainOptions::default() };
+        Trainer::new(lowered.artifact.clone(), data, options)?.clif_of_batch()?.unwrap_or_default()
+    } else {
+        Engine::new(&[program], data, EngineOptions { code, ..EngineOptions::default() })?.clif(&[name])?
+    };
     Ok(match (text.is_empty(), args.code) {
         (false, _) => text,
         (true, Code::Auto) => {

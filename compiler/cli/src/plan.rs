@@ -14,11 +14,11 @@ use crate::table::Table;
 const ELEMENT: u64 = 4;
 
 /// Values of the training program, if there is one, and of the evaluation program: a table for each, with the most that
-/// is alive at one time and where that is.
-pub fn text(artifact: &Artifact, sizes: &SizeInfo) -> String {
+/// is alive at one time and where that is. `train_sizes` are those of a batch, where training is on batches.
+pub fn text(artifact: &Artifact, train_sizes: &SizeInfo, sizes: &SizeInfo) -> String {
     let kernels = &artifact.kernels;
-    let texts = kernels.train.iter().chain([&kernels.infer]).map(|program| program_text(program, sizes));
-    texts.collect::<Vec<_>>().join("\n")
+    let train = kernels.train.iter().map(|program| program_text(program, train_sizes));
+    train.chain([program_text(&kernels.infer, sizes)]).collect::<Vec<_>>().join("\n")
 }
 
 fn program_text(program: &Program, sizes: &SizeInfo) -> String {

@@ -216,8 +216,8 @@ fn lower_training(
     update(&mut flow, &gradients, &spec.optimizer);
     let joint = flow.clone();
     passes.run_joint(&mut flow, cx, evaluation_bytes);
-    let form = LowerForm::of(cx.machine.as_ref()).keeping(batch.is_none());
-    let kernels = kernels::lower_with(&flow, form)?;
+    // Of batches as well: sums of features that stand by themselves are faster than within the kernels that use them.
+    let kernels = kernels::lower_with(&flow, LowerForm::of(cx.machine.as_ref()))?;
     Ok(Training { joint, flow, kernels, batch, sizes: cx.sizes.clone() })
 }
 

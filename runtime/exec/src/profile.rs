@@ -54,7 +54,7 @@ pub struct EntryProfile {
 /// # Errors
 /// A model that cannot be trained, or a loss that is not finite.
 pub fn profile(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<Profile> {
-    trainer.check_trainable()?;
+    check(trainer)?;
     let (mut epochs_ms, mut kernels_ms, mut copies_ms): (Vec<f64>, Vec<Vec<f64>>, Vec<f64>) = Default::default();
     for epoch in 0..WARM_UP.saturating_add(epochs) {
         if stop.load(Ordering::Relaxed) {
@@ -83,6 +83,19 @@ pub fn profile(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<
     })
 }
 
+/// Is there a step that can be measured again and again?
+fn check(trainer: &Trainer) -> Result<()> {
+    trainer.check_trainable()?;
+    if trainer.artifact().batch.is_some() {
+        return Err(ExecError::Unsupported(
+            "kernels are measured on the whole graph, and this model is trained on batches: leave `batch` out of its \
+             train block, or see `batches` in the report of `train`"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
 fn engine(trainer: &mut Trainer) -> Result<&mut Engine> {
     trainer.engine().ok_or_else(|| ExecError::Unsupported("steps are measured on this processor only".into()))
 }
@@ -93,7 +106,7 @@ fn engine(trainer: &mut Trainer) -> Result<&mut Engine> {
 /// # Errors
 /// A model that cannot be trained, a loss that is not finite, or a device that fails.
 pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<DeviceProfile> {
-    trainer.check_trainable()?;
+    check(trainer)?;
     let counts = trainer.device().is_some_and(|device| device.counters(TRAIN).is_some());
     let (warm_up, epochs) = if counts { (0, 1) } else { (WARM_UP, epochs) };
     let (mut epochs_ms, mut entries_ms): (Vec<f64>, Vec<Vec<f64>>) = Default::default();

@@ -9,7 +9,7 @@ use hgnnc_ir::types::Param;
 
 use crate::block::Scratch;
 use crate::data::{BoundData, InputData};
-use crate::engine::{Engine, Times, add_counters, check_tables, copies, list_ends};
+use crate::engine::{Engine, add_counters, check_tables, copies, list_ends};
 use crate::error::Result;
 use crate::planned::{BLOCK, plans_of, routines_of, scratch_len};
 use crate::raw::{PerThread, Slab};
@@ -25,8 +25,8 @@ fn grow(slab: &mut Slab, len: usize) {
 }
 
 impl Engine {
-    /// Binds the programs that the engine was made with to other data with the same tables, and computes what never changes
-    /// with it. Parameters and states keep their values, but for those with a row per vertex: these have as many rows as
+    /// Binds the programs that the engine was made with to other data with the same tables. What never changes with it is
+    /// computed by [`Engine::run_prelude`], before any run. Parameters and states keep their values, but for those with a row per vertex: these have as many rows as
     /// there are vertices now, and any values. The data that was bound so far comes back, so that its memory can be used
     /// again. `inputs` holds the numbers of each input that is [`InputData::Held`], and those of the old data then.
     ///
@@ -80,10 +80,6 @@ impl Engine {
         }
         let steps = self.plans.iter().flat_map(|plan| [&plan.prelude, &plan.steps]).map(Vec::len).max().unwrap_or(0);
         self.busy.resize_with(steps.max(self.busy.len()), Default::default);
-        let old = std::mem::replace(&mut self.data, data);
-        for program in 0..self.plans.len() {
-            self.run_prelude(program, &mut Times::default());
-        }
-        Ok(old)
+        Ok(std::mem::replace(&mut self.data, data))
     }
 }

@@ -55,7 +55,7 @@ pub struct BatchReport {
     pub bind_ms: f64,
     /// Copying rows of parameters and optimiser states, there and back.
     pub rows_ms: f64,
-    /// Forward, backward and update.
+    /// What depends on no parameter, forward, backward and update.
     pub compute_ms: f64,
     /// Waiting for the batch: what sampling and gathering cost, that nothing hides.
     pub wait_ms: f64,

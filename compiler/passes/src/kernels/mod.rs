@@ -83,8 +83,8 @@ pub struct LowerForm {
     pub tile_width: usize,
     /// Kernels whose results are small run with the first launch that they can run with.
     pub early: bool,
-    /// What depends on no parameter is computed once and kept. Where it would be used once, it is not worth its memory: in
-    /// a program of batches, and where the whole graph is only evaluated now and then.
+    /// What depends on no parameter is computed once and kept. It is not worth its memory where a program runs now and
+    /// then only: the evaluation of a model that is trained on batches.
     pub keeps: bool,
 }
 
@@ -116,7 +116,7 @@ impl LowerForm {
         if machine.is_some_and(|machine| machine.target.starts_with("sm_")) { Self::GPU } else { Self::CPU }
     }
 
-    /// Of a program that runs once for its data, or now and then.
+    /// Of a program that keeps nothing from run to run, or does.
     #[must_use]
     pub fn keeping(self, keeps: bool) -> Self {
         Self { keeps, ..self }

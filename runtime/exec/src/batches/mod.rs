@@ -167,6 +167,7 @@ impl Batches {
         self.rows(&made, true);
         self.took.rows_ms += ms_since(start);
         let start = Instant::now();
+        self.step.run_prelude(STEP, times);
         self.step.run_until_update(STEP, seed, step, epoch, times);
         self.took.compute_ms += ms_since(start);
         let loss = match self.step.result(STEP, "loss") {
@@ -189,6 +190,17 @@ impl Batches {
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.give_back(computed.made);
         }
+    }
+
+    /// The Cranelift IR of the machine code that the first batch is computed with.
+    pub fn clif(&mut self) -> Result<String> {
+        self.begin((0, 0), 1)?;
+        if let Some(pipeline) = &mut self.pipeline {
+            let mut made = pipeline.next()?;
+            self.step.rebind(&[&self.program], std::mem::take(&mut made.data), &mut made.inputs)?;
+        }
+        self.end();
+        self.step.clif(&["train"])
     }
 
     /// Means of all batches so far.

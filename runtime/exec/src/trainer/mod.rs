@@ -58,9 +58,10 @@ fn engine_options(options: &TrainOptions) -> EngineOptions {
     EngineOptions { threads: options.threads, memory_budget: options.memory_budget, code: options.code }
 }
 
-/// All programs, in the order of their numbers.
-fn programs(kernels: &Kernels) -> Vec<&Program> {
-    std::iter::once(&kernels.infer).chain(&kernels.train).collect()
+/// The programs that run on the whole graph, in the order of their numbers.
+fn programs(artifact: &Artifact) -> Vec<&Program> {
+    let Kernels { infer, train } = &artifact.kernels;
+    std::iter::once(infer).chain(train.as_ref().filter(|_| artifact.batch.is_none())).collect()
 }
 
 fn seed_of(artifact: &Artifact, options: &TrainOptions) -> u64 {
@@ -86,7 +87,7 @@ impl Trainer {
             let batches = Batches::new(&artifact, data, seed, engine_options(&options))?;
             return Self::with(batches.into(), artifact, options);
         }
-        let engine = Engine::new(&programs(&artifact.kernels), data, engine_options(&options))?;
+        let engine = Engine::new(&programs(&artifact), data, engine_options(&options))?;
         Self::with(engine.into(), artifact, options)
     }
 
@@ -107,7 +108,7 @@ impl Trainer {
             ));
         }
         let target = device.target().with_precision(options.precision);
-        let programs = programs(&artifact.kernels);
+        let programs = programs(&artifact);
         let engine = DeviceEngine::new(&programs, data, device, target, options.memory_budget)?;
         Self::with(engine.into(), artifact, options)
     }
@@ -144,12 +145,13 @@ impl Trainer {
         Ok(trainer)
     }
 
-    /// What a trainer of this model would take. Nothing of that size is allocated.
+    /// What a trainer of this model would take. Nothing of that size is allocated. Of one that is trained on batches, what
+    /// evaluation takes: batches take what they need.
     ///
     /// # Errors
     /// Data that does not fit the programs.
     pub fn memory_needed(artifact: &Artifact, data: &mut BoundData, options: &TrainOptions) -> Result<MemoryNeeded> {
-        let planned = Planned::new(&programs(&artifact.kernels), data, engine_options(options))?;
+        let planned = Planned::new(&programs(artifact), data, engine_options(options))?;
         let arenas = Arenas { all: planned.arena(None), infer: planned.arena(Some(INFER)) };
         Ok(MemoryNeeded { arenas, bytes: planned.parts(data).iter().map(|part| part.1).sum() })
     }
@@ -159,7 +161,7 @@ impl Trainer {
     /// # Errors
     /// Data that does not fit the programs, or a kernel without PTX.
     pub fn device_memory_needed(artifact: &Artifact, data: &mut BoundData, target: Target) -> Result<MemoryNeeded> {
-        let compiled = Compiled::new(&programs(&artifact.kernels), data, target)?;
+        let compiled = Compiled::new(&programs(artifact), data, target)?;
         let arenas = Arenas { all: compiled.arena(None), infer: compiled.arena(Some(INFER)) };
         Ok(MemoryNeeded { arenas, bytes: compiled.memory().bytes() })
     }
@@ -457,6 +459,17 @@ impl Trainer {
         match &mut self.executor {
             Executor::Cpu(_) | Executor::Batches(_) => None,
             Executor::Device(it) => Some(&mut it.engine),
+        }
+    }
+
+    /// The machine code that the first batch is computed with, as Cranelift IR. `None` where training is on the whole graph.
+    ///
+    /// # Errors
+    /// A machine for which no code can be generated.
+    pub fn clif_of_batch(&mut self) -> Result<Option<String>> {
+        match &mut self.executor {
+            Executor::Batches(it) => it.clif().map(Some),
+            Executor::Cpu(_) | Executor::Device(_) => Ok(None),
         }
     }
 

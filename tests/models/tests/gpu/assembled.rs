@@ -55,7 +55,9 @@ fn texts() -> Vec<Text> {
                 let lowered = lower(&model, &options).unwrap_or_else(|error| panic!("{example}: {error}"));
                 let kernels = lowered.artifact.kernels;
                 let train = kernels.train.expect("examples are trained");
-                for (which, program) in [("training", train), ("evaluation", kernels.infer)] {
+                let of_train = lowered.train_sizes;
+                let programs = [("training", train, &of_train), ("evaluation", kernels.infer, &sizes)];
+                for (which, program, sizes) in programs {
                     let what = [sized, which];
                     let module = match ptx(&program, target, sizes.as_ref(), &analysis.sources) {
                         Ok(module) => module,
