@@ -236,7 +236,7 @@ fn level_text(
         }
         Level::Plan => {
             let text = plan::text(&lowered.artifact, lowered.train_sizes.as_ref()?, options.sizes.as_ref()?);
-            let trained = lowered.artifact.train.is_some();
+            let trained = lowered.artifact.train.is_some() && lowered.artifact.batch.is_none();
             arenas.map(|arenas| plan::parts_text(arenas, trained) + "\n").unwrap_or_default() + &text
         }
         // Needs more than the compiled model.
@@ -274,7 +274,8 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
 /// Memory for values, where sizes are known: with a dataset all that is planned, else of values only.
 fn memory_text(lowered: &Lowered, arenas: Option<&Arenas>) -> Option<String> {
     if let Some(arenas) = arenas {
-        return Some(plan::arenas_text(arenas, lowered.artifact.train.is_some()));
+        let whole = lowered.artifact.train.is_some() && lowered.artifact.batch.is_none();
+        return Some(plan::arenas_text(arenas, whole));
     }
     let arena = lowered.arena?;
     let train = arena.train.map(|bytes| format!("training {}, ", show_bytes(bytes))).unwrap_or_default();

@@ -127,11 +127,24 @@ pub fn prepare(
     let start = Instant::now();
     let lower_options =
         LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes.clone()), machine: None, arena_budget: None };
+    // Batches are for this processor only: a device is not asked for what it would refuse.
+    let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
+    let device = match device {
+        Some(Opened { optional, .. }) if on_batches && purpose == Purpose::Train => {
+            let refused = ExecError::Unsupported("a model cannot be trained on batches there so far".into());
+            if !optional {
+                return Err(refused.into());
+            }
+            say(device::on_the_processor(&refused));
+            None
+        }
+        other => other,
+    };
     let attempt = match device {
         None => None,
         Some(Opened { device, optional }) => {
             let data = std::mem::take(&mut data);
-            match on_device(&model, lower_options.clone(), data, device, options.clone(), say)? {
+            match on_device((&model, purpose), lower_options.clone(), data, device, options.clone(), say)? {
                 Ok(trainer) => Some(trainer),
                 Err(error) if !optional => return Err(error.into()),
                 Err(error) => {
@@ -148,7 +161,7 @@ pub fn prepare(
             if let (true, Some(dataset)) = (data.num_vertices.is_empty(), &dataset) {
                 (data, _) = bind_sizes(&model, dataset, &bind_options)?;
             }
-            on_processor(&model, lower_options, data, options, say)?
+            on_processor((&model, purpose), lower_options, data, options, say)?
         }
     };
     let compile_s = front_s + start.elapsed().as_secs_f64();
@@ -157,7 +170,7 @@ pub fn prepare(
 
 /// Compiles a model for this processor and binds it to data.
 fn on_processor(
-    model: &Analyzed,
+    (model, purpose): (&Analyzed, Purpose),
     lower_options: LowerOptions,
     mut data: BoundData,
     options: TrainOptions,
@@ -167,7 +180,15 @@ fn on_processor(
     let needed =
         |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
-    Ok(Trainer::new(lowered.artifact, data, options)?)
+    Ok(Trainer::new(for_purpose(lowered.artifact, purpose), data, options)?)
+}
+
+/// What is only measured needs no program for batches, nor what samples them.
+fn for_purpose(mut artifact: Artifact, purpose: Purpose) -> Artifact {
+    if purpose != Purpose::Train && artifact.batch.take().is_some() {
+        (artifact.train, artifact.kernels.train) = (None, None);
+    }
+    artifact
 }
 
 /// Compiles a model for a device and binds it to data.
@@ -175,7 +196,7 @@ fn on_processor(
 /// # Errors
 /// What is wrong with the model or the data. The inner error is one for which the device may be at fault.
 fn on_device(
-    model: &Analyzed,
+    (model, purpose): (&Analyzed, Purpose),
     mut lower_options: LowerOptions,
     mut data: BoundData,
     device: Box<dyn hgnnc_exec::Device>,
@@ -189,7 +210,7 @@ fn on_device(
         Ok(Trainer::device_memory_needed(&lowered.artifact, data, target)?.bytes)
     };
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
-    match Trainer::on_device(lowered.artifact, data, device, options) {
+    match Trainer::on_device(for_purpose(lowered.artifact, purpose), data, device, options) {
         Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
             Ok(Err(error))
         }
@@ -212,6 +233,10 @@ fn lower_within(
     let lower = |options: &LowerOptions| lower(model, options).map_err(|error| Failure::input(error.to_string()));
     let mut lowered = lower(&options)?;
     let recomputes = !options.disabled.iter().any(|name| name == "recompute");
+    if budget.is_some() && lowered.artifact.batch.is_some() {
+        say("warning: a memory budget counts evaluations; batches take what they need".into());
+        return Ok(lowered);
+    }
     let Some(budget) = budget.filter(|_| recomputes) else { return Ok(lowered) };
     let mut bytes = needed(&lowered, data)?;
     for _ in 0..ATTEMPTS {

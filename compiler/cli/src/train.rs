@@ -35,7 +35,8 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     for warning in prepared.trainer.warnings() {
         say(format!("warning: {warning}"));
     }
-    say(arenas_text(&prepared.trainer.arenas(), true));
+    // Batches take what they need: the report says how much that was.
+    say(arenas_text(&prepared.trainer.arenas(), prepared.trainer.artifact().batch.is_none()));
     match (prepared.trainer.epochs_done(), prepared.trainer.batches_done()) {
         (0, 0) => {}
         (epochs, 0) => say(format!("continuing after epoch {epochs}")),

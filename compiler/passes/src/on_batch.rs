@@ -125,13 +125,14 @@ impl Needs {
                     let known = rows.entry(param).or_insert((vertex, hops));
                     known.1 = known.1.max(hops);
                 }
-                (Op::Param(param), _)
-                    if !rows.contains_key(param)
-                        && flow.params[param.index()].dims.iter().any(|dim| matches!(dim, Dim::Count(_))) =>
-                {
-                    return wrong("it uses a parameter with a row for each vertex as a whole");
-                }
                 _ => {}
+            }
+            let has_rows = |&arg: &Value| match flow.value(arg).op {
+                Op::Param(param) => flow.params[param.index()].dims.iter().any(|dim| matches!(dim, Dim::Count(_))),
+                _ => false,
+            };
+            if data.op != Op::Rows && data.args.iter().any(has_rows) {
+                return wrong("it uses a parameter with a row for each vertex as a whole");
             }
             let more = usize::from(matches!(data.op, Op::GatherSrc(_)));
             let needed: Vec<usize> = own[value.index()].iter().map(|hops| hops + more).collect();
@@ -422,7 +423,9 @@ pub fn batch_sizes(
         let all = count(flow.patterns[pattern.index()].vertex).max(1.0);
         let (Some(&stored), Some(&columns)) = (sizes.stored.get(pattern.index()), sizes.columns.get(pattern.index()))
         else {
-            continue;
+            // Not known of all: of none.
+            (of_batch.stored, of_batch.columns) = (vec![], vec![]);
+            break;
         };
         let stored = whole(stored as f64 * of_batch.vertices[rows.index()] as f64 / all);
         of_batch.stored.push(stored);

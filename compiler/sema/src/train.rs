@@ -63,7 +63,8 @@ impl Elaborator<'_> {
             return None;
         };
         self.enter(Stage::LC);
-        let target = self.loss(loss, outputs, consts);
+        let on_batches = train.entries.iter().any(|entry| matches!(entry, TrainEntry::Batch(..)));
+        let target = self.loss(loss, outputs, consts, on_batches);
         // Options are read whether the loss is right or not, so that all mistakes are reported.
         let options = self.options(train, consts, target.as_ref().map(|t| t.task));
         let loss = target.as_ref().and_then(|_| self.flow.result("loss"));
@@ -107,7 +108,13 @@ impl Elaborator<'_> {
         }
     }
 
-    fn loss(&mut self, expr: &Expr, outputs: &BTreeMap<String, OutputInfo>, consts: &Consts) -> Option<Target> {
+    fn loss(
+        &mut self,
+        expr: &Expr,
+        outputs: &BTreeMap<String, OutputInfo>,
+        consts: &Consts,
+        on_batches: bool,
+    ) -> Option<Target> {
         let ExprKind::Call(call) = &expr.kind else {
             if !matches!(expr.kind, ExprKind::Error) {
                 self.report(
@@ -246,7 +253,7 @@ impl Elaborator<'_> {
             Task::MultiLabel { labels } => (self.binary_cross_entropy(logits, label_input, labels, at), None),
             Task::Regress { width } => (self.distance(logits, label_input, width, name == "mse", at), None),
         };
-        self.mean_loss(row, weight, vertex, at);
+        self.mean_loss(row, weight, vertex, at, on_batches);
         let label = decl.dataset_name.clone().unwrap_or_default();
         Some(Target { output: output_name, vertex, label, task, field })
     }
@@ -450,7 +457,7 @@ impl Elaborator<'_> {
     }
 
     /// The weighted mean of the row losses over the training part.
-    fn mean_loss(&mut self, row: Value, weight: Option<Value>, vertex: VertexType, at: Span) {
+    fn mean_loss(&mut self, row: Value, weight: Option<Value>, vertex: VertexType, at: Span, on_batches: bool) {
         let ty = Type::fixed(Space::Vertices(vertex), &[]);
         let name = format!("{}.train", self.vertex_name(vertex));
         let mask = self.flow.declare_input(InputDecl { name, ty, binding: Binding::TrainMask(vertex) });
@@ -461,7 +468,12 @@ impl Elaborator<'_> {
             Some(weight) => self.emit(Op::Binary(BinaryOp::Mul), &[weight, mask], at),
             None => mask,
         };
-        let total = self.emit(Op::ReduceSpace(Reduce::Sum), &[weights], at);
+        let mut total = self.emit(Op::ReduceSpace(Reduce::Sum), &[weights], at);
+        if weight.is_some() && on_batches {
+            // All seeds of a batch may be of classes without weight: its loss is 0.
+            let least = self.emit(Op::Const(f64::from(f32::MIN_POSITIVE)), &[], at);
+            total = self.emit(Op::Binary(BinaryOp::Max), &[total, least], at);
+        }
         let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, total], at);
         self.flow.output("loss", loss);
         self.flow.output("row_loss", row);

@@ -52,11 +52,17 @@ pub struct Scratch {
 impl Scratch {
     /// Enough for all regions of the plans, whose programs need `len` elements.
     pub(crate) fn new(plans: &[Plan], routines: &[Routines], len: usize) -> Self {
-        let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
+        Self::with_room(plans, routines, len, 0)
+    }
+
+    /// As [`Scratch::new`], with room for one part in `slack` more, for plans that differ a little; 0: for none.
+    pub(crate) fn with_room(plans: &[Plan], routines: &[Routines], len: usize, slack: usize) -> Self {
+        let room = |len: usize| len + len.checked_div(slack).unwrap_or(0);
+        let most = |f: fn(&Plan) -> usize| room(plans.iter().map(f).max().unwrap_or(0));
         let tile = most(|p| p.tile_len);
         let edges = most(|p| p.block_edges);
         Self {
-            floats: Slab::zeros(len),
+            floats: Slab::zeros(room(len)),
             tiles: [vec![0.0; tile], vec![0.0; tile]],
             own: vec![0; edges],
             own_end: vec![0; edges],

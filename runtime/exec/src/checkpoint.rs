@@ -44,6 +44,8 @@ pub struct Progress {
 pub struct Within {
     /// Batches done.
     pub batches: u64,
+    /// Batches of an epoch, and seeds of one. A run that is resumed must have the same.
+    pub of: (u64, u64),
     /// Their seeds.
     seeds: u64,
     /// Bits of the sum of the losses of these.
@@ -58,7 +60,7 @@ impl Within {
         self.sum_bits = (f64::from_bits(self.sum_bits) + loss * seeds as f64).to_bits();
     }
 
-    /// The mean loss of all seeds.
+    /// The mean of the losses of batches, by their seeds.
     pub fn loss(&self) -> f64 {
         f64::from_bits(self.sum_bits) / self.seeds.max(1) as f64
     }

@@ -35,9 +35,12 @@ impl Buffer {
 /// Numbers at a stable address, aligned for any vector.
 #[derive(Debug)]
 pub struct Slab {
-    /// The first element. The slab's own `len` elements of the memory from there on are no other slab's.
+    /// The first element. The slab's own `len` elements of the memory from there on are no other slab's, unless they are
+    /// frozen.
     data: NonNull<f32>,
     len: usize,
+    /// May they only be read?
+    frozen: bool,
     /// Keeps the memory.
     _memory: Arc<Memory>,
 }
@@ -61,12 +64,9 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// The numbers as a slab, without copying them.
-    ///
-    /// # Safety
-    /// Nobody writes that slab.
-    pub unsafe fn slab(&self) -> Slab {
-        Slab { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
+    /// The numbers as a slab that can only be read, without copying them.
+    pub fn slab(&self) -> Slab {
+        Slab { data: self.data, len: self.len, frozen: true, _memory: Arc::clone(&self._memory) }
     }
 }
 
@@ -112,7 +112,7 @@ impl Slab {
             // SAFETY: the memory has `total` elements from `first` on, and the starts of slabs are at most that.
             let data = unsafe { first.add(start) };
             start += len.next_multiple_of(LINE);
-            Self { data, len, _memory: Arc::clone(&memory) }
+            Self { data, len, frozen: false, _memory: Arc::clone(&memory) }
         };
         lens.iter().map(slab).collect()
     }
@@ -147,7 +147,11 @@ impl Slab {
     }
 
     /// All elements.
+    ///
+    /// # Panics
+    /// When they may only be read.
     pub fn elements(&mut self) -> &mut [f32] {
+        assert!(!self.frozen, "frozen numbers are not written");
         // SAFETY: `len` initialised elements are the slab's own, and `&mut self` excludes all other access.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len) }
     }
@@ -168,7 +172,7 @@ impl Slab {
     /// Nothing else reads or writes these elements while the slice lives.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn write(&self, start: usize, len: usize) -> &mut [f32] {
-        assert!(start <= self.len && len <= self.len - start, "a write stays in its slab");
+        assert!(start <= self.len && len <= self.len - start && !self.frozen, "a write stays in its slab");
         // SAFETY: in bounds by the assertion; exclusive by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.pointer().add(start), len) }
     }

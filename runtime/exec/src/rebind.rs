@@ -26,8 +26,8 @@ fn grow(slab: &mut Slab, len: usize) {
 
 impl Engine {
     /// Binds the programs that the engine was made with to other data with the same tables. What never changes with it is
-    /// computed by [`Engine::run_prelude`], before any run. Parameters and states keep their values, but for those with a row per vertex: these have as many rows as
-    /// there are vertices now, and any values. The data that was bound so far comes back, so that its memory can be used
+    /// computed by [`Engine::run_prelude`], before any run. Parameters and states keep their values, but for those with a
+    /// row per vertex: these have as many rows as there are vertices now, and any values. The data that was bound so far comes back, so that its memory can be used
     /// again. `inputs` holds the numbers of each input that is [`InputData::Held`], and those of the old data then.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Engine {
             assert!(!matches!(input, InputData::Held(len) if *len > slab.len()), "the numbers of an input are there");
         }
         add_counters(programs, &mut data);
-        list_ends(programs, &mut data);
+        self.pool.install(|| list_ends(programs, &mut data));
         self.plans = plans_of(programs, &data, &self.states, BLOCK)?;
         let (plans, pool, generator) = (&self.plans, &self.pool, &mut self.generator);
         self.routines = pool.install(|| routines_of(plans, &data, generator));
@@ -73,8 +73,9 @@ impl Engine {
         self.copies = self.plans.iter().map(copies).collect();
         let scratch = (scratch_len(&self.routines), &self.plans, &self.routines);
         if self.scratch.all().any(|one| !one.holds(scratch.1, scratch.0)) {
-            self.scratch =
-                PerThread::new(self.pool.current_num_threads(), || Scratch::new(scratch.1, scratch.2, scratch.0));
+            self.scratch = PerThread::new(self.pool.current_num_threads(), || {
+                Scratch::with_room(scratch.1, scratch.2, scratch.0, SLACK)
+            });
         } else {
             self.scratch.all().for_each(|one| one.prepare(scratch.2));
         }

@@ -103,12 +103,13 @@ fn interrupted_before_it_begins() {
 fn killed_training_on_batches_resumes_to_the_same_bits() {
     let place = Place::new();
     place.model(&usual().replace("    epochs    30\n", "    epochs    30\n    batch     4\n    fanout    [2, 2]\n"));
-    place.with_data("train", &["--quiet", "--weights-out", "whole.safetensors"]).is_silent();
+    place.with_data("train", &["--seed", "5", "--quiet", "--weights-out", "whole.safetensors"]).is_silent();
     let args = ["train", "m.hgnn", "--data", "data", "--quiet", "--checkpoint", "c", "--checkpoint-every", "0"];
+    // A checkpoint knows its seed.
     let mut killed = 0;
     for attempt in 0..20u64 {
         let saved = place.path("c/checkpoint.safetensors").exists();
-        let resume: &[&str] = if saved { &["--resume"] } else { &[] };
+        let resume: &[&str] = if saved { &["--resume"] } else { &["--seed", "5"] };
         let mut child = place.command(&[&args, resume].concat()).stderr(Stdio::piped()).spawn().expect("it starts");
         std::thread::sleep(std::time::Duration::from_millis(20 + 17 * attempt % 90));
         killed += usize::from(child.try_wait().expect("a state").is_none());
@@ -119,4 +120,28 @@ fn killed_training_on_batches_resumes_to_the_same_bits() {
     assert!(killed > 3, "{killed} runs were killed");
     place.run(&[&args[..], &["--resume", "--weights-out", "w.safetensors"]].concat()).is_silent();
     assert_eq!(place.bytes("w.safetensors"), place.bytes("whole.safetensors"));
+}
+
+/// Where in an epoch a run was can only be said in batches of the same size.
+#[test]
+fn a_checkpoint_within_an_epoch_is_for_batches_of_its_size() {
+    let place = Place::new();
+    let model =
+        |size: usize| usual().replace("    epochs    30\n", &format!("    epochs    30\n    batch     {size}\n"));
+    place.model(&model(1));
+    let args = ["--checkpoint", "c", "--checkpoint-every", "0"];
+    // Killed as soon as there is a checkpoint, which is one within an epoch unless the machine is very slow.
+    let mut child = place.command(&[&["train", "m.hgnn", "--data", "data", "--quiet"], &args[..]].concat()).spawn();
+    let child = child.as_mut().expect("it starts");
+    while !place.path("c/checkpoint.safetensors").exists() && child.try_wait().expect("a state").is_none() {
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    let text = String::from_utf8_lossy(&place.bytes("c/checkpoint.safetensors")).into_owned();
+    if text.contains(r#"\"batches\":0"#) {
+        return;
+    }
+    place.model(&model(2));
+    place.with_data("train", &[&args[..], &["--resume"]].concat()).fails(1, &["within an epoch of", "batches of 1"]);
 }

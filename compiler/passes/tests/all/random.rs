@@ -180,9 +180,11 @@ fn passes_find_their_prey() {
             }
         }
     }
-    // What is recomputed is read by a backward part.
+    // What is recomputed is read by a backward part, which has the outer products as well. No random one is large.
     for seed in 0..60 {
         let (flow, bindings) = joint_program(seed);
+        let few = fit_outer_products_into(&mut flow.clone(), 1, &mut PassCx::default());
+        *fired.entry("fit_outer_products").or_insert(0) += u32::from(few.0);
         for sizes in sizes(&bindings) {
             let changed = recompute(&mut flow.clone(), &mut PassCx::new(sizes));
             *fired.entry("recompute").or_insert(0) += u32::from(changed.0);

@@ -19,6 +19,7 @@ use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::types::VertexType;
+use hgnnc_sample::BatchKey;
 use rayon::prelude::*;
 
 use crate::data::{BoundData, InputData};
@@ -30,6 +31,11 @@ use crate::raw::Slab;
 use crate::report::BatchReport;
 use pipeline::Pipeline;
 use source::{Made, Source, Whole};
+
+/// What cannot be.
+fn internal(what: &str) -> ExecError {
+    ExecError::Unsupported(format!("internal error: {what}"))
+}
 
 fn ms_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
@@ -52,6 +58,8 @@ pub(crate) struct Batches {
     /// Does the engine of batches have the parameters and states that are not of rows?
     in_step: bool,
     pipeline: Option<Pipeline>,
+    /// Memory of the largest batch so far.
+    largest: Arena,
     /// What batches took, in all, in milliseconds, and how many they were.
     took: BatchReport,
     batches: u64,
@@ -68,14 +76,14 @@ pub(crate) struct Computed {
 
 impl Batches {
     /// Of a model that is trained on batches, and the data of the whole graph.
-    pub fn new(artifact: &Artifact, data: BoundData, seed: u64, options: EngineOptions) -> Result<Self> {
+    pub fn new(artifact: &Artifact, data: BoundData, options: EngineOptions) -> Result<Self> {
         let (Some(training), Some(program), Some(layout)) =
             (&artifact.training, &artifact.kernels.train, &artifact.batch)
         else {
-            return Err(ExecError::Unsupported("internal error: the model has no program for batches".into()));
+            return Err(internal("the model has no program for batches"));
         };
         let Some(batch) = &training.batch else {
-            return Err(ExecError::Unsupported("internal error: the model has no batches".into()));
+            return Err(internal("the model has no batches"));
         };
         let whole = Engine::new(&[&artifact.kernels.infer], data, options)?;
         let input = |(index, input): (usize, &InputData)| match (input, whole.frozen_input(index)) {
@@ -84,7 +92,7 @@ impl Batches {
             (_, None) => Whole::Nothing,
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
-        let of_whole = (&artifact.infer, training.vertex, seed);
+        let of_whole = (&artifact.infer, training.vertex);
         let source = Source::new(program, layout, batch, whole.data(), inputs, of_whole)?;
         let step = Engine::new(&[program], source.empty()?, options)?;
         let states = collect_states(&[program]);
@@ -98,6 +106,7 @@ impl Batches {
             state_slabs: vec![],
             in_step: false,
             pipeline: None,
+            largest: Arena::default(),
             took: BatchReport::default(),
             batches: 0,
         };
@@ -128,8 +137,13 @@ impl Batches {
         self.whole.param(index)
     }
 
-    /// Begins to make batches: the first one of an epoch, and all others before an epoch.
-    pub fn begin(&mut self, first: (u64, u64), epochs: u64) -> Result<()> {
+    /// Seeds of a batch.
+    pub fn size(&self) -> u64 {
+        self.source.size()
+    }
+
+    /// Begins to make batches: this one, and all after it before an epoch.
+    pub fn begin(&mut self, first: BatchKey, epochs: u64) -> Result<()> {
         self.pipeline = Some(Pipeline::new(Arc::clone(&self.source), first, epochs)?);
         Ok(())
     }
@@ -146,11 +160,12 @@ impl Batches {
     }
 
     /// Computes the next batch up to its loss.
-    pub fn compute(&mut self, (seed, step, epoch): (u64, u64, u64), times: &mut Times) -> Result<Computed> {
+    pub fn compute(&mut self, key: BatchKey, step: u64, times: &mut Times) -> Result<Computed> {
         let pipeline = self.pipeline.as_mut();
-        let pipeline = pipeline.ok_or_else(|| ExecError::Unsupported("internal error: no batches are made".into()))?;
+        let pipeline = pipeline.ok_or_else(|| internal("no batches are made"))?;
         let waited = pipeline.waited;
         let mut made = pipeline.next()?;
+        assert_eq!(made.key, Some(key), "batches are made in the order in which they are computed");
         let took = &mut self.took;
         took.wait_ms += 1e3 * (pipeline.waited - waited);
         for (all, own) in [&mut took.sample_ms, &mut took.graphs_ms, &mut took.gather_ms].into_iter().zip(made.seconds)
@@ -163,12 +178,16 @@ impl Batches {
         let data = std::mem::take(&mut made.data);
         made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
         self.took.bind_ms += ms_since(start);
+        let arena = self.step.arena(None);
+        if arena.bytes() > self.largest.bytes() {
+            self.largest = arena;
+        }
         let start = Instant::now();
         self.rows(&made, true);
         self.took.rows_ms += ms_since(start);
         let start = Instant::now();
         self.step.run_prelude(STEP, times);
-        self.step.run_until_update(STEP, seed, step, epoch, times);
+        self.step.run_until_update(STEP, key.seed, step, key.epoch, times);
         self.took.compute_ms += ms_since(start);
         let loss = match self.step.result(STEP, "loss") {
             Some((_, [loss])) => f64::from(*loss),
@@ -194,7 +213,7 @@ impl Batches {
 
     /// The Cranelift IR of the machine code that the first batch is computed with.
     pub fn clif(&mut self) -> Result<String> {
-        self.begin((0, 0), 1)?;
+        self.begin(BatchKey { seed: 0, epoch: 0, batch: 0 }, 1)?;
         if let Some(pipeline) = &mut self.pipeline {
             let mut made = pipeline.next()?;
             self.step.rebind(&[&self.program], std::mem::take(&mut made.data), &mut made.inputs)?;
@@ -220,7 +239,7 @@ impl Batches {
 
     /// Memory for values of evaluations, or of all.
     pub fn arena(&self, program: Option<usize>) -> Arena {
-        let (whole, step) = (self.whole.arena(None), self.step.arena(None));
+        let (whole, step) = (self.whole.arena(None), self.largest);
         match program {
             Some(_) => whole,
             None => Arena {

@@ -5,6 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use hgnnc_sample::BatchKey;
+
+use super::internal;
 use super::source::{Made, Source};
 use crate::error::{ExecError, Result};
 
@@ -25,7 +28,7 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     /// Begins with a batch of an epoch, and ends with the last one of the epoch before `epochs`.
-    pub fn new(source: Arc<Source>, first: (u64, u64), epochs: u64) -> Result<Self> {
+    pub fn new(source: Arc<Source>, first: BatchKey, epochs: u64) -> Result<Self> {
         let (to_ready, ready) = sync_channel(WAITING);
         let (used, from_used) = channel();
         let worker = std::thread::Builder::new()
@@ -45,7 +48,11 @@ impl Pipeline {
         let start = Instant::now();
         let next = self.ready.as_ref().and_then(|ready| ready.recv().ok());
         self.waited += start.elapsed().as_secs_f64();
-        next.unwrap_or_else(|| Err(ExecError::Unsupported("internal error: there are no more batches".into())))
+        next.unwrap_or_else(|| {
+            // The thread has ended without saying why: it panicked, or all epochs are done.
+            let panicked = self.worker.take().is_some_and(|worker| worker.join().is_err());
+            Err(internal(if panicked { "the thread that makes batches panicked" } else { "there are no more batches" }))
+        })
     }
 
     /// Takes a batch back, so that another one is made in its memory.
@@ -67,18 +74,18 @@ impl Drop for Pipeline {
 
 fn make_all(
     source: &Source,
-    (first_epoch, first_batch): (u64, u64),
+    first: BatchKey,
     epochs: u64,
     ready: &SyncSender<Result<Box<Made>>>,
     used: &Receiver<Box<Made>>,
 ) -> Result<()> {
     let mut sampler = source.sampler()?;
-    for epoch in first_epoch..epochs {
-        let order = source.order(epoch);
-        let first = if epoch == first_epoch { first_batch } else { 0 };
-        for number in first..source.num_batches() {
+    for epoch in first.epoch..epochs {
+        let order = source.order(first.seed, epoch);
+        let start = if epoch == first.epoch { first.batch } else { 0 };
+        for batch in start..source.num_batches() {
             let mut made = used.try_recv().unwrap_or_default();
-            source.make(&mut sampler, &order, (epoch, number), &mut made)?;
+            source.make(&mut sampler, &order, BatchKey { epoch, batch, ..first }, &mut made)?;
             if ready.send(Ok(made)).is_err() {
                 return Ok(());
             }

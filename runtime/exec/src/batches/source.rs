@@ -1,8 +1,5 @@
 //! What batches are made of: graphs to sample from, and the numbers of the whole graph.
 
-// Rows of features are shared; see `raw`.
-#![allow(unsafe_code)]
-
 use std::borrow::Cow;
 use std::time::Instant;
 
@@ -45,14 +42,13 @@ pub(super) struct Source {
     target: VertexType,
     train: Vec<u32>,
     size: usize,
-    seed: u64,
 }
 
 /// A batch that is ready for the engine.
 #[derive(Default)]
 pub(super) struct Made {
-    pub epoch: u64,
-    pub number: u64,
+    /// Which one it is.
+    pub key: Option<BatchKey>,
     pub seeds: usize,
     pub sampled: Batch,
     pub data: BoundData,
@@ -69,7 +65,7 @@ impl Source {
         batch: &MiniBatch,
         data: &BoundData,
         inputs: Vec<Whole>,
-        (tables, target, seed): (&Dataflow, VertexType, u64),
+        (tables, target): (&Dataflow, VertexType),
     ) -> Result<Self> {
         let edges: Vec<Edges<'_>> = tables.graphs.iter().zip(&data.graphs).map(edges).collect();
         let num_graphs = edges.len();
@@ -96,7 +92,6 @@ impl Source {
             target,
             train: data.parts[0].clone(),
             size: batch.size,
-            seed,
         })
     }
 
@@ -105,32 +100,30 @@ impl Source {
         self.train.len().div_ceil(self.size) as u64
     }
 
+    /// Seeds of a batch.
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
     pub fn sampler(&self) -> Result<Sampler<'_>> {
         Sampler::new(&self.graph, self.plan.clone()).map_err(|error| ExecError::Unsupported(error.to_string()))
     }
 
     /// The seeds of an epoch in their order.
-    pub fn order(&self, epoch: u64) -> Vec<u32> {
-        let key = mask_key(self.seed, epoch, STREAM);
+    pub fn order(&self, seed: u64, epoch: u64) -> Vec<u32> {
+        let key = mask_key(seed, epoch, STREAM);
         let mut order: Vec<(u32, u32)> = self.train.iter().map(|&v| (bits(key, u64::from(v)), v)).collect();
         order.sort_unstable();
         order.into_iter().map(|(_, v)| v).collect()
     }
 
     /// Makes a batch: a function of the seed of the run, the epoch and the number of the batch in it.
-    pub fn make(
-        &self,
-        sampler: &mut Sampler<'_>,
-        order: &[u32],
-        (epoch, number): (u64, u64),
-        made: &mut Made,
-    ) -> Result<()> {
+    pub fn make(&self, sampler: &mut Sampler<'_>, order: &[u32], key: BatchKey, made: &mut Made) -> Result<()> {
         let start = Instant::now();
-        let first = (number as usize * self.size).min(order.len());
+        let first = (key.batch as usize * self.size).min(order.len());
         let mut seeds = vec![vec![]; self.graph.counts().len()];
         seeds[self.target.index()] = order[first..(first + self.size).min(order.len())].to_vec();
-        (made.epoch, made.number, made.seeds) = (epoch, number, seeds[self.target.index()].len());
-        let key = BatchKey { seed: self.seed, epoch, batch: number };
+        (made.key, made.seeds) = (Some(key), seeds[self.target.index()].len());
         sampler.sample(&seeds, key, &mut made.sampled).map_err(|error| ExecError::Unsupported(error.to_string()))?;
         let sampled = start.elapsed().as_secs_f64();
         self.rows_of_inputs(made)?;
@@ -184,6 +177,8 @@ impl Source {
                     }
                     if last.contains(&index) {
                         std::mem::swap(indptr, &mut block.indptr);
+                        // Later hops have rows of this type as well, without edges.
+                        indptr.truncate(topology.num_dst + 1);
                         if !direct {
                             std::mem::swap(other, &mut block.src);
                         }
@@ -272,8 +267,7 @@ impl Source {
         if let (Layout::Dense, Space::Vertices(vertex)) = (ty.layout, ty.space)
             && self.uses.direct[vertex.index()]
         {
-            // SAFETY: engines read inputs only.
-            *into = unsafe { numbers.slab() };
+            *into = numbers.slab();
             return Ok(numbers.len());
         }
         if let Layout::Sparse(pattern) = ty.layout {
@@ -412,6 +406,7 @@ impl Uses {
             computed(Space::Ends(graph, direction));
             outgoing[graph.index()] |= direction == Direction::Out;
         }
+        tables.graphs.iter().for_each(|decl| direct[decl.dst.index()] = false);
         layout.patterns.iter().for_each(|pattern| direct[pattern.rows.index()] = false);
         for (_, known) in &layout.rows {
             let of_batch = layout.vertices.iter().position(|other| other == known);

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use hgnnc_sample::BatchKey;
+
 use super::{Epoch, Trainer};
 use crate::engine::Times;
 use crate::error::Result;
@@ -21,17 +23,17 @@ impl Trainer {
         let mut times = Times::default();
         let (seed, epochs, first) = (self.seed, self.epochs, self.progress.within.batches);
         let Executor::Batches(batches) = &mut self.executor else { return Ok(None) };
-        let num = batches.num_batches();
+        let (num, size) = (batches.num_batches(), batches.size());
         if !batches.is_making() {
-            batches.begin((epoch, first), epochs)?;
+            batches.begin(BatchKey { seed, epoch, batch: first }, epochs)?;
         }
-        for _ in first..num {
+        for batch in first..num {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             let step = self.progress.steps_done + 1;
             let Executor::Batches(batches) = &mut self.executor else { return Ok(None) };
-            let computed = batches.compute((seed, step, epoch), &mut times)?;
+            let computed = batches.compute(BatchKey { seed, epoch, batch }, step, &mut times)?;
             let (loss, seeds) = (computed.loss, computed.seeds);
             if loss.is_finite() {
                 batches.update(computed, seed, step, &mut times);
@@ -40,6 +42,7 @@ impl Trainer {
             self.progress.steps_done += 1;
             let within = &mut self.progress.within;
             within.add(loss, seeds);
+            within.of = (num, size);
             if within.batches < num {
                 let (loss, ms) = (within.loss(), start.elapsed().as_secs_f64() * 1e3);
                 let within = Some((within.batches, num));

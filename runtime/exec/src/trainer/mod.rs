@@ -83,8 +83,7 @@ impl Trainer {
     pub fn new(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Self> {
         check_version(&artifact)?;
         if artifact.batch.is_some() {
-            let seed = seed_of(&artifact, &options);
-            let batches = Batches::new(&artifact, data, seed, engine_options(&options))?;
+            let batches = Batches::new(&artifact, data, engine_options(&options))?;
             return Self::with(batches.into(), artifact, options);
         }
         let engine = Engine::new(&programs(&artifact), data, engine_options(&options))?;
@@ -465,8 +464,9 @@ impl Trainer {
     /// The machine code that the first batch is computed with, as Cranelift IR. `None` where training is on the whole graph.
     ///
     /// # Errors
-    /// A machine for which no code can be generated.
+    /// A machine for which no code can be generated, or nothing to train on.
     pub fn clif_of_batch(&mut self) -> Result<Option<String>> {
+        self.check_trainable()?;
         match &mut self.executor {
             Executor::Batches(it) => it.clif().map(Some),
             Executor::Cpu(_) | Executor::Device(_) => Ok(None),

@@ -160,6 +160,19 @@ impl Trainer {
                 format!("was trained with seed {}, so it cannot be resumed with seed {}", progress.seed, self.seed);
             return Err(ExecError::Weights { path, reason });
         }
+        let own = match &self.executor {
+            Executor::Batches(it) => (it.num_batches(), it.size()),
+            Executor::Cpu(_) | Executor::Device(_) => (0, 0),
+        };
+        let within = &progress.within;
+        if within.batches > 0 && within.of != own {
+            let ((batches, size), (other, other_size)) = (within.of, own);
+            let reason = format!(
+                "was written within an epoch of {batches} batches of {size}, so it cannot be resumed with {other} of \
+                 {other_size}"
+            );
+            return Err(ExecError::Weights { path, reason });
+        }
         let shapes = self.shapes();
         let mut expected: Vec<(String, Vec<usize>)> =
             shapes.iter().map(|(name, shape)| (format!("param/{name}"), shape.clone())).collect();

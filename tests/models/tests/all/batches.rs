@@ -7,7 +7,7 @@ use hgnnc_exec::{Epoch, Outcome, TrainOptions, Trainer};
 use hgnnc_ir::artifact::MiniBatch;
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::{Op, OutputKind, Space};
-use hgnnc_model_tests::cases::{SCHEMA, SPARSE_SCHEMA};
+use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, assert_close, case, compile};
@@ -61,10 +61,36 @@ fn on_batches(mut compiled: Compiled, size: usize, most: Option<u32>) -> Compile
     compiled
 }
 
+/// Layers over different graphs: a vertex that a later hop reaches has in-edges of some graphs only.
+fn layers_of_different_graphs() -> Case {
+    Case {
+        name: "different graphs",
+        uses: "use std::rgcn::RgcnConv",
+        body:
+            "    let first = relu(RgcnConv(hidden: 4) over [writes, reverse(appears_in), reverse(writes)] of features)
+    output y: Paper = RgcnConv(hidden: 3) over [cites] of first.Paper",
+        schema: SCHEMA,
+    }
+}
+
+/// Classes without weight: the loss of a batch of these only is 0.
+#[test]
+fn batches_of_classes_without_weight_have_no_loss() {
+    let train = TRAIN
+        .replace("Paper.topic)", "Paper.topic, class_weights: [0, 0, 0])")
+        .replace("epochs 5", "epochs 5\n    batch 1");
+    let compiled = compile(&case("rgcn").trained_by(&train));
+    let world = World::library();
+    let bindings = compiled.bind(&world);
+    let found = losses(&mut trainer(&compiled, &world, &bindings, TrainOptions::default()));
+    assert!(found.iter().all(|&loss| loss == 0.0), "{found:?}");
+}
+
 #[test]
 fn one_batch_of_everything_is_full_batch_training() {
     let mut compared = 0;
-    for case in CASES {
+    let different = layers_of_different_graphs();
+    for case in CASES.iter().chain([&different]) {
         let whole = without_masks(&case.source());
         if is_global(&whole) {
             continue;
