@@ -84,6 +84,8 @@ impl std::ops::Deref for Frozen {
     }
 }
 
+/// Slabs that grow have room for one part in this many more than they need: batches differ by less.
+pub const SLACK: usize = 8;
 /// Elements of a cache line.
 const LINE: usize = 16;
 /// Bytes from which on memory is mapped: what is worth a few large pages.
@@ -115,6 +117,14 @@ impl Slab {
             Self { data, len, frozen: false, _memory: Arc::clone(&memory) }
         };
         lens.iter().map(slab).collect()
+    }
+
+    /// Has at least so many elements from now on, and some more, where it had fewer: what it held is then lost. For memory that
+    /// is used again and again for a little more or less.
+    pub fn grow(&mut self, len: usize) {
+        if self.len < len {
+            *self = Self::zeros(len + len / SLACK);
+        }
     }
 
     /// A copy of numbers.

@@ -12,17 +12,7 @@ use crate::data::{BoundData, InputData};
 use crate::engine::{Engine, add_counters, check_tables, copies, list_ends};
 use crate::error::Result;
 use crate::planned::{BLOCK, plans_of, routines_of, scratch_len};
-use crate::raw::{PerThread, Slab};
-
-/// Slabs that grow have room for this much more, in parts of what they need: batches differ by less.
-const SLACK: usize = 8;
-
-/// Makes a slab have at least so many elements. What it held is lost where it grows.
-fn grow(slab: &mut Slab, len: usize) {
-    if slab.len() < len {
-        *slab = Slab::zeros(len + len / SLACK);
-    }
-}
+use crate::raw::{PerThread, SLACK, Slab};
 
 impl Engine {
     /// Binds the programs that the engine was made with to other data with the same tables. What never changes with it is
@@ -48,12 +38,12 @@ impl Engine {
         self.routines = pool.install(|| routines_of(plans, &data, generator));
 
         let most = |f: fn(&crate::plan::Plan) -> usize| self.plans.iter().map(f).max().unwrap_or(0);
-        grow(&mut self.slabs[0], most(|plan| plan.arena_len));
-        grow(&mut self.slabs[self.partials as usize], most(|plan| plan.partials_len));
+        self.slabs[0].grow(most(|plan| plan.arena_len));
+        self.slabs[self.partials as usize].grow(most(|plan| plan.partials_len));
         for (index, plan) in self.plans.iter().enumerate() {
-            grow(&mut self.slabs[3 + 2 * index], plan.persistent_len);
+            self.slabs[3 + 2 * index].grow(plan.persistent_len);
             let constants = &mut self.slabs[4 + 2 * index];
-            grow(constants, plan.constants.len());
+            constants.grow(plan.constants.len());
             constants.elements()[..plan.constants.len()].copy_from_slice(&plan.constants);
         }
         let len = |param: Param| {
@@ -61,10 +51,10 @@ impl Engine {
             dims.iter().map(|&dim| crate::engine::extent(&data, dim)).product::<usize>()
         };
         for param in 0..self.num_params {
-            grow(&mut self.slabs[self.params as usize + param], len(Param::new(param)));
+            self.slabs[self.params as usize + param].grow(len(Param::new(param)));
         }
         for (index, state) in self.states.iter().enumerate() {
-            grow(&mut self.slabs[self.first_state as usize + index], len(state.0));
+            self.slabs[self.first_state as usize + index].grow(len(state.0));
         }
         let first_input = self.first_state as usize + self.states.len();
         for (index, slab) in inputs.iter_mut().enumerate() {

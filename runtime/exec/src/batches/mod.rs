@@ -258,41 +258,34 @@ impl Batches {
         Some(VertexType::new(of_batch))
     }
 
-    /// Parameters that have no row for each vertex of a type.
-    fn small_params(&self) -> Vec<usize> {
-        (0..self.step.num_params()).filter(|&param| self.rows_of(param).is_none()).collect()
-    }
-
     /// Gives the engine of batches the parameters and states that are not of rows, if it does not have them.
     fn hand_over(&mut self) {
-        if std::mem::replace(&mut self.in_step, true) {
-            return;
-        }
-        for param in self.small_params() {
-            let numbers = self.whole.param(param);
-            self.step.param(param)[..numbers.len()].copy_from_slice(numbers);
-        }
-        for index in 0..self.states.len() {
-            if self.rows_of(self.states[index].0.index()).is_none() {
-                let numbers = self.state_slabs[index].elements();
-                self.step.state(index)[..numbers.len()].copy_from_slice(numbers);
-            }
+        if !std::mem::replace(&mut self.in_step, true) {
+            self.move_small(true);
         }
     }
 
     /// Takes them back.
     pub fn bring_back(&mut self) {
-        if !std::mem::replace(&mut self.in_step, false) {
-            return;
+        if std::mem::replace(&mut self.in_step, false) {
+            self.move_small(false);
         }
-        for param in self.small_params() {
-            let to = self.whole.param(param);
-            to.copy_from_slice(&self.step.param(param)[..to.len()]);
+    }
+
+    /// Copies the parameters and states that are not of rows: to the engine of batches, or back.
+    fn move_small(&mut self, to_step: bool) {
+        let copy = |whole: &mut [f32], step: &mut [f32]| match to_step {
+            true => step[..whole.len()].copy_from_slice(whole),
+            false => whole.copy_from_slice(&step[..whole.len()]),
+        };
+        for param in 0..self.step.num_params() {
+            if self.rows_of(param).is_none() {
+                copy(self.whole.param(param), self.step.param(param));
+            }
         }
         for index in 0..self.states.len() {
             if self.rows_of(self.states[index].0.index()).is_none() {
-                let to = self.state_slabs[index].elements();
-                to.copy_from_slice(&self.step.state(index)[..to.len()]);
+                copy(self.state_slabs[index].elements(), self.step.state(index));
             }
         }
     }

@@ -203,9 +203,8 @@ impl Source {
             }
             self.transpose(index, topology);
         }
-        data.patterns.truncate(self.layout.patterns.len());
-        for index in 0..self.layout.patterns.len() {
-            self.transpose(self.layout.graphs.len() + index, &mut data.patterns[index]);
+        for (index, topology) in data.patterns.iter_mut().enumerate() {
+            self.transpose(self.layout.graphs.len() + index, topology);
         }
     }
 
@@ -222,9 +221,11 @@ impl Source {
     fn rows_of_inputs(&self, made: &mut Made) -> Result<()> {
         let Made { sampled, data, inputs, .. } = made;
         data.patterns.resize_with(self.layout.patterns.len(), Topology::default);
-        for (topology, &BatchPattern { pattern, rows }) in data.patterns.iter_mut().zip(&self.layout.patterns) {
+        let patterns = self.layout.patterns.iter().zip(&self.tables.patterns);
+        for (topology, (&BatchPattern { pattern, rows }, decl)) in data.patterns.iter_mut().zip(patterns) {
             let (vertices, whole) = (self.vertices(sampled, rows), &self.patterns[pattern.index()]);
-            topology.num_dst = vertices.len();
+            topology.name.clone_from(&self.tables.vertex_types[rows.index()].name);
+            (topology.num_dst, topology.num_src) = (vertices.len(), decl.columns);
             let Incidence { indptr, other, .. } = &mut topology.incoming;
             indptr.clear();
             indptr.push(0);
@@ -234,11 +235,6 @@ impl Source {
                 indptr.push(other.len() as u64);
             }
             (topology.ends, topology.classes) = ([None, None], Default::default());
-        }
-        for (index, topology) in data.patterns.iter_mut().enumerate() {
-            topology.num_src = self.tables.patterns[index].columns;
-            let rows = self.tables.patterns[index].vertex;
-            topology.name.clone_from(&self.tables.vertex_types[rows.index()].name);
         }
         data.inputs.truncate(self.layout.inputs.len());
         data.inputs.resize(self.layout.inputs.len(), InputData::Missing);
@@ -344,9 +340,7 @@ fn stored(whole: &Incidence, vertex: u32) -> std::ops::Range<usize> {
 
 /// The first elements of a slab, which grows where it has fewer.
 fn room(slab: &mut Slab, len: usize) -> &mut [f32] {
-    if slab.len() < len {
-        *slab = Slab::zeros(len + len / 8);
-    }
+    slab.grow(len);
     &mut slab.elements()[..len]
 }
 
