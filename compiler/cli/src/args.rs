@@ -344,7 +344,11 @@ pub struct InferArgs {
     /// Name of the output, for a model with several
     #[arg(long, value_name = "NAME")]
     pub output: Option<String>,
-    /// Where to write: one row per vertex, f32
+    /// Pairs to score, of a model that predicts links: integers [3, pairs] (source, position of the relation in the
+    /// dataset, destination)
+    #[arg(long, value_name = "FILE.npy")]
+    pub links: Option<PathBuf>,
+    /// Where to write: one row per vertex, or one score per pair, f32
     #[arg(long, value_name = "FILE.npy")]
     pub out: PathBuf,
 }
@@ -375,7 +379,7 @@ pub enum DataCommand {
     },
     /// Write a synthetic dataset with planted communities
     Synth {
-        /// Shape: acm, acm_han, aifb, cora, dblp, imdb or mag
+        /// Shape: acm, acm_han, aifb, cora, dblp, imdb, lastfm or mag
         shape: String,
         /// Folder to write
         #[arg(required_unless_present = "out")]

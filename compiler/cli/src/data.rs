@@ -134,5 +134,6 @@ pub fn summary(dataset: &Dataset) -> DatasetSummary {
             })
             .collect(),
         splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
+        link_splits: dataset.link_splits.iter().map(|s| s.name.clone()).collect(),
     }
 }

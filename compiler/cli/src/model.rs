@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use hgnnc_driver::Analyzed;
+use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Target};
 use hgnnc_ir::dataflow::GraphDecl;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::{Dataflow, Dim, Param};
@@ -37,16 +38,35 @@ pub fn text(model: &Analyzed) -> String {
         if let Some(value) = flow.result(name) {
             line(format!("  {name}: {}", show(flow, flow.ty(value))));
         }
+        // One of links has a result for each of their graphs.
+        for graph in flow.graphs.iter().filter(|graph| graph.links) {
+            if flow.result(&format!("{name}.{}", graph.name)).is_some() {
+                line(format!("  {name}: a score for each pair of {}", graph.name));
+            }
+        }
     }
     let training = model.train.as_ref().map(|spec| &spec.training);
     if let Some((training, batch)) = training.and_then(|training| Some((training, training.batch.as_ref()?))) {
-        let vertex = &flow.vertex_types[training.vertex.index()].name;
-        line(format!("\nmini-batches of {} vertices {vertex}", batch.size));
+        match &training.target {
+            Target::Vertices { vertex, .. } => {
+                let vertex = &flow.vertex_types[vertex.index()].name;
+                line(format!("\nmini-batches of {} vertices {vertex}", batch.size));
+            }
+            Target::Links(LinkTarget { negatives, .. }) => {
+                line(format!("\nmini-batches of {} links", batch.size));
+                let by = match negatives.by {
+                    NegativeEnds::Uniform => "any vertex of its type",
+                    NegativeEnds::InBatch => "that of another link of the batch",
+                };
+                line(format!("  for each of them {} pairs, with an end replaced by {by}", negatives.count));
+            }
+        }
         line(match batch.fanouts.len() {
             0 => "  no in-edges: the loss sees no neighbours".to_string(),
             _ => "  in-edges drawn for each vertex, hop by hop from these".to_string(),
         });
-        for (index, graph) in flow.graphs.iter().enumerate().filter(|_| !batch.fanouts.is_empty()) {
+        let drawn = flow.graphs.iter().enumerate().filter(|(_, graph)| !batch.fanouts.is_empty() && !graph.links);
+        for (index, graph) in drawn {
             let hop =
                 |fanouts: &Vec<Option<u32>>| fanouts[index].map_or("all".to_string(), |number| number.to_string());
             line(format!("  {}: {}", graph.name, batch.fanouts.iter().map(hop).collect::<Vec<_>>().join(", ")));
@@ -68,6 +88,9 @@ fn graph_text(flow: &Dataflow, graph: &GraphDecl) -> String {
     }
     if graph.counted {
         text.push_str(", path instances counted");
+    }
+    if graph.links {
+        text.push_str(", pairs to score");
     }
     if graph.self_loops {
         text.push_str(", with self loops");

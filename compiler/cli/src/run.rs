@@ -7,7 +7,7 @@ use std::time::Instant;
 use hgnnc_driver::{Analyzed, LowerOptions, Lowered, SizeInfo, lower};
 use hgnnc_exec::{BindOptions, BoundData, ExecError, Report, TrainOptions, Trainer, bind};
 use hgnnc_graph::{Dataset, npy, show_bytes};
-use hgnnc_ir::artifact::{Kernels, VERSION};
+use hgnnc_ir::artifact::{Kernels, Target, VERSION};
 use hgnnc_ir::{Artifact, OutputKind};
 use hgnnc_machine::Machine;
 
@@ -30,6 +30,7 @@ pub fn bind_sizes(
         model: model.name.clone(),
         train: None,
         infer: model.flow.clone(),
+        score: None,
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
@@ -45,6 +46,10 @@ pub struct Prepared {
     pub trainer: Trainer,
     /// The output that is trained.
     pub output: Option<String>,
+    /// Does that output belong to pairs of vertices?
+    pub scores_pairs: bool,
+    /// The relations of the dataset, in their order.
+    pub relations: Vec<String>,
     /// Sizes of the data.
     pub sizes: SizeInfo,
     /// Seconds of loading.
@@ -60,11 +65,18 @@ pub enum Purpose {
     Train,
     /// Metrics.
     Measure,
-    /// Outputs.
+    /// Outputs of vertices.
     Infer,
+    /// Scores of links.
+    Score,
 }
 
 impl Purpose {
+    /// Are neither labels nor a split needed?
+    pub fn is_of_outputs(self) -> bool {
+        matches!(self, Purpose::Infer | Purpose::Score)
+    }
+
     /// A train block names the labels, without which there is nothing to train or measure.
     fn check(self, model: Option<&Analyzed>) -> Result<(), Failure> {
         let wrong = |model: &Analyzed, what: &str| {
@@ -74,6 +86,16 @@ impl Purpose {
             (Purpose::Train, Some(model)) if model.train.is_none() => wrong(model, "it cannot be trained"),
             (Purpose::Measure, Some(model)) if model.train.is_none() => {
                 wrong(model, "there is nothing to measure it by")
+            }
+            (Purpose::Score, Some(model)) => {
+                let target = model.train.as_ref().map(|spec| &spec.training.target);
+                match target {
+                    Some(Target::Links(_)) => Ok(()),
+                    _ => Err(Failure::input(format!(
+                        "the model `{}` has no loss of links, so it scores no pairs: leave `--links` out",
+                        model.name
+                    ))),
+                }
             }
             _ => Ok(()),
         }
@@ -104,6 +126,7 @@ pub fn prepare(
     let mut load_s = start.elapsed().as_secs_f64();
     let mut model = source::meet(&mut analysis, &dataset, args.split.as_deref(), purpose, warnings)?;
     let output = model.train.as_ref().map(|t| t.training.output.clone());
+    let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
     if purpose == Purpose::Infer {
         forget_training(&mut model);
     }
@@ -112,7 +135,7 @@ pub fn prepare(
     let bind_options = BindOptions {
         split: args.split.clone(),
         graph_budget: options.memory_budget,
-        outputs_only: purpose == Purpose::Infer,
+        outputs_only: purpose.is_of_outputs(),
     };
     let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
@@ -122,6 +145,7 @@ pub fn prepare(
         say(format!("warning: the semantic graph `{}` has no edges", graph.name));
     }
 
+    let relations = dataset.relations.iter().map(|relation| relation.name.clone()).collect();
     // Its files are in memory as long as it lives; only a device that fails needs it again.
     let dataset = device.is_some().then_some(dataset);
     let start = Instant::now();
@@ -165,7 +189,7 @@ pub fn prepare(
         }
     };
     let compile_s = front_s + start.elapsed().as_secs_f64();
-    Ok(Prepared { trainer, output, sizes, load_s, compile_s })
+    Ok(Prepared { trainer, output, scores_pairs, relations, sizes, load_s, compile_s })
 }
 
 /// Compiles a model for this processor and binds it to data.
@@ -308,13 +332,75 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     check_writable(&args.out)?;
     let options = options(&args.device);
     let device = args.device.device;
+    if let Some(pairs) = &args.links {
+        return score_links(args, pairs, options);
+    }
     let mut prepared = prepare(Purpose::Infer, &args.model, device, &[], options, true, &mut |line| note(&line))?;
+    if let (true, Some(trained)) = (prepared.scores_pairs, &prepared.output)
+        && args.output.as_ref().is_none_or(|asked| asked == trained)
+    {
+        return Err(Failure::input(format!(
+            "the output `{trained}` belongs to pairs of vertices: give them with `--links FILE.npy`"
+        )));
+    }
     prepared.trainer.load_weights(&args.weights)?;
     let output = prepared.trainer.infer(args.output.as_deref().or(prepared.output.as_deref()))?;
     let bytes =
         npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?;
     write(&args.out, &bytes)?;
     print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the scores of pairs: an array of three rows, source, position of the relation in the dataset, destination.
+fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<ExitCode, Failure> {
+    let wrong = |what: String| Failure::input(format!("{}: {what}", pairs.display()));
+    let file = npy::Npy::open(pairs).map_err(|problem| wrong(problem.to_string()))?;
+    let &[3, count] = file.shape() else {
+        return Err(wrong(format!(
+            "pairs are an array [3, pairs] (source, relation, destination), and this is {:?}",
+            file.shape()
+        )));
+    };
+    let numbers = file.to_i64().ok_or_else(|| wrong("pairs are whole numbers".into()))?;
+    let device = args.device.device;
+    let mut prepared = prepare(Purpose::Score, &args.model, device, &[], options, true, &mut |line| note(&line))?;
+    if let (Some(asked), Some(trained)) = (&args.output, &prepared.output)
+        && asked != trained
+    {
+        return Err(Failure::input(format!("pairs are scored by the output that is trained, `{trained}`")));
+    }
+    prepared.trainer.load_weights(&args.weights)?;
+    let graphs = prepared.trainer.link_graphs();
+    let mut by_graph: Vec<Vec<(u32, u32)>> = vec![vec![]; graphs.len()];
+    let mut places = Vec::with_capacity(count);
+    for pair in 0..count {
+        let [src, relation, dst] = [0, 1, 2].map(|row| numbers[row * count + pair]);
+        let name = usize::try_from(relation).ok().and_then(|relation| prepared.relations.get(relation));
+        let Some(name) = name else {
+            let last = prepared.relations.len().saturating_sub(1);
+            return Err(wrong(format!("pair {pair} is of relation {relation}; the dataset has 0 to {last}")));
+        };
+        let Some(graph) = graphs.iter().position(|(known, _)| known == name) else {
+            return Err(wrong(format!(
+                "pair {pair} is of relation {relation}, `{name}`, which the model does not score"
+            )));
+        };
+        let (num_src, num_dst) = graphs[graph].1;
+        let end = |vertex: i64, count: usize| u32::try_from(vertex).ok().filter(|&vertex| (vertex as usize) < count);
+        let (Some(src), Some(dst)) = (end(src, num_src), end(dst, num_dst)) else {
+            return Err(wrong(format!(
+                "pair {pair} joins {src} and {dst}, but `{name}` has {num_src} sources and {num_dst} destinations"
+            )));
+        };
+        places.push((graph, by_graph[graph].len()));
+        by_graph[graph].push((src, dst));
+    }
+    let scores = prepared.trainer.score_pairs(&by_graph)?;
+    let scores: Vec<f32> = places.into_iter().map(|(graph, place)| scores[graph][place]).collect();
+    let bytes = npy::to_bytes(&[scores.len()], &scores).map_err(|error| Failure::write(&args.out, &error))?;
+    write(&args.out, &bytes)?;
+    print(&format!("wrote {} ({} scores)", args.out.display(), scores.len()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -63,7 +63,7 @@ pub fn meet(
     let summary = data::summary(dataset);
     let mut found = Diagnostics::default();
     check_dataset(&model.schema, model.train.as_ref(), &summary, split, &mut found);
-    if purpose == Purpose::Infer {
+    if purpose.is_of_outputs() {
         found = without_targets(found);
     }
     report(analysis, &found, warnings)?;

@@ -154,6 +154,8 @@ codes! {
     FANOUT_HOPS "E0507" "number of fan-outs differs from the number of hops"
     FANOUT_GRAPH "E0508" "fan-out of a semantic graph that the loss does not see"
     NOT_ON_BATCH "E0509" "model that cannot be trained on batches"
+    PAIR_VALUE "E0510" "value of pairs to score used otherwise"
+    LINK_LOSS "E0511" "loss that does not fit links"
     UNUSED_PARAM "W0001" "parameter is never used"
     UNUSED_LET "W0002" "value is never used"
     UNUSED_DECLARATION "W0003" "declaration is never used"
@@ -162,4 +164,5 @@ codes! {
     NO_GRADIENT "W0006" "parameter does not influence the loss"
     EMPTY_RELATION "W0007" "relation without edges"
     UNUSED_ARGUMENT "W0008" "layer argument is never used"
+    LINK_LEAK "W0009" "metapath that walks links to predict"
 }

@@ -11,7 +11,7 @@ use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, LowerForm, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
-use hgnnc_passes::{NotDifferentiable, NotOnBatch, batch_sizes, on_batch, try_differentiate, update};
+use hgnnc_passes::{NotDifferentiable, NotOnBatch, batch_sizes, on_batch, score_links, try_differentiate, update};
 use hgnnc_sema::{Analyzed, TrainSpec};
 
 /// What lowering depends on.
@@ -122,6 +122,17 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let form = LowerForm::of(options.machine.as_ref()).keeping(!on_batches);
     let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
+    // Pairs are scored by a program of its own. How many at a time is the runtime's matter.
+    let mut score = None;
+    if let Some((first, second)) = score_links(&infer) {
+        (infer, score) = (first, Some(second));
+    }
+    let score_kernels = score.as_mut().map(|score| {
+        let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(None) };
+        passes.run_forward(score, &mut cx);
+        passes.run_joint(score, &mut cx, || None);
+        kernels::lower_with(score, form.keeping(false))
+    });
     let mut lower_infer = || {
         passes.run_forward(&mut infer, &mut quiet);
         passes.run_joint(&mut infer, &mut quiet, || None);
@@ -153,7 +164,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         Some(Training { joint, flow, kernels, batch, .. }) => (Some(joint), Some(flow), Some(kernels), batch),
         None => (None, None, None, None),
     };
-    let mut kernels = Kernels { train: train_kernels, infer: infer_kernels? };
+    let mut kernels = Kernels { train: train_kernels, infer: infer_kernels?, score: score_kernels.transpose()? };
     let mut turns = vec![];
     if let (Some(sizes), Some(of_train), Some(machine)) = (&options.sizes, &train_sizes, &options.machine) {
         let infer = kernels::take_turns(&mut kernels.infer, sizes, machine);
@@ -168,6 +179,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         model: model.name.clone(),
         train,
         infer,
+        score,
         kernels,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
         batch,

@@ -7,6 +7,7 @@ pub const STDLIB: &[(&str, &str)] = &[
     ("gin", include_str!("../../../stdlib/gin.hgnn")),
     ("han", include_str!("../../../stdlib/han.hgnn")),
     ("hgt", include_str!("../../../stdlib/hgt.hgnn")),
+    ("link", include_str!("../../../stdlib/link.hgnn")),
     ("rgat", include_str!("../../../stdlib/rgat.hgnn")),
     ("rgcn", include_str!("../../../stdlib/rgcn.hgnn")),
     ("sage", include_str!("../../../stdlib/sage.hgnn")),

@@ -3,10 +3,10 @@
 use crate::batch::BatchLayout;
 use crate::dataflow::Dataflow;
 use crate::kernel;
-use crate::types::VertexType;
+use crate::types::{Graph, VertexType};
 
 /// Version of this format. The runtime refuses others.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A compiled model.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,10 +17,15 @@ pub struct Artifact {
     pub model: String,
     /// One training step: forward, backward and update. Results: `loss`.
     pub train: Option<Dataflow>,
-    /// Evaluation (no dropout). Results: each output by name, and, where the model is trained,
-    /// `row_loss`: the loss of each vertex, `V[]`. Same tables as `train`, but for batches.
+    /// Evaluation (no dropout). Results: each output of vertices by name, and, where the model is trained on vertices,
+    /// `row_loss`: the loss of each vertex, `V[]`. Same tables as `train`, but for batches. Where the model scores
+    /// links, also what [`Artifact::score`] is given.
     pub infer: Dataflow,
-    /// Both programs as kernels, which is what the runtime executes.
+    /// The scores of pairs of vertices: a result `NAME.GRAPH` for each output of links and graph of links, f32
+    /// `edges(GRAPH)[]`. Inputs are [`crate::dataflow::Binding::Given`] by results of `infer`. Its graphs are those of links;
+    /// parameters have their positions, and one element where it does not use them.
+    pub score: Option<Dataflow>,
+    /// The programs as kernels, which is what the runtime executes.
     pub kernels: Kernels,
     /// How to train. `None` for a model without a `train` block.
     pub training: Option<Training>,
@@ -36,6 +41,8 @@ pub struct Kernels {
     pub train: Option<kernel::Program>,
     /// [`Artifact::infer`].
     pub infer: kernel::Program,
+    /// [`Artifact::score`].
+    pub score: Option<kernel::Program>,
 }
 
 /// The training block.
@@ -43,10 +50,8 @@ pub struct Kernels {
 pub struct Training {
     /// Name of the output that is trained.
     pub output: String,
-    /// Its vertex type.
-    pub vertex: VertexType,
-    /// Name of the label in the dataset.
-    pub label: String,
+    /// What it belongs to, and what it is compared with.
+    pub target: Target,
     /// What the outputs are compared with, and so how they are read.
     pub task: Task,
     /// Number of epochs.
@@ -67,10 +72,66 @@ pub struct Training {
     pub batch: Option<MiniBatch>,
 }
 
+/// What a trained output belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Vertices, compared with a label.
+    Vertices {
+        /// Their type.
+        vertex: VertexType,
+        /// Name of the label in the dataset.
+        label: String,
+    },
+    /// Pairs of vertices, which are links of a relation or not.
+    Links(LinkTarget),
+}
+
+impl Target {
+    /// The vertex type of the output, if it belongs to vertices.
+    pub fn vertex(&self) -> Option<VertexType> {
+        match self {
+            Target::Vertices { vertex, .. } => Some(*vertex),
+            Target::Links(_) => None,
+        }
+    }
+}
+
+/// How links are learned: those of a batch are told from pairs that are none.
+///
+/// A link of a batch is never a message of that batch: from the graphs of its relation, in either direction, and from those
+/// of `exclude`, the edges that join its ends are left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkTarget {
+    /// The graphs of links that are scored, by their position in the table of the whole graph.
+    pub graphs: Vec<Graph>,
+    /// Pairs that are none, for each link of a batch.
+    pub negatives: Negatives,
+    /// Relations that repeat links, as their inverses: position in the table of relations.
+    pub exclude: Vec<u32>,
+}
+
+/// How pairs that are no links are drawn: one end of a link is replaced, the destination and the source in turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Negatives {
+    /// For each link, at least 1.
+    pub count: u32,
+    /// By what it is replaced.
+    pub by: NegativeEnds,
+}
+
+/// Ends of pairs that are no links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NegativeEnds {
+    /// Any vertex of the type, all alike.
+    Uniform,
+    /// That of another link of the batch, of the same relation: a vertex with many links is likely to be drawn.
+    InBatch,
+}
+
 /// How a step of training draws a subgraph. The step is the whole program on that subgraph.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MiniBatch {
-    /// Seeds of a batch: vertices of [`Training::vertex`] that the loss is of. At least 1.
+    /// Seeds of a batch: vertices, or links, that the loss is of. At least 1.
     pub size: usize,
     /// In-edges that a vertex draws, `[hops][graphs]`: hops counted from the seeds, graphs by their position in
     /// the table of the whole graph, which [`Artifact::infer`] has. `None`: all of them. At least 1 otherwise.
@@ -98,6 +159,8 @@ pub enum Task {
         /// How many.
         width: usize,
     },
+    /// Whether a pair is a link; the output holds one logit.
+    Link,
 }
 
 /// A quantity measured on a part of the split.
@@ -115,6 +178,18 @@ pub enum Metric {
     Mae,
     /// Root of the mean squared error.
     Rmse,
+    /// Probability that a link scores higher than a pair that is none: area under the ROC curve.
+    Auc,
+    /// Area under the curve of precision by recall, as a sum of steps.
+    AveragePrecision,
+    /// Mean of 1 / rank of links among all pairs with one end replaced, known links left out.
+    Mrr,
+    /// Share of links that are ranked first.
+    Hits1,
+    /// Share of links that are among the first three.
+    Hits3,
+    /// Share of links that are among the first ten.
+    Hits10,
 }
 
 impl Metric {
@@ -127,12 +202,49 @@ impl Metric {
             Metric::MacroF1 => "macro_f1",
             Metric::Mae => "mae",
             Metric::Rmse => "rmse",
+            Metric::Auc => "auc",
+            Metric::AveragePrecision => "average_precision",
+            Metric::Mrr => "mrr",
+            Metric::Hits1 => "hits_1",
+            Metric::Hits3 => "hits_3",
+            Metric::Hits10 => "hits_10",
         }
     }
 
     /// All metrics.
-    pub const ALL: [Metric; 6] =
-        [Metric::Loss, Metric::Accuracy, Metric::MicroF1, Metric::MacroF1, Metric::Mae, Metric::Rmse];
+    pub const ALL: [Metric; 12] = [
+        Metric::Loss,
+        Metric::Accuracy,
+        Metric::MicroF1,
+        Metric::MacroF1,
+        Metric::Mae,
+        Metric::Rmse,
+        Metric::Auc,
+        Metric::AveragePrecision,
+        Metric::Mrr,
+        Metric::Hits1,
+        Metric::Hits3,
+        Metric::Hits10,
+    ];
+
+    /// Is it the rank of a link among all pairs?
+    pub fn is_ranking(self) -> bool {
+        matches!(self, Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10)
+    }
+
+    /// Does it say something about outputs of a task?
+    pub fn fits(self, task: Task) -> bool {
+        match self {
+            Metric::Loss => true,
+            Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1 => {
+                matches!(task, Task::Classify { .. } | Task::MultiLabel { .. })
+            }
+            Metric::Mae | Metric::Rmse => matches!(task, Task::Regress { .. }),
+            Metric::Auc | Metric::AveragePrecision | Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10 => {
+                task == Task::Link
+            }
+        }
+    }
 
     /// Is a smaller value better?
     pub fn smaller_is_better(self) -> bool {

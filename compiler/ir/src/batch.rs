@@ -26,6 +26,11 @@ pub enum BatchGraph {
         /// Hops of its destinations; its sources are one more hop away at most.
         hops: usize,
     },
+    /// Pairs to score: both ends are seeds.
+    Links {
+        /// The graph in the program of the whole graph.
+        graph: Graph,
+    },
     /// From each vertex within more hops to itself within fewer: what takes the first rows.
     First {
         /// The vertices within fewer hops, a type of the batch.
@@ -66,7 +71,7 @@ impl BatchLayout {
     pub fn deepest(&self, graph: Graph) -> Option<usize> {
         let hops = |it: &BatchGraph| match *it {
             BatchGraph::Sampled { graph: of, hops } if of == graph => Some(hops),
-            BatchGraph::Sampled { .. } | BatchGraph::First { .. } => None,
+            BatchGraph::Sampled { .. } | BatchGraph::Links { .. } | BatchGraph::First { .. } => None,
         };
         self.graphs.iter().filter_map(hops).max()
     }

@@ -54,6 +54,9 @@ pub struct GraphDecl {
     pub counted: bool,
     /// Add the edges (v, v) that are missing.
     pub self_loops: bool,
+    /// Its edges are pairs to score, which may or may not be links of its relation: those of a batch in training,
+    /// and whatever is asked for in evaluation. It has one step, and no value passes along its edges to another vertex.
+    pub links: bool,
 }
 
 /// The sparsity pattern of a vertex type's sparse feature matrix.
@@ -81,6 +84,10 @@ pub enum Binding {
     EdgeCount(Graph),
     /// Features of the edges of a relation. f32 `edges(g)[width]`.
     EdgeFeatures(Graph),
+    /// 1 where a pair to score is a link of the relation, else 0. f32 `edges(g)[]` of a graph of links.
+    IsLink(Graph),
+    /// What another program has computed, by the name of its result. Any dense f32 type.
+    Given(String),
     /// The number of this training step, from 1. f32 `[]`.
     StepNumber,
     /// The number of this epoch, from 0. f32 `[]`.

@@ -610,6 +610,7 @@ mod tests {
             steps: vec![],
             counted: false,
             self_loops: false,
+            links: false,
         });
         let ty = Type::fixed(Space::Vertices(a), &[2]);
         let x = flow.declare_input(InputDecl { name: "a.x".into(), ty, binding: Binding::Features(a) });

@@ -408,7 +408,8 @@ impl Parser {
                 }
                 let counted = self.accept_word("counted");
                 let self_loops = self.accept_word("self_loops");
-                self.parsed.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops });
+                let links = self.accept_word("links");
+                self.parsed.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops, links });
                 Ok(Place::Graph(self.parsed.flow.graphs.len() - 1))
             }
             "pattern" => {
@@ -568,6 +569,8 @@ impl Parser {
             "edge_weight" => Binding::EdgeWeight(self.graph()?),
             "edge_count" => Binding::EdgeCount(self.graph()?),
             "edge_features" => Binding::EdgeFeatures(self.graph()?),
+            "is_link" => Binding::IsLink(self.graph()?),
+            "given" => Binding::Given(self.name()?),
             _ => return self.error_at(at, format!("nothing is bound by `{kind}`")),
         };
         self.sign(")")?;

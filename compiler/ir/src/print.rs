@@ -132,6 +132,9 @@ impl Printer<'_> {
             if decl.self_loops {
                 write!(self.out, " self_loops")?;
             }
+            if decl.links {
+                write!(self.out, " links")?;
+            }
             writeln!(self.out)?;
         }
         for (i, decl) in flow.patterns.iter().enumerate() {
@@ -242,6 +245,8 @@ impl Names<'_> {
             Binding::EdgeWeight(graph) => format!("edge_weight({})", self.graph(*graph)),
             Binding::EdgeCount(graph) => format!("edge_count({})", self.graph(*graph)),
             Binding::EdgeFeatures(graph) => format!("edge_features({})", self.graph(*graph)),
+            Binding::IsLink(graph) => format!("is_link({})", self.graph(*graph)),
+            Binding::Given(name) => format!("given({})", quoted(name)),
             Binding::StepNumber => "step_number".into(),
             Binding::EpochNumber => "epoch_number".into(),
         }

@@ -98,6 +98,7 @@ impl Generator {
                 steps: vec![Step { relation: i as u32, reverse: false }],
                 counted: false,
                 self_loops: false,
+                links: false,
             });
             let ends = [src, dst].map(|end| self.bindings.num_vertices[end.index()]);
             let count = if self.chance(0.2) { 0 } else { self.below(3 * ends[1] + 2) };

@@ -160,6 +160,9 @@ impl Verifier<'_> {
         }
         let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
         let mut at = decl.src;
+        if decl.links && (decl.steps.len() != 1 || decl.steps[0].reverse || decl.self_loops) {
+            self.report(place, "links are those of one relation, in its direction");
+        }
         for step in &decl.steps {
             let Some(relation) = flow.relations.get(step.relation as usize) else {
                 self.report(place, format!("there is no relation {}", step.relation));
@@ -229,14 +232,24 @@ impl Verifier<'_> {
                 self.vertices(place, [*vertex]);
                 None
             }
-            Binding::EdgeWeight(graph) | Binding::EdgeCount(graph) | Binding::EdgeFeatures(graph)
+            Binding::EdgeWeight(graph)
+            | Binding::EdgeCount(graph)
+            | Binding::EdgeFeatures(graph)
+            | Binding::IsLink(graph)
                 if graph.index() >= graphs =>
             {
                 self.report(place, format!("there is no graph {graph}"));
                 None
             }
-            Binding::EdgeWeight(graph) | Binding::EdgeCount(graph) => Some(Type::new(Space::Edges(*graph), vec![])),
+            Binding::IsLink(graph) if !self.flow.graphs[graph.index()].links => {
+                self.report(place, format!("{graph} is no graph of links"));
+                None
+            }
+            Binding::EdgeWeight(graph) | Binding::EdgeCount(graph) | Binding::IsLink(graph) => {
+                Some(Type::new(Space::Edges(*graph), vec![]))
+            }
             Binding::EdgeFeatures(graph) => Some(Type::new(Space::Edges(*graph), ty.dims.clone())),
+            Binding::Given(_) => Some(Type { layout: Layout::Dense, dtype: DType::F32, ..ty.clone() }),
             Binding::StepNumber | Binding::EpochNumber => Some(Type::scalar()),
         };
         if let Some(expected) = expected

@@ -20,13 +20,15 @@
 //! one, a graph with an edge from each of its vertices to itself takes the first rows. What belongs to edges or counts
 //! rows is computed for each set on its own.
 //!
+//! Pairs to score (the edges of a graph of links) join seeds: both of their ends are needed for no hop more.
+//!
 //! With all in-edges drawn the loss and its gradients are those of the whole graph with these seeds. What is computed over
 //! all vertices of a type (the weights of semantic graphs in HAN) is computed over those of the batch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use hgnnc_ir::artifact::{MiniBatch, Training};
+use hgnnc_ir::artifact::{LinkTarget, MiniBatch, Target, Training};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Known};
 use hgnnc_ir::dataflow::{
     Binding, Cursor, GraphDecl, Init, InputDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
@@ -88,6 +90,11 @@ fn is_for_each(flow: &Dataflow, value: Value) -> bool {
     everywhere || data.ty.is_sparse() || matches!(data.ty.space, Space::Edges(_))
 }
 
+/// How many hops further than its result an operation reads.
+fn further(flow: &Dataflow, op: &Op) -> usize {
+    usize::from(matches!(op, Op::GatherSrc(graph) if !flow.graphs[graph.index()].links))
+}
+
 /// For how many hops each value is needed.
 struct Needs {
     /// Hops for which a value is computed.
@@ -113,8 +120,19 @@ impl Needs {
             let wrong = |why: &str| Err(NotOnBatch { why: why.into(), origin: data.origin });
             match (&data.op, data.ty.space) {
                 _ if own[value.index()].is_empty() => continue,
+                (Op::Segment { graph, .. }, _) if flow.graphs[graph.index()].links => {
+                    return wrong("it sums over pairs to score, and these are others in every batch");
+                }
+                (_, Space::Edges(graph))
+                    if flow.graphs[graph.index()].links && own[value.index()] != BTreeSet::from([0]) =>
+                {
+                    return wrong("a layer uses what belongs to pairs to score");
+                }
                 (Op::Segment { direction: Direction::Out, .. }, _) => {
                     return wrong("it sums over out-edges, and a batch has in-edges only");
+                }
+                (Op::Select(..) | Op::Replace(..) | Op::AddEnds(_), _) => {
+                    return wrong("it has rows for the ends of edges, which are others in every batch");
                 }
                 (Op::Unrows, _) => return wrong("it takes the values of all vertices as a matrix"),
                 (Op::Rows, Space::Vertices(vertex)) => {
@@ -134,7 +152,7 @@ impl Needs {
             if data.op != Op::Rows && data.args.iter().any(has_rows) {
                 return wrong("it uses a parameter with a row for each vertex as a whole");
             }
-            let more = usize::from(matches!(data.op, Op::GatherSrc(_)));
+            let more = further(flow, &data.op);
             let needed: Vec<usize> = own[value.index()].iter().map(|hops| hops + more).collect();
             for &arg in &data.args {
                 own[arg.index()].extend(needed.iter().copied());
@@ -201,10 +219,14 @@ impl Builder<'_> {
             return known;
         }
         let decl = self.old.graphs[graph.index()].clone();
-        let (src, dst) = (self.vertex(decl.src, hops + 1), self.vertex(decl.dst, hops));
+        let (of_src, what) = match decl.links {
+            true => (hops, BatchGraph::Links { graph }),
+            false => (hops + 1, BatchGraph::Sampled { graph, hops }),
+        };
+        let (src, dst) = (self.vertex(decl.src, of_src), self.vertex(decl.dst, hops));
         let dataset_name = decl.name.clone();
         let decl = GraphDecl { name: name_within(&decl.name, hops), src, dst, ..decl };
-        let new = self.add_graph(decl, dataset_name, BatchGraph::Sampled { graph, hops });
+        let new = self.add_graph(decl, dataset_name, what);
         self.tables.graphs.insert((graph, hops), new);
         new
     }
@@ -216,8 +238,15 @@ impl Builder<'_> {
         }
         let name = |vertex: VertexType| &self.new.vertex_types[vertex.index()].name;
         let name = format!("first({} of {})", name(to), name(from));
-        let decl =
-            GraphDecl { name: name.clone(), src: from, dst: to, steps: vec![], counted: false, self_loops: false };
+        let decl = GraphDecl {
+            name: name.clone(),
+            src: from,
+            dst: to,
+            steps: vec![],
+            counted: false,
+            self_loops: false,
+            links: false,
+        };
         let new = self.add_graph(decl, name, BatchGraph::First { rows: to });
         self.tables.firsts.insert((from, to), new);
         new
@@ -248,6 +277,8 @@ impl Builder<'_> {
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(self.graph(graph, hops)),
             Binding::EdgeCount(graph) => Binding::EdgeCount(self.graph(graph, hops)),
             Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(self.graph(graph, hops)),
+            Binding::IsLink(graph) => Binding::IsLink(self.graph(graph, hops)),
+            Binding::Given(name) => Binding::Given(name),
             Binding::StepNumber => Binding::StepNumber,
             Binding::EpochNumber => Binding::EpochNumber,
         };
@@ -327,7 +358,7 @@ impl Builder<'_> {
     /// Computes a value for vertices within a number of hops.
     fn value(&mut self, value: Value, hops: usize) -> Result<Value> {
         let data = self.old.value(value);
-        let more = usize::from(matches!(data.op, Op::GatherSrc(_)));
+        let more = further(self.old, &data.op);
         let args: Vec<Value> = data.args.iter().map(|&arg| self.at(arg, hops + more)).collect();
         let op = match &data.op {
             Op::Input(input) => Op::Input(self.input(*input, hops)),
@@ -368,7 +399,27 @@ pub fn batch_sizes(
     let count = |vertex: VertexType| sizes.vertices[vertex.index()] as f64;
     // By hop: vertices that are known, and edges of those that were new in it.
     let mut known = vec![vec![0.0; flow.vertex_types.len()]];
-    known[0][training.vertex.index()] = (batch.size as f64).min(count(training.vertex));
+    let mut pairs = vec![0.0; flow.graphs.len()];
+    match &training.target {
+        Target::Vertices { vertex, .. } => known[0][vertex.index()] = (batch.size as f64).min(count(*vertex)),
+        Target::Links(LinkTarget { graphs, negatives, .. }) => {
+            let all: u64 = graphs.iter().map(|graph| sizes.edges[graph.index()]).sum();
+            let drawn = &mut known[0];
+            for graph in graphs {
+                let links = sizes.edges[graph.index()] as f64;
+                let links = links.min(batch.size as f64 * links / all.max(1) as f64);
+                pairs[graph.index()] = links * f64::from(1 + negatives.count);
+                // A pair that is no link has one end that its link does not have.
+                let decl = &flow.graphs[graph.index()];
+                let ends = links * (1.0 + 0.5 * f64::from(negatives.count));
+                [decl.src, decl.dst].iter().for_each(|end| drawn[end.index()] += ends);
+            }
+            for (index, drawn) in drawn.iter_mut().enumerate() {
+                let all = sizes.vertices[index] as f64;
+                *drawn = all * (1.0 - (-*drawn / all.max(1.0)).exp());
+            }
+        }
+    }
     let mut new = known[0].clone();
     let mut edges: Vec<Vec<f64>> = vec![];
     for hop in 0..layout.hops {
@@ -410,6 +461,26 @@ pub fn batch_sizes(
                     max_in: of_whole.max_in.min(most.unwrap_or(u64::MAX)),
                 };
                 (whole(edges), ends)
+            }
+            BatchGraph::Links { graph } => {
+                let decl = &flow.graphs[graph.index()];
+                let (pairs, negatives) = (
+                    pairs[graph.index()],
+                    match &training.target {
+                        Target::Links(of) => f64::from(1 + of.negatives.count),
+                        Target::Vertices { .. } => 1.0,
+                    },
+                );
+                let end = |vertex: VertexType| pairs.min(known[0][vertex.index()]);
+                let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
+                let most = |links: u64| whole((links as f64 * negatives).min(pairs));
+                let ends = Ends {
+                    sources: whole(end(decl.src)),
+                    destinations: whole(end(decl.dst)),
+                    max_out: most(of_whole.max_out),
+                    max_in: most(of_whole.max_in),
+                };
+                (whole(pairs), ends)
             }
             BatchGraph::First { rows } => {
                 let rows = of_batch.vertices[rows.index()];

@@ -274,6 +274,6 @@ impl Seen {
 }
 
 /// The way back.
-fn turned(steps: &[Step]) -> Vec<Step> {
+pub(crate) fn turned(steps: &[Step]) -> Vec<Step> {
     steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect()
 }

@@ -2,6 +2,7 @@
 
 use hgnnc_diag::{Diagnostic, Diagnostics, codes};
 
+use hgnnc_ir::artifact::Target;
 use hgnnc_ir::names::find_name;
 
 use crate::names::did_you_mean;
@@ -21,6 +22,8 @@ pub struct DatasetSummary {
     pub labels: Vec<LabelSummary>,
     /// Splits as (name, position of the vertex type).
     pub splits: Vec<(String, usize)>,
+    /// Splits of links.
+    pub link_splits: Vec<String>,
 }
 
 /// A vertex type of a dataset.
@@ -92,10 +95,19 @@ pub fn check_dataset(
             check_label(vertex, field, place, dataset, diagnostics);
         }
     }
-    if let Some(train) = train
-        && let Some(place) = places[train.training.vertex.index()]
-    {
-        check_split(train, place, dataset, split, diagnostics);
+    let Some(train) = train else { return };
+    match train.training.target.vertex() {
+        None => {
+            let names: Vec<&str> = dataset.link_splits.iter().map(String::as_str).collect();
+            check_split(train, ("links", "[[link_split]]".into(), names), dataset, split, diagnostics);
+        }
+        Some(vertex) => {
+            let Some(place) = places[vertex.index()] else { return };
+            let names = dataset.splits.iter().filter(|(_, v)| *v == place).map(|(n, _)| n.as_str()).collect();
+            let vertex = format!("`{}`", dataset.vertices[place].name);
+            let table = format!("[[split]] of {vertex}");
+            check_split(train, (&vertex, table, names), dataset, split, diagnostics);
+        }
     }
 }
 
@@ -130,11 +142,12 @@ pub fn bind_names(model: &mut crate::Analyzed, dataset: &DatasetSummary) {
             *name = found;
         }
     }
-    if let Some(train) = &mut model.train {
-        let vertex = train.training.vertex;
+    if let Some(train) = &mut model.train
+        && let Target::Vertices { vertex, label } = &mut train.training.target
+    {
         let field = model.schema.vertices[vertex.index()].fields.get(train.label_field);
-        if let Some(found) = label_name(vertex, field) {
-            train.training.label = found;
+        if let Some(found) = label_name(*vertex, field) {
+            *label = found;
         }
     }
 }
@@ -363,20 +376,19 @@ fn check_label(
     }
 }
 
+/// The split of what is trained on, of which the dataset's tables have those of these names.
 fn check_split(
     train: &TrainSpec,
-    place: usize,
+    (of, tables, names): (&str, String, Vec<&str>),
     dataset: &DatasetSummary,
     asked: Option<&str>,
     diagnostics: &mut Diagnostics,
 ) {
-    let names: Vec<&str> = dataset.splits.iter().filter(|(_, v)| *v == place).map(|(n, _)| n.as_str()).collect();
-    let vertex = &dataset.vertices[place].name;
-    let note = format!("{}: [[split]] of `{vertex}` has {}", dataset.path, list(names.iter().copied()));
+    let note = format!("{}: {tables} has {}", dataset.path, list(names.iter().copied()));
     match asked.or(train.training.split.as_deref()) {
         Some(name) if names.contains(&name) => {}
         Some(name) => {
-            let message = format!("the dataset has no split `{name}` of `{vertex}`");
+            let message = format!("the dataset has no split `{name}` of {of}");
             let report = match (asked, train.split_span) {
                 (None, Some(span)) => Diagnostic::at(codes::DATA_SPLIT, span, message, "not in the dataset"),
                 _ => Diagnostic::new(codes::DATA_SPLIT, message),
@@ -387,7 +399,7 @@ fn check_split(
             Diagnostic::at(
                 codes::DATA_SPLIT,
                 train.span,
-                format!("the dataset has no split of `{vertex}`"),
+                format!("the dataset has no split of {of}"),
                 "training needs one",
             )
             .note(note),
@@ -396,7 +408,7 @@ fn check_split(
             Diagnostic::at(
                 codes::DATA_SPLIT,
                 train.span,
-                format!("the dataset has several splits of `{vertex}`"),
+                format!("the dataset has several splits of {of}"),
                 "does not say which",
             )
             .note(note)

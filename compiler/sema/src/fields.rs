@@ -185,6 +185,9 @@ impl Elaborator<'_> {
         }
         if in_fuse && field.name == "in_degree" {
             let graphs: Vec<Graph> = scope.graphs.iter().map(|&g| layer.graphs[g]).collect();
+            for &graph in &graphs {
+                self.not_of_pairs(graph, "degrees", field.span)?;
+            }
             return Ok(Term::PerGraph(graphs.into_iter().map(|g| self.degree(g, Direction::In, span)).collect()));
         }
         if layer.absent.contains(&field.name) {
@@ -281,6 +284,7 @@ impl Elaborator<'_> {
         span: Span,
     ) -> Result<Val, Mistake> {
         let graph = layer.graphs[position];
+        self.not_of_pairs(graph, "data of edges", field.span)?;
         let decl = &self.flow.graphs[graph.index()];
         let (name, counted, steps) = (decl.name.clone(), decl.counted, decl.steps.clone());
         let space = Space::Edges(graph);
@@ -382,6 +386,7 @@ impl Elaborator<'_> {
                 }
                 val
             } else if matches!(field.name.as_str(), "in_degree" | "out_degree") {
+                self.not_of_pairs(graph, "degrees", field.span)?;
                 let counted = if field.name == "in_degree" { Direction::In } else { Direction::Out };
                 if counted != direction && src != dst {
                     return Err(Box::new(

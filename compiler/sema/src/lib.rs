@@ -13,6 +13,7 @@ mod eval;
 mod fields;
 mod functions;
 mod layer;
+mod links;
 mod model;
 mod names;
 mod operators;

@@ -3,22 +3,30 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::{Space, Stage, VertexType};
+use hgnnc_ir::{Graph, Space, Stage, Value, VertexType};
 use hgnnc_syntax::ast::{self, Binding, Stmt};
 
 use crate::consts::Consts;
 use crate::elaborate::{Elaborator, Place, Scope};
-use crate::value::{Term, Val, show_widths};
+use crate::links::LINKS;
+use crate::value::{Term, Val, ValKind, show_widths};
 
 /// A named output.
 #[derive(Clone, Debug)]
 pub struct OutputInfo {
-    /// Its vertex type.
-    pub vertex: VertexType,
-    /// Its value.
-    pub val: Val,
+    /// What it belongs to.
+    pub of: OutputOf,
     /// Its name in the source.
     pub span: Span,
+}
+
+/// What an output belongs to, and its values.
+#[derive(Clone, Debug)]
+pub enum OutputOf {
+    /// The vertices of a type.
+    Vertices(VertexType, Val),
+    /// Pairs to score, by the graph of links.
+    Links(BTreeMap<Graph, Value>),
 }
 
 impl Elaborator<'_> {
@@ -83,11 +91,20 @@ impl Elaborator<'_> {
                     scope.path.clone_from(&output.name.name);
                     let term = self.eval(&output.value, &scope);
                     scope.path.clear();
+                    let of_vertices = self.schema.vertices.iter().any(|vertex| vertex.name == output.vertex.name);
+                    if output.vertex.name == LINKS && !of_vertices {
+                        let scores = if matches!(term, Term::Error) { None } else { self.link_output(output, term) };
+                        if let Some(scores) = scores {
+                            let info = OutputInfo { of: OutputOf::Links(scores), span: output.name.span };
+                            outputs.insert(output.name.name.clone(), info);
+                        }
+                        continue;
+                    }
                     let vertex = self.schema.vertex(&output.vertex, self.diagnostics);
                     if let (Some(vertex), false) = (vertex, matches!(term, Term::Error)) {
                         let vertex = VertexType::new(vertex);
                         if let Some(val) = self.output_value(output, vertex, term) {
-                            let info = OutputInfo { vertex, val, span: output.name.span };
+                            let info = OutputInfo { of: OutputOf::Vertices(vertex, val), span: output.name.span };
                             outputs.insert(output.name.name.clone(), info);
                         }
                     }
@@ -106,9 +123,18 @@ impl Elaborator<'_> {
             );
         }
         for (name, info) in &outputs {
-            // A checked output is stored; anything else was reported above.
-            if let crate::value::ValKind::Stored(value) = info.val.kind {
-                self.flow.output(name.clone(), value);
+            match &info.of {
+                // A checked output is stored; anything else was reported above.
+                OutputOf::Vertices(_, Val { kind: ValKind::Stored(value), .. }) => {
+                    self.flow.output(name.clone(), *value);
+                }
+                OutputOf::Vertices(..) => {}
+                OutputOf::Links(scores) => {
+                    for (graph, score) in scores {
+                        let result = format!("{name}.{}", self.flow.graphs[graph.index()].name);
+                        self.flow.output(result, *score);
+                    }
+                }
             }
         }
         outputs

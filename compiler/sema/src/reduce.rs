@@ -234,6 +234,9 @@ impl Elaborator<'_> {
         }
         let mut edges = self.edge_values(x, x_span, layer, scope)?;
         if kind == Kind::Softmax {
+            for &position in &scope.graphs {
+                self.not_of_pairs(layer.graphs[position], "in-edges to reduce", over.span)?;
+            }
             return self.softmax_over_edges(edges, layer, across, span);
         }
         // Mean: the sum divided by the degree; max and min: 0 where there is no edge.
@@ -241,6 +244,7 @@ impl Elaborator<'_> {
         let mut degrees = vec![];
         for (index, val) in edges.drain(..).enumerate() {
             let graph = layer.graphs[scope.graphs[index]];
+            self.not_of_pairs(graph, "in-edges to reduce", over.span)?;
             let value = self.stored(&val, x_span)?;
             let op = Op::Segment { graph, direction: Direction::In, reduce: kind.base() };
             reduced.push(Val { kind: ValKind::Stored(self.emit(op, &[value], span)), widths: val.widths });

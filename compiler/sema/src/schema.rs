@@ -166,6 +166,8 @@ pub struct GraphRef {
     pub counted: bool,
     /// Missing edges (v, v) are added.
     pub self_loops: bool,
+    /// Its edges are pairs to score.
+    pub links: bool,
     /// Where it is named.
     pub span: Span,
 }
@@ -397,11 +399,15 @@ impl Schema {
             GraphExpr::Call { function, argument, span } => match function.name.as_str() {
                 "reverse" => {
                     let graphs = self.graphs(argument, diagnostics)?;
-                    Some(graphs.into_iter().map(|g| GraphRef { span: *span, ..g.reversed() }).collect())
+                    graphs.into_iter().map(|g| self.reverse(g, *span, diagnostics)).collect()
                 }
                 "self_loops" => {
                     let graphs = self.graphs(argument, diagnostics)?;
                     graphs.into_iter().map(|g| self.with_self_loops(g, *span, diagnostics)).collect()
+                }
+                "links" => {
+                    let graphs = self.graphs(argument, diagnostics)?;
+                    graphs.into_iter().map(|g| self.links(g, *span, diagnostics)).collect()
                 }
                 "identity" => {
                     let GraphExpr::Name(name) = &**argument else {
@@ -421,6 +427,7 @@ impl Schema {
                         steps: vec![],
                         counted: false,
                         self_loops: true,
+                        links: false,
                         span: *span,
                     }])
                 }
@@ -433,7 +440,7 @@ impl Schema {
                             "unknown here",
                         ),
                         &function.name,
-                        ["reverse", "self_loops", "identity"],
+                        ["reverse", "self_loops", "identity", "links"],
                     ));
                     None
                 }
@@ -441,7 +448,40 @@ impl Schema {
         }
     }
 
+    fn reverse(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
+        if graph.links {
+            let what = "pairs to score have the direction of their relation";
+            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "cannot be reversed"));
+            return None;
+        }
+        Some(GraphRef { span, ..graph.reversed() })
+    }
+
+    /// The pairs that a relation may join.
+    fn links(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
+        match graph.steps[..] {
+            [step] if !step.reverse && !graph.self_loops && !graph.links => {
+                Some(GraphRef { name: format!("links_{}", graph.name), links: true, span, ..graph })
+            }
+            _ => {
+                let report = Diagnostic::at(
+                    codes::NOT_A_GRAPH,
+                    span,
+                    format!("`{}` has no links to predict", graph.name),
+                    "links are those of a relation",
+                );
+                diagnostics.push(report.help("name a relation as it is declared: `links(likes)`, `links(relations)`"));
+                None
+            }
+        }
+    }
+
     fn with_self_loops(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
+        if graph.links {
+            let what = "pairs to score have no self loops";
+            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "of pairs to score"));
+            return None;
+        }
         if graph.src != graph.dst {
             let (src, dst) = (&self.vertices[graph.src], &self.vertices[graph.dst]);
             let mut report = Diagnostic::at(
@@ -511,6 +551,7 @@ impl Schema {
             steps: vec![Step { relation: relation as u32, reverse: false }],
             counted: false,
             self_loops: false,
+            links: false,
             span,
         }
     }
@@ -526,6 +567,7 @@ impl Schema {
             steps: steps.clone(),
             counted: *counted,
             self_loops: false,
+            links: false,
             span,
         }
     }
@@ -535,7 +577,7 @@ impl GraphRef {
     /// Do both have the same edges?
     pub fn same_edges(&self, other: &GraphRef) -> bool {
         (self.src, self.dst, &self.steps) == (other.src, other.dst, &other.steps)
-            && (self.counted, self.self_loops) == (other.counted, other.self_loops)
+            && (self.counted, self.self_loops, self.links) == (other.counted, other.self_loops, other.links)
     }
 
     /// As a row of a program's table.
@@ -547,13 +589,14 @@ impl GraphRef {
             steps: self.steps.clone(),
             counted: self.counted,
             self_loops: self.self_loops,
+            links: self.links,
         }
     }
 
     /// Is this the row of a program's table for it, whatever its name?
     pub fn makes(&self, decl: &GraphDecl) -> bool {
         (self.src, self.dst, &self.steps) == (decl.src.index(), decl.dst.index(), &decl.steps)
-            && (self.counted, self.self_loops) == (decl.counted, decl.self_loops)
+            && (self.counted, self.self_loops, self.links) == (decl.counted, decl.self_loops, decl.links)
     }
 
     /// The same edges with messages the other way.

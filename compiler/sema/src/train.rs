@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Task, Training};
+use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Target, Task, Training};
 use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{BinaryOp, DType, Dim, Op, Reduce, Space, Stage, Type, UnaryOp, Value, VertexType};
+use hgnnc_ir::{BinaryOp, DType, Dim, Graph, Op, Reduce, Space, Stage, Type, UnaryOp, Value, VertexType};
 use hgnnc_passes::{Clip, Optimizer, OptimizerOptions, Schedule};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 
 use crate::consts::Consts;
 use crate::elaborate::Elaborator;
 use crate::functions::match_arguments;
-use crate::model::OutputInfo;
+use crate::links::LINKS;
+use crate::model::{OutputInfo, OutputOf};
 use crate::names::did_you_mean;
 use crate::schema::FieldKind;
 use crate::value::{ValKind, show_widths};
@@ -26,7 +27,7 @@ pub struct TrainSpec {
     pub optimizer: OptimizerOptions,
     /// Where the split is named.
     pub split_span: Option<Span>,
-    /// Position of the label's field in its vertex type.
+    /// Position of the label's field in its vertex type, where the loss is of vertices.
     pub label_field: usize,
     /// Where the block stands.
     pub span: Span,
@@ -69,13 +70,23 @@ impl Elaborator<'_> {
         let options = self.options(train, consts, target.as_ref().map(|t| t.task));
         let loss = target.as_ref().and_then(|_| self.flow.result("loss"));
         let batch = self.mini_batch(train, consts, loss);
-        let (target, mut options, batch) = (target?, options?, batch?);
+        let links = target.as_ref().map(|target| match &target.of {
+            TrainedOf::Label { .. } => None,
+            TrainedOf::Links(graphs) => Some(graphs.clone()),
+        });
+        let links = links.map(|graphs| self.link_options(train, consts, graphs));
+        let (target, mut options, batch, links) = (target?, options?, batch?, links??);
         options.training.output = target.output;
-        options.training.vertex = target.vertex;
-        options.training.label = target.label;
         options.training.task = target.task;
         options.training.batch = batch;
-        options.label_field = target.field;
+        match (target.of, links) {
+            (TrainedOf::Label { vertex, label, field }, _) => {
+                options.training.target = Target::Vertices { vertex, label };
+                options.label_field = field;
+            }
+            (TrainedOf::Links(_), Some(links)) => options.training.target = Target::Links(links),
+            (TrainedOf::Links(_), None) => return None,
+        }
         Some(options)
     }
 
@@ -90,6 +101,8 @@ impl Elaborator<'_> {
                 TrainEntry::Epochs(span, _) => ("epochs", *span),
                 TrainEntry::Batch(span, _) => ("batch", *span),
                 TrainEntry::Fanout(span, _) => ("fanout", *span),
+                TrainEntry::Negatives(span, _) => ("negatives", *span),
+                TrainEntry::Exclude(span, _) => ("exclude", *span),
                 TrainEntry::Stop(span, ..) => ("stop", *span),
                 TrainEntry::Select(span, _) => ("select", *span),
                 TrainEntry::Metrics(span, _) => ("metrics", *span),
@@ -114,7 +127,7 @@ impl Elaborator<'_> {
         outputs: &BTreeMap<String, OutputInfo>,
         consts: &Consts,
         on_batches: bool,
-    ) -> Option<Target> {
+    ) -> Option<Trained> {
         let ExprKind::Call(call) = &expr.kind else {
             if !matches!(expr.kind, ExprKind::Error) {
                 self.report(
@@ -162,8 +175,30 @@ impl Elaborator<'_> {
             return None;
         };
         let output_info = self.loss_output(output, outputs);
+        let of_links = matches!(&label.kind, ExprKind::Name(name) if name == LINKS);
+        if let Some((name, OutputInfo { of: OutputOf::Links(scores), span })) = &output_info {
+            return self.loss_of_links((name, *span, scores), &call.callee, of_links.then_some(label), expr.span);
+        }
+        if of_links {
+            if let Some((name, info)) = output_info {
+                let report = Diagnostic::at(
+                    codes::LINK_LOSS,
+                    label.span,
+                    format!("output `{name}` belongs to vertices, not to pairs of them"),
+                    "links are pairs",
+                )
+                .label(info.span, "the output is declared here")
+                .help(format!(
+                    "declare it for pairs: `output {name}: {LINKS} = DistMult() over links(relations) of h`"
+                ));
+                self.report(report);
+            }
+            return None;
+        }
         let label_info = self.loss_label(label);
-        let (output_name, info) = output_info?;
+        let (output_name, OutputInfo { of: OutputOf::Vertices(of, val), span: output_span }) = output_info? else {
+            return None;
+        };
         let (vertex, field) = label_info?;
         let decl = &self.schema.vertices[vertex.index()].fields[field];
         let label_name = format!("{}.{}", self.vertex_name(vertex), decl.name);
@@ -195,39 +230,40 @@ impl Elaborator<'_> {
                 return None;
             }
         };
-        if info.vertex != vertex {
+        if of != vertex {
             self.report(
                 Diagnostic::at(
                     codes::LABEL_VERTEX,
                     label.span,
                     format!(
                         "output `{output_name}` belongs to `{}`, the label to `{}`",
-                        self.vertex_name(info.vertex),
+                        self.vertex_name(of),
                         self.vertex_name(vertex)
                     ),
                     "another vertex type",
                 )
-                .label(info.span, "the output is declared here"),
+                .label(output_span, "the output is declared here"),
             );
             return None;
         }
-        if info.val.widths.len() != 1 || info.val.widths[0].dim != Dim::Fixed(extent) {
+        if val.widths.len() != 1 || val.widths[0].dim != Dim::Fixed(extent) {
             let what = match task {
                 Task::Classify { .. } => "classes",
                 Task::MultiLabel { .. } => "labels",
                 Task::Regress { .. } => "targets",
+                Task::Link => "links",
             };
             let mut report = Diagnostic::at(
                 codes::CLASS_COUNT,
                 output.span,
                 format!(
                     "output `{output_name}` is {} per vertex, but `{label_name}` has {extent} {what}",
-                    show_widths(&self.flow, &info.val.widths)
+                    show_widths(&self.flow, &val.widths)
                 ),
                 format!("should be [{extent}]"),
             )
             .label(decl.ty_span, format!("{extent} {what} declared here"));
-            if let Some(width) = info.val.widths.last() {
+            if let Some(width) = val.widths.last() {
                 report = report.label(width.origin, "the output's width comes from here");
             }
             self.report(
@@ -243,19 +279,45 @@ impl Elaborator<'_> {
             Some(expr) => self.ranged(expr, consts, 0.0, 1.0, "label smoothing")?,
             None => 0.0,
         };
-        let ValKind::Stored(logits) = info.val.kind else { return None };
+        let ValKind::Stored(logits) = val.kind else { return None };
         let at = expr.span;
         let label_input = self.label_input(vertex, field, task, at);
         let (row, weight) = match task {
             Task::Classify { classes } => {
                 self.cross_entropy(logits, label_input, classes, class_weights, smoothing, at)
             }
+            Task::Link => return None,
             Task::MultiLabel { labels } => (self.binary_cross_entropy(logits, label_input, labels, at), None),
             Task::Regress { width } => (self.distance(logits, label_input, width, name == "mse", at), None),
         };
         self.mean_loss(row, weight, vertex, at, on_batches);
         let label = decl.dataset_name.clone().unwrap_or_default();
-        Some(Target { output: output_name, vertex, label, task, field })
+        Some(Trained { output: output_name, task, of: TrainedOf::Label { vertex, label, field } })
+    }
+
+    /// The loss of an output of links; `label` where it is compared with them.
+    fn loss_of_links(
+        &mut self,
+        (name, declared, scores): (&str, Span, &BTreeMap<Graph, Value>),
+        loss: &ast::Ident,
+        label: Option<&Expr>,
+        at: Span,
+    ) -> Option<Trained> {
+        if loss.name != "binary_cross_entropy" || label.is_none() {
+            let report = Diagnostic::at(
+                codes::LINK_LOSS,
+                if label.is_some() { loss.span } else { at },
+                format!("output `{name}` is a score of pairs of vertices, which are links or not"),
+                if label.is_some() { "compares something else" } else { "compares it with something else" },
+            )
+            .label(declared, "the output is declared here")
+            .help(format!("write `binary_cross_entropy({name}, {LINKS})`"));
+            self.report(report);
+            return None;
+        }
+        self.link_loss(scores, at);
+        let of = TrainedOf::Links(scores.keys().copied().collect());
+        Some(Trained { output: name.to_owned(), task: Task::Link, of })
     }
 
     fn loss_output(&mut self, expr: &Expr, outputs: &BTreeMap<String, OutputInfo>) -> Option<(String, OutputInfo)> {
@@ -385,6 +447,7 @@ impl Elaborator<'_> {
         let ty = match task {
             Task::Classify { .. } => Type { dtype: DType::I32, ..Type::fixed(space, &[]) },
             Task::MultiLabel { labels: width } | Task::Regress { width } => Type::fixed(space, &[width]),
+            Task::Link => Type::fixed(space, &[]),
         };
         let name = format!("{}.{}", self.vertex_name(vertex), decl.name);
         let binding = Binding::Label(vertex, decl.dataset_name.clone().unwrap_or_default());
@@ -485,12 +548,12 @@ impl Elaborator<'_> {
             Task::Classify { .. } => vec![Metric::Accuracy, Metric::MacroF1],
             Task::MultiLabel { .. } => vec![Metric::MicroF1, Metric::MacroF1],
             Task::Regress { .. } => vec![Metric::Mae, Metric::Rmse],
+            Task::Link => vec![Metric::Auc, Metric::AveragePrecision],
         };
         let mut spec = TrainSpec {
             training: Training {
                 output: String::new(),
-                vertex: VertexType::new(0),
-                label: String::new(),
+                target: Target::Vertices { vertex: VertexType::new(0), label: String::new() },
                 task,
                 epochs: 200,
                 stop: None,
@@ -510,8 +573,12 @@ impl Elaborator<'_> {
         let mut fine = true;
         for entry in &train.entries {
             match entry {
-                // `mini_batch` reads these two.
-                TrainEntry::Loss(..) | TrainEntry::Batch(..) | TrainEntry::Fanout(..) => {}
+                // `mini_batch` and `link_options` read these.
+                TrainEntry::Loss(..)
+                | TrainEntry::Batch(..)
+                | TrainEntry::Fanout(..)
+                | TrainEntry::Negatives(..)
+                | TrainEntry::Exclude(..) => {}
                 TrainEntry::Optimizer(_, expr) => match self.optimizer(expr, consts) {
                     Some(optimizer) => spec.optimizer.optimizer = optimizer,
                     None => fine = false,
@@ -610,12 +677,7 @@ impl Elaborator<'_> {
             self.report(report);
             return None;
         };
-        let fits = match metric {
-            Metric::Loss => true,
-            Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1 => !matches!(task, Task::Regress { .. }),
-            Metric::Mae | Metric::Rmse => matches!(task, Task::Regress { .. }),
-        };
-        if !fits {
+        if !metric.fits(task) {
             self.report(Diagnostic::at(
                 codes::METRIC_TASK,
                 name.span,
@@ -625,6 +687,7 @@ impl Elaborator<'_> {
                     Task::Classify { .. } | Task::MultiLabel { .. } => {
                         "the output is classes: use accuracy, micro_f1 or macro_f1"
                     }
+                    Task::Link => "the output scores links: use auc, average_precision, mrr or hits_10",
                 },
             ));
             return None;
@@ -750,7 +813,7 @@ impl Elaborator<'_> {
     }
 
     /// One of several named choices with its arguments.
-    fn choice<'e>(
+    pub(crate) fn choice<'e>(
         &mut self,
         expr: &'e Expr,
         what: &str,
@@ -816,10 +879,16 @@ impl Elaborator<'_> {
     }
 }
 
-struct Target {
+/// The output that a loss is of.
+struct Trained {
     output: String,
-    vertex: VertexType,
-    label: String,
     task: Task,
-    field: usize,
+    of: TrainedOf,
+}
+
+enum TrainedOf {
+    /// Compared with a label of vertices: its name in the dataset, and its field.
+    Label { vertex: VertexType, label: String, field: usize },
+    /// Scores of pairs, of these graphs.
+    Links(Vec<Graph>),
 }

@@ -188,13 +188,18 @@ impl Names {
                 | TrainEntry::Clip(_, e)
                 | TrainEntry::Epochs(_, e)
                 | TrainEntry::Batch(_, e)
+                | TrainEntry::Negatives(_, e)
                 | TrainEntry::Stop(_, _, e)
                 | TrainEntry::Seed(_, e) => self.expr(e),
                 TrainEntry::Fanout(_, fanout) => {
                     self.expr(&fanout.hops);
                     fanout.graphs.iter().for_each(|own| self.expr(&own.hops));
                 }
-                TrainEntry::Select(..) | TrainEntry::Metrics(..) | TrainEntry::Split(..) | TrainEntry::Dataset(..) => {}
+                TrainEntry::Exclude(..)
+                | TrainEntry::Select(..)
+                | TrainEntry::Metrics(..)
+                | TrainEntry::Split(..)
+                | TrainEntry::Dataset(..) => {}
             }
         }
     }

@@ -481,6 +481,10 @@ pub enum TrainEntry {
     Batch(Span, Expr),
     /// `fanout [15, 10] { cites: [5, all] }`
     Fanout(Span, Fanout),
+    /// `negatives uniform(10)`
+    Negatives(Span, Expr),
+    /// `exclude [inverse_of_likes]`
+    Exclude(Span, GraphExpr),
     /// `stop when val.loss has not improved for 100 epochs`
     Stop(Span, Criterion, Expr),
     /// `select val.macro_f1`

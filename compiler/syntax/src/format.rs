@@ -546,6 +546,8 @@ impl<'a> Printer<'a> {
             TrainEntry::Epochs(span, expr) => (span, "epochs", value(expr)),
             TrainEntry::Batch(span, expr) => (span, "batch", value(expr)),
             TrainEntry::Fanout(span, fanout) => (span, "fanout", self.fanout(fanout, column)),
+            TrainEntry::Negatives(span, expr) => (span, "negatives", value(expr)),
+            TrainEntry::Exclude(span, graphs) => (span, "exclude", graph_expr(graphs)),
             TrainEntry::Seed(span, expr) => (span, "seed", value(expr)),
             TrainEntry::Stop(span, criterion, patience) => {
                 let patience = self.expr(patience, LOOSEST);

@@ -170,6 +170,8 @@ const ORDER: &[&str] = &[
     "epochs",
     "batch",
     "fanout",
+    "negatives",
+    "exclude",
     "stop",
     "select",
     "metrics",

@@ -76,6 +76,8 @@ pub(crate) fn starts_entry(token: &Token) -> bool {
             | Epochs
             | Batch
             | Fanout
+            | Negatives
+            | Exclude
             | Stop
             | Select
             | Metrics

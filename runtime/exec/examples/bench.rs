@@ -105,7 +105,15 @@ fn tables(graph: &Topology, features: &Topology) -> (Dataflow, BoundData) {
     let mut flow = Dataflow::new("bench");
     flow.vertex_types.push(VertexTypeDecl { name: "Paper".into(), dataset_name: "paper".into() });
     let (src, dst) = (VertexType(0), VertexType(0));
-    flow.graphs.push(GraphDecl { name: "PSP".into(), src, dst, steps: vec![], counted: false, self_loops: false });
+    flow.graphs.push(GraphDecl {
+        name: "PSP".into(),
+        src,
+        dst,
+        steps: vec![],
+        counted: false,
+        self_loops: false,
+        links: false,
+    });
     let data = BoundData {
         num_vertices: vec![PAPERS],
         graphs: vec![graph.clone()],

@@ -6,11 +6,11 @@ use hgnnc_graph::{
     Dataset, Features, LabelValues, MetapathOptions, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs,
     SgbError, Step,
 };
-use hgnnc_ir::artifact::Artifact;
+use hgnnc_ir::artifact::{self, Artifact, LinkTarget};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
 use hgnnc_ir::types::{DType, Graph, Layout, VertexType};
 
-use crate::data::{BoundData, Incidence, InputData, Target, Topology};
+use crate::data::{BoundData, Incidence, InputData, LinksByGraph, Target, Topology};
 use crate::error::{ExecError, Result};
 
 /// What binding may use.
@@ -50,8 +50,22 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
         data.inputs.push(binder.input(decl, split)?);
     }
     if let (Some(training), false) = (&artifact.training, options.outputs_only) {
-        data.target = Some(binder.target(training.vertex, &training.label)?);
-        binder.check_labelled(training.vertex, &training.label, split)?;
+        match &training.target {
+            artifact::Target::Vertices { vertex, label } => {
+                data.target = Some(binder.target(*vertex, label)?);
+                binder.check_labelled(*vertex, label, split)?;
+            }
+            artifact::Target::Links(target) => {
+                data.held_out = binder.held_out(target, training.split.as_deref())?;
+                let links = target.graphs.iter().map(|graph| binder.graphs[graph.index()].num_edges()).sum();
+                let num = |part: &[Vec<(u32, u32)>]| part.iter().map(Vec::len).sum();
+                let nums: [usize; 3] = [links, num(&data.held_out[0]), num(&data.held_out[1])];
+                if nums.iter().any(|&num| num >= u32::MAX as usize) {
+                    return Err(ExecError::Unsupported("there are 2^32 links or more to learn".into()));
+                }
+                data.parts = nums.map(|num| (0..num as u32).collect());
+            }
+        }
     }
     if let Some(split) = split {
         let split = &dataset.splits[split];
@@ -246,6 +260,8 @@ impl Binder<'_> {
                 InputData::Numbers(graph.counts.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
             }
             Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?),
+            // Of pairs, which are drawn later, and of other programs.
+            Binding::IsLink(_) | Binding::Given(_) => InputData::Missing,
             Binding::StepNumber => InputData::StepNumber,
             Binding::EpochNumber => InputData::EpochNumber,
         })
@@ -306,13 +322,38 @@ impl Binder<'_> {
         Ok(())
     }
 
+    /// The links of the validation and the test part of the split to use.
+    fn held_out(&self, target: &LinkTarget, own: Option<&str>) -> Result<[LinksByGraph; 2]> {
+        let wanted = self.options.split.as_deref().or(own);
+        let splits = &self.dataset.link_splits;
+        let split = splits.iter().find(|split| wanted.is_none_or(|wanted| split.name == wanted));
+        let Some(split) = split else {
+            return match wanted {
+                Some(name) => Err(self.missing("split of links", name, splits.iter().map(|s| s.name.clone()))),
+                None => Ok([(); 2].map(|()| vec![vec![]; target.graphs.len()])),
+            };
+        };
+        let relation = |graph: &Graph| self.relations[self.flow.graphs[graph.index()].steps[0].relation as usize];
+        let relations: Vec<usize> = target.graphs.iter().map(relation).collect();
+        Ok([&split.val, &split.test].map(|links| {
+            let mut by_graph = vec![vec![]; relations.len()];
+            for ((&src, &dst), &relation) in links.src.iter().zip(&links.dst).zip(&links.relation) {
+                if let Some(position) = relations.iter().position(|&of| of == relation as usize) {
+                    by_graph[position].push((src, dst));
+                }
+            }
+            by_graph
+        }))
+    }
+
     /// Position of the split to use.
     fn split(&self, artifact: &Artifact) -> Result<Option<usize>> {
         let masked = self.flow.inputs.iter().find_map(|decl| match &decl.binding {
             Binding::TrainMask(vertex) => Some(*vertex),
             _ => None,
         });
-        let Some(vertex) = artifact.training.as_ref().map(|t| t.vertex).or(masked) else { return Ok(None) };
+        let trained = artifact.training.as_ref().and_then(|training| training.target.vertex());
+        let Some(vertex) = trained.or(masked) else { return Ok(None) };
         let of = self.types[vertex.index()];
         let own = artifact.training.as_ref().and_then(|t| t.split.as_deref());
         let wanted = self.options.split.as_deref().or(own);

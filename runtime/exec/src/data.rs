@@ -269,6 +269,9 @@ pub enum Target {
     Rows(Vec<f32>),
 }
 
+/// Links along each graph that is trained: source and destination. `[graphs][links]`
+pub type LinksByGraph = Vec<Vec<(u32, u32)>>;
+
 /// Everything that a program runs on, except its parameters.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BoundData {
@@ -284,8 +287,11 @@ pub struct BoundData {
     pub inputs: Vec<InputData>,
     /// Labels of the trained vertex type.
     pub target: Option<Target>,
-    /// Vertices of the training, validation and test part.
+    /// Vertices of the training, validation and test part; where links are trained, their positions: those of training
+    /// among the edges of the graphs of links, the others in [`BoundData::held_out`].
     pub parts: [Vec<u32>; 3],
+    /// Links of the validation and the test part.
+    pub held_out: [LinksByGraph; 2],
     /// Seconds spent on loading.
     pub load_s: f64,
     /// Seconds spent on building semantic graphs.

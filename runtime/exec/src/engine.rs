@@ -494,7 +494,9 @@ pub(crate) fn add_counters(programs: &[&Program], data: &mut BoundData) {
                 | Binding::TrainMask(_)
                 | Binding::EdgeWeight(_)
                 | Binding::EdgeCount(_)
-                | Binding::EdgeFeatures(_) => InputData::Missing,
+                | Binding::EdgeFeatures(_)
+                | Binding::IsLink(_)
+                | Binding::Given(_) => InputData::Missing,
             });
         }
     }

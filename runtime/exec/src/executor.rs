@@ -227,6 +227,15 @@ impl Executor {
         }
     }
 
+    /// Number of elements of a parameter.
+    pub fn param_len(&self, index: usize) -> usize {
+        match self {
+            Executor::Cpu(engine) => engine.param_len(index),
+            Executor::Batches(it) => it.whole.param_len(index),
+            Executor::Device(it) => it.engine.param_len(index),
+        }
+    }
+
     /// Elements of a parameter.
     pub fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
         match self {

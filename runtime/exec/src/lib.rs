@@ -20,6 +20,7 @@ mod executor;
 mod init;
 pub mod kernels;
 mod launch;
+mod links;
 pub mod math;
 pub mod measure;
 pub mod metrics;

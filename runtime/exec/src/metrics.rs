@@ -39,6 +39,9 @@ impl Predictions<'_> {
             }
             Metric::Mae => self.mean_difference(f64::abs),
             Metric::Rmse => self.mean_difference(|d| d * d).map(f64::sqrt),
+            Metric::Auc | Metric::AveragePrecision | Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10 => {
+                None
+            }
         }
     }
 
@@ -159,7 +162,15 @@ impl Tally {
                 }
                 Some(if used == 0 { 0.0 } else { sum / f64::from(used) })
             }
-            Metric::Loss | Metric::Mae | Metric::Rmse => None,
+            Metric::Loss
+            | Metric::Mae
+            | Metric::Rmse
+            | Metric::Auc
+            | Metric::AveragePrecision
+            | Metric::Mrr
+            | Metric::Hits1
+            | Metric::Hits3
+            | Metric::Hits10 => None,
         }
     }
 }

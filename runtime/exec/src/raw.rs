@@ -142,6 +142,11 @@ impl Slab {
         Frozen { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
     }
 
+    /// The numbers, which nobody writes any more.
+    pub fn freeze(self) -> Frozen {
+        Frozen { data: self.data, len: self.len, _memory: self._memory }
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len

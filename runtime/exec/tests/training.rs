@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Case;
 use hgnnc_exec::{BoundData, ExecError, InputData, Outcome, Target, TrainOptions, Trainer};
-use hgnnc_ir::artifact::{Criterion, Kernels, Metric, Part, Stop, Task, Training, VERSION};
+use hgnnc_ir::artifact::{self, Criterion, Kernels, Metric, Part, Stop, Task, Training, VERSION};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
@@ -84,8 +84,7 @@ fn model(rate: f64) -> (Artifact, BoundData) {
     }
     let training = Training {
         output: "y".into(),
-        vertex: VertexType(0),
-        label: "y".into(),
+        target: artifact::Target::Vertices { vertex: VertexType(0), label: "y".into() },
         task: Task::Classify { classes: CLASSES },
         epochs: 60,
         stop: None,
@@ -100,7 +99,8 @@ fn model(rate: f64) -> (Artifact, BoundData) {
     let artifact = Artifact {
         version: VERSION,
         model: "regression".into(),
-        kernels: Kernels { train: Some(lowered(&case.flow)), infer: lowered(&infer) },
+        score: None,
+        kernels: Kernels { train: Some(lowered(&case.flow)), infer: lowered(&infer), score: None },
         train: Some(case.flow),
         infer,
         training: Some(training),

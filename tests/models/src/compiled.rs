@@ -159,7 +159,14 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
                 dense.data.iter_mut().filter(|x| x.abs() < 0.6).for_each(|x| *x = 0.0);
                 dense
             }
-            Binding::Features(_) | Binding::EdgeWeight(_) | Binding::EdgeFeatures(_) => random(world),
+            Binding::Features(_) | Binding::EdgeWeight(_) | Binding::EdgeFeatures(_) | Binding::Given(_) => {
+                random(world)
+            }
+            Binding::IsLink(_) => {
+                let mut bits = random(world);
+                bits.data.iter_mut().for_each(|x| *x = f64::from(*x > 0.0));
+                bits
+            }
             Binding::Label(vertex, _) => {
                 let name = &flow.vertex_types[vertex.index()].name;
                 match decl.ty.dims[..] {

@@ -58,6 +58,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         model: model.name.clone(),
         train: None,
         infer: model.flow.clone(),
+        score: None,
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|train| train.training.clone()),
         batch: None,
@@ -97,5 +98,6 @@ fn summary(dataset: &Dataset) -> DatasetSummary {
             })
             .collect(),
         splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
+        link_splits: dataset.link_splits.iter().map(|s| s.name.clone()).collect(),
     }
 }

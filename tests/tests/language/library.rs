@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hgnnc_driver::{STDLIB, analyze, codes, format};
-use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind};
+use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, RowsOf};
 use hgnnc_tests::{check, sources};
 
 #[test]
@@ -62,6 +62,19 @@ fn model_of(module: &str, layer: &Layer) -> String {
         if one_type { ("[cites]", "Paper.x", "") } else { ("[relations, reverse(writes)]", "features", ".Paper") };
     let select =
         if layer.results.len() > 1 { format!(".{}{select}", layer.results[0].name.name) } else { select.into() };
+    // A layer that scores pairs runs over links, and its inputs may be several.
+    let family = layer.over.as_ref().map(|over| over.name.name.as_str());
+    let of_pairs = matches!(&layer.results[0].rows, RowsOf::Name(rows) if Some(rows.name.as_str()) == family);
+    let (over, output) = match of_pairs {
+        true => (
+            format!("links({})", over.replace("[relations, reverse(writes)]", "relations")),
+            "score: links = h".to_owned(),
+        ),
+        false => (over.to_owned(), format!("logits: Paper = linear(h{select}, 3)")),
+    };
+    let inputs: Vec<String> =
+        (layer.inputs.iter().filter(|own| !own.optional)).map(|own| format!("{}: {input}", own.name.name)).collect();
+    let input = if inputs.len() > 1 { format!("({})", inputs.join(", ")) } else { input.to_owned() };
     let other_type = "\n    vertex Author { x: f32[6] }\n    relation writes: Author -> Paper";
     let other_type = if one_type { "" } else { other_type };
     format!(
@@ -74,7 +87,7 @@ schema S {{
 
 model M(schema: S) {{
     let h = {name}({arguments}) over {over} of {input}
-    output logits: Paper = linear(h{select}, 3)
+    output {output}
 }}
 "
     )

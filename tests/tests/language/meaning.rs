@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hgnnc_driver::{Analyzed, LowerOptions, lower};
+use hgnnc_ir::artifact::Target;
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::{Artifact, Dataflow, Dim, Input};
 use hgnnc_tests::check;
@@ -40,7 +41,12 @@ fn batches(model: &Analyzed) -> String {
     let Some(batch) = training.batch else { return String::new() };
     let layout = lowered.artifact.batch.expect("the program is that of a batch");
     assert_eq!(batch.fanouts.len(), layout.hops, "one for each hop that the program needs");
-    let mut listing = format!("batch {} of {}\n", batch.size, flow.vertex_types[training.vertex.index()].name);
+    let mut listing = match &training.target {
+        Target::Vertices { vertex, .. } => {
+            format!("batch {} of {}\n", batch.size, flow.vertex_types[vertex.index()].name)
+        }
+        Target::Links(target) => format!("batch {} of links, {:?}\n", batch.size, target),
+    };
     for (hop, fanouts) in batch.fanouts.iter().enumerate() {
         assert_eq!(fanouts.len(), flow.graphs.len(), "one for each graph of the table");
         for (graph, fanout) in flow.graphs.iter().zip(fanouts) {

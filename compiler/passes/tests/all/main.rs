@@ -5,6 +5,7 @@ mod cases;
 mod common;
 mod gradients;
 mod kernels;
+mod links;
 mod on_batch;
 mod optimizers;
 mod random;

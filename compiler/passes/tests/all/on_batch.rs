@@ -12,13 +12,13 @@ const SEEDS: u64 = 300;
 
 /// The batch around some vertices with all in-edges: by type the vertices in the order in which they are reached, and how
 /// many are known within so many hops.
-struct Batch {
+pub struct Batch {
     vertices: Vec<Vec<u32>>,
     known: Vec<Vec<usize>>,
 }
 
 impl Batch {
-    fn around(flow: &Dataflow, bindings: &Bindings, layout: &BatchLayout, seeds: &[Vec<u32>]) -> Self {
+    pub fn around(flow: &Dataflow, bindings: &Bindings, layout: &BatchLayout, seeds: &[Vec<u32>]) -> Self {
         let mut vertices = seeds.to_vec();
         let mut known = vec![vertices.iter().map(Vec::len).collect::<Vec<_>>()];
         for hop in 0..layout.hops {
@@ -45,6 +45,15 @@ impl Batch {
         &self.vertices[vertex.index()][..self.known[hops][vertex.index()]]
     }
 
+    /// Pairs to score, in their order, all of whose ends are seeds.
+    fn pairs(&self, flow: &Dataflow, bindings: &Bindings, graph: Graph) -> Vec<(u32, u32)> {
+        let decl = &flow.graphs[graph.index()];
+        let id = |of: VertexType, vertex: u32| {
+            self.rows(of, 0).iter().position(|&v| v == vertex).expect("ends are seeds") as u32
+        };
+        bindings.edges[graph.index()].iter().map(|&(src, dst)| (id(decl.src, src), id(decl.dst, dst))).collect()
+    }
+
     /// Edges in the order of compact ids of destinations, and where each is in the whole graph.
     fn edges(&self, flow: &Dataflow, bindings: &Bindings, graph: Graph, hops: usize) -> Vec<((u32, u32), usize)> {
         let decl = &flow.graphs[graph.index()];
@@ -68,7 +77,7 @@ fn pick(tensor: &Tensor, width: usize, rows: impl Iterator<Item = usize>) -> Ten
 }
 
 /// What the program of a batch runs on.
-fn bindings_of(
+pub fn bindings_of(
     (flow, all): (&Dataflow, &Bindings),
     (small, layout): (&Dataflow, &BatchLayout),
     batch: &Batch,
@@ -80,6 +89,7 @@ fn bindings_of(
             BatchGraph::Sampled { graph, hops } => {
                 batch.edges(flow, all, graph, hops).into_iter().map(|(edge, _)| edge).collect()
             }
+            BatchGraph::Links { graph } => batch.pairs(flow, all, graph),
             BatchGraph::First { .. } => (0..bindings.num_vertices[decl.dst.index()] as u32).map(|v| (v, v)).collect(),
         });
     }
@@ -95,6 +105,7 @@ fn bindings_of(
                 BatchGraph::Sampled { graph, hops } => {
                     pick(tensor, width, batch.edges(flow, all, graph, hops).into_iter().map(|(_, at)| at))
                 }
+                BatchGraph::Links { .. } => tensor.clone(),
                 BatchGraph::First { .. } => unreachable!("edges that take rows have no inputs"),
             },
             Space::Unit | Space::Index(_) | Space::Ends(..) => tensor.clone(),
@@ -114,7 +125,7 @@ fn bindings_of(
 }
 
 /// Does a value of a vertex depend on what is not in its neighbourhood, or on the numbers of rows?
-fn is_global(op: &Op) -> bool {
+pub fn is_global(op: &Op) -> bool {
     matches!(op, Op::ReduceSpace(_) | Op::Count(_) | Op::RandomMask { .. })
 }
 

@@ -169,6 +169,8 @@ fn entry(entry: &TrainEntry) -> String {
             let own = |own: &GraphFanout| format!(" {}:{}", graphs(&own.graphs), expr(&own.hops));
             format!("fanout {}{}", expr(&fanout.hops), fanout.graphs.iter().map(own).collect::<String>())
         }
+        TrainEntry::Negatives(_, value) => format!("negatives {}", expr(value)),
+        TrainEntry::Exclude(_, graphs) => format!("exclude {}", self::graphs(graphs)),
         TrainEntry::Seed(_, value) => format!("seed {}", expr(value)),
         TrainEntry::Stop(_, c, patience) => format!("stop {} {}", criterion(c), expr(patience)),
         TrainEntry::Select(_, c) => format!("select {}", criterion(c)),

@@ -14,7 +14,15 @@ pub fn one_graph(name: &str) -> Dataflow {
     flow.vertex_types.push(VertexTypeDecl { name: "V".into(), dataset_name: "v".into() });
     flow.relations.push(RelationDecl { name: "r".into(), dataset_name: "r".into(), src: V, dst: V });
     let steps = vec![Step { relation: 0, reverse: false }];
-    flow.graphs.push(GraphDecl { name: "g".into(), src: V, dst: V, steps, counted: false, self_loops: false });
+    flow.graphs.push(GraphDecl {
+        name: "g".into(),
+        src: V,
+        dst: V,
+        steps,
+        counted: false,
+        self_loops: false,
+        links: false,
+    });
     flow
 }
 

@@ -9,6 +9,7 @@
 // Rows of parameters are copied by several threads; see `raw`.
 #![allow(unsafe_code)]
 
+mod pairs;
 mod pipeline;
 mod source;
 
@@ -92,7 +93,7 @@ impl Batches {
             (_, None) => Whole::Nothing,
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
-        let of_whole = (&artifact.infer, training.vertex);
+        let of_whole = (&artifact.infer, training);
         let source = Source::new(program, layout, batch, whole.data(), inputs, of_whole)?;
         let step = Engine::new(&[program], source.empty()?, options)?;
         let states = collect_states(&[program]);

@@ -79,13 +79,13 @@ fn make_all(
     ready: &SyncSender<Result<Box<Made>>>,
     used: &Receiver<Box<Made>>,
 ) -> Result<()> {
-    let mut sampler = source.sampler()?;
+    let mut maker = source.maker()?;
     for epoch in first.epoch..epochs {
         let order = source.order(first.seed, epoch);
         let start = if epoch == first.epoch { first.batch } else { 0 };
         for batch in start..source.num_batches() {
             let mut made = used.try_recv().unwrap_or_default();
-            source.make(&mut sampler, &order, BatchKey { epoch, batch, ..first }, &mut made)?;
+            source.make(&mut maker, &order, BatchKey { epoch, batch, ..first }, &mut made)?;
             if ready.send(Ok(made)).is_err() {
                 return Ok(());
             }

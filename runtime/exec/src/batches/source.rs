@@ -3,15 +3,16 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use hgnnc_ir::artifact::MiniBatch;
+use hgnnc_ir::artifact::{MiniBatch, Target, Training};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern};
-use hgnnc_ir::dataflow::{Dataflow, GraphDecl, PatternDecl};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
 use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::types::{DType, Dim, Graph, Input, Layout, Space, Type, VertexType};
 use hgnnc_sample::{Batch, BatchKey, Edges, Fanout, Plan, SampleGraph, Sampler};
 
+use super::pairs::{PairRoom, PairSource, Pairs};
 use crate::data::{BoundData, Incidence, InputData, Topology, transpose_into};
 use crate::error::{ExecError, Result};
 use crate::raw::{Frozen, Slab};
@@ -39,9 +40,23 @@ pub(super) struct Source {
     inputs: Vec<Whole>,
     /// Row positions and columns of the sparse matrices of the whole graph.
     patterns: Vec<Incidence>,
-    target: VertexType,
+    seeds: Seeds,
     train: Vec<u32>,
     size: usize,
+}
+
+/// What the loss of a batch is of.
+enum Seeds {
+    /// Vertices of a type.
+    Vertices(VertexType),
+    /// Links, whose ends are the vertices that batches begin with.
+    Links(PairSource),
+}
+
+/// What a thread that makes batches has of its own.
+pub(super) struct Maker<'s> {
+    sampler: Sampler<'s>,
+    pairs: PairRoom,
 }
 
 /// A batch that is ready for the engine.
@@ -51,6 +66,8 @@ pub(super) struct Made {
     pub key: Option<BatchKey>,
     pub seeds: usize,
     pub sampled: Batch,
+    /// Pairs to score, by graph of links.
+    pairs: Vec<Pairs>,
     pub data: BoundData,
     pub inputs: Vec<Slab>,
     /// Seconds of sampling, of making graphs of what was sampled, and of copying rows.
@@ -65,7 +82,7 @@ impl Source {
         batch: &MiniBatch,
         data: &BoundData,
         inputs: Vec<Whole>,
-        (tables, target): (&Dataflow, VertexType),
+        (tables, training): (&Dataflow, &Training),
     ) -> Result<Self> {
         let edges: Vec<Edges<'_>> = tables.graphs.iter().zip(&data.graphs).map(edges).collect();
         let num_graphs = edges.len();
@@ -89,7 +106,10 @@ impl Source {
             uses: Uses::of(program, layout),
             inputs,
             patterns,
-            target,
+            seeds: match &training.target {
+                Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
+                Target::Links(target) => Seeds::Links(PairSource::new(target, tables, &data.graphs)),
+            },
             train: data.parts[0].clone(),
             size: batch.size,
         })
@@ -105,8 +125,11 @@ impl Source {
         self.size as u64
     }
 
-    pub fn sampler(&self) -> Result<Sampler<'_>> {
-        Sampler::new(&self.graph, self.plan.clone()).map_err(|error| ExecError::Unsupported(error.to_string()))
+    /// What a thread needs to make batches.
+    pub fn maker(&self) -> Result<Maker<'_>> {
+        let sampler = Sampler::new(&self.graph, self.plan.clone());
+        let sampler = sampler.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        Ok(Maker { sampler, pairs: PairRoom::default() })
     }
 
     /// The seeds of an epoch in their order.
@@ -118,13 +141,21 @@ impl Source {
     }
 
     /// Makes a batch: a function of the seed of the run, the epoch and the number of the batch in it.
-    pub fn make(&self, sampler: &mut Sampler<'_>, order: &[u32], key: BatchKey, made: &mut Made) -> Result<()> {
+    pub fn make(&self, maker: &mut Maker<'_>, order: &[u32], key: BatchKey, made: &mut Made) -> Result<()> {
         let start = Instant::now();
         let first = (key.batch as usize * self.size).min(order.len());
         let mut seeds = vec![vec![]; self.graph.counts().len()];
-        seeds[self.target.index()] = order[first..(first + self.size).min(order.len())].to_vec();
-        (made.key, made.seeds) = (Some(key), seeds[self.target.index()].len());
-        sampler.sample(&seeds, key, &mut made.sampled).map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        let own = &order[first..(first + self.size).min(order.len())];
+        (made.key, made.seeds) = (Some(key), own.len());
+        match &self.seeds {
+            Seeds::Vertices(vertex) => seeds[vertex.index()] = own.to_vec(),
+            Seeds::Links(source) => source.draw(own, key, &mut maker.pairs, &mut seeds, &mut made.pairs),
+        }
+        let sampled = maker.sampler.sample(&seeds, key, &mut made.sampled);
+        sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        if let Seeds::Links(source) = &self.seeds {
+            source.exclude(&maker.pairs, &mut made.sampled);
+        }
         let sampled = start.elapsed().as_secs_f64();
         self.rows_of_inputs(made)?;
         let copied = start.elapsed().as_secs_f64();
@@ -142,7 +173,7 @@ impl Source {
 
     /// The graphs of what was sampled. The blocks of the deepest ones are taken out of the batch.
     fn graphs(&self, made: &mut Made) {
-        let Made { sampled, data, .. } = made;
+        let Made { sampled, pairs, data, .. } = made;
         data.num_vertices.clear();
         let rows = |v: usize| match self.uses.direct[v] {
             true => self.graph.counts()[self.layout.vertices[v].vertex.index()],
@@ -152,7 +183,7 @@ impl Source {
         data.graphs.resize_with(self.layout.graphs.len(), Topology::default);
         let deepest = |&index: &usize| match self.layout.graphs[index] {
             BatchGraph::Sampled { graph, hops } => self.layout.deepest(graph) == Some(hops),
-            BatchGraph::First { .. } => false,
+            BatchGraph::First { .. } | BatchGraph::Links { .. } => false,
         };
         let (last, first): (Vec<usize>, Vec<usize>) = (0..self.layout.graphs.len()).partition(deepest);
         for index in first.into_iter().chain(last.iter().copied()) {
@@ -191,6 +222,16 @@ impl Source {
                         }
                     }
                 }
+                BatchGraph::Links { graph } => {
+                    let Some(drawn) = self.pairs_of(pairs, graph) else { continue };
+                    indptr.clear();
+                    indptr.extend_from_slice(&drawn.indptr);
+                    other.clear();
+                    match direct {
+                        true => other.extend(drawn.src.iter().map(|&id| by_id[id as usize])),
+                        false => other.extend_from_slice(&drawn.src),
+                    }
+                }
                 BatchGraph::First { .. } => {
                     indptr.clear();
                     indptr.extend(0..=topology.num_dst as u64);
@@ -208,6 +249,12 @@ impl Source {
         }
     }
 
+    /// The pairs of a batch along a graph of links.
+    fn pairs_of<'p>(&self, pairs: &'p [Pairs], graph: Graph) -> Option<&'p Pairs> {
+        let Seeds::Links(source) = &self.seeds else { return None };
+        pairs.get(source.position(graph)?)
+    }
+
     fn transpose(&self, index: usize, topology: &mut Topology) {
         let Topology { incoming, outgoing, num_src, .. } = topology;
         if self.uses.outgoing[index] {
@@ -219,7 +266,7 @@ impl Source {
 
     /// The rows of patterns and inputs that belong to what was sampled.
     fn rows_of_inputs(&self, made: &mut Made) -> Result<()> {
-        let Made { sampled, data, inputs, .. } = made;
+        let Made { sampled, pairs, data, inputs, .. } = made;
         data.patterns.resize_with(self.layout.patterns.len(), Topology::default);
         let patterns = self.layout.patterns.iter().zip(&self.tables.patterns);
         for (topology, (&BatchPattern { pattern, rows }, decl)) in data.patterns.iter_mut().zip(patterns) {
@@ -251,7 +298,15 @@ impl Source {
                     let rows = self.vertices(sampled, vertex).iter().map(|&v| classes[v as usize]);
                     data.inputs[index] = InputData::Classes(rows.collect());
                 }
-                Whole::Nothing => {}
+                Whole::Nothing => {
+                    if let (Binding::IsLink(_), Space::Edges(graph)) = (&self.tables.inputs[index].binding, ty.space)
+                        && let BatchGraph::Links { graph } = self.layout.graphs[graph.index()]
+                        && let Some(drawn) = self.pairs_of(pairs, graph)
+                    {
+                        room(&mut inputs[index], drawn.is_link.len()).copy_from_slice(&drawn.is_link);
+                        data.inputs[index] = InputData::Held(drawn.is_link.len());
+                    }
+                }
             }
         }
         Ok(())
@@ -288,7 +343,7 @@ impl Source {
                 BatchGraph::Sampled { graph, hops } => {
                     &sampled.blocks[graph.index()].edge[..sampled.edges_up_to(graph.index(), hops)]
                 }
-                BatchGraph::First { .. } => return Err(unknown(ty)),
+                BatchGraph::First { .. } | BatchGraph::Links { .. } => return Err(unknown(ty)),
             },
             Space::Unit | Space::Index(_) | Space::Ends(..) => return Err(unknown(ty)),
         };
@@ -303,16 +358,19 @@ impl Source {
     pub fn empty(&self) -> Result<BoundData> {
         let graph = |name: &str| Topology::from_csc(name, 0, 0, vec![0], vec![]);
         let pattern = |decl: &PatternDecl| Topology::from_csc("", decl.columns, 0, vec![0], vec![]);
-        let input = |input: &Input| match self.inputs[input.index()] {
+        let input = |(index, input): (usize, &Input)| match self.inputs[input.index()] {
             Whole::Numbers(_) => InputData::Held(0),
             Whole::Classes(_) => InputData::Classes(vec![]),
-            Whole::Nothing => InputData::Missing,
+            Whole::Nothing => match self.tables.inputs[index].binding {
+                Binding::IsLink(_) => InputData::Held(0),
+                _ => InputData::Missing,
+            },
         };
         Ok(BoundData {
             num_vertices: vec![0; self.layout.vertices.len()],
             graphs: self.tables.graphs.iter().map(|decl| graph(&decl.name)).collect::<Result<_>>()?,
             patterns: self.tables.patterns.iter().map(pattern).collect::<Result<_>>()?,
-            inputs: self.layout.inputs.iter().map(input).collect(),
+            inputs: self.layout.inputs.iter().enumerate().map(input).collect(),
             ..BoundData::default()
         })
     }
@@ -320,12 +378,17 @@ impl Source {
 
 /// The in-edges of a graph. Samplers have them in memory of their own: they live as long as batches are made.
 fn edges((decl, graph): (&GraphDecl, &Topology)) -> Edges<'static> {
+    // Pairs are drawn otherwise.
+    let (indptr, src) = match decl.links {
+        true => (vec![0; graph.num_dst + 1], vec![]),
+        false => (graph.incoming.indptr.clone(), graph.incoming.other.clone()),
+    };
     Edges {
         name: Cow::Owned(decl.name.clone()),
         src_type: decl.src.index(),
         dst_type: decl.dst.index(),
-        indptr: Cow::Owned(graph.incoming.indptr.clone()),
-        src: Cow::Owned(graph.incoming.other.clone()),
+        indptr: Cow::Owned(indptr),
+        src: Cow::Owned(src),
     }
 }
 

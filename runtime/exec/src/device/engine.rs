@@ -292,6 +292,11 @@ impl DeviceEngine {
         Ok(numbers)
     }
 
+    /// Number of elements of a parameter.
+    pub(crate) fn param_len(&self, index: usize) -> usize {
+        self.params[index].1
+    }
+
     /// As [`DeviceEngine::param`], into room for all of it.
     pub(crate) fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
         self.device.download(self.params[index].0, bytemuck::cast_slice_mut(into))

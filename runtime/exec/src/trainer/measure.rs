@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{Criterion, Metric, Part};
-use hgnnc_ir::types::Stage;
+use hgnnc_ir::artifact::{Criterion, Metric, Part, Target};
+use hgnnc_ir::types::{Graph, Stage};
 
 use super::timing::WARM_UP;
 use super::{INFER, OutputRows, Trainer};
 use crate::engine::Times;
 use crate::error::{ExecError, Result};
 use crate::executor::{Executor, Rows};
+use crate::links::LinkMeasures;
 use crate::metrics::{Predictions, Tally};
 use crate::proc;
 use crate::report::{GraphReport, Report, Spread};
@@ -42,6 +43,7 @@ impl Trainer {
         let (step, epoch) = (self.progress.steps_done, self.progress.epochs_done);
         self.executor.run_until_update(INFER, (self.seed, step, epoch), &mut Times::default())?;
         self.executor.run_updates(INFER, self.seed, step, &mut Times::default())?;
+        self.links_behind = true;
         let on_device = self.executor.elapsed_ms()?;
         let ms = on_device.unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         if self.timing.infer.len() < self.timing.infer.capacity() || self.timing.infer.len() < 16 {
@@ -52,6 +54,9 @@ impl Trainer {
 
     /// A metric of the last evaluation. Of a device, no more than it takes is copied: counts where they will do.
     pub(super) fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
+        if let Some(links) = self.up_to_date_links()? {
+            return links.metric(part, metric);
+        }
         let Some(training) = &self.artifact.training else { return Ok(None) };
         let (vertices, task) = (self.rows(part).len(), training.task);
         if vertices == 0 {
@@ -69,6 +74,15 @@ impl Trainer {
         Ok(value)
     }
 
+    /// What measures links, with the values of the last evaluation.
+    fn up_to_date_links(&mut self) -> Result<Option<&mut LinkMeasures>> {
+        if let (Some(links), true) = (&mut self.links, self.links_behind) {
+            links.refresh(&mut self.executor, INFER)?;
+            self.links_behind = false;
+        }
+        Ok(self.links.as_mut())
+    }
+
     pub(super) fn metric_with(&self, part: Part, metric: Metric, tally: &mut Tally) -> Option<f64> {
         let training = self.artifact.training.as_ref()?;
         let row_loss = self.executor.result(INFER, "row_loss").map(|rows| rows.numbers);
@@ -76,7 +90,7 @@ impl Trainer {
         let outputs = self.executor.result(INFER, &training.output);
         let Rows { width, numbers: outputs } = match metric {
             Metric::Loss => Rows { width: 0, numbers: &[] },
-            Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1 | Metric::Mae | Metric::Rmse => outputs?,
+            _ => outputs?,
         };
         let target = self.executor.data().target.as_ref()?;
         let rows = self.rows(part);
@@ -89,10 +103,19 @@ impl Trainer {
     /// When a device fails.
     pub fn evaluate(&mut self) -> Result<BTreeMap<&'static str, BTreeMap<&'static str, f64>>> {
         self.infer_all()?;
+        // Ranking goes through all pairs of vertices: it is done where it was asked for, and not for the links of training.
+        let training = self.artifact.training.as_ref();
+        let ranked = training.is_some_and(|training| {
+            let criteria = training.stop.map(|stop| stop.criterion).into_iter().chain([training.select]);
+            criteria.map(|of| of.metric).chain(training.metrics.iter().copied()).any(Metric::is_ranking)
+        });
         let mut all = BTreeMap::new();
         for part in [Part::Train, Part::Val, Part::Test] {
             let mut values = BTreeMap::new();
             for metric in Metric::ALL {
+                if metric.is_ranking() && !(ranked && part != Part::Train) {
+                    continue;
+                }
                 if let Some(value) = self.metric(part, metric)? {
                     values.insert(metric.name(), value);
                 }
@@ -124,6 +147,40 @@ impl Trainer {
                 names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
             ))),
         }
+    }
+
+    /// The graphs of links that the model scores, by name of their relation in the dataset, with the numbers of vertices that
+    /// there are at both ends. Nothing where it scores none.
+    pub fn link_graphs(&self) -> Vec<(String, (usize, usize))> {
+        let target = self.artifact.training.as_ref().map(|training| &training.target);
+        let (Some(Target::Links(target)), Some(links)) = (target, &self.links) else { return vec![] };
+        let tables = &self.artifact.infer;
+        let relation = |graph: &Graph| {
+            let step = tables.graphs[graph.index()].steps[0];
+            tables.relations[step.relation as usize].dataset_name.clone()
+        };
+        target.graphs.iter().map(relation).zip(links.ends().iter().copied()).collect()
+    }
+
+    /// Scores of pairs (source, destination) with the current parameters, for each of [`Trainer::link_graphs`].
+    ///
+    /// # Errors
+    /// A vertex that does not exist, a model that scores no pairs, or a device that fails.
+    pub fn score_pairs(&mut self, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
+        self.infer_all()?;
+        let Some(links) = self.up_to_date_links()? else {
+            return Err(ExecError::Unsupported("the model scores no pairs of vertices".into()));
+        };
+        for (pairs, &(num_src, num_dst)) in pairs.iter().zip(links.ends()) {
+            if let Some(bad) = pairs.iter().find(|pair| pair.0 as usize >= num_src || pair.1 as usize >= num_dst) {
+                return Err(ExecError::Shape {
+                    what: "the pairs to score".into(),
+                    found: format!("a pair ({}, {})", bad.0, bad.1),
+                    expected: format!("ends below {num_src} and {num_dst}"),
+                });
+            }
+        }
+        links.scores(pairs)
     }
 
     /// The report; evaluates all parts.

@@ -22,6 +22,7 @@ use crate::device::{Compiled, Device, DeviceEngine};
 use crate::engine::{Engine, EngineOptions, Times};
 use crate::error::{ExecError, Result};
 use crate::executor::{Executor, Rows, part_index};
+use crate::links::LinkMeasures;
 use crate::metrics::Tally;
 use crate::planned::Planned;
 use timing::{Timing, WARM_UP};
@@ -46,6 +47,10 @@ pub struct Trainer {
     timing: Timing,
     /// Room for the counts of metrics.
     tally: Tally,
+    /// Measures links, where the model predicts them.
+    links: Option<LinkMeasures>,
+    /// Has there been an evaluation since links were measured?
+    links_behind: bool,
     warnings: Vec<String>,
     outcome: Outcome,
 }
@@ -60,7 +65,7 @@ fn engine_options(options: &TrainOptions) -> EngineOptions {
 
 /// The programs that run on the whole graph, in the order of their numbers.
 fn programs(artifact: &Artifact) -> Vec<&Program> {
-    let Kernels { infer, train } = &artifact.kernels;
+    let Kernels { infer, train, .. } = &artifact.kernels;
     std::iter::once(infer).chain(train.as_ref().filter(|_| artifact.batch.is_none())).collect()
 }
 
@@ -117,6 +122,7 @@ impl Trainer {
         let seed = seed_of(&artifact, &options);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
         executor.init_params(&artifact.infer, seed)?;
+        let links = LinkMeasures::new(&artifact, executor.data(), engine_options(&options))?;
         let progress = Progress::new(&artifact.model, seed);
         let mut trainer = Self {
             artifact,
@@ -131,6 +137,8 @@ impl Trainer {
             saved: Instant::now(),
             timing: Timing::default(),
             tally: Tally::default(),
+            links,
+            links_behind: true,
             warnings: vec![],
             outcome: Outcome::Finished,
         };
@@ -185,8 +193,12 @@ impl Trainer {
     fn check_target(&mut self) -> Result<()> {
         let Some(training) = &self.artifact.training else { return Ok(()) };
         let data = self.executor.data();
-        let rows = data.num_vertices.get(training.vertex.index()).copied().unwrap_or(0);
-        let what = || format!("the label `{}`", training.label);
+        let (vertex, label) = match &training.target {
+            artifact::Target::Vertices { vertex, label } => (*vertex, label),
+            artifact::Target::Links(_) => return self.warn_of_missing_parts(),
+        };
+        let rows = data.num_vertices.get(vertex.index()).copied().unwrap_or(0);
+        let what = || format!("the label `{label}`");
         let wrong = |found: String, expected: String| Err(ExecError::Shape { what: what(), found, expected });
         match (&data.target, training.task) {
             (None, _) => return wrong("no data".into(), format!("{rows} rows")),
@@ -203,10 +215,10 @@ impl Trainer {
                     return wrong(format!("{} numbers", targets.len()), format!("{rows} rows of {width}"));
                 }
             }
-            (Some(Labels::Classes(_)), Task::MultiLabel { .. } | Task::Regress { .. }) => {
+            (Some(Labels::Classes(_)), Task::MultiLabel { .. } | Task::Regress { .. } | Task::Link) => {
                 return wrong("one class per vertex".into(), "a row of numbers per vertex".into());
             }
-            (Some(Labels::Rows(_)), Task::Classify { .. }) => {
+            (Some(Labels::Rows(_)), Task::Classify { .. } | Task::Link) => {
                 return wrong("a row of numbers per vertex".into(), "one class per vertex".into());
             }
         }
@@ -218,6 +230,12 @@ impl Trainer {
                 );
             }
         }
+        self.warn_of_missing_parts()
+    }
+
+    /// Tells what cannot be measured.
+    fn warn_of_missing_parts(&mut self) -> Result<()> {
+        let Some(training) = &self.artifact.training else { return Ok(()) };
         let criteria = [Some(training.select), training.stop.map(|s| s.criterion)];
         let mut missing: Vec<Criterion> =
             criteria.into_iter().flatten().filter(|c| self.rows(c.part).is_empty()).collect();
@@ -237,9 +255,12 @@ impl Trainer {
     pub(crate) fn check_trainable(&self) -> Result<&Training> {
         let training = self.training()?;
         if self.rows(Part::Train).is_empty() {
-            return Err(ExecError::Unsupported(
-                "the split has no vertices to train on: its `train` part is empty or missing".into(),
-            ));
+            return Err(ExecError::Unsupported(match training.target {
+                artifact::Target::Vertices { .. } => {
+                    "the split has no vertices to train on: its `train` part is empty or missing".into()
+                }
+                artifact::Target::Links(_) => "there are no links to train on: their relations are empty".into(),
+            }));
         }
         Ok(training)
     }

@@ -55,6 +55,7 @@ impl Case {
                 steps: vec![Step { relation: i as u32, reverse: false }],
                 counted: false,
                 self_loops: false,
+                links: false,
             });
             let mut sorted = edges.clone();
             sorted.sort_by_key(|&(s, d)| (d, s));

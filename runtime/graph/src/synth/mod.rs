@@ -9,6 +9,7 @@
 //! `powf` rounds alike.
 
 mod draw;
+mod lastfm;
 mod mag;
 mod shapes;
 
@@ -47,14 +48,16 @@ pub enum Shape {
     Dblp,
     /// Movies, directors, actors; 3 classes of movies.
     Imdb,
+    /// Users, artists, tags; links between users and artists to predict.
+    Lastfm,
     /// Papers, authors, fields of study, institutions: 1.9 M vertices and 21.1 M edges, 349 classes of papers.
     Mag,
 }
 
 impl Shape {
     /// All shapes, by name.
-    pub const ALL: [Shape; 7] =
-        [Shape::Acm, Shape::AcmHan, Shape::Aifb, Shape::Cora, Shape::Dblp, Shape::Imdb, Shape::Mag];
+    pub const ALL: [Shape; 8] =
+        [Shape::Acm, Shape::AcmHan, Shape::Aifb, Shape::Cora, Shape::Dblp, Shape::Imdb, Shape::Lastfm, Shape::Mag];
 
     /// The name on the command line and in `dataset.toml`.
     pub fn name(self) -> &'static str {
@@ -65,6 +68,7 @@ impl Shape {
             Shape::Cora => "cora",
             Shape::Dblp => "dblp",
             Shape::Imdb => "imdb",
+            Shape::Lastfm => "lastfm",
             Shape::Mag => "mag",
         }
     }
@@ -226,6 +230,7 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
         Shape::Dblp => write_graph(&mut writer, shape, &generator, &shapes::DBLP, rng)?,
         Shape::Imdb => write_graph(&mut writer, shape, &generator, &shapes::IMDB, rng)?,
         Shape::Aifb => write_aifb(&mut writer, shape, &generator, rng)?,
+        Shape::Lastfm => lastfm::write(&mut writer, &generator, rng)?,
         Shape::Mag => mag::write(&mut writer, &generator, scale, seed)?,
     }
     writer.finish()?;

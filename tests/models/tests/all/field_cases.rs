@@ -271,6 +271,7 @@ fn field_case_11_metapath_over_budget() {
         model: "M".into(),
         train: None,
         infer: compiled.infer,
+        score: None,
         kernels: Default::default(),
         training: None,
         batch: None,

@@ -1,0 +1,128 @@
+//! Parts a program that scores pairs of vertices into what is computed once and what is computed for pairs.
+//!
+//! A model that predicts links computes values of all vertices, and from those at the ends of a pair its score. Evaluation
+//! scores many more pairs than memory holds edges (a link is ranked among all pairs with one end replaced), so the second
+//! part is a program of its own, which is run for one set of pairs after another:
+//!
+//! ```text
+//! Before:  %4 = segment.sum.in cites, %3     : f32[Paper; 64]
+//!          %5 = gather.src links, %4         : f32[edges(links); 64]
+//!          %6 = gather.dst links, %4         : f32[edges(links); 64]
+//!          ...
+//!          result "score.links" = %8
+//! First:   %4 = segment.sum.in cites, %3     : f32[Paper; 64]
+//!          result "given.0" = %4
+//! Second:  %0 = input i0                     : f32[Paper; 64]        i0 = given("given.0")
+//!          %1 = gather.src links, %0         : f32[edges(links); 64]
+//!          ...
+//! ```
+//!
+//! What only depends on parameters is computed in the second part too: it is small, and changes only with them. The second
+//! part has a table of its own for graphs: those of links, in their order. Parameters keep their positions; those that
+//! it does not use have no elements there but one.
+
+use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
+use hgnnc_ir::{Dataflow, Graph, Op, Output, Space, Type, Value};
+
+/// The two parts of a forward program: without the results of pairs, and these. `None` where there are none. What only
+/// pairs needed is left in the first part, dead.
+pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
+    let of_pairs = |space: Space| match space {
+        Space::Edges(graph) | Space::Ends(graph, _) => flow.graphs[graph.index()].links,
+        Space::Unit | Space::Vertices(_) | Space::Index(_) => false,
+    };
+    let is_score = |output: &&Output| of_pairs(flow.ty(output.value).space);
+    let (scores, others): (Vec<&Output>, Vec<&Output>) = flow.outputs.iter().partition(is_score);
+    if scores.is_empty() {
+        return None;
+    }
+    let mut first = flow.clone();
+    first.outputs = others.into_iter().cloned().collect();
+    let mut second = flow.with_tables_of(format!("{}.score", flow.name));
+    second.inputs.clear();
+    second.patterns.clear();
+    second.graphs.retain(|decl| decl.links);
+    let of_links: Vec<usize> = (0..flow.graphs.len()).filter(|&graph| flow.graphs[graph].links).collect();
+    let moved = |graph: Graph| {
+        let position = of_links.iter().position(|&of| of == graph.index());
+        Graph::new(position.expect("pairs only see graphs of links"))
+    };
+    let mut used = vec![false; flow.params.len()];
+
+    // What depends on pairs, and what on parameters and constants alone.
+    let mut pairs = vec![false; flow.values.len()];
+    let mut unit = vec![false; flow.values.len()];
+    for value in flow.handles() {
+        let data = flow.value(value);
+        pairs[value.index()] = of_pairs(data.ty.space) || data.args.iter().any(|arg| pairs[arg.index()]);
+        unit[value.index()] = match data.op {
+            Op::Input(_) => false,
+            _ => data.ty.space == Space::Unit && data.args.iter().all(|arg| unit[arg.index()]),
+        };
+    }
+    let mut needed = vec![false; flow.values.len()];
+    scores.iter().for_each(|output| needed[output.value.index()] = true);
+    for value in flow.handles().rev().filter(|value| pairs[value.index()] || unit[value.index()]) {
+        if needed[value.index()] {
+            flow.value(value).args.iter().for_each(|arg| needed[arg.index()] = true);
+        }
+    }
+    let mut made: Vec<Option<Value>> = vec![None; flow.values.len()];
+    for value in flow.handles().filter(|value| needed[value.index()]) {
+        let data = flow.value(value);
+        second.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        let op = if pairs[value.index()] || unit[value.index()] {
+            match &data.op {
+                Op::Param(param) => {
+                    used[param.index()] = true;
+                    data.op.clone()
+                }
+                other => on_graphs(other, &moved),
+            }
+        } else {
+            let name = format!("given.{}", second.inputs.len());
+            first.output(name.clone(), value);
+            let binding = Binding::Given(name.clone());
+            Op::Input(second.declare_input(InputDecl { name, ty: data.ty.clone(), binding }))
+        };
+        let args: &[Value] = if matches!(op, Op::Input(_)) { &[] } else { &data.args };
+        let args: Vec<Value> =
+            args.iter().map(|arg| made[arg.index()].expect("operands of what is needed are needed")).collect();
+        made[value.index()] = Some(second.add(op, &args));
+    }
+    for output in scores {
+        let value = made[output.value.index()].expect("scores are needed");
+        second.outputs.push(Output { kind: output.kind.clone(), value });
+    }
+    for (decl, used) in second.params.iter_mut().zip(used) {
+        if !used {
+            decl.dims.clear();
+        }
+    }
+    second.cursor = flow.cursor;
+    Some((first, second))
+}
+
+/// An operation on other graphs.
+fn on_graphs(op: &Op, moved: &impl Fn(Graph) -> Graph) -> Op {
+    let space = |space: Space| match space {
+        Space::Edges(graph) => Space::Edges(moved(graph)),
+        Space::Ends(graph, direction) => Space::Ends(moved(graph), direction),
+        Space::Unit | Space::Vertices(_) | Space::Index(_) => space,
+    };
+    let ty = |ty: &Type| Type { space: space(ty.space), ..ty.clone() };
+    match op {
+        Op::GatherSrc(graph) => Op::GatherSrc(moved(*graph)),
+        Op::GatherDst(graph) => Op::GatherDst(moved(*graph)),
+        Op::Segment { graph, direction, reduce } => {
+            Op::Segment { graph: moved(*graph), direction: *direction, reduce: *reduce }
+        }
+        Op::Select(graph, direction) => Op::Select(moved(*graph), *direction),
+        Op::Replace(graph, direction) => Op::Replace(moved(*graph), *direction),
+        Op::AddEnds(ends) => Op::AddEnds(ends.iter().map(|&(graph, direction)| (moved(graph), direction)).collect()),
+        Op::Count(of) => Op::Count(space(*of)),
+        Op::Broadcast(of) => Op::Broadcast(ty(of)),
+        Op::RandomMask { stream, rate, ty: of } => Op::RandomMask { stream: *stream, rate: *rate, ty: ty(of) },
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,238 @@
+//! Links to predict: outputs of pairs of vertices, their loss, and what a train block says about pairs that are none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Negatives};
+use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::{BinaryOp, Dim, Graph, Op, Reduce, Space, Type, UnaryOp, Value};
+use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
+
+use crate::consts::Consts;
+use crate::elaborate::{Elaborator, Mistake};
+use crate::value::{Term, show_widths};
+
+/// What stands for links: as the label of a loss, and as what an output belongs to.
+pub const LINKS: &str = "links";
+
+/// Pairs for each link where nothing is written.
+const NEGATIVES: Negatives = Negatives { count: 1, by: NegativeEnds::Uniform };
+
+impl Elaborator<'_> {
+    /// Refuses what only edges that carry messages have, for pairs to score.
+    pub fn not_of_pairs(&self, graph: Graph, what: &str, span: Span) -> Result<(), Mistake> {
+        let decl = &self.flow.graphs[graph.index()];
+        if !decl.links {
+            return Ok(());
+        }
+        let relation = &self.flow.relations[decl.steps[0].relation as usize].name;
+        Err(Box::new(
+            Diagnostic::at(
+                codes::PAIR_VALUE,
+                span,
+                format!("pairs to score have no {what}"),
+                format!("this layer runs over `links({relation})`"),
+            )
+            .help("a score is made of the values of both ends: `e.src.x` and `e.dst.x`"),
+        ))
+    }
+
+    /// The scores of an output of links, one number for each pair.
+    pub fn link_output(&mut self, output: &ast::OutputStmt, term: Term) -> Option<BTreeMap<Graph, Value>> {
+        let at = output.value.span;
+        let name = &output.name.name;
+        let wrong = |found: String| {
+            Diagnostic::at(codes::PAIR_VALUE, at, format!("output `{name}` is not a number for each pair"), found)
+                .label(output.vertex.span, "the output is declared for pairs to score")
+                .help("score pairs with a layer: `DistMult() over links(relations) of h`")
+        };
+        let Term::PerEdge(values) = term else {
+            let report = wrong(format!("this is {}", term.describe()));
+            self.report(report);
+            return None;
+        };
+        let mut scores = BTreeMap::new();
+        for (graph, val) in values {
+            let decl = &self.flow.graphs[graph.index()];
+            if !decl.links {
+                let report = wrong(format!("has values of the edges of `{}`, which carry messages", decl.name));
+                self.report(report);
+                return None;
+            }
+            if !(val.widths.is_empty() || val.widths.len() == 1 && val.widths[0].dim == Dim::Fixed(1)) {
+                let report = wrong(format!("is {} for each pair", show_widths(&self.flow, &val.widths)));
+                self.report(report);
+                return None;
+            }
+            let value = match self.stored(&val, at) {
+                Ok(value) => value,
+                Err(mistake) => {
+                    self.report(*mistake);
+                    return None;
+                }
+            };
+            let flat = if val.widths.is_empty() { value } else { self.emit(Op::Reshape(vec![]), &[value], at) };
+            scores.insert(graph, flat);
+        }
+        Some(scores)
+    }
+
+    /// Adds `loss`: the mean over all pairs of the binary cross entropy of their scores, `softplus(x) - x·y` where `y` is 1
+    /// for links.
+    pub fn link_loss(&mut self, scores: &BTreeMap<Graph, Value>, at: Span) {
+        let (mut sums, mut counts) = (vec![], vec![]);
+        for (&graph, &score) in scores {
+            let space = Space::Edges(graph);
+            let name = format!("{}.is_link", self.flow.graphs[graph.index()].name);
+            let decl = InputDecl { name, ty: Type::fixed(space, &[]), binding: Binding::IsLink(graph) };
+            let input = self.flow.declare_input(decl);
+            let is_link = self.emit(Op::Input(input), &[], at);
+            let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[score], at);
+            let product = self.emit(Op::Binary(BinaryOp::Mul), &[score, is_link], at);
+            let each = self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at);
+            sums.push(self.emit(Op::ReduceSpace(Reduce::Sum), &[each], at));
+            counts.push(self.emit(Op::Count(space), &[], at));
+        }
+        let [sum, count] = [sums, counts].map(|mut terms| {
+            // In pairs, so that a sum of many relations is no long chain.
+            while terms.len() > 1 {
+                let joined = terms.chunks(2).map(|pair| match *pair {
+                    [a, b] => self.emit(Op::Binary(BinaryOp::Add), &[a, b], at),
+                    _ => pair[0],
+                });
+                terms = joined.collect();
+            }
+            terms[0]
+        });
+        let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, count], at);
+        self.flow.output("loss", loss);
+    }
+
+    /// What a train block says about links. `graphs`: those that the loss is of, or `None` where it is not of links.
+    /// `None` where something was reported.
+    pub fn link_options(
+        &mut self,
+        train: &ast::Train,
+        consts: &Consts,
+        graphs: Option<Vec<Graph>>,
+    ) -> Option<Option<LinkTarget>> {
+        let (mut negatives, mut exclude, mut batch) = (NEGATIVES, vec![], false);
+        let mut fine = true;
+        for entry in &train.entries {
+            match entry {
+                TrainEntry::Batch(..) => batch = true,
+                TrainEntry::Negatives(span, _) | TrainEntry::Exclude(span, _) if graphs.is_none() => {
+                    self.report(
+                        Diagnostic::at(codes::LINK_LOSS, *span, "the loss is not of links", "belongs to links")
+                            .help(format!("a loss of links is `binary_cross_entropy(OUTPUT, {LINKS})`")),
+                    );
+                    fine = false;
+                }
+                TrainEntry::Negatives(_, expr) => match self.negatives(expr, consts) {
+                    Some(found) => negatives = found,
+                    None => fine = false,
+                },
+                TrainEntry::Exclude(_, written) => match self.excluded(written, graphs.as_deref().unwrap_or(&[])) {
+                    Some(found) => exclude = found,
+                    None => fine = false,
+                },
+                _ => {}
+            }
+        }
+        let Some(graphs) = graphs else { return fine.then_some(None) };
+        if !batch {
+            self.report(
+                Diagnostic::at(
+                    codes::TRAIN_ENTRY,
+                    train.span,
+                    "links are learned in batches",
+                    "how many links at a time?",
+                )
+                .note("a link of a batch is no message of that batch: a batch of all links would leave no messages")
+                .help("add `batch 4096`: the number of links in a batch"),
+            );
+            return None;
+        }
+        self.leaks(&graphs, &exclude);
+        fine.then_some(Some(LinkTarget { graphs, negatives, exclude }))
+    }
+
+    /// `uniform(10)`, `in_batch(10)`.
+    fn negatives(&mut self, expr: &Expr, consts: &Consts) -> Option<Negatives> {
+        let (name, args) =
+            self.choice(expr, "way to draw negatives", &[("uniform", &["count"]), ("in_batch", &["count"])])?;
+        let count = match args[0] {
+            Some(count) => self.count_of(count, consts, 1.0, "the number of negatives")?,
+            None => NEGATIVES.count.into(),
+        };
+        let Ok(count) = u32::try_from(count) else {
+            self.report(Diagnostic::at(
+                codes::ARGUMENT_RANGE,
+                expr.span,
+                "a link has fewer than 2^32 negatives",
+                format!("this is {count}"),
+            ));
+            return None;
+        };
+        let by = if name == "uniform" { NegativeEnds::Uniform } else { NegativeEnds::InBatch };
+        Some(Negatives { count, by })
+    }
+
+    /// Relations whose edges repeat links, in either direction.
+    fn excluded(&mut self, written: &GraphExpr, targets: &[Graph]) -> Option<Vec<u32>> {
+        let ends = |decl: &hgnnc_ir::dataflow::GraphDecl| (decl.src.index(), decl.dst.index());
+        let targets: Vec<_> = targets.iter().map(|graph| ends(&self.flow.graphs[graph.index()])).collect();
+        let mut found = BTreeSet::new();
+        for graph in self.schema.graphs(written, self.diagnostics)? {
+            let joins = |&(src, dst): &(usize, usize)| [(src, dst), (dst, src)].contains(&(graph.src, graph.dst));
+            match graph.steps[..] {
+                [step] if targets.iter().any(joins) => {
+                    found.insert(step.relation);
+                }
+                _ => {
+                    self.report(
+                        Diagnostic::at(
+                            codes::LINK_LOSS,
+                            graph.span,
+                            format!("`{}` cannot repeat the links to predict", graph.name),
+                            "not a relation between the same vertex types",
+                        )
+                        .help("name relations that hold the links a second time, such as their inverse"),
+                    );
+                    return None;
+                }
+            }
+        }
+        Some(found.into_iter().collect())
+    }
+
+    /// Warns of metapaths that walk links: an edge of such a path tells that a link is there, and it stays in a batch.
+    fn leaks(&mut self, targets: &[Graph], exclude: &[u32]) {
+        let mut known: BTreeSet<u32> = exclude.iter().copied().collect();
+        known.extend(targets.iter().map(|graph| self.flow.graphs[graph.index()].steps[0].relation));
+        let mut walked = BTreeMap::new();
+        for decl in self.flow.graphs.iter().filter(|decl| decl.steps.len() > 1) {
+            if let Some(step) = decl.steps.iter().find(|step| known.contains(&step.relation)) {
+                let of = |steps: &[hgnnc_ir::dataflow::Step]| {
+                    self.schema.metapaths.iter().find(|m| m.steps == steps).map(|m| (m.name.clone(), m.span))
+                };
+                if let Some((name, span)) = of(&decl.steps).or_else(|| of(&crate::batch::turned(&decl.steps))) {
+                    walked.insert(name, (span, step.relation));
+                }
+            }
+        }
+        for (name, (span, relation)) in walked {
+            let relation = &self.schema.relations[relation as usize];
+            self.report(
+                Diagnostic::at(
+                    codes::LINK_LEAK,
+                    span,
+                    format!("metapath `{name}` walks `{}`, whose links are predicted", relation.name),
+                    "its edges know links of a batch",
+                )
+                .label(relation.span, "the relation is declared here")
+                .note("single links are left out of a batch; what was joined by them is not"),
+            );
+        }
+    }
+}

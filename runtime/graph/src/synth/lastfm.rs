@@ -1,0 +1,76 @@
+//! Last.fm: users, artists and tags, with links between users and artists to predict.
+//!
+//! Users and artists have communities, and most links join ends of one: what can be learned of a link is the communities
+//! of its ends and how popular the artist is.
+
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use super::draw::{self, Pool};
+use super::{Shape, SynthError, Writer};
+
+const COMMUNITIES: usize = 12;
+const TYPES: [(&str, usize); 3] = [("user", 1892), ("artist", 17632), ("tag", 1088)];
+/// Links between users and artists of each part: training, validation, test.
+const LINKS: [usize; 3] = [64_984, 9283, 18_567];
+const FRIENDS: usize = 25_434;
+const TAGS: usize = 23_253;
+/// Share of the edges whose ends are of one community by design; the others join anything.
+const AFFINITY: f64 = 0.8;
+/// The name of the split in the real dataset.
+const SPLIT: &str = "magnn";
+
+/// Writes the dataset.
+pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) -> Result<(), SynthError> {
+    let shape = Shape::Lastfm;
+    out.line(format_args!("format = 1\nname = \"{shape}\"\ntitle = \"synthetic music, the shape of {shape}\""));
+    out.line(format_args!("task = \"link-prediction\"\ngenerator = \"{generator}\""));
+    let mut orders = vec![];
+    let mut communities = vec![];
+    for (name, count) in TYPES {
+        out.line(format_args!("\n[[vertex_type]]\nname = \"{name}\"\ncount = {count}"));
+        let order = draw::shuffled(count, &mut rng);
+        let mut community = vec![0; count];
+        for (rank, &vertex) in order.iter().enumerate() {
+            community[vertex as usize] = rank % COMMUNITIES;
+        }
+        orders.push(order);
+        communities.push(community);
+    }
+    let pool = |of: usize, exponent: f64| Pool::new(orders[of].clone(), exponent, &communities[of], COMMUNITIES);
+    let ends = |src: usize, dst: usize| (&communities[src][..], &communities[dst][..]);
+
+    let total = LINKS.iter().sum();
+    let mut links = draw::pairs(&pool(0, 0.4), &pool(1, 0.9), ends(0, 1), total, AFFINITY, &mut rng);
+    links.shuffle(&mut rng);
+    // Which links are held out has nothing to do with their ends.
+    let (test, rest) = links.split_at_mut(LINKS[2].min(total));
+    let (val, train) = rest.split_at_mut(LINKS[1].min(rest.len()));
+    for part in [&mut *test, &mut *val, &mut *train] {
+        part.sort_unstable();
+    }
+    let friends = draw::symmetric(&pool(0, 0.6), &communities[0], FRIENDS, AFFINITY, &mut rng);
+    let tags = draw::pairs(&pool(1, 0.6), &pool(2, 0.8), ends(1, 2), TAGS, AFFINITY, &mut rng);
+    for (name, src, dst, edges) in
+        [("user-artist", 0, 1, &*train), ("user-user", 0, 0, &friends), ("artist-tag", 1, 2, &tags)]
+    {
+        out.line(format_args!(
+            "\n[[relation]]\nname = \"{name}\"\nsrc = \"{}\"\ndst = \"{}\"\nedges = {}\nfile = \"{name}.npy\"",
+            TYPES[src].0,
+            TYPES[dst].0,
+            edges.len()
+        ));
+        let flat: Vec<i32> = edges.iter().map(|e| e.0 as i32).chain(edges.iter().map(|e| e.1 as i32)).collect();
+        out.npy(&format!("{name}.npy"), &[2, edges.len()], &flat)?;
+    }
+    out.line(format_args!("\n[[link_split]]\nname = \"{SPLIT}\""));
+    for (part, links) in [("val", &*val), ("test", &*test)] {
+        let file = format!("{SPLIT}.{part}.npy");
+        let ends = |end: fn(&(u32, u32)) -> u32| links.iter().map(move |link| end(link) as i32);
+        // The first relation is the one of the links.
+        let rows: Vec<i32> = ends(|link| link.0).chain(links.iter().map(|_| 0)).chain(ends(|link| link.1)).collect();
+        out.npy(&file, &[3, links.len()], &rows)?;
+        out.line(format_args!("{part} = \"{file}\"\n{part}_edges = {}", links.len()));
+    }
+    Ok(())
+}
