@@ -279,12 +279,48 @@ pub struct TrainArgs {
     /// Write the parameters of the best epoch
     #[arg(long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,
+    /// Of a model that is trained on batches: put a fast memory of this size (such as 64M, or 0) in front of the rows of
+    /// vertices, as the memory of a device would be. With `--epochs 0` an epoch is sampled only: the report says what the
+    /// cache would save
+    #[arg(long, value_name = "SIZE", value_parser = parse_cache)]
+    pub cache: Option<u64>,
+    /// Which rows it keeps
+    #[arg(long, value_enum, requires = "cache", default_value_t = CachePolicy::Penalty)]
+    pub cache_policy: CachePolicy,
     /// A pass that does not run; may be given several times
     #[arg(long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
     /// Show errors only
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// Which rows of vertices a fast memory keeps.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CachePolicy {
+    /// Those that save most time for their bytes: needed often, and expensive to fetch
+    Penalty,
+    /// A share for each vertex type, by accesses and the time of a miss; in it those that are needed most
+    Shares,
+    /// Those that are needed most
+    Hotness,
+    /// Those of vertices with most out-edges
+    Degree,
+    /// Any
+    Random,
+}
+
+impl CachePolicy {
+    /// That of the runtime.
+    pub fn of_cache(self) -> hgnnc_exec::CachePolicy {
+        match self {
+            CachePolicy::Penalty => hgnnc_exec::CachePolicy::Penalty,
+            CachePolicy::Shares => hgnnc_exec::CachePolicy::Shares,
+            CachePolicy::Hotness => hgnnc_exec::CachePolicy::Hotness,
+            CachePolicy::Degree => hgnnc_exec::CachePolicy::Degree,
+            CachePolicy::Random => hgnnc_exec::CachePolicy::Random,
+        }
+    }
 }
 
 /// Arguments of `profile`.
@@ -428,6 +464,11 @@ fn parse_size(text: &str) -> Result<u64, String> {
         Ok(number) if number > 0.0 && number.is_finite() => Ok((number * factor) as u64),
         _ => Err(format!("`{text}` is not a size: write 800M or 2G")),
     }
+}
+
+/// As [`parse_size`], or nothing at all.
+fn parse_cache(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { parse_size(text) }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hgnnc_exec::{Epoch, ExecError, Outcome, Report, TrainOptions};
+use hgnnc_exec::{CacheOptions, Epoch, ExecError, Outcome, Report, TrainOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::TrainArgs;
@@ -77,6 +77,7 @@ fn train_options(args: &TrainArgs) -> TrainOptions {
         checkpoint: args.checkpoint.clone(),
         checkpoint_every: Duration::from_secs(args.checkpoint_every),
         resume: args.resume,
+        cache: args.cache.map(|bytes| CacheOptions { bytes, policy: args.cache_policy.of_cache() }),
         ..options(&args.device)
     }
 }

@@ -39,11 +39,13 @@ mod subnormal;
 pub mod trainer;
 pub mod weights;
 
+pub use batches::CacheOptions;
 pub use bind::{BindOptions, bind};
 pub use data::{BoundData, Incidence, InputData, Target, Topology};
 pub use device::{Device, DeviceEngine};
 pub use engine::{Engine, EngineOptions, StepTime, Times};
 pub use error::{ExecError, Result};
+pub use hgnnc_cache::Policy as CachePolicy;
 pub use native::CodeMode;
 pub use planned::Arena;
 pub use profile::{DeviceProfile, EntryProfile, Profile, profile, profile_device};

@@ -41,7 +41,7 @@ pub struct GraphReport {
 }
 
 /// Means of the batches of a run, in milliseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct BatchReport {
     /// Batches of an epoch.
     pub per_epoch: u64,
@@ -59,6 +59,76 @@ pub struct BatchReport {
     pub compute_ms: f64,
     /// Waiting for the batch: what sampling and gathering cost, that nothing hides.
     pub wait_ms: f64,
+    /// Where there is a fast memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheReport>,
+}
+
+/// What a fast memory in front of the rows of vertices did in a run. A row is needed once by each batch that has its vertex.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct CacheReport {
+    /// How its bytes were divided.
+    pub policy: &'static str,
+    /// Bytes that it might have.
+    pub limit: u64,
+    /// Bytes of the rows in it.
+    pub bytes: u64,
+    /// Bytes of all rows that could be.
+    pub bytes_of_all: u64,
+    /// Batches that were sampled before training to know what is needed often.
+    pub presampled: u64,
+    /// Seconds of that.
+    pub presample_s: f64,
+    /// Seconds of all that was done before training: that, timing misses, choosing rows and copying them.
+    pub setup_s: f64,
+    /// Part of the needed rows that were in it.
+    pub hit_rate: f64,
+    /// Bytes between the two memories: misses, and what filled the fast one and was written back from it.
+    pub bytes_moved: u64,
+    /// Those of misses.
+    pub bytes_missed: u64,
+    /// What misses would be without it.
+    pub bytes_without: u64,
+    /// By array.
+    pub tables: Vec<CachedRows>,
+    /// What each policy would have done in as many bytes.
+    pub policies: BTreeMap<&'static str, Saved>,
+    /// The most that could have been done by rows that stay: each number by rows of its own choice.
+    pub best: Saved,
+}
+
+/// The rows of one array.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct CachedRows {
+    /// Features, or a learned parameter with its optimiser states.
+    pub name: String,
+    /// All rows.
+    pub rows: usize,
+    /// Rows in the fast memory.
+    pub kept: usize,
+    /// Bytes of a row.
+    pub row_bytes: u64,
+    /// Is it learned, and so written as well?
+    pub learned: bool,
+    /// Nanoseconds of a miss, measured.
+    pub miss_ns: f64,
+    /// Rows that batches needed.
+    pub accesses: u64,
+    /// Part of them that was in the fast memory.
+    pub hit_rate: f64,
+    /// Bytes of the others.
+    pub bytes_missed: u64,
+}
+
+/// What some choice of rows is worth.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Saved {
+    /// Part of the needed rows that are in the fast memory.
+    pub hit_rate: f64,
+    /// Bytes of the others.
+    pub bytes_missed: u64,
+    /// Milliseconds of the others, by the measured time of each.
+    pub miss_ms: f64,
 }
 
 /// The report of a training or evaluation run. Times are in milliseconds per epoch, after warm-up, unless named `_s`.

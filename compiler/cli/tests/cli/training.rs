@@ -421,3 +421,26 @@ fn what_the_free_memory_does_not_hold_is_refused() {
     let run = place.with_data("train", &["--epochs", "1"]);
     run.fails(3, &["needs", "GiB", "the free memory of this machine is", "intermediate values"]);
 }
+
+/// A cache moves fewer bytes and changes no bit; what it cannot do is said.
+#[test]
+fn training_on_batches_with_a_cache() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--cache", "1K"]).fails(1, &["a cache is for training on batches", "`batch`"]);
+    place.model(&usual().replace("    epochs    30\n", "    epochs    3\n    batch     4\n    fanout    [2, 2]\n"));
+    place.with_data("train", &["--quiet", "--weights-out", "without.safetensors"]).is_silent();
+    let mut missed = vec![];
+    for size in ["0", "60", "1K"] {
+        let args =
+            ["--cache", size, "--cache-policy", "hotness", "--weights-out", "w.safetensors", "--report", "r.json"];
+        let run = place.with_data("train", &args).works();
+        assert!(run.err.contains("the sparse features of `paper` are not cached"), "{}", run.err);
+        assert_eq!(place.bytes("w.safetensors"), place.bytes("without.safetensors"), "{size}");
+        let cache = &place.json("r.json")["batches"]["cache"];
+        assert_eq!((&cache["policy"], &cache["bytes_of_all"]), (&"hotness".into(), &144.into()));
+        assert_eq!(cache["tables"][0]["name"], "author.x");
+        missed.push(cache["bytes_missed"].as_u64().expect("bytes"));
+    }
+    assert!(missed[0] > missed[1] && missed[1] > 0 && missed[2] == 0, "{missed:?}");
+}

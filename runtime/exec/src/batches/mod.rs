@@ -4,14 +4,17 @@
 //! program of a batch and is bound to one after another, one has the whole graph. That one holds all parameters while
 //! nothing is trained, and always those with a row for each vertex, of which a batch takes the rows of its vertices and
 //! gives them back. So do their optimiser states; an optimiser moves only rows that a batch has, by the number of the step
-//! (as SparseAdam of PyTorch does).
+//! (as SparseAdam of PyTorch does). Between both may be a fast memory of limited size ([`cache`]).
 
 // Rows of parameters are copied by several threads; see `raw`.
 #![allow(unsafe_code)]
 
+mod cache;
 mod pairs;
 mod pipeline;
 mod source;
+
+pub use cache::CacheOptions;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,6 +33,7 @@ use crate::plan::StateId;
 use crate::planned::Arena;
 use crate::raw::Slab;
 use crate::report::BatchReport;
+use cache::{Cache, Learned, not_kept};
 use pipeline::Pipeline;
 use source::{Made, Source, Whole};
 
@@ -59,6 +63,9 @@ pub(crate) struct Batches {
     /// Does the engine of batches have the parameters and states that are not of rows?
     in_step: bool,
     pipeline: Option<Pipeline>,
+    /// What is asked of a fast memory, and the memory once there have been batches.
+    cache_options: Option<CacheOptions>,
+    cache: Option<Cache>,
     /// Memory of the largest batch so far.
     largest: Arena,
     /// What batches took, in all, in milliseconds, and how many they were.
@@ -77,7 +84,12 @@ pub(crate) struct Computed {
 
 impl Batches {
     /// Of a model that is trained on batches, and the data of the whole graph.
-    pub fn new(artifact: &Artifact, data: BoundData, options: EngineOptions) -> Result<Self> {
+    pub fn new(
+        artifact: &Artifact,
+        data: BoundData,
+        options: EngineOptions,
+        cache_options: Option<CacheOptions>,
+    ) -> Result<Self> {
         let (Some(training), Some(program), Some(layout)) =
             (&artifact.training, &artifact.kernels.train, &artifact.batch)
         else {
@@ -94,7 +106,10 @@ impl Batches {
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
         let of_whole = (&artifact.infer, training);
-        let source = Source::new(program, layout, batch, whole.data(), inputs, of_whole)?;
+        let mut source = Source::new(program, layout, batch, whole.data(), inputs, of_whole)?;
+        if cache_options.is_some() {
+            source.gather_all();
+        }
         let step = Engine::new(&[program], source.empty()?, options)?;
         let states = collect_states(&[program]);
         let mut batches = Self {
@@ -107,6 +122,8 @@ impl Batches {
             state_slabs: vec![],
             in_step: false,
             pipeline: None,
+            cache_options,
+            cache: None,
             largest: Arena::default(),
             took: BatchReport::default(),
             batches: 0,
@@ -145,8 +162,57 @@ impl Batches {
 
     /// Begins to make batches: this one, and all after it before an epoch.
     pub fn begin(&mut self, first: BatchKey, epochs: u64) -> Result<()> {
+        if let (Some(options), None) = (self.cache_options, &self.cache) {
+            self.make_cache(options, first.seed)?;
+        }
         self.pipeline = Some(Pipeline::new(Arc::clone(&self.source), first, epochs)?);
         Ok(())
+    }
+
+    /// Fills the fast memory for batches of this seed.
+    fn make_cache(&mut self, options: CacheOptions, seed: u64) -> Result<()> {
+        let num_params = self.step.num_params();
+        let learned = |param: usize| {
+            let vertex = self.rows_of(param)?;
+            let of_param = (0..self.states.len()).filter(|&state| self.states[state].0.index() == param);
+            let rows = self.whole.data().num_vertices[self.layout.vertices[vertex.index()].vertex.index()];
+            Some(Learned {
+                name: self.program.tables.params[param].name.clone(),
+                vertex,
+                arrays: std::iter::once(param).chain(of_param.map(|state| num_params + state)).collect(),
+                width: self.whole.param_len(param) / rows.max(1),
+                rows,
+            })
+        };
+        let learned: Vec<Learned> = (0..num_params).filter_map(learned).collect();
+        let (whole, states, threads) = (&self.whole, &self.state_slabs, self.step.threads());
+        let slow = |array| slow(whole, states, array);
+        let source = Arc::get_mut(&mut self.source).ok_or_else(|| internal("batches are made already"))?;
+        let arrays = num_params + states.len();
+        self.cache = Some(Cache::new(options, seed, source, &learned, (&slow, arrays), threads)?);
+        Ok(())
+    }
+
+    /// Samples an epoch that is not trained, and counts what it would need of the cache, if there is one.
+    pub fn foresee(&mut self, seed: u64, epoch: u64) -> Result<()> {
+        let Some(options) = self.cache_options else { return Ok(()) };
+        if self.cache.is_none() {
+            self.make_cache(options, seed)?;
+        }
+        let (source, cache) = (&self.source, &mut self.cache);
+        let (order, mut maker, mut made) = (source.order(seed, epoch), source.maker()?, Made::default());
+        for batch in 0..source.num_batches() {
+            source.sample(&mut maker, &order, BatchKey { seed, epoch, batch }, &mut made)?;
+            if let Some(cache) = cache {
+                cache.count(source, &made.sampled);
+            }
+        }
+        Ok(())
+    }
+
+    /// Vertex types with features that a cache would not keep.
+    pub fn not_cached(&self) -> Vec<String> {
+        if self.cache_options.is_some() { not_kept(&self.source) } else { vec![] }
     }
 
     /// Are batches made?
@@ -184,6 +250,9 @@ impl Batches {
             self.largest = arena;
         }
         let start = Instant::now();
+        if let Some(cache) = &mut self.cache {
+            cache.count(&self.source, &made.sampled);
+        }
         self.rows(&made, true);
         self.took.rows_ms += ms_since(start);
         let start = Instant::now();
@@ -235,6 +304,7 @@ impl Batches {
             rows_ms: mean(self.took.rows_ms),
             compute_ms: mean(self.took.compute_ms),
             wait_ms: mean(self.took.wait_ms),
+            cache: self.cache.as_ref().map(|cache| cache.report(&self.source)),
         }
     }
 
@@ -263,6 +333,9 @@ impl Batches {
     fn hand_over(&mut self) {
         if !std::mem::replace(&mut self.in_step, true) {
             self.move_small(true);
+            if let Some(cache) = &mut self.cache {
+                cache.load(&|array| slow(&self.whole, &self.state_slabs, array));
+            }
         }
     }
 
@@ -270,6 +343,9 @@ impl Batches {
     pub fn bring_back(&mut self) {
         if std::mem::replace(&mut self.in_step, false) {
             self.move_small(false);
+            if let Some(cache) = &mut self.cache {
+                cache.write_back(&|array| slow(&self.whole, &self.state_slabs, array));
+            }
         }
     }
 
@@ -300,25 +376,37 @@ impl Batches {
             };
             let Some(of_batch) = self.rows_of(param) else { continue };
             let vertices = self.source.vertices(&made.sampled, of_batch);
-            let (whole, own) = match index.checked_sub(self.step.num_params()) {
-                None => (self.whole.param_slab(index), self.step.param_slab(index)),
-                Some(state) => (&self.state_slabs[state], self.step.state_slab(state)),
+            let whole = slow(&self.whole, &self.state_slabs, index);
+            let own = match index.checked_sub(self.step.num_params()) {
+                None => self.step.param_slab(index),
+                Some(state) => self.step.state_slab(state),
             };
+            let fast = self.cache.as_ref().and_then(|cache| cache.fast(index));
             let known = self.layout.vertices[of_batch.index()].vertex;
             let width = whole.len() / self.whole.data().num_vertices[known.index()].max(1);
             self.step.pool().install(|| {
                 vertices.par_iter().enumerate().with_min_len(512).for_each(|(row, &vertex)| {
+                    let kept = fast.and_then(|(slots, rows)| Some((rows, slots.slot(vertex)?)));
+                    let home = kept.unwrap_or((whole, vertex as usize));
                     let (from, to) = match to_step {
-                        true => ((whole, vertex as usize), (own, row)),
-                        false => ((own, row), (whole, vertex as usize)),
+                        true => (home, (own, row)),
+                        false => ((own, row), home),
                     };
-                    // SAFETY: nothing else uses the slabs, and vertices of a batch are distinct.
+                    // SAFETY: nothing else uses the slabs, and vertices of a batch are distinct, as are their slots.
                     let source = unsafe { from.0.read(from.1 * width, width) };
                     // SAFETY: as above.
                     unsafe { to.0.write(to.1 * width, width) }.copy_from_slice(source);
                 });
             });
         }
+    }
+}
+
+/// Parameters of the whole graph, and their states behind them.
+fn slow<'s>(whole: &'s Engine, states: &'s [Slab], array: usize) -> &'s Slab {
+    match array.checked_sub(whole.num_params()) {
+        None => whole.param_slab(array),
+        Some(state) => &states[state],
     }
 }
 

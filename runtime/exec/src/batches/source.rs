@@ -12,6 +12,7 @@ use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::types::{DType, Dim, Graph, Input, Layout, Space, Type, VertexType};
 use hgnnc_sample::{Batch, BatchKey, Edges, Fanout, Plan, SampleGraph, Sampler};
 
+use super::cache::FastInput;
 use super::pairs::{PairRoom, PairSource, Pairs};
 use crate::data::{BoundData, Incidence, InputData, Topology, transpose_into};
 use crate::error::{ExecError, Result};
@@ -43,6 +44,8 @@ pub(super) struct Source {
     seeds: Seeds,
     train: Vec<u32>,
     size: usize,
+    /// Inputs whose rows come from a fast memory, by number.
+    fast: Vec<(usize, FastInput)>,
 }
 
 /// What the loss of a batch is of.
@@ -112,7 +115,34 @@ impl Source {
             },
             train: data.parts[0].clone(),
             size: batch.size,
+            fast: vec![],
         })
+    }
+
+    /// Gathers all rows of vertices from now on, also those that edges could read where they are: on a device with a
+    /// memory of its own they are not there.
+    pub fn gather_all(&mut self) {
+        self.uses.direct.fill(false);
+    }
+
+    /// Takes the rows of these inputs from a fast memory where they are in it.
+    pub fn keep(&mut self, inputs: Vec<(usize, FastInput)>) {
+        self.fast = inputs;
+    }
+
+    /// The tables of the program of a batch, and the inputs of the whole graph.
+    pub fn inputs(&self) -> (&BatchLayout, &Dataflow, &[Whole]) {
+        (&self.layout, &self.tables, &self.inputs)
+    }
+
+    /// Out-edges of all vertices in the whole graph that a type of the batch is of.
+    pub fn out_degrees(&self, vertex: VertexType) -> Vec<u32> {
+        let vertex = self.layout.vertices[vertex.index()].vertex.index();
+        let mut degrees = vec![0u32; self.graph.counts()[vertex]];
+        for relation in self.graph.relations().iter().filter(|relation| relation.src_type == vertex) {
+            relation.sources().iter().for_each(|&source| degrees[source as usize] += 1);
+        }
+        degrees
     }
 
     /// Number of batches of an epoch.
@@ -143,6 +173,18 @@ impl Source {
     /// Makes a batch: a function of the seed of the run, the epoch and the number of the batch in it.
     pub fn make(&self, maker: &mut Maker<'_>, order: &[u32], key: BatchKey, made: &mut Made) -> Result<()> {
         let start = Instant::now();
+        self.sample(maker, order, key, made)?;
+        let sampled = start.elapsed().as_secs_f64();
+        self.rows_of_inputs(made)?;
+        let copied = start.elapsed().as_secs_f64();
+        self.graphs(made);
+        let done = start.elapsed().as_secs_f64();
+        made.seconds = [sampled, done - copied, copied - sampled];
+        Ok(())
+    }
+
+    /// Samples a batch, and does nothing else of what it needs.
+    pub fn sample(&self, maker: &mut Maker<'_>, order: &[u32], key: BatchKey, made: &mut Made) -> Result<()> {
         let first = (key.batch as usize * self.size).min(order.len());
         let mut seeds = vec![vec![]; self.graph.counts().len()];
         let own = &order[first..(first + self.size).min(order.len())];
@@ -156,12 +198,6 @@ impl Source {
         if let Seeds::Links(source) = &self.seeds {
             source.exclude(&maker.pairs, &mut made.sampled);
         }
-        let sampled = start.elapsed().as_secs_f64();
-        self.rows_of_inputs(made)?;
-        let copied = start.elapsed().as_secs_f64();
-        self.graphs(made);
-        let done = start.elapsed().as_secs_f64();
-        made.seconds = [sampled, done - copied, copied - sampled];
         Ok(())
     }
 
@@ -290,7 +326,13 @@ impl Source {
             let ty = &self.tables.inputs[index].ty;
             match &self.inputs[from.index()] {
                 Whole::Numbers(numbers) => {
-                    let len = self.rows_of(ty, numbers, sampled, &mut inputs[index])?;
+                    let fast = self.fast.iter().find(|fast| fast.0 == index);
+                    let len = match fast {
+                        Some((_, fast)) => {
+                            fast.gather(numbers, self.vertices(sampled, fast.vertex), &mut inputs[index])
+                        }
+                        None => self.rows_of(ty, numbers, sampled, &mut inputs[index])?,
+                    };
                     data.inputs[index] = InputData::Held(len);
                 }
                 Whole::Classes(classes) => {

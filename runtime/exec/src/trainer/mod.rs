@@ -88,8 +88,20 @@ impl Trainer {
     pub fn new(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Self> {
         check_version(&artifact)?;
         if artifact.batch.is_some() {
-            let batches = Batches::new(&artifact, data, engine_options(&options))?;
-            return Self::with(batches.into(), artifact, options);
+            let batches = Batches::new(&artifact, data, engine_options(&options), options.cache)?;
+            let not_cached = batches.not_cached();
+            let mut trainer = Self::with(batches.into(), artifact, options)?;
+            trainer.warnings.extend(not_cached.iter().map(|vertex| {
+                format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
+            }));
+            return Ok(trainer);
+        }
+        if options.cache.is_some() {
+            return Err(ExecError::Unsupported(format!(
+                "a cache is for training on batches, and `{}` is trained on the whole graph: give it a `batch`, or leave \
+                 the cache out",
+                artifact.model
+            )));
         }
         let engine = Engine::new(&programs(&artifact), data, engine_options(&options))?;
         Self::with(engine.into(), artifact, options)
@@ -303,6 +315,9 @@ impl Trainer {
     ) -> Result<Outcome> {
         let started = Instant::now();
         self.saved = started;
+        if let (Executor::Batches(it), 0) = (&mut self.executor, self.epochs) {
+            it.foresee(self.seed, 0)?;
+        }
         let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
         self.reserve(remaining)?;
         let mut outcome = if self.progress.stopped { Outcome::StoppedEarly } else { Outcome::Finished };

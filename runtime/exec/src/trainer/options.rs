@@ -6,6 +6,7 @@ use std::time::Duration;
 use hgnnc_ir::artifact::Criterion;
 use hgnnc_ptx::Precision;
 
+use crate::batches::CacheOptions;
 use crate::native::CodeMode;
 use crate::planned::Arena;
 
@@ -30,6 +31,8 @@ pub struct TrainOptions {
     pub checkpoint_every: Duration,
     /// How chains of operations are executed.
     pub code: CodeMode,
+    /// A fast memory in front of the rows that batches need.
+    pub cache: Option<CacheOptions>,
 }
 
 impl Default for TrainOptions {
@@ -44,6 +47,7 @@ impl Default for TrainOptions {
             resume: false,
             checkpoint_every: Duration::from_secs(60),
             code: CodeMode::default(),
+            cache: None,
         }
     }
 }

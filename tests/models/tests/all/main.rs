@@ -1,6 +1,7 @@
 //! Whole models: against the papers, against differences, engine against interpreter, and the field's cases.
 
 mod batches;
+mod caches;
 mod devices;
 mod differential;
 mod field_cases;

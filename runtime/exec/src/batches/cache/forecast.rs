@@ -1,0 +1,97 @@
+//! What is known before training: how often batches will need each vertex, and what a miss takes.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::types::VertexType;
+use hgnnc_sample::BatchKey;
+
+use crate::batches::source::{Made, Source};
+use crate::error::Result;
+use crate::raw::Slab;
+
+/// The epoch of what is sampled before training: none of those that are trained.
+const PRESAMPLED: u64 = u64::MAX;
+/// Rows by which a miss is timed, and how often.
+const TIMED: (usize, u64) = (2048, 7);
+
+/// How often batches of an epoch that is not trained need each vertex, by table.
+pub fn presample(
+    source: &Source,
+    seed: u64,
+    batches: u64,
+    vertices: &[VertexType],
+    rows: &[usize],
+    threads: usize,
+) -> Result<Vec<Vec<u32>>> {
+    let counts: Vec<Vec<AtomicU32>> = rows.iter().map(|&rows| (0..rows).map(|_| AtomicU32::new(0)).collect()).collect();
+    let order = source.order(seed, PRESAMPLED);
+    let next = AtomicU32::new(0);
+    let work = || -> Result<()> {
+        let (mut maker, mut made) = (source.maker()?, Made::default());
+        loop {
+            let batch = u64::from(next.fetch_add(1, Ordering::Relaxed));
+            if batch >= batches {
+                return Ok(());
+            }
+            source.sample(&mut maker, &order, BatchKey { seed, epoch: PRESAMPLED, batch }, &mut made)?;
+            for (counts, &vertex) in counts.iter().zip(vertices) {
+                for &vertex in source.vertices(&made.sampled, vertex) {
+                    counts[vertex as usize].fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        others.into_iter().fold(own, |result, other| {
+            result.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    })?;
+    Ok(counts.into_iter().map(|counts| counts.into_iter().map(AtomicU32::into_inner).collect()).collect())
+}
+
+/// Nanoseconds that `one` takes for a row, of rows here and there: the least of several attempts, each with rows of its own,
+/// which are not in a cache of the processor.
+fn time(rows: usize, mut one: impl FnMut(usize)) -> f64 {
+    if rows == 0 {
+        return 0.0;
+    }
+    let attempt = |attempt: u64| {
+        let key = mask_key(0, attempt, 0);
+        let timed: Vec<usize> =
+            (0..TIMED.0 as u64).map(|at| ((u64::from(bits(key, at)) * rows as u64) >> 32) as usize).collect();
+        let start = Instant::now();
+        timed.iter().for_each(|&row| one(row));
+        start.elapsed().as_nanos() as f64 / TIMED.0 as f64
+    };
+    (0..TIMED.1).map(attempt).fold(f64::INFINITY, f64::min)
+}
+
+/// Nanoseconds of reading a row.
+pub fn time_reads(numbers: &[f32], width: usize) -> f64 {
+    let mut scratch = vec![0.0; TIMED.0 * width];
+    let mut at = 0;
+    time(numbers.len() / width.max(1), |row| {
+        scratch[at * width..][..width].copy_from_slice(&numbers[row * width..][..width]);
+        at = (at + 1) % TIMED.0;
+    })
+}
+
+/// As [`time_reads`], there and back, of several arrays.
+pub fn time_moves(slabs: &[&Slab], rows: usize, width: usize) -> f64 {
+    let mut scratch = vec![0.0; TIMED.0 * width];
+    let mut at = 0;
+    time(rows, |row| {
+        for slab in slabs {
+            let here = &mut scratch[at * width..][..width];
+            // SAFETY: nothing else uses the slab before training begins.
+            here.copy_from_slice(unsafe { slab.read(row * width, width) });
+            // SAFETY: as above.
+            unsafe { slab.write(row * width, width) }.copy_from_slice(here);
+        }
+        at = (at + 1) % TIMED.0;
+    })
+}

@@ -1,0 +1,420 @@
+//! A fast memory of limited size in front of the slow one that has all rows.
+//!
+//! On a graphics processor the fast memory is its own and the slow one that of the machine. Here both are memory of the machine,
+//! and the rest is as there: rows that are kept are read from (and, where they are learned, written to) the fast memory alone, all
+//! others are fetched from the slow one. Learned rows with their optimiser states are in the fast memory while batches are
+//! computed, and written back before anyone else reads them: an evaluation, a checkpoint, the end. So what is trained
+//! does not depend on the cache, to the bit.
+//!
+//! Which rows are kept is [`hgnnc_cache`]'s to say, by what an epoch of batches would need, sampled before training begins, and by
+//! what a miss takes, measured then.
+
+// Rows are copied between slabs; see `raw`.
+#![allow(unsafe_code)]
+
+mod forecast;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hgnnc_cache::{Forecast, Outcome, Placement, Policy, Slots, Table, best, place};
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::types::{Layout, Space, VertexType};
+use hgnnc_sample::Batch;
+
+use super::source::{Source, Whole};
+use crate::error::Result;
+use crate::raw::{Frozen, Slab};
+use crate::report::{CacheReport, CachedRows, Saved};
+use forecast::{presample, time_moves, time_reads};
+
+/// Batches that are sampled before training at most: beyond, what is hot is known well enough (see docs/results.md).
+const MOST_PRESAMPLED: u64 = 1024;
+
+/// A fast memory in front of the rows of vertices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheOptions {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Who is kept in it.
+    pub policy: Policy,
+}
+
+/// Where the rows of a table come from.
+enum Home {
+    /// An input, by its number in the program of a batch.
+    Input(usize),
+    /// A parameter and its optimiser states: numbers of arrays, as [`Cache::fast`] takes them.
+    Learned(Vec<usize>),
+}
+
+/// A learned array in the fast memory.
+struct Fast {
+    table: usize,
+    rows: Slab,
+    width: usize,
+}
+
+/// The rows of an input: those that are kept, and where.
+pub(super) struct FastInput {
+    slots: Arc<Slots>,
+    rows: Frozen,
+    width: usize,
+    /// The vertices of a batch, a type of its program.
+    pub vertex: VertexType,
+}
+
+impl FastInput {
+    /// The rows of the vertices of a batch, in their order. Number of elements.
+    pub fn gather(&self, slow: &Frozen, vertices: &[u32], into: &mut Slab) -> usize {
+        let width = self.width;
+        into.grow(vertices.len() * width);
+        for (to, &vertex) in into.elements().chunks_exact_mut(width.max(1)).zip(vertices) {
+            to.copy_from_slice(match self.slots.slot(vertex) {
+                Some(slot) => &self.rows[slot * width..][..width],
+                None => &slow[vertex as usize * width..][..width],
+            });
+        }
+        vertices.len() * width
+    }
+}
+
+/// What is kept, and what it saved so far.
+pub(super) struct Cache {
+    options: CacheOptions,
+    seed: u64,
+    tables: Vec<Table>,
+    homes: Vec<Home>,
+    /// The vertices of a batch, a type of its program, by table.
+    vertices: Vec<VertexType>,
+    slots: Vec<Arc<Slots>>,
+    /// Learned arrays, by number; `None` for others.
+    fast: Vec<Option<Fast>>,
+    /// By table and slot: was the row written since it was read from the slow memory?
+    written: Vec<Vec<bool>>,
+    /// By table and vertex: how often batches needed it, by presampling and truly.
+    forecast: Vec<Vec<u32>>,
+    accesses: Vec<Vec<u32>>,
+    outcomes: Vec<Outcome>,
+    /// Bytes that filled the fast memory and were written back from it.
+    filled: u64,
+    /// Batches that were sampled before, and seconds of that and of all that was made then.
+    presampled: u64,
+    presample_s: f64,
+    setup_s: f64,
+}
+
+/// A learned parameter, as the cache is to know it.
+pub(super) struct Learned {
+    pub name: String,
+    /// Its rows, a type of the batch.
+    pub vertex: VertexType,
+    /// Numbers of its arrays: its own, and those of its states.
+    pub arrays: Vec<usize>,
+    /// Elements of a row of each.
+    pub width: usize,
+    pub rows: usize,
+}
+
+impl Cache {
+    /// Samples batches of this seed, times misses, and chooses what is kept. `slow` gives learned arrays by number, of which
+    /// there are so many. Features are in the fast memory from now on, learned rows when they are [loaded](Cache::load).
+    pub fn new<'s>(
+        options: CacheOptions,
+        seed: u64,
+        source: &mut Source,
+        learned: &[Learned],
+        (slow, arrays): (&dyn Fn(usize) -> &'s Slab, usize),
+        threads: usize,
+    ) -> Result<Self> {
+        let start = Instant::now();
+        let (mut tables, mut homes, mut vertices, mut rows) = (vec![], vec![], vec![], vec![]);
+        for input in features(source) {
+            let table = Table {
+                name: input.name.clone(),
+                row_bytes: (input.width * size_of::<f32>()) as u64,
+                written: false,
+                miss_ns: time_reads(input.numbers, input.width),
+            };
+            rows.push(input.numbers.len() / input.width.max(1));
+            tables.push(table);
+            homes.push(Home::Input(input.index));
+            vertices.push(input.vertex);
+        }
+        for param in learned {
+            let slabs: Vec<&Slab> = param.arrays.iter().map(|&array| slow(array)).collect();
+            tables.push(Table {
+                name: param.name.clone(),
+                row_bytes: (param.arrays.len() * param.width * size_of::<f32>()) as u64,
+                written: true,
+                miss_ns: time_moves(&slabs, param.rows, param.width),
+            });
+            rows.push(param.rows);
+            homes.push(Home::Learned(param.arrays.clone()));
+            vertices.push(param.vertex);
+        }
+        let presampling = Instant::now();
+        let presampled = source.num_batches().min(MOST_PRESAMPLED);
+        let forecast = presample(source, seed, presampled, &vertices, &rows, threads)?;
+        let presample_s = presampling.elapsed().as_secs_f64();
+        let mut cache = Self {
+            options,
+            seed,
+            homes,
+            fast: (0..arrays).map(|_| None).collect(),
+            slots: vec![],
+            written: vec![],
+            accesses: rows.iter().map(|&rows| vec![0; rows]).collect(),
+            outcomes: vec![Outcome::default(); tables.len()],
+            forecast,
+            tables,
+            vertices,
+            filled: 0,
+            presampled,
+            presample_s,
+            setup_s: 0.0,
+        };
+        let placement = cache.placed(options.policy, source);
+        cache.slots = placement.tables.into_iter().map(Arc::new).collect();
+        cache.fill(source, learned);
+        cache.setup_s = start.elapsed().as_secs_f64();
+        Ok(cache)
+    }
+
+    /// What a policy would keep.
+    fn placed(&self, policy: Policy, source: &Source) -> Placement {
+        let degrees: Vec<Vec<u32>> = match policy {
+            Policy::Degree => self.vertices.iter().map(|&vertex| source.out_degrees(vertex)).collect(),
+            Policy::Penalty | Policy::Shares | Policy::Hotness | Policy::Random => vec![vec![]; self.tables.len()],
+        };
+        let forecast = Forecast { accesses: &self.forecast, degrees: &degrees, seed: self.seed };
+        place(policy, self.options.bytes, &self.tables, &forecast)
+    }
+
+    /// Makes the fast memory, and copies features there.
+    fn fill(&mut self, source: &mut Source, learned: &[Learned]) {
+        let mut inputs = vec![];
+        for (table, home) in self.homes.iter().enumerate() {
+            let slots = &self.slots[table];
+            match home {
+                Home::Input(index) => {
+                    let Some(input) = features(source).into_iter().find(|input| input.index == *index) else {
+                        continue;
+                    };
+                    let mut rows = Slab::zeros(slots.vertices().len() * input.width);
+                    for (to, &vertex) in rows.elements().chunks_exact_mut(input.width.max(1)).zip(slots.vertices()) {
+                        to.copy_from_slice(&input.numbers[vertex as usize * input.width..][..input.width]);
+                    }
+                    self.filled += (rows.len() * size_of::<f32>()) as u64;
+                    // SAFETY: the slab is dropped here, so nobody can write it.
+                    let rows = unsafe { rows.frozen() };
+                    let fast = FastInput { slots: Arc::clone(slots), rows, width: input.width, vertex: input.vertex };
+                    inputs.push((*index, fast));
+                    self.written.push(vec![]);
+                }
+                Home::Learned(arrays) => {
+                    let width = learned.iter().find(|param| param.arrays == *arrays).map_or(0, |param| param.width);
+                    for &array in arrays {
+                        let rows = Slab::zeros(slots.vertices().len() * width);
+                        self.fast[array] = Some(Fast { table, rows, width });
+                    }
+                    self.written.push(vec![false; slots.vertices().len()]);
+                }
+            }
+        }
+        source.keep(inputs);
+    }
+
+    /// The slots and the fast memory of a learned array.
+    pub fn fast(&self, array: usize) -> Option<(&Slots, &Slab)> {
+        let fast = self.fast.get(array)?.as_ref()?;
+        Some((&self.slots[fast.table], &fast.rows))
+    }
+
+    /// Counts what a batch needs, whose learned rows are about to be written.
+    pub fn count(&mut self, source: &Source, sampled: &Batch) {
+        for (index, table) in self.tables.iter().enumerate() {
+            let vertices = source.vertices(sampled, self.vertices[index]);
+            let (accesses, slots, written) = (&mut self.accesses[index], &self.slots[index], &mut self.written[index]);
+            let mut hits = 0;
+            for &vertex in vertices {
+                accesses[vertex as usize] = accesses[vertex as usize].saturating_add(1);
+                if let Some(slot) = slots.slot(vertex) {
+                    hits += 1;
+                    if let Some(written) = written.get_mut(slot) {
+                        *written = true;
+                    }
+                }
+            }
+            self.outcomes[index].add(&Outcome::of_table(table, vertices.len() as u64, hits));
+        }
+    }
+
+    /// Reads learned rows that are kept from the slow memory.
+    pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s Slab) {
+        for (array, fast) in self.fast.iter().enumerate() {
+            let Some(Fast { table, rows, width }) = fast else { continue };
+            for (slot, &vertex) in self.slots[*table].vertices().iter().enumerate() {
+                // SAFETY: nothing else uses either slab while the engines are borrowed, and slots are distinct.
+                let (from, to) =
+                    unsafe { (slow(array).read(vertex as usize * width, *width), rows.write(slot * width, *width)) };
+                to.copy_from_slice(from);
+            }
+            self.filled += (self.slots[*table].vertices().len() * width * size_of::<f32>()) as u64;
+        }
+    }
+
+    /// Writes learned rows that batches have written back to the slow memory.
+    pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s Slab) {
+        for (array, fast) in self.fast.iter().enumerate() {
+            let Some(Fast { table, rows, width }) = fast else { continue };
+            let vertices = self.slots[*table].vertices().iter().enumerate();
+            for (slot, &vertex) in vertices.filter(|&(slot, _)| self.written[*table][slot]) {
+                // SAFETY: nothing else uses either slab while the engines are borrowed, and vertices are distinct.
+                let (from, to) =
+                    unsafe { (rows.read(slot * width, *width), slow(array).write(vertex as usize * width, *width)) };
+                to.copy_from_slice(from);
+                self.filled += (width * size_of::<f32>()) as u64;
+            }
+        }
+        self.written.iter_mut().for_each(|written| written.fill(false));
+    }
+
+    /// What it did, beside what the other policies and the best placement would have done with the same accesses.
+    pub fn report(&self, source: &Source) -> CacheReport {
+        let mut all = Outcome::default();
+        self.outcomes.iter().for_each(|outcome| all.add(outcome));
+        let saved = |outcome: &Outcome| Saved {
+            hit_rate: outcome.hit_rate(),
+            bytes_missed: outcome.bytes_missed,
+            miss_ms: outcome.miss_ms,
+        };
+        let policy = |policy: Policy| {
+            let placement = self.placed(policy, source);
+            (policy.name(), saved(&Outcome::of(&placement, &self.tables, &self.accesses)))
+        };
+        let tables = self.tables.iter().enumerate().map(|(index, table)| CachedRows {
+            name: table.name.clone(),
+            rows: self.slots[index].rows(),
+            kept: self.slots[index].vertices().len(),
+            row_bytes: table.row_bytes,
+            learned: table.written,
+            miss_ns: table.miss_ns,
+            accesses: self.outcomes[index].accesses,
+            hit_rate: self.outcomes[index].hit_rate(),
+            bytes_missed: self.outcomes[index].bytes_missed,
+        });
+        let tables: Vec<CachedRows> = tables.collect();
+        let most = best(self.options.bytes, &self.tables, &self.accesses);
+        CacheReport {
+            policy: self.options.policy.name(),
+            limit: self.options.bytes,
+            bytes: tables.iter().map(|table| table.kept as u64 * table.row_bytes).sum(),
+            bytes_of_all: tables.iter().map(|table| table.rows as u64 * table.row_bytes).sum(),
+            presampled: self.presampled,
+            presample_s: self.presample_s,
+            setup_s: self.setup_s,
+            hit_rate: all.hit_rate(),
+            bytes_moved: all.bytes_missed + self.filled,
+            bytes_missed: all.bytes_missed,
+            bytes_without: all.bytes_without,
+            tables,
+            policies: Policy::ALL.into_iter().map(policy).collect(),
+            best: Saved { hit_rate: most.hit_rate, bytes_missed: most.bytes_missed, miss_ms: most.miss_ms },
+        }
+    }
+}
+
+/// Features that have a row for each vertex.
+struct Features<'a> {
+    /// Number of the input in the program of a batch.
+    index: usize,
+    name: String,
+    vertex: VertexType,
+    width: usize,
+    numbers: &'a Frozen,
+}
+
+fn features(source: &Source) -> Vec<Features<'_>> {
+    let (layout, tables, inputs) = source.inputs();
+    let of = |(index, from): (usize, &hgnnc_ir::types::Input)| {
+        let decl = &tables.inputs[index];
+        let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space) else { return None };
+        let (Binding::Features(_), Whole::Numbers(numbers)) = (&decl.binding, &inputs[from.index()]) else {
+            return None;
+        };
+        let width = decl.ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product();
+        let known = &tables.vertex_types[vertex.index()];
+        let name = format!("{}.x", known.dataset_name);
+        Some(Features { index, name, vertex, width, numbers })
+    };
+    layout.inputs.iter().enumerate().filter_map(of).collect()
+}
+
+/// Vertex types with features that no cache keeps: rows of different lengths.
+pub(super) fn not_kept(source: &Source) -> Vec<String> {
+    let (layout, tables, _) = source.inputs();
+    let mut names: Vec<String> =
+        layout.patterns.iter().map(|pattern| tables.vertex_types[pattern.rows.index()].dataset_name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three rows of two numbers, of which the fast memory has that of vertex 2.
+    fn slots() -> Arc<Slots> {
+        Arc::new(Slots::new(3, vec![2]))
+    }
+
+    fn frozen(numbers: &[f32]) -> Frozen {
+        // SAFETY: the slab is dropped here.
+        unsafe { Slab::of(numbers).frozen() }
+    }
+
+    #[test]
+    fn rows_that_are_kept_are_read_from_the_fast_memory_alone() {
+        let fast = FastInput { slots: slots(), rows: frozen(&[50.0, 51.0]), width: 2, vertex: VertexType::new(0) };
+        // Whoever read the slow row of vertex 2 would see that it is none.
+        let slow = frozen(&[10.0, 11.0, 20.0, 21.0, f32::NAN, f32::NAN]);
+        let mut into = Slab::zeros(0);
+        assert_eq!(fast.gather(&slow, &[1, 2, 0], &mut into), 6);
+        assert_eq!(&into.elements()[..6], [20.0, 21.0, 50.0, 51.0, 10.0, 11.0]);
+    }
+
+    #[test]
+    fn learned_rows_are_written_back_where_batches_wrote_them() {
+        let mut cache = Cache {
+            options: CacheOptions { bytes: 100, policy: Policy::Hotness },
+            seed: 0,
+            tables: vec![Table { name: "w".into(), row_bytes: 8, written: true, miss_ns: 1.0 }],
+            homes: vec![Home::Learned(vec![0])],
+            vertices: vec![VertexType::new(0)],
+            slots: vec![Arc::new(Slots::new(3, vec![0, 2]))],
+            fast: vec![Some(Fast { table: 0, rows: Slab::zeros(4), width: 2 })],
+            written: vec![vec![false; 2]],
+            forecast: vec![vec![0; 3]],
+            accesses: vec![vec![0; 3]],
+            outcomes: vec![Outcome::default()],
+            filled: 0,
+            presampled: 0,
+            presample_s: 0.0,
+            setup_s: 0.0,
+        };
+        let mut slow = Slab::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        cache.load(&|_| &slow);
+        assert_eq!(cache.filled, 16);
+        let Some(Fast { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };
+        assert_eq!(rows.elements(), [1.0, 2.0, 5.0, 6.0]);
+        // A batch has vertex 2 and writes its row; the other row is changed by nobody's leave, and is to stay here.
+        rows.elements().copy_from_slice(&[-1.0, -2.0, -5.0, -6.0]);
+        cache.written[0][1] = true;
+        assert_eq!(slow.elements(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        cache.write_back(&|_| &slow);
+        assert_eq!(slow.elements(), [1.0, 2.0, 3.0, 4.0, -5.0, -6.0]);
+        assert_eq!((cache.filled, &cache.written), (24, &vec![vec![false; 2]]));
+    }
+}
