@@ -8,5 +8,6 @@ mod common;
 mod cuda;
 mod device;
 mod interrupt;
+mod links;
 mod ptx;
 mod training;

@@ -1,0 +1,201 @@
+//! Links to predict, from a dataset to metrics that are computed a second time here.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use hgnnc_graph::npy;
+
+use crate::common::*;
+
+const USERS: u32 = 30;
+const ARTISTS: u32 = 24;
+
+const MODEL: &str = "\
+use std::link::DistMult
+use std::rgcn::RgcnConv
+schema S {
+    vertex User from \"user\" { x: embedding[12] }
+    vertex Artist from \"artist\" { x: embedding[12] }
+    relation likes: User -> Artist
+    relation knows: User -> User
+}
+model M(schema: S) {
+    let h = RgcnConv(hidden: 12) over [relations, reverses] of features
+    output score: links = DistMult() over links(likes) of dropout(h, 0.1)
+    output users: User = h
+}
+train M {
+    loss      binary_cross_entropy(score, links)
+    optimizer adam(lr: 0.01)
+    epochs    25
+    batch     32
+    fanout    [4]
+    negatives uniform(2)
+    metrics   auc, average_precision, mrr, hits_1, hits_3, hits_10
+}
+";
+
+type Pairs = Vec<(u32, u32)>;
+
+fn random(state: &mut u64) -> u32 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) as u32
+}
+
+/// Users like artists of their own half, or any, by `affinity` in percent: training, validation and test links.
+fn links(affinity: u32) -> [Pairs; 3] {
+    let (mut state, mut known, mut all) = (7, HashSet::new(), vec![]);
+    while all.len() < 260 {
+        let (user, artist) = (random(&mut state) % USERS, random(&mut state) % ARTISTS);
+        let fits = user % 2 == artist % 2 || random(&mut state) % 100 >= affinity;
+        if fits && known.insert((user, artist)) {
+            all.push((user, artist));
+        }
+    }
+    let mut parts = [all[..200].to_vec(), all[200..225].to_vec(), all[225..].to_vec()];
+    parts.iter_mut().for_each(|part| part.sort_unstable());
+    parts
+}
+
+fn edges(folder: &Path, name: &str, edges: &[(u32, u32)]) {
+    let flat: Vec<i32> = edges.iter().map(|e| e.0 as i32).chain(edges.iter().map(|e| e.1 as i32)).collect();
+    npy::write(&folder.join(name), &[2, edges.len()], &flat).expect("written");
+}
+
+fn rows(folder: &Path, name: &str, links: &[(u32, u32)]) {
+    let ends = |end: fn(&(u32, u32)) -> u32| links.iter().map(move |link| end(link) as i32);
+    let rows: Vec<i32> = ends(|l| l.0).chain(links.iter().map(|_| 0)).chain(ends(|l| l.1)).collect();
+    npy::write(&folder.join(name), &[3, links.len()], &rows).expect("written");
+}
+
+/// Users, artists and the links between them; `again` holds those of training a second time, from artist to user.
+fn place(parts: &[Pairs; 3]) -> Place {
+    let place = Place { folder: tempfile::tempdir().expect("a folder") };
+    let data = place.path("data");
+    std::fs::create_dir_all(&data).expect("a folder");
+    let knows: Pairs = (0..USERS).map(|u| (u, (u + 2) % USERS)).collect();
+    let again: Pairs = parts[0].iter().map(|&(user, artist)| (artist, user)).collect();
+    let toml = format!(
+        "name = \"music\"\n\
+         [[vertex_type]]\nname = \"user\"\ncount = {USERS}\n\
+         [vertex_type.features]\nkind = \"dense\"\nfile = \"user.npy\"\ndim = 16\n\
+         [[vertex_type]]\nname = \"artist\"\ncount = {ARTISTS}\n\
+         [vertex_type.features]\nkind = \"dense\"\nfile = \"artist.npy\"\ndim = 16\n\
+         [[relation]]\nname = \"likes\"\nsrc = \"user\"\ndst = \"artist\"\nfile = \"likes.npy\"\n\
+         [[relation]]\nname = \"knows\"\nsrc = \"user\"\ndst = \"user\"\nfile = \"knows.npy\"\n\
+         [[relation]]\nname = \"again\"\nsrc = \"artist\"\ndst = \"user\"\nfile = \"again.npy\"\n\
+         [[link_split]]\nname = \"a\"\nval = \"val.npy\"\ntest = \"test.npy\"\n"
+    );
+    std::fs::write(data.join("dataset.toml"), toml).expect("written");
+    let mut state = 3;
+    for (name, count) in [("user.npy", USERS), ("artist.npy", ARTISTS)] {
+        let x: Vec<f32> = (0..count * 16).map(|_| random(&mut state) as f32 / (1u64 << 30) as f32 - 1.0).collect();
+        npy::write(&data.join(name), &[count as usize, 16], &x).expect("written");
+    }
+    edges(&data, "likes.npy", &parts[0]);
+    edges(&data, "knows.npy", &knows);
+    edges(&data, "again.npy", &again);
+    rows(&data, "val.npy", &parts[1]);
+    rows(&data, "test.npy", &parts[2]);
+    place
+}
+
+fn scores(place: &Place, pairs: &[(u32, u32)]) -> Vec<f32> {
+    rows(place.folder.path(), "pairs.npy", pairs);
+    let args = ["--weights", "w.safetensors", "--links", "pairs.npy", "--out", "s.npy"];
+    let run = place.with_data("infer", &args).works();
+    assert!(run.out.contains(&format!("({} scores)", pairs.len())), "{}", run.out);
+    let file = npy::Npy::open(&place.path("s.npy")).expect("an array");
+    file.to_f32().expect("f32").to_vec()
+}
+
+#[test]
+fn links_are_learned_and_their_ranks_are_those_of_the_definition() {
+    let parts = links(90);
+    let place = place(&parts);
+    place.model(MODEL);
+    let args =
+        ["--quiet", "--threads", "2", "--weights-out", "w.safetensors", "--report", "r.json", "--checkpoint", "c"];
+    place.with_data("train", &args).is_silent();
+    let report = place.json("r.json");
+    let metric = |part: &str, name: &str| report["metrics"][part][name].as_f64().expect("a number");
+    assert!(metric("test", "auc") > 0.65 && metric("val", "auc") > 0.75, "{report}");
+    assert!(report["metrics"]["train"].get("mrr").is_none(), "links of training are not ranked");
+
+    // The scores of all pairs, and from them the ranks.
+    let all: Pairs = (0..USERS).flat_map(|user| (0..ARTISTS).map(move |artist| (user, artist))).collect();
+    let scores = scores(&place, &all);
+    let score = |user: u32, artist: u32| scores[(user * ARTISTS + artist) as usize];
+    let known: HashSet<(u32, u32)> = parts.iter().flatten().copied().collect();
+    for (part, links) in [("val", &parts[1]), ("test", &parts[2])] {
+        let mut ranks = vec![];
+        for &(user, artist) in links {
+            let own = score(user, artist);
+            let mut rank = |others: Pairs| {
+                let others = others.iter().filter(|other| !known.contains(other)).map(|o| score(o.0, o.1));
+                let (mut above, mut equal) = (0, 0);
+                others.for_each(|x| (above, equal) = (above + i32::from(x > own), equal + i32::from(x == own)));
+                ranks.push(1.0 + f64::from(above) + f64::from(equal) / 2.0);
+            };
+            rank((0..ARTISTS).map(|other| (user, other)).collect());
+            rank((0..USERS).map(|other| (other, artist)).collect());
+        }
+        let mean = |f: &dyn Fn(f64) -> f64| ranks.iter().map(|&rank| f(rank)).sum::<f64>() / ranks.len() as f64;
+        assert!((mean(&|rank| 1.0 / rank) - metric(part, "mrr")).abs() < 1e-9);
+        for (most, name) in [(1.0, "hits_1"), (3.0, "hits_3"), (10.0, "hits_10")] {
+            assert!((mean(&|rank| f64::from(rank <= most)) - metric(part, name)).abs() < 1e-9, "{part} {name}");
+        }
+    }
+
+    // Measured again, by one thread, and resumed in the middle: the same.
+    place.with_data("eval", &["--weights", "w.safetensors", "--threads", "1", "--report", "e.json"]).works();
+    assert_eq!(place.json("e.json")["metrics"], report["metrics"]);
+    place.with_data("train", &["--quiet", "--epochs", "9", "--checkpoint", "d"]).is_silent();
+    let args = ["--quiet", "--threads", "1", "--checkpoint", "d", "--resume", "--weights-out", "v.safetensors"];
+    place.with_data("train", &args).is_silent();
+    assert_eq!(place.bytes("v.safetensors"), place.bytes("w.safetensors"));
+}
+
+/// Links that nothing foretells cannot be learned from features, unless the model sees them: then it has seen what it is to tell.
+#[test]
+fn what_repeats_links_is_left_out_of_batches() {
+    let place = place(&links(0));
+    let loss = |relations: &str, exclude: &str| {
+        let model = MODEL
+            .replace("embedding[12]", "f32[16]")
+            .replace("relation knows: User -> User", "relation again: Artist -> User")
+            .replace("over [relations, reverses]", &format!("over [{relations}]"))
+            .replace("hidden: 12", "hidden: 64")
+            .replace("epochs    25", &format!("epochs 80\n{exclude}"))
+            .replace("fanout    [4]", "");
+        place.model(&model);
+        place.with_data("train", &["--quiet", "--report", "r.json"]).is_silent();
+        let losses = place.json("r.json")["losses"].as_array().expect("losses").clone();
+        losses.last().and_then(|last| last.as_f64()).expect("a loss")
+    };
+    let seen = loss("again, reverse(again)", "");
+    let left_out = loss("again, reverse(again)", "exclude [again]");
+    let own = loss("likes, reverse(likes)", "");
+    assert!(seen < 0.75 * own && (left_out - own).abs() < 0.05, "{seen} seen, {left_out} left out, {own} of its own");
+}
+
+#[test]
+fn mistakes_about_links_are_told() {
+    let place = place(&links(90));
+    place.model(MODEL);
+    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w.safetensors"]).is_silent();
+    place.with_data("train", &["--split", "b"]).fails(1, &["no split `b` of links", "[[link_split]] has `a`"]);
+    let infer =
+        |args: &[&str]| place.with_data("infer", &[&["--weights", "w.safetensors", "--out", "o.npy"], args].concat());
+    infer(&[]).fails(1, &["`score` belongs to pairs of vertices", "--links FILE.npy"]);
+    infer(&["--output", "users"]).works();
+    infer(&["--links", "none.npy"]).fails(1, &["none.npy"]);
+    rows(place.folder.path(), "far.npy", &[(0, 0), (1, ARTISTS)]);
+    infer(&["--links", "far.npy"]).fails(1, &["pair 1 joins 1 and 24", "24 destinations"]);
+    edges(place.folder.path(), "two.npy", &[(0, 0)]);
+    infer(&["--links", "two.npy"]).fails(1, &["[3, pairs]", "[2, 1]"]);
+    npy::write(&place.path("other.npy"), &[3, 1], &[0, 1, 0]).expect("written");
+    infer(&["--links", "other.npy"]).fails(1, &["relation 1, `knows`, which the model does not score"]);
+    place.toml("[[link_split]]\nname = \"a\"\nval = \"val.npy\"\ntest = \"test.npy\"\n", "");
+    place.with_data("train", &[]).fails(1, &["no split of links", "training needs one"]);
+}
