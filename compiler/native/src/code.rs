@@ -98,7 +98,7 @@ impl Compiler {
     }
 
     /// That of [`Entry`].
-    fn signature(&self) -> Signature {
+    pub(crate) fn signature(&self) -> Signature {
         let mut signature = Signature::new(self.isa.default_call_conv());
         signature.params = vec![AbiParam::new(I64); 5];
         signature
@@ -139,7 +139,10 @@ impl Compiler {
     }
 
     fn machine_code(&self, program: &Program) -> Result<Vec<u8>, NativeError> {
-        let mut context = Context::for_function(self.function(program)?);
+        self.machine_code_of(Context::for_function(self.function(program)?))
+    }
+
+    pub(crate) fn machine_code_of(&self, mut context: Context) -> Result<Vec<u8>, NativeError> {
         let refused = |error: String| NativeError::Program(error);
         let code = context
             .compile(&*self.isa, &mut ControlPlane::default())
@@ -152,34 +155,49 @@ impl Compiler {
 
     /// Places code in executable memory: for each program the number of its function.
     fn load(&self, compiled: Vec<Result<Vec<u8>, NativeError>>, code: &mut Code) -> Vec<Result<usize, NativeError>> {
+        code.bytes += compiled.iter().flatten().map(Vec::len).sum::<usize>();
+        let (module, placed) = self.place(compiled, &self.signature());
+        let entries = placed.into_iter().map(|address| {
+            // SAFETY: the address is that of a function with the signature of `Entry`: all have `signature`.
+            code.entries.push(unsafe { std::mem::transmute::<*const u8, Entry>(address?) });
+            Ok(code.entries.len() - 1)
+        });
+        let entries = entries.collect();
+        code.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).push(module);
+        entries
+    }
+
+    /// Places code in executable memory, which the module owns: the address of each function.
+    pub(crate) fn place(
+        &self,
+        compiled: Vec<Result<Vec<u8>, NativeError>>,
+        signature: &Signature,
+    ) -> (JITModule, Vec<Result<*const u8, NativeError>>) {
         let builder = JITBuilder::with_isa(self.isa.clone(), default_libcall_names());
         let mut module = JITModule::new(builder);
-        let mut bytes = 0;
         let alignment = u64::from(self.isa.function_alignment().preferred).max(16);
         let mut defined = vec![];
         for code in compiled {
             defined.push(code.and_then(|code| {
                 let refused = |error: cranelift_module::ModuleError| NativeError::Program(error.to_string());
-                let id = module.declare_anonymous_function(&self.signature()).map_err(refused)?;
+                let id = module.declare_anonymous_function(signature).map_err(refused)?;
                 module.define_function_bytes(id, alignment, &code, &[]).map_err(refused)?;
-                bytes += code.len();
                 Ok(id)
             }));
         }
         let ready = module.finalize_definitions();
-        let entries = defined.into_iter().map(|id| {
+        let addresses = defined.into_iter().map(|id| {
             let id = id?;
             // A system that forbids executable memory.
             ready.as_ref().map_err(|error| NativeError::Host(error.to_string()))?;
-            let address = module.get_finalized_function(id);
-            // SAFETY: the address is that of a function with the signature of `Entry`: all have `signature`.
-            code.entries.push(unsafe { std::mem::transmute::<*const u8, Entry>(address) });
-            Ok(code.entries.len() - 1)
+            Ok(module.get_finalized_function(id))
         });
-        let entries = entries.collect();
-        code.bytes += bytes;
-        code.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).push(module);
-        entries
+        let addresses = addresses.collect();
+        (module, addresses)
+    }
+
+    pub(crate) fn frontend_config(&self) -> cranelift_codegen::isa::TargetFrontendConfig {
+        self.isa.frontend_config()
     }
 }
 

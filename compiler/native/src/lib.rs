@@ -6,15 +6,19 @@
 //! of rows and offsets at each call: nothing of them is in the code, so programs with equal texts share a function.
 //!
 //! This crate knows no graph, plan or model. It has no vectors wider than 128 bits, because Cranelift has none; products,
-//! weighted sums of gathered rows and dropout masks are not here, but kernels of the runtime. Generated code calls
+//! weighted sums of gathered rows and dropout masks are not here, but kernels of the runtime. Code of a program calls
 //! nothing: no Rust frame is ever above it, so nothing can unwind through it.
+//!
+//! The loops of neighbour samplers are generated here too ([`SamplerFunction`]), for the fan-outs of a plan.
 
 mod code;
 mod emit;
 mod math;
 mod phases;
 mod program;
+mod sampler;
 
 pub use code::{Arguments, Code, Compiler, NativeError};
 pub use math::{generates_binary, generates_unary};
 pub use program::{Array, Kind, Op, Program, Row, Shape, Source};
+pub use sampler::{Counted, DrawCall, RowsCall, RowsOf, SHORT, SLACK, SamplerCode, SamplerFunction, Take, UNROLLED};

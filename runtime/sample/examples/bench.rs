@@ -9,10 +9,12 @@ use std::time::Instant;
 use hgnnc_graph::Dataset;
 use hgnnc_ir::random::bits;
 use hgnnc_sample::Fanout::AtMost;
-use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, WalkPlan, Walker, Walks, sample_each, walk_each};
+use hgnnc_sample::{
+    Batch, BatchKey, Compiled, Plan, SampleGraph, Sampler, WalkPlan, Walker, Walks, sample_each, walk_each,
+};
 
 /// Rounds of a measurement, behind one that warms up. Others may use the machine, so the best and the median are shown.
-const ROUNDS: u64 = 8;
+const ROUNDS: u64 = 5;
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -34,8 +36,10 @@ fn main() {
         order.chunks(size).map(|chunk| (0..graph.counts().len()).map(|t| seeds(chunk, t)).collect()).collect()
     };
     if !walks_only {
-        println!("| fan-outs | batch | edges | vertices | M edges/s, 1 thread | {threads} threads | ratio | ns/edge |");
-        println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+        println!(
+            "| fan-outs | batch | sampler | edges | vertices | M edges/s, 1 thread | {threads} threads | ratio | ns/edge |"
+        );
+        println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
         for (fanouts, size) in [([10, 10], 1024), ([25, 20], 1024), ([15, 0], 1024), ([10, 10], 256), ([10, 10], 4096)]
         {
             measure(&graph, &batches(size), fanouts, size, threads);
@@ -64,15 +68,20 @@ fn round_trips(graph: &SampleGraph<'_>, target: usize) -> Vec<Vec<usize>> {
     paths
 }
 
-/// Prints the rates of a plan of two hops.
+/// Prints the rates of a plan of two hops, for the generated sampler and that in Rust, by turns.
 fn measure(graph: &SampleGraph<'_>, batches: &[Vec<Vec<u32>>], fanouts: [u32; 2], size: usize, threads: usize) {
     let plan = Plan::uniform(&fanouts.map(AtMost), graph.relations().len());
-    let num = (200 * 1024 / size).min(batches.len());
-    let pair = |_| (Sampler::new(graph, plan.clone()).expect("memory"), Batch::default());
-    let mut samplers: Vec<_> = (0..threads.max(1)).map(pair).collect();
-    let (mut rates, mut per_batch) = ([vec![], vec![]], (0, 0));
+    let start = Instant::now();
+    let code = Compiled::new(graph, plan.clone()).unwrap_or_else(|error| panic!("{error}"));
+    eprintln!("generated in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    let num = (100 * 1024 / size).min(batches.len());
+    let generated = |_| (Sampler::compiled(graph, &code).expect("memory"), Batch::default());
+    let portable = |_| (Sampler::new(graph, plan.clone()).expect("memory"), Batch::default());
+    let threads = threads.max(1);
+    let mut kinds: [Vec<_>; 2] = [(0..threads).map(generated).collect(), (0..threads).map(portable).collect()];
+    let (mut rates, mut per_batch) = ([const { vec![] }; 4], (0, 0));
     for round in 0..=ROUNDS {
-        for (rates, threads) in rates.iter_mut().zip([1, samplers.len()]) {
+        for (rates, (threads, kind)) in rates.iter_mut().zip([(1, 0), (1, 1), (threads, 0), (threads, 1)]) {
             let (edges, vertices) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let job = |i: usize| {
                 let key = BatchKey { seed: 0, epoch: round, batch: i as u64 };
@@ -83,7 +92,7 @@ fn measure(graph: &SampleGraph<'_>, batches: &[Vec<Vec<u32>>], fanouts: [u32; 2]
                 vertices.fetch_add(batch.num_vertices(), Ordering::Relaxed);
             };
             let start = Instant::now();
-            sample_each(&mut samplers[..threads], num, job, done).expect("seeds are vertices");
+            sample_each(&mut kinds[kind][..threads], num, job, done).expect("seeds are vertices");
             let wall = start.elapsed().as_secs_f64();
             let edges = edges.into_inner();
             if round > 0 {
@@ -93,21 +102,24 @@ fn measure(graph: &SampleGraph<'_>, batches: &[Vec<Vec<u32>>], fanouts: [u32; 2]
         }
     }
     rates.iter_mut().for_each(|rates| rates.sort_by(f64::total_cmp));
-    let [one, all] = rates.map(|rates| (rates[rates.len() - 1], rates[rates.len() / 2]));
-    println!(
-        "| {} × {} | {size} | {} | {} | {:.1} (median {:.1}) | {:.1} (median {:.1}) | {:.2} | {:.1} |",
-        fanouts[0],
-        fanouts[1],
-        per_batch.0,
-        per_batch.1,
-        one.0,
-        one.1,
-        all.0,
-        all.1,
-        all.0 / one.0,
-        1e3 / one.0,
-    );
-    let (edges, rows, whole, lines) = accesses(graph, &samplers[0].1);
+    let best_and_median = rates.map(|rates| (rates[rates.len() - 1], rates[rates.len() / 2]));
+    for (kind, [one, all]) in [("generated", [0, 2]), ("Rust", [1, 3])] {
+        let [one, all] = [best_and_median[one], best_and_median[all]];
+        println!(
+            "| {} × {} | {size} | {kind} | {} | {} | {:.1} (median {:.1}) | {:.1} (median {:.1}) | {:.2} | {:.1} |",
+            fanouts[0],
+            fanouts[1],
+            per_batch.0,
+            per_batch.1,
+            one.0,
+            one.1,
+            all.0,
+            all.1,
+            all.0 / one.0,
+            1e3 / one.0,
+        );
+    }
+    let (edges, rows, whole, lines) = accesses(graph, &kinds[0][0].1);
     eprintln!(
         "of {edges} edges {:.2} are of rows that are taken whole; {:.2} rows, {:.2} lines of rows per edge",
         whole / edges,

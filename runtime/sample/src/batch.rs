@@ -1,7 +1,7 @@
 //! What is sampled: vertices with compact ids, and for each relation a CSC of the sampled edges.
 
-use crate::graph::SampleGraph;
-use crate::plan::{Plan, SampleError};
+use crate::graph::{Relation, SampleGraph};
+use crate::plan::{Fanout, Plan, SampleError};
 
 /// The sampled edges of one relation, by destination: a CSC over compact ids. Destinations are in the order of their
 /// ids, and those of a hop follow those of the hop before.
@@ -15,7 +15,8 @@ pub struct Block {
     pub indptr: Vec<u64>,
     /// Source of each edge, as compact id. `[edges]`
     pub src: Vec<u32>,
-    /// Position of each edge in the CSC order of the relation: where its weight and features are. `[edges]`
+    /// Position of each edge in the CSC order of the relation: where its weight and features are. Of edges that walks have
+    /// found, how many ended there. `[edges]`
     pub edge: Vec<u32>,
 }
 
@@ -101,6 +102,18 @@ impl Batch {
             if fanouts.len() != relations {
                 return Err(SampleError::Fanouts { hop, expected: relations, found: fanouts.len() });
             }
+            let without = |(relation, fanout): &(&Relation<'_>, &Fanout)| {
+                matches!(fanout, Fanout::Weighted(_)) && relation.weights().is_none()
+            };
+            if let Some((relation, _)) = graph.relations().iter().zip(fanouts).find(without) {
+                return Err(SampleError::NoWeights { hop, relation: relation.name.clone() });
+            }
+            let without = |(relation, fanout): &(&Relation<'_>, &Fanout)| {
+                matches!(fanout, Fanout::Walks { .. }) && !relation.has_path()
+            };
+            if let Some((relation, _)) = graph.relations().iter().zip(fanouts).find(without) {
+                return Err(SampleError::NoPath { hop, relation: relation.name.clone() });
+            }
         }
         self.vertices.resize_with(types, Vec::new);
         for (vertices, seeds) in self.vertices.iter_mut().zip(seeds) {
@@ -163,8 +176,20 @@ impl Batch {
             }
             for (hop, dst) in (0..hops).flat_map(|hop| self.fresh(hop, relation.dst_type).map(move |dst| (hop, dst))) {
                 let row = block.indptr[dst] as usize..block.indptr[dst + 1] as usize;
+                let fanout = plan.fanouts[hop][r];
+                if let Fanout::Walks { walks, top_k } = fanout {
+                    let ends = &block.src[row.clone()];
+                    let known = self.known[hop + 1][relation.src_type];
+                    let distinct = ends.iter().enumerate().all(|(i, id)| *id < known && !ends[..i].contains(id));
+                    let visits: u64 = block.edge[row].iter().map(|&visits| u64::from(visits.max(1))).sum();
+                    if !distinct || ends.len() > top_k as usize || visits > u64::from(walks) {
+                        return at(format!("walks of destination {dst}, hop {hop}"));
+                    }
+                    continue;
+                }
                 let all = graph.in_edges(r, self.vertices[relation.dst_type][dst]);
-                let wanted = plan.fanouts[hop][r].of(all.len() as u32) as usize;
+                let vertex = self.vertices[relation.dst_type][dst];
+                let wanted = fanout.of(relation.available(fanout, vertex, all.len() as u32)) as usize;
                 if row.len() != wanted {
                     return at(format!("{} of {} edges of destination {dst}, not {wanted}", row.len(), all.len()));
                 }
@@ -172,6 +197,10 @@ impl Batch {
                 taken.sort_unstable();
                 if taken.windows(2).any(|w| w[0] == w[1]) || taken.iter().any(|e| !all.contains(&(*e as usize))) {
                     return at(format!("edges of destination {dst} are not distinct edges of its row"));
+                }
+                let without = |edge: &u32| relation.weights().is_some_and(|weights| weights[*edge as usize] <= 0.0);
+                if matches!(fanout, Fanout::Weighted(_)) && taken.iter().any(without) {
+                    return at(format!("an edge of destination {dst} has no weight"));
                 }
                 for (&src, &edge) in block.src[row.clone()].iter().zip(&block.edge[row]) {
                     let vertex = self.vertices[relation.src_type].get(src as usize);

@@ -3,36 +3,42 @@
 use hgnnc_ir::random::{bits_from, low_round};
 
 /// Fan-outs up to this are looked through for doubles, larger ones are marked in a bitmap.
-const SEARCHED: usize = 32;
+const SEARCHED: usize = hgnnc_native::UNROLLED as usize;
+
+/// What draws of one relation in one hop need.
+pub(crate) struct Draws<'s> {
+    pub key: u64,
+    /// First rounds of the random numbers, by draw, and more up to a multiple of four. `[fan-out]`
+    pub first: &'s [u32],
+    /// One bit for each edge of the longest row; zero between rows. Used for fan-outs above [`SEARCHED`] only.
+    pub marked: &'s mut [u64],
+    /// Keys of draws by weight.
+    pub keys: &'s mut Vec<(u64, u32)>,
+}
 
 /// Draws edges for the rows of one relation in one hop.
-pub(crate) struct Drawer<'s> {
-    key: u64,
-    /// First rounds of the random numbers, by draw. `[fan-out]`
-    first: &'s [u32],
-    /// One bit for each edge of the longest row; zero between rows. Used for fan-outs above [`SEARCHED`] only.
-    marked: &'s mut [u64],
-}
+pub(crate) struct Drawer<'s>(pub Draws<'s>);
 
 /// Memory that rows share.
 #[derive(Default)]
 pub(crate) struct DrawSpace {
     first: Vec<u32>,
     marked: Vec<u64>,
+    keys: Vec<(u64, u32)>,
 }
 
 impl DrawSpace {
-    /// A drawer of `fanout` edges from rows of at most `max_degree`.
-    pub fn drawer(&mut self, key: u64, fanout: u32, max_degree: u32) -> Drawer<'_> {
+    /// Draws of `fanout` edges from rows of at most `max_degree`.
+    pub fn draws(&mut self, key: u64, fanout: u32, max_degree: u32) -> Draws<'_> {
         // No row is drawn from that the fan-out covers.
         let draws = if fanout < max_degree { fanout } else { 0 };
         self.first.clear();
-        self.first.extend((0..draws).map(|k| low_round(key, k)));
+        self.first.extend((0..draws.next_multiple_of(4)).map(|k| low_round(key, k)));
         let words = if draws as usize > SEARCHED { (max_degree as usize).div_ceil(64) } else { 0 };
         if self.marked.len() < words {
             self.marked.resize(words, 0);
         }
-        Drawer { key, first: &self.first, marked: &mut self.marked }
+        Draws { key, first: &self.first, marked: &mut self.marked, keys: &mut self.keys }
     }
 }
 
@@ -41,9 +47,9 @@ impl Drawer<'_> {
     #[inline]
     pub fn draw(&mut self, vertex: u32, start: u32, degree: u32, out: &mut [u32]) {
         let least = degree - out.len() as u32;
-        for (k, (position, &first)) in out.iter_mut().zip(self.first).enumerate() {
+        for (k, (position, &first)) in out.iter_mut().zip(self.0.first).enumerate() {
             let bound = u64::from(least + k as u32 + 1);
-            *position = ((u64::from(bits_from(first, self.key, vertex)) * bound) >> 32) as u32;
+            *position = ((u64::from(bits_from(first, self.0.key, vertex)) * bound) >> 32) as u32;
         }
         if degree <= 64 {
             unique_small(least, start, out);
@@ -58,14 +64,14 @@ impl Drawer<'_> {
         for (k, position) in out.iter_mut().enumerate() {
             let bit = |t: u32| (t as usize / 64, 1u64 << (t % 64));
             let (word, mask) = bit(*position);
-            if self.marked[word] & mask != 0 {
+            if self.0.marked[word] & mask != 0 {
                 *position = least + k as u32;
             }
             let (word, mask) = bit(*position);
-            self.marked[word] |= mask;
+            self.0.marked[word] |= mask;
         }
         for position in out {
-            self.marked[*position as usize / 64] = 0;
+            self.0.marked[*position as usize / 64] = 0;
             *position += start;
         }
     }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use hgnnc_graph::{Dataset, RelationOptions, SemanticGraphs, SgbError};
 
+use crate::plan::Fanout;
 use crate::prefetch::prefetch;
+use crate::walk::WalkPlan;
 use crate::words::Words;
 
 /// The edges of a relation, reverse, semantic graph of a metapath or any other graph, to make a [`SampleGraph`] of: a CSC.
@@ -20,6 +22,8 @@ pub struct Edges<'a> {
     pub indptr: Cow<'a, [u64]>,
     /// Source of each edge, by destination. `[E]` What is borrowed stays where it is; what is owned moves to large pages.
     pub src: Cow<'a, [u32]>,
+    /// Weight of each edge to draw by, finite and at least 0; an edge of weight 0 is never drawn by it. `[E]`
+    pub weights: Option<Cow<'a, [f32]>>,
 }
 
 /// A relation that is sampled.
@@ -35,7 +39,12 @@ pub struct Relation<'a> {
     slot: usize,
     /// Source of each edge. `[E]`
     sources: Sources<'a>,
+    weights: Option<Cow<'a, [f32]>>,
+    /// How many edges of each destination have a positive weight, where some have none.
+    positive: Option<Words>,
     max_degree: u32,
+    /// Steps from a destination to a source, by their position.
+    path: Option<Vec<usize>>,
 }
 
 /// Sources of edges, wherever they are.
@@ -54,6 +63,35 @@ impl Relation<'_> {
         }
     }
 
+    /// Can it be walked along?
+    pub(crate) fn has_path(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Weight of each edge, in CSC order, if there are weights. `[E]`
+    pub fn weights(&self) -> Option<&[f32]> {
+        self.weights.as_deref()
+    }
+
+    /// For each destination, how many edges have a positive weight; `None` where all have.
+    pub(crate) fn positive(&self) -> Option<&[u32]> {
+        self.positive.as_deref()
+    }
+
+    /// How many edges of the row of `vertex`, of so many, a fan-out can take.
+    #[inline]
+    pub(crate) fn available(&self, fanout: Fanout, vertex: u32, degree: u32) -> u32 {
+        match (fanout, &self.positive) {
+            (Fanout::Weighted(_), Some(positive)) => positive[vertex as usize],
+            (Fanout::Weighted(_), None) | (Fanout::All | Fanout::AtMost(_) | Fanout::Walks { .. }, _) => degree,
+        }
+    }
+
+    /// Position among the relations into its type.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
+    }
+
     /// Most in-edges that a destination has.
     pub fn max_degree(&self) -> u32 {
         self.max_degree
@@ -67,6 +105,8 @@ pub struct SampleGraph<'a> {
     counts: Vec<usize>,
     relations: Vec<Relation<'a>>,
     offsets: Vec<Offsets>,
+    /// The steps of paths, as relations of a graph of their own.
+    walked: Option<Box<SampleGraph<'a>>>,
 }
 
 /// Where the in-edges of the vertices of one type start, of all relations into it: what is read of a vertex lies together,
@@ -98,12 +138,17 @@ impl Offsets {
         self.words[vertex as usize * n..(vertex as usize + 2) * n].split_at(n)
     }
 
+    /// All of them. `[vertices + 1][relations]`
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
     /// Brings the offsets of a vertex nearer.
     #[inline]
     pub fn prefetch(&self, vertex: u32) {
         let n = self.relations.len();
-        prefetch(&self.words, vertex as usize * n);
-        prefetch(&self.words, vertex as usize * n + 2 * n - 1);
+        prefetch(self.words.as_ptr(), vertex as usize * n);
+        prefetch(self.words.as_ptr(), vertex as usize * n + 2 * n - 1);
     }
 }
 
@@ -129,8 +174,8 @@ impl Rows<'_> {
     #[inline]
     pub fn prefetch(&self, vertex: u32) {
         let at = (vertex as usize).wrapping_mul(self.relations).wrapping_add(self.slot);
-        prefetch(self.words, at);
-        prefetch(self.words, at.wrapping_add(self.relations));
+        prefetch(self.words.as_ptr(), at);
+        prefetch(self.words.as_ptr(), at.wrapping_add(self.relations));
     }
 }
 
@@ -190,8 +235,22 @@ impl<'a> SampleGraph<'a> {
         edges.iter().try_for_each(|edges| check(&counts, edges))?;
         let offsets: Vec<Offsets> =
             counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, &edges)).collect::<Result<_, _>>()?;
-        let relation = |(r, Edges { name, src_type, dst_type, indptr, src }): (usize, Edges<'a>)| {
+        let relation = |(r, Edges { name, src_type, dst_type, indptr, src, weights }): (usize, Edges<'a>)| {
+            let positive = match &weights {
+                Some(weights) if weights.contains(&0.0) => {
+                    let mut positive = Words::zeroed(counts[dst_type])?;
+                    for (count, row) in positive.iter_mut().zip(indptr.windows(2)) {
+                        let row = &weights[row[0] as usize..row[1] as usize];
+                        *count = row.iter().filter(|weight| **weight > 0.0).count() as u32;
+                    }
+                    Some(positive)
+                }
+                Some(_) | None => None,
+            };
             Ok(Relation {
+                weights,
+                positive,
+                path: None,
                 name: name.into(),
                 src_type,
                 dst_type,
@@ -204,7 +263,40 @@ impl<'a> SampleGraph<'a> {
             })
         };
         let relations = edges.into_iter().enumerate().map(relation).collect::<Result<_, GraphError>>()?;
-        Ok(SampleGraph { counts, relations, offsets })
+        Ok(SampleGraph { counts, relations, offsets, walked: None })
+    }
+
+    /// Gives paths to relations, to sample them by walks: for each relation, the steps from a destination to a source, as
+    /// positions in `steps`. A relation that is sampled by walks only needs no edges.
+    ///
+    /// Errors when steps are not edges between the types of the graph, or a path does not join the ends of its relation.
+    pub fn with_paths(
+        mut self,
+        steps: Vec<Edges<'a>>,
+        paths: Vec<Option<Vec<usize>>>,
+    ) -> Result<SampleGraph<'a>, GraphError> {
+        let walked = SampleGraph::new(self.counts.clone(), steps)?;
+        for (relation, path) in self.relations.iter_mut().zip(paths) {
+            let Some(metapath) = &path else { continue };
+            let plan = WalkPlan { metapath: metapath.clone(), walks: 0, top_k: 0 };
+            let wrong = |what: String| GraphError::Shape { relation: relation.name.clone(), what };
+            let ends = plan.ends(&walked).map_err(|error| wrong(error.to_string()))?;
+            if ends != (relation.dst_type, relation.src_type) {
+                return Err(wrong(format!("a path from vertex type {} to {}", ends.0, ends.1)));
+            }
+            relation.path = path;
+        }
+        self.walked = Some(Box::new(walked));
+        Ok(self)
+    }
+
+    /// What to walk for a relation, and on which graph, if that is its fan-out and it has a path.
+    pub(crate) fn walk_plan(&self, relation: usize, fanout: Fanout) -> Option<(&SampleGraph<'a>, WalkPlan)> {
+        let (Some(walked), Some(path)) = (&self.walked, &self.relations[relation].path) else { return None };
+        match fanout {
+            Fanout::Walks { walks, top_k } => Some((walked, WalkPlan { metapath: path.clone(), walks, top_k })),
+            Fanout::All | Fanout::AtMost(_) | Fanout::Weighted(_) => None,
+        }
     }
 
     /// All relations of a dataset and, behind them, their reverses.
@@ -224,6 +316,7 @@ impl<'a> SampleGraph<'a> {
             dst_type,
             indptr: indptr.into(),
             src: src.into(),
+            weights: None,
         });
         SampleGraph::new(dataset.vertex_types.iter().map(|t| t.count).collect(), edges.collect())
     }
@@ -258,7 +351,10 @@ impl<'a> SampleGraph<'a> {
     }
 }
 
-fn check(counts: &[usize], Edges { name, src_type, dst_type, indptr, src }: &Edges<'_>) -> Result<(), GraphError> {
+fn check(
+    counts: &[usize],
+    Edges { name, src_type, dst_type, indptr, src, weights }: &Edges<'_>,
+) -> Result<(), GraphError> {
     let (Some(&num_src), Some(&num_dst)) = (counts.get(*src_type), counts.get(*dst_type)) else {
         return Err(GraphError::NoSuchType {
             relation: name.to_string(),
@@ -276,8 +372,21 @@ fn check(counts: &[usize], Edges { name, src_type, dst_type, indptr, src }: &Edg
     if indptr.len() != num_dst + 1 || !framed || !indptr.is_sorted() {
         return wrong(format!("row offsets do not ascend from 0 to {edges} over {num_dst} destinations"));
     }
-    match src.iter().find(|&&v| v as usize >= num_src) {
-        Some(bad) => wrong(format!("source {bad} is out of range (there are {num_src})")),
+    if let Some(bad) = src.iter().find(|&&v| v as usize >= num_src) {
+        return wrong(format!("source {bad} is out of range (there are {num_src})"));
+    }
+    let Some(weights) = weights else { return Ok(()) };
+    if weights.len() != edges {
+        return wrong(format!("{} weights of {edges} edges", weights.len()));
+    }
+    // Not a number is neither.
+    match weights.iter().position(|weight| !(*weight >= 0.0 && *weight < f32::INFINITY)) {
+        Some(edge) => {
+            let (from, to, bad) = (src[edge], indptr.partition_point(|&at| at <= edge as u64) - 1, weights[edge]);
+            wrong(format!(
+                "the edge from {from} to {to} has the weight {bad}, but drawing by weight needs finite ones of at least 0"
+            ))
+        }
         None => Ok(()),
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - [`SampleGraph`] holds the in-edges of every relation; [`Plan`] says how many of them a layer takes.
 //! - [`naive::sample`] is what sampling means: short, slow, and the oracle of everything else here.
-//! - [`Sampler`] gives the same batches to the bit, fast, and allocates nothing once it has seen large ones.
+//! - [`Sampler`] gives the same batches to the bit, fast, and allocates nothing of the size of a batch once it has seen large ones.
+//!   [`Compiled`] is machine code for its loops, generated for a plan.
 //! - [`WalkPlan`] says how to walk along a metapath, [`naive::walk`] what that means, and [`Walker`] does it fast.
 //! - [`sample_each`] and [`walk_each`] serve many batches, with a sampler or walker per thread.
 //!
@@ -34,34 +35,45 @@
 //! multiplication, which favours no number by more than `(j + 1) / 2^32` of its probability. Who draws, and in
 //! which order, does not matter: a batch depends on the graph, the plan, the seeds and [`BatchKey`] alone.
 //!
+//! # By weight
+//!
+//! A destination with weighted in-edges and a fan-out `f` by weight gets the `f` edges of the smallest keys `-ln u / w`, in the order
+//! of the row: A-ES of Efraimidis and Spirakis (2006, "Weighted random sampling with a reservoir"), which is drawing one
+//! after the other without replacement, each with the probability of its weight among those that are left. `u` is the middle of the
+//! 2^-32 part of (0, 1) that [`bits`](hgnnc_ir::random::bits) of the relation's key names for (`v`, position in the row). An edge of
+//! weight 0 is never drawn by weight. A row costs its degree.
+//!
 //! # Walks
 //!
 //! A walk from a seed takes a step for each relation of a metapath: one of the in-edges of the vertex where it is, each as
 //! probable as any other, to its source. It counts as a visit of the vertex where it ends; a walk that meets a vertex without in-edges
 //! counts nowhere. Of the vertices that the walks of a seed have visited the most visited are kept, as PinSAGE does (Ying et al.
 //! 2018, section 3.1), with their visits, from which weights can be made: a sample of the metapath's semantic graph that never
-//! needs that graph. A number is [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, metapath, step) for (vertex of the
+//! needs that graph. As a fan-out ([`Fanout::Walks`]) they give a relation that has a path its sampled edges. A number is [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, metapath, step) for (vertex of the
 //! seed, walk), so the walks of a seed depend on no other seed and on no thread.
 //!
 //! # What is not here
 //!
-//! Sampling by weight, negatives, one fan-out for all relations together, features of vertices, and
-//! samplers that are compiled for a model.
+//! Negatives, one fan-out for all relations together, and features of vertices. Walks are not generated code.
 
 mod batch;
+mod compiled;
 mod draw;
 mod graph;
 mod many;
 pub mod naive;
 mod plan;
+mod portable;
 mod prefetch;
 mod sampler;
 mod table;
 mod walk;
 mod walker;
+mod weight;
 mod words;
 
 pub use batch::{Batch, Block};
+pub use compiled::Compiled;
 pub use graph::{Edges, GraphError, Relation, SampleGraph};
 pub use many::{sample_each, walk_each};
 pub use plan::{BatchKey, Fanout, Plan, SampleError};

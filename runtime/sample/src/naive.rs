@@ -6,8 +6,9 @@ use hgnnc_ir::random::bits;
 
 use crate::batch::Batch;
 use crate::graph::SampleGraph;
-use crate::plan::{BatchKey, Plan, SampleError};
+use crate::plan::{BatchKey, Fanout, Plan, SampleError};
 use crate::walk::{WalkError, WalkPlan, Walks};
+use crate::weight::exponential;
 
 /// Samples one batch as the documentation of the crate says, vertex by vertex.
 ///
@@ -26,19 +27,35 @@ pub fn sample(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>], key: Bat
     for (hop, fanouts) in plan.fanouts.iter().enumerate() {
         for (r, (relation, &fanout)) in graph.relations().iter().zip(fanouts).enumerate() {
             let (src_type, dst_type) = (relation.src_type, relation.dst_type);
+            let walk = graph.walk_plan(r, fanout);
+            let steps = walk.as_ref().map(|(_, plan)| plan.keys(key)).unwrap_or_default();
             for dst in batch.fresh(hop, dst_type) {
-                let block = &mut batch.blocks[r];
                 let vertex = batch.vertices[dst_type][dst];
                 let row = graph.in_edges(r, vertex);
-                let taken = take(row.len() as u32, fanout.of(row.len() as u32), key.of(r), vertex);
-                for edge in taken.into_iter().map(|t| row.start + t as usize) {
-                    let source = relation.sources()[edge];
+                let degree = row.len() as u32;
+                let edge = |t: u32| (relation.sources()[row.start + t as usize], row.start as u32 + t);
+                // Sources, and what the batch keeps of each edge.
+                let taken: Vec<(u32, u32)> = match (fanout, &walk) {
+                    (Fanout::All | Fanout::AtMost(_), _) => {
+                        take(degree, fanout.of(degree), key.of(r), vertex).into_iter().map(edge).collect()
+                    }
+                    (Fanout::Weighted(most), _) => {
+                        // There are weights: the plan was checked.
+                        let weights = &relation.weights().unwrap_or_default()[row.clone()];
+                        take_by_weight(weights, most, key.of(r), vertex).into_iter().map(edge).collect()
+                    }
+                    (Fanout::Walks { .. }, Some((walked, plan))) => visited(walked, plan, &steps, vertex),
+                    // There are paths: the plan was checked.
+                    (Fanout::Walks { .. }, None) => vec![],
+                };
+                let block = &mut batch.blocks[r];
+                for (source, edge) in taken {
                     let id = *compact[src_type].entry(source).or_insert_with(|| {
                         batch.vertices[src_type].push(source);
                         batch.vertices[src_type].len() as u32 - 1
                     });
                     block.src.push(id);
-                    block.edge.push(edge as u32);
+                    block.edge.push(edge);
                 }
                 block.indptr.push(block.src.len() as u64);
             }
@@ -65,6 +82,21 @@ fn take(degree: u32, num: u32, key: u64, vertex: u32) -> Vec<u32> {
     (0..num).map(draw).collect()
 }
 
+/// Positions of the `most` smallest of `-ln u / w`, in order.
+fn take_by_weight(weights: &[f32], most: u32, key: u64, vertex: u32) -> Vec<u32> {
+    let mut keys: Vec<(f64, u32)> = vec![];
+    for (k, &weight) in (0..).zip(weights) {
+        if weight > 0.0 {
+            let random = bits(key, u64::from(vertex) << 32 | u64::from(k));
+            keys.push((exponential(random) / f64::from(weight), k));
+        }
+    }
+    keys.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut taken: Vec<u32> = keys.into_iter().take(most as usize).map(|(_, k)| k).collect();
+    taken.sort();
+    taken
+}
+
 /// Walks along a metapath from `seeds`, without doubles, as the documentation of the crate says, walk by walk.
 ///
 /// Errors as [`WalkError`] says.
@@ -78,21 +110,7 @@ pub fn walk(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32], key: BatchK
     }
     let keys = plan.keys(key);
     for &seed in seeds {
-        let end = |walk: u32| {
-            plan.metapath.iter().zip(&keys).try_fold(seed, |vertex, (&r, &key)| {
-                let row = graph.in_edges(r, vertex);
-                let random = u64::from(bits(key, u64::from(seed) << 32 | u64::from(walk)));
-                let place = ((random * row.len() as u64) >> 32) as usize;
-                // A vertex without in-edges ends the walk, which then counts nowhere.
-                row.clone().nth(place).map(|edge| graph.relations()[r].sources()[edge])
-            })
-        };
-        let mut visits = BTreeMap::<u32, u32>::new();
-        (0..plan.walks).filter_map(end).for_each(|vertex| *visits.entry(vertex).or_default() += 1);
-        let mut kept: Vec<(u32, u32)> = visits.into_iter().collect();
-        kept.sort_by_key(|&(_, visits)| std::cmp::Reverse(visits));
-        kept.truncate(plan.top_k as usize);
-        kept.sort();
+        let kept = visited(graph, plan, &keys, seed);
         for (vertex, visits) in kept {
             let id = walks.vertices.iter().position(|&known| known == vertex).unwrap_or_else(|| {
                 walks.vertices.push(vertex);
@@ -104,4 +122,24 @@ pub fn walk(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32], key: BatchK
         walks.indptr.push(walks.src.len() as u64);
     }
     Ok(walks)
+}
+
+/// The vertices where the walks of a seed end, that are kept, and their visits; ascending.
+fn visited(graph: &SampleGraph<'_>, plan: &WalkPlan, keys: &[u64], seed: u32) -> Vec<(u32, u32)> {
+    let end = |walk: u32| {
+        plan.metapath.iter().zip(keys).try_fold(seed, |vertex, (&r, &key)| {
+            let row = graph.in_edges(r, vertex);
+            let random = u64::from(bits(key, u64::from(seed) << 32 | u64::from(walk)));
+            let place = ((random * row.len() as u64) >> 32) as usize;
+            // A vertex without in-edges ends the walk, which then counts nowhere.
+            row.clone().nth(place).map(|edge| graph.relations()[r].sources()[edge])
+        })
+    };
+    let mut visits = BTreeMap::<u32, u32>::new();
+    (0..plan.walks).filter_map(end).for_each(|vertex| *visits.entry(vertex).or_default() += 1);
+    let mut kept: Vec<(u32, u32)> = visits.into_iter().collect();
+    kept.sort_by_key(|&(_, visits)| std::cmp::Reverse(visits));
+    kept.truncate(plan.top_k as usize);
+    kept.sort();
+    kept
 }

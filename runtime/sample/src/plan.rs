@@ -2,6 +2,8 @@
 
 use hgnnc_ir::random::mask_key;
 
+use crate::graph::{Relation, SampleGraph};
+
 /// How many in-edges of a destination are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fanout {
@@ -9,15 +11,25 @@ pub enum Fanout {
     All,
     /// As many, or all where there are fewer.
     AtMost(u32),
+    /// As many by their weights, of those with a positive one, or all of these where there are fewer.
+    Weighted(u32),
+    /// From the ends of walks along the relation's path ([`SampleGraph::with_paths`]), instead of in-edges.
+    Walks {
+        /// Walks from each destination.
+        walks: u32,
+        /// Ends that are kept: the most visited, of equally visited ones those of smaller ids.
+        top_k: u32,
+    },
 }
 
 impl Fanout {
-    /// Edges taken of a row of `degree`.
+    /// Edges taken of a row of `degree` edges that can be; by walks, at most so many.
     #[inline]
     pub fn of(self, degree: u32) -> u32 {
         match self {
             Fanout::All => degree,
-            Fanout::AtMost(most) => degree.min(most),
+            Fanout::AtMost(most) | Fanout::Weighted(most) => degree.min(most),
+            Fanout::Walks { walks, top_k } => walks.min(top_k),
         }
     }
 }
@@ -33,6 +45,13 @@ impl Plan {
     /// The same fan-out for all relations, one for each hop.
     pub fn uniform(hops: &[Fanout], relations: usize) -> Plan {
         Plan { fanouts: hops.iter().map(|&fanout| vec![fanout; relations]).collect() }
+    }
+
+    /// The relations of which a hop takes edges, if there are any.
+    pub(crate) fn drawn(&self, graph: &SampleGraph<'_>, hop: usize) -> Vec<usize> {
+        let draws = |(relation, fanout): (&Relation<'_>, &Fanout)| fanout.of(relation.max_degree()) > 0;
+        let each = graph.relations().iter().zip(&self.fanouts[hop]).enumerate();
+        each.filter(|(_, it)| draws(*it)).map(|(r, _)| r).collect()
     }
 
     /// Number of hops.
@@ -114,6 +133,22 @@ pub enum SampleError {
         expected: usize,
         /// Fan-outs.
         found: usize,
+    },
+    /// A fan-out by weight of a relation without weights.
+    #[error("hop {hop} draws from relation `{relation}` by weight, but its edges have none")]
+    NoWeights {
+        /// From the seeds.
+        hop: usize,
+        /// Its name.
+        relation: String,
+    },
+    /// Walks of a relation without a path.
+    #[error("hop {hop} walks along relation `{relation}`, which has no path")]
+    NoPath {
+        /// From the seeds.
+        hop: usize,
+        /// Its name.
+        relation: String,
     },
     /// More edges of one relation than 32 bits can count.
     #[error("hops up to {hop} take {edges} edges of relation `{relation}`, but a batch holds fewer than 2^32")]

@@ -1,10 +1,13 @@
 //! Asking for memory before it is needed.
 #![allow(unsafe_code)]
 
-/// Brings the cache line of `values[at]` nearer, if there is one and the processor can; changes nothing else.
+/// Elements of a cache line.
+pub(crate) const LINE: usize = 16;
+
+/// Brings the cache line of `values + at` nearer, if there is one and the processor can; changes nothing else.
 #[inline(always)]
-pub(crate) fn prefetch(values: &[u32], at: usize) {
-    let place = values.as_ptr().wrapping_add(at);
+pub(crate) fn prefetch(values: *const u32, at: usize) {
+    let place = values.wrapping_add(at);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint: it faults at no address, and SSE is part of x86-64.
     unsafe {

@@ -11,44 +11,67 @@
 //! receives 150 million lines a second: 75 to 130 million edges a second and core are what there is to reach.
 //! Random numbers cost a few instructions.
 //!
-//! A relation goes in groups of rows of about [`GROUP`] edges, in three steps: positions are drawn and rows asked for; sources
+//! A relation goes in groups of rows of about 64 edges, in three steps: positions are drawn and rows asked for; sources
 //! are read and their words asked for; compact ids are given. Each step asks for what the next one reads of the same
 //! group while the next one works on the group before.
+//!
+//! These loops are generated for the plan ([`Compiled`]); where no code can be generated, they are those of
+//! [`portable`](crate::portable). Both have the same order of everything.
 
-use crate::batch::Batch;
+use hgnnc_native::SLACK;
+
+use crate::batch::{Batch, Block};
+use crate::compiled::{Compiled, Taken};
 use crate::draw::{DrawSpace, Drawer};
 use crate::graph::{GraphError, SampleGraph};
 use crate::plan::{BatchKey, Fanout, Plan, SampleError};
-use crate::prefetch::prefetch;
-use crate::table::{Table, gather};
-
-/// Vertices whose row offsets are asked for ahead.
-const ROWS_AHEAD: usize = 16;
-/// Edges of a group, about. Two groups of lines are on their way at a time, as many as first-level caches and their queues
-/// take.
-const GROUP: usize = 64;
-/// Groups between asking for rows and reading them.
-const AHEAD: usize = 2;
-/// Elements of a cache line.
-const LINE: usize = 16;
+use crate::portable::{Rows, read_rows, take};
+use crate::table::Table;
+use crate::walk::WalkPlan;
+use crate::walker::{Ends, Steps, Walked, label};
 
 /// Samples batches of one graph by one plan, one after the other; a thread has a sampler of its own. Its tables take four
 /// bytes for each vertex of the graph.
 pub struct Sampler<'g> {
     graph: &'g SampleGraph<'g>,
     plan: Plan,
+    code: Option<&'g Compiled>,
+    /// The relations of which each hop takes edges.
+    drawn: Vec<Vec<usize>>,
     tables: Vec<Table>,
     space: DrawSpace,
     /// First edge and degree of each destination of a hop, by relation. `[relations][destinations]`
-    rows: Vec<Vec<(u32, u32)>>,
+    rows: Vec<Vec<[u32; 2]>>,
+    steps: Steps,
+    /// The destinations of a hop, of the relation that is walked along.
+    seeds: Vec<u32>,
 }
 
 impl<'g> Sampler<'g> {
-    /// Errors when there is no memory for the tables.
+    /// A sampler in Rust. Errors when there is no memory for the tables.
     pub fn new(graph: &'g SampleGraph<'g>, plan: Plan) -> Result<Sampler<'g>, GraphError> {
         let tables = graph.counts().iter().map(|&count| Table::new(count)).collect::<Result<_, _>>()?;
         let rows = graph.relations().iter().map(|_| Vec::new()).collect();
-        Ok(Sampler { graph, plan, tables, space: DrawSpace::default(), rows })
+        Ok(Sampler {
+            graph,
+            plan,
+            code: None,
+            drawn: vec![],
+            tables,
+            space: DrawSpace::default(),
+            rows,
+            steps: Steps::default(),
+            seeds: vec![],
+        })
+    }
+
+    /// A sampler whose loops are generated, for the plan that they were generated for. Errors when there is no memory for the
+    /// tables.
+    ///
+    /// Panics if the code was made for a graph of other relations.
+    pub fn compiled(graph: &'g SampleGraph<'g>, code: &'g Compiled) -> Result<Sampler<'g>, GraphError> {
+        assert!(code.fits(graph), "the code of a sampler is that of its graph");
+        Ok(Sampler { code: Some(code), ..Sampler::new(graph, code.plan().clone())? })
     }
 
     /// Samples the neighbourhood of `seeds`, a list without doubles for each vertex type, into `batch`, whose memory is
@@ -57,6 +80,10 @@ impl<'g> Sampler<'g> {
     /// Errors as [`SampleError`] says; `batch` is then of no use.
     pub fn sample(&mut self, seeds: &[Vec<u32>], key: BatchKey, batch: &mut Batch) -> Result<(), SampleError> {
         batch.start(self.graph, &self.plan, seeds)?;
+        if self.drawn.len() < self.plan.num_hops() {
+            // The plan was checked above.
+            self.drawn = (0..self.plan.num_hops()).map(|hop| self.plan.drawn(self.graph, hop)).collect();
+        }
         for (vertex_type, (table, seeds)) in self.tables.iter_mut().zip(seeds).enumerate() {
             table.forget();
             for (id, &vertex) in seeds.iter().enumerate() {
@@ -67,9 +94,11 @@ impl<'g> Sampler<'g> {
             }
         }
         for hop in 0..self.plan.num_hops() {
-            self.read_rows(batch, hop);
-            for r in 0..self.graph.relations().len() {
-                self.rows_of_hop(r, self.plan.fanouts[hop][r], key.of(r), hop, batch)?;
+            for vertex_type in 0..self.graph.counts().len() {
+                self.read_rows(batch, hop, vertex_type);
+            }
+            for at in 0..self.drawn[hop].len() {
+                self.take(self.drawn[hop][at], hop, key, batch)?;
             }
             batch.mark(hop + 1);
         }
@@ -81,102 +110,108 @@ impl<'g> Sampler<'g> {
         Ok(())
     }
 
-    /// The rows of all destinations of a hop, in all relations.
-    fn read_rows(&mut self, batch: &Batch, hop: usize) {
-        for (vertex_type, offsets) in self.graph.offsets().iter().enumerate() {
-            let destinations = &batch.vertices[vertex_type][batch.fresh(hop, vertex_type)];
-            offsets.relations.iter().for_each(|&r| self.rows[r].clear());
-            if offsets.relations.is_empty() {
+    /// The rows of all destinations of a hop and type, in all relations that are drawn from, and where the edges taken of
+    /// each row end.
+    fn read_rows(&mut self, batch: &mut Batch, hop: usize, vertex_type: usize) {
+        let (graph, drawn, fanouts) = (self.graph, &self.drawn[hop], &self.plan.fanouts[hop]);
+        let fresh = batch.fresh(hop, vertex_type);
+        let destinations = &batch.vertices[vertex_type][fresh];
+        let (mut rows, mut ends, mut of) = (vec![], vec![], vec![]);
+        for (r, (block, own)) in batch.blocks.iter_mut().zip(&mut self.rows).enumerate() {
+            // Walks say themselves how many ends they have.
+            if block.dst_type != vertex_type || (drawn.contains(&r) && matches!(fanouts[r], Fanout::Walks { .. })) {
                 continue;
             }
-            for (i, &vertex) in destinations.iter().enumerate() {
-                if let Some(&later) = destinations.get(i + ROWS_AHEAD) {
-                    offsets.prefetch(later);
-                }
-                let (starts, ends) = offsets.of(vertex);
-                for ((&r, &start), &end) in offsets.relations.iter().zip(starts).zip(ends) {
-                    self.rows[r].push((start, end - start));
-                }
+            if drawn.contains(&r) {
+                own.clear();
+                rows.push(own);
+                ends.push(&mut block.indptr);
+                of.push(r);
+            } else {
+                let last = edges_so_far(&block.indptr);
+                block.indptr.resize(block.indptr.len() + destinations.len(), last);
             }
+        }
+        if of.is_empty() {
+            return;
+        }
+        if let Some(code) = self.code {
+            return code.rows(graph, (hop, vertex_type), destinations, &of, &mut rows, &mut ends);
+        }
+        let slots: Vec<usize> = of.iter().map(|&r| graph.relations()[r].slot()).collect();
+        read_rows(&graph.offsets()[vertex_type], destinations, &slots, &mut rows);
+        for ((rows, ends), &r) in rows.iter().zip(ends).zip(&of) {
+            let mut end = edges_so_far(ends);
+            let (relation, fanout) = (&graph.relations()[r], fanouts[r]);
+            ends.extend(rows.iter().zip(destinations).map(|(&[_, degree], &vertex)| {
+                end += u64::from(fanout.of(relation.available(fanout, vertex, degree)));
+                end
+            }));
         }
     }
 
     /// The edges that one hop takes of relation `r`, behind those of the hops before.
-    fn rows_of_hop(
+    fn take(&mut self, r: usize, hop: usize, key: BatchKey, batch: &mut Batch) -> Result<(), SampleError> {
+        let (relation, fanout) = (&self.graph.relations()[r], self.plan.fanouts[hop][r]);
+        if let Some((walked, plan)) = self.graph.walk_plan(r, fanout) {
+            return self.walk(r, hop, (walked, &plan), key, batch);
+        }
+        let first = batch.fresh(hop, relation.dst_type).start;
+        let Block { indptr, src, edge, .. } = &mut batch.blocks[r];
+        let edges = edges_so_far(indptr);
+        if edges >= u64::from(u32::MAX) {
+            return Err(SampleError::TooManyEdges { hop, relation: relation.name.clone(), edges });
+        }
+        cover(edge, edges as usize + SLACK);
+        cover(src, edges as usize + SLACK);
+        let (rows, indptr) = (&self.rows[r][..], &indptr[first..]);
+        let draws = match fanout {
+            Fanout::All | Fanout::AtMost(_) => fanout.of(relation.max_degree()),
+            Fanout::Weighted(_) | Fanout::Walks { .. } => 0,
+        };
+        let draws = self.space.draws(key.of(r), draws, relation.max_degree());
+        let (table, vertices) = (&mut self.tables[relation.src_type], &mut batch.vertices);
+        match self.code {
+            Some(code) => {
+                code.draw(self.graph, (hop, r), Taken { rows, first, indptr, draws, table, vertices, edge, src });
+            }
+            None => {
+                let rows = Rows { rows, first, indptr, fanout };
+                take(rows, relation, &mut Drawer(draws), table, vertices, (edge, src));
+            }
+        }
+        Ok(())
+    }
+
+    /// The ends of walks from the destinations of a hop, as edges of relation `r`.
+    fn walk(
         &mut self,
         r: usize,
-        fanout: Fanout,
-        key: u64,
         hop: usize,
+        (graph, plan): (&SampleGraph<'_>, &WalkPlan),
+        key: BatchKey,
         batch: &mut Batch,
     ) -> Result<(), SampleError> {
         let relation = &self.graph.relations()[r];
         let fresh = batch.fresh(hop, relation.dst_type);
-        let block = &mut batch.blocks[r];
-        let rows = &self.rows[r][..];
-        let first_edge = edges_so_far(&block.indptr);
-        let mut edges = first_edge;
-        block.indptr.extend(rows.iter().map(|&(_, degree)| {
-            edges += u64::from(fanout.of(degree));
-            edges
-        }));
+        let Block { indptr, src, edge, .. } = &mut batch.blocks[r];
+        let before = edges_so_far(indptr);
+        let edges = before + fresh.len() as u64 * u64::from(plan.walks.min(plan.top_k));
         if edges >= u64::from(u32::MAX) {
             return Err(SampleError::TooManyEdges { hop, relation: relation.name.clone(), edges });
         }
-        let (first_edge, edges) = (first_edge as usize, edges as usize);
-        cover(&mut block.edge, edges);
-        cover(&mut block.src, edges);
-
-        let (indptr, sources) = (&block.indptr[fresh.start..], relation.sources());
-        let mut drawer = self.space.drawer(key, fanout.of(relation.max_degree()), relation.max_degree());
-        let table = &mut self.tables[relation.src_type];
-        // Where groups end, the last one first: sources of a group are read `AHEAD` groups after its rows are asked for,
-        // and ids are given one group later.
-        let mut ends = [first_edge; AHEAD + 2];
-        let (mut row, mut last) = (0, first_edge);
-        while last < edges {
-            let (first, drawn) = (row, ends[0]);
-            while row < rows.len() && (indptr[row] as usize) < drawn + GROUP {
-                row += 1;
-            }
-            ends.copy_within(..AHEAD + 1, 1);
-            ends[0] = indptr[row] as usize;
-            if drawn < ends[0] {
-                // Looked up here, because giving ids appends to the vertices of the source type, which may be this one.
-                let destinations = &batch.vertices[relation.dst_type][fresh.start + first..fresh.start + row];
-                let into = &mut block.edge[drawn..ends[0]];
-                draw_rows(&mut drawer, &rows[first..row], destinations, fanout, sources, into);
-            }
-            let [gathered, labelled] = [ends[AHEAD + 1]..ends[AHEAD], last..ends[AHEAD + 1]];
-            gather(sources, &block.edge[gathered.clone()], table.words(), &mut block.src[gathered]);
-            last = labelled.end;
-            table.relabel(&mut block.src[labelled], &mut batch.vertices[relation.src_type]);
-        }
+        src.truncate(before as usize);
+        edge.truncate(before as usize);
+        let keys = plan.keys(key);
+        let WalkPlan { metapath, walks, top_k } = plan;
+        let walked = Walked { graph, metapath, keys: &keys, walks: *walks, top_k: *top_k };
+        // Ends become vertices of the source type, of which the destinations may be some.
+        self.seeds.clear();
+        self.seeds.extend_from_slice(&batch.vertices[relation.dst_type][fresh]);
+        let (table, known) = (&mut self.tables[relation.src_type], &mut batch.vertices[relation.src_type]);
+        let ends = Ends { vertices: src, visits: edge, indptr };
+        self.steps.walk(walked, &self.seeds, ends, |ends| label(table, ends, known));
         Ok(())
-    }
-}
-
-/// Positions of the edges of some rows, whose sources are asked for.
-#[inline]
-fn draw_rows(
-    drawer: &mut Drawer<'_>,
-    rows: &[(u32, u32)],
-    destinations: &[u32],
-    fanout: Fanout,
-    sources: &[u32],
-    mut into: &mut [u32],
-) {
-    for (&(start, degree), &vertex) in rows.iter().zip(destinations) {
-        let (row, rest) = into.split_at_mut(fanout.of(degree) as usize);
-        into = rest;
-        if row.len() < degree as usize {
-            drawer.draw(vertex, start, degree, row);
-            row.iter().for_each(|&edge| prefetch(sources, edge as usize));
-        } else {
-            row.iter_mut().zip(start..).for_each(|(position, edge)| *position = edge);
-            let lines = (start as usize..start as usize + row.len()).step_by(LINE);
-            lines.chain(row.last().map(|&edge| edge as usize)).for_each(|edge| prefetch(sources, edge));
-        }
     }
 }
 

@@ -54,9 +54,19 @@ impl Table {
         known.truncate(first + new);
     }
 
-    /// Brings the word of a vertex nearer.
+    /// For each vertex, the number of a batch and an id.
     pub fn words(&self) -> &[u32] {
         &self.words
+    }
+
+    /// To give ids in.
+    pub fn words_mut(&mut self) -> &mut [u32] {
+        &mut self.words
+    }
+
+    /// The bits of this batch in words, and the bound of ids.
+    pub fn marks(&self) -> (u32, u32) {
+        (self.stamp, 1 << self.id_bits)
     }
 }
 
@@ -73,7 +83,7 @@ fn id_in(words: &mut [u32], id_bits: u32, stamp: u32, vertex: u32, next: u32) ->
 pub(crate) fn gather(sources: &[u32], edges: &[u32], words: &[u32], into: &mut [u32]) {
     for (to, &edge) in into.iter_mut().zip(edges) {
         *to = sources[edge as usize];
-        prefetch(words, *to as usize);
+        prefetch(words.as_ptr(), *to as usize);
     }
 }
 

@@ -17,6 +17,112 @@ const GROUP: usize = 256;
 /// In place of a vertex or an edge: the walk has ended early. No vertex or edge has this number.
 const ENDED: u32 = u32::MAX;
 
+/// Takes walks of seeds to their ends; what it has allocated serves the next ones.
+#[derive(Default)]
+pub(crate) struct Steps {
+    /// First rounds of the random numbers, by step and walk. `[steps][walks]`
+    first: Vec<Vec<u32>>,
+    /// Where each walk of a group is, then the edge it takes, and so on.
+    at: Vec<u32>,
+    /// Visits of the ends of a seed. `[distinct ends]`
+    counted: Vec<(u32, u32)>,
+}
+
+/// What walks of a batch have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Walked<'w> {
+    pub graph: &'w SampleGraph<'w>,
+    pub metapath: &'w [usize],
+    /// Of each step.
+    pub keys: &'w [u64],
+    /// From each seed. At least 1.
+    pub walks: u32,
+    pub top_k: u32,
+}
+
+/// Rows of ends, which are appended to.
+pub(crate) struct Ends<'e> {
+    pub vertices: &'e mut Vec<u32>,
+    pub visits: &'e mut Vec<u32>,
+    pub indptr: &'e mut Vec<u64>,
+}
+
+impl Steps {
+    /// Walks from `seeds`: ends and visits of each, which are vertices, not ids. `arrived` is given the ends of a group.
+    pub fn walk(&mut self, walked: Walked<'_>, seeds: &[u32], ends: Ends<'_>, mut arrived: impl FnMut(&mut [u32])) {
+        self.first.resize_with(walked.keys.len(), Vec::new);
+        for (first, &key) in self.first.iter_mut().zip(walked.keys) {
+            first.clear();
+            first.extend((0..walked.walks).map(|walk| low_round(key, walk)));
+        }
+        let Ends { vertices, visits, indptr } = ends;
+        for group in seeds.chunks((GROUP / walked.walks as usize).max(1)) {
+            self.go(walked, group);
+            let begin = vertices.len();
+            self.count(walked, vertices, visits, indptr);
+            arrived(&mut vertices[begin..]);
+        }
+    }
+
+    /// Takes the walks of some seeds to their ends.
+    fn go(&mut self, walked: Walked<'_>, seeds: &[u32]) {
+        let (graph, walks) = (walked.graph, walked.walks as usize);
+        let row_of = |step: usize| walked.metapath.get(step).map(|&r| graph.rows(r));
+        if let Some(rows) = row_of(0) {
+            seeds.iter().for_each(|&seed| rows.prefetch(seed));
+        }
+        self.at.clear();
+        self.at.extend(seeds.iter().flat_map(|&seed| std::iter::repeat_n(seed, walks)));
+        for (step, (&r, &key)) in walked.metapath.iter().zip(walked.keys).enumerate() {
+            let (rows, sources) = (graph.rows(r), graph.relations()[r].sources());
+            let first = &self.first[step][..];
+            for (at, &seed) in self.at.chunks_exact_mut(walks).zip(seeds) {
+                for (at, &first) in at.iter_mut().zip(first) {
+                    let (start, degree) = if *at == ENDED { (0, 0) } else { rows.of(*at) };
+                    let place = (u64::from(bits_from(first, key, seed)) * u64::from(degree)) >> 32;
+                    *at = if degree == 0 { ENDED } else { start + place as u32 };
+                    prefetch(sources.as_ptr(), *at as usize);
+                }
+            }
+            let next = row_of(step + 1);
+            for at in &mut self.at {
+                *at = sources.get(*at as usize).copied().unwrap_or(ENDED);
+                if let Some(rows) = &next {
+                    rows.prefetch(*at);
+                }
+            }
+        }
+    }
+
+    /// Appends the rows of the seeds whose walks have ended.
+    fn count(&mut self, walked: Walked<'_>, vertices: &mut Vec<u32>, visits: &mut Vec<u32>, indptr: &mut Vec<u64>) {
+        let kept = walked.top_k as usize;
+        for ends in self.at.chunks_exact_mut(walked.walks as usize) {
+            ends.sort_unstable();
+            self.counted.clear();
+            for same in ends.chunk_by(|a, b| a == b).filter(|same| same[0] != ENDED) {
+                self.counted.push((same[0], same.len() as u32));
+            }
+            if self.counted.len() > kept {
+                if kept > 0 {
+                    self.counted.select_nth_unstable_by_key(kept - 1, |&(v, n)| (std::cmp::Reverse(n), v));
+                }
+                self.counted.truncate(kept);
+                self.counted.sort_unstable();
+            }
+            vertices.extend(self.counted.iter().map(|&(vertex, _)| vertex));
+            visits.extend(self.counted.iter().map(|&(_, visits)| visits));
+            indptr.push(vertices.len() as u64);
+        }
+    }
+}
+
+/// Gives ids to vertices, whose words are asked for first.
+pub(crate) fn label(table: &mut Table, vertices: &mut [u32], known: &mut Vec<u32>) {
+    vertices.iter().for_each(|&vertex| prefetch(table.words().as_ptr(), vertex as usize));
+    table.relabel(vertices, known);
+}
+
 /// Walks on one graph by one plan, for one batch after the other; a thread has a walker of its own. Its tables take four bytes
 /// for each vertex of the types of seeds and ends.
 pub struct Walker<'g> {
@@ -28,12 +134,7 @@ pub struct Walker<'g> {
     table: Table,
     /// Of the seeds, if they are of another type: finds doubles.
     seen: Option<Table>,
-    /// First rounds of the random numbers, by step and walk. `[steps][walks]`
-    first: Vec<Vec<u32>>,
-    /// Where each walk of a group is, then the edge it takes, and so on.
-    at: Vec<u32>,
-    /// Visits of the ends of a seed. `[distinct ends]`
-    counted: Vec<(u32, u32)>,
+    steps: Steps,
 }
 
 impl<'g> Walker<'g> {
@@ -42,8 +143,7 @@ impl<'g> Walker<'g> {
         let ends = plan.ends(graph)?;
         let table = Table::new(graph.counts()[ends.1])?;
         let seen = if ends.0 == ends.1 { None } else { Some(Table::new(graph.counts()[ends.0])?) };
-        let first = vec![vec![]; plan.metapath.len()];
-        Ok(Walker { graph, plan, ends, table, seen, first, at: vec![], counted: vec![] })
+        Ok(Walker { graph, plan, ends, table, seen, steps: Steps::default() })
     }
 
     /// Walks from `seeds`, without doubles, into `walks`, whose memory is used again. What it gives is that of
@@ -65,77 +165,17 @@ impl<'g> Walker<'g> {
                 return Err(SampleError::DuplicateSeed { vertex_type: self.ends.0, vertex }.into());
             }
         }
-        let keys = self.plan.keys(key);
-        for (first, &key) in self.first.iter_mut().zip(&keys) {
-            first.clear();
-            first.extend((0..self.plan.walks).map(|walk| low_round(key, walk)));
-        }
         if self.plan.walks == 0 {
             walks.indptr.resize(seeds.len() + 1, 0);
             return Ok(());
         }
-        for group in seeds.chunks((GROUP / self.plan.walks as usize).max(1)) {
-            self.go(group, &keys);
-            self.count(walks);
-        }
+        let keys = self.plan.keys(key);
+        let WalkPlan { metapath, walks: number, top_k } = &self.plan;
+        let walked = Walked { graph: self.graph, metapath, keys: &keys, walks: *number, top_k: *top_k };
+        let Walks { vertices, indptr, src, visits } = walks;
+        let ends = Ends { vertices: src, visits, indptr };
+        self.steps.walk(walked, seeds, ends, |ends| label(&mut self.table, ends, vertices));
         Ok(())
-    }
-
-    /// Takes the walks of some seeds to their ends.
-    fn go(&mut self, seeds: &[u32], keys: &[u64]) {
-        let walks = self.plan.walks as usize;
-        let row_of = |step: usize| self.plan.metapath.get(step).map(|&r| self.graph.rows(r));
-        if let Some(rows) = row_of(0) {
-            seeds.iter().for_each(|&seed| rows.prefetch(seed));
-        }
-        self.at.clear();
-        self.at.extend(seeds.iter().flat_map(|&seed| std::iter::repeat_n(seed, walks)));
-        for (step, (&r, &key)) in self.plan.metapath.iter().zip(keys).enumerate() {
-            let (rows, sources) = (self.graph.rows(r), self.graph.relations()[r].sources());
-            let first = &self.first[step][..];
-            for (at, &seed) in self.at.chunks_exact_mut(walks).zip(seeds) {
-                for (at, &first) in at.iter_mut().zip(first) {
-                    let (start, degree) = if *at == ENDED { (0, 0) } else { rows.of(*at) };
-                    let place = (u64::from(bits_from(first, key, seed)) * u64::from(degree)) >> 32;
-                    *at = if degree == 0 { ENDED } else { start + place as u32 };
-                    prefetch(sources, *at as usize);
-                }
-            }
-            let next = row_of(step + 1);
-            for at in &mut self.at {
-                *at = sources.get(*at as usize).copied().unwrap_or(ENDED);
-                if let Some(rows) = &next {
-                    rows.prefetch(*at);
-                }
-            }
-        }
-    }
-
-    /// Appends the rows of the seeds whose walks have ended.
-    fn count(&mut self, walks: &mut Walks) {
-        let (words, kept) = (self.table.words(), self.plan.top_k as usize);
-        let begin = walks.src.len();
-        for ends in self.at.chunks_exact_mut(self.plan.walks as usize) {
-            ends.sort_unstable();
-            self.counted.clear();
-            for same in ends.chunk_by(|a, b| a == b).filter(|same| same[0] != ENDED) {
-                self.counted.push((same[0], same.len() as u32));
-            }
-            if self.counted.len() > kept {
-                if kept > 0 {
-                    self.counted.select_nth_unstable_by_key(kept - 1, |&(v, n)| (std::cmp::Reverse(n), v));
-                }
-                self.counted.truncate(kept);
-                self.counted.sort_unstable();
-            }
-            for &(vertex, visits) in &self.counted {
-                prefetch(words, vertex as usize);
-                walks.src.push(vertex);
-                walks.visits.push(visits);
-            }
-            walks.indptr.push(walks.src.len() as u64);
-        }
-        self.table.relabel(&mut walks.src[begin..], &mut walks.vertices);
     }
 }
 

@@ -4,12 +4,15 @@ mod common;
 
 use common::{KEY, graph};
 use hgnnc_sample::Fanout::{All, AtMost};
-use hgnnc_sample::{Batch, Edges, Plan, SampleError, SampleGraph, Sampler, naive};
+use hgnnc_sample::{Batch, Compiled, Edges, Plan, SampleError, SampleGraph, Sampler, naive};
 
 fn both(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>]) -> Batch {
     let mut batch = Batch::default();
-    Sampler::new(graph, plan.clone()).unwrap().sample(seeds, KEY, &mut batch).unwrap();
-    assert_eq!(batch, naive::sample(graph, plan, seeds, KEY).unwrap());
+    let code = Compiled::new(graph, plan.clone()).unwrap();
+    for mut sampler in [Sampler::new(graph, plan.clone()).unwrap(), Sampler::compiled(graph, &code).unwrap()] {
+        sampler.sample(seeds, KEY, &mut batch).unwrap();
+        assert_eq!(batch, naive::sample(graph, plan, seeds, KEY).unwrap());
+    }
     batch.verify(graph, plan).unwrap();
     batch
 }
@@ -117,8 +120,14 @@ fn what_is_wrong_with_edges() {
         ((0, 1), (&[0, 1, 1, 2], &[0]), "row offsets"),
         ((0, 1), (&[0, 0, 1, 1], &[2]), "source 2 is out of range (there are 2)"),
     ] {
-        let edges =
-            Edges { name: "r".into(), src_type: types.0, dst_type: types.1, indptr: indptr.into(), src: src.into() };
+        let edges = Edges {
+            name: "r".into(),
+            src_type: types.0,
+            dst_type: types.1,
+            indptr: indptr.into(),
+            src: src.into(),
+            weights: None,
+        };
         let error = SampleGraph::new(vec![2, 3], vec![edges]).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
@@ -129,7 +138,14 @@ fn what_is_wrong_with_edges() {
 fn a_graph_that_is_no_relation_and_is_not_copied() {
     // Any CSC will do; its sources stay where they are.
     let (indptr, src) = ([0, 2, 2, 3], [1, 2, 0]);
-    let edges = Edges { name: "g".into(), src_type: 0, dst_type: 0, indptr: (&indptr).into(), src: (&src).into() };
+    let edges = Edges {
+        name: "g".into(),
+        src_type: 0,
+        dst_type: 0,
+        indptr: (&indptr).into(),
+        src: (&src).into(),
+        weights: None,
+    };
     let graph = SampleGraph::new(vec![3], vec![edges]).unwrap();
     assert!(std::ptr::eq(graph.relations()[0].sources(), &src[..]));
     let batch = both(&graph, &Plan::uniform(&[All], 1), &[vec![0]]);

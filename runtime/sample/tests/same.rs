@@ -1,10 +1,10 @@
-//! The fast sampler gives what the naive one gives, to the bit.
+//! The fast samplers, generated and in Rust, give what the naive one gives, to the bit.
 
 mod common;
 
 use common::{KEY, busy_graph, random_graph, seeds};
-use hgnnc_sample::Fanout::{All, AtMost};
-use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler, naive, sample_each};
+use hgnnc_sample::Fanout::{All, AtMost, Weighted};
+use hgnnc_sample::{Batch, BatchKey, Compiled, Plan, SampleGraph, Sampler, naive, sample_each};
 
 /// Fan-outs on both sides of what is searched and what fits a register, for each relation another one.
 fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
@@ -18,26 +18,32 @@ fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
         Plan::uniform(&[AtMost(10), AtMost(10)], n),
         Plan::uniform(&[AtMost(32), AtMost(33)], n),
         Plan::uniform(&[AtMost(100), AtMost(u32::MAX)], n),
+        Plan::uniform(&[Weighted(3), Weighted(0), Weighted(60)], n),
+        Plan::uniform(&[Weighted(1), AtMost(3), Weighted(u32::MAX)], n),
         Plan { fanouts: (0..3).map(mixed).collect() },
     ]
 }
 
 #[test]
-fn fast_is_naive_on_random_graphs() {
+fn fast_ones_are_naive_on_random_graphs() {
     let mut edges = 0;
     for seed in 0..30 {
         let graph = random_graph(seed);
         for plan in plans(&graph) {
-            let mut sampler = Sampler::new(&graph, plan.clone()).unwrap();
+            let code = Compiled::new(&graph, plan.clone()).unwrap();
+            let mut portable = Sampler::new(&graph, plan.clone()).unwrap();
+            let mut generated = Sampler::compiled(&graph, &code).unwrap();
             let mut batch = Batch::default();
-            // One sampler and one batch for all: nothing of the last batch shows in the next.
+            // Samplers and a batch for all: nothing of the last batch shows in the next.
             for (number, step) in [(0, 1), (1, 7), (2, 1000), (3, 29), (4, 2)] {
                 let key = BatchKey { batch: number, ..KEY };
                 let seeds = seeds(&graph, step);
                 let expected = naive::sample(&graph, &plan, &seeds, key).unwrap();
                 expected.verify(&graph, &plan).unwrap_or_else(|e| panic!("graph {seed}, {plan:?}: {e}"));
-                sampler.sample(&seeds, key, &mut batch).unwrap();
-                assert!(batch == expected, "graph {seed}, {plan:?}, batch {number}");
+                for (kind, sampler) in [("generated", &mut generated), ("portable", &mut portable)] {
+                    sampler.sample(&seeds, key, &mut batch).unwrap();
+                    assert!(batch == expected, "{kind}, graph {seed}, {plan:?}, batch {number}");
+                }
                 edges += expected.num_edges();
             }
         }
@@ -57,8 +63,9 @@ fn batches_do_not_depend_on_threads() {
             naive::sample(&graph, &plan, seeds, key).unwrap()
         })
         .collect();
+    let code = Compiled::new(&graph, plan).unwrap();
     for threads in [1, 2, 5] {
-        let pair = |_| (Sampler::new(&graph, plan.clone()).unwrap(), Batch::default());
+        let pair = |_| (Sampler::compiled(&graph, &code).unwrap(), Batch::default());
         let mut samplers: Vec<_> = (0..threads).map(pair).collect();
         let seen = std::sync::Mutex::new(vec![0; batches.len()]);
         let done = |i: usize, batch: &Batch| {

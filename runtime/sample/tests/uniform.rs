@@ -4,7 +4,7 @@ mod common;
 
 use common::{deviation, graph};
 use hgnnc_sample::Fanout::AtMost;
-use hgnnc_sample::{Batch, BatchKey, Plan, SampleGraph, Sampler};
+use hgnnc_sample::{Batch, BatchKey, Compiled, Plan, SampleGraph, Sampler};
 
 /// A destination type of `rows` vertices with `degree` in-edges each, from sources of their own.
 fn star(rows: u32, degree: u32) -> SampleGraph<'static> {
@@ -15,7 +15,8 @@ fn star(rows: u32, degree: u32) -> SampleGraph<'static> {
 /// For every batch and row the edges taken, as positions in the row.
 fn draw(rows: u32, degree: u32, fanout: u32, batches: u64, mut each: impl FnMut(u32, &[u32])) {
     let graph = star(rows, degree);
-    let mut sampler = Sampler::new(&graph, Plan::uniform(&[AtMost(fanout)], 1)).unwrap();
+    let code = Compiled::new(&graph, Plan::uniform(&[AtMost(fanout)], 1)).unwrap();
+    let mut sampler = Sampler::compiled(&graph, &code).unwrap();
     let mut batch = Batch::default();
     let seeds = [vec![], (0..rows).collect::<Vec<u32>>()];
     for number in 0..batches {

@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::{KEY, deviation, graph, random_graph};
+use common::{KEY, deviation, graph, random_graph, seeds};
 use hgnnc_ir::random::bits;
-use hgnnc_sample::{BatchKey, SampleGraph, WalkPlan, Walker, Walks, naive, walk_each};
+use hgnnc_sample::Fanout::{AtMost, Walks as ByWalks};
+use hgnnc_sample::{
+    Batch, BatchKey, Compiled, Edges, Plan, SampleGraph, Sampler, WalkPlan, Walker, Walks, naive, walk_each,
+};
 
 fn both(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32]) -> Walks {
     let mut walks = Walks::default();
@@ -202,4 +205,97 @@ fn what_is_wrong_with_walks() {
         };
         assert_eq!(fast, naive);
     }
+}
+
+/// The edges of a relation of another graph.
+fn edges_of(graph: &SampleGraph<'_>, r: usize) -> Edges<'static> {
+    let relation = &graph.relations()[r];
+    let count = graph.counts()[relation.dst_type] as u32;
+    let starts = (0..count).map(|v| graph.in_edges(r, v).start as u64);
+    let indptr: Vec<u64> = starts.chain([relation.sources().len() as u64]).collect();
+    Edges {
+        name: relation.name.clone().into(),
+        src_type: relation.src_type,
+        dst_type: relation.dst_type,
+        indptr: indptr.into(),
+        src: relation.sources().to_vec().into(),
+        weights: None,
+    }
+}
+
+/// The relations of a graph, and behind them one without edges for each metapath of two of them, with that path.
+fn with_paths(graph: &SampleGraph<'_>) -> SampleGraph<'static> {
+    let n = graph.relations().len();
+    let mut edges: Vec<Edges<'static>> = (0..n).map(|r| edges_of(graph, r)).collect();
+    let mut paths = vec![None; n];
+    for first in 0..n {
+        for second in (0..n).filter(|&s| graph.relations()[s].dst_type == graph.relations()[first].src_type) {
+            let (src_type, dst_type) = (graph.relations()[second].src_type, graph.relations()[first].dst_type);
+            let indptr = vec![0; graph.counts()[dst_type] + 1];
+            edges.push(Edges {
+                name: format!("path {first} {second}").into(),
+                src_type,
+                dst_type,
+                indptr: indptr.into(),
+                src: vec![].into(),
+                weights: None,
+            });
+            paths.push(Some(vec![first, second]));
+        }
+    }
+    let steps = (0..n).map(|r| edges_of(graph, r)).collect();
+    SampleGraph::new(graph.counts().to_vec(), edges).unwrap().with_paths(steps, paths).unwrap()
+}
+
+#[test]
+fn walks_are_a_kind_of_fanout() {
+    let mut found = 0;
+    for seed in 0..12 {
+        let relations = random_graph(seed);
+        let (graph, n) = (with_paths(&relations), relations.relations().len());
+        let paths = graph.relations().len() - n;
+        let hop = |few, walks, top_k| {
+            let own = std::iter::repeat_n(AtMost(few), n);
+            own.chain(std::iter::repeat_n(ByWalks { walks, top_k }, paths)).collect()
+        };
+        // Few and many walks, all kept and few, none at all, and walks that no group of seeds fits.
+        for fanouts in [vec![hop(2, 10, 4)], vec![hop(0, 3, 3), hop(5, 300, 2)], vec![hop(1, 0, 5), hop(1, 5, 0)]] {
+            let plan = Plan { fanouts };
+            let code = Compiled::new(&graph, plan.clone()).unwrap();
+            let mut batch = Batch::default();
+            let mut samplers = [Sampler::new(&graph, plan.clone()).unwrap(), Sampler::compiled(&graph, &code).unwrap()];
+            for step in [7, 1000] {
+                let seeds = seeds(&graph, step);
+                let expected = naive::sample(&graph, &plan, &seeds, KEY).unwrap();
+                expected.verify(&graph, &plan).unwrap_or_else(|e| panic!("graph {seed}, {plan:?}: {e}"));
+                for sampler in &mut samplers {
+                    sampler.sample(&seeds, KEY, &mut batch).unwrap();
+                    assert!(batch == expected, "graph {seed}, {plan:?}");
+                }
+                found += expected.blocks[n..].iter().map(|block| block.num_edges()).sum::<usize>();
+            }
+        }
+    }
+    assert!(found > 10_000, "{found}");
+}
+
+#[test]
+fn ends_of_walks_are_vertices_of_the_batch() {
+    // Papers 0 and 1 have author 0, papers 1 and 2 author 1; from paper 0, walks end at 0 and 1, from 3 nowhere.
+    let papers = with_paths(&papers());
+    let path = papers.relations().iter().position(|r| r.name == "path 0 1").unwrap();
+    let mut fanouts = vec![AtMost(0); papers.relations().len()];
+    fanouts[path] = ByWalks { walks: 100, top_k: 9 };
+    let plan = Plan { fanouts: vec![fanouts] };
+    let batch = naive::sample(&papers, &plan, &[vec![3, 0], vec![]], KEY).unwrap();
+    assert_eq!((&batch.vertices[0][..], &batch.blocks[path].indptr[..]), (&[3, 0, 1][..], &[0, 0, 2][..]));
+    assert_eq!((&batch.blocks[path].src[..], batch.blocks[path].edge.iter().sum::<u32>()), (&[1, 2][..], 100));
+    // A path joins the ends of its relation; only a relation with one is walked along.
+    let relations = [edges_of(&papers, 0), edges_of(&papers, 1)];
+    let wrong = SampleGraph::new(vec![4, 3], relations.to_vec()).unwrap();
+    let error = wrong.with_paths(relations.to_vec(), vec![Some(vec![0, 1])]).unwrap_err().to_string();
+    assert!(error.contains("`r0`: a path from vertex type 0 to 0"), "{error}");
+    let plan = Plan::uniform(&[ByWalks { walks: 1, top_k: 1 }], papers.relations().len());
+    let error = naive::sample(&papers, &plan, &[vec![0], vec![]], KEY).unwrap_err();
+    assert_eq!(error.to_string(), "hop 0 walks along relation `r0`, which has no path");
 }

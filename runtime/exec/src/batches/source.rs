@@ -431,6 +431,7 @@ fn edges((decl, graph): (&GraphDecl, &Topology)) -> Edges<'static> {
         dst_type: decl.dst.index(),
         indptr: Cow::Owned(indptr),
         src: Cow::Owned(src),
+        weights: None,
     }
 }
 

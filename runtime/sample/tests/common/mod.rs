@@ -3,25 +3,43 @@
 
 use hgnnc_graph::SemanticGraph;
 use hgnnc_ir::random::bits;
-use hgnnc_sample::{BatchKey, Edges, SampleGraph};
+use hgnnc_sample::{BatchKey, Edges, GraphError, SampleGraph};
 
 pub const KEY: BatchKey = BatchKey { seed: 7, epoch: 2, batch: 5 };
 
 /// Source type, destination type, and edges from source to destination.
 pub type Given = (usize, usize, Vec<(u32, u32)>);
 
-/// A graph of such relations.
+/// A graph of such relations, without weights.
 pub fn graph(counts: &[usize], relations: &[Given]) -> SampleGraph<'static> {
+    weighted_graph(counts, relations, |_, _| None).unwrap()
+}
+
+/// A graph of such relations, with the weight of each edge (by relation and position).
+pub fn weighted_graph(
+    counts: &[usize],
+    relations: &[Given],
+    weight: impl Fn(usize, usize) -> Option<f32>,
+) -> Result<SampleGraph<'static>, GraphError> {
     let edges = relations.iter().enumerate().map(|(r, &(src_type, dst_type, ref edges))| {
         let (sources, destinations): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
         let (num_src, num_dst) = (counts[src_type], counts[dst_type]);
         let made = SemanticGraph::from_edges(format!("r{r}"), num_src, num_dst, &sources, &destinations).unwrap();
-        Edges { name: made.name.into(), src_type, dst_type, indptr: made.csc.indptr.into(), src: made.csc.src.into() }
+        let weights: Option<Vec<f32>> = (0..made.csc.src.len()).map(|edge| weight(r, edge)).collect();
+        Edges {
+            name: made.name.into(),
+            src_type,
+            dst_type,
+            indptr: made.csc.indptr.into(),
+            src: made.csc.src.into(),
+            weights: weights.map(Into::into),
+        }
     });
-    SampleGraph::new(counts.to_vec(), edges.collect()).unwrap()
+    SampleGraph::new(counts.to_vec(), edges.collect())
 }
 
 /// Random relations between all pairs of types, some of them empty, with a few very busy destinations and equal edges.
+/// Their weights are between 0.01 and 100; in every second relation every third is 0.
 pub fn random_graph(seed: u64) -> SampleGraph<'static> {
     let mut at = 0;
     let mut random = |n: u32| {
@@ -41,7 +59,15 @@ pub fn random_graph(seed: u64) -> SampleGraph<'static> {
             relations.push((src, dst, (0..edges).map(edge).collect()));
         }
     }
-    graph(&counts, &relations)
+    let weight = |r: usize, edge: usize| {
+        let random = bits(seed, 1 << 40 | (r as u64) << 32 | edge as u64);
+        Some(if r.is_multiple_of(2) && random.is_multiple_of(3) {
+            0.0
+        } else {
+            10f32.powf(random as f32 / u32::MAX as f32 * 4.0 - 2.0)
+        })
+    };
+    weighted_graph(&counts, &relations, weight).unwrap()
 }
 
 /// Every `step`-th vertex of each type, from the last.

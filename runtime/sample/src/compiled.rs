@@ -1,0 +1,269 @@
+//! Samplers that are compiled for a plan: the calls of generated code, and what it calls back.
+
+// Generated code is called with addresses.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::fmt::Write;
+
+use hgnnc_native::{
+    Compiler, Counted, DrawCall, NativeError, RowsCall, RowsOf, SHORT, SLACK, SamplerCode, SamplerFunction, Take,
+};
+
+use crate::draw::Draws;
+use crate::graph::SampleGraph;
+use crate::plan::{Fanout, Plan};
+use crate::prefetch::{LINE, prefetch};
+use crate::table::Table;
+use crate::weight::Weigher;
+
+/// The machine code of a sampler: what a plan draws on graphs with the relations and types of one, whatever their edges.
+/// Threads share it ([`Sampler::compiled`](crate::Sampler::compiled)).
+#[derive(Debug)]
+pub struct Compiled {
+    plan: Plan,
+    /// By hop and vertex type; `None` where nothing is drawn for that type.
+    rows: Vec<Vec<Option<SamplerFunction>>>,
+    /// By hop and relation; `None` where nothing is drawn of it.
+    draws: Vec<Vec<Option<SamplerFunction>>>,
+    code: SamplerCode,
+}
+
+impl Compiled {
+    /// Generates code for the processor that this runs on.
+    ///
+    /// # Errors
+    /// A processor that the generator does not know, or a system that forbids executable memory.
+    pub fn new(graph: &SampleGraph<'_>, plan: Plan) -> Result<Compiled, NativeError> {
+        let (rows, draws) = functions(graph, &plan);
+        let all: BTreeSet<&SamplerFunction> = rows.iter().chain(&draws).flatten().flatten().collect();
+        let all: Vec<SamplerFunction> = all.into_iter().cloned().collect();
+        let code = Compiler::host(false)?.sampler(&all)?;
+        Ok(Compiled { plan, rows, draws, code })
+    }
+
+    /// What is drawn.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Was this generated for such a graph?
+    pub(crate) fn fits(&self, graph: &SampleGraph<'_>) -> bool {
+        functions(graph, &self.plan) == (self.rows.clone(), self.draws.clone())
+    }
+
+    /// The generated functions in Cranelift IR, each below what it is called for. `types` are the names of vertex types.
+    ///
+    /// # Errors
+    /// A processor that the generator does not know.
+    pub fn text(&self, graph: &SampleGraph<'_>, types: &[String]) -> Result<String, NativeError> {
+        let compiler = Compiler::host(false)?;
+        let named = |list: &[Vec<Option<SamplerFunction>>], name: &dyn Fn(usize) -> String| -> Vec<_> {
+            let of_hop = |(hop, list): (usize, &Vec<Option<SamplerFunction>>)| -> Vec<(SamplerFunction, String)> {
+                let each = list.iter().enumerate();
+                each.filter_map(|(i, f)| Some((f.clone()?, format!("hop {hop}, {}", name(i))))).collect()
+            };
+            list.iter().enumerate().flat_map(of_hop).collect()
+        };
+        let mut called = named(&self.rows, &|t| format!("rows of {}", types.get(t).map_or("?", |name| &name[..])));
+        called.extend(named(&self.draws, &|r| format!("edges of {}", graph.relations()[r].name)));
+        let mut text = String::new();
+        let functions: BTreeSet<SamplerFunction> = called.iter().map(|(function, _)| function.clone()).collect();
+        for function in functions {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "; sampler: {function}");
+            for (_, caller) in called.iter().filter(|(called, _)| *called == function) {
+                let _ = writeln!(text, ";   {caller}");
+            }
+            let _ = writeln!(text, "{}", compiler.sampler_text(&function));
+        }
+        Ok(text)
+    }
+
+    /// Rows and edges taken of the destinations of a type, for the `relations` into it that `hop` draws from: `rows` and
+    /// `indptr` are theirs, in order. `indptr` is appended to.
+    pub(crate) fn rows(
+        &self,
+        graph: &SampleGraph<'_>,
+        (hop, vertex_type): (usize, usize),
+        destinations: &[u32],
+        relations: &[usize],
+        rows: &mut [&mut Vec<[u32; 2]>],
+        indptr: &mut [&mut Vec<u64>],
+    ) {
+        let Some(function) = &self.rows[hop][vertex_type] else { return };
+        let count = destinations.len();
+        for rows in &mut *rows {
+            rows.resize(count, [0; 2]);
+        }
+        let places = |indptr: &mut &mut Vec<u64>| {
+            let last = indptr.len() - 1;
+            indptr.resize(last + 1 + count, 0);
+            indptr[last..].as_mut_ptr()
+        };
+        let indptr: Vec<*mut u64> = indptr.iter_mut().map(places).collect();
+        let rows: Vec<*mut [u32; 2]> = rows.iter_mut().map(|rows| rows.as_mut_ptr()).collect();
+        let offsets = &graph.offsets()[vertex_type];
+        let positive = |r: &usize| graph.relations()[*r].positive().map_or(std::ptr::null(), <[u32]>::as_ptr);
+        let listed: Vec<*const u32> = relations.iter().map(positive).collect();
+        let mut call = RowsCall {
+            destinations: destinations.as_ptr(),
+            count,
+            offsets: offsets.words().as_ptr(),
+            rows: rows.as_ptr(),
+            indptr: indptr.as_ptr(),
+            listed: listed.as_ptr(),
+            ask: ask_rows,
+        };
+        // SAFETY: vertices of a batch are vertices of the graph, whose offsets have two rows of words from each on. There are
+        // as many lists as the function has relations, because it was made for this graph (`fits`), each of `count` more
+        // elements.
+        unsafe { self.code.rows(function, &mut call) };
+    }
+
+    /// The edges that `hop` takes of `relation`: into `edge` and `src`, which have [`SLACK`] more elements than needed.
+    pub(crate) fn draw(&self, graph: &SampleGraph<'_>, (hop, relation): (usize, usize), taken: Taken<'_>) {
+        let Some(function) = &self.draws[hop][relation] else { return };
+        let Taken { rows, first, indptr, draws, table, vertices, edge, src } = taken;
+        let relation = &graph.relations()[relation];
+        let (first_edge, end) = (indptr[0] as usize, indptr[rows.len()] as usize);
+        assert!(edge.len() >= end + SLACK && src.len() >= end, "the sampler makes room for all edges");
+        let known = &mut vertices[relation.src_type];
+        // Written one behind the last vertex, whether it is new or not.
+        known.reserve(end - first_edge + 1);
+        let (num_known, known) = (known.len(), known.as_mut_ptr());
+        let (stamp, limit) = table.marks();
+        let weights = relation.weights().unwrap_or_default();
+        let mut weigher = Weigher { weights, key: draws.key, keys: draws.keys };
+        let mut call = DrawCall {
+            rows: rows.as_ptr(),
+            destinations: vertices[relation.dst_type][first..first + rows.len()].as_ptr(),
+            count: rows.len(),
+            indptr: indptr.as_ptr(),
+            edge: edge.as_mut_ptr(),
+            src: src.as_mut_ptr(),
+            sources: relation.sources().as_ptr(),
+            words: table.words_mut().as_mut_ptr(),
+            stamp,
+            limit,
+            known,
+            num_known,
+            key_high: (draws.key >> 32) as u32,
+            first: draws.first.as_ptr(),
+            marked: draws.marked.as_mut_ptr(),
+            ask,
+            ask_whole,
+            gather,
+            weigh,
+            weigher: std::ptr::from_mut(&mut weigher).cast(),
+        };
+        // SAFETY: rows are rows of the relation; `indptr` has as many edges for each as the fan-out takes, as `rows` counted
+        // them with the same; words are those of all vertices of the source type; `draws` was made for the fan-out. The
+        // destinations are vertices before `num_known`, or of another type.
+        unsafe { self.code.draw(function, &mut call) };
+        let num_known = call.num_known;
+        // SAFETY: at most as many vertices as edges were appended, for which there is room, and all of them written.
+        unsafe { vertices[relation.src_type].set_len(num_known) };
+    }
+}
+
+/// What a function that draws works on.
+pub(crate) struct Taken<'b> {
+    /// First edge and degree of each row.
+    pub rows: &'b [[u32; 2]],
+    /// Where the first destination is among the vertices of its type.
+    pub first: usize,
+    /// Where the edges of each row begin. `[rows + 1]`
+    pub indptr: &'b [u64],
+    pub draws: Draws<'b>,
+    /// Ids of the source type.
+    pub table: &'b mut Table,
+    pub vertices: &'b mut [Vec<u32>],
+    pub edge: &'b mut [u32],
+    pub src: &'b mut [u32],
+}
+
+type Functions = Vec<Vec<Option<SamplerFunction>>>;
+
+/// What a plan needs: for each hop, the rows of each type, and the draws of each relation.
+fn functions(graph: &SampleGraph<'_>, plan: &Plan) -> (Functions, Functions) {
+    let rows_of = |hop: usize, (vertex_type, offsets): (usize, &crate::graph::Offsets)| {
+        let drawn = plan.drawn(graph, hop).into_iter().filter(|&r| graph.relations()[r].dst_type == vertex_type);
+        let counted = drawn.filter(|&r| !matches!(plan.fanouts[hop][r], Fanout::Walks { .. })).map(|r| {
+            let fanout = plan.fanouts[hop][r];
+            let most = match fanout {
+                Fanout::All | Fanout::Walks { .. } => None,
+                Fanout::AtMost(most) | Fanout::Weighted(most) => Some(most),
+            };
+            let listed = matches!(fanout, Fanout::Weighted(_)) && graph.relations()[r].positive().is_some();
+            Counted { slot: graph.relations()[r].slot(), most, listed }
+        });
+        let drawn: Vec<Counted> = counted.collect();
+        (!drawn.is_empty()).then_some(SamplerFunction::Rows(RowsOf { relations: offsets.relations.len(), drawn }))
+    };
+    let draw = |hop: usize, r: usize| {
+        let longest = graph.relations()[r].max_degree();
+        let take = match plan.fanouts[hop][r] {
+            Fanout::Walks { .. } => return None,
+            Fanout::AtMost(most) if most < longest => Take::Uniform { most, long: longest > SHORT },
+            Fanout::All | Fanout::AtMost(_) => Take::Whole,
+            Fanout::Weighted(most) if most >= longest && graph.relations()[r].positive().is_none() => Take::Whole,
+            Fanout::Weighted(_) => Take::Weighted,
+        };
+        Some(SamplerFunction::Draw(take))
+    };
+    let hops = 0..plan.num_hops();
+    let rows = hops.clone().map(|hop| graph.offsets().iter().enumerate().map(|of| rows_of(hop, of)).collect());
+    let draws = hops.map(|hop| {
+        let drawn = plan.drawn(graph, hop);
+        (0..graph.relations().len()).map(|r| if drawn.contains(&r) { draw(hop, r) } else { None }).collect()
+    });
+    (rows.collect(), draws.collect())
+}
+
+/// Asks for the offsets of vertices.
+unsafe extern "C" fn ask_rows(offsets: *const u32, vertices: *const u32, count: usize, relations: usize) {
+    // SAFETY: generated code passes destinations that there are.
+    for &vertex in unsafe { std::slice::from_raw_parts(vertices, count) } {
+        let at = vertex as usize * relations;
+        prefetch(offsets, at);
+        prefetch(offsets, at + 2 * relations - 1);
+    }
+}
+
+/// Asks for the sources of edges.
+unsafe extern "C" fn ask(sources: *const u32, edges: *const u32, count: usize) {
+    // SAFETY: generated code passes edges that it has drawn.
+    for &edge in unsafe { std::slice::from_raw_parts(edges, count) } {
+        prefetch(sources, edge as usize);
+    }
+}
+
+/// Asks for the sources of a whole row.
+unsafe extern "C" fn ask_whole(sources: *const u32, start: u32, degree: u32) {
+    let (start, end) = (start as usize, start as usize + degree as usize);
+    (start..end).step_by(LINE).for_each(|edge| prefetch(sources, edge));
+    if degree > 0 {
+        prefetch(sources, end - 1);
+    }
+}
+
+/// Reads the sources of edges, and asks for their words.
+unsafe extern "C" fn gather(sources: *const u32, edges: *const u32, words: *const u32, into: *mut u32, count: usize) {
+    for i in 0..count {
+        // SAFETY: generated code passes edges of the relation that it has drawn, and as much room for their sources.
+        unsafe {
+            let source = *sources.add(*edges.add(i) as usize);
+            *into.add(i) = source;
+            prefetch(words, source as usize);
+        }
+    }
+}
+
+/// Takes edges of a row by weight.
+unsafe extern "C" fn weigh(weigher: *mut c_void, start: u32, degree: u32, vertex: u32, into: *mut u32, taken: usize) {
+    // SAFETY: generated code passes the weigher of its call, which nothing else uses then, and room for what it takes.
+    let (weigher, into) = unsafe { (&mut *weigher.cast::<Weigher<'_>>(), std::slice::from_raw_parts_mut(into, taken)) };
+    weigher.take(vertex, start, degree, into);
+}

@@ -1,0 +1,126 @@
+//! The loops of the sampler in Rust: what [`Compiled`](crate::Compiled) generates, for processors that it does not know.
+
+use crate::draw::Drawer;
+use crate::graph::{Offsets, Relation};
+use crate::plan::Fanout;
+use crate::prefetch::{LINE, prefetch};
+use crate::table::{Table, gather};
+use crate::weight::Weigher;
+
+/// Vertices whose row offsets are asked for ahead.
+const ROWS_AHEAD: usize = 16;
+/// Edges of a group, about. Two groups of lines are on their way at a time, as many as first-level caches and their queues
+/// take.
+const GROUP: usize = 64;
+/// Groups between asking for rows and reading them.
+const AHEAD: usize = 2;
+
+/// First edge and degree of each destination in some relations of a type (by their slots), appended to `rows`.
+pub(crate) fn read_rows(offsets: &Offsets, destinations: &[u32], drawn: &[usize], rows: &mut [&mut Vec<[u32; 2]>]) {
+    for (i, &vertex) in destinations.iter().enumerate() {
+        if let Some(&later) = destinations.get(i + ROWS_AHEAD) {
+            offsets.prefetch(later);
+        }
+        let (starts, ends) = offsets.of(vertex);
+        for (&slot, rows) in drawn.iter().zip(&mut *rows) {
+            rows.push([starts[slot], ends[slot] - starts[slot]]);
+        }
+    }
+}
+
+/// What one hop takes of a relation.
+pub(crate) struct Rows<'b> {
+    /// First edge and degree of each row.
+    pub rows: &'b [[u32; 2]],
+    /// Where the first of these destinations is among the vertices of its type.
+    pub first: usize,
+    /// Where the edges of each row begin in the block. `[rows + 1]`
+    pub indptr: &'b [u64],
+    pub fanout: Fanout,
+}
+
+/// Takes the edges of some rows into `edge`, and the ids of their sources into `src`.
+pub(crate) fn take(
+    Rows { rows, first, indptr, fanout }: Rows<'_>,
+    relation: &Relation<'_>,
+    drawer: &mut Drawer<'_>,
+    table: &mut Table,
+    vertices: &mut [Vec<u32>],
+    (edge, src): (&mut [u32], &mut [u32]),
+) {
+    let sources = relation.sources();
+    let (first_edge, edges) = (indptr[0] as usize, indptr[rows.len()] as usize);
+    // Where groups end, the last one first: sources of a group are read `AHEAD` groups after its rows are asked for,
+    // and ids are given one group later.
+    let mut ends = [first_edge; AHEAD + 2];
+    let (mut row, mut last) = (0, first_edge);
+    while last < edges {
+        let (begin, drawn) = (row, ends[0]);
+        while row < rows.len() && (indptr[row] as usize) < drawn + GROUP {
+            row += 1;
+        }
+        ends.copy_within(..AHEAD + 1, 1);
+        ends[0] = indptr[row] as usize;
+        if drawn < ends[0] {
+            // Looked up here, because giving ids appends to the vertices of the source type, which may be this one.
+            let destinations = &vertices[relation.dst_type][first + begin..first + row];
+            let into = &mut edge[drawn..ends[0]];
+            match (fanout, relation.weights()) {
+                (Fanout::Weighted(_), Some(weights)) => {
+                    let mut weigher = Weigher { weights, key: drawer.0.key, keys: drawer.0.keys };
+                    weigh_rows(&mut weigher, &rows[begin..row], destinations, &indptr[begin..=row], sources, into);
+                }
+                _ => draw_rows(drawer, &rows[begin..row], destinations, fanout, sources, into),
+            }
+        }
+        let [gathered, labelled] = [ends[AHEAD + 1]..ends[AHEAD], last..ends[AHEAD + 1]];
+        gather(sources, &edge[gathered.clone()], table.words(), &mut src[gathered]);
+        last = labelled.end;
+        table.relabel(&mut src[labelled], &mut vertices[relation.src_type]);
+    }
+}
+
+/// Positions of the edges of some rows, whose sources are asked for.
+#[inline]
+fn draw_rows(
+    drawer: &mut Drawer<'_>,
+    rows: &[[u32; 2]],
+    destinations: &[u32],
+    fanout: Fanout,
+    sources: &[u32],
+    mut into: &mut [u32],
+) {
+    for (&[start, degree], &vertex) in rows.iter().zip(destinations) {
+        let (row, rest) = into.split_at_mut(fanout.of(degree) as usize);
+        into = rest;
+        if row.len() < degree as usize {
+            drawer.draw(vertex, start, degree, row);
+            row.iter().for_each(|&edge| prefetch(sources.as_ptr(), edge as usize));
+        } else {
+            row.iter_mut().zip(start..).for_each(|(position, edge)| *position = edge);
+            let lines = (start as usize..start as usize + row.len()).step_by(LINE);
+            lines.chain(row.last().map(|&edge| edge as usize)).for_each(|edge| prefetch(sources.as_ptr(), edge));
+        }
+    }
+}
+
+/// As [`draw_rows`], by weight; rows have as many edges as `indptr` says.
+fn weigh_rows(
+    weigher: &mut Weigher<'_>,
+    rows: &[[u32; 2]],
+    destinations: &[u32],
+    indptr: &[u64],
+    sources: &[u32],
+    mut into: &mut [u32],
+) {
+    for ((&[start, degree], &vertex), ends) in rows.iter().zip(destinations).zip(indptr.windows(2)) {
+        let (row, rest) = into.split_at_mut((ends[1] - ends[0]) as usize);
+        into = rest;
+        if row.len() < degree as usize {
+            weigher.take(vertex, start, degree, row);
+        } else {
+            row.iter_mut().zip(start..).for_each(|(position, edge)| *position = edge);
+        }
+        row.iter().for_each(|&edge| prefetch(sources.as_ptr(), edge as usize));
+    }
+}

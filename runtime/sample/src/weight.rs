@@ -1,0 +1,79 @@
+//! Draws by weight.
+
+use hgnnc_ir::random::bits;
+
+/// An exponentially distributed number of mean 1, `-ln u`, from 32 random bits: `u` is the middle of the part of (0, 1) that they
+/// name.
+///
+/// The logarithm is computed here, to a relative 1e-11, by additions, multiplications and divisions alone: these round the same
+/// everywhere, so that batches do not depend on the mathematical library of a machine.
+#[inline]
+pub(crate) fn exponential(random: u32) -> f64 {
+    // From 1 to 2^33 - 1, so that u = odd / 2^33.
+    let odd = f64::from(random) * 2.0 + 1.0;
+    let raw = odd.to_bits();
+    let (mut exponent, mut mantissa) = ((raw >> 52) as i64 - 1023, raw & ((1 << 52) - 1) | 1023 << 52);
+    // Between the square roots of 1/2 and 2.
+    if mantissa > std::f64::consts::SQRT_2.to_bits() {
+        mantissa -= 1 << 52;
+        exponent += 1;
+    }
+    let m = f64::from_bits(mantissa);
+    // ln m = 2 artanh s: |s| < 0.172, and the first term left out is below s^13 / 6.
+    let s = (m - 1.0) / (m + 1.0);
+    let z = s * s;
+    let series = 1.0
+        + z * (1.0 / 3.0 + z * (1.0 / 5.0 + z * (1.0 / 7.0 + z * (1.0 / 9.0 + z * (1.0 / 11.0 + z * (1.0 / 13.0))))));
+    (33 - exponent) as f64 * std::f64::consts::LN_2 - 2.0 * s * series
+}
+
+/// Takes edges of rows of one relation by their weights.
+pub(crate) struct Weigher<'s> {
+    pub weights: &'s [f32],
+    pub key: u64,
+    /// Keys and positions of the edges of a row.
+    pub keys: &'s mut Vec<(u64, u32)>,
+}
+
+impl Weigher<'_> {
+    /// As many edges as `out` has, of the row of `vertex`, which begins at `start` and has at least so many of a positive
+    /// weight.
+    pub fn take(&mut self, vertex: u32, start: u32, degree: u32, out: &mut [u32]) {
+        let weights = &self.weights[start as usize..start as usize + degree as usize];
+        self.keys.clear();
+        self.keys.extend(weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0).map(|(k, &weight)| {
+            let random = bits(self.key, u64::from(vertex) << 32 | k as u64);
+            // Positive numbers are ordered as their bits are.
+            ((exponential(random) / f64::from(weight)).to_bits(), k as u32)
+        }));
+        if out.len() < self.keys.len() {
+            self.keys.select_nth_unstable(out.len());
+            self.keys.truncate(out.len());
+        }
+        for (to, &(_, k)) in out.iter_mut().zip(&*self.keys) {
+            *to = start + k;
+        }
+        out.sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponentials_are_logarithms() {
+        let mut worst = 0.0f64;
+        let all = (0..=u32::MAX).step_by(65_521).chain([0, 1, 2, u32::MAX, u32::MAX - 1, 1 << 31, (1 << 31) - 1]);
+        for random in all {
+            let u = (f64::from(random) + 0.5) / 4_294_967_296.0;
+            // ln(1 + x), because u is near 1 at the end.
+            let exact = -(u - 1.0).ln_1p();
+            let found = exponential(random);
+            assert!(found > 0.0, "{random}");
+            worst = worst.max((found - exact).abs() / exact.max(1e-3));
+        }
+        println!("{worst:e}");
+        assert!(worst < 1e-10, "{worst:e}");
+    }
+}
