@@ -67,8 +67,7 @@ pub fn text(model: &Analyzed) -> String {
         });
         let drawn = flow.graphs.iter().enumerate().filter(|(_, graph)| !batch.fanouts.is_empty() && !graph.links);
         for (index, graph) in drawn {
-            let hop =
-                |fanouts: &Vec<Option<u32>>| fanouts[index].map_or("all".to_string(), |number| number.to_string());
+            let hop = |fanouts: &Vec<hgnnc_ir::artifact::Fanout>| fanouts[index].to_string();
             line(format!("  {}: {}", graph.name, batch.fanouts.iter().map(hop).collect::<Vec<_>>().join(", ")));
         }
     }

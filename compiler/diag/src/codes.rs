@@ -156,6 +156,7 @@ codes! {
     NOT_ON_BATCH "E0509" "model that cannot be trained on batches"
     PAIR_VALUE "E0510" "value of pairs to score used otherwise"
     LINK_LOSS "E0511" "loss that does not fit links"
+    FANOUT_KIND "E0512" "kind of fan-out that a semantic graph cannot have"
     UNUSED_PARAM "W0001" "parameter is never used"
     UNUSED_LET "W0002" "value is never used"
     UNUSED_DECLARATION "W0003" "declaration is never used"

@@ -6,7 +6,7 @@ use crate::kernel;
 use crate::types::{Graph, VertexType};
 
 /// Version of this format. The runtime refuses others.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// A compiled model.
 #[derive(Clone, PartialEq, Debug)]
@@ -134,11 +134,52 @@ pub struct MiniBatch {
     /// Seeds of a batch: vertices, or links, that the loss is of. At least 1.
     pub size: usize,
     /// In-edges that a vertex draws, `[hops][graphs]`: hops counted from the seeds, graphs by their position in
-    /// the table of the whole graph, which [`Artifact::infer`] has. `None`: all of them. At least 1 otherwise.
+    /// the table of the whole graph, which [`Artifact::infer`] has.
     ///
     /// As many hops as the program of a batch needs (`hops` of its [`crate::batch::BatchLayout`]): empty where the loss
     /// sees no neighbours. Graphs that the loss does not depend on have numbers as well, which mean nothing.
-    pub fanouts: Vec<Vec<Option<u32>>>,
+    pub fanouts: Vec<Vec<Fanout>>,
+}
+
+/// Which in-edges a vertex draws in a semantic graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fanout {
+    /// All.
+    All,
+    /// So many, each as probable as any other, or all where there are fewer. At least 1.
+    AtMost(u32),
+    /// So many by the weights of the dataset, of those with a positive one. At least 1. Graphs of one relation only.
+    Weighted(u32),
+    /// From the vertices where random walks along the graph's metapath end. The graph has no self loops of its own.
+    Walks {
+        /// Walks of each vertex. At least 1.
+        walks: u32,
+        /// Ends that are kept, the most visited. At least 1.
+        top: u32,
+    },
+}
+
+impl Fanout {
+    /// The most in-edges that it draws; `None`: as many as there are.
+    pub fn most(self) -> Option<u32> {
+        match self {
+            Fanout::All => None,
+            Fanout::AtMost(most) | Fanout::Weighted(most) => Some(most),
+            Fanout::Walks { walks, top } => Some(walks.min(top)),
+        }
+    }
+}
+
+/// As it is written in a train block.
+impl std::fmt::Display for Fanout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fanout::All => write!(f, "all"),
+            Fanout::AtMost(most) => write!(f, "{most}"),
+            Fanout::Weighted(most) => write!(f, "weighted({most})"),
+            Fanout::Walks { walks, top } => write!(f, "walks({walks}, top: {top})"),
+        }
+    }
 }
 
 /// What an output predicts.

@@ -3,20 +3,28 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::{Diagnostic, FileId, Span, codes};
-use hgnnc_ir::artifact::MiniBatch;
+use hgnnc_ir::artifact::{Fanout, MiniBatch};
 use hgnnc_ir::batch::BatchLayout;
-use hgnnc_ir::dataflow::{GraphDecl, Step};
-use hgnnc_ir::{Dataflow, Graph, Output, OutputKind, Value};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Step};
+use hgnnc_ir::{Dataflow, Graph, Input, Output, OutputKind, Value};
 use hgnnc_passes::{NotOnBatch, on_batch};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 
 use crate::consts::Consts;
 use crate::elaborate::Elaborator;
 use crate::names::did_you_mean;
-use crate::schema::GraphRef;
+use crate::schema::{FieldInfo, FieldKind, GraphRef};
 
 /// The fan-out that draws every in-edge.
 const ALL: &str = "all";
+/// Fan-outs with arguments.
+const WEIGHTED: &str = "weighted";
+const WALKS: &str = "walks";
+/// Their ends are counted one by one, for each vertex of a batch.
+const MOST_WALKS: f64 = 65_536.0;
+
+/// A fan-out, and where it is written.
+type Hop = (Fanout, Span);
 
 impl Elaborator<'_> {
     /// What a train block says about mini-batches. `loss` is missing where it is wrong: then nothing is said about what
@@ -58,7 +66,7 @@ impl Elaborator<'_> {
         };
         let fanouts = match fanout {
             Some((_, fanouts)) => fanouts?,
-            None => vec![vec![None; self.flow.graphs.len()]; seen?.ok()?.hops],
+            None => vec![vec![Fanout::All; self.flow.graphs.len()]; seen?.ok()?.hops],
         };
         // A batch that no machine could hold is the whole training part.
         let size = usize::try_from(size?).unwrap_or(usize::MAX);
@@ -74,17 +82,34 @@ impl Elaborator<'_> {
     }
 
     /// By hop and position in the table of graphs, which stays that of evaluation.
-    fn fanouts(
-        &mut self,
-        written: &ast::Fanout,
-        consts: &Consts,
-        seen: Option<&Seen>,
-    ) -> Option<Vec<Vec<Option<u32>>>> {
+    fn fanouts(&mut self, written: &ast::Fanout, consts: &Consts, seen: Option<&Seen>) -> Option<Vec<Vec<Fanout>>> {
         let others = self.hop_list(&written.hops, consts, seen);
-        let mut own: BTreeMap<usize, (Span, Vec<Option<u32>>)> = BTreeMap::new();
+        let mut own: BTreeMap<usize, (Span, Vec<Hop>)> = BTreeMap::new();
         let mut fine = others.is_some();
+        for &(fanout, span) in others.iter().flatten() {
+            // What all semantic graphs need is not there.
+            if let Some((what, takes)) = own_only(fanout) {
+                self.report(
+                    Diagnostic::at(
+                        codes::FANOUT_KIND,
+                        span,
+                        format!("{what} stand in braces"),
+                        "for which semantic graph?",
+                    )
+                    .help(format!("as in `fanout [10] {{ {takes} }}`")),
+                );
+                fine = false;
+            }
+        }
         for entry in &written.graphs {
-            let hops = self.hop_list(&entry.hops, consts, seen);
+            let hops = match (&entry.hops.kind, seen) {
+                // One for all hops.
+                (ExprKind::Call(_), _) => {
+                    let hops = seen.map_or(1, |seen| seen.hops);
+                    self.hop(&entry.hops, consts).map(|fanout| vec![(fanout, entry.hops.span); hops])
+                }
+                _ => self.hop_list(&entry.hops, consts, seen),
+            };
             let graphs = self.schema.graphs(&entry.graphs, self.diagnostics);
             fine &= hops.is_some();
             let Some(graphs) = graphs else {
@@ -124,17 +149,67 @@ impl Elaborator<'_> {
                     fine = false;
                     continue;
                 }
-                own.insert(position, (graph.span, hops.clone().unwrap_or_default()));
+                let hops = hops.clone().unwrap_or_default();
+                fine &= hops.iter().all(|&(fanout, span)| self.fits(position, fanout, span, seen));
+                own.insert(position, (graph.span, hops));
             }
         }
         // All lists are as long as the loss sees, where that is known.
         let others = others.filter(|_| fine && seen.is_some())?;
-        let of = |hop: usize, graph: usize| own.get(&graph).map_or(others[hop], |(_, hops)| hops[hop]);
+        let of = |hop: usize, graph: usize| own.get(&graph).map_or(others[hop], |(_, hops)| hops[hop]).0;
         Some((0..others.len()).map(|hop| (0..self.flow.graphs.len()).map(|graph| of(hop, graph)).collect()).collect())
     }
 
+    /// Can a semantic graph be drawn from like that? Says why not.
+    fn fits(&mut self, position: usize, fanout: Fanout, span: Span, seen: Option<&Seen>) -> bool {
+        let graph = &self.flow.graphs[position];
+        let name = self.written(graph);
+        let kind = |what: String, label: &str| Diagnostic::at(codes::FANOUT_KIND, span, what, label);
+        let report = match (fanout, &graph.steps[..]) {
+            (Fanout::All | Fanout::AtMost(_), _) => return true,
+            (Fanout::Weighted(_), [step]) => {
+                let relation = &self.schema.relations[step.relation as usize];
+                let weight = |field: &FieldInfo| matches!(field.kind, FieldKind::Number);
+                if relation.fields.iter().any(weight) {
+                    return true;
+                }
+                kind(format!("the edges of `{name}` have no weight to draw by"), "draws by weight")
+                    .label(relation.span, format!("`{}` is declared here", relation.name))
+                    .help(format!("declare the weight of its edges: `{{ weight: f32 }}` behind `{}`", relation.name))
+            }
+            (Fanout::Weighted(_), _) => {
+                kind(format!("`{name}` is no relation: its edges have no weight"), "draws by weight")
+                    .help("relations and their reverses can be drawn from by weight")
+            }
+            (Fanout::Walks { .. }, [] | [_]) => {
+                kind(format!("`{name}` is no metapath to walk along"), "walks need a metapath")
+                    .help("a relation has fan-outs: how many in-edges a vertex draws")
+            }
+            (Fanout::Walks { .. }, _) if graph.self_loops => {
+                kind(format!("walks find no self loops of `{name}`"), "walks along a metapath alone")
+                    .help("use the metapath without `self_loops`, or fan-outs")
+            }
+            (Fanout::Walks { .. }, _) => {
+                let counts =
+                    |input: &hgnnc_ir::dataflow::InputDecl| input.binding == Binding::EdgeCount(Graph::new(position));
+                let used = self.flow.inputs.iter().position(counts);
+                let used = used.is_some_and(|input| seen.is_none_or(|seen| seen.inputs.contains(&Input::new(input))));
+                if !used {
+                    return true;
+                }
+                kind(
+                    format!("the loss depends on the counts of `{name}`, which walks do not know"),
+                    "finds ends, but not how many paths lead there",
+                )
+                .help("use fan-outs, or leave `e.count` out")
+            }
+        };
+        self.report(report);
+        false
+    }
+
     /// `[15, all]`: as many as the loss sees hops.
-    fn hop_list(&mut self, expr: &Expr, consts: &Consts, seen: Option<&Seen>) -> Option<Vec<Option<u32>>> {
+    fn hop_list(&mut self, expr: &Expr, consts: &Consts, seen: Option<&Seen>) -> Option<Vec<Hop>> {
         let example = |hops: usize| format!("`[{}]`", vec!["10"; hops].join(", "));
         let ExprKind::List(items) = &expr.kind else {
             if !matches!(expr.kind, ExprKind::Error) {
@@ -146,7 +221,8 @@ impl Elaborator<'_> {
             return None;
         };
         // Every item is looked at, so that all mistakes are reported.
-        let numbers: Vec<_> = items.iter().map(|item| self.hop(item, consts)).collect();
+        let numbers: Vec<_> =
+            items.iter().map(|item| self.hop(item, consts).map(|fanout| (fanout, item.span))).collect();
         if let Some(seen) = seen.filter(|seen| seen.hops != items.len()) {
             let sees = match seen.hops {
                 0 => "sees no neighbours".to_string(),
@@ -173,13 +249,11 @@ impl Elaborator<'_> {
         numbers.into_iter().collect()
     }
 
-    /// `all` is `Some(None)`.
-    fn hop(&mut self, expr: &Expr, consts: &Consts) -> Option<Option<u32>> {
-        if let ExprKind::Name(name) = &expr.kind {
-            if name == ALL {
-                return Some(None);
-            }
-            if consts.get(name).is_none() && !consts.is_broken(name) {
+    /// `all`, `10`, `weighted(10)` or `walks(20, top: 10)`.
+    fn hop(&mut self, expr: &Expr, consts: &Consts) -> Option<Fanout> {
+        match &expr.kind {
+            ExprKind::Name(name) if name == ALL => Some(Fanout::All),
+            ExprKind::Name(name) if consts.get(name).is_none() && !consts.is_broken(name) => {
                 let report = Diagnostic::at(
                     codes::UNKNOWN_NAME,
                     expr.span,
@@ -187,23 +261,59 @@ impl Elaborator<'_> {
                     format!("there is no constant `{name}`"),
                 );
                 self.report(did_you_mean(report, name, consts.names().chain([ALL])));
-                return None;
+                None
+            }
+            ExprKind::Call(_) => {
+                let choices = [(WEIGHTED, &["fanout"][..]), (WALKS, &["walks", "top"])];
+                let (name, arguments) = self.choice(expr, "fan-out", &choices)?;
+                let Some(first) = arguments[0] else {
+                    let (what, example) = match &name[..] {
+                        WEIGHTED => ("in-edges", "weighted(10)"),
+                        _ => ("walks", "walks(20, top: 10)"),
+                    };
+                    self.report(Diagnostic::at(
+                        codes::MISSING_ARGUMENT,
+                        expr.span,
+                        format!("`{name}` needs a number of {what}"),
+                        format!("as in `{example}`"),
+                    ));
+                    return None;
+                };
+                if name == WEIGHTED {
+                    return self.at_least_one(first, consts, "a fan-out").map(|most| match most {
+                        Some(most) => Fanout::Weighted(most),
+                        None => Fanout::Weighted(u32::MAX),
+                    });
+                }
+                let walks = self.count_within(first, consts, (1.0, MOST_WALKS), "the number of walks");
+                let top = arguments[1].map(|top| self.at_least_one(top, consts, "`top`"));
+                let (walks, top) = (walks? as u32, top.unwrap_or(Some(None))?);
+                // Without a limit all ends are kept, of which there are no more than walks.
+                Some(Fanout::Walks { walks, top: top.unwrap_or(walks) })
+            }
+            _ => {
+                let most = self.at_least_one(expr, consts, "a fan-out")?;
+                Some(most.map_or(Fanout::All, Fanout::AtMost))
             }
         }
+    }
+
+    /// A whole number; `Some(None)` where it has more than 32 bits: no vertex has as many in-edges.
+    fn at_least_one(&mut self, expr: &Expr, consts: &Consts, what: &str) -> Option<Option<u32>> {
         let number = consts.number(expr, self.diagnostics)?;
         if number >= 1.0 && number.fract() == 0.0 {
-            // No vertex has as many in-edges as there is no number for.
-            return Some(Some(number as u64).and_then(|number| u32::try_from(number).ok()));
+            return Some(u32::try_from(number as u64).ok());
         }
-        self.report(
-            Diagnostic::at(
-                codes::ARGUMENT_RANGE,
-                expr.span,
-                "a fan-out is a whole number and at least 1",
-                format!("this is {number}"),
-            )
-            .help(format!("all in-edges are `{ALL}`")),
+        let mut report = Diagnostic::at(
+            codes::ARGUMENT_RANGE,
+            expr.span,
+            format!("{what} is a whole number and at least 1"),
+            format!("this is {number}"),
         );
+        if what == "a fan-out" {
+            report = report.help(format!("all in-edges are `{ALL}`"));
+        }
+        self.report(report);
         None
     }
 
@@ -260,6 +370,8 @@ struct Seen {
     hops: usize,
     /// Along which semantic graphs, by their position.
     graphs: Vec<bool>,
+    /// Which inputs.
+    inputs: Vec<Input>,
 }
 
 impl Seen {
@@ -269,7 +381,16 @@ impl Seen {
         let flow = Dataflow { outputs: vec![Output { kind, value: loss }], ..flow.clone() };
         let (_, layout): (_, BatchLayout) = on_batch(&flow)?;
         let graphs = (0..flow.graphs.len()).map(|graph| layout.deepest(Graph::new(graph)).is_some()).collect();
-        Ok(Self { hops: layout.hops, graphs })
+        Ok(Self { hops: layout.hops, graphs, inputs: layout.inputs })
+    }
+}
+
+/// A kind of fan-out that only some semantic graphs have, and an example.
+fn own_only(fanout: Fanout) -> Option<(&'static str, &'static str)> {
+    match fanout {
+        Fanout::All | Fanout::AtMost(_) => None,
+        Fanout::Weighted(_) => Some(("fan-outs by weight", "cites: weighted(10)")),
+        Fanout::Walks { .. } => Some(("walks", "PAP: walks(20, top: 10)")),
     }
 }
 

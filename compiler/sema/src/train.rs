@@ -865,7 +865,17 @@ impl Elaborator<'_> {
     }
 
     pub(crate) fn count_of(&mut self, expr: &Expr, consts: &Consts, low: f64, what: &str) -> Option<u64> {
-        let number = self.ranged(expr, consts, low, 9e15, what)?;
+        self.count_within(expr, consts, (low, 9e15), what)
+    }
+
+    pub(crate) fn count_within(
+        &mut self,
+        expr: &Expr,
+        consts: &Consts,
+        (low, high): (f64, f64),
+        what: &str,
+    ) -> Option<u64> {
+        let number = self.ranged(expr, consts, low, high, what)?;
         if number.fract() == 0.0 {
             return Some(number as u64);
         }

@@ -6,11 +6,11 @@ use hgnnc_graph::{
     Dataset, Features, LabelValues, MetapathOptions, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs,
     SgbError, Step,
 };
-use hgnnc_ir::artifact::{self, Artifact, LinkTarget};
+use hgnnc_ir::artifact::{self, Artifact, Fanout, LinkTarget, MiniBatch};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
 use hgnnc_ir::types::{DType, Graph, Layout, VertexType};
 
-use crate::data::{BoundData, Incidence, InputData, LinksByGraph, Target, Topology};
+use crate::data::{BoundData, Drawn, DrawnStep, Incidence, InputData, LinksByGraph, Target, Topology};
 use crate::error::{ExecError, Result};
 
 /// What binding may use.
@@ -35,11 +35,17 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     binder.names()?;
     let started = Instant::now();
     binder.build_graphs()?;
+    let batch = artifact.training.as_ref().and_then(|training| training.batch.as_ref());
+    let drawn = match batch {
+        Some(batch) if !options.outputs_only => binder.drawn(batch)?,
+        Some(_) | None => Drawn::default(),
+    };
     let sgb_s = started.elapsed().as_secs_f64();
     let mut data = BoundData {
         dataset: dataset.name.clone(),
         num_vertices: binder.types.iter().map(|&t| dataset.vertex_types[t].count).collect(),
         sgb_s,
+        drawn,
         ..BoundData::default()
     };
     for decl in &flow.patterns {
@@ -136,6 +142,41 @@ impl Binder<'_> {
             self.graphs.push(graph);
         }
         Ok(())
+    }
+
+    /// Weights and steps that the fan-outs of a batch ask for.
+    fn drawn(&self, batch: &MiniBatch) -> Result<Drawn> {
+        let asks = |graph: usize, what: fn(&Fanout) -> bool| batch.fanouts.iter().any(|hop| what(&hop[graph]));
+        let builder = SemanticGraphs::new(self.dataset);
+        let (mut drawn, mut known) = (Drawn::default(), vec![]);
+        for (index, (decl, graph)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
+            let weighted = asks(index, |fanout| matches!(fanout, Fanout::Weighted(_)));
+            // As in programs: what has no weights in the dataset has the weight 1.
+            let weights = || graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]);
+            drawn.weights.push(weighted.then(weights));
+            let mut path = vec![];
+            let walked = asks(index, |fanout| matches!(fanout, Fanout::Walks { .. }));
+            for step in decl.steps.iter().rev().filter(|_| walked) {
+                let position = known.iter().position(|other| other == step);
+                path.push(position.unwrap_or(known.len()));
+                if position.is_none() {
+                    known.push(*step);
+                    drawn.steps.push(self.drawn_step(&builder, *step)?);
+                }
+            }
+            drawn.paths.push(walked.then_some(path));
+        }
+        Ok(drawn)
+    }
+
+    fn drawn_step(&self, builder: &SemanticGraphs<'_>, step: hgnnc_ir::dataflow::Step) -> Result<DrawnStep> {
+        let relation = &self.flow.relations[step.relation as usize];
+        let (src, dst) = if step.reverse { (relation.dst, relation.src) } else { (relation.src, relation.dst) };
+        let options = RelationOptions { reverse: step.reverse, ..RelationOptions::default() };
+        let graph = builder
+            .relation(self.relations[step.relation as usize], options)
+            .map_err(|error| ExecError::Unsupported(format!("walks along `{}`: {error}", relation.name)))?;
+        Ok(DrawnStep { name: relation.name.clone(), src, dst, incoming: topology_of(graph).incoming })
     }
 
     fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<SemanticGraph> {

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use hgnnc_graph::DegreeClasses;
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::sizes::{self, SizeInfo};
+use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
 
@@ -272,6 +273,30 @@ pub enum Target {
 /// Links along each graph that is trained: source and destination. `[graphs][links]`
 pub type LinksByGraph = Vec<Vec<(u32, u32)>>;
 
+/// What batches are drawn with, besides the graphs. Empty where nothing is drawn by weight or walks.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Drawn {
+    /// For each graph, the weights of its edges where some hop draws by them.
+    pub weights: Vec<Option<Vec<f32>>>,
+    /// The steps of walks: relations and reverses.
+    pub steps: Vec<DrawnStep>,
+    /// For each graph whose ends walks look for, the steps from a destination to a source, by their position.
+    pub paths: Vec<Option<Vec<usize>>>,
+}
+
+/// A relation that walks go along, against its direction.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DrawnStep {
+    /// Its name, for messages.
+    pub name: String,
+    /// Type of the sources.
+    pub src: VertexType,
+    /// Type of the destinations.
+    pub dst: VertexType,
+    /// In-edges of each destination.
+    pub incoming: Incidence,
+}
+
 /// Everything that a program runs on, except its parameters.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BoundData {
@@ -292,6 +317,8 @@ pub struct BoundData {
     pub parts: [Vec<u32>; 3],
     /// Links of the validation and the test part.
     pub held_out: [LinksByGraph; 2],
+    /// What batches are drawn with, besides the graphs.
+    pub drawn: Drawn,
     /// Seconds spent on loading.
     pub load_s: f64,
     /// Seconds spent on building semantic graphs.

@@ -50,7 +50,6 @@ fn batches(model: &Analyzed) -> String {
     for (hop, fanouts) in batch.fanouts.iter().enumerate() {
         assert_eq!(fanouts.len(), flow.graphs.len(), "one for each graph of the table");
         for (graph, fanout) in flow.graphs.iter().zip(fanouts) {
-            let fanout = fanout.map_or("all".to_string(), |number| number.to_string());
             writeln!(listing, "hop {hop}, {}: {fanout}", graph.name).expect("a string takes text");
         }
     }

@@ -111,6 +111,11 @@ impl Place {
         self
     }
 
+    /// Number of edges that have a weight.
+    pub fn weights_of_edges(&self) -> usize {
+        npy::Npy::open(&self.path("data/writes.w.npy")).unwrap_or_else(|e| panic!("{e:?}")).shape()[0]
+    }
+
     /// The names in this folder, sorted.
     pub fn names(&self) -> Vec<String> {
         names(self.folder.path())

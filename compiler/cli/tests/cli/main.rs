@@ -10,4 +10,5 @@ mod device;
 mod interrupt;
 mod links;
 mod ptx;
+mod sampling;
 mod training;

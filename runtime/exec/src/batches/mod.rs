@@ -106,7 +106,7 @@ impl Batches {
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
         let of_whole = (&artifact.infer, training);
-        let mut source = Source::new(program, layout, batch, whole.data(), inputs, of_whole)?;
+        let mut source = Source::new(program, layout, batch, whole.data(), inputs, of_whole, options.code)?;
         if cache_options.is_some() {
             source.gather_all();
         }
@@ -281,7 +281,7 @@ impl Batches {
         }
     }
 
-    /// The Cranelift IR of the machine code that the first batch is computed with.
+    /// The Cranelift IR of the machine code that batches are sampled with, and that the first one is computed with.
     pub fn clif(&mut self) -> Result<String> {
         self.begin(BatchKey { seed: 0, epoch: 0, batch: 0 }, 1)?;
         if let Some(pipeline) = &mut self.pipeline {
@@ -289,7 +289,7 @@ impl Batches {
             self.step.rebind(&[&self.program], std::mem::take(&mut made.data), &mut made.inputs)?;
         }
         self.end();
-        self.step.clif(&["train"])
+        Ok(self.source.clif()? + &self.step.clif(&["train"])?)
     }
 
     /// Means of all batches so far.

@@ -369,6 +369,7 @@ mod tests {
                 dst_type: decl.dst.index(),
                 indptr: Cow::Borrowed(&graph.incoming.indptr),
                 src: Cow::Borrowed(&graph.incoming.other),
+                weights: None,
             });
             let graph = SampleGraph::new(vec![USERS, ARTISTS], edges.collect()).expect("a graph");
             let messages = |graph: usize| if graph < 4 { Fanout::All } else { Fanout::AtMost(0) };

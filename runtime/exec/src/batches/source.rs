@@ -3,19 +3,20 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{MiniBatch, Target, Training};
+use hgnnc_ir::artifact::{self, MiniBatch, Target, Training};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
 use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::types::{DType, Dim, Graph, Input, Layout, Space, Type, VertexType};
-use hgnnc_sample::{Batch, BatchKey, Edges, Fanout, Plan, SampleGraph, Sampler};
+use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
 
 use super::cache::FastInput;
 use super::pairs::{PairRoom, PairSource, Pairs};
 use crate::data::{BoundData, Incidence, InputData, Topology, transpose_into};
 use crate::error::{ExecError, Result};
+use crate::native::CodeMode;
 use crate::raw::{Frozen, Slab};
 
 /// Keeps the order of seeds apart from other numbers of the same seed.
@@ -33,7 +34,11 @@ pub(super) enum Whole {
 pub(super) struct Source {
     graph: SampleGraph<'static>,
     plan: Plan,
+    /// The loops of samplers, where they are generated.
+    code: Option<Compiled>,
     layout: BatchLayout,
+    /// Names of the vertex types of the whole graph.
+    types: Vec<String>,
     /// The tables of the program of a batch.
     tables: Dataflow,
     /// What its kernels do with graphs and vertices.
@@ -86,25 +91,56 @@ impl Source {
         data: &BoundData,
         inputs: Vec<Whole>,
         (tables, training): (&Dataflow, &Training),
+        code: CodeMode,
     ) -> Result<Self> {
-        let edges: Vec<Edges<'_>> = tables.graphs.iter().zip(&data.graphs).map(edges).collect();
-        let num_graphs = edges.len();
-        let graph = SampleGraph::new(data.num_vertices.clone(), edges)
-            .map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        let unsupported = |error: GraphError| ExecError::Unsupported(error.to_string());
+        let num_graphs = tables.graphs.len();
         let fanout = |hop: usize, graph: usize| {
             let used = layout.deepest(Graph::new(graph)).is_some_and(|deepest| deepest >= hop);
-            match batch.fanouts.get(hop).and_then(|fanouts| fanouts[graph]) {
+            match batch.fanouts.get(hop).map_or(artifact::Fanout::All, |fanouts| fanouts[graph]) {
                 _ if !used => Fanout::AtMost(0),
-                Some(most) => Fanout::AtMost(most),
-                None => Fanout::All,
+                artifact::Fanout::All => Fanout::All,
+                artifact::Fanout::AtMost(most) => Fanout::AtMost(most),
+                artifact::Fanout::Weighted(most) => Fanout::Weighted(most),
+                artifact::Fanout::Walks { walks, top } => Fanout::Walks { walks, top_k: top },
             }
         };
         let fanouts = (0..layout.hops).map(|hop| (0..num_graphs).map(|graph| fanout(hop, graph)).collect()).collect();
+        let plan = Plan { fanouts };
+        let walked_only = |graph: usize| {
+            let drawn = plan.fanouts.iter().map(|fanouts| fanouts[graph]).filter(|f| *f != Fanout::AtMost(0));
+            drawn.clone().count() > 0 && drawn.clone().all(|fanout| matches!(fanout, Fanout::Walks { .. }))
+        };
+        let of_graph = |(index, (decl, graph)): (usize, (&GraphDecl, &Topology))| Edges {
+            weights: data.drawn.weights.get(index).and_then(|weights| weights.clone().map(Cow::Owned)),
+            ..edges(
+                &decl.name,
+                (decl.src.index(), decl.dst.index()),
+                (&graph.incoming, graph.num_dst),
+                // Pairs are drawn otherwise.
+                decl.links || walked_only(index),
+            )
+        };
+        let all = tables.graphs.iter().zip(&data.graphs).enumerate().map(of_graph).collect();
+        let steps = data.drawn.steps.iter().map(|step| {
+            let ends = (step.src.index(), step.dst.index());
+            edges(&step.name, ends, (&step.incoming, data.num_vertices[step.dst.index()]), false)
+        });
+        let graph = SampleGraph::new(data.num_vertices.clone(), all)
+            .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
+            .map_err(unsupported)?;
+        // Where no code can be generated, samplers run in Rust.
+        let code = match code {
+            CodeMode::Interpreted => None,
+            CodeMode::Auto | CodeMode::Native => Compiled::new(&graph, plan.clone()).ok(),
+        };
         let patterns = data.patterns.iter().map(|pattern| pattern.incoming.clone()).collect();
         Ok(Self {
             graph,
-            plan: Plan { fanouts },
+            plan,
+            code,
             layout: layout.clone(),
+            types: tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect(),
             tables: program.tables.clone(),
             uses: Uses::of(program, layout),
             inputs,
@@ -157,9 +193,18 @@ impl Source {
 
     /// What a thread needs to make batches.
     pub fn maker(&self) -> Result<Maker<'_>> {
-        let sampler = Sampler::new(&self.graph, self.plan.clone());
+        let sampler = match &self.code {
+            Some(code) => Sampler::compiled(&self.graph, code),
+            None => Sampler::new(&self.graph, self.plan.clone()),
+        };
         let sampler = sampler.map_err(|error| ExecError::Unsupported(error.to_string()))?;
         Ok(Maker { sampler, pairs: PairRoom::default() })
+    }
+
+    /// The generated loops of samplers in Cranelift IR; nothing where there are none.
+    pub fn clif(&self) -> Result<String> {
+        let Some(code) = &self.code else { return Ok(String::new()) };
+        code.text(&self.graph, &self.types).map_err(|error| ExecError::Unsupported(error.to_string()))
     }
 
     /// The seeds of an epoch in their order.
@@ -418,21 +463,20 @@ impl Source {
     }
 }
 
-/// The in-edges of a graph. Samplers have them in memory of their own: they live as long as batches are made.
-fn edges((decl, graph): (&GraphDecl, &Topology)) -> Edges<'static> {
-    // Pairs are drawn otherwise.
-    let (indptr, src) = match decl.links {
-        true => (vec![0; graph.num_dst + 1], vec![]),
-        false => (graph.incoming.indptr.clone(), graph.incoming.other.clone()),
+/// The in-edges of a graph with so many destinations, or none of them. Samplers have them in memory of their own: they live as long as batches are
+/// made.
+fn edges(
+    name: &str,
+    (src_type, dst_type): (usize, usize),
+    (incoming, num_dst): (&Incidence, usize),
+    none: bool,
+) -> Edges<'static> {
+    let (indptr, src) = match none {
+        true => (vec![0; num_dst + 1], vec![]),
+        false => (incoming.indptr.clone(), incoming.other.clone()),
     };
-    Edges {
-        name: Cow::Owned(decl.name.clone()),
-        src_type: decl.src.index(),
-        dst_type: decl.dst.index(),
-        indptr: Cow::Owned(indptr),
-        src: Cow::Owned(src),
-        weights: None,
-    }
+    let name = Cow::Owned(name.to_owned());
+    Edges { name, src_type, dst_type, indptr: Cow::Owned(indptr), src: Cow::Owned(src), weights: None }
 }
 
 fn unknown(ty: &Type) -> ExecError {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::{Epoch, Outcome, TrainOptions, Trainer};
-use hgnnc_ir::artifact::MiniBatch;
+use hgnnc_ir::artifact::{Fanout, MiniBatch};
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::{Op, OutputKind, Space};
 use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA, TRAIN};
@@ -57,7 +57,8 @@ fn on_batches(mut compiled: Compiled, size: usize, most: Option<u32>) -> Compile
     let hops = 4;
     let graphs = compiled.model.flow.graphs.len();
     let training = &mut compiled.model.train.as_mut().expect("a train block").training;
-    training.batch = Some(MiniBatch { size, fanouts: vec![vec![most; graphs]; hops] });
+    let fanout = most.map_or(Fanout::All, Fanout::AtMost);
+    training.batch = Some(MiniBatch { size, fanouts: vec![vec![fanout; graphs]; hops] });
     compiled
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::report::CacheReport;
 use hgnnc_exec::{CacheOptions, CachePolicy, ExecError, Outcome, TrainOptions, Trainer};
-use hgnnc_ir::artifact::MiniBatch;
+use hgnnc_ir::artifact::{Fanout, MiniBatch};
 use hgnnc_model_tests::cases::{Case, SPARSE_SCHEMA};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
@@ -16,7 +16,7 @@ fn on_batches(source: &str) -> Compiled {
     let mut compiled = compile(source);
     let graphs = compiled.model.flow.graphs.len();
     let training = &mut compiled.model.train.as_mut().expect("a train block").training;
-    training.batch = Some(MiniBatch { size: 2, fanouts: vec![vec![Some(2); graphs]; 4] });
+    training.batch = Some(MiniBatch { size: 2, fanouts: vec![vec![Fanout::AtMost(2); graphs]; 4] });
     compiled
 }
 

@@ -1,0 +1,76 @@
+//! Batches that are drawn by weight and by walks, and the code that draws them.
+
+use crate::common::{Place, TRAIN, with_metapath};
+
+/// The usual model with a metapath, without dropout, trained on batches of so many papers.
+fn on_batches(size: usize, fanout: &str) -> String {
+    let train = TRAIN.replace("epochs    30", &format!("epochs    4\n    batch     {size}\n    fanout    {fanout}"));
+    with_metapath().replace(", 0.2)", ", 0.0)").replace(TRAIN, &train)
+}
+
+/// Weights after training.
+fn trained(place: &Place, model: &str, arguments: &[&str]) -> Vec<(String, Vec<f32>)> {
+    place.model(model);
+    place.with_data("train", &[&["--quiet", "--weights-out", "w"], arguments].concat()).is_silent();
+    place.weights("w").into_iter().map(|(name, (_, elements))| (name, elements)).collect()
+}
+
+#[track_caller]
+fn assert_close(found: &[(String, Vec<f32>)], expected: &[(String, Vec<f32>)]) {
+    for ((name, found), (_, expected)) in found.iter().zip(expected) {
+        let close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-4);
+        assert!(close, "{name}: {found:?}, not {expected:?}");
+    }
+}
+
+#[test]
+fn walks_and_weights_that_find_everything_are_all_in_edges() {
+    let place = Place::new();
+    let all = trained(&place, &on_batches(1000, "[all, all]"), &[]);
+    // So many walks end everywhere, and no row has a thousand edges.
+    let found = "[all, all] { PAP: walks(3000, top: 1000), writes: weighted(1000) }";
+    assert_close(&trained(&place, &on_batches(1000, found), &[]), &all);
+    // Few do not.
+    let few = trained(&place, &on_batches(1000, "[all, all] { PAP: walks(1) }"), &[]);
+    assert!(few.iter().zip(&all).any(|((_, few), (_, all))| few.iter().zip(all).any(|(a, b)| (a - b).abs() > 1e-3)));
+}
+
+#[test]
+fn generated_samplers_draw_what_those_in_rust_draw() {
+    let place = Place::new();
+    let model = on_batches(7, "[3, 2] { PAP: [walks(10, top: 3), 2], writes: [weighted(2), all] }");
+    let [native, interpreted] = ["native", "interpreted"].map(|code| trained(&place, &model, &["--code", code]));
+    assert_close(&native, &interpreted);
+    // And on any number of threads.
+    let again = ["1", "3"].map(|threads| trained(&place, &model, &["--threads", threads]));
+    assert_eq!(again[0], again[1]);
+}
+
+#[test]
+fn the_code_of_a_sampler() {
+    let place = Place::new();
+    place.model(&on_batches(7, "[3, 2] { PAP: [walks(10, top: 3), 2], writes: [weighted(2), all] }"));
+    let shown = place.with_data("build", &["--emit", "clif"]).works().out;
+    // What each function does; the instructions are in a test of the generator.
+    let comments: Vec<&str> = shown.lines().filter(|line| line.starts_with("; ")).collect();
+    insta::assert_snapshot!(comments.join("\n"));
+    assert_eq!(shown.matches("\nfunction %").count(), shown.matches("; sampler: ").count(), "{shown}");
+    // All other levels know these fan-outs too.
+    place.with_data("build", &["-o", "all"]).is_silent();
+    let model = std::fs::read_to_string(place.path("all/model.txt")).expect("a level");
+    assert!(model.contains("PAP: walks(10, top: 3), 2\n") && model.contains("writes: weighted(2), all\n"), "{model}");
+}
+
+#[test]
+fn weights_that_nothing_can_be_drawn_by() {
+    let place = Place::new();
+    place.model(&on_batches(7, "[3, 2] { writes: weighted(2) }"));
+    let count = place.weights_of_edges();
+    place.npy("writes.w.npy", &[count], &vec![-0.5f32; count]);
+    place.with_data("train", &["--quiet"]).fails(1, &["`writes`", "has the weight -0.5"]);
+    // Who does not draw by them may have them; what is no number is refused wherever it stands.
+    place.model(&on_batches(7, "[3, 2]"));
+    place.with_data("train", &["--quiet"]).is_silent();
+    place.npy("writes.w.npy", &[count], &vec![f32::NAN; count]);
+    place.with_data("train", &["--quiet"]).fails(1, &["`writes.w.npy`", "NaN"]);
+}
