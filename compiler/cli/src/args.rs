@@ -158,7 +158,7 @@ pub enum Level {
     Joint,
     /// The training program after the passes
     Optimized,
-    /// The evaluation program after the passes
+    /// The evaluation program after the passes, and the one that scores links
     Infer,
     /// What is executed: the training program (without a train block, the evaluation program) as kernels
     Kernels,

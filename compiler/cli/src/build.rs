@@ -225,7 +225,11 @@ fn level_text(
         Level::Dataflow => ir_text(&lowered.dataflow),
         Level::Joint => ir_text(lowered.joint.as_ref()?),
         Level::Optimized => ir_text(lowered.artifact.train.as_ref()?),
-        Level::Infer => ir_text(&lowered.artifact.infer),
+        Level::Infer => {
+            // Scores of links are computed by a program of their own, for one set of pairs after another.
+            let programs = std::iter::once(&lowered.artifact.infer).chain(&lowered.artifact.score);
+            programs.map(ir_text).collect::<Vec<_>>().join("\n")
+        }
         Level::Kernels => kernel_text(kernels),
         Level::Fused => fused::text(kernels),
         Level::Bounds => {
