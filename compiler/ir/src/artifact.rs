@@ -110,7 +110,8 @@ pub struct LinkTarget {
     pub exclude: Vec<u32>,
 }
 
-/// How pairs that are no links are drawn: one end of a link is replaced, the destination and the source in turns.
+/// How pairs that are no links are drawn: one end of a link is replaced, the destination and the source in turns (where an
+/// end is joined to all others, there is none).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negatives {
     /// For each link, at least 1.

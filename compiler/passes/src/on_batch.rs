@@ -408,7 +408,7 @@ pub fn batch_sizes(
             for graph in graphs {
                 let links = sizes.edges[graph.index()] as f64;
                 let links = links.min(batch.size as f64 * links / all.max(1) as f64);
-                pairs[graph.index()] = links * f64::from(1 + negatives.count);
+                pairs[graph.index()] = links * (1.0 + f64::from(negatives.count));
                 // A pair that is no link has one end that its link does not have.
                 let decl = &flow.graphs[graph.index()];
                 let ends = links * (1.0 + 0.5 * f64::from(negatives.count));
@@ -468,7 +468,7 @@ pub fn batch_sizes(
                 let (pairs, negatives) = (
                     pairs[graph.index()],
                     match &training.target {
-                        Target::Links(of) => f64::from(1 + of.negatives.count),
+                        Target::Links(of) => 1.0 + f64::from(of.negatives.count),
                         Target::Vertices { .. } => 1.0,
                     },
                 );

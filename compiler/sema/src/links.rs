@@ -18,6 +18,9 @@ pub const LINKS: &str = "links";
 /// Pairs for each link where nothing is written.
 const NEGATIVES: Negatives = Negatives { count: 1, by: NegativeEnds::Uniform };
 
+/// Most pairs for each link: all of a batch are in memory.
+const MOST_NEGATIVES: f64 = 65_536.0;
+
 impl Elaborator<'_> {
     /// Refuses what only edges that carry messages have, for pairs to score.
     pub fn not_of_pairs(&self, graph: Graph, what: &str, span: Span) -> Result<(), Mistake> {
@@ -162,17 +165,8 @@ impl Elaborator<'_> {
         let (name, args) =
             self.choice(expr, "way to draw negatives", &[("uniform", &["count"]), ("in_batch", &["count"])])?;
         let count = match args[0] {
-            Some(count) => self.count_of(count, consts, 1.0, "the number of negatives")?,
-            None => NEGATIVES.count.into(),
-        };
-        let Ok(count) = u32::try_from(count) else {
-            self.report(Diagnostic::at(
-                codes::ARGUMENT_RANGE,
-                expr.span,
-                "a link has fewer than 2^32 negatives",
-                format!("this is {count}"),
-            ));
-            return None;
+            Some(count) => self.count_within(count, consts, (1.0, MOST_NEGATIVES), "the number of negatives")? as u32,
+            None => NEGATIVES.count,
         };
         let by = if name == "uniform" { NegativeEnds::Uniform } else { NegativeEnds::InBatch };
         Some(Negatives { count, by })

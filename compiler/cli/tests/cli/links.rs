@@ -189,6 +189,7 @@ fn mistakes_about_links_are_told() {
         |args: &[&str]| place.with_data("infer", &[&["--weights", "w.safetensors", "--out", "o.npy"], args].concat());
     infer(&[]).fails(1, &["`score` belongs to pairs of vertices", "--links FILE.npy"]);
     infer(&["--output", "users"]).works();
+    infer(&["--output", "given.0"]).fails(1, &["no output `given.0`; it has `users`"]);
     infer(&["--links", "none.npy"]).fails(1, &["none.npy"]);
     rows(place.folder.path(), "far.npy", &[(0, 0), (1, ARTISTS)]);
     infer(&["--links", "far.npy"]).fails(1, &["pair 1 joins 1 and 24", "24 destinations"]);
@@ -196,6 +197,34 @@ fn mistakes_about_links_are_told() {
     infer(&["--links", "two.npy"]).fails(1, &["[3, pairs]", "[2, 1]"]);
     npy::write(&place.path("other.npy"), &[3, 1], &[0, 1, 0]).expect("written");
     infer(&["--links", "other.npy"]).fails(1, &["relation 1, `knows`, which the model does not score"]);
+    // A batch of everything has no messages of the relation; what is scored without a loss of links has no pairs.
+    place.model(&MODEL.replace("batch     32", "batch     4096"));
+    let run = place.with_data("train", &["--epochs", "1"]).works();
+    assert!(run.err.contains("a batch holds all 200 links"), "{}", run.err);
+    let alone = MODEL.split("train M").next().expect("a model").replace("    output users: User = h\n", "");
+    place.model(&alone);
+    infer(&[]).fails(1, &["no output of vertices"]);
+    place.model(MODEL);
     place.toml("[[link_split]]\nname = \"a\"\nval = \"val.npy\"\ntest = \"test.npy\"\n", "");
     place.with_data("train", &[]).fails(1, &["no split of links", "training needs one"]);
+}
+
+/// One vertex joined to all others, alone in its batch, has no pairs that are none; where all pairs are links, nothing tells.
+#[test]
+fn links_between_all_vertices() {
+    let everything: Pairs = (0..USERS).flat_map(|user| (0..ARTISTS).map(move |artist| (user, artist))).collect();
+    let mut parts = [everything.clone(), vec![], vec![]];
+    parts[0].retain(|&(user, artist)| (user + artist) % 7 != 0);
+    let held_out: Pairs = everything.into_iter().filter(|&(user, artist)| (user + artist) % 7 == 0).collect();
+    parts[1] = held_out[..40].to_vec();
+    parts[2] = held_out[40..].to_vec();
+    let place = place(&parts);
+    for negatives in ["uniform(3)", "in_batch(3)"] {
+        place.model(&MODEL.replace("uniform(2)", negatives).replace("batch     32", "batch 1").replace("25", "1"));
+        let run = place.with_data("train", &["--report", "r.json"]).works();
+        assert!(run.err.contains("all pairs of vertices are links"), "{}", run.err);
+        let report = place.json("r.json");
+        assert!(report["losses"][0].as_f64().is_some_and(f64::is_finite), "{report}");
+        assert_eq!(report["metrics"]["test"]["mrr"].as_f64(), Some(1.0), "there is nothing else to rank");
+    }
 }

@@ -17,6 +17,8 @@ fn trained(place: &Place, model: &str, arguments: &[&str]) -> Vec<(String, Vec<f
 
 #[track_caller]
 fn assert_close(found: &[(String, Vec<f32>)], expected: &[(String, Vec<f32>)]) {
+    let shapes = |of: &[(String, Vec<f32>)]| of.iter().map(|(name, x)| (name.clone(), x.len())).collect::<Vec<_>>();
+    assert_eq!(shapes(found), shapes(expected));
     for ((name, found), (_, expected)) in found.iter().zip(expected) {
         let close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-4);
         assert!(close, "{name}: {found:?}, not {expected:?}");

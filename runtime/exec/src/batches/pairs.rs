@@ -70,9 +70,9 @@ pub(super) struct Pairs {
 pub(super) struct PairRoom {
     /// By vertex type.
     ids: Vec<HashMap<u32, u32>>,
-    /// By graph of links: source and destination of each pair, in the order in which they are drawn.
-    drawn: Vec<Vec<(u32, u32)>>,
-    /// How many pairs come before each link in that order: one for it, and its negatives. `[graphs]`
+    /// By graph of links: source and destination of each pair and whether it is a link, in the order in which they are drawn.
+    drawn: Vec<Vec<(u32, u32, bool)>>,
+    /// By graph of links, the links of the batch: sorted, by compact ids.
     links: Vec<Vec<(u32, u32)>>,
 }
 
@@ -141,10 +141,10 @@ impl PairSource {
         pairs: &mut Vec<Pairs>,
     ) {
         let PairRoom { ids, drawn, links: own } = room;
-        for lists in [&mut *drawn, &mut *own] {
-            lists.resize_with(self.graphs.len(), Vec::new);
-            lists.iter_mut().for_each(Vec::clear);
-        }
+        drawn.resize_with(self.graphs.len(), Vec::new);
+        drawn.iter_mut().for_each(Vec::clear);
+        own.resize_with(self.graphs.len(), Vec::new);
+        own.iter_mut().for_each(Vec::clear);
         let mut of_link: Vec<Vec<u64>> = vec![vec![]; self.graphs.len()];
         for &link in batch {
             let position = self.graphs.partition_point(|links| links.first <= link as usize) - 1;
@@ -156,13 +156,13 @@ impl PairSource {
         let key = mask_key(key.seed, key.epoch, STREAM);
         for (position, links) in self.graphs.iter().enumerate() {
             for (&link, &number) in own[position].iter().zip(&of_link[position]) {
-                drawn[position].push(link);
+                drawn[position].push((link.0, link.1, true));
                 for k in 0..self.target.negatives.count {
                     let first = (number * u64::from(self.target.negatives.count) + u64::from(k)) * TRIES;
                     let draw = |of: usize, attempt: u64| scaled(bits(key, first + attempt), of);
-                    let mut pair = link;
+                    // An odd number of negatives as well has as many destinations as sources, over all links.
+                    let of_destination = (number + u64::from(k)).is_multiple_of(2);
                     for attempt in 0..TRIES {
-                        let of_destination = k % 2 == 0;
                         let end = match self.target.negatives.by {
                             NegativeEnds::InBatch if attempt < TRIES / 2 => {
                                 let other = own[position][draw(own[position].len(), attempt)];
@@ -172,12 +172,13 @@ impl PairSource {
                                 draw(if of_destination { links.num_dst } else { links.num_src }, attempt) as u32
                             }
                         };
-                        pair = if of_destination { (link.0, end) } else { (end, link.1) };
-                        if !links.has(pair.0, pair.1) {
+                        let (src, dst) = if of_destination { (link.0, end) } else { (end, link.1) };
+                        // An end that is joined to all others has no pair that is no link.
+                        if !links.has(src, dst) {
+                            drawn[position].push((src, dst, false));
                             break;
                         }
                     }
-                    drawn[position].push(pair);
                 }
             }
         }
@@ -191,7 +192,7 @@ impl PairSource {
             })
         };
         for (links, drawn) in self.graphs.iter().zip(drawn.iter_mut()) {
-            for (src, dst) in drawn.iter_mut() {
+            for (src, dst, _) in drawn.iter_mut() {
                 (*src, *dst) = (id(links.src_type, *src), id(links.dst_type, *dst));
             }
         }
@@ -202,9 +203,8 @@ impl PairSource {
             own.sort_unstable();
         }
         pairs.resize_with(self.graphs.len(), Pairs::default);
-        let each = 1 + self.target.negatives.count as usize;
         for ((links, drawn), pairs) in self.graphs.iter().zip(&*drawn).zip(pairs) {
-            pairs.fill(drawn, seeds[links.dst_type].len(), |index| index % each == 0);
+            pairs.fill(drawn, seeds[links.dst_type].len());
         }
     }
 
@@ -243,21 +243,21 @@ impl PairSource {
 
 impl Pairs {
     /// By destination; those of a destination keep their order.
-    fn fill(&mut self, drawn: &[(u32, u32)], num_dst: usize, is_link: impl Fn(usize) -> bool) {
+    fn fill(&mut self, drawn: &[(u32, u32, bool)], num_dst: usize) {
         let Self { indptr, src, is_link: truth } = self;
         // Where the pairs of a destination begin stands one place late, until all of them have been placed.
         indptr.clear();
         indptr.resize(num_dst + 2, 0);
-        drawn.iter().for_each(|&(_, dst)| indptr[dst as usize + 2] += 1);
+        drawn.iter().for_each(|&(_, dst, _)| indptr[dst as usize + 2] += 1);
         for dst in 2..indptr.len() {
             indptr[dst] += indptr[dst - 1];
         }
         src.resize(drawn.len(), 0);
         truth.resize(drawn.len(), 0.0);
-        for (index, &(from, to)) in drawn.iter().enumerate() {
+        for &(from, to, is_link) in drawn {
             let slot = &mut indptr[to as usize + 1];
             src[*slot as usize] = from;
-            truth[*slot as usize] = if is_link(index) { 1.0 } else { 0.0 };
+            truth[*slot as usize] = if is_link { 1.0 } else { 0.0 };
             *slot += 1;
         }
         indptr.truncate(num_dst + 1);

@@ -41,7 +41,7 @@ struct PartOfLinks {
     others: Vec<Vec<(u32, u32)>>,
     /// As many that have one end of a link, as training draws them.
     replaced: Vec<Vec<(u32, u32)>>,
-    separation: Option<Option<Separation>>,
+    separation: Option<Separation>,
     ranks: Option<Ranks>,
 }
 
@@ -152,16 +152,16 @@ impl LinkMeasures {
         if self.parts[index].separation.is_none() {
             self.parts[index].separation = Some(self.separation(index)?);
         }
-        let separation = self.parts[index].separation.flatten();
-        Ok(separation.and_then(|of| match metric {
-            Metric::Loss => Some(of.loss),
-            Metric::Auc => Some(of.auc),
-            Metric::AveragePrecision => Some(of.average_precision),
+        let separation = self.parts[index].separation.unwrap_or_default();
+        Ok(match metric {
+            Metric::Loss => separation.loss,
+            Metric::Auc => separation.auc,
+            Metric::AveragePrecision => separation.average_precision,
             _ => None,
-        }))
+        })
     }
 
-    fn separation(&mut self, part: usize) -> Result<Option<Separation>> {
+    fn separation(&mut self, part: usize) -> Result<Separation> {
         let PartOfLinks { links, others, replaced, .. } = &self.parts[part];
         let joined = |graph: usize| [&links[graph][..], &others[graph], &replaced[graph]].concat();
         let joined: Vec<Vec<(u32, u32)>> = (0..links.len()).map(joined).collect();
@@ -176,6 +176,17 @@ impl LinkMeasures {
             of_replaced.extend_from_slice(replaced);
         }
         Ok(Separation::of(&of_links, &of_others, (&of_replaced, self.negatives)))
+    }
+
+    /// Are there pairs that a metric of this part compares its links with?
+    pub fn can_measure(&self, part: Part, metric: Metric) -> bool {
+        let PartOfLinks { others, replaced, .. } = &self.parts[part_index(part)];
+        let some = |pairs: &[Vec<(u32, u32)>]| pairs.iter().any(|pairs| !pairs.is_empty());
+        match metric {
+            Metric::Loss => some(replaced),
+            Metric::Auc | Metric::AveragePrecision => some(others),
+            _ => true,
+        }
     }
 
     /// The scores of pairs, by graph of links, in their order. Ends must exist.

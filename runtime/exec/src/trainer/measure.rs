@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use hgnnc_ir::artifact::{Criterion, Metric, Part, Target};
+use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Graph, Stage};
 
 use super::timing::WARM_UP;
@@ -132,13 +133,27 @@ impl Trainer {
     /// # Errors
     /// When there is no such output, or a device fails.
     pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
+        // What scores of links are made of is no output.
+        let score = self.artifact.score.iter().flat_map(|score| &score.inputs);
+        let given: Vec<&str> = score
+            .filter_map(|decl| match &decl.binding {
+                Binding::Given(name) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        let is_output = |name: &&str| *name != "row_loss" && !given.contains(name);
         let names: Vec<String> =
-            self.executor.results(INFER).into_iter().filter(|&n| n != "row_loss").map(str::to_owned).collect();
+            self.executor.results(INFER).into_iter().filter(is_output).map(str::to_owned).collect();
+        if names.is_empty() {
+            return Err(ExecError::Unsupported(
+                "the model has no output of vertices; scores of pairs need a `train` block with a loss of links".into(),
+            ));
+        }
         let trained = self.artifact.training.as_ref().map(|t| t.output.as_str());
         let name = output.or(trained).or(names.first().map(String::as_str)).unwrap_or("").to_owned();
         self.infer_all()?;
         self.executor.fetch(INFER, &name)?;
-        match self.executor.result(INFER, &name) {
+        match self.executor.result(INFER, &name).filter(|_| names.contains(&name)) {
             Some(Rows { width, numbers }) => {
                 Ok(OutputRows { rows: numbers.len() / width.max(1), width, data: numbers.to_vec() })
             }

@@ -80,6 +80,18 @@ fn check_version(artifact: &Artifact) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a cache where nothing goes through it.
+fn no_cache(artifact: &Artifact, options: &TrainOptions) -> Result<()> {
+    match options.cache {
+        None => Ok(()),
+        Some(_) => Err(ExecError::Unsupported(format!(
+            "a cache is for training on batches, and `{}` is trained on the whole graph: give it a `batch`, or leave the \
+             cache out",
+            artifact.model
+        ))),
+    }
+}
+
 impl Trainer {
     /// Binds a model to data on this processor and initialises its parameters, or resumes where the options say so.
     ///
@@ -96,13 +108,7 @@ impl Trainer {
             }));
             return Ok(trainer);
         }
-        if options.cache.is_some() {
-            return Err(ExecError::Unsupported(format!(
-                "a cache is for training on batches, and `{}` is trained on the whole graph: give it a `batch`, or leave \
-                 the cache out",
-                artifact.model
-            )));
-        }
+        no_cache(&artifact, &options)?;
         let engine = Engine::new(&programs(&artifact), data, engine_options(&options))?;
         Self::with(engine.into(), artifact, options)
     }
@@ -123,6 +129,7 @@ impl Trainer {
                 "training on batches is for this processor only so far: use `--device cpu`".into(),
             ));
         }
+        no_cache(&artifact, &options)?;
         let target = device.target().with_precision(options.precision);
         let programs = programs(&artifact);
         let engine = DeviceEngine::new(&programs, data, device, target, options.memory_budget)?;
@@ -207,7 +214,17 @@ impl Trainer {
         let data = self.executor.data();
         let (vertex, label) = match &training.target {
             artifact::Target::Vertices { vertex, label } => (*vertex, label),
-            artifact::Target::Links(_) => return self.warn_of_missing_parts(),
+            artifact::Target::Links(_) => {
+                let links = data.parts[0].len();
+                let size = training.batch.as_ref().map_or(0, |batch| batch.size);
+                if self.artifact.batch.is_some() && (1..=size).contains(&links) {
+                    self.warnings.push(format!(
+                        "a batch holds all {links} links, so no link of their relations is a message in training: choose a \
+                         smaller `batch`"
+                    ));
+                }
+                return self.warn_of_missing_parts();
+            }
         };
         let rows = data.num_vertices.get(vertex.index()).copied().unwrap_or(0);
         let what = || format!("the label `{label}`");
@@ -252,6 +269,15 @@ impl Trainer {
         let mut missing: Vec<Criterion> =
             criteria.into_iter().flatten().filter(|c| self.rows(c.part).is_empty()).collect();
         missing.dedup();
+        let measures = |c: &Criterion| self.links.as_ref().is_none_or(|links| links.can_measure(c.part, c.metric));
+        let alone = criteria.into_iter().flatten().filter(|c| !missing.contains(c) && !measures(c));
+        for c in alone.collect::<Vec<_>>() {
+            self.warnings.push(format!(
+                "all pairs of vertices are links, so `{}.{}` compares them with nothing: all epochs run, and the last one is kept",
+                c.part.name(),
+                c.metric.name()
+            ));
+        }
         for c in missing {
             self.warnings.push(format!(
                 "the split has no {} part, so `{}.{}` cannot be measured: all epochs run, and the last one is kept",
