@@ -89,7 +89,7 @@ def main() -> None:
                 print(f"{name}: left out", file=sys.stderr)
                 continue
             if model == written:
-                written.write_text(fb15k237(data, args.epochs or 36))
+                written.write_text(fb15k237(data, args.epochs or 32))
             runs = [test_metrics(args.hgnnc, model, data, seed, args.epochs) for seed in range(args.seeds)]
             for metric in runs[0]:
                 values = [run[metric] for run in runs]
