@@ -343,7 +343,7 @@ impl<'a> Elaborator<'a> {
                     let graph = cx.graphs[position];
                     let widths = self.result_widths(def, cx, result, None)?;
                     let fitted = self.fit(val.clone(), Space::Edges(graph), &widths, result.span);
-                    values.insert(graph, self.settle_val(fitted)?);
+                    values.insert(graph, self.or_report(fitted)?);
                 }
                 Term::PerEdge(values)
             } else {
@@ -356,7 +356,7 @@ impl<'a> Elaborator<'a> {
                     }
                     let widths = self.result_widths(def, cx, result, Some(vertex))?;
                     let fitted = self.fit(val.clone(), Space::Vertices(vertex), &widths, result.span);
-                    let mut val = self.settle_val(fitted)?;
+                    let mut val = self.or_report(fitted)?;
                     self.note_messages(def, cx, vertex, &val);
                     // Further on, a library's widths come from its use: that is what can be edited.
                     for width in &mut val.widths {
@@ -411,13 +411,8 @@ impl<'a> Elaborator<'a> {
         result.dims.iter().map(|dim| self.one_width(dim, &scope)).collect()
     }
 
-    pub fn settle_val(&mut self, result: Result<Val, crate::elaborate::Mistake>) -> Option<Val> {
-        match result {
-            Ok(val) => Some(val),
-            Err(mistake) => {
-                self.report(*mistake);
-                None
-            }
-        }
+    /// What there is, or nothing after its mistake is reported.
+    pub fn or_report<T>(&mut self, result: Result<T, crate::elaborate::Mistake>) -> Option<T> {
+        result.map_err(|mistake| self.report(*mistake)).ok()
     }
 }

@@ -468,7 +468,7 @@ impl<'a> Elaborator<'a> {
                         Space::Unit => self.broadcast(val, Space::Vertices(vertex), at),
                         Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => Ok(val),
                     };
-                    match self.settle_val(val) {
+                    match self.or_report(val) {
                         Some(val) => repeated.insert(vertex, val),
                         None => return false,
                     };

@@ -14,6 +14,7 @@ mod fields;
 mod functions;
 mod layer;
 mod links;
+mod loss;
 mod model;
 mod names;
 mod operators;

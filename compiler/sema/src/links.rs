@@ -67,13 +67,8 @@ impl Elaborator<'_> {
                 self.report(report);
                 return None;
             }
-            let value = match self.stored(&val, at) {
-                Ok(value) => value,
-                Err(mistake) => {
-                    self.report(*mistake);
-                    return None;
-                }
-            };
+            let stored = self.stored(&val, at);
+            let value = self.or_report(stored)?;
             let flat = if val.widths.is_empty() { value } else { self.emit(Op::Reshape(vec![]), &[value], at) };
             scores.insert(graph, flat);
         }

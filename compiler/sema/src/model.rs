@@ -177,13 +177,8 @@ impl Elaborator<'_> {
                 return None;
             }
         };
-        let value = match self.stored(&val, at) {
-            Ok(value) => value,
-            Err(mistake) => {
-                self.report(*mistake);
-                return None;
-            }
-        };
+        let stored = self.stored(&val, at);
+        let value = self.or_report(stored)?;
         if self.flow.is_sparse(value) || self.flow.ty(value).space != Space::Vertices(vertex) || val.widths.len() > 1 {
             self.report(
                 Diagnostic::at(
