@@ -147,7 +147,8 @@ pub struct MiniBatch {
 pub enum Fanout {
     /// All.
     All,
-    /// So many, each as probable as any other, or all where there are fewer. At least 1.
+    /// So many, each as probable as any other, or all where there are fewer. At least 1 where a model says it; a sampler is
+    /// told 0 for what nothing needs.
     AtMost(u32),
     /// So many by the weights of the dataset, of those with a positive one. At least 1. Graphs of one relation only.
     Weighted(u32),
@@ -155,12 +156,22 @@ pub enum Fanout {
     Walks {
         /// Walks of each vertex. At least 1.
         walks: u32,
-        /// Ends that are kept, the most visited. At least 1.
+        /// Ends that are kept: the most visited, of equally visited ones those of smaller ids. At least 1.
         top: u32,
     },
 }
 
 impl Fanout {
+    /// Edges drawn of a row of `degree` edges that can be; by walks, at most so many.
+    #[inline]
+    pub fn of(self, degree: u32) -> u32 {
+        match self {
+            Fanout::All => degree,
+            Fanout::AtMost(most) | Fanout::Weighted(most) => degree.min(most),
+            Fanout::Walks { walks, top } => walks.min(top),
+        }
+    }
+
     /// The most in-edges that it draws; `None`: as many as there are.
     pub fn most(self) -> Option<u32> {
         match self {

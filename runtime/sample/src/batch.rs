@@ -177,12 +177,12 @@ impl Batch {
             for (hop, dst) in (0..hops).flat_map(|hop| self.fresh(hop, relation.dst_type).map(move |dst| (hop, dst))) {
                 let row = block.indptr[dst] as usize..block.indptr[dst + 1] as usize;
                 let fanout = plan.fanouts[hop][r];
-                if let Fanout::Walks { walks, top_k } = fanout {
+                if let Fanout::Walks { walks, top } = fanout {
                     let ends = &block.src[row.clone()];
                     let known = self.known[hop + 1][relation.src_type];
                     let distinct = ends.iter().enumerate().all(|(i, id)| *id < known && !ends[..i].contains(id));
                     let visits: u64 = block.edge[row].iter().map(|&visits| u64::from(visits.max(1))).sum();
-                    if !distinct || ends.len() > top_k as usize || visits > u64::from(walks) {
+                    if !distinct || ends.len() > top as usize || visits > u64::from(walks) {
                         return at(format!("walks of destination {dst}, hop {hop}"));
                     }
                     continue;

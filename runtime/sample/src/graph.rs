@@ -294,7 +294,7 @@ impl<'a> SampleGraph<'a> {
     pub(crate) fn walk_plan(&self, relation: usize, fanout: Fanout) -> Option<(&SampleGraph<'a>, WalkPlan)> {
         let (Some(walked), Some(path)) = (&self.walked, &self.relations[relation].path) else { return None };
         match fanout {
-            Fanout::Walks { walks, top_k } => Some((walked, WalkPlan { metapath: path.clone(), walks, top_k })),
+            Fanout::Walks { walks, top: top_k } => Some((walked, WalkPlan { metapath: path.clone(), walks, top_k })),
             Fanout::All | Fanout::AtMost(_) | Fanout::Weighted(_) => None,
         }
     }

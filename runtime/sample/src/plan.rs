@@ -1,38 +1,9 @@
 //! How much to sample, and what for.
 
+pub use hgnnc_ir::artifact::Fanout;
 use hgnnc_ir::random::mask_key;
 
 use crate::graph::{Relation, SampleGraph};
-
-/// How many in-edges of a destination are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fanout {
-    /// All that there are.
-    All,
-    /// As many, or all where there are fewer.
-    AtMost(u32),
-    /// As many by their weights, of those with a positive one, or all of these where there are fewer.
-    Weighted(u32),
-    /// From the ends of walks along the relation's path ([`SampleGraph::with_paths`]), instead of in-edges.
-    Walks {
-        /// Walks from each destination.
-        walks: u32,
-        /// Ends that are kept: the most visited, of equally visited ones those of smaller ids.
-        top_k: u32,
-    },
-}
-
-impl Fanout {
-    /// Edges taken of a row of `degree` edges that can be; by walks, at most so many.
-    #[inline]
-    pub fn of(self, degree: u32) -> u32 {
-        match self {
-            Fanout::All => degree,
-            Fanout::AtMost(most) | Fanout::Weighted(most) => degree.min(most),
-            Fanout::Walks { walks, top_k } => walks.min(top_k),
-        }
-    }
-}
 
 /// Fan-outs of each hop (from the seeds), and within it of each relation.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -256,7 +256,7 @@ fn walks_are_a_kind_of_fanout() {
         let paths = graph.relations().len() - n;
         let hop = |few, walks, top_k| {
             let own = std::iter::repeat_n(AtMost(few), n);
-            own.chain(std::iter::repeat_n(ByWalks { walks, top_k }, paths)).collect()
+            own.chain(std::iter::repeat_n(ByWalks { walks, top: top_k }, paths)).collect()
         };
         // Few and many walks, all kept and few, none at all, and walks that no group of seeds fits.
         for fanouts in [vec![hop(2, 10, 4)], vec![hop(0, 3, 3), hop(5, 300, 2)], vec![hop(1, 0, 5), hop(1, 5, 0)]] {
@@ -285,7 +285,7 @@ fn ends_of_walks_are_vertices_of_the_batch() {
     let papers = with_paths(&papers());
     let path = papers.relations().iter().position(|r| r.name == "path 0 1").unwrap();
     let mut fanouts = vec![AtMost(0); papers.relations().len()];
-    fanouts[path] = ByWalks { walks: 100, top_k: 9 };
+    fanouts[path] = ByWalks { walks: 100, top: 9 };
     let plan = Plan { fanouts: vec![fanouts] };
     let batch = naive::sample(&papers, &plan, &[vec![3, 0], vec![]], KEY).unwrap();
     assert_eq!((&batch.vertices[0][..], &batch.blocks[path].indptr[..]), (&[3, 0, 1][..], &[0, 0, 2][..]));
@@ -295,7 +295,7 @@ fn ends_of_walks_are_vertices_of_the_batch() {
     let wrong = SampleGraph::new(vec![4, 3], relations.to_vec()).unwrap();
     let error = wrong.with_paths(relations.to_vec(), vec![Some(vec![0, 1])]).unwrap_err().to_string();
     assert!(error.contains("`r0`: a path from vertex type 0 to 0"), "{error}");
-    let plan = Plan::uniform(&[ByWalks { walks: 1, top_k: 1 }], papers.relations().len());
+    let plan = Plan::uniform(&[ByWalks { walks: 1, top: 1 }], papers.relations().len());
     let error = naive::sample(&papers, &plan, &[vec![0], vec![]], KEY).unwrap_err();
     assert_eq!(error.to_string(), "hop 0 walks along relation `r0`, which has no path");
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{self, MiniBatch, Target, Training};
+use hgnnc_ir::artifact::{MiniBatch, Target, Training};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
 use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
@@ -97,12 +97,10 @@ impl Source {
         let num_graphs = tables.graphs.len();
         let fanout = |hop: usize, graph: usize| {
             let used = layout.deepest(Graph::new(graph)).is_some_and(|deepest| deepest >= hop);
-            match batch.fanouts.get(hop).map_or(artifact::Fanout::All, |fanouts| fanouts[graph]) {
+            match batch.fanouts.get(hop) {
                 _ if !used => Fanout::AtMost(0),
-                artifact::Fanout::All => Fanout::All,
-                artifact::Fanout::AtMost(most) => Fanout::AtMost(most),
-                artifact::Fanout::Weighted(most) => Fanout::Weighted(most),
-                artifact::Fanout::Walks { walks, top } => Fanout::Walks { walks, top_k: top },
+                Some(fanouts) => fanouts[graph],
+                None => Fanout::All,
             }
         };
         let fanouts = (0..layout.hops).map(|hop| (0..num_graphs).map(|graph| fanout(hop, graph)).collect()).collect();
