@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::dataflow::Dataflow;
 use crate::ops::{BinaryOp, Direction, Op, UnaryOp};
+use crate::paths::{PathSum, PathTerm};
 use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
 
 /// Operands that do not fit their operation.
@@ -34,6 +35,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         Op::Binary(_) | Op::MatMul { .. } | Op::MatMulT { .. } | Op::Outer { .. } | Op::Replace(..) => Some(2),
         Op::AddEnds(ends) => Some(1 + ends.len()),
         Op::Concat => None,
+        Op::Paths(sum) => Some(sum.term.operands() + usize::from(sum.term != PathTerm::Lse && args.len() > 3)),
         Op::Unary(_)
         | Op::Broadcast(_)
         | Op::StopGradient
@@ -256,6 +258,11 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             }
         }
 
+        Op::Paths(sum) => {
+            (0..args.len()).try_for_each(dense)?;
+            paths(flow, sum, args)
+        }
+
         Op::Select(graph, direction) => {
             dense(0)?;
             known(graph.index(), flow.graphs.len(), "graph")?;
@@ -297,6 +304,37 @@ fn leading(dim: Dim, ty: &Type) -> Type {
     let mut dims = vec![dim];
     dims.extend(&ty.dims);
     Type::new(Space::Unit, dims)
+}
+
+/// The type of a sum over paths.
+fn paths(flow: &Dataflow, sum: &PathSum, args: &[Value]) -> Result<Type, TypeError> {
+    let (Some(first), Some(second)) = (flow.graphs.get(sum.first.index()), flow.graphs.get(sum.second.index())) else {
+        return error("no such graph");
+    };
+    if first.dst != second.src {
+        return error(format!("no path goes along `{}` and `{}`", first.name, second.name));
+    }
+    if !(sum.slope >= 0.0 && sum.slope.is_finite()) {
+        return error(format!("slope {} is not 0 or more", sum.slope));
+    }
+    if sum.term == PathTerm::Lse && sum.direction == Direction::Out {
+        return error("logarithms of sums belong to destinations");
+    }
+    let end = |(graph, direction): (Graph, Direction)| flow.graph_end(graph, direction);
+    let (src, dst) = (end((sum.first, Direction::Out)), end((sum.second, Direction::In)));
+    let heads = &flow.ty(args[0]).dims;
+    for (&arg, space) in args.iter().zip([src, dst, dst]) {
+        if *flow.ty(arg) != Type::new(space, heads.clone()) {
+            return error(format!("{} has no number for each head of each end of the paths", show(flow, flow.ty(arg))));
+        }
+    }
+    let rows = end(sum.rows());
+    let Some(&w) = args.get(3) else { return Ok(Type::new(rows, heads.clone())) };
+    let w = flow.ty(w);
+    if w.space != end(sum.others()) || !w.dims.starts_with(heads) {
+        return error(format!("{} has no elements for each head of each end of the paths", show(flow, w)));
+    }
+    Ok(Type::new(rows, w.dims.clone()))
 }
 
 /// Does a vertex value take values of the distinct ends of these graphs into its rows?

@@ -9,6 +9,7 @@ use std::ops::Index;
 
 use crate::dataflow::{Dataflow, OutputKind};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::paths::{PathSum, PathTerm};
 use crate::random;
 use crate::types::{Dim, Graph, Input, Param, Space, Type, Value};
 
@@ -403,6 +404,11 @@ fn evaluate(flow: &Dataflow, bindings: &Bindings, run: &Evaluation, value: Value
             }
             same_rows(elements)
         }
+        Op::Paths(sum) => {
+            let operand = |i: usize| data.args.get(i).map(|&arg| &run[arg].data[..]);
+            let scored = PathScores { x: &arg(0).data, y: &arg(1).data, n: operand(2) };
+            same_rows(sum_paths(bindings, sum, (rows, bindings.width(&arg_ty(0).dims), width), scored, operand(3)))
+        }
         Op::Segment { graph, direction, reduce } => {
             let owned = edges_of_rows(bindings, *graph, *direction, rows);
             Tensor::from_fn(rows, width, |row, column| {
@@ -460,6 +466,65 @@ fn edges_of_rows(bindings: &Bindings, graph: Graph, direction: Direction, rows: 
             Direction::Out => src,
         };
         owned[row as usize].push(edge);
+    }
+    owned
+}
+
+/// Numbers that the scores of paths are made of, by source and destination.
+#[derive(Clone, Copy)]
+pub(crate) struct PathScores<'a> {
+    pub x: &'a [f64],
+    pub y: &'a [f64],
+    pub n: Option<&'a [f64]>,
+}
+
+/// A sum over paths, path by path. Numbers of rows, heads and elements of a row.
+pub(crate) fn sum_paths(
+    bindings: &Bindings,
+    sum: &PathSum,
+    (rows, heads, width): (usize, usize, usize),
+    scores: PathScores<'_>,
+    w: Option<&[f64]>,
+) -> Vec<f64> {
+    let owned = paths_of_rows(bindings, sum, rows);
+    let element = |row: usize, column: usize| {
+        let head = column * heads / width;
+        let score = |&(src, dst): &(usize, usize)| {
+            let x = scores.x[src * heads + head] + scores.y[dst * heads + head];
+            (unary(UnaryOp::LeakyRelu(sum.slope), x), if x > 0.0 { 1.0 } else { sum.slope })
+        };
+        let Some(n) = scores.n else {
+            return reduced(Reduce::Lse, owned[row].iter().map(|path| score(path).0));
+        };
+        let term = |path: &(usize, usize)| {
+            let (score, slope) = score(path);
+            let other = if sum.direction == Direction::In { path.0 } else { path.1 };
+            let slope = if sum.term == PathTerm::Slope { slope } else { 1.0 };
+            (score - n[path.1 * heads + head]).exp() * slope * w.map_or(1.0, |w| w[other * width + column])
+        };
+        reduced(Reduce::Sum, owned[row].iter().map(term))
+    };
+    (0..rows).flat_map(|row| (0..width).map(move |column| (row, column))).map(|(row, column)| element(row, column)).collect()
+}
+
+/// The paths that each row of a sum over paths owns, as (source, destination), in the order of the edges that it owns, then
+/// of the other ones.
+fn paths_of_rows(bindings: &Bindings, sum: &PathSum, rows: usize) -> Vec<Vec<(usize, usize)>> {
+    let (first, second) = (&bindings.edges[sum.first.index()], &bindings.edges[sum.second.index()]);
+    let mut owned = vec![vec![]; rows];
+    match sum.direction {
+        Direction::In => {
+            for &(between, dst) in second {
+                let sources = first.iter().filter(|edge| edge.1 == between).map(|edge| edge.0 as usize);
+                owned[dst as usize].extend(sources.map(|src| (src, dst as usize)));
+            }
+        }
+        Direction::Out => {
+            for &(src, between) in first {
+                let destinations = second.iter().filter(|edge| edge.0 == between).map(|edge| edge.1 as usize);
+                owned[src as usize].extend(destinations.map(|dst| (src as usize, dst)));
+            }
+        }
     }
     owned
 }

@@ -17,6 +17,7 @@ pub mod kernel;
 pub mod names;
 pub mod ops;
 pub mod parse;
+pub mod paths;
 pub mod print;
 pub mod random;
 pub mod random_program;
@@ -28,6 +29,7 @@ pub use artifact::Artifact;
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
 pub use ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
+pub use paths::{PathSum, PathTerm};
 pub use print::print;
 pub use types::{
     DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Provenance, Space, Stage, Type, Value, VertexType,

@@ -4,6 +4,7 @@
 //! [`Space::Unit`]. Types of results are computed by [`crate::infer::infer`], which
 //! is also where the rules stand.
 
+use crate::paths::PathSum;
 use crate::types::{Graph, Input, Param, Space, Type};
 
 /// One operation. Operands are the `args` of its [`crate::ValueData`], in the order given here.
@@ -111,6 +112,9 @@ pub enum Op {
         /// How.
         reduce: Reduce,
     },
+
+    /// A sum over the paths of two graphs, from vertex values to vertex values: see [`PathSum`].
+    Paths(PathSum),
 
     // ---- between vertices and the distinct ends of edges --------------------------------------
     /// The rows of a vertex value at the distinct ends of a graph: `V[..]` to `ends(g)[..]`.

@@ -12,6 +12,7 @@ use crate::dataflow::{
     ValueData, VertexTypeDecl,
 };
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::paths::{PathSum, PathTerm};
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType};
 use crate::verify::Place;
 
@@ -90,7 +91,7 @@ pub(crate) struct Spanned {
 }
 
 /// Longer signs first.
-const SIGNS: [&str; 15] = ["->", "{", "}", "[", "]", "(", ")", "|", ",", ":", ";", "=", "@", "<", ">"];
+const SIGNS: [&str; 16] = ["->", "+", "{", "}", "[", "]", "(", ")", "|", ",", ":", ";", "=", "@", "<", ">"];
 
 fn tokens(text: &str) -> Result<Vec<Spanned>, ParseError> {
     let mut tokens = vec![];
@@ -674,6 +675,14 @@ impl Parser {
                 Op::Segment { graph, direction, reduce }
             }));
         }
+        if let Some((term, direction)) = mnemonic.strip_prefix("paths.").and_then(|rest| rest.split_once('.')) {
+            let term = PathTerm::ALL.into_iter().find(|known| known.name() == term);
+            let direction = [Direction::In, Direction::Out].into_iter().find(|known| known.name() == direction);
+            let (Some(term), Some(direction)) = (term, direction) else {
+                return Ok(Written::Unknown(mnemonic.to_owned()));
+            };
+            return Ok(Written::Op(Op::Paths(self.paths(term, direction)?)));
+        }
         if let Some(reduce) = mnemonic.strip_prefix("reduce.").and_then(reduce_of) {
             self.sign("(")?;
             self.word("axes")?;
@@ -773,6 +782,18 @@ impl Parser {
             }
             _ => return Ok(Written::Unknown(mnemonic.to_owned())),
         }))
+    }
+
+    /// `(0.2) PSP.1, PSP.2,`
+    pub(crate) fn paths(&mut self, term: PathTerm, direction: Direction) -> Parse<PathSum> {
+        self.sign("(")?;
+        let slope = self.float()?;
+        self.sign(")")?;
+        let first = self.graph()?;
+        self.sign(",")?;
+        let second = self.graph()?;
+        self.comma_before_value()?;
+        Ok(PathSum { first, second, direction, slope, term })
     }
 
     /// `src PAP` or `dst PAP`

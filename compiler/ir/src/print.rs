@@ -296,6 +296,10 @@ impl Names<'_> {
             Op::SegmentEnds { graph, direction, reduce } => {
                 (format!("segment_ends.{}.{}", reduce.name(), direction.name()), Some(self.graph(*graph)))
             }
+            Op::Paths(sum) => {
+                let name = format!("paths.{}.{}({:?})", sum.term.name(), sum.direction.name(), sum.slope);
+                (name, Some(format!("{}, {}", self.graph(sum.first), self.graph(sum.second))))
+            }
             Op::Select(graph, direction) => (format!("select.{}", direction.end_name()), Some(self.graph(*graph))),
             Op::Replace(graph, direction) => (format!("replace.{}", direction.end_name()), Some(self.graph(*graph))),
             Op::AddEnds(ends) => {

@@ -9,12 +9,22 @@
 use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use crate::interp::{Bindings, Tensor};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::paths::{PathSum, PathTerm};
 use crate::random;
 use crate::types::{DType, Dim, Graph, Layout, Param, Space, Stage, Type, Value, VertexType};
 
 /// A forward program with a scalar result `loss` that depends on most values, further results `r0`, `r1`, …, and
 /// bindings that it runs on. The same seed gives the same program. All extents but those of vertex counts are fixed.
 pub fn random_program(seed: u64) -> (Dataflow, Bindings) {
+    random(seed, false)
+}
+
+/// As [`random_program`], with attention summed along paths, which not every back end has.
+pub fn random_program_with_paths(seed: u64) -> (Dataflow, Bindings) {
+    random(seed, true)
+}
+
+fn random(seed: u64, paths: bool) -> (Dataflow, Bindings) {
     let mut generator = Generator {
         flow: Dataflow::new(format!("random{seed}")),
         bindings: Bindings { seed, step: 1 + seed % 5, ..Bindings::default() },
@@ -28,6 +38,12 @@ pub fn random_program(seed: u64) -> (Dataflow, Bindings) {
     for _ in 0..6 + generator.below(14) {
         generator.flow.cursor.stage = [Stage::FP, Stage::NA, Stage::SF][generator.below(3)];
         generator.production();
+        if paths && generator.chance(0.3) {
+            generator.paths();
+        }
+    }
+    if paths {
+        generator.paths();
     }
     generator.outputs();
     (generator.flow, generator.bindings)
@@ -503,6 +519,43 @@ impl Generator {
         let messages = self.flow.binary(BinaryOp::Mul, messages, alpha);
         let z = self.flow.segment(graph, Direction::In, Reduce::Sum, messages);
         self.keep(z);
+    }
+
+    /// Attention of the destinations of paths over their sources, or the other way round.
+    fn paths(&mut self) {
+        let first = self.any_graph();
+        let between = self.flow.graphs[first.index()].dst;
+        let follows: Vec<usize> =
+            (0..self.flow.graphs.len()).filter(|&graph| self.flow.graphs[graph].src == between).collect();
+        if follows.is_empty() {
+            return;
+        }
+        let second = Graph::new(follows[self.below(follows.len())]);
+        let (Some(src), Some(dst)) = (self.end(first, Direction::Out), self.end(second, Direction::In)) else { return };
+        let heads = 1 + self.below(3);
+        let scores = [src, dst].map(|end| {
+            let end_dims = self.flow.ty(end).dims.clone();
+            let flat = self.flow.add(Op::Reshape(vec![Dim::Fixed(self.bindings.width(&end_dims))]), &[end]);
+            let w = self.weight(vec![Dim::Fixed(self.bindings.width(&end_dims)), Dim::Fixed(heads)]);
+            self.flow.add(Op::MatMul { batch: 0 }, &[flat, w])
+        });
+        let slope = [0.0, 0.2, 1.0][self.below(3)];
+        let sum = PathSum { first, second, direction: Direction::In, slope, term: PathTerm::Lse };
+        let lse = self.flow.add(Op::Paths(sum), &scores);
+        let direction = if self.chance(0.7) { Direction::In } else { Direction::Out };
+        let mut args = vec![scores[0], scores[1], lse];
+        let other = if direction == Direction::In { src } else { dst };
+        if self.chance(0.8) {
+            let width = self.bindings.width(&self.flow.ty(other).dims.clone());
+            let flat = self.flow.add(Op::Reshape(vec![Dim::Fixed(width)]), &[other]);
+            let per_head = 1 + self.below(4);
+            let w = self.weight(vec![Dim::Fixed(width), Dim::Fixed(heads), Dim::Fixed(per_head)]);
+            args.push(self.flow.add(Op::MatMul { batch: 0 }, &[flat, w]));
+        }
+        let z = self.flow.add(Op::Paths(sum.with(direction, PathTerm::Weight)), &args);
+        self.keep(z);
+        let lse = self.clamp(lse);
+        self.keep(lse);
     }
 
     /// The mean over in-edges of projected sources.

@@ -325,6 +325,7 @@ impl Verifier<'_> {
             | Op::GatherDst(_)
             | Op::Segment { .. }
             | Op::SegmentEnds { .. }
+            | Op::Paths(_)
             | Op::Select(..)
             | Op::Replace(..)
             | Op::AddEnds(_)

@@ -16,7 +16,9 @@
 
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::infer::TypeError;
-use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Graph, Op, Param, Phase, Reduce, Space, Type, UnaryOp, Value};
+use hgnnc_ir::{
+    BinaryOp, Dataflow, Dim, Direction, Graph, Op, Param, PathSum, PathTerm, Phase, Reduce, Space, Type, UnaryOp, Value,
+};
 
 /// Larger than no finite f32 and still finite, the guard against `-∞ - -∞`.
 const LOWEST: f64 = f32::MIN as f64;
@@ -123,6 +125,7 @@ fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
             | Op::GatherDst(_)
             | Op::Segment { .. }
             | Op::SegmentEnds { .. }
+            | Op::Paths(_)
             | Op::Select(..)
             | Op::Replace(..)
             | Op::AddEnds(_)
@@ -331,12 +334,79 @@ impl Tape<'_> {
                 };
                 self.give(x, dx)
             }
+            Op::Paths(sum) => self.paths_rule(sum, &args, y, g),
             Op::ReduceTrailing { reduce, axes } => {
                 let sum = Op::ReduceTrailing { reduce: Reduce::Sum, axes };
                 self.reduction(args[0], reduce, sum, y, g)
             }
             Op::ReduceSpace(reduce) => self.reduction(args[0], reduce, Op::ReduceSpace(Reduce::Sum), y, g),
         }
+    }
+
+    /// The gradients of `a = Σ e^(s - n_j) w` and `l = ln Σ e^s` over paths with `s = f(x_i + y_j)`, for the destinations
+    /// `j` or for the sources `i`. With the sums `P[w]` for the other end and `P'[w]` with the slopes `f'`:
+    ///
+    /// ```text
+    /// dw = P[g], and for the end that owns the sum g · P'[w], for the other one w · P'[g]; dn = -a · g, or -w · P[g]
+    /// ```
+    fn paths_rule(&mut self, sum: PathSum, args: &[Value], value: Value, g: Value) -> Result<(), TypeError> {
+        if sum.term == PathTerm::Slope {
+            return Err(TypeError("the slopes of scores of paths have no gradient".into()));
+        }
+        let other = match sum.direction {
+            Direction::In => Direction::Out,
+            Direction::Out => Direction::In,
+        };
+        let (n, w) = if sum.term == PathTerm::Lse { (value, None) } else { (args[2], args.get(3).copied()) };
+        let scored = [args[0], args[1], n];
+        let of = |with: Option<Value>| scored.into_iter().chain(with).collect::<Vec<Value>>();
+        let needed = |tape: &Self, arg: Value| tape.needed[arg.index()];
+        let is_in = sum.direction == Direction::In;
+        let (own, far) = if is_in { (args[1], args[0]) } else { (args[0], args[1]) };
+        if needed(self, own) {
+            let slopes = self.flow.push(Op::Paths(sum.with(sum.direction, PathTerm::Slope)), &of(w))?;
+            let d = self.times_summed(g, slopes, own)?;
+            self.give(own, d)?;
+        }
+        if needed(self, far) {
+            let slopes = self.flow.push(Op::Paths(sum.with(other, PathTerm::Slope)), &of(Some(g)))?;
+            let d = match w {
+                Some(w) => self.times_summed(w, slopes, far)?,
+                None => slopes,
+            };
+            self.give(far, d)?;
+        }
+        if sum.term == PathTerm::Lse {
+            return Ok(());
+        }
+        let back = Op::Paths(sum.with(other, PathTerm::Weight));
+        if let Some(w) = w.filter(|&w| needed(self, w)) {
+            let d = self.flow.push(back.clone(), &of(Some(g)))?;
+            self.give(w, d)?;
+        }
+        if needed(self, n) {
+            let d = match (is_in, w) {
+                (true, _) => self.times_summed(g, value, n)?,
+                (false, Some(w)) => {
+                    let back = self.flow.push(back, &of(Some(g)))?;
+                    self.times_summed(w, back, n)?
+                }
+                (false, None) => self.flow.push(back, &of(Some(g)))?,
+            };
+            let d = self.flow.push(Op::Unary(UnaryOp::Neg), &[d])?;
+            self.give(n, d)?;
+        }
+        Ok(())
+    }
+
+    /// `a · b`, summed over the dimensions that `like` does not have.
+    fn times_summed(&mut self, a: Value, b: Value, like: Value) -> Built {
+        let product = self.flow.push(Op::Binary(BinaryOp::Mul), &[a, b])?;
+        let axes = self.flow.ty(product).dims.len() - self.flow.ty(like).dims.len();
+        if axes == 0 {
+            return Ok(product);
+        }
+        self.flow.push(Op::ReduceTrailing { reduce: Reduce::Sum, axes }, &[product])
     }
 
     /// The sum of edge values for the rows of `like`: all vertices at this end, or those with edges.

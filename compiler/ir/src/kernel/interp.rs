@@ -7,12 +7,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Program,
+    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Paths, Program,
     Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
-use crate::interp::{Bindings, InterpError, Tensor, binary, bound, check, reduced, unary};
+use crate::interp::{Bindings, InterpError, PathScores, Tensor, binary, bound, check, reduced, sum_paths, unary};
 use crate::ops::{BinaryOp, Direction, Reduce};
+use crate::paths::PathTerm;
 use crate::random;
 use crate::types::{Layout, Param, Space};
 
@@ -138,6 +139,7 @@ impl Machine<'_> {
     fn kernel(&mut self, kernel: &Kernel) {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm),
+            Body::Paths(paths) => self.paths(paths),
             Body::Traversal(traversal) => self.traversal(traversal),
         }
         // What another value has taken the place of is gone.
@@ -165,6 +167,22 @@ impl Machine<'_> {
         };
         let place = self.place(gemm.out);
         self.buffers[place] = out;
+    }
+
+    fn paths(&mut self, paths: &Paths) {
+        let tables = &self.program.tables;
+        let (graph, direction) = paths.sum(PathTerm::Weight).rows();
+        let rows = self.bindings.rows(tables.graph_end(graph, direction));
+        let heads = self.eval(&paths.heads);
+        for sum in &paths.sums {
+            let numbers = |buffer: Buffer| &self.buffers[self.place(buffer)][..];
+            let width = self.eval(&self.program.volume(sum.out).expect("a value of vertices")) / rows.max(1);
+            let scores = PathScores { x: numbers(paths.x), y: numbers(paths.y), n: sum.n.map(numbers) };
+            let of = (rows, heads, width);
+            let out = sum_paths(self.bindings, &paths.sum(sum.term), of, scores, sum.w.map(numbers));
+            let place = self.place(sum.out);
+            self.buffers[place] = out;
+        }
     }
 
     fn numbers(&self, of: &Extents) -> (usize, usize, usize) {

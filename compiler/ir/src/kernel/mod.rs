@@ -1,14 +1,15 @@
 //! The kernel IR: how a program is computed, for every dataset and every machine.
 //!
 //! A [`Program`] is an ordered list of [`Launch`]es, each of one or more kernels that do not read each other's
-//! results. There are two kinds of kernels:
+//! results. There are three kinds of kernels:
 //!
 //! - a [`Gemm`] is a dense product over all rows of a space;
 //! - a [`Traversal`] has rows that own their edges. It is a list of instructions: what a row computes before, during
 //!   and after loops over its edges. Rows are independent of each other. Reductions over edges end in their row,
 //!   in the order of the edges, those of long rows by pieces ([`Traversal::pieces`]); reductions over everything
 //!   ([`KernelOp::is_total`]) are complete after the kernel.
-//!   An element-wise map or a reduction over vertices is a traversal without edges.
+//!   An element-wise map or a reduction over vertices is a traversal without edges;
+//! - [`Paths`] are sums over paths of two edges that share their scores, see [`crate::paths`].
 //!
 //! A value is either a *local*, which exists for the row or edge that is being computed, or a *buffer*, which is
 //! stored: what takes memory can be read off the text. Sizes are symbolic ([`Width`]); blocks, tasks, threads and
@@ -31,6 +32,7 @@ pub use width::Width;
 
 use crate::dataflow::{Binding, Dataflow, OutputKind};
 use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
+use crate::paths::{PathSum, PathTerm};
 use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType, handle};
 
 handle!(
@@ -110,6 +112,8 @@ pub enum Body {
     Gemm(Gemm),
     /// Rows that own their edges.
     Traversal(Traversal),
+    /// Sums over the paths of two graphs.
+    Paths(Paths),
 }
 
 /// A dense product over all rows of a space.
@@ -129,6 +133,49 @@ pub struct Gemm {
     pub out: Buffer,
     /// Where it comes from; not in text.
     pub from: Provenance,
+}
+
+/// Sums over the same paths for the same rows, see [`PathSum`]. Their scores are made of the same numbers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Paths {
+    /// From sources to the vertices between.
+    pub first: Graph,
+    /// From there to destinations.
+    pub second: Graph,
+    /// Which end owns the sums.
+    pub direction: Direction,
+    /// Slope of the leaky ReLU below zero.
+    pub slope: f64,
+    /// Scores of a row of `x` and `y`.
+    pub heads: Width,
+    /// Of sources.
+    pub x: Buffer,
+    /// Of destinations.
+    pub y: Buffer,
+    /// What is summed. Sums for sources have one and the same `n`; those for destinations may have an `Lse` of the kernel.
+    pub sums: Vec<PathOut>,
+    /// Where they come from; not in text.
+    pub from: Provenance,
+}
+
+/// A sum over paths.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PathOut {
+    /// What is summed.
+    pub term: PathTerm,
+    /// What scores are reduced by, a number per head and destination; unless it is [`PathTerm::Lse`].
+    pub n: Option<Buffer>,
+    /// Rows of the other end; 1 if there are none.
+    pub w: Option<Buffer>,
+    /// The result: as many elements per row as `w` has.
+    pub out: Buffer,
+}
+
+impl Paths {
+    /// One of its sums.
+    pub fn sum(&self, term: PathTerm) -> PathSum {
+        PathSum { first: self.first, second: self.second, direction: self.direction, slope: self.slope, term }
+    }
 }
 
 /// Which product.
@@ -544,6 +591,7 @@ impl Program {
         for kernel in self.kernels() {
             match &kernel.body {
                 Body::Gemm(gemm) => spaces.push(gemm.rows),
+                Body::Paths(_) => {}
                 Body::Traversal(traversal) => {
                     if let Rows::Ends(graph, direction) = traversal.rows {
                         spaces.push(Space::Ends(graph, direction));
@@ -655,6 +703,11 @@ impl Kernel {
         let mut all = vec![];
         match &self.body {
             Body::Gemm(gemm) => all.extend([gemm.x, gemm.y]),
+            Body::Paths(paths) => {
+                let own = |buffer: &Buffer| paths.sums.iter().any(|sum| sum.out == *buffer);
+                let read = paths.sums.iter().flat_map(|sum| [sum.n, sum.w]).flatten().filter(|buffer| !own(buffer));
+                all.extend([paths.x, paths.y].into_iter().chain(read));
+            }
             Body::Traversal(traversal) => {
                 let operands = traversal.instrs.iter().flat_map(|instr| instr.op.operands());
                 all.extend(operands.filter_map(|operand| match operand.source {
@@ -672,6 +725,7 @@ impl Kernel {
     pub fn writes(&self) -> Vec<Buffer> {
         match &self.body {
             Body::Gemm(gemm) => vec![gemm.out],
+            Body::Paths(paths) => paths.sums.iter().map(|sum| sum.out).collect(),
             Body::Traversal(traversal) => traversal
                 .instrs
                 .iter()

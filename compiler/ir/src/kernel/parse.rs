@@ -8,11 +8,12 @@ use super::print::index_words;
 use super::verify::Place;
 use super::{
     Body, Buffer, BufferDecl, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch,
-    Level, Local, Operand, Output, Pieces, Program, Rows, Source, Traversal, Width,
+    Level, Local, Operand, Output, PathOut, Paths, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
 use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
 use crate::parse::{Parse, ParseError, Parser, Token};
+use crate::paths::PathTerm;
 use crate::types::{Pattern, Provenance, Space, Stage};
 
 /// A program and where its parts stand.
@@ -80,7 +81,7 @@ impl Reader {
                         self.program.prelude.push(launch);
                     }
                 }
-                "gemm" | "kernel" | "launch" => {
+                "gemm" | "paths" | "kernel" | "launch" => {
                     let launch = self.launch()?;
                     self.program.launches.push(launch);
                 }
@@ -175,7 +176,8 @@ impl Reader {
     fn kernel(&mut self) -> Parse<Kernel> {
         let line = self.base.line();
         let is_gemm = self.base.accept_word("gemm");
-        if !is_gemm {
+        let is_paths = !is_gemm && self.base.accept_word("paths");
+        if !is_gemm && !is_paths {
             self.base.word("kernel")?;
         }
         let number = self.num_kernels;
@@ -185,7 +187,11 @@ impl Reader {
         self.base.sign("@")?;
         let (stage, phase) = self.base.stage()?;
         self.base.sign(":")?;
-        let body = if is_gemm { Body::Gemm(self.gemm()?) } else { Body::Traversal(self.traversal(number, stage)?) };
+        let body = match (is_gemm, is_paths) {
+            (true, _) => Body::Gemm(self.gemm()?),
+            (false, true) => Body::Paths(self.paths()?),
+            (false, false) => Body::Traversal(self.traversal(number, stage)?),
+        };
         Ok(Kernel { stage, phase, body })
     }
 
@@ -210,6 +216,60 @@ impl Reader {
         let y = self.buffer()?;
         self.base.sign("}")?;
         Ok(Gemm { form, rows, of, x, y, out, from: Provenance::default() })
+    }
+
+    fn paths(&mut self) -> Parse<Paths> {
+        self.base.word("rows")?;
+        let at = self.base.next;
+        let rows = self.base.vertex()?;
+        self.base.sign(",")?;
+        let direction = if self.base.accept_word("in") {
+            Direction::In
+        } else {
+            self.base.word("out")?;
+            Direction::Out
+        };
+        self.base.word("over")?;
+        let first = self.base.graph()?;
+        self.base.sign(",")?;
+        let second = self.base.graph()?;
+        let end = match direction {
+            Direction::In => self.base.parsed.flow.graph_end(second, direction),
+            Direction::Out => self.base.parsed.flow.graph_end(first, direction),
+        };
+        if end != Space::Vertices(rows) {
+            return self.base.error_at(at, "these paths belong to rows of another vertex type");
+        }
+        self.base.sign("{")?;
+        self.base.word("score")?;
+        self.base.word("leaky_relu")?;
+        self.base.sign("(")?;
+        let slope = self.base.float()?;
+        self.base.sign(")")?;
+        let x = self.buffer()?;
+        self.base.sign("+")?;
+        let y = self.buffer()?;
+        self.base.sign(":")?;
+        let heads = self.width()?;
+        let mut sums = vec![];
+        while !self.base.accept("}") {
+            let out = self.buffer()?;
+            self.base.sign("=")?;
+            let at = self.base.next;
+            let name = self.base.name()?;
+            let Some(term) = PathTerm::ALL.into_iter().find(|term| term.name() == name) else {
+                return self.base.error_at(at, format!("there is no sum over paths `{name}`"));
+            };
+            let (mut n, mut w) = (None, None);
+            if term != PathTerm::Lse {
+                n = Some(self.buffer()?);
+                if self.base.accept(",") {
+                    w = Some(self.buffer()?);
+                }
+            }
+            sums.push(PathOut { term, n, w, out });
+        }
+        Ok(Paths { first, second, direction, slope, heads, x, y, sums, from: Provenance::default() })
     }
 
     fn traversal(&mut self, kernel: usize, stage: Stage) -> Parse<Traversal> {

@@ -35,7 +35,7 @@ use std::fmt::{self, Write};
 
 use super::{
     Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
-    Output, Pieces, Program, Rows, Source, Traversal, Width,
+    Output, Paths, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
 use crate::ops::{Direction, UnaryOp};
@@ -223,6 +223,7 @@ impl Printer<'_> {
         let place = format!("k{number} @{}.{phase}", kernel.stage.name());
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm, &place, indent),
+            Body::Paths(paths) => self.paths(paths, &place, indent),
             Body::Traversal(traversal) => self.traversal(traversal, kernel.stage, &place, indent),
         }
     }
@@ -238,6 +239,26 @@ impl Printer<'_> {
         let [out, x, y] = [gemm.out, gemm.x, gemm.y].map(|buffer| self.buffer(buffer));
         let of = self.extents(&gemm.of);
         writeln!(self.out, "{indent}  {out} = {}{of} {x}, {y}", gemm.form.name())?;
+        writeln!(self.out, "{indent}}}")
+    }
+
+    fn paths(&mut self, paths: &Paths, place: &str, indent: &str) -> fmt::Result {
+        let (end, edges) = match paths.direction {
+            Direction::In => (self.program.tables.graphs[paths.second.index()].dst, "in"),
+            Direction::Out => (self.program.tables.graphs[paths.first.index()].src, "out"),
+        };
+        let (rows, first, second) = (self.names.vertex(end), self.names.graph(paths.first), self.names.graph(paths.second));
+        let [x, y] = [paths.x, paths.y].map(|buffer| self.buffer(buffer));
+        let heads = width(&self.names, &paths.heads);
+        let slope = paths.slope;
+        writeln!(self.out, "{indent}paths {place} : rows {rows}, {edges} over {first}, {second} {{")?;
+        writeln!(self.out, "{indent}  score leaky_relu({slope:?}) {x} + {y} : {heads}")?;
+        for sum in &paths.sums {
+            let operands: Vec<String> = [sum.n, sum.w].into_iter().flatten().map(|buffer| self.buffer(buffer)).collect();
+            let space = if operands.is_empty() { "" } else { " " };
+            let (out, term) = (self.buffer(sum.out), sum.term.name());
+            writeln!(self.out, "{indent}  {out} = {term}{space}{}", operands.join(", "))?;
+        }
         writeln!(self.out, "{indent}}}")
     }
 

@@ -142,7 +142,7 @@ impl Uses<'_> {
                     Body::Traversal(traversal) => {
                         ways.get_or_init(|| Ways::of(traversal)).reads_on_the_way(traversal, new, old)
                     }
-                    Body::Gemm(_) => false,
+                    Body::Gemm(_) | Body::Paths(_) => false,
                 };
             if !own {
                 return Err(format!("`{}` is read when it is written, or later", program.buffer(old).name));
@@ -174,7 +174,7 @@ impl Uses<'_> {
             let own = index == at
                 && match &self.kernels[kernel].0.body {
                     Body::Traversal(traversal) => keeps_rows_apart(traversal, new, old),
-                    Body::Gemm(_) => false,
+                    Body::Gemm(_) | Body::Paths(_) => false,
                 };
             if !own {
                 return Err(format!("`{name}` is read when it is written, or later"));

@@ -6,10 +6,11 @@ use std::fmt;
 use super::print::local_extents;
 use super::{
     Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
-    Pieces, Program, Rows, Source, Traversal, Width, volume,
+    Paths, Pieces, Program, Rows, Source, Traversal, Width, volume,
 };
 use crate::dataflow::OutputKind;
 use crate::ops::{Direction, UnaryOp};
+use crate::paths::PathTerm;
 use crate::print::print_type;
 use crate::types::{DType, Dim, Layout, Param, Space, Type};
 use crate::verify as dataflow;
@@ -259,6 +260,7 @@ impl Verifier<'_> {
     fn kernel(&mut self, kernel: &Kernel, number: usize, prelude: bool, before: &HashSet<Buffer>) {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm, Place::Kernel(number), before),
+            Body::Paths(paths) => self.paths(paths, Place::Kernel(number), before),
             Body::Traversal(traversal) => self.traversal(traversal, number, prelude, before),
         }
     }
@@ -293,6 +295,56 @@ impl Verifier<'_> {
         for (buffer, (found, expected)) in [(gemm.x, x), (gemm.y, y), (gemm.out, out)] {
             if found != Some(expected) {
                 self.report(place, format!("`{}` does not have the extents of the product", self.name(buffer)));
+            }
+        }
+    }
+
+    fn paths(&mut self, paths: &Paths, place: Place, before: &HashSet<Buffer>) {
+        let tables = &self.program.tables;
+        let graphs = [paths.first, paths.second].map(|graph| tables.graphs.get(graph.index()));
+        let [Some(first), Some(second)] = graphs else {
+            self.report(place, "its paths are those of nothing");
+            return;
+        };
+        if first.dst != second.src {
+            self.report(place, "no path goes along both of its graphs");
+        }
+        let [src, dst] = [first.src, second.dst].map(Width::count);
+        let (own, other) = if paths.direction == Direction::In { (&dst, &src) } else { (&src, &dst) };
+        let mut expect = vec![(paths.x, src.times(&paths.heads)), (paths.y, dst.times(&paths.heads))];
+        let mut readable = [paths.x, paths.y].into_iter().all(|buffer| self.readable(place, buffer, before));
+        let of_sources = paths.direction == Direction::Out;
+        for (at, sum) in paths.sums.iter().enumerate() {
+            let is_lse = sum.term == PathTerm::Lse;
+            if is_lse != sum.n.is_none() || is_lse && (of_sources || sum.w.is_some()) {
+                self.report(place, "a logarithm of a sum belongs to destinations and has no operands, other sums have a norm");
+            }
+            if of_sources && sum.n != paths.sums[0].n {
+                self.report(place, "sums for sources have one norm");
+            }
+            let earlier = |n: &Buffer| paths.sums[..at].iter().any(|other| other.out == *n && other.term == PathTerm::Lse);
+            let norm = sum.n.filter(|n| !earlier(n));
+            for buffer in norm.into_iter().chain(sum.w) {
+                readable &= self.readable(place, buffer, before);
+            }
+            readable &= self.write(place, sum.out);
+            expect.extend(sum.n.map(|n| (n, dst.times(&paths.heads))));
+            let Some(w) = sum.w else {
+                expect.push((sum.out, own.times(&paths.heads)));
+                continue;
+            };
+            let width = self.known(w).then(|| self.program.volume(w)?.divided_by(other)).flatten();
+            match width {
+                Some(width) if width.divided_by(&paths.heads).is_some() => expect.push((sum.out, own.times(&width))),
+                _ => self.report(place, format!("`{}` has not the rows and heads of the paths", self.name(w))),
+            }
+        }
+        if !readable {
+            return;
+        }
+        for (buffer, expected) in expect {
+            if self.program.volume(buffer) != Some(expected) {
+                self.report(place, format!("`{}` has not the rows and heads of the paths", self.name(buffer)));
             }
         }
     }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::kernel::{
-    Body, Buffer, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Program, Rows, Source,
-    Traversal, Width,
+    Body, Buffer, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Paths, Program, Rows,
+    Source, Traversal, Width,
 };
-use hgnnc_ir::{Direction, Space};
+use hgnnc_ir::{Direction, PathTerm, Space};
 use hgnnc_machine::{Gather, Machine, Work};
 
+use super::paths::path_work;
 use super::{Bounded, Kind, bounded, rates};
 use hgnnc_ir::sizes::SizeInfo;
 
@@ -41,7 +42,11 @@ pub fn kernels(program: &Program, sizes: &SizeInfo, machine: &Machine) -> Vec<Ke
 }
 
 fn kind(kernel: &Kernel) -> Kind {
-    let Body::Traversal(traversal) = &kernel.body else { return Kind::DM };
+    let traversal = match &kernel.body {
+        Body::Gemm(_) => return Kind::DM,
+        Body::Paths(_) => return Kind::TB,
+        Body::Traversal(traversal) => traversal,
+    };
     let any = |test: fn(&KernelOp) -> bool| traversal.instrs.iter().any(|instr| test(&instr.op));
     if traversal.rows.has_edges() {
         Kind::TB
@@ -60,6 +65,7 @@ fn kind(kernel: &Kernel) -> Kind {
 pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work {
     match &kernel.body {
         Body::Gemm(gemm) => gemm_work(gemm, sizes),
+        Body::Paths(paths) => paths_work(program, paths, sizes),
         Body::Traversal(traversal) => {
             let all = (0..traversal.instrs.len()).collect();
             Walk::new(program, traversal, sizes).work(&all)
@@ -83,6 +89,19 @@ pub fn apart(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Option<Vec
         parts.push(walk.work(&rows.into_iter().collect()));
     }
     Some(parts)
+}
+
+/// Each element that is summed is summed once, however many results there are.
+fn paths_work(program: &Program, paths: &Paths, sizes: &SizeInfo) -> Work {
+    let sum = paths.sum(PathTerm::Weight);
+    let heads = sizes.eval(&paths.heads);
+    let (rows, others) = (sum.rows(), sum.others());
+    let count = |(graph, direction)| sizes.rows(program.tables.graph_end(graph, direction)) as f64;
+    let elements = |buffer: Buffer| program.volume(buffer).map_or(0.0, |volume| sizes.eval(&volume));
+    let summed: BTreeSet<Option<Buffer>> = paths.sums.iter().map(|sum| sum.w).collect();
+    let of = |w: &Option<Buffer>| w.map_or(1.0, |w| elements(w) / count(others).max(1.0) / heads.max(1.0));
+    let written: f64 = paths.sums.iter().map(|sum| elements(sum.out) / count(rows).max(1.0)).sum();
+    path_work(&program.tables, &sum, (heads, summed.iter().map(of).sum(), written), sizes)
 }
 
 fn gemm_work(gemm: &Gemm, sizes: &SizeInfo) -> Work {

@@ -18,6 +18,7 @@
 mod kernels;
 mod operations;
 mod orders;
+mod paths;
 mod rates;
 
 pub use kernels::{KernelBound, apart, kernel_work, kernels};

@@ -3,6 +3,7 @@
 use hgnnc_ir::{Dataflow, Direction, Layout, Op, Space, Value};
 use hgnnc_machine::{Gather, Machine, Work};
 
+use super::paths::path_work;
 use super::{Bounded, Kind, bounded, rates};
 use hgnnc_ir::sizes::SizeInfo;
 
@@ -147,6 +148,12 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
                     work.gathers.push(Gather { reads: edges, distinct: edges, row_bytes });
                 }
             }
+            Kind::TB
+        }
+        Op::Paths(sum) => {
+            let heads = count.width(args[0]);
+            let per_head = count.width(value) / heads.max(1.0);
+            work = path_work(flow, sum, (heads, per_head, count.width(value)), sizes);
             Kind::TB
         }
         Op::ReduceTrailing { reduce, .. } | Op::ReduceSpace(reduce) => {

@@ -58,6 +58,7 @@ impl<'a> Facts<'a> {
                 | Op::GatherDst(_)
                 | Op::Segment { .. }
                 | Op::SegmentEnds { .. }
+                | Op::Paths(_)
                 | Op::Select(..)
                 | Op::Replace(..)
                 | Op::AddEnds(_)
@@ -121,6 +122,7 @@ impl<'a> Facts<'a> {
             | Op::GatherDst(_)
             | Op::Segment { .. }
             | Op::SegmentEnds { .. }
+            | Op::Paths(_)
             | Op::Select(..)
             | Op::Replace(..)
             | Op::AddEnds(_)
@@ -231,6 +233,7 @@ pub(crate) fn word(op: &Op) -> &'static str {
         Op::Outer { .. } => "outer",
         Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
         Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => reduce.name(),
+        Op::Paths(sum) => sum.term.name(),
         Op::Select(..) => "select",
         Op::Replace(..) => "replace",
         Op::AddEnds(_) => "add_ends",

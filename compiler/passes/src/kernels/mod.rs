@@ -28,7 +28,7 @@ use std::fmt;
 
 use hgnnc_ir::kernel::{
     Body, Buffer, BufferDecl, Contents, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Operand,
-    Output, Program, Rows, Source, Traversal, print::print_rows,
+    Output, PathOut, Paths, Program, Rows, Source, Traversal, print::print_rows,
 };
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Op, OutputKind, Provenance, Type, Value};
 use hgnnc_machine::{Machine, Work};
@@ -274,7 +274,7 @@ fn stored_values(facts: &Facts<'_>, fixed: &[Group], varying: &[Group]) -> BTree
             Op::Outer { .. } => !matches!(group.kind, Kind::Edges(Topology::Pattern(_), Direction::Out)),
             _ => false,
         };
-        let product = matches!(group.kind, Kind::Product(_));
+        let product = matches!(group.kind, Kind::Product(_) | Kind::Paths(_));
         stored.extend(group.members.iter().copied().filter(|&member| product || total(member)));
     }
     let outputs = facts.flow.outputs.iter().map(|output| facts.root(facts.output_value(output)));
@@ -372,6 +372,7 @@ impl<'f, 'a> Builder<'f, 'a> {
         let node = self.facts.flow.value(group.members[0]);
         let (stage, body) = match group.kind {
             Kind::Product(value) => (node.stage, Body::Gemm(self.gemm(value)?)),
+            Kind::Paths(_) => (node.stage, Body::Paths(self.paths(&group.members)?)),
             Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) | Kind::Ends(..) => {
                 let traversal = lower_traversal(self, group)?;
                 let count = |stage| traversal.instrs.iter().filter(|instr| instr.stage == stage).count();
@@ -401,6 +402,39 @@ impl<'f, 'a> Builder<'f, 'a> {
         let (x, y, out) = (buffer(node.args[0])?, buffer(node.args[1])?, buffer(value)?);
         let (rows, of) = (facts.flow.ty(node.args[0]).space, facts.extents(weight, batch));
         Ok(Gemm { form, rows, of, x, y, out, from: Provenance(node.origin) })
+    }
+
+    /// Sums over paths, of which each is stored.
+    fn paths(&self, members: &[Value]) -> Result<Paths, NotLowered> {
+        let facts = self.facts;
+        let buffer = |value: Value| match self.source(facts.root(value))? {
+            Source::Buffer(buffer) => Ok(buffer),
+            Source::Local(_) | Source::Const(_) | Source::Count(_) => {
+                Err(facts.error(value, "internal error: an operand of a sum over paths is not stored"))
+            }
+        };
+        let first = facts.flow.value(members[0]);
+        let Op::Paths(of) = first.op else {
+            return Err(facts.error(members[0], "internal error: only sums over paths are scheduled as such"));
+        };
+        let mut sums = vec![];
+        for &member in members {
+            let node = facts.flow.value(member);
+            let Op::Paths(sum) = node.op else { continue };
+            let operand = |i: usize| node.args.get(i).map(|&arg| buffer(arg)).transpose();
+            sums.push(PathOut { term: sum.term, n: operand(2)?, w: operand(3)?, out: buffer(member)? });
+        }
+        Ok(Paths {
+            first: of.first,
+            second: of.second,
+            direction: of.direction,
+            slope: of.slope,
+            heads: facts.width(first.args[0]),
+            x: buffer(first.args[0])?,
+            y: buffer(first.args[1])?,
+            sums,
+            from: Provenance(first.origin),
+        })
     }
 
     fn outputs(&self) -> Result<Vec<Output>, NotLowered> {

@@ -20,7 +20,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use hgnnc_ir::kernel::{Extents, Width};
-use hgnnc_ir::{Direction, Graph, Op, Phase, Space, Value};
+use hgnnc_ir::{Direction, Graph, Op, PathTerm, Phase, Space, Value};
 
 use super::LowerForm;
 use super::facts::{Facts, Topology};
@@ -42,6 +42,22 @@ pub(super) enum Kind {
     Edges(Topology, Direction),
     /// The distinct ends of a graph, with their edges where something needs them.
     Ends(Graph, Direction),
+    /// Sums over paths.
+    Paths(Scored),
+}
+
+/// What sums over paths of one kernel share.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Scored {
+    first: Graph,
+    second: Graph,
+    direction: Direction,
+    /// Bits of the slope.
+    slope: u64,
+    x: Value,
+    y: Value,
+    /// Sums for sources have one norm, which the ends that are sorted have.
+    n: Option<Value>,
 }
 
 /// Operations executed together, in SSA order.
@@ -209,7 +225,12 @@ impl Scheduler<'_, '_> {
                         && space.is_some_and(|space| kinds.contains(&Kind::Map(space)))
                         && node.args.iter().any(|&a| self.touches(a, &known))
                 }
-                Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) => false,
+                Kind::Unit
+                | Kind::Elements(_)
+                | Kind::Map(_)
+                | Kind::Product(_)
+                | Kind::Ends(..)
+                | Kind::Paths(_) => false,
             };
             let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
             if (own || follows()) && joins && self.adds_up(v, &members) && self.fits(v, kind, &known) {
@@ -378,6 +399,18 @@ impl Scheduler<'_, '_> {
         match &node.op {
             Op::Segment { graph, direction, .. } => vec![Kind::Edges(Topology::Graph(*graph), *direction)],
             Op::SegmentEnds { graph, direction, .. } => vec![Kind::Ends(*graph, *direction)],
+            Op::Paths(sum) => {
+                let root = |i: usize| facts.root(node.args[i]);
+                vec![Kind::Paths(Scored {
+                    first: sum.first,
+                    second: sum.second,
+                    direction: sum.direction,
+                    slope: sum.slope.to_bits(),
+                    x: root(0),
+                    y: root(1),
+                    n: (sum.direction == Direction::Out).then(|| root(2)),
+                })]
+            }
             Op::MatMul { batch } | Op::MatMulT { batch } => {
                 if let Some(pattern) = facts.topology(node.args[0]) {
                     return vec![Kind::Edges(pattern, Direction::In)];
@@ -453,6 +486,15 @@ impl Scheduler<'_, '_> {
     fn operands_available(&self, v: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
         let facts = self.facts;
         let node = facts.flow.value(v);
+        if let Op::Paths(_) = node.op {
+            // Of another row they meet stored values, of their own also a logarithm that is made with them.
+            let made = |value: Value| {
+                let root = facts.root(value);
+                members.contains(&root)
+                    && matches!(facts.flow.value(root).op, Op::Paths(sum) if sum.term == PathTerm::Lse)
+            };
+            return node.args.iter().enumerate().all(|(i, &arg)| self.stored(arg) || i == 2 && made(arg));
+        }
         // Reads from the other end of an edge, or from any row, meet only stored values.
         let foreign = |arg: Value| match (&node.op, kind) {
             (Op::GatherSrc(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::In,
@@ -482,7 +524,7 @@ impl Scheduler<'_, '_> {
             }
             Kind::Edges(topology, direction) => facts.row_space(*topology, *direction) == Some(space),
             Kind::Ends(graph, direction) => space == Space::Ends(*graph, *direction),
-            Kind::Product(_) => false,
+            Kind::Product(_) | Kind::Paths(_) => false,
         };
         // A reduction over the rows of the group is complete only after it, and is a unit value: in a group
         // of vertex rows it never has the space of the rows, except seen through `Rows`, which is refused.
@@ -518,6 +560,6 @@ fn rank(kind: &Kind) -> u32 {
         Kind::Elements(_) => 1,
         Kind::Map(_) => 2,
         Kind::Product(_) => 3,
-        Kind::Edges(..) | Kind::Ends(..) => 4,
+        Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_) => 4,
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         }
     }
     let rows = match &group.kind {
-        Kind::Unit | Kind::Product(_) => Rows::Once,
+        Kind::Unit | Kind::Product(_) | Kind::Paths(_) => Rows::Once,
         Kind::Elements(volume) => Rows::Each(volume.clone()),
         Kind::Map(Space::Vertices(vertex)) => Rows::Vertices(*vertex),
         Kind::Map(Space::Index(extent)) => Rows::Each(Width::fixed(*extent)),
@@ -198,7 +198,7 @@ impl Lowering<'_, '_, '_> {
         match self.kind {
             Kind::Edges(topology, direction) => Some((*topology, *direction)),
             Kind::Ends(graph, direction) => Some((Topology::Graph(*graph), *direction)),
-            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) => None,
+            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Paths(_) => None,
         }
     }
 
@@ -216,7 +216,12 @@ impl Lowering<'_, '_, '_> {
                 let columns = Width::fixed(self.facts.flow.patterns[pattern.index()].columns);
                 width.divided_by(&columns).unwrap_or(width)
             }
-            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..) => width,
+            Kind::Unit
+            | Kind::Map(_)
+            | Kind::Product(_)
+            | Kind::Edges(..)
+            | Kind::Ends(..)
+            | Kind::Paths(_) => width,
         }
     }
 
@@ -427,6 +432,7 @@ impl Lowering<'_, '_, '_> {
                     KernelOp::OuterAll(of, x, y)
                 }
             }
+            Op::Paths(_) => return Err(facts.error(value, "internal error: a sum over paths in a traversal")),
             Op::Select(..) => KernelOp::Copy(self.operand(value, level)?),
             Op::Replace(..) => {
                 let base = self.element_operand(arg(0), &node.ty, level)?;

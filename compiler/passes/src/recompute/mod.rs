@@ -502,6 +502,7 @@ fn class(facts: &Facts<'_>, v: Value) -> Class {
         | Op::Rows
         | Op::Unrows
         | Op::Outer { .. }
+        | Op::Paths(_)
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
         | Op::ReduceSpace(_) => Class::Never,

@@ -4,7 +4,7 @@ use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexT
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Graph, Layout, Op, Param, Phase, Reduce, Space, Stage, Type, UnaryOp, Value,
+    BinaryOp, Dataflow, Dim, Direction, Graph, Layout, Op, Param, PathTerm, Phase, Reduce, Space, Stage, Type, UnaryOp, Value,
     VertexType,
 };
 use hgnnc_passes::differentiate;
@@ -258,6 +258,13 @@ pub fn kind(op: &Op) -> &'static str {
             Reduce::Min => "segment_ends.min",
             Reduce::Lse => "segment_ends.lse",
         },
+        Op::Paths(sum) => match (sum.direction, sum.term) {
+            (_, PathTerm::Lse) => "paths.lse",
+            (Direction::In, PathTerm::Weight) => "paths.in.sum",
+            (Direction::Out, PathTerm::Weight) => "paths.out.sum",
+            // Only gradients have it.
+            (_, PathTerm::Slope) => "paths.slope",
+        },
         Op::Select(..) => "select",
         Op::Replace(..) => "replace",
         Op::AddEnds(_) => "add_ends",
@@ -337,6 +344,9 @@ pub const KINDS: &[&str] = &[
     "segment_ends.max",
     "segment_ends.min",
     "segment_ends.lse",
+    "paths.lse",
+    "paths.in.sum",
+    "paths.out.sum",
     "select",
     "replace",
     "add_ends",

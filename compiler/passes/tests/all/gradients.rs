@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use crate::common::{A, AA, AB, B, BB, KINDS, NONE, World, at_stage, fixed, kind};
 use hgnnc_ir::interp::{Tensor, run};
 use hgnnc_ir::{
-    BinaryOp, DType, Direction, Graph, Op, Param, Phase, Reduce, Space, Stage, Type, UnaryOp, Value, VertexType,
+    BinaryOp, DType, Direction, Graph, Op, Param, PathSum, PathTerm, Phase, Reduce, Space, Stage, Type, UnaryOp, Value,
+    VertexType,
 };
 use hgnnc_passes::differentiate;
 
@@ -24,6 +25,16 @@ fn finite(world: &mut World, value: Value) -> Value {
     let high = world.flow.constant(3.0);
     let value = world.flow.binary(BinaryOp::Max, value, low);
     world.flow.binary(BinaryOp::Min, value, high)
+}
+
+/// Two scores for each end of the paths.
+fn path_scores(world: &mut World, sum: PathSum) -> [Value; 2] {
+    [(sum.first, Direction::Out), (sum.second, Direction::In)].map(|(graph, direction)| {
+        match world.flow.graph_end(graph, direction) {
+            Space::Vertices(end) => world.rows(end, &[2]),
+            _ => unreachable!("graphs join vertices"),
+        }
+    })
 }
 
 fn cases() -> Vec<Case> {
@@ -277,6 +288,34 @@ fn cases() -> Vec<Case> {
                     let y = world.flow.segment(graph, direction, reduce, e);
                     finite(world, y)
                 }));
+            }
+        }
+    }
+    for (first, second) in [(AA, AB), (AB, BB), (AA, NONE), (AA, AA)] {
+        for slope in [0.0, 0.2, 1.0] {
+            let sum = PathSum { first, second, direction: Direction::In, slope, term: PathTerm::Lse };
+            cases.push(case(&format!("paths lse {first} {second} {slope}"), move |world| {
+                let [x, y] = path_scores(world, sum);
+                let lse = world.flow.add(Op::Paths(sum), &[x, y]);
+                finite(world, lse)
+            }));
+            for direction in [Direction::In, Direction::Out] {
+                for summed in [None, Some(3)] {
+                    let name = format!("paths sum {first} {second} {slope} {direction:?} {summed:?}");
+                    cases.push(case(&name, move |world| {
+                        let [x, y] = path_scores(world, sum);
+                        let ty = world.flow.ty(y).clone();
+                        let Space::Vertices(dst) = ty.space else { unreachable!("scores belong to vertices") };
+                        let mut args = vec![x, y, world.rows(dst, &[2])];
+                        let sum = sum.with(direction, PathTerm::Weight);
+                        if let Some(width) = summed {
+                            let (graph, end) = sum.others();
+                            let Space::Vertices(other) = world.flow.graph_end(graph, end) else { unreachable!("ends") };
+                            args.push(world.rows(other, &[2, width]));
+                        }
+                        world.flow.add(Op::Paths(sum), &args)
+                    }));
+                }
             }
         }
     }

@@ -7,14 +7,14 @@ use std::path::Path;
 
 use hgnnc_ir::interp::{self, Bindings};
 use hgnnc_ir::kernel::{self, Program};
-use hgnnc_ir::random_program::{random_program, seeds};
+use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
 use hgnnc_passes::kernels::{LowerForm, SoftmaxForm, explain, lower, lower_with};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::recompute::recompute;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
 
-use crate::random::{joint_program, sizes};
+use crate::random::{joint_of, joint_program, sizes};
 
 /// The kernels of a program, once they are known to keep their rules and to be read back as they are.
 fn kernels(flow: &Dataflow, what: &str) -> Program {
@@ -71,6 +71,21 @@ fn kernels_of_random_programs_compute_the_same() {
         let (flow, bindings) = random_program(seed);
         agree(&flow, &bindings, &format!("seed {seed}"));
         let (joint, bindings) = joint_program(seed);
+        agree(&joint, &bindings, &format!("seed {seed}, joint"));
+        for sizes in sizes(&bindings) {
+            let mut joint = joint.clone();
+            PassManager::default().run_joint(&mut joint, &mut PassCx::new(sizes), || None);
+            agree(&joint, &bindings, &format!("seed {seed}, optimised"));
+        }
+    }
+}
+
+#[test]
+fn kernels_of_sums_over_paths_compute_the_same() {
+    for seed in seeds(100) {
+        let program = random_program_with_paths(seed);
+        agree(&program.0, &program.1, &format!("seed {seed}"));
+        let (joint, bindings) = joint_of(program);
         agree(&joint, &bindings, &format!("seed {seed}, joint"));
         for sizes in sizes(&bindings) {
             let mut joint = joint.clone();

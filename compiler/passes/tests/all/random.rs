@@ -56,7 +56,11 @@ pub fn sizes(bindings: &Bindings) -> Vec<Option<SizeInfo>> {
 
 /// A random program with its gradients and updates.
 pub fn joint_program(seed: u64) -> (Dataflow, Bindings) {
-    let (mut flow, mut bindings) = random_program(seed);
+    joint_of(random_program(seed))
+}
+
+/// A forward program with the gradients and updates of all its parameters.
+pub fn joint_of((mut flow, mut bindings): (Dataflow, Bindings)) -> (Dataflow, Bindings) {
     let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
     let loss = flow.result("loss").expect("a loss");
     let gradients = differentiate(&mut flow, loss, &wrt);
