@@ -59,6 +59,17 @@ pub struct GraphDecl {
     pub links: bool,
 }
 
+/// A semantic graph whose edges are paths of other graphs, so that what is summed over its edges can be summed hop by hop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathDecl {
+    /// The semantic graph: it has an edge for each pair that a path joins.
+    pub of: Graph,
+    /// The graphs that a path goes along, from sources to destinations; at least two.
+    pub hops: Vec<Graph>,
+    /// There is one path for each pair. Otherwise `of` is counted: its edges know how many there are.
+    pub once: bool,
+}
+
 /// The sparsity pattern of a vertex type's sparse feature matrix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PatternDecl {
@@ -192,6 +203,8 @@ pub struct Dataflow {
     pub relations: Vec<RelationDecl>,
     /// Semantic graphs.
     pub graphs: Vec<GraphDecl>,
+    /// Which of them are paths of others.
+    pub paths: Vec<PathDecl>,
     /// Sparsity patterns of features.
     pub patterns: Vec<PatternDecl>,
     /// Inputs.
@@ -353,6 +366,7 @@ impl Dataflow {
             vertex_types: self.vertex_types.clone(),
             relations: self.relations.clone(),
             graphs: self.graphs.clone(),
+            paths: self.paths.clone(),
             patterns: self.patterns.clone(),
             inputs: self.inputs.clone(),
             params: self.params.clone(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::dataflow::{
-    Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PatternDecl, RelationDecl, Step,
+    Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PathDecl, PatternDecl, RelationDecl, Step,
     ValueData, VertexTypeDecl,
 };
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
@@ -412,6 +412,17 @@ impl Parser {
                 let links = self.accept_word("links");
                 self.parsed.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops, links });
                 Ok(Place::Graph(self.parsed.flow.graphs.len() - 1))
+            }
+            "metapath" => {
+                let of = self.graph()?;
+                self.sign("=")?;
+                let mut hops = vec![self.graph()?];
+                while self.accept(",") {
+                    hops.push(self.graph()?);
+                }
+                let once = self.accept_word("once");
+                self.parsed.flow.paths.push(PathDecl { of, hops, once });
+                Ok(Place::Paths(self.parsed.flow.paths.len() - 1))
             }
             "pattern" => {
                 let row = self.parsed.flow.patterns.len();

@@ -137,6 +137,11 @@ impl Printer<'_> {
             }
             writeln!(self.out)?;
         }
+        for decl in &flow.paths {
+            let hops: Vec<String> = decl.hops.iter().map(|&hop| names.graph(hop)).collect();
+            let once = if decl.once { " once" } else { "" };
+            writeln!(self.out, "  metapath {} = {}{once}", names.graph(decl.of), hops.join(", "))?;
+        }
         for (i, decl) in flow.patterns.iter().enumerate() {
             writeln!(self.out, "  pattern p{i}: {} x {}", names.vertex(decl.vertex), decl.columns)?;
         }

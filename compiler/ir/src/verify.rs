@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::dataflow::{Binding, Dataflow, Init, OutputKind};
+use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, Step};
 use crate::infer::infer;
 use crate::ops::{Op, UnaryOp};
 use crate::print::{print_op, print_type};
-use crate::types::{DType, Dim, Layout, Param, Space, Type, Value, VertexType};
+use crate::types::{DType, Dim, Graph, Layout, Param, Space, Type, Value, VertexType};
 
 /// A part of a program: a row of a table by position, a value, an output by position.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -18,6 +18,8 @@ pub enum Place {
     Relation(usize),
     /// A semantic graph.
     Graph(usize),
+    /// A semantic graph as paths of others.
+    Paths(usize),
     /// A sparsity pattern.
     Pattern(usize),
     /// An input.
@@ -36,6 +38,7 @@ impl fmt::Display for Place {
             Place::VertexType(row) => write!(f, "vertex type {row}"),
             Place::Relation(row) => write!(f, "relation {row}"),
             Place::Graph(row) => write!(f, "graph {row}"),
+            Place::Paths(row) => write!(f, "metapath {row}"),
             Place::Pattern(row) => write!(f, "pattern {row}"),
             Place::Input(row) => write!(f, "input {row}"),
             Place::Param(row) => write!(f, "parameter {row}"),
@@ -109,6 +112,7 @@ impl Verifier<'_> {
         for (row, decl) in flow.patterns.iter().enumerate() {
             self.vertices(Place::Pattern(row), [decl.vertex]);
         }
+        (0..flow.paths.len()).for_each(|row| self.metapath(row));
         for (row, decl) in flow.inputs.iter().enumerate() {
             let place = Place::Input(row);
             if self.ty(place, &decl.ty) {
@@ -149,6 +153,25 @@ impl Verifier<'_> {
             }
         }
         good
+    }
+
+    /// A path goes over the steps of the graph whose edges are paths, and nowhere else.
+    fn metapath(&mut self, row: usize) {
+        let (flow, place) = (self.flow, Place::Paths(row));
+        let decl = &flow.paths[row];
+        let graph = |graph: Graph| flow.graphs.get(graph.index());
+        let hops: Option<Vec<_>> = decl.hops.iter().map(|&hop| graph(hop)).collect();
+        let (Some(of), Some(hops)) = (graph(decl.of), hops) else {
+            return self.report(place, "it is the path of no graphs");
+        };
+        let simple = |decl: &GraphDecl| !decl.self_loops && !decl.links;
+        let steps: Vec<Step> = hops.iter().flat_map(|hop| hop.steps.iter().copied()).collect();
+        if hops.len() < 2 || steps != of.steps || !simple(of) || !hops.iter().all(|hop| simple(hop)) {
+            self.report(place, format!("the edges of `{}` are no paths of these graphs", of.name));
+        }
+        if !decl.once && !of.counted {
+            self.report(place, format!("the edges of `{}` do not know how many paths they are", of.name));
+        }
     }
 
     /// Messages walk from the sources over the hops to the destinations.

@@ -20,6 +20,7 @@ mod rewrite;
 pub mod score_links;
 pub mod share_common;
 pub mod simplify;
+pub mod sum_along_paths;
 pub mod sum_before_projecting;
 
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};

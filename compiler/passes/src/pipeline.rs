@@ -19,6 +19,7 @@ use crate::recompute::recompute;
 use crate::remove_dead::remove_dead;
 use crate::share_common::share_common;
 use crate::simplify::simplify;
+use crate::sum_along_paths::sum_along_paths;
 use crate::sum_before_projecting::sum_before_projecting;
 
 /// A pass by its name.
@@ -38,6 +39,7 @@ const SUM_BEFORE_PROJECTING: Pass = Pass { name: "sum_before_projecting", run: s
 const COMPACT: Pass = Pass { name: "compact", run: compact };
 const CONTRACT_SCORES: Pass = Pass { name: "contract_scores", run: contract_scores };
 const FIT_OUTER_PRODUCTS: Pass = Pass { name: "fit_outer_products", run: fit_outer_products };
+const SUM_ALONG_PATHS: Pass = Pass { name: "sum_along_paths", run: sum_along_paths };
 const ERASE_STOPS: Pass = Pass { name: "erase_stops", run: erase_stops };
 
 /// On forward programs, before differentiation: what makes the forward pass cheap makes its gradient cheap.
@@ -55,6 +57,9 @@ pub const FORWARD: &[Pass] = &[
     SUM_BEFORE_PROJECTING,
     SIMPLIFY,
     SHARE_COMMON,
+    REMOVE_DEAD,
+    // What is summed over edges is as simple as it will be.
+    SUM_ALONG_PATHS,
     REMOVE_DEAD,
     // What is on vertices and in which order is decided. The gradients of values with few rows have few rows.
     COMPACT,

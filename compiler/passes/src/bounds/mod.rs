@@ -21,6 +21,8 @@ mod orders;
 mod paths;
 mod rates;
 
+pub(crate) use paths::path_work;
+
 pub use kernels::{KernelBound, apart, kernel_work, kernels};
 pub use operations::{OperationBound, operation_work, operations};
 
