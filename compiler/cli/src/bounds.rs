@@ -6,7 +6,7 @@ use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{Body, Kernel, Program};
 use hgnnc_ir::print::print_op;
-use hgnnc_ir::{Dataflow, Stage};
+use hgnnc_ir::{Dataflow, Direction, Graph, Stage};
 use hgnnc_machine::Machine;
 
 use crate::table::{Table, amount, bytes, digits, time};
@@ -131,6 +131,11 @@ pub fn label(program: &Program, kernel: &Kernel) -> String {
         Body::Gemm(gemm) => {
             let space = hgnnc_ir::Type::new(gemm.rows, vec![]);
             format!("{} {}", gemm.form.name(), show(&program.tables, &space))
+        }
+        Body::Paths(paths) => {
+            let name = |graph: Graph| &program.tables.graphs[graph.index()].name;
+            let edges = if paths.direction == Direction::In { "in" } else { "out" };
+            format!("paths {edges} over {}, {}", name(paths.first), name(paths.second))
         }
         Body::Traversal(traversal) => print_rows(program, &traversal.rows),
     }

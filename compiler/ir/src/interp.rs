@@ -504,7 +504,10 @@ pub(crate) fn sum_paths(
         };
         reduced(Reduce::Sum, owned[row].iter().map(term))
     };
-    (0..rows).flat_map(|row| (0..width).map(move |column| (row, column))).map(|(row, column)| element(row, column)).collect()
+    (0..rows)
+        .flat_map(|row| (0..width).map(move |column| (row, column)))
+        .map(|(row, column)| element(row, column))
+        .collect()
 }
 
 /// The paths that each row of a sum over paths owns, as (source, destination), in the order of the edges that it owns, then

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::dataflow::{
-    Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PathDecl, PatternDecl, RelationDecl, Step,
-    ValueData, VertexTypeDecl,
+    Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PathDecl, PatternDecl, RelationDecl,
+    Step, ValueData, VertexTypeDecl,
 };
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};

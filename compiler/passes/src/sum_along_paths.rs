@@ -73,7 +73,8 @@ pub fn sum_along_paths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
                 let pairs = sizes.rows(Space::Edges(path.of));
                 let hops: Vec<String> =
                     path.hops.iter().map(|&hop| sizes.rows(Space::Edges(hop)).to_string()).collect();
-                let (verb, than) = if along < over { ("are summed along their paths", "instead of") } else { ("stay", "against") };
+                let (verb, than) =
+                    if along < over { ("are summed along their paths", "instead of") } else { ("stay", "against") };
                 log.push(format!(
                     "the {pairs} edges of `{name}` {verb}: {along:.3e} operations over {} edges of hops {than} {over:.3e}",
                     hops.join(" and ")

@@ -479,6 +479,10 @@ impl Writer<'_> {
                     let (body, info) = gemm::emit(gemm, number, self.precision, &mut self.table);
                     (body, info, format!("{}{}", gemm.form.name(), self.hints.place(gemm.from)))
                 }
+                Body::Paths(_) => {
+                    let what = "attention summed along paths (`--disable-pass sum_along_paths` lists their ends)";
+                    return Err(Unsupported { kernel: number, what: what.into() });
+                }
                 Body::Traversal(traversal) => {
                     let known = self.hints.edges.iter().find(|(rows, _)| *rows == traversal.rows);
                     let edges = known.map(|(_, edges)| *edges);

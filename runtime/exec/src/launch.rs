@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use crate::block::{Context, Cut, Scratch, combine, run_task};
 use crate::kernels::product::Extents;
 use crate::kernels::{product, rows};
+use crate::paths;
 use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
 use crate::raw::PerThread;
 use crate::routine::{Role, Routine};
@@ -52,6 +53,13 @@ impl Runner<'_> {
     /// Runs steps that do not need each other. Where there are several, `busy` collects the nanoseconds that the tasks of
     /// each took.
     pub fn launch(&self, steps: &[Step], routines: &[Vec<Routine>], busy: &[AtomicU64]) {
+        for (step, busy) in steps.iter().zip(busy) {
+            if let StepKind::Paths(paths) = &step.kind {
+                let start = Instant::now();
+                paths::run(self.context, paths);
+                busy.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+            }
+        }
         for round in rounds(routines) {
             let count = |step: usize| tasks_of(&steps[step], &routines[step], round);
             parallel((0..steps.len()).map(count).sum(), |mut task| {
@@ -81,6 +89,8 @@ impl Runner<'_> {
             (StepKind::Region(region), Round::Combine) => combine(self.context, region),
             (StepKind::Product(product), Round::Compute) => self.product(product, task),
             (StepKind::Product(product), _) => self.combine_product(product, task),
+            // They have run, before all others of the launch.
+            (StepKind::Paths(_), _) => {}
             (StepKind::Copy { from, to }, _) => {
                 let slabs = self.context.slabs;
                 // SAFETY: nothing else runs, and the plan gave the copy its own room.
@@ -216,7 +226,7 @@ fn tasks_of(step: &Step, routines: &[Routine], round: Round) -> usize {
             _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
         },
         (StepKind::Copy { .. }, Round::Compute) => 1,
-        (StepKind::Product(_) | StepKind::Copy { .. }, _) => 0,
+        (StepKind::Product(_) | StepKind::Paths(_) | StepKind::Copy { .. }, _) => 0,
     }
 }
 
@@ -234,7 +244,7 @@ fn num_parts(product: &Product) -> usize {
 }
 
 /// Runs tasks `0..tasks` on the threads of the pool.
-fn parallel(tasks: usize, task: impl Fn(usize) + Sync + Send) {
+pub(crate) fn parallel(tasks: usize, task: impl Fn(usize) + Sync + Send) {
     if tasks <= 1 || rayon::current_num_threads() == 1 {
         (0..tasks).for_each(task);
     } else {

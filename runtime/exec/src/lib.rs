@@ -25,6 +25,7 @@ pub mod math;
 pub mod measure;
 pub mod metrics;
 pub mod native;
+mod paths;
 pub mod plan;
 mod planned;
 pub mod proc;

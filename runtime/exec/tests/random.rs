@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_exec::CodeMode;
 use hgnnc_ir::interp::Bindings;
-use hgnnc_ir::random_program::{random_program, seeds};
+use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, interp, kernel};
 use hgnnc_passes::{PassCx, PassManager};
 
@@ -30,6 +30,18 @@ fn compact_programs_agree_with_the_interpreter() {
         let sizes = common::few_ends(&flow);
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)), || None);
         common::case_of(flow, bindings).check_named(&format!("seed {seed}"), 2e-4);
+    }
+}
+
+/// Attention along paths, and its gradients, which look up what is summed from the other end.
+#[test]
+fn sums_over_paths_agree_with_the_interpreter() {
+    for seed in seeds(50) {
+        let program = random_program_with_paths(seed);
+        common::case_of(program.0.clone(), program.1.clone()).check_named(&format!("seed {seed}"), 5e-5);
+        let (mut flow, bindings) = common::trained(program);
+        PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
+        common::case_of(flow, bindings).check_named(&format!("seed {seed}, trained"), 2e-4);
     }
 }
 

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Paths, Program,
-    Rows, Source, Traversal, Width,
+    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Paths,
+    Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
 use crate::interp::{Bindings, InterpError, PathScores, Tensor, binary, bound, check, reduced, sum_paths, unary};

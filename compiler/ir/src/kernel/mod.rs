@@ -172,6 +172,9 @@ pub struct PathOut {
 }
 
 impl Paths {
+    /// Most sums of a kernel.
+    pub const MOST_SUMS: usize = 8;
+
     /// One of its sums.
     pub fn sum(&self, term: PathTerm) -> PathSum {
         PathSum { first: self.first, second: self.second, direction: self.direction, slope: self.slope, term }

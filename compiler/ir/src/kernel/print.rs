@@ -247,14 +247,16 @@ impl Printer<'_> {
             Direction::In => (self.program.tables.graphs[paths.second.index()].dst, "in"),
             Direction::Out => (self.program.tables.graphs[paths.first.index()].src, "out"),
         };
-        let (rows, first, second) = (self.names.vertex(end), self.names.graph(paths.first), self.names.graph(paths.second));
+        let (rows, first, second) =
+            (self.names.vertex(end), self.names.graph(paths.first), self.names.graph(paths.second));
         let [x, y] = [paths.x, paths.y].map(|buffer| self.buffer(buffer));
         let heads = width(&self.names, &paths.heads);
         let slope = paths.slope;
         writeln!(self.out, "{indent}paths {place} : rows {rows}, {edges} over {first}, {second} {{")?;
         writeln!(self.out, "{indent}  score leaky_relu({slope:?}) {x} + {y} : {heads}")?;
         for sum in &paths.sums {
-            let operands: Vec<String> = [sum.n, sum.w].into_iter().flatten().map(|buffer| self.buffer(buffer)).collect();
+            let operands: Vec<String> =
+                [sum.n, sum.w].into_iter().flatten().map(|buffer| self.buffer(buffer)).collect();
             let space = if operands.is_empty() { "" } else { " " };
             let (out, term) = (self.buffer(sum.out), sum.term.name());
             writeln!(self.out, "{indent}  {out} = {term}{space}{}", operands.join(", "))?;

@@ -309,6 +309,10 @@ impl Verifier<'_> {
         if first.dst != second.src {
             self.report(place, "no path goes along both of its graphs");
         }
+        if paths.sums.is_empty() || paths.sums.len() > Paths::MOST_SUMS {
+            self.report(place, format!("a kernel has 1 to {} sums over paths", Paths::MOST_SUMS));
+            return;
+        }
         let [src, dst] = [first.src, second.dst].map(Width::count);
         let (own, other) = if paths.direction == Direction::In { (&dst, &src) } else { (&src, &dst) };
         let mut expect = vec![(paths.x, src.times(&paths.heads)), (paths.y, dst.times(&paths.heads))];
@@ -317,12 +321,16 @@ impl Verifier<'_> {
         for (at, sum) in paths.sums.iter().enumerate() {
             let is_lse = sum.term == PathTerm::Lse;
             if is_lse != sum.n.is_none() || is_lse && (of_sources || sum.w.is_some()) {
-                self.report(place, "a logarithm of a sum belongs to destinations and has no operands, other sums have a norm");
+                self.report(
+                    place,
+                    "a logarithm of a sum belongs to destinations and has no operands, other sums have a norm",
+                );
             }
             if of_sources && sum.n != paths.sums[0].n {
                 self.report(place, "sums for sources have one norm");
             }
-            let earlier = |n: &Buffer| paths.sums[..at].iter().any(|other| other.out == *n && other.term == PathTerm::Lse);
+            let earlier =
+                |n: &Buffer| paths.sums[..at].iter().any(|other| other.out == *n && other.term == PathTerm::Lse);
             let norm = sum.n.filter(|n| !earlier(n));
             for buffer in norm.into_iter().chain(sum.w) {
                 readable &= self.readable(place, buffer, before);

@@ -252,7 +252,9 @@ impl Scheduler<'_, '_> {
                 Late::No if in_time => {
                     // Totals and maps wait until a kernel that cannot do without asks for what they read.
                     let rank = match &self.kinds[v.index()][0] {
-                        kind @ (Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_)) => self.rank(v, kind),
+                        kind @ (Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_)) => {
+                            self.rank(v, kind)
+                        }
                         kind @ Kind::Map(_) if self.tiled[v.index()] => self.rank(v, kind),
                         Kind::Unit | Kind::Elements(_) | Kind::Map(_) => PATIENT,
                     };

@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use hgnnc_ir::kernel::{Extents, Width};
+use hgnnc_ir::kernel::{Extents, Paths, Width};
 use hgnnc_ir::{Direction, Graph, Op, PathTerm, Phase, Space, Value};
 
 use super::LowerForm;
@@ -225,15 +225,13 @@ impl Scheduler<'_, '_> {
                         && space.is_some_and(|space| kinds.contains(&Kind::Map(space)))
                         && node.args.iter().any(|&a| self.touches(a, &known))
                 }
-                Kind::Unit
-                | Kind::Elements(_)
-                | Kind::Map(_)
-                | Kind::Product(_)
-                | Kind::Ends(..)
-                | Kind::Paths(_) => false,
+                Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) | Kind::Paths(_) => {
+                    false
+                }
             };
             let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
-            if (own || follows()) && joins && self.adds_up(v, &members) && self.fits(v, kind, &known) {
+            let full = matches!(kind, Kind::Paths(_)) && members.len() == Paths::MOST_SUMS;
+            if (own || follows()) && joins && !full && self.adds_up(v, &members) && self.fits(v, kind, &known) {
                 members.push(v);
                 known.insert(v);
                 candidates.extend(self.lists.readers(v));

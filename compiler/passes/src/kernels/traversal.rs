@@ -216,12 +216,7 @@ impl Lowering<'_, '_, '_> {
                 let columns = Width::fixed(self.facts.flow.patterns[pattern.index()].columns);
                 width.divided_by(&columns).unwrap_or(width)
             }
-            Kind::Unit
-            | Kind::Map(_)
-            | Kind::Product(_)
-            | Kind::Edges(..)
-            | Kind::Ends(..)
-            | Kind::Paths(_) => width,
+            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_) => width,
         }
     }
 

@@ -523,6 +523,8 @@ impl Uses {
         for kernel in program.kernels() {
             match &kernel.body {
                 Body::Gemm(gemm) => computed(gemm.rows),
+                // Batches have no paths: their programs are made before sums go along them.
+                Body::Paths(_) => {}
                 Body::Traversal(traversal) => {
                     match traversal.rows {
                         Rows::Vertices(vertex) => computed(Space::Vertices(vertex)),

@@ -3,6 +3,7 @@
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod eights;
 pub mod flat;
+pub mod paths;
 mod prefetch;
 pub mod product;
 pub mod rows;

@@ -111,7 +111,7 @@ impl Generator {
                 let chooser = Chooser { mode: self.mode, facts: &facts, constants, refused: &self.refused };
                 let of = |step: &Step| match &step.kind {
                     StepKind::Region(region) => Routine::of(region, data, &chooser),
-                    StepKind::Product(_) | StepKind::Copy { .. } => vec![],
+                    StepKind::Product(_) | StepKind::Paths(_) | StepKind::Copy { .. } => vec![],
                 };
                 routines.push([&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>()));
             }

@@ -5,6 +5,7 @@ use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
 use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
 use hgnnc_ir::{Layout, Phase, Space, Stage, Type};
 
+use super::paths::bind_paths;
 use super::region::bind_region;
 use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update};
 use crate::data::{BoundData, InputData};
@@ -223,6 +224,12 @@ impl Binder<'_> {
                 let Extents { batch, k, n } = product.of;
                 let label = format!("{} [{}; {batch} x {k} x {n}]", gemm.form.name(), product.rows);
                 (StepKind::Product(product), all_of(kernel.stage), label)
+            }
+            Body::Paths(paths) => {
+                let step = bind_paths(self, paths);
+                let graph = |graph: hgnnc_ir::Graph| &self.program.tables.graphs[graph.index()].name;
+                let label = format!("paths over {}, {}", graph(paths.first), graph(paths.second));
+                (StepKind::Paths(Box::new(step)), all_of(kernel.stage), label)
             }
             Body::Traversal(traversal) => {
                 let (region, shares) = bind_region(self, traversal)?;

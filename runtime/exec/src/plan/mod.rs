@@ -8,10 +8,12 @@
 mod bind;
 mod fuse;
 mod long;
+mod paths;
 pub(crate) mod region;
 
 pub use bind::plan;
 pub use long::{Areas, Long};
+pub use paths::{Norm, PathStep, Turn};
 pub use region::operands;
 
 use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
@@ -111,6 +113,8 @@ pub enum StepKind {
     Region(Region),
     /// A dense product over all rows.
     Product(Product),
+    /// Sums over paths.
+    Paths(Box<PathStep>),
     /// Copies elements.
     Copy {
         /// From.

@@ -444,7 +444,11 @@ pub fn case_of(flow: Dataflow, bindings: Bindings) -> Case {
 
 /// A random program with gradients as results, and updates by stochastic gradient descent with momentum.
 pub fn training_program(seed: u64) -> (Dataflow, Bindings) {
-    let (mut flow, bindings) = random_program(seed);
+    trained(random_program(seed))
+}
+
+/// A program with gradients as results, and updates by stochastic gradient descent with momentum.
+pub fn trained((mut flow, bindings): (Dataflow, Bindings)) -> (Dataflow, Bindings) {
     let wrt: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
     let loss = flow.result("loss").expect("a loss");
     let gradients = differentiate(&mut flow, loss, &wrt);
