@@ -103,7 +103,12 @@ fn sized(args: &BuildArgs, analysis: &mut Analysis) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
         let model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
-        let (data, sizes) = bind_sizes(&model, &dataset, &BindOptions::default())?;
+        let lower = LowerOptions {
+            disabled: args.disable_pass.clone(),
+            machine: target(args).map(machine),
+            ..LowerOptions::default()
+        };
+        let (data, sizes) = bind_sizes(&model, &dataset, &BindOptions::default(), &lower)?;
         return Ok(Sized { model, sizes: Some(sizes), data: Some(data) });
     }
     // Errors were reported, and ended the command.
@@ -253,7 +258,8 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
     let Some(folder) = &args.data else {
         return Err(Failure::input("what becomes machine code depends on the graph: give a dataset with `--data DIR`"));
     };
-    let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default())?;
+    let lower = LowerOptions { disabled: args.disable_pass.clone(), ..LowerOptions::default() };
+    let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
     let kernels = &lowered.artifact.kernels;
     let (name, program) = match &kernels.train {
         Some(train) => ("train", train),

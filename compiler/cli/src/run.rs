@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hgnnc_driver::{Analyzed, LowerOptions, Lowered, SizeInfo, lower};
-use hgnnc_exec::{BindOptions, BoundData, ExecError, Report, TrainOptions, Trainer, bind};
+use hgnnc_driver::{Analyzed, LowerOptions, Lowered, SizeInfo, graphs_with_edges, lower};
+use hgnnc_exec::{BindOptions, BoundData, ExecError, Report, TrainOptions, Trainer, bind, list_edges};
 use hgnnc_graph::{Dataset, npy, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
 use hgnnc_ir::{Artifact, OutputKind};
@@ -23,6 +23,7 @@ pub fn bind_sizes(
     model: &Analyzed,
     dataset: &Dataset,
     options: &BindOptions,
+    lower: &LowerOptions,
 ) -> Result<(BoundData, SizeInfo), Failure> {
     // The tables are those of the compiled model: passes change values only.
     let tables = Artifact {
@@ -35,7 +36,13 @@ pub fn bind_sizes(
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
     };
-    let data = bind(&tables, dataset, options)?;
+    let unlisted = BindOptions { unlisted: true, ..options.clone() };
+    let mut data = bind(&tables, dataset, &unlisted)?;
+    if data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
+        let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
+        let needed = graphs_with_edges(model, &lower).map_err(|error| Failure::input(error.to_string()))?;
+        list_edges(&mut data, &model.flow, dataset, options, |graph| needed.contains(&graph))?;
+    }
     let sizes = data.sizes();
     Ok((data, sizes))
 }
@@ -136,12 +143,15 @@ pub fn prepare(
         split: args.split.clone(),
         graph_budget: options.memory_budget,
         outputs_only: purpose.is_of_outputs(),
+        ..BindOptions::default()
     };
-    let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options)?;
+    let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
+    let bind_lower = LowerOptions { disabled: disabled.to_vec(), machine, ..LowerOptions::default() };
+    let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // Of an empty relation the front end has told.
     let paths = data.graphs.iter().zip(&model.flow.graphs).filter(|(_, decl)| decl.steps.len() > 1);
-    for (graph, _) in paths.filter(|(graph, _)| graph.num_edges() == 0) {
+    for (graph, _) in paths.filter(|(graph, _)| graph.all_edges() == 0) {
         say(format!("warning: the semantic graph `{}` has no edges", graph.name));
     }
 
@@ -183,7 +193,7 @@ pub fn prepare(
         None => {
             // A device that could not took them along.
             if let (true, Some(dataset)) = (data.num_vertices.is_empty(), &dataset) {
-                (data, _) = bind_sizes(&model, dataset, &bind_options)?;
+                (data, _) = bind_sizes(&model, dataset, &bind_options, &lower_options)?;
             }
             on_processor((&model, purpose), lower_options, data, options, say)?
         }

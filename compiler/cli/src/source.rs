@@ -7,6 +7,7 @@ use hgnnc_diag::render;
 use hgnnc_driver::{
     Analysis, Analyzed, Diagnostics, PassManager, analyze, bind_names, check_dataset, codes, unknown_pass,
 };
+use hgnnc_exec::declare_metapaths;
 use hgnnc_graph::Dataset;
 
 use crate::data;
@@ -68,6 +69,10 @@ pub fn meet(
     }
     report(analysis, &found, warnings)?;
     bind_names(&mut model, &summary);
+    // Batches are sampled from the edges of metapaths.
+    if model.train.as_ref().is_none_or(|train| train.training.batch.is_none()) {
+        declare_metapaths(&mut model.flow, dataset)?;
+    }
     Ok(model)
 }
 

@@ -19,7 +19,7 @@ pub use hgnnc_sema::dataset::{
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::{Analyzed, train::TrainSpec};
 pub use hgnnc_syntax::format;
-pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower};
+pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges, lower};
 pub use stdlib::STDLIB;
 
 use hgnnc_sema::Library;

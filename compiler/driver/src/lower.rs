@@ -1,12 +1,13 @@
 //! From a checked model to the programs that the runtime executes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use hgnnc_ir::artifact::{Kernels, VERSION};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::{Artifact, Dataflow, Op, OutputKind, Param};
+use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind, Param, Space};
 use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, LowerForm, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
@@ -189,6 +190,27 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let known = train_sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena, train_sizes })
+}
+
+/// The graphs whose edges the programs of a model need, once the passes before differentiation have run.
+///
+/// # Errors
+/// When a disabled pass does not exist.
+pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTreeSet<Graph>, UnknownPass> {
+    let passes = PassManager::new(&options.disabled)?;
+    let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
+    let mut graphs = BTreeSet::new();
+    for mut flow in [without_dropout(&model.flow), model.flow.clone()] {
+        if !on_batches {
+            let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
+            passes.run_forward(&mut flow, &mut cx);
+        }
+        graphs.extend(flow.values.iter().filter_map(|value| match value.ty.space {
+            Space::Edges(graph) | Space::Ends(graph, _) => Some(graph),
+            Space::Unit | Space::Vertices(_) | Space::Index(_) => None,
+        }));
+    }
+    Ok(graphs)
 }
 
 /// The program of training.

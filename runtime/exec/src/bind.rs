@@ -8,7 +8,7 @@ use hgnnc_graph::{
 };
 use hgnnc_ir::artifact::{self, Artifact, Fanout, LinkTarget, MiniBatch};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
-use hgnnc_ir::types::{DType, Graph, Layout, VertexType};
+use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 
 use crate::data::{BoundData, Drawn, DrawnStep, Incidence, InputData, LinksByGraph, Target, Topology};
 use crate::error::{ExecError, Result};
@@ -22,6 +22,9 @@ pub struct BindOptions {
     pub graph_budget: Option<u64>,
     /// Neither labels nor a split are needed: only outputs will be computed.
     pub outputs_only: bool,
+    /// Leave out the edges of metapaths that are paths of others, one for each pair: see
+    /// [`list_edges`](crate::list_edges). No input may belong to them.
+    pub unlisted: bool,
 }
 
 /// Builds the semantic graphs of a model and collects its inputs, labels and split.
@@ -31,8 +34,7 @@ pub struct BindOptions {
 /// or a semantic graph that cannot be built.
 pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Result<BoundData> {
     let flow = &artifact.infer;
-    let mut binder = Binder { flow, dataset, options, types: vec![], relations: vec![], graphs: vec![] };
-    binder.names()?;
+    let mut binder = Binder::new(flow, dataset, options)?;
     let started = Instant::now();
     binder.build_graphs()?;
     let batch = artifact.training.as_ref().and_then(|training| training.batch.as_ref());
@@ -78,18 +80,28 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
         data.parts = [split.train.clone(), split.val.clone(), split.test.clone()];
     }
     data.graphs = binder.graphs.into_iter().map(topology_of).collect();
+    for (graph, pairs) in binder.unlisted {
+        data.graphs[graph].unlisted = Some(pairs);
+    }
     Ok(data)
 }
 
 /// The arrays of a semantic graph, without copying them.
-fn topology_of(graph: SemanticGraph) -> Topology {
+pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
     let SemanticGraph { name, num_src, num_dst, csc, csr, .. } = graph;
     let incoming = Incidence { indptr: csc.indptr, other: csc.src, position: vec![] };
     let outgoing = Incidence { indptr: csr.indptr, other: csr.dst, position: csr.edge };
     Topology { name, num_src, num_dst, incoming, outgoing, ..Topology::default() }
 }
 
-struct Binder<'a> {
+/// A metapath in the numbers of the dataset.
+pub(crate) fn steps_of(binder: &Binder<'_>, decl: &GraphDecl) -> Vec<Step> {
+    let step =
+        |s: &hgnnc_ir::dataflow::Step| Step { relation: binder.relations[s.relation as usize], reverse: s.reverse };
+    decl.steps.iter().map(step).collect()
+}
+
+pub(crate) struct Binder<'a> {
     flow: &'a Dataflow,
     dataset: &'a Dataset,
     options: &'a BindOptions,
@@ -98,6 +110,18 @@ struct Binder<'a> {
     /// Position in the dataset of each relation of the model.
     relations: Vec<usize>,
     graphs: Vec<SemanticGraph>,
+    /// Those whose edges are left out, and how many these are.
+    unlisted: Vec<(usize, u64)>,
+}
+
+impl<'a> Binder<'a> {
+    /// Finds what a model names in a dataset.
+    pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
+        let (types, relations, graphs, unlisted) = (vec![], vec![], vec![], vec![]);
+        let mut binder = Self { flow, dataset, options, types, relations, graphs, unlisted };
+        binder.names()?;
+        Ok(binder)
+    }
 }
 
 impl Binder<'_> {
@@ -136,12 +160,30 @@ impl Binder<'_> {
 
     fn build_graphs(&mut self) -> Result<()> {
         let builder = SemanticGraphs::new(self.dataset);
-        for decl in &self.flow.graphs {
+        for (index, decl) in self.flow.graphs.iter().enumerate() {
+            if let Some(pairs) = self.left_out(&builder, index)? {
+                let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
+                self.graphs.push(SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]));
+                self.unlisted.push((index, pairs));
+                continue;
+            }
             let mut graph = self.build(&builder, decl)?;
             graph.name.clone_from(&decl.name);
             self.graphs.push(graph);
         }
         Ok(())
+    }
+
+    /// How many edges a graph would have, if they are not to be listed.
+    fn left_out(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
+        let graph = Graph::new(index);
+        let is_read = |decl: &InputDecl| decl.ty.space == Space::Edges(graph);
+        let path = self.flow.paths.iter().any(|path| path.of == graph && path.once);
+        if !self.options.unlisted || !path || self.flow.inputs.iter().any(is_read) {
+            return Ok(None);
+        }
+        let found = builder.middle(&steps_of(self, &self.flow.graphs[index]));
+        Ok(found.map_err(|error| ExecError::Unsupported(error.to_string()))?.map(|(_, pairs)| pairs))
     }
 
     /// Weights and steps that the fan-outs of a batch ask for.
@@ -179,16 +221,12 @@ impl Binder<'_> {
         Ok(DrawnStep { name: relation.name.clone(), src, dst, incoming: topology_of(graph).incoming })
     }
 
-    fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<SemanticGraph> {
+    pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<SemanticGraph> {
         let failed = |e: SgbError| match e {
             SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(e.to_string()),
             other => ExecError::Unsupported(format!("semantic graph `{}`: {other}", decl.name)),
         };
-        let steps: Vec<Step> = decl
-            .steps
-            .iter()
-            .map(|s| Step { relation: self.relations[s.relation as usize], reverse: s.reverse })
-            .collect();
+        let steps = steps_of(self, decl);
         match steps[..] {
             [] => {
                 let count = self.dataset.vertex_types[self.types[decl.dst.index()]].count;

@@ -40,6 +40,8 @@ pub struct Topology {
     pub ends: [Option<Ends>; 2],
     /// See [`Topology::degree_classes`].
     pub classes: Classes,
+    /// How many edges there are, where they are not listed: no program needs them.
+    pub unlisted: Option<u64>,
 }
 
 /// Rows by degree class: of both directions, of all vertices and of those that have edges. Each is made when it is first
@@ -119,6 +121,7 @@ impl Topology {
             outgoing,
             ends: [None, None],
             classes: Classes::default(),
+            unlisted: None,
         })
     }
 
@@ -147,6 +150,11 @@ impl Topology {
     /// Number of edges (stored elements).
     pub fn num_edges(&self) -> usize {
         self.incoming.other.len()
+    }
+
+    /// Number of edges, listed or not.
+    pub fn all_edges(&self) -> u64 {
+        self.unlisted.unwrap_or(self.num_edges() as u64)
     }
 
     /// The incidence of one direction.
@@ -334,12 +342,17 @@ impl BoundData {
             (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
         };
         let ends = |graph: &Topology| {
+            if graph.unlisted.is_some() {
+                // As many as there may be.
+                let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);
+                return sizes::Ends { sources, destinations, ..sizes::Ends::default() };
+            }
             let ((destinations, max_in), (sources, max_out)) = (owners(&graph.incoming), owners(&graph.outgoing));
             sizes::Ends { sources, destinations, max_out, max_in }
         };
         SizeInfo {
             vertices: self.num_vertices.iter().map(|&n| n as u64).collect(),
-            edges: self.graphs.iter().map(|g| g.num_edges() as u64).collect(),
+            edges: self.graphs.iter().map(Topology::all_edges).collect(),
             ends: self.graphs.iter().map(ends).collect(),
             stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
             columns: self.patterns.iter().map(|p| owners(&p.outgoing).0).collect(),

@@ -37,7 +37,9 @@ pub struct GraphReport {
     /// Sources.
     pub cols: usize,
     /// Edges.
-    pub edges: usize,
+    pub edges: u64,
+    /// Are they in memory? Otherwise what is summed over them is summed along their paths.
+    pub listed: bool,
 }
 
 /// Means of the batches of a run, in milliseconds.

@@ -118,6 +118,13 @@ impl SemanticGraph {
         })
     }
 
+    /// A graph without edges.
+    pub fn without_edges(name: impl Into<String>, num_src: usize, num_dst: usize) -> SemanticGraph {
+        let csc = Csc { indptr: vec![0; num_dst + 1], src: vec![] };
+        let csr = transpose(&csc, num_src);
+        SemanticGraph { name: name.into(), num_src, num_dst, csc, csr, ..SemanticGraph::default() }
+    }
+
     /// Number of edges.
     pub fn num_edges(&self) -> usize {
         self.csc.src.len()

@@ -206,10 +206,18 @@ impl Trainer {
         let metrics = self.evaluate()?;
         let arenas = self.arenas();
         let data = self.executor.data();
-        let semantic_graphs = data
-            .graphs
-            .iter()
-            .map(|g| GraphReport { name: g.name.clone(), rows: g.num_dst, cols: g.num_src, edges: g.num_edges() })
+        // The hops of a metapath are no semantic graphs of the model.
+        let hops: Vec<usize> =
+            self.artifact.infer.paths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
+        let own = data.graphs.iter().enumerate().filter(|(graph, _)| !hops.contains(graph));
+        let semantic_graphs = own
+            .map(|(_, g)| GraphReport {
+                name: g.name.clone(),
+                rows: g.num_dst,
+                cols: g.num_src,
+                edges: g.all_edges(),
+                listed: g.unlisted.is_none(),
+            })
             .collect();
         let warm = |times: &[f64]| Spread::of(if times.len() > WARM_UP { &times[WARM_UP..] } else { times });
         let timing = &self.timing;

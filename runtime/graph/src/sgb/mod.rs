@@ -9,6 +9,7 @@
 //! Edge weights play no part in metapaths. Sampled or lazy metapath graphs are not made here.
 
 mod plan;
+mod unique;
 mod walk;
 
 use std::sync::{Arc, OnceLock};

@@ -1,0 +1,78 @@
+//! Metapaths whose edges may never be listed: what is summed over them is summed along their paths.
+
+use hgnnc_graph::{Dataset, SemanticGraphs};
+use hgnnc_ir::dataflow::{Dataflow, GraphDecl, PathDecl};
+use hgnnc_ir::types::Graph;
+
+use crate::bind::{BindOptions, Binder, steps_of, topology_of};
+use crate::data::BoundData;
+use crate::error::{ExecError, Result};
+
+/// Declares what the metapaths of a model are paths of, as far as this dataset lets it: graphs of their hops, after all
+/// others. What is counted goes hop by hop; else there must be one path for each pair.
+///
+/// # Errors
+/// A vertex type or relation that the dataset does not have.
+pub fn declare_metapaths(flow: &mut Dataflow, dataset: &Dataset) -> Result<()> {
+    let tables = flow.clone();
+    let options = BindOptions::default();
+    let binder = Binder::new(&tables, dataset, &options)?;
+    let builder = SemanticGraphs::new(dataset);
+    for (index, decl) in tables.graphs.iter().enumerate() {
+        if decl.steps.len() < 2 || decl.self_loops || decl.links {
+            continue;
+        }
+        let places: Vec<usize> = if decl.counted {
+            (1..decl.steps.len()).collect()
+        } else {
+            let found = builder.middle(&steps_of(&binder, decl)).map_err(|e| ExecError::Unsupported(e.to_string()))?;
+            let Some((place, _)) = found else { continue };
+            vec![place]
+        };
+        let mut hops = vec![];
+        let mut src = decl.src;
+        for (hop, range) in ranges(&places, decl.steps.len()).enumerate() {
+            let steps = decl.steps[range].to_vec();
+            let Some(last) = steps.last() else { continue };
+            let relation = &tables.relations[last.relation as usize];
+            let dst = if last.reverse { relation.src } else { relation.dst };
+            let name = format!("{} hop {}", decl.name, hop + 1);
+            hops.push(Graph::new(flow.graphs.len()));
+            flow.graphs.push(GraphDecl { name, src, dst, steps, counted: false, self_loops: false, links: false });
+            src = dst;
+        }
+        flow.paths.push(PathDecl { of: Graph::new(index), hops, once: !decl.counted });
+    }
+    Ok(())
+}
+
+/// The steps between places.
+fn ranges(places: &[usize], steps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let starts = std::iter::once(0).chain(places.iter().copied());
+    starts.zip(places.iter().copied().chain([steps])).map(|(start, end)| start..end)
+}
+
+/// Lists the edges of metapaths that [`BindOptions::unlisted`] left out, as far as programs need them.
+///
+/// # Errors
+/// A semantic graph that cannot be built.
+pub fn list_edges(
+    data: &mut BoundData,
+    flow: &Dataflow,
+    dataset: &Dataset,
+    options: &BindOptions,
+    needed: impl Fn(Graph) -> bool,
+) -> Result<()> {
+    let started = std::time::Instant::now();
+    let binder = Binder::new(flow, dataset, options)?;
+    let builder = SemanticGraphs::new(dataset);
+    for (index, decl) in flow.graphs.iter().enumerate() {
+        if data.graphs[index].unlisted.is_some() && needed(Graph::new(index)) {
+            let mut graph = binder.build(&builder, decl)?;
+            graph.name.clone_from(&decl.name);
+            data.graphs[index] = topology_of(graph);
+        }
+    }
+    data.sgb_s += started.elapsed().as_secs_f64();
+    Ok(())
+}
