@@ -160,6 +160,25 @@ proptest! {
     }
 
     #[test]
+    fn pairs_over_a_middle_have_one_path_each((dataset, steps) in case()) {
+        let Some((place, pairs)) = SemanticGraphs::new(&dataset).middle(&steps).unwrap() else { return Ok(()) };
+        let joined = naive(&dataset, &steps);
+        prop_assert_eq!(pairs, joined.len() as u64);
+        let (first, second) = (naive(&dataset, &steps[..place]), naive(&dataset, &steps[place..]));
+        // A part of one step is its relation, in which an edge may stand several times.
+        prop_assert!(place > 1 || first.values().all(|&paths| paths == 1));
+        prop_assert!(steps.len() - place > 1 || second.values().all(|&paths| paths == 1));
+        let mut paths: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        for &(start, between) in first.keys() {
+            for &(_, end) in second.keys().filter(|pair| pair.0 == between) {
+                *paths.entry((start, end)).or_default() += 1;
+            }
+        }
+        prop_assert!(paths.values().all(|&paths| paths == 1), "{:?}", paths);
+        prop_assert!(paths.keys().eq(joined.keys()));
+    }
+
+    #[test]
     fn relations_keep_their_edges((dataset, steps) in case(), self_loops: bool, dedup: bool) {
         let graphs = SemanticGraphs::new(&dataset);
         let Step { relation, reverse } = steps[0];

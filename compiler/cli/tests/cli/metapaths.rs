@@ -1,0 +1,121 @@
+//! Metapaths whose edges are never listed.
+
+use serde_json::Value;
+
+use crate::common::Place;
+
+/// Papers have one subject each, so that two papers of a subject are joined by one path; they have several authors.
+const SCHEMA: &str = "
+schema Acm {
+    vertex Paper from \"paper\" { x: f32[1902] sparse, topic: class[3] }
+    vertex Author from \"author\"
+    vertex Subject from \"subject\"
+    relation written_by: Paper -> Author from \"paper-author\"
+    relation about: Paper -> Subject from \"paper-subject\"
+    metapath PAP = Paper -written_by-> Author <-written_by- Paper
+    metapath PSP = Paper -about-> Subject <-about- Paper
+    metapath PcP = counted Paper -written_by-> Author <-written_by- Paper
+}
+";
+
+const TRAIN: &str = "
+train Net {
+    loss      cross_entropy(logits, Paper.topic)
+    optimizer adam(lr: 0.005)
+    epochs    5
+    metrics   macro_f1
+}
+";
+
+fn attention(dropout: f64) -> String {
+    format!(
+        "use std::han::HanConv
+        {SCHEMA}
+        model Net(schema: Acm) {{
+            let h = HanConv(hidden: 4, heads: 2, dropout: {dropout:?}) over [PAP, PSP] of Paper.x
+            output logits: Paper = linear(h, 3)
+        }}
+        {TRAIN}"
+    )
+}
+
+fn place(model: &str) -> Place {
+    let place = Place::new();
+    place.model(model);
+    place.run(&["data", "synth", "acm", "graph"]).works();
+    place
+}
+
+/// The report of a short training.
+fn trained(place: &Place, args: &[&str]) -> Value {
+    let usual = ["train", "m.hgnn", "--data", "graph", "--quiet", "--seed", "3", "--report", "r.json"];
+    place.run(&[&usual[..], args].concat()).works();
+    place.json("r.json")
+}
+
+/// Name, edges, and whether they are listed, of each semantic graph.
+fn graphs(report: &Value) -> Vec<(String, u64, bool)> {
+    let graph = |g: &Value| {
+        let name = g["name"].as_str().expect("a name").to_owned();
+        (name, g["edges"].as_u64().expect("a number"), g["listed"].as_bool().expect("yes or no"))
+    };
+    report["semantic_graphs"].as_array().expect("a list").iter().map(graph).collect()
+}
+
+fn same_losses(a: &Value, b: &Value) {
+    let losses = |report: &Value| -> Vec<f64> {
+        report["losses"].as_array().expect("a list").iter().map(|loss| loss.as_f64().expect("a number")).collect()
+    };
+    let (a, b) = (losses(a), losses(b));
+    assert_eq!(a.len(), 5);
+    assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-5 * a.abs()), "{a:?}\n{b:?}");
+}
+
+#[test]
+fn attention_goes_along_the_paths_of_pairs_with_one_path() {
+    let place = place(&attention(0.0));
+    let along = trained(&place, &["--threads", "1"]);
+    let listed = trained(&place, &["--disable-pass", "sum_along_paths"]);
+    let (along_graphs, listed_graphs) = (graphs(&along), graphs(&listed));
+    assert_eq!(listed_graphs.iter().map(|g| (&g.0[..], g.2)).collect::<Vec<_>>(), [("PAP", true), ("PSP", true)]);
+    assert_eq!(along_graphs, [listed_graphs[0].clone(), ("PSP".into(), listed_graphs[1].1, false)]);
+    same_losses(&along, &listed);
+    // The same numbers with two threads.
+    assert_eq!(along["losses"], trained(&place, &["--threads", "2"])["losses"]);
+    let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
+    assert!(run.out.contains("edges of `PSP` are summed along their paths"), "{}", run.out);
+}
+
+#[test]
+fn dropout_of_attention_lists_the_pairs() {
+    let place = place(&attention(0.5));
+    assert!(graphs(&trained(&place, &[])).iter().all(|graph| graph.2));
+    let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
+    assert!(run.out.contains("the edges of `PSP` stay: their weights have a factor, such as dropout"), "{}", run.out);
+}
+
+#[test]
+fn means_over_counted_paths_go_hop_by_hop() {
+    let place = place(&format!(
+        "layer Mean(hidden: dim) over graphs: [V -> V] of x: V[in] -> V[hidden] {{
+            project v: V {{
+                param w: [in, hidden] = glorot
+                h = v.x @ w
+            }}
+            aggregate e: g in graphs {{
+                z = (sum(e.count * e.src.h) over in_edges) / (sum(e.count) over in_edges)
+            }}
+            fuse v: V across graphs {{
+                out = sum(v.z) across graphs
+            }}
+        }}
+        {SCHEMA}
+        model Net(schema: Acm) {{
+            output logits: Paper = linear(Mean(hidden: 4) over [PcP] of Paper.x, 3)
+        }}
+        {TRAIN}"
+    ));
+    same_losses(&trained(&place, &[]), &trained(&place, &["--disable-pass", "sum_along_paths"]));
+    let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
+    assert!(run.out.contains("edges of `PcP` are summed along their paths"), "{}", run.out);
+}
