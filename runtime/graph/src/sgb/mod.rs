@@ -213,6 +213,8 @@ pub(crate) struct Adjacency {
     /// Path instances of each entry where it is a product; 1 each otherwise.
     counts: Option<Vec<u64>>,
     num_cols: usize,
+    /// No row has a column twice.
+    distinct: bool,
 }
 
 impl Adjacency {
@@ -418,7 +420,10 @@ impl<'a> SemanticGraphs<'a> {
                 (&relation.src_ids, &relation.dst_ids)
             };
             let (csc, _) = csc_of(self.count(from), cols, rows);
-            Arc::new(Adjacency { indptr: csc.indptr, cols: csc.src, counts: None, num_cols: self.count(to) })
+            let (indptr, cols, num_cols) = (csc.indptr, csc.src, self.count(to));
+            let row = |ends: &[u64]| cols[ends[0] as usize..ends[1] as usize].windows(2).all(|pair| pair[0] < pair[1]);
+            let distinct = indptr.windows(2).all(row);
+            Arc::new(Adjacency { indptr, cols, counts: None, num_cols, distinct })
         });
         Arc::clone(made)
     }

@@ -25,18 +25,13 @@ impl SemanticGraphs<'_> {
         for place in places {
             let (first, second) = steps.split_at(place);
             let once = forward[..place].iter().all(|&one| one) || backward[place..].iter().all(|&one| one);
-            if !once || [first, second].into_iter().any(|part| part.len() == 1 && self.has_multiple_edges(part[0])) {
+            if !once || [first, second].into_iter().any(|part| part.len() == 1 && !self.step(part[0]).distinct) {
                 continue;
             }
             let ways = |part: &[Step]| self.reached(part);
             return Ok(Some((place, pairs(&ways(&flipped(first)), &ways(second)))));
         }
         Ok(None)
-    }
-
-    fn has_multiple_edges(&self, step: Step) -> bool {
-        let adjacency = self.step(step);
-        (0..adjacency.num_rows()).any(|row| adjacency.row(row).windows(2).any(|pair| pair[0] == pair[1]))
     }
 
     /// How many distinct ends each start reaches.

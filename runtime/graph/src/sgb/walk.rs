@@ -72,7 +72,7 @@ impl<'a> Rows<'a> {
         indptr[1..].par_chunks_mut(block).enumerate().for_each(|(i, degrees)| {
             pool.with(|sets| {
                 for (r, degree) in degrees.iter_mut().enumerate() {
-                    *degree = self.reach(sets, i * block + r) as u64;
+                    *degree = self.reach(sets, i * block + r).map_or(sets.last().len(), <[u32]>::len) as u64;
                     sets.clear();
                 }
             });
@@ -102,8 +102,11 @@ impl<'a> Rows<'a> {
                     let base = indptr[rows.start];
                     pool.with(|sets| {
                         for row in rows {
-                            self.reach(sets, row);
-                            sets.emit(&mut cols[place(row, base)]);
+                            let cols = &mut cols[place(row, base)];
+                            match self.reach(sets, row) {
+                                Some(row) => cols.copy_from_slice(row),
+                                None => sets.emit(cols),
+                            }
                             sets.clear();
                         }
                     });
@@ -143,11 +146,14 @@ impl<'a> Rows<'a> {
             pool.with(|(sets, columns)| {
                 let mut size = Size::default();
                 for row in i * block..((i + 1) * block).min(self.num_rows) {
-                    let degree = self.reach(sets, row) as u64;
-                    size.pairs += degree;
-                    size.of_rows.add(degree);
-                    size.self_pairs += u64::from(sets.contains(row));
-                    sets.last().iter().for_each(|&c| columns[c as usize] += 1);
+                    let (reached, own) = match self.reach(sets, row) {
+                        Some(reached) => (reached, reached.binary_search(&(row as u32)).is_ok()),
+                        None => (sets.last(), sets.contains(row)),
+                    };
+                    size.pairs += reached.len() as u64;
+                    size.of_rows.add(reached.len() as u64);
+                    size.self_pairs += u64::from(own);
+                    reached.iter().for_each(|&c| columns[c as usize] += 1);
                     sets.clear();
                 }
                 size
@@ -166,12 +172,17 @@ impl<'a> Rows<'a> {
         size
     }
 
-    /// Puts the columns of `row` into the last set of `sets`, which must be clear. Returns how many there are.
-    fn reach(&self, sets: &mut Sets, row: usize) -> usize {
+    /// Puts the columns of `row` into the last set of `sets`, which must be clear. Where they are a row of the last segment,
+    /// gives this row instead.
+    fn reach(&self, sets: &mut Sets, row: usize) -> Option<&'a [u32]> {
         let start = [row as u32];
+        let last = self.segments.len().saturating_sub(1);
         for (i, segment) in self.segments.iter().enumerate() {
             let (done, rest) = sets.0.split_at_mut(i);
             let from: &[u32] = done.last().map_or(&start, |set| &set.list);
+            if let (&[only], true, false) = (from, i == last && segment.distinct, self.self_loops) {
+                return Some(segment.row(only as usize));
+            }
             let into = &mut rest[0];
             'all: for &v in from {
                 for &c in segment.row(v as usize) {
@@ -184,11 +195,13 @@ impl<'a> Rows<'a> {
                 }
             }
         }
-        let Some(last) = sets.0.last_mut() else { return 0 };
-        if self.self_loops && last.bits.insert(row as u32) {
+        if let Some(last) = sets.0.last_mut()
+            && self.self_loops
+            && last.bits.insert(row as u32)
+        {
             last.list.push(row as u32);
         }
-        last.list.len()
+        None
     }
 
     /// Writes columns and path counts of `row`, columns ascending. Returns whether a count overflowed.
