@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::{Epoch, Outcome, TrainOptions, Trainer};
 use hgnnc_ir::artifact::{Fanout, MiniBatch};
+use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::interp::Bindings;
-use hgnnc_ir::{Op, OutputKind, Space};
+use hgnnc_ir::{Input, Op, OutputKind, Space};
 use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
@@ -72,6 +73,73 @@ fn layers_of_different_graphs() -> Case {
     output y: Paper = RgcnConv(hidden: 3) over [cites] of first.Paper",
         schema: SCHEMA,
     }
+}
+
+/// The numbers of an edge name its source, and the loss tells whether they are met at another one: in each hop, as the edges
+/// are sampled. An edge that meets those of its neighbour would change it.
+#[test]
+fn data_of_sampled_edges_go_with_them() {
+    let compiled = || {
+        compile(
+            "schema S {
+                vertex A { x: f32[2], topic: class[2] }
+                vertex B { x: f32[2] }
+                relation r: B -> A { weight: f32, kind: f32[2] }
+                relation s: A -> A { weight: f32, kind: f32[2] }
+            }
+            layer Differ() over graphs: [*] of x: *[2] -> *[2] {
+                aggregate e: g in graphs {
+                    let wrong = e.kind - e.src.x
+                    let weighted = e.kind * (e.weight - 1)
+                    z = sum(wrong * wrong + weighted * weighted) over in_edges
+                }
+                fuse v: * across graphs { out = sum(v.z) across graphs }
+            }
+            layer Sum() over graphs: [V -> V] of x: V[2] -> V[2] {
+                aggregate e: g in graphs { z = sum(e.src.x) over in_edges }
+                fuse v: V across graphs { out = sum(v.z) across graphs }
+            }
+            model M(schema: S) {
+                let differs = Differ() over [r, s] of features
+                let around = Sum() over [s] of differs.A
+                param scale: [2] = ones
+                output y: A = (around + differs.A) * scale
+            }
+            train M { loss cross_entropy(y, A.topic) optimizer sgd(lr: 0.0) epochs 3 }",
+        )
+    };
+    let edges: Vec<(u32, u32)> = (0..60).map(|i| (i * 7 % 12, i * 5 % 11)).collect();
+    let world = World::new(3, &[("A", 12), ("B", 12)], &[("r", &edges), ("s", &edges)]);
+    let whole = compiled();
+    let mut bindings = whole.bind(&world);
+    let flow = whole.training();
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        // Vertex 4 is (5, 0), and so are its edges; all weights are 1.
+        let row = |id: u32| [f64::from(id) + 1.0, 0.0];
+        let numbers: Vec<f64> = match decl.binding {
+            Binding::Features(_) => (0..12).flat_map(row).collect(),
+            Binding::EdgeFeatures(graph) => {
+                bindings.edges[graph.index()].iter().flat_map(|&(src, _)| row(src)).collect()
+            }
+            Binding::EdgeWeight(graph) => vec![1.0; bindings.edges[graph.index()].len()],
+            _ => continue,
+        };
+        let input = bindings.inputs.get_mut(&Input::new(index)).expect("it is bound");
+        assert_eq!(input.data.len(), numbers.len(), "{}", decl.name);
+        input.data = numbers;
+    }
+    let same = 2f64.ln();
+    for most in [None, Some(1), Some(3)] {
+        let batches = on_batches(compiled(), 3, most);
+        let found = losses(&mut trainer(&batches, &world, &bindings, TrainOptions::default()));
+        assert!(found.iter().all(|loss| (loss - same).abs() < 1e-6), "{most:?}: {found:?}");
+    }
+    // It would be seen.
+    let kind =
+        flow.inputs.iter().position(|decl| matches!(decl.binding, Binding::EdgeFeatures(_))).expect("edge features");
+    bindings.inputs.get_mut(&Input::new(kind)).expect("it is bound").data.rotate_left(2);
+    let found = losses(&mut trainer(&on_batches(compiled(), 3, Some(3)), &world, &bindings, TrainOptions::default()));
+    assert!(found.iter().all(|loss| (loss - same).abs() > 0.1), "{found:?}");
 }
 
 /// Classes without weight: the loss of a batch of these only is 0.
