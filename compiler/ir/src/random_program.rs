@@ -6,12 +6,16 @@
 //! comes before the jump. Graphs have isolated vertices, duplicate edges, self loops and no edges at all. Common
 //! prey of passes (projections of gathered values, attention, constants, repeated expressions) is frequent.
 
-use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
+use std::collections::BTreeMap;
+
+use crate::dataflow::{
+    Binding, Dataflow, GraphDecl, Init, InputDecl, ParamDecl, PathDecl, RelationDecl, Step, VertexTypeDecl,
+};
 use crate::interp::{Bindings, Tensor};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
 use crate::random;
-use crate::types::{DType, Dim, Graph, Layout, Param, Space, Stage, Type, Value, VertexType};
+use crate::types::{DType, Dim, Graph, Input, Layout, Param, Space, Stage, Type, Value, VertexType};
 
 /// A forward program with a scalar result `loss` that depends on most values, further results `r0`, `r1`, …, and
 /// bindings that it runs on. The same seed gives the same program. All extents but those of vertex counts are fixed.
@@ -19,7 +23,8 @@ pub fn random_program(seed: u64) -> (Dataflow, Bindings) {
     random(seed, false)
 }
 
-/// As [`random_program`], with attention summed along paths, which not every back end has.
+/// As [`random_program`], with attention summed along paths, which not every back end has, and with sums over the edges of
+/// a metapath, the last graph, which could be summed along its paths.
 pub fn random_program_with_paths(seed: u64) -> (Dataflow, Bindings) {
     random(seed, true)
 }
@@ -34,6 +39,9 @@ fn random(seed: u64, paths: bool) -> (Dataflow, Bindings) {
         leaves: vec![],
     };
     generator.tables();
+    if paths {
+        generator.metapath();
+    }
     generator.leaves();
     for _ in 0..6 + generator.below(14) {
         generator.flow.cursor.stage = [Stage::FP, Stage::NA, Stage::SF][generator.below(3)];
@@ -44,6 +52,7 @@ fn random(seed: u64, paths: bool) -> (Dataflow, Bindings) {
     }
     if paths {
         generator.paths();
+        generator.over_metapath();
     }
     generator.outputs();
     (generator.flow, generator.bindings)
@@ -126,6 +135,74 @@ impl Generator {
             edges.sort_by_key(|&(src, dst)| (dst, src));
             self.bindings.edges.push(edges);
         }
+    }
+
+    /// Two more relations, and the metapath along both: counted, or with one path for each pair.
+    fn metapath(&mut self) {
+        let num_types = self.flow.vertex_types.len();
+        let ends = [0; 3].map(|_| VertexType::new(self.below(num_types)));
+        let counts = ends.map(|end| self.bindings.num_vertices[end.index()]);
+        let single = self.chance(0.7);
+        let mut hops = vec![];
+        for hop in 0..2 {
+            let (src, dst) = (ends[hop], ends[hop + 1]);
+            let mut edges: Vec<(u32, u32)> = (0..self.below(3 * counts[hop + 1] + 2))
+                .map(|_| (self.below(counts[hop]) as u32, self.below(counts[hop + 1]) as u32))
+                .collect();
+            edges.sort_unstable();
+            edges.dedup_by_key(|edge| if single && hop == 0 { (edge.0, 0) } else { *edge });
+            edges.sort_by_key(|&(src, dst)| (dst, src));
+            let name = format!("hop{hop}");
+            let steps = vec![Step { relation: self.flow.relations.len() as u32, reverse: false }];
+            self.flow.relations.push(RelationDecl { name: name.clone(), dataset_name: name.clone(), src, dst });
+            hops.push(Graph::new(self.flow.graphs.len()));
+            let (counted, self_loops, links) = (false, false, false);
+            self.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops, links });
+            self.bindings.edges.push(edges);
+        }
+        let [first, second] = [0, 1].map(|hop| &self.bindings.edges[hops[hop].index()]);
+        let mut pairs: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+        for &(src, between) in first {
+            for &(_, dst) in second.iter().filter(|edge| edge.0 == between) {
+                *pairs.entry((dst, src)).or_default() += 1;
+            }
+        }
+        let once = single && pairs.values().all(|&paths| paths == 1);
+        let steps = hops.iter().map(|hop| self.flow.graphs[hop.index()].steps[0]).collect();
+        let (name, src, dst, counted) = ("path".to_owned(), ends[0], ends[2], !once);
+        let of = Graph::new(self.flow.graphs.len());
+        self.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops: false, links: false });
+        self.flow.paths.push(PathDecl { of, hops, once });
+        self.bindings.edges.push(pairs.keys().map(|&(dst, src)| (src, dst)).collect());
+        if counted {
+            let numbers = pairs.values().map(|&paths| paths as f64).collect();
+            let decl = InputDecl {
+                name: "path.count".into(),
+                ty: Type::new(Space::Edges(of), vec![]),
+                binding: Binding::EdgeCount(of),
+            };
+            let input = self.flow.declare_input(decl);
+            self.bindings.inputs.insert(input, Tensor::new(pairs.len(), 1, numbers));
+        }
+    }
+
+    /// Sums over the edges of the metapath, attention where its pairs have one path.
+    fn over_metapath(&mut self) {
+        let path = self.flow.paths[0].clone();
+        if path.once && self.chance(0.7) {
+            self.attention_over(path.of);
+        }
+        let Some(src) = self.end(path.of, Direction::Out) else { return };
+        let mut messages = self.flow.add(Op::GatherSrc(path.of), &[src]);
+        if !path.once {
+            let count = self.flow.inputs.iter().position(|decl| decl.binding == Binding::EdgeCount(path.of));
+            let count = self.flow.add(Op::Input(Input::new(count.expect("it is declared"))), &[]);
+            messages = self.flow.binary(BinaryOp::Mul, messages, count);
+            let number = self.flow.segment(path.of, Direction::In, Reduce::Sum, count);
+            self.keep(number);
+        }
+        let sum = self.flow.segment(path.of, Direction::In, Reduce::Sum, messages);
+        self.keep(sum);
     }
 
     fn leaves(&mut self) {
@@ -427,7 +504,11 @@ impl Generator {
     }
 
     fn any_graph(&mut self) -> Graph {
-        Graph::new(self.below(self.flow.graphs.len()))
+        // The edges of a metapath are seldom needed.
+        let all = self.flow.graphs.len();
+        let few = all - self.flow.paths.len();
+        let among = if few < all && self.chance(0.95) { few } else { all };
+        Graph::new(self.below(among))
     }
 
     fn end(&mut self, graph: Graph, direction: Direction) -> Option<Value> {
@@ -489,6 +570,10 @@ impl Generator {
     /// Softmax-weighted sum over in-edges, the way the front end lowers it.
     fn attention(&mut self) {
         let graph = self.any_graph();
+        self.attention_over(graph);
+    }
+
+    fn attention_over(&mut self, graph: Graph) {
         let (Some(src), Some(dst)) = (self.end(graph, Direction::Out), self.end(graph, Direction::In)) else { return };
         if self.flow.ty(src).dims.is_empty() || self.flow.ty(dst).dims.is_empty() {
             return;

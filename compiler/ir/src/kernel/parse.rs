@@ -89,7 +89,7 @@ impl Reader {
                     self.output()?;
                     self.lines.insert(Place::Output(self.program.outputs.len() - 1), line);
                 }
-                "vertex" | "relation" | "graph" | "pattern" | "input" | "param" => {
+                "vertex" | "relation" | "graph" | "metapath" | "pattern" | "input" | "param" => {
                     let place = self.base.item()?;
                     self.base.parsed.lines.insert(place, line);
                 }

@@ -3,11 +3,12 @@
 //! Tolerance 1e-9 relative to max(1, |value|): passes reorder sums, nothing more.
 
 use hgnnc_ir::interp::{Bindings, Evaluation, run};
-use hgnnc_ir::random_program::{random_program, seeds};
+use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
 use hgnnc_passes::fit_outer_products::fit_outer_products_into;
 use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
 use hgnnc_passes::recompute::recompute;
+use hgnnc_passes::sum_along_paths::sum_along_paths;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
 
 const SEEDS: u64 = 200;
@@ -102,6 +103,26 @@ fn every_pass_keeps_the_meaning_of_forward_programs() {
     }
 }
 
+/// Sums along paths pay where there are many pairs; what they are does not depend on how many.
+fn many_pairs(flow: &Dataflow, bindings: &Bindings) -> SizeInfo {
+    let vertices = bindings.num_vertices.iter().map(|&n| n as u64).collect();
+    let mut edges: Vec<u64> = bindings.edges.iter().map(|edges| edges.len() as u64).collect();
+    flow.paths.iter().for_each(|path| edges[path.of.index()] = 1 << 30);
+    SizeInfo { vertices, edges, ..SizeInfo::default() }
+}
+
+#[test]
+fn sums_along_paths_are_sums_over_the_edges_of_metapaths() {
+    for seed in seeds(SEEDS) {
+        let (flow, bindings) = random_program_with_paths(seed);
+        let before = evaluate(&flow, &bindings, "as generated");
+        let mut changed = flow.clone();
+        sum_along_paths(&mut changed, &mut PassCx::new(Some(many_pairs(&flow, &bindings))));
+        let what = format!("seed {seed}, along paths");
+        same(&what, (&flow, &before), (&changed, &evaluate(&changed, &bindings, &what)));
+    }
+}
+
 #[test]
 fn outer_products_are_the_same_in_slices_of_any_size() {
     let mut fired = 0;
@@ -193,6 +214,11 @@ fn passes_find_their_prey() {
             let changed = recompute(&mut flow.clone(), &mut PassCx::new(sizes));
             *fired.entry("recompute").or_insert(0) += u32::from(changed.0);
         }
+    }
+    for seed in 0..SEEDS {
+        let (flow, bindings) = random_program_with_paths(seed);
+        let mut cx = PassCx::new(Some(many_pairs(&flow, &bindings)));
+        *fired.entry("sum_along_paths").or_insert(0) += u32::from(sum_along_paths(&mut flow.clone(), &mut cx).0);
     }
     for (name, times) in fired {
         assert!(times >= 20, "{name} fires {times} times");

@@ -236,7 +236,7 @@ fn add_row_body<const FMA: bool>(
     let states = state.chunks_exact_mut(state_len(width));
     for ((&score, table), state) in scores.iter().zip(tables).zip(states) {
         let table = Table::of(table, ends, width);
-        let bend = table.scores.partition_point(|&other| !(other + score > 0.0));
+        let bend = table.scores.partition_point(|&other| other + score <= 0.0);
         let (largest, sums) = state.split_first_mut().expect("the largest exponent");
         let (low, high) = sums.split_at_mut(width);
         let mut found = [(f32::NEG_INFINITY, None); 2];
