@@ -34,6 +34,7 @@ pub fn bind_sizes(
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
+        bottom: None,
     };
     let data = bind(&tables, dataset, options)?;
     let sizes = data.sizes();

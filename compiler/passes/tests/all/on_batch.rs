@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_ir::batch::{BatchGraph, BatchLayout};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout};
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::{Dataflow, Dim, Graph, Input, Op, OutputKind, Param, Space, VertexType, verify};
@@ -90,10 +90,12 @@ pub fn bindings_of(
                 batch.edges(flow, all, graph, hops).into_iter().map(|(edge, _)| edge).collect()
             }
             BatchGraph::Links { graph } => batch.pairs(flow, all, graph),
+            BatchGraph::Reused { .. } => vec![],
             BatchGraph::First { .. } => (0..bindings.num_vertices[decl.dst.index()] as u32).map(|v| (v, v)).collect(),
         });
     }
-    for (index, &from) in layout.inputs.iter().enumerate() {
+    for (index, from) in layout.inputs.iter().enumerate() {
+        let &BatchInput::Whole(from) = from else { continue };
         let decl = &small.inputs[index];
         let width = all.width(&flow.inputs[from.index()].ty.dims);
         let picked = |tensor: &Tensor| match decl.ty.space {
@@ -106,7 +108,9 @@ pub fn bindings_of(
                     pick(tensor, width, batch.edges(flow, all, graph, hops).into_iter().map(|(_, at)| at))
                 }
                 BatchGraph::Links { .. } => tensor.clone(),
-                BatchGraph::First { .. } => unreachable!("edges that take rows have no inputs"),
+                BatchGraph::First { .. } | BatchGraph::Reused { .. } => {
+                    unreachable!("edges that take rows have no inputs")
+                }
             },
             Space::Unit | Space::Index(_) | Space::Ends(..) => tensor.clone(),
         };
