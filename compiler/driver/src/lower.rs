@@ -12,7 +12,8 @@ use hgnnc_passes::kernels::{self, LowerForm, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::{
-    NotDifferentiable, NotOnBatch, Reusing, batch_sizes, on_batch, on_batch_reusing, score_links, try_differentiate, update,
+    NotDifferentiable, NotOnBatch, Reusing, batch_sizes, on_batch, on_batch_reusing, score_links, try_differentiate,
+    update,
 };
 use hgnnc_sema::{Analyzed, TrainSpec};
 

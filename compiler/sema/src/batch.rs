@@ -114,7 +114,8 @@ impl Elaborator<'_> {
         let why = match seen {
             Some(Seen { links: true, .. }) => Some((
                 "values are reused where the loss is of vertices, not of links".to_owned(),
-                "the edges that join links of a batch are left out of it, and values of other batches have them".to_owned(),
+                "the edges that join links of a batch are left out of it, and values of other batches have them"
+                    .to_owned(),
                 None,
             )),
             Some(Seen { reusable: Err(wrong), .. }) => {

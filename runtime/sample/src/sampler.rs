@@ -244,13 +244,7 @@ impl<'g> Sampler<'g> {
 }
 
 /// The destinations, with the vertex behind the last one, which has no edges, for those that rest.
-fn awake(
-    graph: &SampleGraph<'_>,
-    vertex_type: usize,
-    destinations: &[u32],
-    resting: &Resting,
-    awake: &mut Vec<u32>,
-) {
+fn awake(graph: &SampleGraph<'_>, vertex_type: usize, destinations: &[u32], resting: &Resting, awake: &mut Vec<u32>) {
     let nobody = graph.counts()[vertex_type] as u32;
     let all = destinations.iter().map(|&vertex| if resting.has(vertex_type, vertex) { nobody } else { vertex });
     awake.clear();

@@ -90,7 +90,12 @@ fn fast_ones_are_naive_while_vertices_rest() {
                     match which {
                         0 => assert!(expected == all),
                         3 if plan.num_hops() > 0 => {
-                            let before = naive::sample(&graph, &Plan { fanouts: plan.fanouts[..plan.num_hops() - 1].to_vec() }, &seeds, key);
+                            let before = naive::sample(
+                                &graph,
+                                &Plan { fanouts: plan.fanouts[..plan.num_hops() - 1].to_vec() },
+                                &seeds,
+                                key,
+                            );
                             assert_eq!(expected.num_edges(), before.unwrap().num_edges());
                         }
                         _ => {}

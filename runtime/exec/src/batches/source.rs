@@ -216,9 +216,8 @@ impl Source {
     pub fn drawn_of(&self, vertex_type: usize, vertex: u32) -> u64 {
         let Some(fanouts) = self.plan.fanouts.last() else { return 0 };
         let into = self.graph.relations().iter().zip(fanouts).enumerate();
-        let of = |(r, (_, fanout)): (usize, (_, &Fanout))| {
-            u64::from(fanout.of(self.graph.in_edges(r, vertex).len() as u32))
-        };
+        let of =
+            |(r, (_, fanout)): (usize, (_, &Fanout))| u64::from(fanout.of(self.graph.in_edges(r, vertex).len() as u32));
         into.filter(|(_, (relation, _))| relation.dst_type == vertex_type).map(of).sum()
     }
 
@@ -303,13 +302,7 @@ impl Source {
     }
 
     /// Makes a batch around seeds, a list for each vertex type.
-    pub fn make_around(
-        &self,
-        maker: &mut Maker<'_>,
-        seeds: &[Vec<u32>],
-        key: BatchKey,
-        made: &mut Made,
-    ) -> Result<()> {
+    pub fn make_around(&self, maker: &mut Maker<'_>, seeds: &[Vec<u32>], key: BatchKey, made: &mut Made) -> Result<()> {
         let start = Instant::now();
         made.key = Some(key);
         let sampled = maker.sampler.sample(seeds, key, &mut made.sampled);

@@ -27,8 +27,8 @@ use super::source::{Source, Whole};
 use crate::error::Result;
 use crate::raw::{Frozen, Slab};
 use crate::report::{CacheReport, CachedRows, Saved};
-use forecast::{time_moves, time_reads};
 pub(super) use forecast::{MOST_PRESAMPLED, presample};
+use forecast::{time_moves, time_reads};
 
 /// A fast memory in front of the rows of vertices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use hgnnc_sample::{Batch, BatchKey};
 
-use super::hot::fresh;
 use super::AT_A_TIME;
+use super::hot::fresh;
 use crate::batches::pipeline::{Line, Ready};
 use crate::batches::source::{Made, Maker, Source};
 use crate::error::Result;
@@ -66,7 +66,8 @@ fn super_batches(source: &Source, first: BatchKey, epochs: u64, size: u64) -> im
     let num = source.num_batches();
     (first.epoch..epochs).flat_map(move |epoch| {
         let start = if epoch == first.epoch { first.batch } else { 0 };
-        let parts = (start / size..num.div_ceil(size)).map(move |part| (part * size).max(start)..((part + 1) * size).min(num));
+        let parts =
+            (start / size..num.div_ceil(size)).map(move |part| (part * size).max(start)..((part + 1) * size).min(num));
         parts.filter(|batches| !batches.is_empty()).map(move |batches| SuperBatch { epoch, batches })
     })
 }
