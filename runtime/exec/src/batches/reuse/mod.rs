@@ -55,8 +55,8 @@ pub(super) struct Reuse {
     pub source: Arc<Source>,
     /// By [`hgnnc_ir::batch::BatchLayout::reused`] and value: its rows. `[rows, width]`
     tables: Vec<Vec<Vec<f32>>>,
-    /// The step before which they were computed.
-    step: u64,
+    /// By [`hgnnc_ir::batch::BatchLayout::reused`], the step before which each row was computed.
+    steps: Vec<Vec<u64>>,
     /// Has somebody been chosen to be hot?
     pub chosen: bool,
     report: ReuseReport,
@@ -72,8 +72,8 @@ impl Reuse {
             engine: Engine::new(&[&bottom.kernels], of_bottom.empty()?, engine)?,
             bottom: bottom.clone(),
             source: Arc::new(of_bottom),
+            steps: vec![vec![]; tables.len()],
             tables,
-            step: 0,
             chosen: false,
             report: ReuseReport { share: options.share, batches: options.batches, ..ReuseReport::default() },
         })
@@ -95,9 +95,6 @@ impl Reuse {
         let Wanted { made, first, rows } = wanted;
         let data = std::mem::take(&mut made.data);
         made.data = self.engine.rebind(&[&self.bottom.kernels], data, &mut made.inputs)?;
-        if *first {
-            self.step = step;
-        }
         self.take_params(made, from);
         let times = &mut Times::default();
         self.engine.run_prelude(VALUES, times);
@@ -117,8 +114,14 @@ impl Reuse {
                 }
                 let len = wanted_of(made, number, from) * width;
                 table[at * width..][..len].copy_from_slice(&numbers[..len]);
-                self.report.rows_computed += if value == 0 { (len / width.max(1)) as u64 } else { 0 };
             }
+            if *first {
+                self.steps[number].clear();
+                self.steps[number].resize(all, 0);
+            }
+            let computed = wanted_of(made, number, from);
+            self.steps[number][at..at + computed].fill(step);
+            self.report.rows_computed += computed as u64;
         }
         self.report.edges_computed += made.edges as u64;
         self.report.seconds += start.elapsed().as_secs_f64();
@@ -164,11 +167,11 @@ impl Reuse {
                 to.copy_from_slice(&table[row as usize * width..][..width]);
             }
         }
-        let taken: usize = made.taken.iter().map(Taken::len).sum();
-        if taken > 0 {
-            self.report.oldest = self.report.oldest.max(step - self.step);
+        for (taken, steps) in made.taken.iter().zip(&self.steps) {
+            let oldest = taken.from.iter().map(|&row| step - steps[row as usize]).max();
+            self.report.oldest = self.report.oldest.max(oldest.unwrap_or(0));
+            self.report.rows_taken += taken.len() as u64;
         }
-        self.report.rows_taken += taken as u64;
         self.report.edges_sampled += made.edges as u64;
         self.report.edges_not_drawn += made.taken.iter().map(|taken| taken.edges_not_drawn).sum::<u64>();
     }
@@ -182,6 +185,7 @@ impl Reuse {
     /// Begins to make values anew: nothing is in the table.
     pub fn begin(&mut self) {
         self.tables.iter_mut().flatten().for_each(Vec::clear);
+        self.steps.iter_mut().for_each(Vec::clear);
     }
 
     /// Notes how long it took to choose who is hot, and how many are.
