@@ -67,7 +67,15 @@ fn no(why: &str, flow: &Dataflow, value: Option<Value>) -> NotOnBatch {
 
 /// The values that the bottom layer gives to vertices, and that others take.
 fn bottom_values(flow: &Dataflow, needs: &Needs) -> Result<BTreeSet<Value>, NotOnBatch> {
-    let deepest = needs.own.iter().filter_map(|own| own.last()).max().copied().unwrap_or(0);
+    // As the layout has it: edges that are drawn have sources, whether something is gathered from these or not.
+    let far = |value: Value| {
+        let draws = match flow.ty(value).space {
+            Space::Edges(graph) => !flow.graphs[graph.index()].links,
+            Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Ends(..) => false,
+        };
+        needs.own[value.index()].last().map(|hops| hops + usize::from(draws))
+    };
+    let deepest = flow.handles().filter_map(far).max().unwrap_or(0);
     let Some(hops) = deepest.checked_sub(1).filter(|hops| *hops > 0) else {
         return Err(no("no layer takes what the bottom layer gives to neighbours", flow, None));
     };
