@@ -61,19 +61,28 @@ type Result<T> = std::result::Result<T, NotOnBatch>;
 /// # Errors
 /// [`NotOnBatch`] where a value depends on more than in-edges.
 pub fn on_batch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
-    let (new, layout, _) = build(flow, Needs::of(flow)?, &BTreeSet::new())?;
+    let (new, layout, _) = build(flow, Needs::of(flow)?, &Elsewhere::default())?;
     Ok((new, layout))
 }
 
 /// A value that is taken from elsewhere, with its positions in [`BatchLayout::reused`] and [`Reused::values`].
 pub(crate) type Taken = (Value, usize, usize);
 
-/// As [`on_batch`], with `reused` values, where they belong to vertices that draw nothing in the last hop, taken from
-/// elsewhere.
+/// Values whose rows, of vertices that draw nothing in the last hop, are not those that are computed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Elsewhere {
+    /// They are taken from elsewhere.
+    pub taken: BTreeSet<Value>,
+    /// They are 0: what they would be of no edges is not finite, and what is computed from them, although nobody
+    /// reads it, has a gradient of 0 times that.
+    pub zero: BTreeSet<Value>,
+}
+
+/// As [`on_batch`], with some rows from elsewhere.
 pub(crate) fn build(
     flow: &Dataflow,
     needs: Needs,
-    reused: &BTreeSet<Value>,
+    elsewhere: &Elsewhere,
 ) -> Result<(Dataflow, BatchLayout, Vec<Taken>)> {
     let mut new = Dataflow::new(format!("{}.batch", flow.name));
     new.params.clone_from(&flow.params);
@@ -84,8 +93,10 @@ pub(crate) fn build(
     for value in flow.handles() {
         for hops in builder.needs.own[value.index()].clone() {
             let mut new = builder.value(value, hops)?;
-            if reused.contains(&value) {
+            if elsewhere.taken.contains(&value) {
                 new = builder.reuse(value, hops, new)?;
+            } else if elsewhere.zero.contains(&value) {
+                new = builder.zero(value, hops, new)?;
             }
             builder.made.insert((value, hops), new);
         }
@@ -398,6 +409,21 @@ impl Builder<'_> {
         let op = Op::SegmentEnds { graph, direction: Direction::In, reduce: Reduce::Sum };
         let given = self.new.push(op, &[given]).map_err(wrong)?;
         self.new.push(Op::Replace(graph, Direction::In), &[computed, given]).map_err(wrong)
+    }
+
+    /// A value at vertices within a number of hops, 0 for those that have something else from elsewhere.
+    fn zero(&mut self, value: Value, hops: usize, computed: Value) -> Result<Value> {
+        let data = self.old.value(value);
+        let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
+        let rows = self.reused_rows(vertex, hops);
+        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Reused { rows });
+        let graph = Graph::new(graph.expect("rows have a graph"));
+        self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        let zero = self.new.constant(0.0);
+        let ty = Type { space: Space::Ends(graph, Direction::In), ..data.ty.clone() };
+        let zeros = self.new.add(Op::Broadcast(ty), &[zero]);
+        let replaced = self.new.push(Op::Replace(graph, Direction::In), &[computed, zeros]);
+        replaced.map_err(|error| NotOnBatch { why: error.to_string(), origin: data.origin })
     }
 
     /// The vertices of a type whose values are taken from elsewhere, with the graph that puts them among all. Position in

@@ -28,9 +28,9 @@
 use std::collections::BTreeSet;
 
 use hgnnc_ir::batch::{BatchLayout, Reused};
-use hgnnc_ir::{DType, Dataflow, Op, Output, OutputKind, Space, Stage, Value};
+use hgnnc_ir::{DType, Dataflow, Op, Output, OutputKind, Reduce, Space, Stage, Value};
 
-use crate::on_batch::{Needs, NotOnBatch, build, further, on_batch};
+use crate::on_batch::{Elsewhere, Needs, NotOnBatch, build, further, on_batch};
 
 /// The programs of batches that reuse values.
 #[derive(Clone, Debug)]
@@ -51,8 +51,8 @@ pub struct Reusing {
 /// [`NotOnBatch`] where there is no program of a batch, or nothing that it could reuse.
 pub fn on_batch_reusing(flow: &Dataflow) -> Result<Reusing, NotOnBatch> {
     let needs = Needs::of(flow)?;
-    let values = bottom_values(flow, &needs)?;
-    let (new, layout, taken) = build(flow, needs, &values)?;
+    let elsewhere = bottom_values(flow, &needs)?;
+    let (new, layout, taken) = build(flow, needs, &elsewhere)?;
     let mut bottom = Dataflow { name: format!("{}.bottom", flow.name), outputs: vec![], ..flow.clone() };
     for (value, rows, number) in taken {
         bottom.outputs.push(Output { kind: OutputKind::Result(Reused::name(rows, number)), value });
@@ -65,8 +65,9 @@ fn no(why: &str, flow: &Dataflow, value: Option<Value>) -> NotOnBatch {
     NotOnBatch { why: why.into(), origin: value.and_then(|value| flow.value(value).origin) }
 }
 
-/// The values that the bottom layer gives to vertices, and that others take.
-fn bottom_values(flow: &Dataflow, needs: &Needs) -> Result<BTreeSet<Value>, NotOnBatch> {
+/// The values that the bottom layer gives to vertices, and that others take, and those on the way to them that are not finite
+/// without edges.
+fn bottom_values(flow: &Dataflow, needs: &Needs) -> Result<Elsewhere, NotOnBatch> {
     // As the layout has it: edges that are drawn have sources, whether something is gathered from these or not.
     let far = |value: Value| {
         let draws = match flow.ty(value).space {
@@ -96,7 +97,7 @@ fn bottom_values(flow: &Dataflow, needs: &Needs) -> Result<BTreeSet<Value>, NotO
     }
     match values.is_empty() {
         true => Err(no("no layer takes what the bottom layer gives to neighbours", flow, None)),
-        false => Ok(values),
+        false => Ok(Elsewhere { zero: not_finite(flow, &of_bottom, &values), taken: values }),
     }
 }
 
@@ -115,6 +116,27 @@ fn of_last_hop(flow: &Dataflow, needs: &Needs, hops: usize) -> Result<Vec<bool>,
         }
     }
     Ok(found)
+}
+
+/// The logarithms of sums over edges that values are computed from, vertex by vertex: -∞ without edges. Largest and smallest
+/// elements are made finite where they are made.
+fn not_finite(flow: &Dataflow, of_bottom: &[bool], values: &BTreeSet<Value>) -> BTreeSet<Value> {
+    let mut read = vec![false; flow.values.len()];
+    values.iter().for_each(|value| read[value.index()] = true);
+    let mut found = BTreeSet::new();
+    for value in flow.handles().rev().filter(|value| of_bottom[value.index()]) {
+        let data = flow.value(value);
+        if !(read[value.index()] && matches!(data.ty.space, Space::Vertices(_))) {
+            continue;
+        }
+        match data.op {
+            Op::Segment { reduce: Reduce::Lse, .. } if !values.contains(&value) => {
+                found.insert(value);
+            }
+            _ => data.args.iter().for_each(|arg| read[arg.index()] = true),
+        }
+    }
+    found
 }
 
 /// From a value of vertices that the layer above takes, down to the last one of the layer below.
