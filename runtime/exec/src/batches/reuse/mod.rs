@@ -66,7 +66,8 @@ impl Reuse {
     /// Of batches that `source` makes.
     pub fn new(options: artifact::Reuse, bottom: &Bottom, source: &Source, engine: EngineOptions) -> Result<Self> {
         let of_bottom = source.of_bottom(bottom);
-        let tables = source.layout().reused.iter().map(|reused| vec![vec![]; reused.values.len()]).collect();
+        let tables: Vec<Vec<Vec<f32>>> =
+            source.layout().reused.iter().map(|reused| vec![vec![]; reused.values.len()]).collect();
         Ok(Self {
             options,
             engine: Engine::new(&[&bottom.kernels], of_bottom.empty()?, engine)?,
