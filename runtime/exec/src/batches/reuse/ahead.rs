@@ -101,13 +101,11 @@ impl Table {
         for (number, reused) in layout.reused.iter().enumerate() {
             let known = layout.vertices[reused.of.index()];
             let vertex_type = known.vertex.index();
-            let all = &sampled.batch.vertices[vertex_type];
             let fresh = fresh(&sampled.batch, known.hops, vertex_type);
             let first = sampled.batch.known[known.hops][vertex_type] as usize - fresh.len();
             let mut taken = Taken::default();
             let (vertices, rows, edges) = (&mut self.vertices[number], &mut self.rows[number], &mut self.edges[number]);
-            for row in first..first + fresh.len() {
-                let vertex = all[row];
+            for (row, &vertex) in (first..).zip(fresh) {
                 if !source.resting().has(vertex_type, vertex) {
                     continue;
                 }
