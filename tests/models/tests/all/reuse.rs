@@ -6,12 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::report::{Report, ReuseReport};
 use hgnnc_exec::{CacheOptions, CachePolicy, Outcome, TrainOptions, Trainer};
-use hgnnc_ir::Op;
 use hgnnc_ir::artifact::{Fanout, MiniBatch, Reuse};
+use hgnnc_ir::batch::{BatchGraph, BatchLayout};
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::interp::{Bindings, Tensor};
+use hgnnc_ir::random::{mask_key, uniform};
+use hgnnc_ir::{Dataflow, Input, Op, Param, Space};
 use hgnnc_model_tests::cases::{Case, SCHEMA};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{World, assert_close, case, compile};
+
+use crate::differential::engine_agrees;
 
 /// Cases of two layers.
 const TWO_LAYERS: [&str; 6] = ["rgcn", "gcn", "sage_mean", "simple_hgn", "hgt", "rgcn_sparse"];
@@ -91,6 +97,67 @@ fn trained(compiled: &Compiled, world: &World, options: TrainOptions) -> (Vec<Ve
 
 fn reused(report: &Report) -> &ReuseReport {
     report.batches.as_ref().and_then(|batches| batches.reuse.as_ref()).expect("values were reused")
+}
+
+/// A made-up batch for a program: more vertices and edges the further from the seeds, two of each type taken from elsewhere.
+fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
+    let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
+    bindings.num_vertices = layout.vertices.iter().map(|known| 4 + 3 * known.hops).collect();
+    layout.reused.iter().for_each(|reused| bindings.num_vertices[reused.rows.index()] = 2);
+    let mut drawn = 0;
+    let mut random = move || {
+        drawn += 1;
+        uniform(mask_key(9, 9, 9), drawn)
+    };
+    for (what, decl) in layout.graphs.iter().zip(&flow.graphs) {
+        let (sources, rows) = (bindings.num_vertices[decl.src.index()], bindings.num_vertices[decl.dst.index()]);
+        let mut below = |n: usize| ((random() * n as f64) as u32).min(n as u32 - 1);
+        let mut edges: Vec<(u32, u32)> = match what {
+            BatchGraph::First { .. } => (0..rows as u32).map(|v| (v, v)).collect(),
+            BatchGraph::Reused { .. } => (0..2).map(|v| (v, rows as u32 - 3 + v)).collect(),
+            BatchGraph::Sampled { .. } | BatchGraph::Links { .. } => {
+                (0..2 * rows).map(|_| (below(sources), below(rows))).collect()
+            }
+        };
+        edges.sort_by_key(|&(src, dst)| (dst, src));
+        bindings.edges.push(edges);
+    }
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        let width = bindings.width(&decl.ty.dims);
+        let rows = match decl.ty.space {
+            Space::Vertices(vertex) => bindings.num_vertices[vertex.index()],
+            Space::Edges(graph) => bindings.edges[graph.index()].len(),
+            Space::Unit | Space::Index(_) | Space::Ends(..) => 1,
+        };
+        let number = |at: usize, random: f64| match decl.binding {
+            Binding::Label(..) => (at % 3) as f64,
+            Binding::TrainMask(_) | Binding::StepNumber | Binding::EpochNumber => 1.0,
+            _ => f64::from((2.0 * random - 1.0) as f32),
+        };
+        let data = (0..rows * width).map(|at| number(at, random())).collect();
+        bindings.inputs.insert(Input::new(index), Tensor { rows, width, data });
+    }
+    for (index, decl) in flow.params.iter().enumerate() {
+        let width = bindings.width(&decl.dims);
+        let data = (0..width).map(|_| f64::from((random() - 0.5) as f32)).collect();
+        bindings.params.insert(Param::new(index), Tensor { rows: 1, width, data });
+    }
+    bindings
+}
+
+/// New parameters of a step in which rows are taken, by kernels, beside those of the interpreter.
+#[test]
+fn steps_with_rows_from_elsewhere_agree_with_the_interpreter() {
+    let mut taken = 0;
+    for name in ["rgcn", "sage_mean", "hgt"] {
+        let compiled = on_batches(&case(name), 4, None, Some((0.5, 3)), true);
+        let artifact = compiled.lowered(&world(), LowerOptions::default());
+        let (train, layout) = (artifact.train.expect("a train block"), artifact.batch.expect("batches"));
+        let bindings = made_up(&train, &layout);
+        taken += layout.reused.len();
+        engine_agrees(name, &train, &train, &bindings);
+    }
+    assert!(taken > 6, "{taken} types");
 }
 
 fn threads(threads: usize) -> TrainOptions {
