@@ -229,7 +229,12 @@ fn level_text(
         Level::Model => model::text(model),
         Level::Dataflow => ir_text(&lowered.dataflow),
         Level::Joint => ir_text(lowered.joint.as_ref()?),
-        Level::Optimized => ir_text(lowered.artifact.train.as_ref()?),
+        Level::Optimized => {
+            // What batches reuse is computed by a program of its own.
+            let bottom = lowered.artifact.bottom.iter().map(|bottom| &bottom.flow);
+            let programs = std::iter::once(lowered.artifact.train.as_ref()?).chain(bottom);
+            programs.map(ir_text).collect::<Vec<_>>().join("\n")
+        }
         Level::Infer => {
             // Scores of links are computed by a program of their own, for one set of pairs after another.
             let programs = std::iter::once(&lowered.artifact.infer).chain(&lowered.artifact.score);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use hgnnc_driver::Analyzed;
-use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Target};
+use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Reuse, Target};
 use hgnnc_ir::dataflow::GraphDecl;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::{Dataflow, Dim, Param};
@@ -60,6 +60,9 @@ pub fn text(model: &Analyzed) -> String {
                 };
                 line(format!("  for each of them {} pairs, with an end replaced by {by}", negatives.count));
             }
+        }
+        if let Some(Reuse { share, batches }) = batch.reuse {
+            line(format!("  values of the hottest {} % of the vertices serve {batches} batches", 100.0 * share));
         }
         line(match batch.fanouts.len() {
             0 => "  no in-edges: the loss sees no neighbours".to_string(),

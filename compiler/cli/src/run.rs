@@ -35,6 +35,7 @@ pub fn bind_sizes(
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
+        bottom: None,
     };
     let unlisted = BindOptions { unlisted: true, ..options.clone() };
     let mut data = bind(&tables, dataset, &unlisted)?;

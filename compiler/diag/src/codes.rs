@@ -157,6 +157,7 @@ codes! {
     PAIR_VALUE "E0510" "value of pairs to score used otherwise"
     LINK_LOSS "E0511" "loss that does not fit links"
     FANOUT_KIND "E0512" "kind of fan-out that a semantic graph cannot have"
+    NOT_REUSED "E0513" "model whose values cannot be reused by batches"
     UNUSED_PARAM "W0001" "parameter is never used"
     UNUSED_LET "W0002" "value is never used"
     UNUSED_DECLARATION "W0003" "declaration is never used"

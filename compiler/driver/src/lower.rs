@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use hgnnc_ir::artifact::{Kernels, VERSION};
+use hgnnc_ir::artifact::{Bottom, Kernels, VERSION};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
@@ -12,7 +12,10 @@ use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, LowerForm, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
-use hgnnc_passes::{NotDifferentiable, NotOnBatch, batch_sizes, on_batch, score_links, try_differentiate, update};
+use hgnnc_passes::{
+    NotDifferentiable, NotOnBatch, Reusing, batch_sizes, on_batch, on_batch_reusing, score_links, try_differentiate,
+    update,
+};
 use hgnnc_sema::{Analyzed, TrainSpec};
 
 /// What lowering depends on.
@@ -161,9 +164,11 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let training = training?;
     // A program for batches has tables and sizes of its own.
     let train_sizes = training.as_ref().map_or(options.sizes.clone(), |training| training.sizes.clone());
-    let (joint, train, train_kernels, batch) = match training {
-        Some(Training { joint, flow, kernels, batch, .. }) => (Some(joint), Some(flow), Some(kernels), batch),
-        None => (None, None, None, None),
+    let (joint, train, train_kernels, batch, bottom) = match training {
+        Some(Training { joint, flow, kernels, batch, bottom, .. }) => {
+            (Some(joint), Some(flow), Some(kernels), batch, bottom)
+        }
+        None => (None, None, None, None, None),
     };
     let mut kernels = Kernels { train: train_kernels, infer: infer_kernels?, score: score_kernels.transpose()? };
     let mut turns = vec![];
@@ -184,6 +189,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         kernels,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
         batch,
+        bottom,
     };
     let mut explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
     explanations.extend(turns);
@@ -223,6 +229,8 @@ struct Training {
     kernels: Program,
     /// How it belongs to the whole graph, if it is trained on batches.
     batch: Option<BatchLayout>,
+    /// What computes values that batches reuse.
+    bottom: Option<Bottom>,
     /// What it was compiled for.
     sizes: Option<SizeInfo>,
 }
@@ -237,9 +245,16 @@ fn lower_training(
     let mut flow = model.flow.clone();
     flow.name = format!("{}.train", model.name);
     flow.outputs.retain(|output| is_loss(&output.kind));
-    let mut batch = None;
+    let (mut batch, mut bottom) = (None, None);
     if let Some(spec_of_batch) = &spec.training.batch {
-        let (of_batch, layout) = on_batch(&flow)?;
+        let (of_batch, layout) = match spec_of_batch.reuse {
+            None => on_batch(&flow)?,
+            Some(_) => {
+                let Reusing { flow, layout, bottom: values, bottom_layout } = on_batch_reusing(&flow)?;
+                bottom = Some(lower_bottom(values, bottom_layout, passes, cx)?);
+                (flow, layout)
+            }
+        };
         cx.sizes = cx.sizes.as_ref().map(|sizes| batch_sizes(&flow, &layout, &spec.training, spec_of_batch, sizes));
         (flow, batch) = (of_batch, Some(layout));
     }
@@ -252,7 +267,21 @@ fn lower_training(
     passes.run_joint(&mut flow, cx, evaluation_bytes);
     // Of batches as well: sums of features that stand by themselves are faster than within the kernels that use them.
     let kernels = kernels::lower_with(&flow, LowerForm::of(cx.machine.as_ref()))?;
-    Ok(Training { joint, flow, kernels, batch, sizes: cx.sizes.clone() })
+    Ok(Training { joint, flow, kernels, batch, bottom, sizes: cx.sizes.clone() })
+}
+
+/// The program of values that batches reuse. How many there will be at a time is the runtime's matter.
+fn lower_bottom(
+    mut flow: Dataflow,
+    layout: BatchLayout,
+    passes: &PassManager,
+    cx: &PassCx,
+) -> Result<Bottom, LowerError> {
+    let mut quiet = PassCx { machine: cx.machine.clone(), ..PassCx::new(None) };
+    passes.run_forward(&mut flow, &mut quiet);
+    passes.run_joint(&mut flow, &mut quiet, || None);
+    let kernels = kernels::lower_with(&flow, LowerForm::of(cx.machine.as_ref()).keeping(false))?;
+    Ok(Bottom { flow, kernels, layout })
 }
 
 /// The program of evaluation: dropout's masks are 1.

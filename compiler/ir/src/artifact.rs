@@ -6,7 +6,7 @@ use crate::kernel;
 use crate::types::{Graph, VertexType};
 
 /// Version of this format. The runtime refuses others.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// A compiled model.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,6 +32,20 @@ pub struct Artifact {
     /// How [`Artifact::train`] belongs to the whole graph, where it is the program of a batch: then it has tables of its
     /// own.
     pub batch: Option<BatchLayout>,
+    /// What computes values that batches reuse, where they do ([`MiniBatch::reuse`]).
+    pub bottom: Option<Bottom>,
+}
+
+/// The program of values that batches reuse: what the bottom layer gives to vertices. Forward only, on a batch of which they
+/// are the seeds, whose one hop has the fan-outs of the last hop of [`MiniBatch`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bottom {
+    /// Results: [`crate::batch::Reused::name`] of each value. Parameters are those of [`Artifact::train`], in the same order.
+    pub flow: Dataflow,
+    /// The same as kernels.
+    pub kernels: kernel::Program,
+    /// How it belongs to the whole graph.
+    pub layout: BatchLayout,
 }
 
 /// The programs of an artifact as kernels.
@@ -130,7 +144,7 @@ pub enum NegativeEnds {
 }
 
 /// How a step of training draws a subgraph. The step is the whole program on that subgraph.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct MiniBatch {
     /// Seeds of a batch: vertices, or links, that the loss is of. At least 1.
     pub size: usize,
@@ -140,6 +154,19 @@ pub struct MiniBatch {
     /// As many hops as the program of a batch needs (`hops` of its [`crate::batch::BatchLayout`]): empty where the loss
     /// sees no neighbours. Graphs that the loss does not depend on have numbers as well, which mean nothing.
     pub fanouts: Vec<Vec<Fanout>>,
+    /// Which values of the bottom layer batches take from a table.
+    pub reuse: Option<Reuse>,
+}
+
+/// Reuse of what the bottom layer gives to hot vertices, as NeutronOrch does (Ai et al., PVLDB 17(8) 2024, "NeutronOrch:
+/// rethinking sample-based GNN training under CPU-GPU heterogeneous environments"). Batches of an epoch come in
+/// super-batches. Before the first one of a super-batch the values are computed; all of them take these as constants.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Reuse {
+    /// Part of the vertices of each type that are hot: those that most batches need the value for. From 0 to 1.
+    pub share: f64,
+    /// Batches of a super-batch, at least 1. A value is at most one update less old.
+    pub batches: u64,
 }
 
 /// Which in-edges a vertex draws in a semantic graph.

@@ -3,6 +3,7 @@
 //! The way of a training program: [`PassManager::run_forward`], [`differentiate()`], [`update`],
 //! [`PassManager::run_joint`].
 
+pub mod batch_sizes;
 pub mod bounds;
 pub mod compact;
 pub mod compute_on_vertices;
@@ -16,6 +17,7 @@ pub mod optimizer;
 pub mod pipeline;
 pub mod recompute;
 pub mod remove_dead;
+pub mod reuse;
 mod rewrite;
 pub mod score_links;
 pub mod share_common;
@@ -23,9 +25,11 @@ pub mod simplify;
 pub mod sum_along_paths;
 pub mod sum_before_projecting;
 
+pub use batch_sizes::batch_sizes;
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
 pub use hgnnc_ir::sizes::{Ends, SizeInfo};
-pub use on_batch::{NotOnBatch, batch_sizes, on_batch};
+pub use on_batch::{NotOnBatch, on_batch};
 pub use optimizer::{Clip, Optimizer, OptimizerOptions, Schedule, update};
 pub use pipeline::{Changed, PassCx, PassManager, UnknownPass};
+pub use reuse::{Reusing, on_batch_reusing};
 pub use score_links::score_links;

@@ -28,12 +28,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use hgnnc_ir::artifact::{LinkTarget, MiniBatch, Target, Training};
-use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Known};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern, Known, Reused};
 use hgnnc_ir::dataflow::{
     Binding, Cursor, GraphDecl, Init, InputDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
 };
-use hgnnc_ir::sizes::{Ends, SizeInfo};
+use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
     Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Param, Pattern, Reduce, Space, Type, Value, VertexType,
 };
@@ -62,15 +61,43 @@ type Result<T> = std::result::Result<T, NotOnBatch>;
 /// # Errors
 /// [`NotOnBatch`] where a value depends on more than in-edges.
 pub fn on_batch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
-    let needs = Needs::of(flow)?;
+    let (new, layout, _) = build(flow, Needs::of(flow)?, &Elsewhere::default())?;
+    Ok((new, layout))
+}
+
+/// A value that is taken from elsewhere, with its positions in [`BatchLayout::reused`] and [`Reused::values`].
+pub(crate) type Taken = (Value, usize, usize);
+
+/// Values whose rows, of vertices that draw nothing in the last hop, are not those that are computed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Elsewhere {
+    /// They are taken from elsewhere.
+    pub taken: BTreeSet<Value>,
+    /// They are 0: what they would be of no edges is not finite, and what is computed from them, although nobody
+    /// reads it, has a gradient of 0 times that.
+    pub zero: BTreeSet<Value>,
+}
+
+/// As [`on_batch`], with some rows from elsewhere.
+pub(crate) fn build(
+    flow: &Dataflow,
+    needs: Needs,
+    elsewhere: &Elsewhere,
+) -> Result<(Dataflow, BatchLayout, Vec<Taken>)> {
     let mut new = Dataflow::new(format!("{}.batch", flow.name));
     new.params.clone_from(&flow.params);
     let layout = BatchLayout::default();
-    let mut builder = Builder { old: flow, needs, new, layout, made: HashMap::new(), tables: Tables::default() };
+    let (made, tables) = (HashMap::new(), Tables::default());
+    let mut builder = Builder { old: flow, needs, new, layout, made, tables, taken: vec![] };
     builder.rows();
     for value in flow.handles() {
         for hops in builder.needs.own[value.index()].clone() {
-            let new = builder.value(value, hops)?;
+            let mut new = builder.value(value, hops)?;
+            if elsewhere.taken.contains(&value) {
+                new = builder.reuse(value, hops, new)?;
+            } else if elsewhere.zero.contains(&value) {
+                new = builder.zero(value, hops, new)?;
+            }
             builder.made.insert((value, hops), new);
         }
     }
@@ -80,7 +107,7 @@ pub fn on_batch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
     }
     builder.new.cursor = flow.cursor;
     builder.layout.hops = builder.layout.vertices.iter().map(|known| known.hops).max().unwrap_or(0);
-    Ok((builder.new, builder.layout))
+    Ok((builder.new, builder.layout, builder.taken))
 }
 
 /// Is a value computed for each set of vertices on its own?
@@ -91,20 +118,20 @@ fn is_for_each(flow: &Dataflow, value: Value) -> bool {
 }
 
 /// How many hops further than its result an operation reads.
-fn further(flow: &Dataflow, op: &Op) -> usize {
+pub(crate) fn further(flow: &Dataflow, op: &Op) -> usize {
     usize::from(matches!(op, Op::GatherSrc(graph) if !flow.graphs[graph.index()].links))
 }
 
 /// For how many hops each value is needed.
-struct Needs {
+pub(crate) struct Needs {
     /// Hops for which a value is computed.
-    own: Vec<BTreeSet<usize>>,
+    pub own: Vec<BTreeSet<usize>>,
     /// Parameters with a row for each vertex of a type.
     rows: BTreeMap<Param, (VertexType, usize)>,
 }
 
 impl Needs {
-    fn of(flow: &Dataflow) -> Result<Self> {
+    pub fn of(flow: &Dataflow) -> Result<Self> {
         let mut own: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); flow.values.len()];
         let mut rows: BTreeMap<Param, (VertexType, usize)> = BTreeMap::new();
         for output in &flow.outputs {
@@ -180,6 +207,7 @@ struct Builder<'a> {
     /// New values, for those within a number of hops.
     made: HashMap<(Value, usize), Value>,
     tables: Tables,
+    taken: Vec<Taken>,
 }
 
 /// A name for what belongs to vertices within a number of hops.
@@ -285,7 +313,7 @@ impl Builder<'_> {
         let ty = self.ty(&ty, hops);
         let new = Input::new(self.new.inputs.len());
         self.new.inputs.push(InputDecl { name: name_within(&name, hops), ty, binding });
-        self.layout.inputs.push(input);
+        self.layout.inputs.push(BatchInput::Whole(input));
         self.tables.inputs.insert((input, hops), new);
         new
     }
@@ -355,6 +383,76 @@ impl Builder<'_> {
         self.new.segment(graph, Direction::In, Reduce::Sum, gathered)
     }
 
+    /// A value at vertices within a number of hops, of which some have it from elsewhere.
+    ///
+    /// Rows are replaced, not mixed: whatever was computed for them, of no edges, is in no sum, and the gradient of their
+    /// rows is 0.
+    fn reuse(&mut self, value: Value, hops: usize, computed: Value) -> Result<Value> {
+        let data = self.old.value(value);
+        let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
+        let width = data.ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product();
+        let rows = self.reused_rows(vertex, hops);
+        let reused = &mut self.layout.reused[rows];
+        reused.values.push(width);
+        let (number, space) = (reused.values.len() - 1, Space::Vertices(reused.rows));
+        self.layout.inputs.push(BatchInput::Reused { rows, value: number });
+        self.taken.push((value, rows, number));
+        let name = Reused::name(rows, number);
+        let ty = Type { space, ..data.ty.clone() };
+        let input = self.new.declare_input(InputDecl { name: name.clone(), ty, binding: Binding::Given(name) });
+        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Reused { rows });
+        let graph = Graph::new(graph.expect("rows have a graph"));
+        self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        let wrong = |error: TypeError| NotOnBatch { why: error.to_string(), origin: data.origin };
+        let given = self.new.push(Op::Input(input), &[]).map_err(wrong)?;
+        let given = self.new.push(Op::GatherSrc(graph), &[given]).map_err(wrong)?;
+        let op = Op::SegmentEnds { graph, direction: Direction::In, reduce: Reduce::Sum };
+        let given = self.new.push(op, &[given]).map_err(wrong)?;
+        self.new.push(Op::Replace(graph, Direction::In), &[computed, given]).map_err(wrong)
+    }
+
+    /// A value at vertices within a number of hops, 0 for those that have something else from elsewhere.
+    fn zero(&mut self, value: Value, hops: usize, computed: Value) -> Result<Value> {
+        let data = self.old.value(value);
+        let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
+        let rows = self.reused_rows(vertex, hops);
+        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Reused { rows });
+        let graph = Graph::new(graph.expect("rows have a graph"));
+        self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        let zero = self.new.constant(0.0);
+        let ty = Type { space: Space::Ends(graph, Direction::In), ..data.ty.clone() };
+        let zeros = self.new.add(Op::Broadcast(ty), &[zero]);
+        let replaced = self.new.push(Op::Replace(graph, Direction::In), &[computed, zeros]);
+        replaced.map_err(|error| NotOnBatch { why: error.to_string(), origin: data.origin })
+    }
+
+    /// The vertices of a type whose values are taken from elsewhere, with the graph that puts them among all. Position in
+    /// [`BatchLayout::reused`].
+    fn reused_rows(&mut self, vertex: VertexType, hops: usize) -> usize {
+        let of = self.vertex(vertex, hops);
+        if let Some(known) = self.layout.reused.iter().position(|reused| reused.of == of) {
+            return known;
+        }
+        let rows = VertexType::new(self.new.vertex_types.len());
+        let VertexTypeDecl { name, dataset_name } = self.new.vertex_types[of.index()].clone();
+        let graph = format!("reused({name})");
+        self.new.vertex_types.push(VertexTypeDecl { name: format!("{name}.reused"), dataset_name });
+        self.layout.vertices.push(Known { vertex, hops });
+        self.layout.reused.push(Reused { rows, of, values: vec![] });
+        let number = self.layout.reused.len() - 1;
+        let decl = GraphDecl {
+            name: graph.clone(),
+            src: rows,
+            dst: of,
+            steps: vec![],
+            counted: false,
+            self_loops: false,
+            links: false,
+        };
+        self.add_graph(decl, graph, BatchGraph::Reused { rows: number });
+        number
+    }
+
     /// Computes a value for vertices within a number of hops.
     fn value(&mut self, value: Value, hops: usize) -> Result<Value> {
         let data = self.old.value(value);
@@ -385,123 +483,4 @@ impl Builder<'_> {
         }
         Ok(new)
     }
-}
-
-/// How large a batch of a model is expected to be: what its program is compiled for. `flow` is the program of the whole graph,
-/// `sizes` those of its data. Neighbours are taken to be spread evenly.
-pub fn batch_sizes(
-    flow: &Dataflow,
-    layout: &BatchLayout,
-    training: &Training,
-    batch: &MiniBatch,
-    sizes: &SizeInfo,
-) -> SizeInfo {
-    let count = |vertex: VertexType| sizes.vertices[vertex.index()] as f64;
-    // By hop: vertices that are known, and edges of those that were new in it.
-    let mut known = vec![vec![0.0; flow.vertex_types.len()]];
-    let mut pairs = vec![0.0; flow.graphs.len()];
-    match &training.target {
-        Target::Vertices { vertex, .. } => known[0][vertex.index()] = (batch.size as f64).min(count(*vertex)),
-        Target::Links(LinkTarget { graphs, negatives, .. }) => {
-            let all: u64 = graphs.iter().map(|graph| sizes.edges[graph.index()]).sum();
-            let drawn = &mut known[0];
-            for graph in graphs {
-                let links = sizes.edges[graph.index()] as f64;
-                let links = links.min(batch.size as f64 * links / all.max(1) as f64);
-                pairs[graph.index()] = links * (1.0 + f64::from(negatives.count));
-                // A pair that is no link has one end that its link does not have.
-                let decl = &flow.graphs[graph.index()];
-                let ends = links * (1.0 + 0.5 * f64::from(negatives.count));
-                [decl.src, decl.dst].iter().for_each(|end| drawn[end.index()] += ends);
-            }
-            for (index, drawn) in drawn.iter_mut().enumerate() {
-                let all = sizes.vertices[index] as f64;
-                *drawn = all * (1.0 - (-*drawn / all.max(1.0)).exp());
-            }
-        }
-    }
-    let mut new = known[0].clone();
-    let mut edges: Vec<Vec<f64>> = vec![];
-    for hop in 0..layout.hops {
-        let (mut drawn, mut of_graphs) = (vec![0.0; flow.vertex_types.len()], vec![]);
-        for (index, graph) in flow.graphs.iter().enumerate() {
-            let used = layout.deepest(Graph::new(index)).is_some_and(|deepest| deepest >= hop);
-            let degree = sizes.edges[index] as f64 / count(graph.dst).max(1.0);
-            let fanout = batch.fanouts.get(hop).and_then(|fanouts| fanouts[index].most());
-            let taken = if used { fanout.map_or(degree, |fanout| degree.min(fanout.into())) } else { 0.0 };
-            of_graphs.push(new[graph.dst.index()] * taken);
-            drawn[graph.src.index()] += of_graphs[index];
-        }
-        edges.push(of_graphs);
-        let mut next = known[hop].clone();
-        for (index, (next, drawn)) in next.iter_mut().zip(drawn).enumerate() {
-            let all = sizes.vertices[index] as f64;
-            // Of vertices drawn at random some are drawn twice, and some are known.
-            new[index] = (all - *next).max(0.0) * (1.0 - (-drawn / all.max(1.0)).exp());
-            *next += new[index];
-        }
-        known.push(next);
-    }
-    let whole = |number: f64| number.ceil() as u64;
-    let rows = |known_within: &Known| known[known_within.hops][known_within.vertex.index()];
-    let mut of_batch =
-        SizeInfo { vertices: layout.vertices.iter().map(rows).map(whole).collect(), ..SizeInfo::default() };
-    for what in &layout.graphs {
-        let (edges, ends) = match *what {
-            BatchGraph::Sampled { graph, hops } => {
-                let decl = &flow.graphs[graph.index()];
-                let edges: f64 = edges[..=hops].iter().map(|of_hop| of_hop[graph.index()]).sum();
-                let (sources, rows) = (known[hops + 1][decl.src.index()], known[hops][decl.dst.index()]);
-                let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
-                let most =
-                    batch.fanouts.iter().map(|fanouts| fanouts[graph.index()].most().map_or(u64::MAX, u64::from)).max();
-                let ends = Ends {
-                    sources: whole(edges.min(sources)),
-                    destinations: whole(edges.min(rows)),
-                    max_out: of_whole.max_out.min(whole(rows)),
-                    max_in: of_whole.max_in.min(most.unwrap_or(u64::MAX)),
-                };
-                (whole(edges), ends)
-            }
-            BatchGraph::Links { graph } => {
-                let decl = &flow.graphs[graph.index()];
-                let (pairs, negatives) = (
-                    pairs[graph.index()],
-                    match &training.target {
-                        Target::Links(of) => 1.0 + f64::from(of.negatives.count),
-                        Target::Vertices { .. } => 1.0,
-                    },
-                );
-                let end = |vertex: VertexType| pairs.min(known[0][vertex.index()]);
-                let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
-                let most = |links: u64| whole((links as f64 * negatives).min(pairs));
-                let ends = Ends {
-                    sources: whole(end(decl.src)),
-                    destinations: whole(end(decl.dst)),
-                    max_out: most(of_whole.max_out),
-                    max_in: most(of_whole.max_in),
-                };
-                (whole(pairs), ends)
-            }
-            BatchGraph::First { rows } => {
-                let rows = of_batch.vertices[rows.index()];
-                (rows, Ends { sources: rows, destinations: rows, max_out: 1, max_in: 1 })
-            }
-        };
-        of_batch.edges.push(edges);
-        of_batch.ends.push(ends);
-    }
-    for &BatchPattern { pattern, rows } in &layout.patterns {
-        let all = count(flow.patterns[pattern.index()].vertex).max(1.0);
-        let (Some(&stored), Some(&columns)) = (sizes.stored.get(pattern.index()), sizes.columns.get(pattern.index()))
-        else {
-            // Not known of all: of none.
-            (of_batch.stored, of_batch.columns) = (vec![], vec![]);
-            break;
-        };
-        let stored = whole(stored as f64 * of_batch.vertices[rows.index()] as f64 / all);
-        of_batch.stored.push(stored);
-        of_batch.columns.push(columns.min(stored));
-    }
-    of_batch
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::{Diagnostic, FileId, Span, codes};
-use hgnnc_ir::artifact::{Fanout, MiniBatch};
-use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::artifact::{Fanout, MiniBatch, Reuse};
+use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Step};
 use hgnnc_ir::{Dataflow, Graph, Input, Output, OutputKind, Value};
-use hgnnc_passes::{NotOnBatch, on_batch};
+use hgnnc_passes::{NotOnBatch, on_batch, on_batch_reusing};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 
 use crate::consts::Consts;
@@ -20,6 +20,10 @@ const ALL: &str = "all";
 /// Fan-outs with arguments.
 const WEIGHTED: &str = "weighted";
 const WALKS: &str = "walks";
+/// Vertices whose values are reused.
+const HOT: &str = "hot";
+/// Batches that reuse a value: sampled ahead, all of them, and kept.
+const MOST_REUSED: f64 = 1024.0;
 /// Their ends are counted one by one, for each vertex of a batch.
 const MOST_WALKS: f64 = 65_536.0;
 
@@ -35,12 +39,14 @@ impl Elaborator<'_> {
         consts: &Consts,
         loss: Option<Value>,
     ) -> Option<Option<MiniBatch>> {
-        let written = |entry: &TrainEntry| matches!(entry, TrainEntry::Batch(..) | TrainEntry::Fanout(..));
+        let written = |entry: &TrainEntry| {
+            matches!(entry, TrainEntry::Batch(..) | TrainEntry::Fanout(..) | TrainEntry::Reuse(..))
+        };
         if !train.entries.iter().any(written) {
             return Some(None);
         }
         let seen = loss.map(|loss| Seen::by(&self.flow, loss));
-        let (mut size, mut fanout) = (None, None);
+        let (mut size, mut fanout, mut reuse) = (None, None, None);
         for entry in &train.entries {
             match entry {
                 TrainEntry::Batch(span, expr) => {
@@ -53,15 +59,22 @@ impl Elaborator<'_> {
                     let seen = seen.as_ref().and_then(|seen| seen.as_ref().ok());
                     fanout = Some((*span, self.fanouts(written, consts, seen)));
                 }
+                TrainEntry::Reuse(span, expr) => {
+                    let seen = seen.as_ref().and_then(|seen| seen.as_ref().ok());
+                    reuse = Some((*span, self.reuse(*span, expr, consts, seen)));
+                }
                 _ => {}
             }
         }
         let Some(size) = size else {
-            let Some((span, _)) = fanout else { return Some(None) };
-            self.report(
-                Diagnostic::at(codes::TRAIN_ENTRY, span, "`fanout` needs `batch`", "of how many vertices at a time?")
-                    .help("add `batch 1024`: the number of vertices in a batch"),
-            );
+            let spans = [("fanout", fanout.map(|it| it.0)), ("reuse", reuse.map(|it| it.0))];
+            for (name, span) in spans.into_iter().filter_map(|(name, span)| Some((name, span?))) {
+                let what = format!("`{name}` needs `batch`");
+                self.report(
+                    Diagnostic::at(codes::TRAIN_ENTRY, span, what, "of how many vertices at a time?")
+                        .help("add `batch 1024`: the number of vertices in a batch"),
+                );
+            }
             return None;
         };
         let fanouts = match fanout {
@@ -70,7 +83,55 @@ impl Elaborator<'_> {
         };
         // A batch that no machine could hold is the whole training part.
         let size = usize::try_from(size?).unwrap_or(usize::MAX);
-        Some(Some(MiniBatch { size, fanouts }))
+        let reuse = match reuse {
+            Some((_, reuse)) => Some(reuse?),
+            None => None,
+        };
+        Some(Some(MiniBatch { size, fanouts, reuse }))
+    }
+
+    /// `hot(0.1, batches: 8)`.
+    fn reuse(&mut self, span: Span, expr: &Expr, consts: &Consts, seen: Option<&Seen>) -> Option<Reuse> {
+        let (name, arguments) = self.choice(expr, "way to choose what is reused", &[(HOT, &["share", "batches"])])?;
+        let missing = |what: &str| {
+            Diagnostic::at(codes::MISSING_ARGUMENT, expr.span, format!("`{name}` needs {what}"), "which is missing")
+                .help("as in `hot(0.1, batches: 8)`: values of the hottest tenth of the vertices, for 8 batches")
+        };
+        let share = match arguments[0] {
+            Some(share) => self.ranged(share, consts, 0.0, 1.0, "the share of hot vertices"),
+            None => {
+                self.report(missing("a share of the vertices"));
+                None
+            }
+        };
+        let batches = match arguments[1] {
+            Some(batches) => self.count_within(batches, consts, (1.0, MOST_REUSED), "the number of batches"),
+            None => {
+                self.report(missing("a number of batches"));
+                None
+            }
+        };
+        let why = match seen {
+            Some(Seen { links: true, .. }) => Some((
+                "values are reused where the loss is of vertices, not of links".to_owned(),
+                "the edges that join links of a batch are left out of it, and values of other batches have them"
+                    .to_owned(),
+                None,
+            )),
+            Some(Seen { reusable: Err(wrong), .. }) => {
+                Some(("there is nothing that batches could reuse".to_owned(), wrong.why.clone(), wrong.origin))
+            }
+            Some(_) | None => None,
+        };
+        if let Some((what, why, origin)) = why {
+            let mut report = Diagnostic::at(codes::NOT_REUSED, span, what, "cannot be reused").note(why);
+            if let Some(origin) = origin {
+                report = report.label(Span { file: FileId(origin.file), start: origin.start, end: origin.end }, "here");
+            }
+            self.report(report.help("remove `reuse`"));
+            return None;
+        }
+        Some(Reuse { share: share?, batches: batches? })
     }
 
     fn not_on_batch(&mut self, span: Span, wrong: &NotOnBatch) {
@@ -372,6 +433,10 @@ struct Seen {
     graphs: Vec<bool>,
     /// Which inputs.
     inputs: Vec<Input>,
+    /// Is it of links?
+    links: bool,
+    /// Is there something that batches can reuse?
+    reusable: Result<(), NotOnBatch>,
 }
 
 impl Seen {
@@ -381,7 +446,14 @@ impl Seen {
         let flow = Dataflow { outputs: vec![Output { kind, value: loss }], ..flow.clone() };
         let (_, layout): (_, BatchLayout) = on_batch(&flow)?;
         let graphs = (0..flow.graphs.len()).map(|graph| layout.deepest(Graph::new(graph)).is_some()).collect();
-        Ok(Self { hops: layout.hops, graphs, inputs: layout.inputs })
+        let whole = |input: &BatchInput| match *input {
+            BatchInput::Whole(input) => Some(input),
+            BatchInput::Reused { .. } => None,
+        };
+        let inputs = layout.inputs.iter().filter_map(whole).collect();
+        let links = flow.graphs.iter().any(|graph| graph.links);
+        let reusable = on_batch_reusing(&flow).map(drop);
+        Ok(Self { hops: layout.hops, graphs, inputs, links, reusable })
     }
 }
 

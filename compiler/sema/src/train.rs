@@ -96,6 +96,7 @@ impl Elaborator<'_> {
                 TrainEntry::Epochs(span, _) => ("epochs", *span),
                 TrainEntry::Batch(span, _) => ("batch", *span),
                 TrainEntry::Fanout(span, _) => ("fanout", *span),
+                TrainEntry::Reuse(span, _) => ("reuse", *span),
                 TrainEntry::Negatives(span, _) => ("negatives", *span),
                 TrainEntry::Exclude(span, _) => ("exclude", *span),
                 TrainEntry::Stop(span, ..) => ("stop", *span),
@@ -151,6 +152,7 @@ impl Elaborator<'_> {
                 TrainEntry::Loss(..)
                 | TrainEntry::Batch(..)
                 | TrainEntry::Fanout(..)
+                | TrainEntry::Reuse(..)
                 | TrainEntry::Negatives(..)
                 | TrainEntry::Exclude(..) => {}
                 TrainEntry::Optimizer(_, expr) => match self.optimizer(expr, consts) {

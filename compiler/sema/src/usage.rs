@@ -188,6 +188,7 @@ impl Names {
                 | TrainEntry::Clip(_, e)
                 | TrainEntry::Epochs(_, e)
                 | TrainEntry::Batch(_, e)
+                | TrainEntry::Reuse(_, e)
                 | TrainEntry::Negatives(_, e)
                 | TrainEntry::Stop(_, _, e)
                 | TrainEntry::Seed(_, e) => self.expr(e),

@@ -481,6 +481,8 @@ pub enum TrainEntry {
     Batch(Span, Expr),
     /// `fanout [15, 10] { cites: [5, all] }`
     Fanout(Span, Fanout),
+    /// `reuse hot(0.1, batches: 8)`
+    Reuse(Span, Expr),
     /// `negatives uniform(10)`
     Negatives(Span, Expr),
     /// `exclude [inverse_of_likes]`

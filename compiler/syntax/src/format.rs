@@ -546,6 +546,7 @@ impl<'a> Printer<'a> {
             TrainEntry::Epochs(span, expr) => (span, "epochs", value(expr)),
             TrainEntry::Batch(span, expr) => (span, "batch", value(expr)),
             TrainEntry::Fanout(span, fanout) => (span, "fanout", self.fanout(fanout, column)),
+            TrainEntry::Reuse(span, expr) => (span, "reuse", value(expr)),
             TrainEntry::Negatives(span, expr) => (span, "negatives", value(expr)),
             TrainEntry::Exclude(span, graphs) => (span, "exclude", graph_expr(graphs)),
             TrainEntry::Seed(span, expr) => (span, "seed", value(expr)),

@@ -170,6 +170,7 @@ const ORDER: &[&str] = &[
     "epochs",
     "batch",
     "fanout",
+    "reuse",
     "negatives",
     "exclude",
     "stop",

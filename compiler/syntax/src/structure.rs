@@ -76,6 +76,7 @@ pub(crate) fn starts_entry(token: &Token) -> bool {
             | Epochs
             | Batch
             | Fanout
+            | Reuse
             | Negatives
             | Exclude
             | Stop

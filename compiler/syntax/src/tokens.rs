@@ -107,7 +107,7 @@ tokens! {
     }
     contextual {
         Loss "loss" Optimizer "optimizer" Schedule "schedule" Clip "clip" Epochs "epochs" Stop "stop"
-        Batch "batch" Fanout "fanout" Negatives "negatives" Exclude "exclude"
+        Batch "batch" Fanout "fanout" Reuse "reuse" Negatives "negatives" Exclude "exclude"
         When "when" Has "has" Improved "improved" For "for" Select "select" Metrics "metrics" Split "split"
         Dataset "dataset" Seed "seed" F32 "f32" Sparse "sparse" Onehot "onehot" Embedding "embedding"
         Class "class" Multilabel "multilabel" Target "target" Graph "graph" Type "type" Src "src" Dst "dst"

@@ -64,6 +64,40 @@ pub struct BatchReport {
     /// Where there is a fast memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheReport>,
+    /// Where batches reuse values of the bottom layer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<ReuseReport>,
+}
+
+/// What batches of a run took of the bottom layer from a table. A row is what the layer gives to a vertex.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct ReuseReport {
+    /// Part of the vertices of each type that may be in the table.
+    pub share: f64,
+    /// Batches that take the same values.
+    pub batches: u64,
+    /// Vertices that may be in it.
+    pub hot: u64,
+    /// Rows that were computed.
+    pub rows_computed: u64,
+    /// Rows that batches took.
+    pub rows_taken: u64,
+    /// Edges of the sampled batches.
+    pub edges_sampled: u64,
+    /// Edges that batches would have had besides, for the vertices whose rows they took.
+    pub edges_not_drawn: u64,
+    /// Edges that rows were computed from.
+    pub edges_computed: u64,
+    /// Edges that were saved: those not drawn, less those that rows were computed from.
+    pub edges_saved: i64,
+    /// The most updates between computing a row and taking it.
+    pub oldest: u64,
+    /// Seconds of computing rows.
+    pub seconds: f64,
+    /// Seconds of sampling for that, beside the computation of batches.
+    pub sample_s: f64,
+    /// Seconds of choosing who may be in the table, before training.
+    pub choose_s: f64,
 }
 
 /// What a fast memory in front of the rows of vertices did in a run. A row is needed once by each batch that has its vertex.

@@ -2,6 +2,7 @@
 
 use crate::graph::{Relation, SampleGraph};
 use crate::plan::{Fanout, Plan, SampleError};
+use crate::resting::Resting;
 
 /// The sampled edges of one relation, by destination: a CSC over compact ids. Destinations are in the order of their
 /// ids, and those of a hop follow those of the hop before.
@@ -146,6 +147,11 @@ impl Batch {
     /// Checks everything that the fields promise, and that edges are edges of the graph; says what is broken. For tests
     /// and for batches that come from elsewhere.
     pub fn verify(&self, graph: &SampleGraph<'_>, plan: &Plan) -> Result<(), String> {
+        self.verify_resting(graph, plan, &Resting::default())
+    }
+
+    /// As [`verify`](Batch::verify), of a batch that was sampled while some vertices rested.
+    pub fn verify_resting(&self, graph: &SampleGraph<'_>, plan: &Plan, resting: &Resting) -> Result<(), String> {
         let hops = plan.num_hops();
         if self.known.len() != hops + 1 || self.blocks.len() != graph.relations().len() {
             return Err(format!("{} hops of {} relations, not {hops}", self.num_hops(), self.blocks.len()));
@@ -177,6 +183,12 @@ impl Batch {
             for (hop, dst) in (0..hops).flat_map(|hop| self.fresh(hop, relation.dst_type).map(move |dst| (hop, dst))) {
                 let row = block.indptr[dst] as usize..block.indptr[dst + 1] as usize;
                 let fanout = plan.fanouts[hop][r];
+                if hop + 1 == hops && resting.has(relation.dst_type, self.vertices[relation.dst_type][dst]) {
+                    match row.is_empty() {
+                        true => continue,
+                        false => return at(format!("destination {dst} rests, and has edges")),
+                    }
+                }
                 if let Fanout::Walks { walks, top } = fanout {
                     let ends = &block.src[row.clone()];
                     let known = self.known[hop + 1][relation.src_type];

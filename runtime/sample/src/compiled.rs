@@ -116,7 +116,7 @@ impl Compiled {
             listed: listed.as_ptr(),
             ask: ask_rows,
         };
-        // SAFETY: vertices of a batch are vertices of the graph, whose offsets have two rows of words from each on. There are
+        // SAFETY: vertices of a batch are vertices of the graph, or the one behind the last; offsets have two rows of words from each on. There are
         // as many lists as the function has relations, because it was made for this graph (`fits`), each of `count` more
         // elements.
         unsafe { self.code.rows(function, &mut call) };

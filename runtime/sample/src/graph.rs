@@ -113,7 +113,8 @@ pub struct SampleGraph<'a> {
 /// so that it costs one access to memory, not one for each relation.
 #[derive(Debug)]
 pub(crate) struct Offsets {
-    /// `[vertices + 1][relations]`
+    /// A row more than there are vertices: the vertex behind the last one has no edges. Who reads rows of destinations, some
+    /// of which are to have none, reads that one for these. `[vertices + 2][relations]`
     words: Words,
     /// The relations into the type, in order.
     pub relations: Vec<usize>,
@@ -122,11 +123,12 @@ pub(crate) struct Offsets {
 impl Offsets {
     fn new(vertex_type: usize, vertices: usize, edges: &[Edges<'_>]) -> Result<Offsets, GraphError> {
         let relations: Vec<usize> = (0..edges.len()).filter(|&r| edges[r].dst_type == vertex_type).collect();
-        let mut words = Words::zeroed((vertices + 1) * relations.len())?;
+        let mut words = Words::zeroed((vertices + 2) * relations.len())?;
         for (slot, &r) in relations.iter().enumerate() {
             let places = words.iter_mut().skip(slot).step_by(relations.len());
             // Checked before: offsets fit 32 bits.
-            places.zip(&edges[r].indptr[..]).for_each(|(place, &at)| *place = at as u32);
+            let behind = edges[r].indptr.last();
+            places.zip(edges[r].indptr.iter().chain(behind)).for_each(|(place, &at)| *place = at as u32);
         }
         Ok(Offsets { words, relations })
     }
@@ -138,7 +140,7 @@ impl Offsets {
         self.words[vertex as usize * n..(vertex as usize + 2) * n].split_at(n)
     }
 
-    /// All of them. `[vertices + 1][relations]`
+    /// All of them. `[vertices + 2][relations]`
     pub fn words(&self) -> &[u32] {
         &self.words
     }
@@ -238,7 +240,8 @@ impl<'a> SampleGraph<'a> {
         let relation = |(r, Edges { name, src_type, dst_type, indptr, src, weights }): (usize, Edges<'a>)| {
             let positive = match &weights {
                 Some(weights) if weights.contains(&0.0) => {
-                    let mut positive = Words::zeroed(counts[dst_type])?;
+                    // One more, as there are offsets.
+                    let mut positive = Words::zeroed(counts[dst_type] + 1)?;
                     for (count, row) in positive.iter_mut().zip(indptr.windows(2)) {
                         let row = &weights[row[0] as usize..row[1] as usize];
                         *count = row.iter().filter(|weight| **weight > 0.0).count() as u32;

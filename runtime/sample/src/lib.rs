@@ -52,6 +52,11 @@
 //! needs that graph. As a fan-out ([`Fanout::Walks`]) they give a relation that has a path its sampled edges. A number is [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, metapath, step) for (vertex of the
 //! seed, walk), so the walks of a seed depend on no other seed and on no thread.
 //!
+//! # Resting vertices
+//!
+//! Of vertices that rest ([`Resting`]) the last hop takes no edges, whatever its fan-outs: their rows in it are empty, and
+//! nothing is looked up for them. What is drawn for others does not change, for draws depend on the vertex alone.
+//!
 //! # What is not here
 //!
 //! Negatives, one fan-out for all relations together, and features of vertices. Walks are not generated code.
@@ -65,6 +70,7 @@ pub mod naive;
 mod plan;
 mod portable;
 mod prefetch;
+mod resting;
 mod sampler;
 mod table;
 mod walk;
@@ -77,6 +83,7 @@ pub use compiled::Compiled;
 pub use graph::{Edges, GraphError, Relation, SampleGraph};
 pub use many::{sample_each, walk_each};
 pub use plan::{BatchKey, Fanout, Plan, SampleError};
+pub use resting::Resting;
 pub use sampler::Sampler;
 pub use walk::{WalkError, WalkPlan, Walks};
 pub use walker::{Walker, WalkerError};

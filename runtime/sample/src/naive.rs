@@ -7,6 +7,7 @@ use hgnnc_ir::random::bits;
 use crate::batch::Batch;
 use crate::graph::SampleGraph;
 use crate::plan::{BatchKey, Fanout, Plan, SampleError};
+use crate::resting::Resting;
 use crate::walk::{WalkError, WalkPlan, Walks};
 use crate::weight::exponential;
 
@@ -14,6 +15,17 @@ use crate::weight::exponential;
 ///
 /// `seeds` are a list for each vertex type, without doubles. Errors as [`SampleError`] says.
 pub fn sample(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>], key: BatchKey) -> Result<Batch, SampleError> {
+    sample_resting(graph, plan, seeds, key, &Resting::default())
+}
+
+/// As [`sample`], while some vertices rest.
+pub fn sample_resting(
+    graph: &SampleGraph<'_>,
+    plan: &Plan,
+    seeds: &[Vec<u32>],
+    key: BatchKey,
+    resting: &Resting,
+) -> Result<Batch, SampleError> {
     let mut batch = Batch::default();
     batch.start(graph, plan, seeds)?;
     let mut compact: Vec<HashMap<u32, u32>> = vec![HashMap::new(); graph.counts().len()];
@@ -31,6 +43,11 @@ pub fn sample(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>], key: Bat
             let steps = walk.as_ref().map(|(_, plan)| plan.keys(key)).unwrap_or_default();
             for dst in batch.fresh(hop, dst_type) {
                 let vertex = batch.vertices[dst_type][dst];
+                let block = &mut batch.blocks[r];
+                if hop + 1 == plan.num_hops() && resting.has(dst_type, vertex) {
+                    block.indptr.push(block.src.len() as u64);
+                    continue;
+                }
                 let row = graph.in_edges(r, vertex);
                 let degree = row.len() as u32;
                 let edge = |t: u32| (relation.sources()[row.start + t as usize], row.start as u32 + t);
@@ -48,7 +65,6 @@ pub fn sample(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>], key: Bat
                     // There are paths: the plan was checked.
                     (Fanout::Walks { .. }, None) => vec![],
                 };
-                let block = &mut batch.blocks[r];
                 for (source, edge) in taken {
                     let id = *compact[src_type].entry(source).or_insert_with(|| {
                         batch.vertices[src_type].push(source);

@@ -26,6 +26,7 @@ use crate::draw::{DrawSpace, Drawer};
 use crate::graph::{GraphError, SampleGraph};
 use crate::plan::{BatchKey, Fanout, Plan, SampleError};
 use crate::portable::{Rows, read_rows, take};
+use crate::resting::Resting;
 use crate::table::Table;
 use crate::walk::WalkPlan;
 use crate::walker::{Ends, Steps, Walked, label};
@@ -43,8 +44,8 @@ pub struct Sampler<'g> {
     /// First edge and degree of each destination of a hop, by relation. `[relations][destinations]`
     rows: Vec<Vec<[u32; 2]>>,
     steps: Steps,
-    /// The destinations of a hop, of the relation that is walked along.
-    seeds: Vec<u32>,
+    /// The destinations of a hop, with the vertex behind the last one for those that rest.
+    awake: Vec<u32>,
 }
 
 impl<'g> Sampler<'g> {
@@ -61,7 +62,7 @@ impl<'g> Sampler<'g> {
             space: DrawSpace::default(),
             rows,
             steps: Steps::default(),
-            seeds: vec![],
+            awake: vec![],
         })
     }
 
@@ -79,6 +80,20 @@ impl<'g> Sampler<'g> {
     ///
     /// Errors as [`SampleError`] says; `batch` is then of no use.
     pub fn sample(&mut self, seeds: &[Vec<u32>], key: BatchKey, batch: &mut Batch) -> Result<(), SampleError> {
+        self.sample_resting(seeds, key, &Resting::default(), batch)
+    }
+
+    /// As [`sample`](Sampler::sample), while some vertices rest: what it gives is that of
+    /// [`naive::sample_resting`](crate::naive::sample_resting).
+    ///
+    /// Errors as [`SampleError`] says; `batch` is then of no use.
+    pub fn sample_resting(
+        &mut self,
+        seeds: &[Vec<u32>],
+        key: BatchKey,
+        resting: &Resting,
+        batch: &mut Batch,
+    ) -> Result<(), SampleError> {
         batch.start(self.graph, &self.plan, seeds)?;
         if self.drawn.len() < self.plan.num_hops() {
             // The plan was checked above.
@@ -93,12 +108,14 @@ impl<'g> Sampler<'g> {
                 }
             }
         }
+        let nobody = Resting::default();
         for hop in 0..self.plan.num_hops() {
+            let resting = if hop + 1 == self.plan.num_hops() { resting } else { &nobody };
             for vertex_type in 0..self.graph.counts().len() {
-                self.read_rows(batch, hop, vertex_type);
+                self.read_rows(batch, hop, vertex_type, resting);
             }
             for at in 0..self.drawn[hop].len() {
-                self.take(self.drawn[hop][at], hop, key, batch)?;
+                self.take(self.drawn[hop][at], hop, key, resting, batch)?;
             }
             batch.mark(hop + 1);
         }
@@ -112,10 +129,14 @@ impl<'g> Sampler<'g> {
 
     /// The rows of all destinations of a hop and type, in all relations that are drawn from, and where the edges taken of
     /// each row end.
-    fn read_rows(&mut self, batch: &mut Batch, hop: usize, vertex_type: usize) {
+    fn read_rows(&mut self, batch: &mut Batch, hop: usize, vertex_type: usize, resting: &Resting) {
         let (graph, drawn, fanouts) = (self.graph, &self.drawn[hop], &self.plan.fanouts[hop]);
         let fresh = batch.fresh(hop, vertex_type);
-        let destinations = &batch.vertices[vertex_type][fresh];
+        let mut destinations = &batch.vertices[vertex_type][fresh];
+        if resting.of(vertex_type) {
+            awake(graph, vertex_type, destinations, resting, &mut self.awake);
+            destinations = &self.awake;
+        }
         let (mut rows, mut ends, mut of) = (vec![], vec![], vec![]);
         for (r, (block, own)) in batch.blocks.iter_mut().zip(&mut self.rows).enumerate() {
             // Walks say themselves how many ends they have.
@@ -151,10 +172,17 @@ impl<'g> Sampler<'g> {
     }
 
     /// The edges that one hop takes of relation `r`, behind those of the hops before.
-    fn take(&mut self, r: usize, hop: usize, key: BatchKey, batch: &mut Batch) -> Result<(), SampleError> {
+    fn take(
+        &mut self,
+        r: usize,
+        hop: usize,
+        key: BatchKey,
+        resting: &Resting,
+        batch: &mut Batch,
+    ) -> Result<(), SampleError> {
         let (relation, fanout) = (&self.graph.relations()[r], self.plan.fanouts[hop][r]);
         if let Some((walked, plan)) = self.graph.walk_plan(r, fanout) {
-            return self.walk(r, hop, (walked, &plan), key, batch);
+            return self.walk(r, hop, (walked, &plan), key, resting, batch);
         }
         let first = batch.fresh(hop, relation.dst_type).start;
         let Block { indptr, src, edge, .. } = &mut batch.blocks[r];
@@ -190,6 +218,7 @@ impl<'g> Sampler<'g> {
         hop: usize,
         (graph, plan): (&SampleGraph<'_>, &WalkPlan),
         key: BatchKey,
+        resting: &Resting,
         batch: &mut Batch,
     ) -> Result<(), SampleError> {
         let relation = &self.graph.relations()[r];
@@ -206,13 +235,20 @@ impl<'g> Sampler<'g> {
         let WalkPlan { metapath, walks, top_k } = plan;
         let walked = Walked { graph, metapath, keys: &keys, walks: *walks, top_k: *top_k };
         // Ends become vertices of the source type, of which the destinations may be some.
-        self.seeds.clear();
-        self.seeds.extend_from_slice(&batch.vertices[relation.dst_type][fresh]);
+        awake(self.graph, relation.dst_type, &batch.vertices[relation.dst_type][fresh], resting, &mut self.awake);
         let (table, known) = (&mut self.tables[relation.src_type], &mut batch.vertices[relation.src_type]);
         let ends = Ends { vertices: src, visits: edge, indptr };
-        self.steps.walk(walked, &self.seeds, ends, |ends| label(table, ends, known));
+        self.steps.walk(walked, &self.awake, ends, |ends| label(table, ends, known));
         Ok(())
     }
+}
+
+/// The destinations, with the vertex behind the last one, which has no edges, for those that rest.
+fn awake(graph: &SampleGraph<'_>, vertex_type: usize, destinations: &[u32], resting: &Resting, awake: &mut Vec<u32>) {
+    let nobody = graph.counts()[vertex_type] as u32;
+    let all = destinations.iter().map(|&vertex| if resting.has(vertex_type, vertex) { nobody } else { vertex });
+    awake.clear();
+    awake.extend(all);
 }
 
 /// Makes `list` have at least `len` elements, of any value: what is there is written over.

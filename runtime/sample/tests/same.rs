@@ -4,7 +4,7 @@ mod common;
 
 use common::{KEY, busy_graph, random_graph, seeds};
 use hgnnc_sample::Fanout::{All, AtMost, Weighted};
-use hgnnc_sample::{Batch, BatchKey, Compiled, Plan, SampleGraph, Sampler, naive, sample_each};
+use hgnnc_sample::{Batch, BatchKey, Compiled, Plan, Resting, SampleGraph, Sampler, naive, sample_each};
 
 /// Fan-outs on both sides of what is searched and what fits a register, for each relation another one.
 fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
@@ -49,6 +49,64 @@ fn fast_ones_are_naive_on_random_graphs() {
         }
     }
     assert!(edges > 100_000, "{edges}");
+}
+
+/// Some rest: no vertex, every third one, all of the first type, and all.
+#[test]
+fn fast_ones_are_naive_while_vertices_rest() {
+    let (mut fewer, mut compared) = (0, 0);
+    for seed in 0..20 {
+        let graph = random_graph(seed);
+        let resting = |rests: &dyn Fn(usize, u32) -> bool| {
+            let mut resting = Resting::none(graph.counts().len());
+            for (vertex_type, &count) in graph.counts().iter().enumerate() {
+                (0..count as u32).filter(|&v| rests(vertex_type, v)).for_each(|v| resting.add(vertex_type, v));
+            }
+            resting
+        };
+        let each = [
+            resting(&|_, _| false),
+            resting(&|_, vertex| vertex % 3 == 0),
+            resting(&|vertex_type, _| vertex_type == 0),
+            resting(&|_, _| true),
+        ];
+        for plan in plans(&graph) {
+            let code = Compiled::new(&graph, plan.clone()).unwrap();
+            let mut portable = Sampler::new(&graph, plan.clone()).unwrap();
+            let mut generated = Sampler::compiled(&graph, &code).unwrap();
+            let mut batch = Batch::default();
+            for (number, step) in [(0, 29), (1, 7)] {
+                let key = BatchKey { batch: number, ..KEY };
+                let seeds = seeds(&graph, step);
+                let all = naive::sample(&graph, &plan, &seeds, key).unwrap();
+                for (which, resting) in each.iter().enumerate() {
+                    let expected = naive::sample_resting(&graph, &plan, &seeds, key, resting).unwrap();
+                    let checked = expected.verify_resting(&graph, &plan, resting);
+                    checked.unwrap_or_else(|e| panic!("graph {seed}, {plan:?}: {e}"));
+                    for (kind, sampler) in [("generated", &mut generated), ("portable", &mut portable)] {
+                        sampler.sample_resting(&seeds, key, resting, &mut batch).unwrap();
+                        assert!(batch == expected, "{kind}, graph {seed}, {plan:?}, batch {number}, {which} rest");
+                    }
+                    match which {
+                        0 => assert!(expected == all),
+                        3 if plan.num_hops() > 0 => {
+                            let before = naive::sample(
+                                &graph,
+                                &Plan { fanouts: plan.fanouts[..plan.num_hops() - 1].to_vec() },
+                                &seeds,
+                                key,
+                            );
+                            assert_eq!(expected.num_edges(), before.unwrap().num_edges());
+                        }
+                        _ => {}
+                    }
+                    fewer += usize::from(expected.num_edges() < all.num_edges());
+                    compared += 1;
+                }
+            }
+        }
+    }
+    assert!(fewer > compared / 3, "{fewer} of {compared}");
 }
 
 #[test]

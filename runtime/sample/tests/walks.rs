@@ -6,7 +6,7 @@ use common::{KEY, deviation, graph, random_graph, seeds};
 use hgnnc_ir::random::bits;
 use hgnnc_sample::Fanout::{AtMost, Walks as ByWalks};
 use hgnnc_sample::{
-    Batch, BatchKey, Compiled, Edges, Plan, SampleGraph, Sampler, WalkPlan, Walker, Walks, naive, walk_each,
+    Batch, BatchKey, Compiled, Edges, Plan, Resting, SampleGraph, Sampler, WalkPlan, Walker, Walks, naive, walk_each,
 };
 
 fn both(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32]) -> Walks {
@@ -271,6 +271,19 @@ fn walks_are_a_kind_of_fanout() {
                 for sampler in &mut samplers {
                     sampler.sample(&seeds, KEY, &mut batch).unwrap();
                     assert!(batch == expected, "graph {seed}, {plan:?}");
+                }
+                // Half of them rest.
+                let mut resting = Resting::none(graph.counts().len());
+                for (vertex_type, &count) in graph.counts().iter().enumerate() {
+                    (0..count as u32).step_by(2).for_each(|vertex| resting.add(vertex_type, vertex));
+                }
+                let rested = naive::sample_resting(&graph, &plan, &seeds, KEY, &resting).unwrap();
+                rested
+                    .verify_resting(&graph, &plan, &resting)
+                    .unwrap_or_else(|e| panic!("graph {seed}, {plan:?}: {e}"));
+                for sampler in &mut samplers {
+                    sampler.sample_resting(&seeds, KEY, &resting, &mut batch).unwrap();
+                    assert!(batch == rested, "graph {seed}, {plan:?}, resting");
                 }
                 found += expected.blocks[n..].iter().map(|block| block.num_edges()).sum::<usize>();
             }

@@ -9,4 +9,5 @@ mod links;
 mod on_batch;
 mod optimizers;
 mod random;
+mod reuse;
 mod turns;

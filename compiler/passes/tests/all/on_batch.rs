@@ -1,8 +1,8 @@
 //! Programs of batches against the programs that they are made from, on random programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hgnnc_ir::batch::{BatchGraph, BatchLayout};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout};
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::{Dataflow, Dim, Graph, Input, Op, OutputKind, Param, Space, VertexType, verify};
@@ -13,12 +13,25 @@ const SEEDS: u64 = 300;
 /// The batch around some vertices with all in-edges: by type the vertices in the order in which they are reached, and how
 /// many are known within so many hops.
 pub struct Batch {
-    vertices: Vec<Vec<u32>>,
-    known: Vec<Vec<usize>>,
+    pub vertices: Vec<Vec<u32>>,
+    pub known: Vec<Vec<usize>>,
+    /// By type, vertices of which the last hop draws nothing.
+    resting: Vec<BTreeSet<u32>>,
 }
 
 impl Batch {
     pub fn around(flow: &Dataflow, bindings: &Bindings, layout: &BatchLayout, seeds: &[Vec<u32>]) -> Self {
+        Self::while_resting(flow, bindings, layout, seeds, vec![BTreeSet::new(); seeds.len()])
+    }
+
+    /// As [`Batch::around`], while some vertices rest.
+    pub fn while_resting(
+        flow: &Dataflow,
+        bindings: &Bindings,
+        layout: &BatchLayout,
+        seeds: &[Vec<u32>],
+        resting: Vec<BTreeSet<u32>>,
+    ) -> Self {
         let mut vertices = seeds.to_vec();
         let mut known = vec![vertices.iter().map(Vec::len).collect::<Vec<_>>()];
         for hop in 0..layout.hops {
@@ -27,7 +40,12 @@ impl Batch {
                     continue;
                 }
                 let rows = vertices[graph.dst.index()][..known[hop][graph.dst.index()]].to_vec();
-                for row in rows {
+                // Of vertices that were known before, all sources are known.
+                let before = hop.checked_sub(1).map_or(0, |before: usize| known[before][graph.dst.index()]);
+                for row in rows.into_iter().skip(before) {
+                    if hop + 1 == layout.hops && resting[graph.dst.index()].contains(&row) {
+                        continue;
+                    }
                     for &(src, dst) in &bindings.edges[index] {
                         let sources = &mut vertices[graph.src.index()];
                         if dst == row && !sources.contains(&src) {
@@ -38,10 +56,17 @@ impl Batch {
             }
             known.push(vertices.iter().map(Vec::len).collect());
         }
-        Self { vertices, known }
+        Self { vertices, known, resting }
     }
 
-    fn rows(&self, vertex: VertexType, hops: usize) -> &[u32] {
+    /// The rows, among the vertices of a type within so many hops, of those that rest.
+    pub fn resting(&self, vertex: VertexType, hops: usize) -> Vec<usize> {
+        let before = self.known[hops - 1][vertex.index()];
+        let rests = |&row: &usize| self.resting[vertex.index()].contains(&self.vertices[vertex.index()][row]);
+        (before..self.known[hops][vertex.index()]).filter(rests).collect()
+    }
+
+    pub fn rows(&self, vertex: VertexType, hops: usize) -> &[u32] {
         &self.vertices[vertex.index()][..self.known[hops][vertex.index()]]
     }
 
@@ -60,7 +85,12 @@ impl Batch {
         let sources = self.rows(decl.src, hops + 1);
         let id = |src: u32| sources.iter().position(|&v| v == src).expect("sources are known") as u32;
         let mut edges = vec![];
+        let last = hops + 2 == self.known.len();
+        let before = hops.checked_sub(1).map_or(0, |before| self.known[before][decl.dst.index()]);
         for (row, &vertex) in self.rows(decl.dst, hops).iter().enumerate() {
+            if last && row >= before && self.resting[decl.dst.index()].contains(&vertex) {
+                continue;
+            }
             let own = bindings.edges[graph.index()].iter().enumerate().filter(|(_, (_, dst))| *dst == vertex);
             edges.extend(own.map(|(at, &(src, _))| ((id(src), row as u32), at)));
         }
@@ -82,7 +112,12 @@ pub fn bindings_of(
     (small, layout): (&Dataflow, &BatchLayout),
     batch: &Batch,
 ) -> Bindings {
-    let num_vertices = layout.vertices.iter().map(|known| batch.rows(known.vertex, known.hops).len()).collect();
+    let mut num_vertices: Vec<usize> =
+        layout.vertices.iter().map(|known| batch.rows(known.vertex, known.hops).len()).collect();
+    for reused in &layout.reused {
+        let known = layout.vertices[reused.of.index()];
+        num_vertices[reused.rows.index()] = batch.resting(known.vertex, known.hops).len();
+    }
     let mut bindings = Bindings { num_vertices, seed: all.seed, step: all.step, ..Bindings::default() };
     for (what, decl) in layout.graphs.iter().zip(&small.graphs) {
         bindings.edges.push(match *what {
@@ -90,10 +125,16 @@ pub fn bindings_of(
                 batch.edges(flow, all, graph, hops).into_iter().map(|(edge, _)| edge).collect()
             }
             BatchGraph::Links { graph } => batch.pairs(flow, all, graph),
+            BatchGraph::Reused { rows } => {
+                let known = layout.vertices[layout.reused[rows].of.index()];
+                let resting = batch.resting(known.vertex, known.hops);
+                resting.into_iter().enumerate().map(|(at, row)| (at as u32, row as u32)).collect()
+            }
             BatchGraph::First { .. } => (0..bindings.num_vertices[decl.dst.index()] as u32).map(|v| (v, v)).collect(),
         });
     }
-    for (index, &from) in layout.inputs.iter().enumerate() {
+    for (index, from) in layout.inputs.iter().enumerate() {
+        let &BatchInput::Whole(from) = from else { continue };
         let decl = &small.inputs[index];
         let width = all.width(&flow.inputs[from.index()].ty.dims);
         let picked = |tensor: &Tensor| match decl.ty.space {
@@ -106,7 +147,9 @@ pub fn bindings_of(
                     pick(tensor, width, batch.edges(flow, all, graph, hops).into_iter().map(|(_, at)| at))
                 }
                 BatchGraph::Links { .. } => tensor.clone(),
-                BatchGraph::First { .. } => unreachable!("edges that take rows have no inputs"),
+                BatchGraph::First { .. } | BatchGraph::Reused { .. } => {
+                    unreachable!("edges that take rows have no inputs")
+                }
             },
             Space::Unit | Space::Index(_) | Space::Ends(..) => tensor.clone(),
         };

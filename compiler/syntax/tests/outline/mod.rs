@@ -169,6 +169,7 @@ fn entry(entry: &TrainEntry) -> String {
             let own = |own: &GraphFanout| format!(" {}:{}", graphs(&own.graphs), expr(&own.hops));
             format!("fanout {}{}", expr(&fanout.hops), fanout.graphs.iter().map(own).collect::<String>())
         }
+        TrainEntry::Reuse(_, value) => format!("reuse {}", expr(value)),
         TrainEntry::Negatives(_, value) => format!("negatives {}", expr(value)),
         TrainEntry::Exclude(_, graphs) => format!("exclude {}", self::graphs(graphs)),
         TrainEntry::Seed(_, value) => format!("seed {}", expr(value)),

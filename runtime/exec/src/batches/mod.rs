@@ -4,7 +4,8 @@
 //! program of a batch and is bound to one after another, one has the whole graph. That one holds all parameters while
 //! nothing is trained, and always those with a row for each vertex, of which a batch takes the rows of its vertices and
 //! gives them back. So do their optimiser states; an optimiser moves only rows that a batch has, by the number of the step
-//! (as SparseAdam of PyTorch does). Between both may be a fast memory of limited size ([`cache`]).
+//! (as SparseAdam of PyTorch does). Between both may be a fast memory of limited size ([`cache`]). Values of the bottom
+//! layer may serve several batches ([`reuse`]).
 
 // Rows of parameters are copied by several threads; see `raw`.
 #![allow(unsafe_code)]
@@ -12,6 +13,7 @@
 mod cache;
 mod pairs;
 mod pipeline;
+mod reuse;
 mod source;
 
 pub use cache::CacheOptions;
@@ -34,7 +36,8 @@ use crate::planned::Arena;
 use crate::raw::Slab;
 use crate::report::BatchReport;
 use cache::{Cache, Learned, not_kept};
-use pipeline::Pipeline;
+use pipeline::{Pipeline, Ready};
+use reuse::{Reuse, Wanted};
 use source::{Made, Source, Whole};
 
 /// What cannot be.
@@ -66,11 +69,22 @@ pub(crate) struct Batches {
     /// What is asked of a fast memory, and the memory once there have been batches.
     cache_options: Option<CacheOptions>,
     cache: Option<Cache>,
+    /// Values that several batches take.
+    reuse: Option<Reuse>,
     /// Memory of the largest batch so far.
     largest: Arena,
     /// What batches took, in all, in milliseconds, and how many they were.
     took: BatchReport,
     batches: u64,
+}
+
+/// Where parameters and their rows are while batches are computed.
+struct Whereabouts<'b> {
+    whole: &'b Engine,
+    step: &'b Engine,
+    cache: Option<&'b Cache>,
+    /// What makes batches.
+    source: &'b Source,
 }
 
 /// A batch that has been computed up to its loss.
@@ -110,6 +124,11 @@ impl Batches {
         if cache_options.is_some() {
             source.gather_all();
         }
+        let reuse = match (batch.reuse, &artifact.bottom) {
+            (Some(reuse), Some(bottom)) => Some(Reuse::new(reuse, bottom, &source, options)?),
+            (Some(_), None) => return Err(internal("the model has no program for what batches reuse")),
+            (None, _) => None,
+        };
         let step = Engine::new(&[program], source.empty()?, options)?;
         let states = collect_states(&[program]);
         let mut batches = Self {
@@ -124,6 +143,7 @@ impl Batches {
             pipeline: None,
             cache_options,
             cache: None,
+            reuse,
             largest: Arena::default(),
             took: BatchReport::default(),
             batches: 0,
@@ -162,11 +182,33 @@ impl Batches {
 
     /// Begins to make batches: this one, and all after it before an epoch.
     pub fn begin(&mut self, first: BatchKey, epochs: u64) -> Result<()> {
+        self.choose_hot(first.seed)?;
         if let (Some(options), None) = (self.cache_options, &self.cache) {
             self.make_cache(options, first.seed)?;
         }
-        self.pipeline = Some(Pipeline::new(Arc::clone(&self.source), first, epochs)?);
+        let values = self.reuse.as_mut().map(|reuse| {
+            reuse.begin();
+            (Arc::clone(&reuse.source), reuse.options.batches)
+        });
+        self.pipeline = Some(Pipeline::new(Arc::clone(&self.source), values, first, epochs)?);
         Ok(())
+    }
+
+    /// Chooses the vertices whose values batches reuse, if they do.
+    fn choose_hot(&mut self, seed: u64) -> Result<()> {
+        let Some(reuse) = self.reuse.as_mut().filter(|reuse| !reuse.chosen) else { return Ok(()) };
+        let start = Instant::now();
+        let (resting, hot) = reuse::choose(&self.source, reuse.options.share, seed, self.step.threads())?;
+        let source = Arc::get_mut(&mut self.source).ok_or_else(|| internal("batches are made already"))?;
+        source.rest(resting);
+        reuse.note_choice(hot, start.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// May a run pause after so many batches of an epoch, and another one go on? Not where the batches behind them take values
+    /// that were computed with parameters which are gone.
+    pub fn may_pause(&self, done: u64) -> bool {
+        self.reuse.as_ref().is_none_or(|reuse| reuse.is_between(done, self.num_batches()))
     }
 
     /// Fills the fast memory for batches of this seed.
@@ -196,6 +238,7 @@ impl Batches {
     /// Samples an epoch that is not trained, and counts what it would need of the cache, if there is one.
     pub fn foresee(&mut self, seed: u64, epoch: u64) -> Result<()> {
         let Some(options) = self.cache_options else { return Ok(()) };
+        self.choose_hot(seed)?;
         if self.cache.is_none() {
             self.make_cache(options, seed)?;
         }
@@ -228,13 +271,20 @@ impl Batches {
 
     /// Computes the next batch up to its loss.
     pub fn compute(&mut self, key: BatchKey, step: u64, times: &mut Times) -> Result<Computed> {
-        let pipeline = self.pipeline.as_mut();
-        let pipeline = pipeline.ok_or_else(|| internal("no batches are made"))?;
-        let waited = pipeline.waited;
-        let mut made = pipeline.next()?;
+        let mut waited = 0.0;
+        let mut made = loop {
+            let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
+            let before = pipeline.waited;
+            let next = pipeline.next()?;
+            waited += pipeline.waited - before;
+            match next {
+                Ready::Batch(made) => break made,
+                Ready::Wanted(wanted) => self.compute_wanted(wanted, key, step)?,
+            }
+        };
         assert_eq!(made.key, Some(key), "batches are made in the order in which they are computed");
         let took = &mut self.took;
-        took.wait_ms += 1e3 * (pipeline.waited - waited);
+        took.wait_ms += 1e3 * waited;
         for (all, own) in [&mut took.sample_ms, &mut took.graphs_ms, &mut took.gather_ms].into_iter().zip(made.seconds)
         {
             *all += 1e3 * own;
@@ -242,6 +292,9 @@ impl Batches {
         self.batches += 1;
         self.hand_over();
         let start = Instant::now();
+        if let Some(reuse) = &mut self.reuse {
+            reuse.give(&mut made, &self.source, step);
+        }
         let data = std::mem::take(&mut made.data);
         made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
         self.took.bind_ms += ms_since(start);
@@ -267,6 +320,19 @@ impl Batches {
         Ok(Computed { made, loss, seeds })
     }
 
+    /// Computes values that batches take, before a step.
+    fn compute_wanted(&mut self, mut wanted: Box<Wanted>, key: BatchKey, step: u64) -> Result<()> {
+        self.hand_over();
+        let Some(reuse) = &mut self.reuse else { return Err(internal("nobody reuses values")) };
+        let (whole, step_engine, source) = (&self.whole, &self.step, &self.source);
+        let from = Whereabouts { whole, step: step_engine, cache: self.cache.as_ref(), source };
+        reuse.compute(&mut wanted, &from, (key.seed, step, key.epoch))?;
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.give_back_wanted(wanted);
+        }
+        Ok(())
+    }
+
     /// Takes the update of a computed batch over.
     pub fn update(&mut self, computed: Computed, seed: u64, step: u64, times: &mut Times) {
         let start = Instant::now();
@@ -285,7 +351,11 @@ impl Batches {
     pub fn clif(&mut self) -> Result<String> {
         self.begin(BatchKey { seed: 0, epoch: 0, batch: 0 }, 1)?;
         if let Some(pipeline) = &mut self.pipeline {
-            let mut made = pipeline.next()?;
+            let mut made = loop {
+                if let Ready::Batch(made) = pipeline.next()? {
+                    break made;
+                }
+            };
             self.step.rebind(&[&self.program], std::mem::take(&mut made.data), &mut made.inputs)?;
         }
         self.end();
@@ -305,6 +375,7 @@ impl Batches {
             compute_ms: mean(self.took.compute_ms),
             wait_ms: mean(self.took.wait_ms),
             cache: self.cache.as_ref().map(|cache| cache.report(&self.source)),
+            reuse: self.reuse.as_ref().map(Reuse::report),
         }
     }
 

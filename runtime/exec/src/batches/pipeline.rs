@@ -8,6 +8,7 @@ use std::time::Instant;
 use hgnnc_sample::BatchKey;
 
 use super::internal;
+use super::reuse::{Wanted, make_super_batches};
 use super::source::{Made, Source};
 use crate::error::{ExecError, Result};
 
@@ -15,36 +16,76 @@ use crate::error::{ExecError, Result};
 /// a batch is computed, and more would only hide that times differ, at the price of their memory.
 const WAITING: usize = 1;
 
+/// What is to be computed next.
+pub(super) enum Ready {
+    /// A batch.
+    Batch(Box<Made>),
+    /// Values that the batches behind it take.
+    Wanted(Box<Wanted>),
+}
+
 /// A thread that makes the batches of one epoch after another, in order.
 pub(super) struct Pipeline {
     /// `None` once it is to end.
-    ready: Option<Receiver<Result<Box<Made>>>>,
+    ready: Option<Receiver<Result<Ready>>>,
     /// What has been computed, for its memory.
     used: Sender<Box<Made>>,
+    used_wanted: Sender<Box<Wanted>>,
     worker: Option<JoinHandle<()>>,
     /// Seconds that were spent waiting for a batch.
     pub waited: f64,
 }
 
+/// The way of batches to where they are computed, and back.
+pub(super) struct Line<'l> {
+    ready: &'l SyncSender<Result<Ready>>,
+    used: &'l Receiver<Box<Made>>,
+    used_wanted: &'l Receiver<Box<Wanted>>,
+}
+
+impl Line<'_> {
+    /// A batch that has been computed, whose memory is to be used again, or a new one.
+    pub fn used(&self) -> Box<Made> {
+        self.used.try_recv().unwrap_or_default()
+    }
+
+    /// As [`Line::used`], of vertices whose values were wanted.
+    pub fn used_wanted(&self) -> Box<Wanted> {
+        self.used_wanted.try_recv().unwrap_or_default()
+    }
+
+    /// Hands something over. `false` where nobody waits for it any more.
+    pub fn send(&self, ready: Ready) -> bool {
+        self.ready.send(Ok(ready)).is_ok()
+    }
+}
+
 impl Pipeline {
-    /// Begins with a batch of an epoch, and ends with the last one of the epoch before `epochs`.
-    pub fn new(source: Arc<Source>, first: BatchKey, epochs: u64) -> Result<Self> {
+    /// Begins with a batch of an epoch, and ends with the last one of the epoch before `epochs`. Where batches reuse values:
+    /// what makes batches of the vertices that these are of, and how many batches take the same.
+    pub fn new(source: Arc<Source>, reuse: Option<(Arc<Source>, u64)>, first: BatchKey, epochs: u64) -> Result<Self> {
         let (to_ready, ready) = sync_channel(WAITING);
         let (used, from_used) = channel();
+        let (used_wanted, from_used_wanted) = channel();
         let worker = std::thread::Builder::new()
             .name("hgnnc-batches".into())
             .spawn(move || {
-                if let Err(error) = make_all(&source, first, epochs, &to_ready, &from_used) {
+                let line = Line { ready: &to_ready, used: &from_used, used_wanted: &from_used_wanted };
+                let made = match reuse {
+                    None => make_all(&source, first, epochs, &line),
+                    Some((values, size)) => make_super_batches((&source, &values), first, epochs, size, &line),
+                };
+                if let Err(error) = made {
                     // Nobody waits for it any more where it cannot be sent.
                     let _ = to_ready.send(Err(error));
                 }
             })
             .map_err(|error| ExecError::Threads { threads: 1, reason: error.to_string() })?;
-        Ok(Self { ready: Some(ready), used, worker: Some(worker), waited: 0.0 })
+        Ok(Self { ready: Some(ready), used, used_wanted, worker: Some(worker), waited: 0.0 })
     }
 
-    /// The next batch.
-    pub fn next(&mut self) -> Result<Box<Made>> {
+    /// What is to be computed next.
+    pub fn next(&mut self) -> Result<Ready> {
         let start = Instant::now();
         let next = self.ready.as_ref().and_then(|ready| ready.recv().ok());
         self.waited += start.elapsed().as_secs_f64();
@@ -60,6 +101,11 @@ impl Pipeline {
         // Nobody needs it after the last one.
         let _ = self.used.send(made);
     }
+
+    /// As [`Pipeline::give_back`], of vertices whose values were wanted.
+    pub fn give_back_wanted(&mut self, wanted: Box<Wanted>) {
+        let _ = self.used_wanted.send(wanted);
+    }
 }
 
 impl Drop for Pipeline {
@@ -72,21 +118,15 @@ impl Drop for Pipeline {
     }
 }
 
-fn make_all(
-    source: &Source,
-    first: BatchKey,
-    epochs: u64,
-    ready: &SyncSender<Result<Box<Made>>>,
-    used: &Receiver<Box<Made>>,
-) -> Result<()> {
+fn make_all(source: &Source, first: BatchKey, epochs: u64, line: &Line<'_>) -> Result<()> {
     let mut maker = source.maker()?;
     for epoch in first.epoch..epochs {
         let order = source.order(first.seed, epoch);
         let start = if epoch == first.epoch { first.batch } else { 0 };
         for batch in start..source.num_batches() {
-            let mut made = used.try_recv().unwrap_or_default();
+            let mut made = line.used();
             source.make(&mut maker, &order, BatchKey { epoch, batch, ..first }, &mut made)?;
-            if ready.send(Ok(made)).is_err() {
+            if !line.send(Ready::Batch(made)) {
                 return Ok(());
             }
         }

@@ -1,19 +1,21 @@
 //! What batches are made of: graphs to sample from, and the numbers of the whole graph.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{MiniBatch, Target, Training};
-use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern};
+use hgnnc_ir::artifact::{Bottom, MiniBatch, Target, Training};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
 use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random::{bits, mask_key};
-use hgnnc_ir::types::{DType, Dim, Graph, Input, Layout, Space, Type, VertexType};
-use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
+use hgnnc_ir::types::{DType, Dim, Graph, Layout, Space, Type, VertexType};
+use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, Resting, SampleGraph, Sampler};
 
 use super::cache::FastInput;
 use super::pairs::{PairRoom, PairSource, Pairs};
+use super::reuse::Taken;
 use crate::data::{BoundData, Incidence, InputData, Topology, transpose_into};
 use crate::error::{ExecError, Result};
 use crate::native::CodeMode;
@@ -32,8 +34,10 @@ pub(super) enum Whole {
 
 /// Makes batches. Threads share it.
 pub(super) struct Source {
-    graph: SampleGraph<'static>,
+    graph: Arc<SampleGraph<'static>>,
     plan: Plan,
+    /// Vertices that draw nothing in the last hop, because batches reuse what would come of it.
+    resting: Resting,
     /// The loops of samplers, where they are generated.
     code: Option<Compiled>,
     layout: BatchLayout,
@@ -43,9 +47,9 @@ pub(super) struct Source {
     tables: Dataflow,
     /// What its kernels do with graphs and vertices.
     uses: Uses,
-    inputs: Vec<Whole>,
+    inputs: Arc<Vec<Whole>>,
     /// Row positions and columns of the sparse matrices of the whole graph.
-    patterns: Vec<Incidence>,
+    patterns: Arc<Vec<Incidence>>,
     seeds: Seeds,
     train: Vec<u32>,
     size: usize,
@@ -59,6 +63,8 @@ enum Seeds {
     Vertices(VertexType),
     /// Links, whose ends are the vertices that batches begin with.
     Links(PairSource),
+    /// There is none: others say which vertices values are computed for.
+    Others,
 }
 
 /// What a thread that makes batches has of its own.
@@ -76,6 +82,10 @@ pub(super) struct Made {
     pub sampled: Batch,
     /// Pairs to score, by graph of links.
     pairs: Vec<Pairs>,
+    /// Vertices whose values are taken from a table, by [`BatchLayout::reused`].
+    pub taken: Vec<Taken>,
+    /// Sampled edges.
+    pub edges: usize,
     pub data: BoundData,
     pub inputs: Vec<Slab>,
     /// Seconds of sampling, of making graphs of what was sampled, and of copying rows.
@@ -124,6 +134,7 @@ impl Source {
             let ends = (step.src.index(), step.dst.index());
             edges(&step.name, ends, (&step.incoming, data.num_vertices[step.dst.index()]), false)
         });
+        let resting = Resting::none(data.num_vertices.len());
         let graph = SampleGraph::new(data.num_vertices.clone(), all)
             .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
             .map_err(unsupported)?;
@@ -134,15 +145,16 @@ impl Source {
         };
         let patterns = data.patterns.iter().map(|pattern| pattern.incoming.clone()).collect();
         Ok(Self {
-            graph,
+            graph: Arc::new(graph),
             plan,
+            resting,
             code,
             layout: layout.clone(),
             types: tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect(),
             tables: program.tables.clone(),
             uses: Uses::of(program, layout),
-            inputs,
-            patterns,
+            inputs: Arc::new(inputs),
+            patterns: Arc::new(patterns),
             seeds: match &training.target {
                 Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
                 Target::Links(target) => Seeds::Links(PairSource::new(target, tables, &data.graphs)),
@@ -151,6 +163,62 @@ impl Source {
             size: batch.size,
             fast: vec![],
         })
+    }
+
+    /// Of values that batches reuse: on the same graph, with the fan-outs of the last hop.
+    pub fn of_bottom(&self, bottom: &Bottom) -> Self {
+        let used = |(graph, &fanout): (usize, &Fanout)| match bottom.layout.deepest(Graph::new(graph)) {
+            Some(_) => fanout,
+            None => Fanout::AtMost(0),
+        };
+        let last = self.plan.fanouts.last().into_iter().take(bottom.layout.hops);
+        let plan = Plan { fanouts: last.map(|last| last.iter().enumerate().map(used).collect()).collect() };
+        let code = self.code.as_ref().and_then(|_| Compiled::new(&self.graph, plan.clone()).ok());
+        Self {
+            graph: Arc::clone(&self.graph),
+            plan,
+            resting: Resting::default(),
+            code,
+            layout: bottom.layout.clone(),
+            types: self.types.clone(),
+            tables: bottom.kernels.tables.clone(),
+            uses: Uses::of(&bottom.kernels, &bottom.layout),
+            inputs: Arc::clone(&self.inputs),
+            patterns: Arc::clone(&self.patterns),
+            seeds: Seeds::Others,
+            train: vec![],
+            size: self.size,
+            fast: vec![],
+        }
+    }
+
+    /// Lets vertices rest from now on.
+    pub fn rest(&mut self, resting: Resting) {
+        self.resting = resting;
+    }
+
+    /// The vertices that rest.
+    pub fn resting(&self) -> &Resting {
+        &self.resting
+    }
+
+    /// How its program belongs to the whole graph.
+    pub fn layout(&self) -> &BatchLayout {
+        &self.layout
+    }
+
+    /// Vertices of each type of the whole graph.
+    pub fn counts(&self) -> &[usize] {
+        self.graph.counts()
+    }
+
+    /// Edges that the last hop draws of a vertex, of all relations; by walks, at most so many.
+    pub fn drawn_of(&self, vertex_type: usize, vertex: u32) -> u64 {
+        let Some(fanouts) = self.plan.fanouts.last() else { return 0 };
+        let into = self.graph.relations().iter().zip(fanouts).enumerate();
+        let of =
+            |(r, (_, fanout)): (usize, (_, &Fanout))| u64::from(fanout.of(self.graph.in_edges(r, vertex).len() as u32));
+        into.filter(|(_, (relation, _))| relation.dst_type == vertex_type).map(of).sum()
     }
 
     /// Gathers all rows of vertices from now on, also those that edges could read where they are: on a device with a
@@ -217,13 +285,30 @@ impl Source {
     pub fn make(&self, maker: &mut Maker<'_>, order: &[u32], key: BatchKey, made: &mut Made) -> Result<()> {
         let start = Instant::now();
         self.sample(maker, order, key, made)?;
-        let sampled = start.elapsed().as_secs_f64();
+        made.seconds[0] = start.elapsed().as_secs_f64();
+        self.complete(made)
+    }
+
+    /// Makes a batch of what was sampled.
+    pub fn complete(&self, made: &mut Made) -> Result<()> {
+        let start = Instant::now();
+        made.edges = made.sampled.num_edges();
         self.rows_of_inputs(made)?;
         let copied = start.elapsed().as_secs_f64();
         self.graphs(made);
-        let done = start.elapsed().as_secs_f64();
-        made.seconds = [sampled, done - copied, copied - sampled];
+        made.seconds[1] = start.elapsed().as_secs_f64() - copied;
+        made.seconds[2] = copied;
         Ok(())
+    }
+
+    /// Makes a batch around seeds, a list for each vertex type.
+    pub fn make_around(&self, maker: &mut Maker<'_>, seeds: &[Vec<u32>], key: BatchKey, made: &mut Made) -> Result<()> {
+        let start = Instant::now();
+        made.key = Some(key);
+        let sampled = maker.sampler.sample(seeds, key, &mut made.sampled);
+        sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        made.seconds[0] = start.elapsed().as_secs_f64();
+        self.complete(made)
     }
 
     /// Samples a batch, and does nothing else of what it needs.
@@ -235,8 +320,9 @@ impl Source {
         match &self.seeds {
             Seeds::Vertices(vertex) => seeds[vertex.index()] = own.to_vec(),
             Seeds::Links(source) => source.draw(own, key, &mut maker.pairs, &mut seeds, &mut made.pairs),
+            Seeds::Others => {}
         }
-        let sampled = maker.sampler.sample(&seeds, key, &mut made.sampled);
+        let sampled = maker.sampler.sample_resting(&seeds, key, &self.resting, &mut made.sampled);
         sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
         if let Seeds::Links(source) = &self.seeds {
             source.exclude(&maker.pairs, &mut made.sampled);
@@ -252,17 +338,18 @@ impl Source {
 
     /// The graphs of what was sampled. The blocks of the deepest ones are taken out of the batch.
     fn graphs(&self, made: &mut Made) {
-        let Made { sampled, pairs, data, .. } = made;
+        let Made { sampled, pairs, taken, data, .. } = made;
         data.num_vertices.clear();
-        let rows = |v: usize| match self.uses.direct[v] {
-            true => self.graph.counts()[self.layout.vertices[v].vertex.index()],
-            false => self.vertices(sampled, VertexType::new(v)).len(),
+        let rows = |v: usize| match (self.uses.direct[v], self.layout.reused_rows(VertexType::new(v))) {
+            (_, Some(reused)) => taken[reused].len(),
+            (true, None) => self.graph.counts()[self.layout.vertices[v].vertex.index()],
+            (false, None) => self.vertices(sampled, VertexType::new(v)).len(),
         };
         data.num_vertices.extend((0..self.layout.vertices.len()).map(rows));
         data.graphs.resize_with(self.layout.graphs.len(), Topology::default);
         let deepest = |&index: &usize| match self.layout.graphs[index] {
             BatchGraph::Sampled { graph, hops } => self.layout.deepest(graph) == Some(hops),
-            BatchGraph::First { .. } | BatchGraph::Links { .. } => false,
+            BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Reused { .. } => false,
         };
         let (last, first): (Vec<usize>, Vec<usize>) = (0..self.layout.graphs.len()).partition(deepest);
         for index in first.into_iter().chain(last.iter().copied()) {
@@ -311,6 +398,7 @@ impl Source {
                         false => other.extend_from_slice(&drawn.src),
                     }
                 }
+                BatchGraph::Reused { rows } => taken[rows].edges(topology.num_dst, indptr, other),
                 BatchGraph::First { .. } => {
                     indptr.clear();
                     indptr.extend(0..=topology.num_dst as u64);
@@ -345,7 +433,7 @@ impl Source {
 
     /// The rows of patterns and inputs that belong to what was sampled.
     fn rows_of_inputs(&self, made: &mut Made) -> Result<()> {
-        let Made { sampled, pairs, data, inputs, .. } = made;
+        let Made { sampled, pairs, taken, data, inputs, .. } = made;
         data.patterns.resize_with(self.layout.patterns.len(), Topology::default);
         let patterns = self.layout.patterns.iter().zip(&self.tables.patterns);
         for (topology, (&BatchPattern { pattern, rows }, decl)) in data.patterns.iter_mut().zip(patterns) {
@@ -367,6 +455,16 @@ impl Source {
         inputs.resize_with(self.layout.inputs.len(), || Slab::zeros(0));
         for (index, from) in self.layout.inputs.iter().enumerate() {
             let ty = &self.tables.inputs[index].ty;
+            let from = match *from {
+                BatchInput::Whole(from) => from,
+                BatchInput::Reused { rows, value } => {
+                    // Filled when the values are there.
+                    let len = taken[rows].len() * self.layout.reused[rows].values[value];
+                    inputs[index].grow(len);
+                    data.inputs[index] = InputData::Held(len);
+                    continue;
+                }
+            };
             match &self.inputs[from.index()] {
                 Whole::Numbers(numbers) => {
                     let fast = self.fast.iter().find(|fast| fast.0 == index);
@@ -428,7 +526,9 @@ impl Source {
                 BatchGraph::Sampled { graph, hops } => {
                     &sampled.blocks[graph.index()].edge[..sampled.edges_up_to(graph.index(), hops)]
                 }
-                BatchGraph::First { .. } | BatchGraph::Links { .. } => return Err(unknown(ty)),
+                BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Reused { .. } => {
+                    return Err(unknown(ty));
+                }
             },
             Space::Unit | Space::Index(_) | Space::Ends(..) => return Err(unknown(ty)),
         };
@@ -443,10 +543,14 @@ impl Source {
     pub fn empty(&self) -> Result<BoundData> {
         let graph = |name: &str| Topology::from_csc(name, 0, 0, vec![0], vec![]);
         let pattern = |decl: &PatternDecl| Topology::from_csc("", decl.columns, 0, vec![0], vec![]);
-        let input = |(index, input): (usize, &Input)| match self.inputs[input.index()] {
-            Whole::Numbers(_) => InputData::Held(0),
-            Whole::Classes(_) => InputData::Classes(vec![]),
-            Whole::Nothing => match self.tables.inputs[index].binding {
+        let whole = |input: &BatchInput| match *input {
+            BatchInput::Whole(input) => Some(&self.inputs[input.index()]),
+            BatchInput::Reused { .. } => None,
+        };
+        let input = |(index, input): (usize, &BatchInput)| match whole(input) {
+            None | Some(Whole::Numbers(_)) => InputData::Held(0),
+            Some(Whole::Classes(_)) => InputData::Classes(vec![]),
+            Some(Whole::Nothing) => match self.tables.inputs[index].binding {
                 Binding::IsLink(_) => InputData::Held(0),
                 _ => InputData::Missing,
             },
@@ -545,6 +649,7 @@ impl Uses {
                 }
             }
         }
+        layout.reused.iter().for_each(|reused| computed(Space::Vertices(reused.rows)));
         program.outputs.iter().for_each(|output| computed(output.ty.space));
         for (graph, direction) in program.ends() {
             computed(Space::Ends(graph, direction));

@@ -28,12 +28,13 @@ impl Trainer {
             batches.begin(BatchKey { seed, epoch, batch: first }, epochs)?;
         }
         for batch in first..num {
-            if stop.load(Ordering::Relaxed) {
+            let Executor::Batches(batches) = &mut self.executor else { return Ok(None) };
+            if stop.load(Ordering::Relaxed) && batches.may_pause(batch) {
                 return Ok(None);
             }
             let step = self.progress.steps_done + 1;
-            let Executor::Batches(batches) = &mut self.executor else { return Ok(None) };
             let computed = batches.compute(BatchKey { seed, epoch, batch }, step, &mut times)?;
+            let may_pause = batches.may_pause(batch + 1);
             let (loss, seeds) = (computed.loss, computed.seeds);
             if loss.is_finite() {
                 batches.update(computed, seed, step, &mut times);
@@ -48,7 +49,9 @@ impl Trainer {
                 let within = Some((within.batches, num));
                 on_batch(&Epoch { epoch, epochs, loss, criterion: None, best: false, ms, within });
             }
-            self.save_now_and_then()?;
+            if may_pause {
+                self.save_now_and_then()?;
+            }
         }
         let loss = std::mem::take(&mut self.progress.within).loss();
         let ms = start.elapsed().as_secs_f64() * 1e3;

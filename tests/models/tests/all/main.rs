@@ -8,3 +8,4 @@ mod field_cases;
 mod gradients;
 mod language;
 mod layers;
+mod reuse;

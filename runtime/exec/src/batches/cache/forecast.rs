@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use hgnnc_ir::random::{bits, mask_key};
-use hgnnc_ir::types::VertexType;
-use hgnnc_sample::BatchKey;
+use hgnnc_sample::{Batch, BatchKey};
 
 use crate::batches::source::{Made, Source};
 use crate::error::Result;
@@ -13,17 +12,20 @@ use crate::raw::Slab;
 
 /// The epoch of what is sampled before training: none of those that are trained.
 const PRESAMPLED: u64 = u64::MAX;
+/// Batches that are sampled before training at most: beyond, what is hot is known well enough (see docs/results.md).
+pub const MOST_PRESAMPLED: u64 = 1024;
 /// Rows by which a miss is timed, and how often.
 const TIMED: (usize, u64) = (2048, 7);
 
-/// How often batches of an epoch that is not trained need each vertex, by table.
+/// How often batches of an epoch that is not trained need each vertex, by table: `rows` of each, of which `needed` gives
+/// those that a batch needs.
 pub fn presample(
     source: &Source,
     seed: u64,
     batches: u64,
-    vertices: &[VertexType],
     rows: &[usize],
     threads: usize,
+    needed: &(dyn for<'b> Fn(&'b Batch, usize) -> &'b [u32] + Sync),
 ) -> Result<Vec<Vec<u32>>> {
     let counts: Vec<Vec<AtomicU32>> = rows.iter().map(|&rows| (0..rows).map(|_| AtomicU32::new(0)).collect()).collect();
     let order = source.order(seed, PRESAMPLED);
@@ -36,8 +38,8 @@ pub fn presample(
                 return Ok(());
             }
             source.sample(&mut maker, &order, BatchKey { seed, epoch: PRESAMPLED, batch }, &mut made)?;
-            for (counts, &vertex) in counts.iter().zip(vertices) {
-                for &vertex in source.vertices(&made.sampled, vertex) {
+            for (table, counts) in counts.iter().enumerate() {
+                for &vertex in needed(&made.sampled, table) {
                     counts[vertex as usize].fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hgnnc_cache::{Forecast, Outcome, Placement, Policy, Slots, Table, best, place};
+use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use hgnnc_sample::Batch;
@@ -26,10 +27,8 @@ use super::source::{Source, Whole};
 use crate::error::Result;
 use crate::raw::{Frozen, Slab};
 use crate::report::{CacheReport, CachedRows, Saved};
-use forecast::{presample, time_moves, time_reads};
-
-/// Batches that are sampled before training at most: beyond, what is hot is known well enough (see docs/results.md).
-const MOST_PRESAMPLED: u64 = 1024;
+pub(super) use forecast::{MOST_PRESAMPLED, presample};
+use forecast::{time_moves, time_reads};
 
 /// A fast memory in front of the rows of vertices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,7 +154,9 @@ impl Cache {
         }
         let presampling = Instant::now();
         let presampled = source.num_batches().min(MOST_PRESAMPLED);
-        let forecast = presample(source, seed, presampled, &vertices, &rows, threads)?;
+        let forecast = presample(source, seed, presampled, &rows, threads, &|sampled, table| {
+            source.vertices(sampled, vertices[table])
+        })?;
         let presample_s = presampling.elapsed().as_secs_f64();
         let mut cache = Self {
             options,
@@ -337,7 +338,8 @@ struct Features<'a> {
 
 fn features(source: &Source) -> Vec<Features<'_>> {
     let (layout, tables, inputs) = source.inputs();
-    let of = |(index, from): (usize, &hgnnc_ir::types::Input)| {
+    let of = |(index, from): (usize, &BatchInput)| {
+        let &BatchInput::Whole(from) = from else { return None };
         let decl = &tables.inputs[index];
         let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space) else { return None };
         let (Binding::Features(_), Whole::Numbers(numbers)) = (&decl.binding, &inputs[from.index()]) else {

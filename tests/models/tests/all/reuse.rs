@@ -1,0 +1,278 @@
+//! Reuse of what the bottom layer gives to hot vertices: of nobody's it changes nothing, of this moment's it changes no loss,
+//! and values are never older than a super-batch.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hgnnc_driver::LowerOptions;
+use hgnnc_exec::report::{Report, ReuseReport};
+use hgnnc_exec::{CacheOptions, CachePolicy, Outcome, TrainOptions, Trainer};
+use hgnnc_ir::artifact::{Fanout, MiniBatch, Reuse};
+use hgnnc_ir::batch::{BatchGraph, BatchLayout};
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::interp::{Bindings, Tensor};
+use hgnnc_ir::random::{mask_key, uniform};
+use hgnnc_ir::{Dataflow, Input, Op, Param, Space};
+use hgnnc_model_tests::cases::{Case, SCHEMA};
+use hgnnc_model_tests::compiled::Compiled;
+use hgnnc_model_tests::engine::bound_data;
+use hgnnc_model_tests::{World, assert_close, case, compile};
+
+use crate::differential::engine_agrees;
+
+/// Cases of two layers.
+const TWO_LAYERS: [&str; 6] = ["rgcn", "gcn", "sage_mean", "simple_hgn", "hgt", "rgcn_sparse"];
+
+/// Largest elements of neighbours, logarithms of sums, and softmax over in-edges: what has no value without in-edges.
+fn extremes() -> Case {
+    Case {
+        name: "extremes",
+        uses: "use std::sage::SageMaxConv
+use std::gat::GatConv
+layer Lse(hidden: dim) over graphs: [*] of x: *[in] -> *[hidden] {
+    project v: * { param w: [in, hidden] = glorot  h = v.x @ w }
+    aggregate e: g in graphs { z = logsumexp(e.src.h) over in_edges }
+    fuse v: * across graphs { out = v.h + sum(sigmoid(v.z)) across graphs }
+}",
+        body: "    let first = SageMaxConv(hidden: 4, pool: 3) over [relations, reverses] of features
+    let second = relu(Lse(hidden: 4) over [relations, reverses] of first)
+    let third = GatConv(hidden: 2, heads: 2) over [self_loops(cites)] of second.Paper
+    output y: Paper = linear(third, 3)",
+        schema: SCHEMA,
+    }
+}
+
+fn cases() -> Vec<Case> {
+    TWO_LAYERS.into_iter().map(case).chain([extremes()]).collect()
+}
+
+/// As many seeds in a batch, which draw these many in-edges in every hop; without dropout where there are to be no masks.
+fn on_batches(case: &Case, size: usize, most: Option<u32>, reuse: Option<(f64, u64)>, masks: bool) -> Compiled {
+    let mut compiled = compile(&case.source());
+    let graphs = compiled.model.flow.graphs.len();
+    let fanout = most.map_or(Fanout::All, Fanout::AtMost);
+    let reuse = reuse.map(|(share, batches)| Reuse { share, batches });
+    let training = &mut compiled.model.train.as_mut().expect("a train block").training;
+    training.batch = Some(MiniBatch { size, fanouts: vec![vec![fanout; graphs]; 4], reuse });
+    for value in &mut compiled.model.flow.values {
+        if let (Op::RandomMask { ty, .. }, false) = (&value.op, masks) {
+            value.op = Op::RandomMask { stream: 0, rate: 0.0, ty: ty.clone() };
+        }
+    }
+    compiled
+}
+
+/// A world of many papers, which a few authors and venues join.
+fn world() -> World {
+    let cites: Vec<(u32, u32)> = (0..90).map(|edge| (edge * edge % 23, edge % 30)).collect();
+    let writes: Vec<(u32, u32)> = (0..80).map(|edge| (edge * edge % 11, edge * 3 % 30)).collect();
+    let appears: Vec<(u32, u32)> = (0..30).map(|paper| (paper, paper * paper % 4)).collect();
+    World::new(
+        5,
+        &[("Paper", 30), ("Author", 12), ("Venue", 6)],
+        &[
+            ("cites", &cites),
+            ("writes", &writes),
+            ("reviews", &[(0, 3), (11, 3), (5, 0), (0, 7)]),
+            ("appears_in", &appears),
+        ],
+    )
+}
+
+fn trainer(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
+    let data = bound_data(compiled.training(), &compiled.bind(world));
+    let artifact = compiled.lowered(world, LowerOptions::default());
+    Trainer::new(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn bits(trainer: &mut Trainer) -> Vec<Vec<u32>> {
+    trainer.params().expect("params").iter().map(|p| p.iter().map(|x| x.to_bits()).collect()).collect()
+}
+
+/// Trains to the end: the bits of all parameters, and the report.
+fn trained(compiled: &Compiled, world: &World, options: TrainOptions) -> (Vec<Vec<u32>>, Report) {
+    let mut trainer = trainer(compiled, world, options);
+    trainer.run(&AtomicBool::new(false), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
+    (bits(&mut trainer), trainer.report().expect("a report"))
+}
+
+fn reused(report: &Report) -> &ReuseReport {
+    report.batches.as_ref().and_then(|batches| batches.reuse.as_ref()).expect("values were reused")
+}
+
+/// A made-up batch for a program: more vertices and edges the further from the seeds, two of each type taken from elsewhere.
+fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
+    let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
+    bindings.num_vertices = layout.vertices.iter().map(|known| 4 + 3 * known.hops).collect();
+    layout.reused.iter().for_each(|reused| bindings.num_vertices[reused.rows.index()] = 2);
+    let mut drawn = 0;
+    let mut random = move || {
+        drawn += 1;
+        uniform(mask_key(9, 9, 9), drawn)
+    };
+    for (what, decl) in layout.graphs.iter().zip(&flow.graphs) {
+        let (sources, rows) = (bindings.num_vertices[decl.src.index()], bindings.num_vertices[decl.dst.index()]);
+        let mut below = |n: usize| ((random() * n as f64) as u32).min(n as u32 - 1);
+        let mut edges: Vec<(u32, u32)> = match what {
+            BatchGraph::First { .. } => (0..rows as u32).map(|v| (v, v)).collect(),
+            BatchGraph::Reused { .. } => (0..2).map(|v| (v, rows as u32 - 3 + v)).collect(),
+            BatchGraph::Sampled { .. } | BatchGraph::Links { .. } => {
+                (0..2 * rows).map(|_| (below(sources), below(rows))).collect()
+            }
+        };
+        edges.sort_by_key(|&(src, dst)| (dst, src));
+        bindings.edges.push(edges);
+    }
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        let width = bindings.width(&decl.ty.dims);
+        let rows = match decl.ty.space {
+            Space::Vertices(vertex) => bindings.num_vertices[vertex.index()],
+            Space::Edges(graph) => bindings.edges[graph.index()].len(),
+            Space::Unit | Space::Index(_) | Space::Ends(..) => 1,
+        };
+        let number = |at: usize, random: f64| match decl.binding {
+            Binding::Label(..) => (at % 3) as f64,
+            Binding::TrainMask(_) | Binding::StepNumber | Binding::EpochNumber => 1.0,
+            _ => f64::from((2.0 * random - 1.0) as f32),
+        };
+        let data = (0..rows * width).map(|at| number(at, random())).collect();
+        bindings.inputs.insert(Input::new(index), Tensor { rows, width, data });
+    }
+    for (index, decl) in flow.params.iter().enumerate() {
+        let width = bindings.width(&decl.dims);
+        let data = (0..width).map(|_| f64::from((random() - 0.5) as f32)).collect();
+        bindings.params.insert(Param::new(index), Tensor { rows: 1, width, data });
+    }
+    bindings
+}
+
+/// New parameters of a step in which rows are taken, by kernels, beside those of the interpreter.
+#[test]
+fn steps_with_rows_from_elsewhere_agree_with_the_interpreter() {
+    let mut taken = 0;
+    for name in ["rgcn", "sage_mean", "hgt"] {
+        let compiled = on_batches(&case(name), 4, None, Some((0.5, 3)), true);
+        let artifact = compiled.lowered(&world(), LowerOptions::default());
+        let (train, layout) = (artifact.train.expect("a train block"), artifact.batch.expect("batches"));
+        let bindings = made_up(&train, &layout);
+        taken += layout.reused.len();
+        engine_agrees(name, &train, &train, &bindings);
+    }
+    assert!(taken > 6, "{taken} types");
+}
+
+fn threads(threads: usize) -> TrainOptions {
+    TrainOptions { threads, ..Default::default() }
+}
+
+#[test]
+fn where_nobody_is_hot_no_bit_changes() {
+    for case in cases() {
+        let world = world();
+        let without = trained(&on_batches(&case, 3, Some(2), None, true), &world, threads(2));
+        let with = trained(&on_batches(&case, 3, Some(2), Some((0.0, 4)), true), &world, threads(2));
+        assert!(without.1.batches.as_ref().is_some_and(|batches| batches.reuse.is_none()));
+        assert_eq!((reused(&with.1).hot, reused(&with.1).rows_taken), (0, 0), "{}", case.name);
+        assert_eq!(with.1.losses, without.1.losses, "{}", case.name);
+        assert_eq!(with.0, without.0, "{}", case.name);
+    }
+}
+
+/// One batch of all seeds with all in-edges: what is taken is what would have been computed, and so is the loss, whoever is hot.
+/// Gradients are others: what is taken has none.
+#[test]
+fn values_of_this_moment_give_the_same_loss() {
+    let mut taken = 0;
+    for case in cases() {
+        let world = world();
+        let once = |reuse| {
+            let compiled = on_batches(&case, 1000, None, reuse, false);
+            trained(&compiled, &world, TrainOptions { epochs: Some(1), ..threads(2) }).1
+        };
+        let expected = once(None);
+        for share in [0.3, 1.0] {
+            let found = once(Some((share, 5)));
+            assert_close(case.name, &found.losses, &expected.losses, 1e-5);
+            let report = reused(&found);
+            assert_eq!(report.rows_taken, report.rows_computed, "{}: {report:?}", case.name);
+            assert_eq!((report.edges_saved, report.oldest), (0, 0), "{}", case.name);
+            taken += usize::from(report.rows_taken > 0);
+        }
+        // Trained on, everything stays finite, although rows that are taken have no edges.
+        let (params, report) = trained(&on_batches(&case, 7, None, Some((1.0, 3)), false), &world, threads(2));
+        assert!(params.iter().flatten().all(|&bits| f32::from_bits(bits).is_finite()), "{}", case.name);
+        assert!(reused(&report).rows_taken > 0, "{}", case.name);
+    }
+    // Of a graph of one type, everybody is a seed.
+    assert!(taken >= 10, "{taken} runs");
+}
+
+/// A value that a batch takes was computed at most so many updates before as a super-batch has batches, less one; and no older
+/// ones are taken where super-batches are longer than an epoch.
+#[test]
+fn no_value_is_older_than_a_super_batch() {
+    for case in cases() {
+        let world = world();
+        let batches =
+            trained(&on_batches(&case, 3, Some(2), None, true), &world, threads(1)).1.batches.expect("batches");
+        for size in [1, 2, 3, 100] {
+            let (_, report) = trained(&on_batches(&case, 3, Some(2), Some((1.0, size)), true), &world, threads(1));
+            let report = reused(&report);
+            let bound = size.min(batches.per_epoch) - 1;
+            assert!(report.rows_taken > 0 && report.oldest <= bound, "{}, {size}: {report:?}", case.name);
+            // All vertices are hot, and some are met again and again.
+            assert_eq!(report.oldest, bound, "{}, {size}: {report:?}", case.name);
+            assert_eq!(report.edges_saved, report.edges_not_drawn as i64 - report.edges_computed as i64);
+            match size {
+                1 => assert_eq!(report.rows_taken, report.rows_computed, "{}", case.name),
+                _ => assert!(report.rows_taken > report.rows_computed, "{}, {size}: {report:?}", case.name),
+            }
+        }
+    }
+}
+
+/// What is reused depends on the seed, the epoch and the number of the batch: not on threads, not on a fast memory for rows, and
+/// not on where a run was interrupted. It is interrupted between super-batches only.
+#[test]
+fn reuse_is_reproducible_and_resumed() {
+    let learned = Case {
+        name: "learned features",
+        schema: Box::leak(SCHEMA.replace("Author { x: f32[3] }", "Author { x: embedding[3] }").into_boxed_str()),
+        ..case("rgcn")
+    };
+    let mut interrupted = 0;
+    for case in [case("rgcn_sparse"), learned, case("hgt"), extremes()] {
+        let world = world();
+        let compiled = on_batches(&case, 2, Some(2), Some((0.5, 3)), true);
+        let (expected, report) = trained(&compiled, &world, threads(1));
+        assert!(reused(&report).rows_taken > reused(&report).rows_computed, "{}: {report:?}", case.name);
+        let cache = Some(CacheOptions { bytes: 200, policy: CachePolicy::Hotness });
+        for options in [threads(2), threads(3), TrainOptions { cache, ..threads(2) }] {
+            let (found, other) = trained(&compiled, &world, options);
+            assert_eq!(other.losses, report.losses, "{}", case.name);
+            assert_eq!(found, expected, "{}", case.name);
+        }
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let options = |resume| TrainOptions {
+            checkpoint: Some(folder.path().to_owned()),
+            checkpoint_every: std::time::Duration::ZERO,
+            resume,
+            ..threads(2)
+        };
+        for round in 0u64.. {
+            let mut part = trainer(&compiled, &world, options(round > 0));
+            // After so many batches, as Ctrl-C does.
+            let (stop, mut left) = (AtomicBool::new(false), 1 + round % 5);
+            let outcome = part.run(&stop, &mut |epoch| {
+                left = left.saturating_sub(u64::from(epoch.within.is_some()));
+                stop.store(left == 0, Ordering::Relaxed);
+            });
+            if outcome.unwrap_or_else(|error| panic!("{error}")) == Outcome::Finished {
+                assert_eq!(bits(&mut part), expected, "{}, {round} interruptions", case.name);
+                break;
+            }
+            assert!(part.batches_done().is_multiple_of(3), "{}: {}", case.name, part.batches_done());
+            interrupted += u64::from(part.batches_done() > 0);
+        }
+    }
+    assert!(interrupted > 10, "{interrupted} interruptions within epochs");
+}
