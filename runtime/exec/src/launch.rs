@@ -15,6 +15,7 @@ use crate::kernels::{product, rows};
 use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
 use crate::raw::PerThread;
 use crate::routine::{Role, Routine};
+use crate::watch::Spans;
 
 /// Elements of a result that one task adds up from its parts.
 const RANGE: usize = 4096;
@@ -50,8 +51,14 @@ pub(crate) struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs steps that do not need each other. Where there are several, `busy` collects the nanoseconds that the tasks of
-    /// each took.
-    pub fn launch(&self, steps: &[Step], routines: &[Vec<Routine>], busy: &[AtomicU64]) {
+    /// each took. `spans` note when these ran, if anybody wants to know, with the number of the first step.
+    pub fn launch(
+        &self,
+        steps: &[Step],
+        routines: &[Vec<Routine>],
+        busy: &[AtomicU64],
+        spans: Option<(&Spans, usize)>,
+    ) {
         for round in rounds(routines) {
             let count = |step: usize| tasks_of(&steps[step], &routines[step], round);
             parallel((0..steps.len()).map(count).sum(), |mut task| {
@@ -60,12 +67,15 @@ impl Runner<'_> {
                     task -= count(step);
                     step += 1;
                 }
-                if steps.len() == 1 {
+                if steps.len() == 1 && spans.is_none() {
                     return self.task(&steps[step], &routines[step], round, task);
                 }
                 let start = Instant::now();
                 self.task(&steps[step], &routines[step], round, task);
                 busy[step].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                if let Some((spans, first)) = spans {
+                    spans.task(first + step, start);
+                }
             });
         }
     }

@@ -1,29 +1,104 @@
-//! What each kernel of training takes.
+//! What training does, kernel by kernel.
+//!
+//! A *run* is what is done again and again: an epoch on the whole graph, or a batch. Runs are measured as training does
+//! them, with the clock that training reads at the ends of launches anyway. What costs more is seen in a few runs after
+//! those: when each task ran ([`Timeline`]), and what the processor counts ([`Counted`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ptx::Entry;
+use hgnnc_sample::BatchKey;
 
+use crate::batches::BatchSpan;
 use crate::device::KernelCounters;
-use crate::engine::{Engine, StepTime};
+use crate::engine::Engine;
 use crate::error::{ExecError, Result};
-use crate::plan::StepKind;
+use crate::plan::{Step, StepKind};
+use crate::report::BatchReport;
+use crate::times::{StepTime, Times};
 use crate::trainer::{TRAIN, Trainer};
+use crate::watch::{Event, KernelSpan, Missing, TaskSpan, Watch};
 
 /// Epochs that are not measured: caches and clocks settle.
 const WARM_UP: u64 = 3;
+/// Batches that are not measured: memory grows to that of the largest, and the pipeline fills.
+const WARM_UP_BATCHES: u64 = 10;
+/// Batches whose tasks are noted.
+const TRACED_BATCHES: u64 = 6;
+/// Runs in which the processor counts.
+const COUNTED: u64 = 3;
+/// Batches whose sizes are told.
+const SIZED_BATCHES: u64 = 8;
 
-/// Times of training, in milliseconds, of an epoch each: medians over the epochs.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProfileOptions {
+    /// Number of epochs; without it 10, or 1 of batches.
+    pub epochs: Option<u64>,
+    /// Of batches, no more than this many.
+    pub batches: Option<u64>,
+}
+
+/// Times of training in milliseconds of a run each: medians over epochs, or means over batches.
+#[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// Number of epochs that were measured.
-    pub epochs: u64,
-    /// A whole epoch: forward, backward and update.
-    pub epoch_ms: f64,
-    /// Each kernel of the launches, in their order. The prelude belongs to no epoch.
-    pub kernels_ms: Vec<f64>,
+    /// Number of runs that were measured.
+    pub runs: u64,
+    /// A whole run: forward, backward and update, and of a batch all that is done for it one after another.
+    pub run_ms: f64,
+    /// The kernels of a run, in the order of the program. Of an epoch those of the prelude are none of them.
+    pub kernels: Vec<KernelTime>,
     /// Copies between kernels.
     pub copies_ms: f64,
+    /// Taking over new parameters and states that have another place than the old ones.
+    pub commit_ms: f64,
+    /// Of batches: how many an epoch has, and means of their parts.
+    pub batches: Option<BatchReport>,
+    /// Sizes of some batches.
+    pub sizes: Vec<SizeInfo>,
+    /// When everything was in a run, or some.
+    pub timeline: Timeline,
+    /// What the processor counts.
+    pub counted: Counted,
+}
+
+/// What a kernel took.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelTime {
+    /// Its number in the program.
+    pub number: usize,
+    /// Milliseconds of a run.
+    pub ms: f64,
+    /// Shares of the stages in it, in the order of [`hgnnc_ir::Stage::ALL`].
+    pub shares: [f32; 5],
+    /// What was counted in it in a run, in the order of [`Counted::events`].
+    pub counts: Vec<f64>,
+}
+
+/// What is counted, and what is not.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counted {
+    /// What is counted.
+    pub events: Vec<Event>,
+    /// What is not, and why.
+    pub missing: Vec<Missing>,
+}
+
+/// When everything was.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// Launches in their order.
+    pub launches: Vec<KernelSpan>,
+    /// Tasks by thread.
+    pub tasks: Vec<Vec<TaskSpan>>,
+    /// Parts of batches.
+    pub batches: Vec<BatchSpan>,
+    /// Epochs.
+    pub epochs: Vec<(Instant, Instant)>,
+    /// The number of the kernel of each step; none of one that copies.
+    pub kernels: Vec<Option<usize>>,
 }
 
 /// What entries of training did on a device, an epoch each.
@@ -48,52 +123,183 @@ pub struct EntryProfile {
     pub counters: Option<KernelCounters>,
 }
 
-/// Trains for a few epochs, or until `stop` is set, and measures each kernel. Nothing is evaluated, and no epoch is kept
-/// as the best.
+/// Trains for a few epochs or batches, or until `stop` is set, and measures each kernel. Nothing is evaluated, and no epoch
+/// is kept as the best.
 ///
 /// # Errors
 /// A model that cannot be trained, or a loss that is not finite.
-pub fn profile(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<Profile> {
-    check(trainer)?;
-    let (mut epochs_ms, mut kernels_ms, mut copies_ms): (Vec<f64>, Vec<Vec<f64>>, Vec<f64>) = Default::default();
+pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool) -> Result<Profile> {
+    trainer.check_trainable()?;
+    if trainer.batches().is_some() {
+        return profile_batches(trainer, options, stop);
+    }
+    // As in training: work is not handed over to the threads each time.
+    let pool = engine(trainer)?.pool();
+    pool.install(|| profile_epochs(trainer, options.epochs.unwrap_or(10), stop))
+}
+
+fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<Profile> {
+    let (mut epochs_ms, mut copies_ms, mut commit_ms): (Vec<f64>, Vec<f64>, Vec<f64>) = Default::default();
+    let mut kernels_ms: Vec<Vec<f64>> = vec![];
+    let mut next = 0..;
+    let mut step = |trainer: &mut Trainer| trainer.train_step(next.next().unwrap_or(0));
     for epoch in 0..WARM_UP.saturating_add(epochs) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         engine(trainer)?.forget_times();
-        let (_, ms) = trainer.train_step(epoch)?;
+        let (_, ms) = step(trainer)?;
         if epoch < WARM_UP {
             continue;
         }
         epochs_ms.push(ms);
-        let steps = engine(trainer)?.step_times(TRAIN);
-        let (copies, kernels): (Vec<StepTime>, Vec<StepTime>) =
-            steps.into_iter().partition(|step| matches!(step.step.kind, StepKind::Copy { .. }));
+        let engine = engine(trainer)?;
+        commit_ms.push(engine.commit_ms(TRAIN));
+        let (copies, kernels) = copies_and_kernels(engine.step_times(TRAIN));
         copies_ms.push(copies.iter().map(|step| step.ms).sum());
         kernels_ms.resize(kernels.len(), vec![]);
         for (all, step) in kernels_ms.iter_mut().zip(kernels) {
             all.push(step.ms);
         }
     }
-    Ok(Profile {
-        epochs: epochs_ms.len() as u64,
-        epoch_ms: median(epochs_ms),
-        kernels_ms: kernels_ms.into_iter().map(median).collect(),
+    let mut found = Profile {
+        runs: epochs_ms.len() as u64,
+        run_ms: median(epochs_ms),
         copies_ms: median(copies_ms),
-    })
+        commit_ms: median(commit_ms),
+        ..Profile::default()
+    };
+    if found.runs == 0 || stop.load(Ordering::Relaxed) {
+        return Ok(found);
+    }
+    engine(trainer)?.watch_spans();
+    let start = Instant::now();
+    step(trainer)?;
+    found.timeline.epochs.push((start, Instant::now()));
+    found.timeline.launches(engine(trainer)?);
+    engine(trainer)?.watch_counters(TRAIN);
+    for _ in 0..COUNTED {
+        step(trainer)?;
+    }
+    let engine = engine(trainer)?;
+    let prelude = engine.plan(TRAIN).prelude.len();
+    let times = engine.all_step_times(TRAIN);
+    let (mut kernels, found_kernels) = (kernels_ms.into_iter().map(median), &mut found.kernels);
+    for (number, step) in times.iter().map(|time| time.step).filter(|step| !is_copy(step)).enumerate().skip(prelude) {
+        let ms = kernels.next().unwrap_or(0.0);
+        found_kernels.push(KernelTime { number, ms, shares: step.shares, counts: vec![] });
+    }
+    found.timeline.kernels = numbers(times.iter().map(|time| time.step));
+    found.counted = counted(engine, &found.timeline.kernels, &mut found.kernels);
+    Ok(found)
 }
 
-/// Is there a step that can be measured again and again?
-fn check(trainer: &Trainer) -> Result<()> {
-    trainer.check_trainable()?;
-    if trainer.artifact().batch.is_some() {
-        return Err(ExecError::Unsupported(
-            "kernels are measured on the whole graph, and this model is trained on batches: leave `batch` out of its \
-             train block, or see `batches` in the report of `train`"
-                .into(),
-        ));
+fn profile_batches(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool) -> Result<Profile> {
+    let Some((batches, seed)) = trainer.batches() else { return Ok(Profile::default()) };
+    let per_epoch = batches.num_batches().max(1);
+    let measured = per_epoch.saturating_mul(options.epochs.unwrap_or(1)).min(options.batches.unwrap_or(u64::MAX));
+    let key = |batch: u64| BatchKey { seed, epoch: batch / per_epoch, batch: batch % per_epoch };
+    let all = WARM_UP_BATCHES.saturating_add(measured).saturating_add(TRACED_BATCHES + COUNTED + SIZED_BATCHES);
+    batches.begin(key(0), all.div_ceil(per_epoch))?;
+    let found = measure_batches(trainer, (WARM_UP_BATCHES, measured), &key, stop);
+    if let Some((batches, _)) = trainer.batches() {
+        // What was begun ends, whatever came of it.
+        let _ = batches.step().0.end_watch();
+        batches.end();
     }
-    Ok(())
+    found
+}
+
+fn measure_batches(
+    trainer: &mut Trainer,
+    (warm_up, measured): (u64, u64),
+    key: &impl Fn(u64) -> BatchKey,
+    stop: &AtomicBool,
+) -> Result<Profile> {
+    let none = || ExecError::Unsupported("internal error: a profile of batches without batches".into());
+    let (mut times, mut next) = (Times::default(), 0..);
+    let mut step = |trainer: &mut Trainer| trainer.train_batch(key(next.next().unwrap_or(0)), &mut times);
+    for _ in 0..warm_up {
+        step(trainer)?;
+    }
+    trainer.batches().ok_or_else(none)?.0.forget_times();
+    let (start, mut runs) = (Instant::now(), 0);
+    while runs < measured && !stop.load(Ordering::Relaxed) {
+        step(trainer)?;
+        runs += 1;
+    }
+    let run_ms = 1e3 * start.elapsed().as_secs_f64() / runs.max(1) as f64;
+    let mut found = Profile { runs, run_ms, ..Profile::default() };
+    if runs == 0 {
+        return Ok(found);
+    }
+    let (batches, _) = trainer.batches().ok_or_else(none)?;
+    found.batches = Some(batches.report());
+    let (engine, program) = batches.step();
+    found.commit_ms = engine.commit_ms(program);
+    let times = engine.all_step_times(program);
+    found.timeline.kernels = numbers(times.iter().map(|time| time.step));
+    let (copies, kernels) = copies_and_kernels(times);
+    found.copies_ms = copies.iter().map(|step| step.ms).sum();
+    found.kernels = kernels
+        .iter()
+        .enumerate()
+        .map(|(number, time)| KernelTime { number, ms: time.ms, shares: time.step.shares, counts: vec![] })
+        .collect();
+
+    batches.watch_spans();
+    for _ in 0..TRACED_BATCHES {
+        step(trainer)?;
+    }
+    let (batches, _) = trainer.batches().ok_or_else(none)?;
+    found.timeline.batches = batches.end_spans();
+    let (engine, program) = batches.step();
+    found.timeline.launches(engine);
+    engine.watch_counters(program);
+    for _ in 0..COUNTED {
+        step(trainer)?;
+    }
+    let (batches, _) = trainer.batches().ok_or_else(none)?;
+    found.counted = counted(batches.step().0, &found.timeline.kernels, &mut found.kernels);
+    for _ in 0..SIZED_BATCHES {
+        found.sizes.push(batches.sizes_of_next()?);
+    }
+    Ok(found)
+}
+
+impl Timeline {
+    /// Takes over what was noted of launches.
+    fn launches(&mut self, engine: &mut Engine) {
+        if let Some(Watch::Spans(spans)) = engine.end_watch() {
+            (self.launches, self.tasks) = spans.into_parts();
+        }
+    }
+}
+
+/// Takes over what was counted, kernel by kernel.
+fn counted(engine: &mut Engine, numbers: &[Option<usize>], kernels: &mut [KernelTime]) -> Counted {
+    let Some(Watch::Counts(counting)) = engine.end_watch() else { return Counted::default() };
+    let (events, missing, steps) = counting.finish();
+    for (number, counts) in numbers.iter().zip(steps) {
+        if let Some(kernel) = kernels.iter_mut().find(|kernel| Some(kernel.number) == *number) {
+            kernel.counts = counts;
+        }
+    }
+    Counted { events, missing }
+}
+
+fn is_copy(step: &Step) -> bool {
+    matches!(step.kind, StepKind::Copy { .. })
+}
+
+fn copies_and_kernels(steps: Vec<StepTime<'_>>) -> (Vec<StepTime<'_>>, Vec<StepTime<'_>>) {
+    steps.into_iter().partition(|time| is_copy(time.step))
+}
+
+/// The number of the kernel of each step.
+fn numbers<'s>(steps: impl Iterator<Item = &'s Step>) -> Vec<Option<usize>> {
+    let mut number = 0..;
+    steps.map(|step| if is_copy(step) { None } else { number.next() }).collect()
 }
 
 fn engine(trainer: &mut Trainer) -> Result<&mut Engine> {
@@ -106,7 +312,7 @@ fn engine(trainer: &mut Trainer) -> Result<&mut Engine> {
 /// # Errors
 /// A model that cannot be trained, a loss that is not finite, or a device that fails.
 pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<DeviceProfile> {
-    check(trainer)?;
+    trainer.check_trainable()?;
     let counts = trainer.device().is_some_and(|device| device.counters(TRAIN).is_some());
     let (warm_up, epochs) = if counts { (0, 1) } else { (WARM_UP, epochs) };
     let (mut epochs_ms, mut entries_ms): (Vec<f64>, Vec<Vec<f64>>) = Default::default();

@@ -17,22 +17,24 @@ mod source;
 pub use cache::CacheOptions;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::types::VertexType;
 use hgnnc_sample::BatchKey;
 use rayon::prelude::*;
 
-use crate::data::{BoundData, InputData};
-use crate::engine::{Engine, EngineOptions, Times, collect_states};
+use crate::data::{BoundData, InputData, Topology};
+use crate::engine::{Engine, EngineOptions, collect_states};
 use crate::error::{ExecError, Result};
 use crate::plan::StateId;
 use crate::planned::Arena;
 use crate::raw::Slab;
 use crate::report::BatchReport;
+use crate::times::Times;
 use cache::{Cache, Learned, not_kept};
 use pipeline::Pipeline;
 use source::{Made, Source, Whole};
@@ -42,8 +44,56 @@ fn internal(what: &str) -> ExecError {
     ExecError::Unsupported(format!("internal error: {what}"))
 }
 
-fn ms_since(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
+/// What is done for a batch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum BatchPart {
+    /// Sampling, beside the computation of other batches.
+    Sample,
+    /// Copying rows of features, likewise.
+    Features,
+    /// Making graphs of what was sampled, likewise.
+    Graphs,
+    /// Waiting for all of that.
+    Wait,
+    /// Planning the program for the sizes of the batch.
+    Bind,
+    /// Copying rows of parameters and optimiser states, there and back.
+    Rows,
+    /// Kernels, and taking over what they computed.
+    Compute,
+}
+
+impl BatchPart {
+    /// For text and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            BatchPart::Sample => "sampling",
+            BatchPart::Features => "features",
+            BatchPart::Graphs => "graphs",
+            BatchPart::Wait => "waiting",
+            BatchPart::Bind => "binding",
+            BatchPart::Rows => "rows",
+            BatchPart::Compute => "computing",
+        }
+    }
+
+    /// Is it done by the thread that makes batches, and not by the one that computes them?
+    pub fn is_beside(self) -> bool {
+        matches!(self, BatchPart::Sample | BatchPart::Features | BatchPart::Graphs)
+    }
+}
+
+/// When something was done for a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BatchSpan {
+    /// What.
+    pub part: BatchPart,
+    /// Number of the batch in its epoch.
+    pub batch: u64,
+    /// When it began.
+    pub start: Instant,
+    /// When it was done.
+    pub end: Instant,
 }
 
 /// The program of a batch, in its engine.
@@ -71,6 +121,8 @@ pub(crate) struct Batches {
     /// What batches took, in all, in milliseconds, and how many they were.
     took: BatchReport,
     batches: u64,
+    /// When this was, if somebody wants to know.
+    spans: Option<Vec<BatchSpan>>,
 }
 
 /// A batch that has been computed up to its loss.
@@ -127,6 +179,7 @@ impl Batches {
             largest: Arena::default(),
             took: BatchReport::default(),
             batches: 0,
+            spans: None,
         };
         let lens: Vec<usize> = batches.states.iter().map(|state| batches.whole.param_len(state.0.index())).collect();
         batches.state_slabs = Slab::zeros_each(lens);
@@ -230,21 +283,25 @@ impl Batches {
     pub fn compute(&mut self, key: BatchKey, step: u64, times: &mut Times) -> Result<Computed> {
         let pipeline = self.pipeline.as_mut();
         let pipeline = pipeline.ok_or_else(|| internal("no batches are made"))?;
-        let waited = pipeline.waited;
+        let start = Instant::now();
         let mut made = pipeline.next()?;
         assert_eq!(made.key, Some(key), "batches are made in the order in which they are computed");
-        let took = &mut self.took;
-        took.wait_ms += 1e3 * (pipeline.waited - waited);
-        for (all, own) in [&mut took.sample_ms, &mut took.graphs_ms, &mut took.gather_ms].into_iter().zip(made.seconds)
-        {
-            *all += 1e3 * own;
+        self.took(BatchPart::Wait, key.batch, start, Instant::now());
+        if let Some(mut at) = made.began {
+            let [sample, graphs, features] = made.seconds.map(Duration::from_secs_f64);
+            for (part, took) in
+                [(BatchPart::Sample, sample), (BatchPart::Features, features), (BatchPart::Graphs, graphs)]
+            {
+                self.took(part, key.batch, at, at + took);
+                at += took;
+            }
         }
         self.batches += 1;
         self.hand_over();
         let start = Instant::now();
         let data = std::mem::take(&mut made.data);
         made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
-        self.took.bind_ms += ms_since(start);
+        self.took(BatchPart::Bind, key.batch, start, Instant::now());
         let arena = self.step.arena(None);
         if arena.bytes() > self.largest.bytes() {
             self.largest = arena;
@@ -254,11 +311,11 @@ impl Batches {
             cache.count(&self.source, &made.sampled);
         }
         self.rows(&made, true);
-        self.took.rows_ms += ms_since(start);
+        self.took(BatchPart::Rows, key.batch, start, Instant::now());
         let start = Instant::now();
         self.step.run_prelude(STEP, times);
         self.step.run_until_update(STEP, key.seed, step, key.epoch, times);
-        self.took.compute_ms += ms_since(start);
+        self.took(BatchPart::Compute, key.batch, start, Instant::now());
         let loss = match self.step.result(STEP, "loss") {
             Some((_, [loss])) => f64::from(*loss),
             _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
@@ -269,16 +326,71 @@ impl Batches {
 
     /// Takes the update of a computed batch over.
     pub fn update(&mut self, computed: Computed, seed: u64, step: u64, times: &mut Times) {
+        let batch = computed.made.key.map_or(0, |key| key.batch);
         let start = Instant::now();
         self.step.run_updates(STEP, seed, step, times);
         self.step.commit(STEP);
-        self.took.compute_ms += ms_since(start);
+        self.took(BatchPart::Compute, batch, start, Instant::now());
         let start = Instant::now();
         self.rows(&computed.made, false);
-        self.took.rows_ms += ms_since(start);
+        self.took(BatchPart::Rows, batch, start, Instant::now());
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.give_back(computed.made);
         }
+    }
+
+    /// Adds up what a part of a batch took, and notes when it was.
+    fn took(&mut self, part: BatchPart, batch: u64, start: Instant, end: Instant) {
+        let took = &mut self.took;
+        let ms = match part {
+            BatchPart::Sample => &mut took.sample_ms,
+            BatchPart::Features => &mut took.gather_ms,
+            BatchPart::Graphs => &mut took.graphs_ms,
+            BatchPart::Wait => &mut took.wait_ms,
+            BatchPart::Bind => &mut took.bind_ms,
+            BatchPart::Rows => &mut took.rows_ms,
+            BatchPart::Compute => &mut took.compute_ms,
+        };
+        *ms += 1e3 * (end - start).as_secs_f64();
+        if let Some(spans) = &mut self.spans {
+            spans.push(BatchSpan { part, batch, start, end });
+        }
+    }
+
+    /// Begins to measure anew: means are of the batches from here on.
+    pub fn forget_times(&mut self) {
+        (self.took, self.batches) = (BatchReport::default(), 0);
+        self.step.forget_times();
+    }
+
+    /// The engine that computes batches, and its program.
+    pub fn step(&mut self) -> (&mut Engine, usize) {
+        (&mut self.step, STEP)
+    }
+
+    /// From now on notes when parts of batches and their kernels are executed.
+    pub fn watch_spans(&mut self) {
+        self.spans = Some(vec![]);
+        self.step.watch_spans();
+    }
+
+    /// What was noted since.
+    pub fn end_spans(&mut self) -> Vec<BatchSpan> {
+        self.spans.take().unwrap_or_default()
+    }
+
+    /// The sizes of the next batch, which is not computed.
+    pub fn sizes_of_next(&mut self) -> Result<SizeInfo> {
+        let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
+        let mut made = pipeline.next()?;
+        // Bound to an engine data has what kernels ask for: the sources of edges, and who owns some.
+        let data = std::mem::take(&mut made.data);
+        made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
+        let sizes = sizes_of(self.step.data());
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.give_back(made);
+        }
+        Ok(sizes)
     }
 
     /// The Cranelift IR of the machine code that batches are sampled with, and that the first one is computed with.
@@ -400,6 +512,28 @@ impl Batches {
             });
         }
     }
+}
+
+/// The sizes of a batch. Its graphs have no out-edges where nothing walks them: their sources are counted here.
+fn sizes_of(data: &BoundData) -> SizeInfo {
+    let mut sizes = data.sizes();
+    let sources = |topology: &Topology| {
+        let mut sources = topology.incoming.other.clone();
+        sources.sort_unstable();
+        sources.dedup();
+        sources.len() as u64
+    };
+    for (ends, graph) in sizes.ends.iter_mut().zip(&data.graphs) {
+        if graph.outgoing.indptr.is_empty() {
+            ends.sources = sources(graph);
+        }
+    }
+    for (columns, pattern) in sizes.columns.iter_mut().zip(&data.patterns) {
+        if pattern.outgoing.indptr.is_empty() {
+            *columns = sources(pattern);
+        }
+    }
+    sizes
 }
 
 /// Parameters of the whole graph, and their states behind them.

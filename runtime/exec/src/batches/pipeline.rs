@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use hgnnc_sample::BatchKey;
 
@@ -22,8 +21,6 @@ pub(super) struct Pipeline {
     /// What has been computed, for its memory.
     used: Sender<Box<Made>>,
     worker: Option<JoinHandle<()>>,
-    /// Seconds that were spent waiting for a batch.
-    pub waited: f64,
 }
 
 impl Pipeline {
@@ -40,14 +37,12 @@ impl Pipeline {
                 }
             })
             .map_err(|error| ExecError::Threads { threads: 1, reason: error.to_string() })?;
-        Ok(Self { ready: Some(ready), used, worker: Some(worker), waited: 0.0 })
+        Ok(Self { ready: Some(ready), used, worker: Some(worker) })
     }
 
     /// The next batch.
     pub fn next(&mut self) -> Result<Box<Made>> {
-        let start = Instant::now();
         let next = self.ready.as_ref().and_then(|ready| ready.recv().ok());
-        self.waited += start.elapsed().as_secs_f64();
         next.unwrap_or_else(|| {
             // The thread has ended without saying why: it panicked, or all epochs are done.
             let panicked = self.worker.take().is_some_and(|worker| worker.join().is_err());

@@ -78,6 +78,8 @@ pub(super) struct Made {
     pairs: Vec<Pairs>,
     pub data: BoundData,
     pub inputs: Vec<Slab>,
+    /// When it was begun to be made.
+    pub began: Option<Instant>,
     /// Seconds of sampling, of making graphs of what was sampled, and of copying rows.
     pub seconds: [f64; 3],
 }
@@ -222,6 +224,7 @@ impl Source {
         let copied = start.elapsed().as_secs_f64();
         self.graphs(made);
         let done = start.elapsed().as_secs_f64();
+        made.began = Some(start);
         made.seconds = [sampled, done - copied, copied - sampled];
         Ok(())
     }
