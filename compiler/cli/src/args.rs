@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use hgnnc_exec::CodeMode;
 
 /// Compiles heterogeneous graph neural networks written as `.hgnn` files, and trains them.
@@ -27,8 +27,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Write a trained model's outputs
     Infer(InferArgs),
-    /// Train a few epochs and show what each kernel takes, and what it takes at least
-    Profile(ProfileArgs),
+    /// Train for a while and show what takes the time, beside what it takes at least; or compare two profiles
+    Profile(Box<ProfileCommand>),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
     /// Tell the story behind a diagnostic's code
@@ -333,10 +333,14 @@ pub struct ProfileArgs {
     /// Where to run.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Number of epochs to measure, after three that are not (of ptx-interp always one)
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub epochs: u64,
-    /// Also write `profile.txt` and `profile.json` into this folder
+    /// Number of epochs to measure, after three that are not (of ptx-interp always one); without it 10, or 1 of a model
+    /// that is trained on batches
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub epochs: Option<u64>,
+    /// Of a model that is trained on batches: measure no more than this many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub batches: Option<u64>,
+    /// Also write `profile.html`, `profile.txt`, `profile.json` and `trace.json` (for Perfetto) into this folder
     #[arg(short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
     /// A pass that does not run; may be given several times
@@ -347,6 +351,54 @@ pub struct ProfileArgs {
 const PROFILE_DEVICE: &str = "Device to run on: auto (a GPU, if there is one and the model fits), cpu, cuda, cuda:N for \
     the N-th GPU, or ptx-interp, which executes one training step of the code for a GPU on the processor and counts \
     instructions and accesses to memory";
+
+/// `profile` with a model, or `profile diff` with two profiles.
+#[derive(Debug)]
+pub enum ProfileCommand {
+    /// Measure a model.
+    Run(ProfileArgs),
+    /// Compare two profiles.
+    Diff(DiffArgs),
+}
+
+/// Arguments of `profile diff`.
+#[derive(ClapArgs, Debug)]
+pub struct DiffArgs {
+    /// A profile: the folder that `profile -o` has written, or its `profile.json`
+    pub before: PathBuf,
+    /// The other one
+    pub after: PathBuf,
+}
+
+impl FromArgMatches for ProfileCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        match matches.subcommand() {
+            Some((_, diff)) => DiffArgs::from_arg_matches(diff).map(Self::Diff),
+            None => ProfileArgs::from_arg_matches(matches).map(Self::Run),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl ClapArgs for ProfileCommand {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let diff = clap::Command::new("diff").about(
+            "Compare two profiles: stages and kernels, what got faster and what slower (a model with that name is `./diff`)",
+        );
+        ProfileArgs::augment_args(command)
+            .subcommand(DiffArgs::augment_args(diff))
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
 
 /// Arguments of `eval`.
 #[derive(ClapArgs, Debug)]

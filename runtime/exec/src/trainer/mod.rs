@@ -503,6 +503,16 @@ impl Trainer {
         Err(ExecError::Diverged { epoch, loss, kept })
     }
 
+    /// Graphs, labels and splits.
+    pub fn data(&self) -> &BoundData {
+        self.executor.data()
+    }
+
+    /// Number of threads of this processor.
+    pub fn threads(&self) -> usize {
+        self.executor.threads()
+    }
+
     /// The compiled model.
     pub fn artifact(&self) -> &Artifact {
         &self.artifact

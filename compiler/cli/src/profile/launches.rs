@@ -7,6 +7,7 @@ use hgnnc_exec::device::{Class, Counters, GlobalTraffic, SharedTraffic};
 use hgnnc_exec::{DeviceProfile, EntryProfile, profile_device};
 use hgnnc_ir::kernel::{Kernel, Program};
 use hgnnc_machine::Machine;
+use hgnnc_report::table::{Table, amount, bytes, digits, percent, time};
 use serde_json::{Map, Value, json};
 
 use crate::args::ProfileArgs;
@@ -14,7 +15,6 @@ use crate::bounds::{label, stores};
 use crate::failure::Failure;
 use crate::output::{make_folder, print, write};
 use crate::run::Prepared;
-use crate::table::{Table, amount, bytes, digits, percent, time};
 use crate::train::stop_on_interrupt;
 
 /// A launch as it was executed and as it was predicted.
@@ -52,7 +52,7 @@ impl Line {
 /// Trains on the device of a trainer and shows what each launch takes, or does.
 pub fn profile(args: &ProfileArgs, prepared: &mut Prepared, say: &mut dyn FnMut(String)) -> Result<ExitCode, Failure> {
     let stop = stop_on_interrupt(say);
-    let found = profile_device(&mut prepared.trainer, args.epochs, &stop)?;
+    let found = profile_device(&mut prepared.trainer, args.epochs.unwrap_or(10), &stop)?;
     if found.epochs == 0 {
         return Err(Failure::Machine("interrupted before an epoch was measured".into()));
     }
