@@ -2,15 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::{Kernel, Profile, Run};
+use crate::profile::{Kernel, Profile, Run, rate};
 use crate::summary::{PHASES, Rest, StageTime, stage_words};
 use crate::table::{amount, bytes, digits, percent, time};
 
 /// A part of a run that is worth a sentence.
 const WORTH: f64 = 0.1;
 
+/// The kernels of a stage that have one limit.
+#[derive(Default)]
+struct Limit {
+    bound: String,
+    ms: f64,
+    predicted_ms: f64,
+    moved_bytes: f64,
+    flops: f64,
+}
+
 impl Profile {
-    /// What takes most of a run and what limits it, what else is large, and which kernel could gain most.
+    /// What takes most of a run and what limits it; then more about that, what else is large, and which kernel could gain
+    /// most.
     pub fn headline(&self) -> Vec<String> {
         let (stages, rest) = (self.stages(), self.rest());
         let stage = stages.iter().max_by(|a, b| a.ms().total_cmp(&b.ms()));
@@ -24,65 +35,72 @@ impl Profile {
             sentences.push(self.of_stage(stage));
             sentences.extend((self.share(other.ms) >= WORTH).then(|| self.of_rest(other)));
         }
+        sentences.extend(self.details(stage));
         sentences.extend(self.most_room());
         sentences
     }
 
+    /// How much of a run it takes, and what limits most of it.
     fn of_stage(&self, time: &StageTime) -> String {
-        let (stage, run) = (time.stage, self.run.name());
-        let mut text = format!("{stage} ({}) takes {} of {}", stage_words(stage), part(self.share(time.ms())), a(run));
-        let most = (0..PHASES.len()).max_by(|&i, &j| time.phases[i].total_cmp(&time.phases[j])).unwrap_or(0);
-        if time.ms() > 0.0 && time.phases[most] < 0.98 * time.ms() {
-            text.push_str(&format!(", {} of that {}", part(time.phases[most] / time.ms()), PHASES[most]));
-        }
-        match self.limit(stage) {
-            Some(limit) => text + "; " + &limit + ".",
-            None => text + ".",
+        let (stage, share) = (time.stage, part(self.share(time.ms())));
+        let text = format!("{stage} ({}) takes {share} of {}", stage_words(stage), a(self.run.name()));
+        let Some(limit) = self.limit(stage).filter(|_| time.ms() > 0.0) else { return text + "." };
+        let what = match limit.ms / time.ms() {
+            most if most > 0.95 => "It".into(),
+            most => format!("{} of that", part(most)),
+        };
+        let reached = match limit.predicted_ms / limit.ms {
+            reached if reached >= 0.995 => "and reaches all that the machine allows".to_string(),
+            reached => format!("and reaches {} of what the machine allows", part(reached)),
+        };
+        match &limit.bound[..] {
+            "launch" => format!("{text}. {what} is kernels so small that their beginning and end limits them."),
+            "compute" => format!("{text}. {what} is compute-bound {reached}."),
+            level => format!("{text}. {what} is memory-bound by {level} {reached}."),
         }
     }
 
-    /// What limits most of a stage, and how near it is to that limit.
-    fn limit(&self, stage: &str) -> Option<String> {
-        let own = |kernel: &Kernel| kernel.shares.get(stage).copied().unwrap_or(0.0);
-        let mut bounds: BTreeMap<&str, [f64; 4]> = BTreeMap::new();
-        let mut all = 0.0;
-        for kernel in &self.kernels {
-            let share = own(kernel);
-            all += share * kernel.measured_ms;
-            let Some(predicted) = kernel.predicted_ms.filter(|_| !kernel.bound.is_empty()) else { continue };
-            let numbers = [kernel.measured_ms, predicted, kernel.moved_bytes, kernel.flops];
-            let sums = bounds.entry(&kernel.bound).or_default();
-            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += share * number);
-        }
-        let (bound, &[ms, predicted, moved, flops]) = bounds.iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0]))?;
-        if ms <= 0.0 {
-            return None;
-        }
-        let what = if ms > 0.9 * all { "it".into() } else { format!("{} of it", part(ms / all)) };
-        let reached = match predicted / ms {
-            reached if reached >= 0.995 => "all of what that allows".to_string(),
-            reached => format!("{} of what that allows", part(reached)),
+    /// Directions and rates of a stage.
+    fn details(&self, time: &StageTime) -> Option<String> {
+        let limit = self.limit(time.stage).filter(|_| time.ms() > 0.0)?;
+        let most = (0..PHASES.len()).max_by(|&i, &j| time.phases[i].total_cmp(&time.phases[j]))?;
+        let directions = match time.phases[most] / time.ms() {
+            share if share > 0.98 => String::new(),
+            share => format!("{} of {} is {}. ", part(share), time.stage, PHASES[most]),
         };
-        Some(match *bound {
-            "launch" => format!("{what} is kernels so small that their beginning and end limits them"),
+        let rates = match &limit.bound[..] {
+            "launch" => return (!directions.is_empty()).then(|| directions.trim_end().to_string()),
             "compute" => format!(
-                "{what} is compute-bound and reaches {reached} ({}FLOP/s of {}FLOP/s)",
-                spaced(amount(flops / (ms * 1e-3))),
+                "Its compute-bound kernels do {}FLOP/s; the peak is {}FLOP/s for multiply-adds, and lower for exp, \
+                 divisions and random masks.",
+                spaced(amount(rate(limit.flops, limit.ms))),
                 spaced(amount(self.machine.fma_flops))
             ),
             level => {
-                let rates = self.machine.levels.iter().find(|known| known.name == level);
-                let of = rates.map_or(String::new(), |known| {
-                    format!(
-                        "; {level} gives {}/s in order and {}/s by rows",
-                        bytes(known.stream_bytes_per_s),
-                        bytes(known.gather_bytes_per_s)
-                    )
+                let of = self.machine.levels.iter().find(|known| known.name == level).map_or(String::new(), |known| {
+                    let (stream, gather) = (known.stream_bytes_per_s, known.gather_bytes_per_s);
+                    format!("; {level} gives {}/s in order and {}/s by rows", bytes(stream), bytes(gather))
                 });
-                let moved = bytes(moved / (ms * 1e-3));
-                format!("{what} is memory-bound by {level} and reaches {reached} ({moved}/s moved{of})")
+                format!("Its kernels that {level} limits move {}/s{of}.", bytes(rate(limit.moved_bytes, limit.ms)))
             }
-        })
+        };
+        Some(directions + &rates)
+    }
+
+    /// What limits most of a stage.
+    fn limit(&self, stage: &str) -> Option<Limit> {
+        let mut limits: BTreeMap<&str, Limit> = BTreeMap::new();
+        for kernel in self.kernels.iter().filter(|kernel| !kernel.bound.is_empty()) {
+            let share = kernel.shares.get(stage).copied().unwrap_or(0.0);
+            let Some(predicted) = kernel.predicted_ms else { continue };
+            let limit = limits.entry(&kernel.bound).or_default();
+            limit.ms += share * kernel.measured_ms;
+            limit.predicted_ms += share * predicted;
+            limit.moved_bytes += share * kernel.moved_bytes;
+            limit.flops += share * kernel.flops;
+        }
+        let (bound, limit) = limits.into_iter().max_by(|a, b| a.1.ms.total_cmp(&b.1.ms))?;
+        (limit.ms > 0.0).then(|| Limit { bound: bound.into(), ..limit })
     }
 
     fn of_rest(&self, rest: &Rest) -> String {

@@ -133,10 +133,10 @@ impl Profile {
 
     /// Milliseconds of all kernels.
     pub fn kernels_ms(&self) -> f64 {
-        self.kernels.iter().map(|kernel| kernel.measured_ms).sum()
+        self.kernels.iter().map(|kernel| kernel.measured_ms).fold(0.0, |sum, ms| sum + ms)
     }
 
-    /// What a run does besides kernels. With them it adds up to [`Profile::whole_ms`].
+    /// What a run does besides the kernels of stages. With these it adds up to [`Profile::whole_ms`].
     pub fn rest(&self) -> Vec<Rest> {
         let mut rest = vec![];
         if let (Run::Batch, Some(batch)) = (self.run, &self.batch) {
@@ -156,18 +156,27 @@ impl Profile {
                 ms: batch.rows_ms,
             });
         }
+        let helpers = self.kernels_ms() - self.stages_ms();
+        if helpers > 1e-9 * self.run_ms {
+            rest.push(Rest { name: "helpers", words: "launches that belong to no stage", ms: helpers });
+        }
         rest.push(Rest { name: "copies", words: "copies between kernels", ms: self.copies_ms });
         rest.push(Rest { name: "new values", words: "taking over new parameters and states", ms: self.commit_ms });
-        let known = self.kernels_ms() + rest.iter().map(|part| part.ms).sum::<f64>();
+        let known = self.stages_ms() + rest.iter().map(|part| part.ms).sum::<f64>();
         // Medians need not add up: kernels may be slow in different epochs.
         let between = (self.run_ms - known).max(0.0);
         rest.push(Rest { name: "between", words: "all else between kernels", ms: between });
         rest
     }
 
-    /// What shares are parts of: kernels and the rest.
+    /// Milliseconds of all stages.
+    fn stages_ms(&self) -> f64 {
+        self.stages().iter().fold(0.0, |sum, stage| sum + stage.ms())
+    }
+
+    /// What shares are parts of: stages and the rest.
     pub fn whole_ms(&self) -> f64 {
-        self.kernels_ms() + self.rest().iter().map(|part| part.ms).sum::<f64>()
+        self.stages_ms() + self.rest().iter().map(|part| part.ms).sum::<f64>()
     }
 
     /// The part of a run.

@@ -156,7 +156,7 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
         let engine = engine(trainer)?;
         commit_ms.push(engine.commit_ms(TRAIN));
         let (copies, kernels) = copies_and_kernels(engine.step_times(TRAIN));
-        copies_ms.push(copies.iter().map(|step| step.ms).sum());
+        copies_ms.push(sum(&copies));
         kernels_ms.resize(kernels.len(), vec![]);
         for (all, step) in kernels_ms.iter_mut().zip(kernels) {
             all.push(step.ms);
@@ -240,7 +240,7 @@ fn measure_batches(
     let times = engine.all_step_times(program);
     found.timeline.kernels = numbers(times.iter().map(|time| time.step));
     let (copies, kernels) = copies_and_kernels(times);
-    found.copies_ms = copies.iter().map(|step| step.ms).sum();
+    found.copies_ms = sum(&copies);
     found.kernels = kernels
         .iter()
         .enumerate()
@@ -294,6 +294,11 @@ fn is_copy(step: &Step) -> bool {
 
 fn copies_and_kernels(steps: Vec<StepTime<'_>>) -> (Vec<StepTime<'_>>, Vec<StepTime<'_>>) {
     steps.into_iter().partition(|time| is_copy(time.step))
+}
+
+/// Milliseconds of all of them. (The sum of none is a negative zero.)
+fn sum(steps: &[StepTime<'_>]) -> f64 {
+    steps.iter().fold(0.0, |sum, step| sum + step.ms)
 }
 
 /// The number of the kernel of each step.

@@ -49,9 +49,10 @@ pub fn page(profile: &Profile) -> Result<String, PictureError> {
 fn head(profile: &Profile) -> String {
     let sentences = profile.headline();
     let (first, others) = sentences.split_first().map_or(("", &[][..]), |(first, others)| (first, others));
-    let others: String = others.iter().map(|text| format!("<p class=\"also\">{}</p>", Plain(text))).collect();
+    let others: String =
+        others.iter().map(|text| format!("<p class=\"also\">{}</p>", Plain(&together(text)))).collect();
     let over = [&profile.program[..], &profile.dataset, &profile.device].join(" · ");
-    let place = format!("{} · {} of {} measured", profile.model, runs(profile), profile.run.name());
+    let place = format!("{} · {} {} measured", profile.model, profile.runs, runs(profile));
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
@@ -62,16 +63,25 @@ fn head(profile: &Profile) -> String {
         include_str!("style.css"),
         palette::dark_rules(),
         Plain(&over),
-        Plain(first),
+        Plain(&together(first)),
         Plain(&place),
     )
 }
 
-fn runs(profile: &Profile) -> String {
-    match profile.run {
-        Run::Epoch => format!("median of {} runs", profile.runs),
-        Run::Batch => format!("mean of {} runs", profile.runs),
+fn runs(profile: &Profile) -> &'static str {
+    match (profile.run, profile.runs) {
+        (Run::Epoch, 1) => "epoch",
+        (Run::Epoch, _) => "epochs",
+        (Run::Batch, 1) => "batch",
+        (Run::Batch, _) => "batches",
     }
+}
+
+/// Numbers and their units stay on one line.
+fn together(text: &str) -> String {
+    [" %", " ms", " us", " s ", " GB", " MB", " G", " M"]
+        .iter()
+        .fold(text.to_string(), |text, unit| text.replace(unit, &unit.replacen(' ', "\u{a0}", 1)))
 }
 
 fn tiles(profile: &Profile) -> String {
@@ -96,8 +106,8 @@ fn tiles(profile: &Profile) -> String {
     let predicted: f64 = profile.kernels.iter().filter_map(|kernel| kernel.predicted_ms).sum();
     tile("In kernels", percent(profile.share(kernels)), format!("{} of them", profile.kernels.len()));
     if predicted > 0.0 {
-        let lower = format!("{} at least", time(predicted * 1e-3));
-        tile("Kernels to their bound", format!("{}×", digits(kernels / predicted)), lower);
+        let lower = format!("what is predicted, {}", time(predicted * 1e-3));
+        tile("Kernels take", format!("{}×", digits(kernels / predicted)), lower);
     }
     if let Some(memory) = &profile.memory
         && let Some((step, most)) = memory.peak()

@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 use super::palette::{self, Themed};
 use super::{Result, TEXT, Width, colour_of, svg, text_width, words};
 use crate::profile::{Profile, Run};
-use crate::summary::{KINDS, stage_words};
+use crate::summary::KINDS;
 use crate::table::{amount, bytes, digits, percent, time};
 
 /// A bar: its name, its segments in milliseconds one after another, a mark, and what stands behind it.
@@ -31,7 +31,7 @@ const AXIS: u32 = 44;
 
 fn bars(rows: &[Bar], width: Width) -> Result<String> {
     let size = (width.pixels(), ROW * rows.len().max(1) as u32 + AXIS);
-    let names = rows.iter().map(|row| text_width(&row.name, TEXT)).max().unwrap_or(0) as u32 + 10;
+    let names = rows.iter().map(|row| text_width(&row.name, TEXT)).max().unwrap_or(0) as u32 + 12;
     let behind = rows.iter().map(|row| text_width(&row.behind, TEXT)).max().unwrap_or(0) + 10;
     let plot = f64::from(size.0.saturating_sub(names + 16));
     let most = rows.iter().map(Bar::end).fold(0.0, f64::max).max(1e-9);
@@ -75,10 +75,8 @@ fn bars(rows: &[Bar], width: Width) -> Result<String> {
                 start += ms;
             }
             if let Some(mark) = row.mark {
-                let corners = [(mark, SegmentValue::Exact(row_at)), (mark, SegmentValue::Exact(row_at + 1))];
-                let mut line = Rectangle::new(corners, palette::INK.light.stroke_width(2));
-                line.set_margin(2, 2, 0, 0);
-                chart.draw_series([line])?;
+                let ends = [(mark, SegmentValue::Exact(row_at)), (mark, SegmentValue::Exact(row_at + 1))];
+                chart.draw_series([PathElement::new(ends, palette::INK.light.stroke_width(2))])?;
             }
             let style = words(palette::SOFT, TEXT, HPos::Left, VPos::Center);
             let at = (row.end(), SegmentValue::CenterOf(row_at));
@@ -200,9 +198,4 @@ pub fn pipeline(profile: &Profile, width: Width) -> Result<Option<String>> {
         row("graphs", batch.graphs_ms, beside),
     ];
     bars(&rows, width).map(Some)
-}
-
-/// What the words of [`stages`] mean.
-pub(crate) fn stage_legend() -> Vec<String> {
-    crate::summary::STAGES.iter().map(|stage| format!("{stage} {}", stage_words(stage))).collect()
 }

@@ -78,9 +78,9 @@ fn words(colour: Themed, pixels: f64, horizontal: HPos, vertical: VPos) -> TextS
     ("sans-serif", pixels * 1.24).into_font().color(&colour.light).pos(Pos::new(horizontal, vertical))
 }
 
-/// About as many pixels as text takes.
+/// About as many pixels as text takes, in a wide font.
 fn text_width(text: &str, pixels: f64) -> i32 {
-    (text.chars().count() as f64 * pixels * 0.56).ceil() as i32
+    (text.chars().count() as f64 * pixels * 0.62).ceil() as i32
 }
 
 /// The colour of a kernel's stage.
