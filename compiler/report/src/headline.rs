@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::{Kernel, Profile, Run, rate};
+use crate::profile::{Kernel, Profile, rate};
 use crate::summary::{PHASES, Rest, StageTime, stage_words};
 use crate::table::{amount, bytes, digits, percent, time};
 
@@ -103,23 +103,19 @@ impl Profile {
         (limit.ms > 0.0).then(|| Limit { bound: bound.into(), ..limit })
     }
 
+    /// How much of a run belongs to no kernel.
     fn of_rest(&self, rest: &Rest) -> String {
-        let (share, run) = (part(self.share(rest.ms)), self.run.name());
-        let text = format!("{} takes {share} of {}: {}", capital(rest.name), a(run), rest.words);
-        match (self.run, &self.batch, rest.name) {
-            (Run::Batch, Some(batch), "waiting") => {
-                let beside = batch.sampling_ms + batch.features_ms + batch.graphs_ms;
-                format!(
-                    "{text}. Making a batch takes {} beside {} of computing the one before",
-                    time(beside * 1e-3),
-                    time((self.run_ms - batch.waiting_ms).max(0.0) * 1e-3)
-                )
-            }
-            _ => text,
+        let (share, run) = (part(self.share(rest.ms)), a(self.run.name()));
+        match (rest.name, &self.batch) {
+            ("waiting", Some(batch)) => format!(
+                "{share} of {run} is {}: making one takes {}, computing it {}.",
+                rest.words,
+                time((batch.sampling_ms + batch.features_ms + batch.graphs_ms) * 1e-3),
+                time((self.run_ms - batch.waiting_ms).max(0.0) * 1e-3)
+            ),
+            ("between", _) => format!("{share} of {run} is between kernels."),
+            _ => format!("{share} of {run} is {}.", rest.words),
         }
-        .trim_end_matches('.')
-        .to_string()
-            + "."
     }
 
     /// The kernel that would gain most if it took what is predicted.
@@ -156,9 +152,4 @@ fn part(share: f64) -> String {
 /// With a space before a unit.
 fn spaced(text: String) -> String {
     if text.ends_with(|c: char| c.is_ascii_alphabetic()) { text } else { text + " " }
-}
-
-fn capital(word: &str) -> String {
-    let mut letters = word.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

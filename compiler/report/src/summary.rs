@@ -140,11 +140,7 @@ impl Profile {
     pub fn rest(&self) -> Vec<Rest> {
         let mut rest = vec![];
         if let (Run::Batch, Some(batch)) = (self.run, &self.batch) {
-            rest.push(Rest {
-                name: "waiting",
-                words: "for a batch: sampling that nothing hides",
-                ms: batch.waiting_ms,
-            });
+            rest.push(Rest { name: "waiting", words: "waiting for the next batch to be made", ms: batch.waiting_ms });
             rest.push(Rest {
                 name: "binding",
                 words: "planning the program for the sizes of a batch",
@@ -165,7 +161,7 @@ impl Profile {
         let known = self.stages_ms() + rest.iter().map(|part| part.ms).sum::<f64>();
         // Medians need not add up: kernels may be slow in different epochs.
         let between = (self.run_ms - known).max(0.0);
-        rest.push(Rest { name: "between", words: "all else between kernels", ms: between });
+        rest.push(Rest { name: "between", words: "neither kernels nor any of these", ms: between });
         rest
     }
 

@@ -141,7 +141,7 @@ fn figures(profile: &Profile) -> Result<String, PictureError> {
     let mut html = section(
         "What kernels reach, and what the machine allows",
         "Each point is a kernel, as large as the time it takes. A point on a line is limited by that level of memory or by \
-         arithmetic; the distance below is room. Kernels that compute nothing are not here.",
+         arithmetic; the distance below is room. Kernels that compute nothing, or take less than 0.1 %, are not here.",
         &figure(&both(Width::Full, &|width| pictures::roofline(profile, width))?, &used),
     );
     html.push_str("<div class=\"two\">");
@@ -152,7 +152,7 @@ fn figures(profile: &Profile) -> Result<String, PictureError> {
     ));
     html.push_str(&section(
         "Kinds of kernels",
-        "Milliseconds, with the FLOP/s and bytes per second that they reach. The black line is what is predicted.",
+        "Milliseconds, with the FLOP/s and bytes per second that they reach. The line is what is predicted.",
         &figure(&both(Width::Half, &|width| pictures::kinds(profile, width))?, &[]),
     ));
     html.push_str("</div>");
@@ -169,7 +169,7 @@ fn figures(profile: &Profile) -> Result<String, PictureError> {
     }
     html.push_str(&section(
         "The longest kernels",
-        "The bar is what was measured, the black line what is predicted at least; behind it, how many times as long it took, \
+        "The bar is what was measured, the line what is predicted; behind it, how many times as long it took, \
          and what limits it.",
         &figure(&both(Width::Full, &|width| pictures::kernels(profile, width))?, &used),
     ));

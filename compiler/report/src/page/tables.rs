@@ -13,7 +13,7 @@ struct Html {
 
 impl Html {
     fn new(words: usize, heads: &[&str]) -> Self {
-        let mut html = Self { words, text: "<div class=\"scroll\"><table><thead>".into() };
+        let mut html = Self { words, text: "<div class=\"scroll\" tabindex=\"0\"><table><thead>".into() };
         html.cells("th", "", heads.iter().map(|head| (*head).to_string()));
         html.text.push_str("</thead><tbody>");
         html
@@ -101,7 +101,8 @@ fn stages(profile: &Profile) -> String {
     cells.extend([ms(profile.whole_ms()), ms(stages.iter().map(|stage| stage.predicted_ms).sum())]);
     cells.extend([String::new(), percent(1.0)]);
     table.sum(cells);
-    table.end()
+    // What the abbreviations mean stands in the legends: a phone has no room for it twice.
+    table.end().replacen("<table>", "<table class=\"stages\">", 1)
 }
 
 fn kernels(profile: &Profile) -> String {

@@ -10,6 +10,9 @@ use crate::table::{amount, bytes};
 /// Labels of kernels at the most, the longest ones.
 const LABELS: usize = 12;
 
+/// Share of a run below which a kernel is not shown.
+pub const LEAST: f64 = 1e-3;
+
 /// A rectangle in pixels: left, top, right, bottom.
 type Box4 = (i32, i32, i32, i32);
 
@@ -17,8 +20,8 @@ type Box4 = (i32, i32, i32, i32);
 /// arithmetic and the bandwidth of each level of memory.
 pub fn roofline(profile: &Profile, width: Width) -> Result<String> {
     let machine = &profile.machine;
-    let all: Vec<&Kernel> =
-        profile.by_time().into_iter().filter(|k| k.intensity() > 0.0 && k.flops_per_s() > 0.0).collect();
+    let shown = |k: &&Kernel| k.intensity() > 0.0 && k.flops_per_s() > 0.0 && profile.share(k.measured_ms) >= LEAST;
+    let all: Vec<&Kernel> = profile.by_time().into_iter().filter(shown).collect();
     let slowest = machine.levels.iter().map(|level| level.stream_bytes_per_s).fold(f64::INFINITY, f64::min);
     let fold = |of: &dyn Fn(&Kernel) -> f64, start: f64, pick: fn(f64, f64) -> f64| {
         all.iter().map(|kernel| of(kernel)).fold(start, pick)
