@@ -26,17 +26,19 @@ pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Foun
     // Batches differ in size, and what they do is the mean of some.
     let sizes = if found.batches.is_some() { &found.sizes[..] } else { std::slice::from_ref(&prepared.sizes) };
     let bounds: Vec<Vec<KernelBound>> = sizes.iter().map(|sizes| kernels(program, sizes, &machine)).collect();
-    let all: Vec<&kernel::Kernel> = program.kernels().collect();
+    let decls: Vec<&kernel::Kernel> = program.kernels().collect();
     let events: Vec<String> = found.counted.events.iter().map(|event| event.name().to_string()).collect();
     let of_kernel = |time: &KernelTime| {
         let bounds: Vec<&Bounded> = bounds.iter().map(|kernels| &kernels[time.number].bound).collect();
         let shares = Stage::ALL.iter().zip(time.shares).filter(|(_, share)| *share > 0.0);
+        // They add up to 1 as far as numbers of 32 bits can.
+        let all: f64 = time.shares.iter().copied().map(f64::from).sum();
         let counts = events.iter().cloned().zip(time.counts.iter().copied()).collect();
         Kernel {
-            shares: shares.map(|(stage, share)| (stage.name().to_string(), f64::from(share))).collect(),
+            shares: shares.map(|(stage, share)| (stage.name().to_string(), f64::from(share) / all)).collect(),
             measured_ms: time.ms,
             counts,
-            ..predicted(time.number, program, all[time.number], &bounds, &machine)
+            ..predicted(time.number, program, decls[time.number], &bounds, &machine)
         }
     };
     let kernels = found.kernels.iter().map(of_kernel).collect();

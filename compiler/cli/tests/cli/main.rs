@@ -9,6 +9,7 @@ mod cuda;
 mod device;
 mod interrupt;
 mod links;
+mod profile;
 mod ptx;
 mod sampling;
 mod training;
