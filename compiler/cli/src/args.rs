@@ -386,11 +386,13 @@ impl FromArgMatches for ProfileCommand {
 
 impl ClapArgs for ProfileCommand {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let diff = clap::Command::new("diff").about(
-            "Compare two profiles: stages and kernels, what got faster and what slower (a model with that name is `./diff`)",
+        // The description of a command that is last told counts.
+        let diff = DiffArgs::augment_args(clap::Command::new("diff")).about(
+            "Compare two profiles: stages and kernels, what got faster and what slower (a model of that name is `./diff`)",
         );
         ProfileArgs::augment_args(command)
-            .subcommand(DiffArgs::augment_args(diff))
+            .subcommand(diff)
+            .disable_help_subcommand(true)
             .args_conflicts_with_subcommands(true)
             .subcommand_negates_reqs(true)
     }

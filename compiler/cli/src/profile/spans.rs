@@ -75,12 +75,11 @@ impl Writer<'_> {
                 events.push(self.event("copy".into(), &["copy"], span, json!({})));
                 continue;
             }
-            let names: Vec<String> = kernels.iter().map(|kernel| kernel.name()).collect();
             let mut words: Vec<&str> = kernels.iter().flat_map(|kernel| [&kernel.stage[..], &kernel.phase]).collect();
             words.sort_unstable();
             words.dedup();
             let args = json!({"kernels": kernels.iter().map(|kernel| args(kernel)).collect::<Vec<_>>()});
-            events.push(self.event(format!("{} {}", names.join(" + "), kernels[0].stage), &words, span, args));
+            events.push(self.event(name_of(&kernels), &words, span, args));
         }
         // Whatever contains something stands before it.
         events.sort_by_key(|event| (event.start_ns, std::cmp::Reverse(event.ns)));
@@ -114,6 +113,16 @@ impl Writer<'_> {
             .collect();
         events.sort_by_key(|event| event.start_ns);
         events
+    }
+}
+
+/// The kernels of a launch, and the stage of the longest.
+fn name_of(kernels: &[&Kernel]) -> String {
+    let longest = kernels.iter().max_by(|a, b| a.measured_ms.total_cmp(&b.measured_ms));
+    let stage = longest.map_or("", |kernel| &kernel.stage);
+    match kernels {
+        [first, .., last] if kernels.len() > 3 => format!("{} … {} {stage}", first.name(), last.name()),
+        _ => format!("{} {stage}", kernels.iter().map(|kernel| kernel.name()).collect::<Vec<_>>().join(" + ")),
     }
 }
 

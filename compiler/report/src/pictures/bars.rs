@@ -89,7 +89,7 @@ fn bars(rows: &[Bar], width: Width) -> Result<String> {
 fn digits_of_axis(ms: f64) -> String {
     match ms {
         ms if ms >= 10.0 => format!("{ms:.0}"),
-        ms if ms == 0.0 => "0".into(),
+        0.0 => "0".into(),
         ms => {
             let text = format!("{ms:.4}");
             text.trim_end_matches('0').trim_end_matches('.').into()
