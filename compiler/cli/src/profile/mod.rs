@@ -1,5 +1,6 @@
 //! `hgnnc profile`.
 
+pub mod args;
 mod collect;
 mod launches;
 mod spans;
@@ -11,7 +12,7 @@ use hgnnc_exec::{ProfileOptions, measure, profile as measure_kernels};
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
 
-use crate::args::{DiffArgs, ProfileArgs, ProfileCommand};
+use self::args::{DiffArgs, ProfileArgs, ProfileCommand};
 use crate::data;
 use crate::failure::Failure;
 use crate::output::{check_folder, make_folder, note, print, write};

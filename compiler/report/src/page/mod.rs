@@ -90,8 +90,8 @@ fn tiles(profile: &Profile) -> String {
         tiles.push_str(&format!(
             "<div><dt>{}</dt><dd>{}<small>{}</small></dd></div>",
             Plain(what),
-            Plain(&number),
-            Plain(&small)
+            Plain(&together(&number)),
+            Plain(&together(&small))
         ));
     };
     match profile.run {
@@ -131,7 +131,7 @@ fn figures(profile: &Profile) -> Result<String, PictureError> {
     let used: Vec<(Themed, String)> = STAGES
         .iter()
         .zip(palette::STAGES)
-        .filter(|(stage, _)| profile.kernels.iter().any(|kernel| kernel.stage == **stage))
+        .filter(|(stage, _)| profile.kernels.iter().any(|kernel| kernel.shares.contains_key(**stage)))
         .map(|(stage, colour)| (colour, format!("{stage} {}", stage_words(stage))))
         .collect();
     let phases: Vec<(Themed, String)> =
@@ -169,8 +169,8 @@ fn figures(profile: &Profile) -> Result<String, PictureError> {
     }
     html.push_str(&section(
         "The longest kernels",
-        "The bar is what was measured, the line what is predicted; behind it, how many times as long it took, \
-         and what limits it.",
+        "The bar is what was measured, divided between the stages of the kernel; the line is what is predicted. Behind it: \
+         how many times as long it took, and what limits it.",
         &figure(&both(Width::Full, &|width| pictures::kernels(profile, width))?, &used),
     ));
     if profile.memory.as_ref().is_some_and(|memory| !memory.steps.is_empty()) {

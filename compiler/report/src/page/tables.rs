@@ -5,15 +5,16 @@ use crate::profile::Profile;
 use crate::summary::{PHASES, stage_words};
 use crate::table::{amount, bytes, digits, percent, time};
 
-/// A table: the first `words` columns are words.
+/// A table: the first `words` columns are words, and those from `names` on.
 struct Html {
     words: usize,
+    names: usize,
     text: String,
 }
 
 impl Html {
-    fn new(words: usize, heads: &[&str]) -> Self {
-        let mut html = Self { words, text: "<div class=\"scroll\" tabindex=\"0\"><table><thead>".into() };
+    fn new(words: usize, names: usize, heads: &[&str]) -> Self {
+        let mut html = Self { words, names, text: "<div class=\"scroll\" tabindex=\"0\"><table><thead>".into() };
         html.cells("th", "", heads.iter().map(|head| (*head).to_string()));
         html.text.push_str("</thead><tbody>");
         html
@@ -23,7 +24,8 @@ impl Html {
         self.text.push_str(&format!("<tr{class}>"));
         for (column, cell) in cells.enumerate() {
             let long = if cell.chars().count() > 40 { " long" } else { "" };
-            let class = if column < self.words { format!(" class=\"w{long}\"") } else { String::new() };
+            let class =
+                if column < self.words || column >= self.names { format!(" class=\"w{long}\"") } else { String::new() };
             self.text.push_str(&format!("<{tag}{class}>{}</{tag}>", Plain(&cell)));
         }
         self.text.push_str("</tr>");
@@ -63,7 +65,8 @@ pub(super) fn tables(profile: &Profile) -> String {
 }
 
 fn stages(profile: &Profile) -> String {
-    let mut table = Html::new(2, &["", "", PHASES[0], PHASES[1], PHASES[2], "measured", "predicted", "ratio", "share"]);
+    let mut table =
+        Html::new(2, 9, &["", "", PHASES[0], PHASES[1], PHASES[2], "measured", "predicted", "ratio", "share"]);
     let ms = |ms: f64| if ms > 0.0 { time(ms * 1e-3) } else { "–".into() };
     let words = |name: &str, words: &str| vec![name.to_string(), words.to_string()];
     table.row(
@@ -106,10 +109,9 @@ fn stages(profile: &Profile) -> String {
 }
 
 fn kernels(profile: &Profile) -> String {
+    // Numbers stand before the long names, so that they are seen without scrolling.
     let heads = [
         "kernel",
-        "rows",
-        "stores",
         "stage",
         "direction",
         "kind",
@@ -122,13 +124,13 @@ fn kernels(profile: &Profile) -> String {
         "of peak",
         "B/s",
         "FLOP/B",
+        "rows",
+        "stores",
     ];
-    let mut table = Html::new(7, &heads);
+    let mut table = Html::new(5, 13, &heads);
     for kernel in profile.by_time() {
         table.row(vec![
             kernel.name(),
-            kernel.rows.clone(),
-            kernel.stores.clone(),
             kernel.stage.clone(),
             kernel.phase.clone(),
             kernel.kind.clone(),
@@ -141,6 +143,8 @@ fn kernels(profile: &Profile) -> String {
             percent(kernel.flops_per_s() / profile.machine.fma_flops),
             bytes(kernel.bytes_per_s()),
             digits(kernel.intensity()),
+            kernel.rows.clone(),
+            kernel.stores.clone(),
         ]);
     }
     table.end()
@@ -153,7 +157,7 @@ fn counters(profile: &Profile) -> String {
         let stages = profile.stages();
         let heads: Vec<&str> =
             ["event", profile.run.name()].into_iter().chain(stages.iter().map(|stage| stage.stage)).collect();
-        let mut table = Html::new(1, &heads);
+        let mut table = Html::new(1, heads.len(), &heads);
         for (event, count) in counted {
             let mut cells = vec![event.replace('_', " "), amount(count)];
             cells.extend(stages.iter().map(|stage| amount(profile.counted_in(stage.stage, event))));

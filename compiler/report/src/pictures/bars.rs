@@ -5,9 +5,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::palette::{self, Themed};
-use super::{Result, TEXT, Width, colour_of, svg, text_width, words};
-use crate::profile::{Profile, Run};
-use crate::summary::KINDS;
+use super::{Result, TEXT, Width, colour_of, colour_of_stage, svg, text_width, words};
+use crate::profile::{Kernel, Profile, Run};
+use crate::summary::{KINDS, STAGES};
 use crate::table::{amount, bytes, digits, percent, time};
 
 /// A bar: its name, its segments in milliseconds one after another, a mark, and what stands behind it.
@@ -147,16 +147,18 @@ fn unit(number: f64) -> String {
 /// The longest kernels, beside what is predicted of them.
 pub fn kernels(profile: &Profile, width: Width) -> Result<String> {
     const MOST: usize = 14;
-    let rows: Vec<Bar> = profile
-        .by_time()
-        .into_iter()
+    /// Shorter ones are shown only where there are no others.
+    const LEAST: f64 = 0.005;
+    let all = profile.by_time().into_iter().enumerate();
+    let rows: Vec<Bar> = all
+        .take_while(|(index, kernel)| *index < 3 || profile.share(kernel.measured_ms) >= LEAST)
         .take(MOST)
-        .map(|kernel| {
+        .map(|(_, kernel)| {
             let ratio = kernel.ratio().map_or(String::new(), |ratio| format!("{}×", digits(ratio)));
             let long = format!("{} {} {}, {}", kernel.name(), kernel.stage, kernel.phase, shortened(&kernel.rows));
             Bar {
                 name: if width == Width::Full { long } else { format!("{} {}", kernel.name(), kernel.stage) },
-                segments: vec![(kernel.measured_ms, colour_of(kernel))],
+                segments: by_stage(kernel),
                 mark: kernel.predicted_ms,
                 behind: match width {
                     Width::Full if kernel.bound.is_empty() => ratio,
@@ -167,6 +169,15 @@ pub fn kernels(profile: &Profile, width: Width) -> Result<String> {
         })
         .collect();
     bars(&rows, width)
+}
+
+/// The time of a kernel, divided between its stages.
+fn by_stage(kernel: &Kernel) -> Vec<(f64, Themed)> {
+    if kernel.shares.is_empty() {
+        return vec![(kernel.measured_ms, colour_of(kernel))];
+    }
+    let share = |stage: &str| kernel.shares.get(stage).copied().unwrap_or(0.0);
+    STAGES.iter().map(|stage| (share(stage) * kernel.measured_ms, colour_of_stage(stage))).collect()
 }
 
 fn shortened(text: &str) -> String {

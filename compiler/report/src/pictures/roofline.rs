@@ -29,7 +29,10 @@ pub fn roofline(profile: &Profile, width: Width) -> Result<String> {
     let peak = machine.fma_flops;
     let x0 = fold(&Kernel::intensity, 0.1, f64::min) / 2.0;
     let x1 = fold(&Kernel::intensity, peak / slowest, f64::max) * 3.0;
-    let y0 = fold(&Kernel::flops_per_s, peak / 1e3, f64::min) / 2.0;
+    let y0 = match fold(&Kernel::flops_per_s, f64::INFINITY, f64::min) {
+        least if least.is_finite() => least.min(peak / 30.0) / 3.0,
+        _ => peak / 1e3,
+    };
     let y1 = fold(&Kernel::flops_per_s, peak, f64::max) * 2.5;
     let narrow = width == Width::Narrow;
     let height = if narrow { 330 } else { 440 };
