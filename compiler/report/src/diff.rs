@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::profile::Profile;
 use crate::summary::STAGES;
-use crate::table::{Table, percent, time};
+use crate::table::{Table, digits, percent, time};
 
 /// Something that both profiles have, or one of them: milliseconds of a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -123,12 +123,13 @@ fn table(changes: &[Change]) -> String {
     table.text()
 }
 
-/// `12.3 % slower`
+/// `12.3 % slower`, `3.40× as long`
 fn compared(before: f64, after: f64) -> String {
     if before <= 0.0 {
         return String::new();
     }
     match after / before - 1.0 {
+        more if more >= 1.0 => format!("{}× as long", digits(1.0 + more)),
         more if more >= 0.0005 => format!("{} slower", percent(more)),
         more if more <= -0.0005 => format!("{} faster", percent(-more)),
         _ => "the same".into(),

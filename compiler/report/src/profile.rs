@@ -39,6 +39,10 @@ pub struct Profile {
     pub runs_per_epoch: u64,
     /// A run from its beginning to its end: the median of epochs, the mean of batches.
     pub run_ms: f64,
+    /// The shortest run.
+    pub run_min_ms: f64,
+    /// The longest run.
+    pub run_max_ms: f64,
     /// Copies between kernels.
     pub copies_ms: f64,
     /// Taking over new parameters and states that have another place than the old ones.

@@ -37,7 +37,7 @@ pub fn text(profile: &Profile) -> String {
 pub fn head(profile: &Profile) -> String {
     let (program, run) = (&profile.program, profile.run.name());
     let ms = digits(profile.run_ms);
-    let runs = profile.runs;
+    let runs = format!("{} ({} to {})", profile.runs, digits(profile.run_min_ms), digits(profile.run_max_ms));
     match profile.run {
         Run::Epoch => format!("{program}: {ms} ms per {run}, median of {runs}, on {}\n", profile.device),
         Run::Batch => format!(

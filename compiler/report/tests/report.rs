@@ -48,6 +48,8 @@ fn profile() -> Profile {
         runs: 10,
         runs_per_epoch: 1,
         run_ms: 10.0,
+        run_min_ms: 9.5,
+        run_max_ms: 14.0,
         copies_ms: 0.25,
         commit_ms: 0.0,
         batch: None,

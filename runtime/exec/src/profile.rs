@@ -48,6 +48,8 @@ pub struct Profile {
     pub runs: u64,
     /// A whole run: forward, backward and update, and of a batch all that is done for it one after another.
     pub run_ms: f64,
+    /// The shortest and the longest of them.
+    pub run_range_ms: (f64, f64),
     /// The kernels of a run, in the order of the program. Of an epoch those of the prelude are none of them.
     pub kernels: Vec<KernelTime>,
     /// Copies between kernels.
@@ -108,6 +110,8 @@ pub struct DeviceProfile {
     pub epochs: u64,
     /// Median milliseconds of a whole epoch. `None` for a device without a clock.
     pub epoch_ms: Option<f64>,
+    /// The shortest and the longest of them; 0 without a clock.
+    pub range_ms: (f64, f64),
     /// The entries, in their order.
     pub entries: Vec<EntryProfile>,
 }
@@ -164,6 +168,7 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
     }
     let mut found = Profile {
         runs: epochs_ms.len() as u64,
+        run_range_ms: range(&epochs_ms),
         run_ms: median(epochs_ms),
         copies_ms: median(copies_ms),
         commit_ms: median(commit_ms),
@@ -223,14 +228,21 @@ fn measure_batches(
         step(trainer)?;
     }
     trainer.batches().ok_or_else(none)?.0.forget_times();
-    let (start, mut runs) = (Instant::now(), 0);
-    while runs < measured && !stop.load(Ordering::Relaxed) {
+    let mut batches_ms = vec![];
+    let mut start = Instant::now();
+    while (batches_ms.len() as u64) < measured && !stop.load(Ordering::Relaxed) {
         step(trainer)?;
-        runs += 1;
+        let end = Instant::now();
+        batches_ms.push(1e3 * (end - start).as_secs_f64());
+        start = end;
     }
-    let run_ms = 1e3 * start.elapsed().as_secs_f64() / runs.max(1) as f64;
-    let mut found = Profile { runs, run_ms, ..Profile::default() };
-    if runs == 0 {
+    let mut found = Profile {
+        runs: batches_ms.len() as u64,
+        run_ms: batches_ms.iter().sum::<f64>() / batches_ms.len().max(1) as f64,
+        run_range_ms: range(&batches_ms),
+        ..Profile::default()
+    };
+    if found.runs == 0 {
         return Ok(found);
     }
     let (batches, _) = trainer.batches().ok_or_else(none)?;
@@ -352,8 +364,15 @@ pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> 
         counters: counters.as_ref().and_then(|all| all.get(&entry.name[..])).copied().cloned(),
     };
     let entries = device.entries(TRAIN).into_iter().map(entry).collect();
+    let range_ms = range(&epochs_ms);
     let epoch_ms = (!epochs_ms.is_empty()).then(|| median(epochs_ms));
-    Ok(DeviceProfile { epochs: measured, epoch_ms, entries })
+    Ok(DeviceProfile { epochs: measured, epoch_ms, range_ms, entries })
+}
+
+/// The smallest and the largest; 0 of none.
+fn range(ms: &[f64]) -> (f64, f64) {
+    let least = ms.iter().copied().min_by(f64::total_cmp);
+    (least.unwrap_or(0.0), ms.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0))
 }
 
 /// The middle one; 0 of none. A mean would show what else the machine did.
@@ -365,10 +384,12 @@ fn median(mut ms: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::median;
+    use super::{median, range};
 
     #[test]
     fn the_middle_of_an_even_number_is_between_two() {
+        assert_eq!(range(&[]), (0.0, 0.0));
+        assert_eq!(range(&[9.0, 1.0, 2.0]), (1.0, 9.0));
         assert_eq!(median(vec![]), 0.0);
         assert_eq!(median(vec![3.0]), 3.0);
         assert_eq!(median(vec![9.0, 1.0, 4.0, 2.0]), 3.0);

@@ -53,6 +53,8 @@ pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Foun
         runs: found.runs,
         runs_per_epoch: found.batches.as_ref().map_or(1, |batches| batches.per_epoch),
         run_ms: found.run_ms,
+        run_min_ms: found.run_range_ms.0,
+        run_max_ms: found.run_range_ms.1,
         copies_ms: found.copies_ms,
         commit_ms: found.commit_ms,
         batch: found.batches.as_ref().map(|batches| Batch {
@@ -105,6 +107,8 @@ pub fn bare(
         runs: 0,
         runs_per_epoch: 1,
         run_ms: 0.0,
+        run_min_ms: 0.0,
+        run_max_ms: 0.0,
         copies_ms: 0.0,
         commit_ms: 0.0,
         batch: None,

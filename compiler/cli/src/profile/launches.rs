@@ -85,7 +85,13 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared, say: &mut dyn FnMut(
     if let Some(folder) = &args.out {
         match found.epoch_ms {
             Some(ms) => {
-                let profile = timed(&args.model.model, prepared, (program, machine, &name), (ms, found.epochs), &lines);
+                let profile = timed(
+                    &args.model.model,
+                    prepared,
+                    (program, machine, &name),
+                    (ms, found.range_ms, found.epochs),
+                    &lines,
+                );
                 let mut value = report::json::value(&profile);
                 value["launches"] = json["launches"].clone();
                 write_all(folder, &profile, format!("{value:#}\n"), &text, &spans::of_device(&profile))?;
@@ -107,7 +113,7 @@ fn timed(
     model: &Path,
     prepared: &Prepared,
     (program, machine, device): (&Program, Machine, &str),
-    (run_ms, runs): (f64, u64),
+    (run_ms, range_ms, runs): (f64, (f64, f64), u64),
     lines: &[Line],
 ) -> Profile {
     let kernel = |(number, line): (usize, &Line)| {
@@ -147,6 +153,8 @@ fn timed(
     Profile {
         runs,
         run_ms,
+        run_min_ms: range_ms.0,
+        run_max_ms: range_ms.1,
         kernels,
         counters: report::Counters { events: vec![], missing: vec![missing] },
         ..collect::bare(model, prepared, program, machine.clone(), device, prepared.trainer.threads())

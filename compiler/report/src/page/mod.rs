@@ -94,10 +94,11 @@ fn tiles(profile: &Profile) -> String {
             Plain(&together(&small))
         ));
     };
+    let range = format!("{} to {}", time(profile.run_min_ms * 1e-3), time(profile.run_max_ms * 1e-3));
     match profile.run {
-        Run::Epoch => tile("An epoch", time(profile.run_ms * 1e-3), format!("median of {}", profile.runs)),
+        Run::Epoch => tile("An epoch", time(profile.run_ms * 1e-3), format!("median; {range}")),
         Run::Batch => {
-            tile("A batch", time(profile.run_ms * 1e-3), format!("mean of {}", profile.runs));
+            tile("A batch", time(profile.run_ms * 1e-3), format!("mean; {range}"));
             let batches = profile.runs_per_epoch;
             tile("An epoch", time(profile.epoch_ms() * 1e-3), format!("{batches} batches"));
         }
