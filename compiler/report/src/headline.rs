@@ -113,7 +113,11 @@ impl Profile {
                 time((batch.sampling_ms + batch.features_ms + batch.graphs_ms) * 1e-3),
                 time((self.run_ms - batch.waiting_ms).max(0.0) * 1e-3)
             ),
-            ("between", _) => format!("{share} of {run} is between kernels."),
+            ("between", _) => format!("{share} of {run} is between kernels: {}.", rest.words),
+            ("disturbed", _) => format!(
+                "{share} of {run} is kernels that are slower than their median now and then: other processes may have had the \
+                 processor; measure again without them."
+            ),
             _ => format!("{share} of {run} is {}.", rest.words),
         }
     }

@@ -43,10 +43,14 @@ pub struct Profile {
     pub run_min_ms: f64,
     /// The longest run.
     pub run_max_ms: f64,
+    /// What measuring adds to training, between two runs and in none of them.
+    pub overhead_ms: f64,
     /// Copies between kernels.
     pub copies_ms: f64,
     /// Taking over new parameters and states that have another place than the old ones.
     pub commit_ms: f64,
+    /// All else of a run: the ends of launches, the loss, the loop.
+    pub between_ms: f64,
     /// Of batches, what is done besides kernels.
     pub batch: Option<Batch>,
     /// What is done once, before training.

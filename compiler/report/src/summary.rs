@@ -158,10 +158,18 @@ impl Profile {
         }
         rest.push(Rest { name: "copies", words: "copies between kernels", ms: self.copies_ms });
         rest.push(Rest { name: "new values", words: "taking over new parameters and states", ms: self.commit_ms });
+        let between = "the ends of launches, the loss, and the loop";
+        rest.push(Rest { name: "between", words: between, ms: self.between_ms });
         let known = self.stages_ms() + rest.iter().map(|part| part.ms).sum::<f64>();
-        // Medians need not add up: kernels may be slow in different epochs.
-        let between = (self.run_ms - known).max(0.0);
-        rest.push(Rest { name: "between", words: "neither kernels nor any of these", ms: between });
+        // Medians need not add up: something else may be slow in each epoch.
+        let disturbed = (self.run_ms - known).max(0.0);
+        if disturbed > 1e-9 * self.run_ms {
+            rest.push(Rest {
+                name: "disturbed",
+                words: "kernels slower than their median now and then",
+                ms: disturbed,
+            });
+        }
         rest
     }
 

@@ -50,8 +50,10 @@ fn profile() -> Profile {
         run_ms: 10.0,
         run_min_ms: 9.5,
         run_max_ms: 14.0,
+        overhead_ms: 0.004,
         copies_ms: 0.25,
         commit_ms: 0.0,
+        between_ms: 0.75,
         batch: None,
         once: Once { load_ms: 20.0, sgb_ms: 1.5, compile_ms: 30.0 },
         kernels: vec![
@@ -72,7 +74,15 @@ fn profile() -> Profile {
 fn of_batches() -> Profile {
     let batch =
         Batch { sampling_ms: 12.0, features_ms: 3.0, graphs_ms: 1.0, waiting_ms: 6.0, binding_ms: 0.5, rows_ms: 0.25 };
-    Profile { run: Run::Batch, runs: 30, runs_per_epoch: 15, run_ms: 16.0, batch: Some(batch), ..profile() }
+    Profile {
+        run: Run::Batch,
+        runs: 30,
+        runs_per_epoch: 15,
+        run_ms: 16.0,
+        between_ms: 0.25,
+        batch: Some(batch),
+        ..profile()
+    }
 }
 
 /// The sum of the shares of everything that a run consists of.
@@ -102,6 +112,10 @@ fn parts_add_up_to_a_run() {
     // Medians of kernels may be more than the median of epochs.
     let faster = Profile { run_ms: 5.0, ..profile() };
     assert!((shares(&faster) - 1.0).abs() < 1e-12);
+    // Each epoch had something that was slow, and no kernel is slow in most of them.
+    let noisy = Profile { run_ms: 30.0, ..profile() };
+    assert!((shares(&noisy) - 1.0).abs() < 1e-12);
+    assert!(noisy.headline()[0].contains("68 % of an epoch is kernels that are slower"), "{:?}", noisy.headline());
     // A launch of a device that belongs to no stage.
     let mut helper = profile();
     helper.kernels[3].shares.clear();
@@ -193,7 +207,7 @@ fn the_headline_says_what_is_largest() {
         head(waiting),
         "62 % of a batch is waiting for the next batch to be made: making one takes 16.0 ms, computing it 10.0 ms."
     );
-    let empty = Profile { kernels: vec![], run_ms: 0.0, copies_ms: 0.0, ..profile() };
+    let empty = Profile { kernels: vec![], run_ms: 0.0, copies_ms: 0.0, between_ms: 0.0, ..profile() };
     assert!(page::page(&empty).is_ok() && !text::text(&empty).contains("NaN"), "{}", text::text(&empty));
 }
 

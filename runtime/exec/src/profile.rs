@@ -50,12 +50,16 @@ pub struct Profile {
     pub run_ms: f64,
     /// The shortest and the longest of them.
     pub run_range_ms: (f64, f64),
+    /// What is done between two runs that training does not do: reading their times. It is part of no run.
+    pub reading_ms: f64,
     /// The kernels of a run, in the order of the program. Of an epoch those of the prelude are none of them.
     pub kernels: Vec<KernelTime>,
     /// Copies between kernels.
     pub copies_ms: f64,
     /// Taking over new parameters and states that have another place than the old ones.
     pub commit_ms: f64,
+    /// All else of a run: the ends of launches, the loss, the loop. Of each epoch by itself, and the median of that.
+    pub between_ms: f64,
     /// Of batches: how many an epoch has, and means of their parts.
     pub batches: Option<BatchReport>,
     /// Sizes of some batches.
@@ -144,6 +148,7 @@ pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool
 
 fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<Profile> {
     let (mut epochs_ms, mut copies_ms, mut commit_ms): (Vec<f64>, Vec<f64>, Vec<f64>) = Default::default();
+    let (mut reading_ms, mut between_ms) = (vec![], vec![]);
     let mut kernels_ms: Vec<Vec<f64>> = vec![];
     let mut next = 0..;
     let mut step = |trainer: &mut Trainer| trainer.train_step(next.next().unwrap_or(0));
@@ -151,25 +156,32 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        engine(trainer)?.forget_times();
         let (_, ms) = step(trainer)?;
+        let reading = Instant::now();
         if epoch < WARM_UP {
+            engine(trainer)?.forget_times();
             continue;
         }
         epochs_ms.push(ms);
         let engine = engine(trainer)?;
-        commit_ms.push(engine.commit_ms(TRAIN));
+        let commit = engine.commit_ms(TRAIN);
         let (copies, kernels) = copies_and_kernels(engine.step_times(TRAIN));
+        between_ms.push((ms - commit - sum(&copies) - sum(&kernels)).max(0.0));
+        commit_ms.push(commit);
         copies_ms.push(sum(&copies));
         kernels_ms.resize(kernels.len(), vec![]);
         for (all, step) in kernels_ms.iter_mut().zip(kernels) {
             all.push(step.ms);
         }
+        engine.forget_times();
+        reading_ms.push(1e3 * reading.elapsed().as_secs_f64());
     }
     let mut found = Profile {
         runs: epochs_ms.len() as u64,
         run_range_ms: range(&epochs_ms),
         run_ms: median(epochs_ms),
+        reading_ms: median(reading_ms),
+        between_ms: median(between_ms),
         copies_ms: median(copies_ms),
         commit_ms: median(commit_ms),
         ..Profile::default()
@@ -253,6 +265,8 @@ fn measure_batches(
     found.timeline.kernels = numbers(times.iter().map(|time| time.step));
     let (copies, kernels) = copies_and_kernels(times);
     found.copies_ms = sum(&copies);
+    let parts = found.batches.as_ref().map_or(0.0, |batches| batches.wait_ms + batches.bind_ms + batches.rows_ms);
+    found.between_ms = (found.run_ms - parts - found.commit_ms - found.copies_ms - sum(&kernels)).max(0.0);
     found.kernels = kernels
         .iter()
         .enumerate()

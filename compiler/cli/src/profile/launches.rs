@@ -146,6 +146,7 @@ fn timed(
         }
     };
     let kernels = lines.iter().enumerate().map(kernel).collect();
+    let launches_ms = lines.iter().map(Line::ms).fold(0.0, |sum, ms| sum + ms);
     let missing = report::Missing {
         events: Event::ALL.iter().map(|event| event.name().to_string()).collect(),
         reason: "counters are those of the processor; `--device ptx-interp` counts what a device does".into(),
@@ -153,6 +154,7 @@ fn timed(
     Profile {
         runs,
         run_ms,
+        between_ms: (run_ms - launches_ms).max(0.0),
         run_min_ms: range_ms.0,
         run_max_ms: range_ms.1,
         kernels,

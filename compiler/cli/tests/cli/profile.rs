@@ -80,6 +80,8 @@ fn an_epoch_in_all_files() {
     assert_eq!((&json["format"], &json["version"]), (&"hgnnc profile".into(), &1.into()));
     assert_eq!((&json["run"], &json["runs"], &json["runs_per_epoch"]), (&"epoch".into(), &2.into(), &1.into()));
     adds_up(&json);
+    let [least, run, most] = ["run_min_ms", "run_ms", "run_max_ms"].map(|key| number(&json[key]));
+    assert!(0.0 < least && least <= run && run <= most && number(&json["overhead_ms"]) > 0.0, "{json:#}");
     let kernels = json["kernels"].as_array().expect("kernels");
     assert!(kernels.len() > 5 && kernels.is_sorted_by(|a, b| number(&a["measured_ms"]) >= number(&b["measured_ms"])));
     for kernel in kernels {
