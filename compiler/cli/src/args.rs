@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use hgnnc_exec::CodeMode;
 
+use crate::profile::args::ProfileCommand;
+
 /// Compiles heterogeneous graph neural networks written as `.hgnn` files, and trains them.
 #[derive(Parser, Debug)]
 #[command(name = "hgnnc", version, about)]
@@ -27,8 +29,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Write a trained model's outputs
     Infer(InferArgs),
-    /// Train a few epochs and show what each kernel takes, and what it takes at least
-    Profile(ProfileArgs),
+    /// Train for a while and show what takes the time, beside what it takes at least; or compare two profiles
+    Profile(Box<ProfileCommand>),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
     /// Tell the story behind a diagnostic's code
@@ -322,31 +324,6 @@ impl CachePolicy {
         }
     }
 }
-
-/// Arguments of `profile`.
-#[derive(ClapArgs, Debug)]
-#[command(mut_arg("device", |arg| arg.help(PROFILE_DEVICE)))]
-pub struct ProfileArgs {
-    /// Model and data.
-    #[command(flatten)]
-    pub model: ModelArgs,
-    /// Where to run.
-    #[command(flatten)]
-    pub device: DeviceArgs,
-    /// Number of epochs to measure, after three that are not (of ptx-interp always one)
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub epochs: u64,
-    /// Also write `profile.txt` and `profile.json` into this folder
-    #[arg(short, long, value_name = "OUT")]
-    pub out: Option<PathBuf>,
-    /// A pass that does not run; may be given several times
-    #[arg(long, value_name = "NAME")]
-    pub disable_pass: Vec<String>,
-}
-
-const PROFILE_DEVICE: &str = "Device to run on: auto (a GPU, if there is one and the model fits), cpu, cuda, cuda:N for \
-    the N-th GPU, or ptx-interp, which executes one training step of the code for a GPU on the processor and counts \
-    instructions and accesses to memory";
 
 /// Arguments of `eval`.
 #[derive(ClapArgs, Debug)]

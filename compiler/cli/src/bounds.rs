@@ -9,7 +9,8 @@ use hgnnc_ir::print::print_op;
 use hgnnc_ir::{Dataflow, Direction, Graph, Stage};
 use hgnnc_machine::Machine;
 
-use crate::table::{Table, amount, bytes, digits, time};
+use hgnnc_report::table::{Table, amount, bytes, digits, time};
+use hgnnc_report::text::machine_text;
 
 /// A table for operations and one for kernels, and their totals.
 pub fn text(flow: &Dataflow, program: &Program, sizes: &SizeInfo, machine: &Machine) -> String {
@@ -51,40 +52,6 @@ pub fn text(flow: &Dataflow, program: &Program, sizes: &SizeInfo, machine: &Mach
     }
     text.push_str(&table.text());
     text
-}
-
-/// Name, peaks and memory of a machine.
-pub fn machine_text(machine: &Machine) -> String {
-    let Machine { name, target, cores, .. } = machine;
-    let mut text = format!(
-        "{name} ({target}, {cores} {})\n  {}FLOP/s ({}FLOP/s of one), {} exp/s, launch {}\n",
-        match (*cores, &target[..]) {
-            (1, "cpu") => "thread",
-            (_, "cpu") => "threads",
-            _ => "SMs",
-        },
-        unit(machine.fma_flops),
-        unit(machine.fma_flops_one_core),
-        amount(machine.special_per_s),
-        time(machine.launch_s)
-    );
-    for level in &machine.levels {
-        let each = if level.shared { "" } else { " each" };
-        text.push_str(&format!(
-            "  {} of {}{each}: {}/s in order, {}/s by rows\n",
-            level.name,
-            bytes(level.bytes),
-            bytes(level.stream_bytes_per_s),
-            bytes(level.gather_bytes_per_s)
-        ));
-    }
-    text
-}
-
-/// `12.3 G`, or `12.3 ` before a unit.
-fn unit(number: f64) -> String {
-    let text = amount(number);
-    if text.ends_with(|c: char| c.is_ascii_alphabetic()) { text } else { format!("{text} ") }
 }
 
 fn table(what: &str, result: &str) -> Table {

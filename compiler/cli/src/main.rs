@@ -10,14 +10,12 @@ mod data;
 mod device;
 mod failure;
 mod fused;
-mod launches;
 mod model;
 mod output;
 mod plan;
 mod profile;
 mod run;
 mod source;
-mod table;
 mod train;
 
 use std::process::ExitCode;

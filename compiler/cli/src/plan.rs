@@ -8,7 +8,7 @@ use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::place::{Area, END, Slot};
 use hgnnc_ir::kernel::{Buffer, Program};
 
-use crate::table::Table;
+use hgnnc_report::table::Table;
 
 /// Bytes of an element.
 const ELEMENT: u64 = 4;

@@ -180,7 +180,7 @@ impl Stage {
     pub const ALL: [Stage; 5] = [Stage::FP, Stage::NA, Stage::SF, Stage::LC, Stage::PU];
 
     /// The abbreviation used in text, reports and docs.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Stage::FP => "FP",
             Stage::NA => "NA",
@@ -204,7 +204,7 @@ pub enum Phase {
 
 impl Phase {
     /// The word used in text and reports.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Phase::Forward => "forward",
             Phase::Backward => "backward",

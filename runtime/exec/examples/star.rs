@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut best = [[f64::INFINITY; 2]; 3];
         for step in 0..RUNS {
             for (engine, best) in engines.iter_mut().zip(&mut best) {
-                let mut times = hgnnc_exec::engine::Times::default();
+                let mut times = hgnnc_exec::Times::default();
                 engine.run(0, 1, 1 + step, 0, &mut times);
                 for (best, nanos) in best.iter_mut().zip(times.phases) {
                     *best = best.min(nanos * 1e-6);

@@ -11,7 +11,7 @@ use std::time::Instant;
 use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
 use hgnnc_ir::kernel::{Contents, Program};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ir::types::{Dim, Phase};
+use hgnnc_ir::types::Dim;
 use rayon::prelude::*;
 
 use crate::block::{Context, Scratch};
@@ -20,10 +20,12 @@ use crate::error::{ExecError, Result};
 use crate::init::Draw;
 use crate::launch::Runner;
 use crate::native::{self, CodeMode, Generator};
-use crate::plan::{Named, Plan, StateId, Step, Update};
+use crate::plan::{Named, Plan, StateId, Update};
 use crate::planned::{Arena, Planned};
 use crate::raw::{Frozen, PerThread, Slab};
 use crate::routine::Routines;
+use crate::times::{Clock, StepTime, Times};
+use crate::watch::{Counting, KernelSpan, Spans, Watch};
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,35 +36,6 @@ pub struct EngineOptions {
     pub memory_budget: Option<u64>,
     /// How chains of operations are executed.
     pub code: CodeMode,
-}
-
-/// Time spent, in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Times {
-    /// Forward, backward, update.
-    pub phases: [f64; 3],
-    /// By stage, in the order of [`hgnnc_ir::Stage::ALL`].
-    pub stages: [f64; 5],
-}
-
-/// Position of parameter updates in the shares of a step.
-const PU: usize = 4;
-
-impl Times {
-    fn add(&mut self, step: &Step, nanos: f64) {
-        let phase = match step.phase {
-            Phase::Forward => 0,
-            Phase::Backward => 1,
-            Phase::Update => 2,
-        };
-        // Updates may be part of a step of the backward pass.
-        let update = nanos * f64::from(step.shares[PU]);
-        self.phases[2] += update;
-        self.phases[phase] += nanos - update;
-        for (total, share) in self.stages.iter_mut().zip(step.shares) {
-            *total += nanos * f64::from(share);
-        }
-    }
 }
 
 /// Programs with the same tables, their parameters, optimiser states and data.
@@ -83,8 +56,10 @@ pub struct Engine {
     pub(crate) partials: u32,
     pub(crate) scratch: PerThread<Scratch>,
     pub(crate) pool: Arc<rayon::ThreadPool>,
-    /// Nanoseconds that the steps of each run of each program took, added up, and the number of runs.
-    step_nanos: Vec<(u64, Vec<f64>)>,
+    /// What each program took.
+    clocks: Vec<Clock>,
+    /// What is looked at while programs run, if anything.
+    watch: Option<Watch>,
     /// Nanoseconds of the steps of one launch.
     pub(crate) busy: Vec<AtomicU64>,
     /// What [`Engine::commit`] copies after a run of each program.
@@ -97,15 +72,6 @@ enum Part {
     Prelude,
     /// Steps of each run.
     Steps(Range<usize>),
-}
-
-/// What one step of a program took.
-#[derive(Clone, PartialEq, Debug)]
-pub struct StepTime<'a> {
-    /// The step.
-    pub step: &'a Step,
-    /// Mean milliseconds of a run.
-    pub ms: f64,
 }
 
 impl Engine {
@@ -164,7 +130,8 @@ impl Engine {
             scratch,
             pool: Arc::new(pool),
             copies,
-            step_nanos: vec![],
+            clocks: vec![],
+            watch: None,
             busy: std::iter::repeat_with(AtomicU64::default).take(most).collect(),
         };
         engine.forget_times();
@@ -192,7 +159,10 @@ impl Engine {
         let counters = self.slabs[self.counters as usize].elements();
         counters[0] = step as f32;
         counters[1] = epoch as f32;
-        self.step_nanos[program].0 += 1;
+        self.clocks[program].runs += 1;
+        if let Some(Watch::Counts(counting)) = &mut self.watch {
+            counting.runs += 1;
+        }
         let end = self.plans[program].first_update;
         self.execute(program, Part::Steps(0..end), seed, step, times);
     }
@@ -208,10 +178,10 @@ impl Engine {
         let plan = &self.plans[program];
         let [prelude, all] = &self.routines[program];
         let (steps, routines, first) = match &part {
-            Part::Prelude => (&plan.prelude[..], &prelude[..], None),
-            Part::Steps(range) => (&plan.steps[range.clone()], &all[range.clone()], Some(range.start)),
+            Part::Prelude => (&plan.prelude[..], &prelude[..], 0),
+            Part::Steps(range) => (&plan.steps[range.clone()], &all[range.clone()], plan.prelude.len() + range.start),
         };
-        let nanos = &mut self.step_nanos[program].1;
+        let (nanos, watch) = (&mut self.clocks[program].nanos, &mut self.watch);
         let runner = Runner {
             context: Context {
                 slabs: &self.slabs,
@@ -228,18 +198,30 @@ impl Engine {
             while at < steps.len() {
                 let launch = at..at + 1 + steps[at + 1..].iter().take_while(|step| step.together).count();
                 let busy = &self.busy[..launch.len()];
+                if let Some(Watch::Counts(counting)) = watch {
+                    counting.begin();
+                }
                 let start = Instant::now();
-                runner.launch(&steps[launch.clone()], &routines[launch.clone()], busy);
-                let took = start.elapsed().as_nanos() as f64;
+                let spans = watch.as_ref().and_then(Watch::spans).map(|spans| (spans, first + at));
+                runner.launch(&steps[launch.clone()], &routines[launch.clone()], busy, spans);
+                let end = Instant::now();
+                let took = (end - start).as_nanos() as f64;
                 // The steps of a launch share its time by what their tasks took.
                 let total: u64 = busy.iter().map(|nanos| nanos.load(Relaxed)).sum();
-                for (index, nanos_of_step) in launch.clone().zip(busy) {
-                    let own = nanos_of_step.swap(0, Relaxed);
-                    let share = if launch.len() == 1 { 1.0 } else { own as f64 / total.max(1) as f64 };
-                    times.add(&steps[index], took * share);
-                    if let Some(first) = first {
-                        nanos[first + index] += took * share;
+                let share = |own: u64| if busy.len() == 1 { 1.0 } else { own as f64 / total.max(1) as f64 };
+                match watch {
+                    Some(Watch::Counts(counting)) => {
+                        counting.end(busy.iter().zip(first + at..).map(|(own, step)| (step, share(own.load(Relaxed)))))
                     }
+                    Some(Watch::Spans(spans)) => {
+                        spans.launches.push(KernelSpan { first: first + at, steps: launch.len(), start, end });
+                    }
+                    None => {}
+                }
+                for (index, own) in launch.clone().zip(busy) {
+                    let own = took * share(own.swap(0, Relaxed));
+                    times.add(&steps[index], own);
+                    nanos[first + index] += own;
                 }
                 at = launch.end;
             }
@@ -248,18 +230,46 @@ impl Engine {
 
     /// Begins to measure steps anew.
     pub fn forget_times(&mut self) {
-        self.step_nanos = self.plans.iter().map(|plan| (0, vec![0.0; plan.steps.len()])).collect();
+        self.clocks = self.plans.iter().map(Clock::new).collect();
     }
 
-    /// What each step of a program took since [`Engine::forget_times`], in the order of its launches' kernels.
+    /// What each step of a run of a program took since [`Engine::forget_times`], in the order of its launches' kernels.
     pub fn step_times(&self, program: usize) -> Vec<StepTime<'_>> {
-        let (runs, nanos) = &self.step_nanos[program];
-        let ms = |nanos: &f64| nanos * 1e-6 / (*runs).max(1) as f64;
-        self.plans[program].steps.iter().zip(nanos).map(|(step, nanos)| StepTime { step, ms: ms(nanos) }).collect()
+        self.all_step_times(program).split_off(self.plans[program].prelude.len())
+    }
+
+    /// As [`Engine::step_times`], with the steps of the prelude before them: an engine that is bound anew for each run
+    /// executes them for each as well.
+    pub fn all_step_times(&self, program: usize) -> Vec<StepTime<'_>> {
+        let (clock, plan) = (&self.clocks[program], &self.plans[program]);
+        let steps = plan.prelude.iter().chain(&plan.steps).zip(&clock.nanos);
+        steps.map(|(step, &nanos)| StepTime { step, ms: clock.ms(nanos) }).collect()
+    }
+
+    /// Mean milliseconds of [`Engine::commit`] after a run.
+    pub(crate) fn commit_ms(&self, program: usize) -> f64 {
+        self.clocks[program].ms(self.clocks[program].commit)
+    }
+
+    /// From now on notes who does what when.
+    pub(crate) fn watch_spans(&mut self) {
+        self.watch = Some(Watch::Spans(Spans::new(self.threads())));
+    }
+
+    /// From now on counts what the processor does in the steps of a program.
+    pub(crate) fn watch_counters(&mut self, program: usize) {
+        let plan = &self.plans[program];
+        self.watch = Some(Watch::Counts(Counting::new(&self.pool, plan.prelude.len() + plan.steps.len())));
+    }
+
+    /// Ends it, and tells what was seen.
+    pub(crate) fn end_watch(&mut self) -> Option<Watch> {
+        self.watch.take()
     }
 
     /// Takes over the new parameters and states that the last run of a program computed.
     pub fn commit(&mut self, program: usize) {
+        let start = Instant::now();
         let slabs = &self.slabs;
         let copy = |(Update { target, from, rows }, range): &(Update, Range<usize>)| {
             if let Some((topology, direction, width)) = *rows {
@@ -284,6 +294,7 @@ impl Engine {
         } else {
             self.pool.install(|| parts.par_iter().for_each(copy));
         }
+        self.clocks[program].commit += start.elapsed().as_nanos() as f64;
     }
 
     /// The results of a program.

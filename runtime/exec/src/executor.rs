@@ -6,11 +6,12 @@ use hgnnc_ir::artifact::{Part, Task};
 use crate::batches::Batches;
 use crate::data::BoundData;
 use crate::device::DeviceEngine;
-use crate::engine::{Engine, Times};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::metrics::Tally;
 use crate::plan::StateId;
 use crate::planned::Arena;
+use crate::times::Times;
 
 /// Runs programs, and holds their parameters and states.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use crate::paths;
 use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
 use crate::raw::PerThread;
 use crate::routine::{Role, Routine};
+use crate::watch::Spans;
 
 /// Elements of a result that one task adds up from its parts.
 const RANGE: usize = 4096;
@@ -51,13 +52,22 @@ pub(crate) struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs steps that do not need each other. Where there are several, `busy` collects the nanoseconds that the tasks of
-    /// each took.
-    pub fn launch(&self, steps: &[Step], routines: &[Vec<Routine>], busy: &[AtomicU64]) {
-        for (step, busy) in steps.iter().zip(busy) {
+    /// each took. `spans` note when these ran, if anybody wants to know, with the number of the first step.
+    pub fn launch(
+        &self,
+        steps: &[Step],
+        routines: &[Vec<Routine>],
+        busy: &[AtomicU64],
+        spans: Option<(&Spans, usize)>,
+    ) {
+        for (index, (step, busy)) in steps.iter().zip(busy).enumerate() {
             if let StepKind::Paths(paths) = &step.kind {
                 let start = Instant::now();
                 paths::run(self.context, paths);
                 busy.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                if let Some((spans, first)) = spans {
+                    spans.task(first + index, start);
+                }
             }
         }
         for round in rounds(routines) {
@@ -68,12 +78,15 @@ impl Runner<'_> {
                     task -= count(step);
                     step += 1;
                 }
-                if steps.len() == 1 {
+                if steps.len() == 1 && spans.is_none() {
                     return self.task(&steps[step], &routines[step], round, task);
                 }
                 let start = Instant::now();
                 self.task(&steps[step], &routines[step], round, task);
                 busy[step].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                if let Some((spans, first)) = spans {
+                    spans.task(first + step, start);
+                }
             });
         }
     }

@@ -38,19 +38,24 @@ pub mod routine;
 pub mod simd;
 mod stages;
 mod subnormal;
+mod times;
 pub mod trainer;
+pub mod watch;
 pub mod weights;
 
-pub use batches::CacheOptions;
+pub use batches::{BatchPart, BatchSpan, CacheOptions};
 pub use bind::{BindOptions, bind};
 pub use data::{BoundData, Incidence, InputData, Target, Topology};
 pub use device::{Device, DeviceEngine};
-pub use engine::{Engine, EngineOptions, StepTime, Times};
+pub use engine::{Engine, EngineOptions};
 pub use error::{ExecError, Result};
 pub use hgnnc_cache::Policy as CachePolicy;
 pub use metapaths::{declare_metapaths, list_edges};
 pub use native::CodeMode;
 pub use planned::Arena;
-pub use profile::{DeviceProfile, EntryProfile, Profile, profile, profile_device};
+pub use profile::{
+    Counted, DeviceProfile, EntryProfile, KernelTime, Profile, ProfileOptions, Timeline, profile, profile_device,
+};
 pub use report::Report;
+pub use times::{StepTime, Times};
 pub use trainer::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions, Trainer};

@@ -61,6 +61,8 @@ pub struct BatchReport {
     pub compute_ms: f64,
     /// Waiting for the batch: what sampling and gathering cost, that nothing hides.
     pub wait_ms: f64,
+    /// Computing values of hot vertices that batches take: see [`BatchReport::reuse`].
+    pub values_ms: f64,
     /// Where there is a fast memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheReport>,

@@ -221,39 +221,6 @@ fn bounds_need_the_stored_elements_of_sparse_features() {
 }
 
 #[test]
-fn what_each_kernel_takes() {
-    let place = Place::new();
-    place.model(&usual());
-    let run = place.with_data("profile", &["--epochs", "2", "--threads", "1", "-o", "pro/file"]).works();
-    for word in ["Net.train: ", "ms per epoch, median of 2", "(cpu, 1 thread)", "measured", "predicted", "between"] {
-        assert!(run.out.contains(word), "no `{word}` in {}", run.out);
-    }
-    assert_eq!(String::from_utf8_lossy(&place.bytes("pro/file/profile.txt")), run.out);
-    let json = place.json("pro/file/profile.json");
-    assert_eq!((&json["epochs"], &json["threads"]), (&2.into(), &1.into()));
-    let kernels = json["kernels"].as_array().expect("kernels");
-    let ms = |value: &serde_json::Value| value["measured_ms"].as_f64().expect("a time");
-    assert!(kernels.len() > 5 && kernels.is_sorted_by(|a, b| ms(a) >= ms(b)), "{json:#}");
-    for kernel in kernels {
-        let positive = |key: &str| kernel[key].as_f64().is_some_and(|n| n > 0.0);
-        assert!(positive("predicted_ms") && positive("footprint_bytes") && positive("bytes_per_s"), "{kernel:#}");
-        assert!(kernel["bound"].is_string() && kernel["rows"].is_string(), "{kernel:#}");
-    }
-    let all: f64 = kernels.iter().map(ms).sum();
-    for table in ["stages", "phases"] {
-        let parts: f64 = json[table].as_object().expect("totals").values().map(ms).sum();
-        assert!((parts - all).abs() <= 1e-9 * all, "{table}: {json:#}");
-    }
-    place.with_data("profile", &["--epochs", "0"]).fails(2, &["--epochs"]);
-    std::fs::write(place.path("file"), "mine").expect("written");
-    place.with_data("profile", &["-o", "file"]).fails(1, &["cannot be a folder"]);
-    let (model, _) =
-        usual().split_once("train Net").map(|(a, b)| (a.to_string(), b.to_string())).expect("a train block");
-    place.model(&model);
-    place.with_data("profile", &[]).fails(1, &["no `train` block"]);
-}
-
-#[test]
 fn what_stands_in_the_way_of_levels() {
     let place = Place::new();
     place.model(&usual());

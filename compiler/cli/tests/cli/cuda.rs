@@ -1,6 +1,6 @@
 //! `--device cuda` from the command to the driver, on a driver that executes PTX on this processor.
 
-use crate::common::{Place, Run, usual, with_metapath};
+use crate::common::{Place, Run, names, usual, with_metapath};
 
 /// A place where the loader of commands finds the driver for tests.
 struct Driver {
@@ -100,10 +100,23 @@ fn evaluation_and_outputs_are_those_of_the_same_code_without_a_driver() {
 #[test]
 fn a_profile_has_a_time_for_each_launch() {
     let Some(driver) = Driver::new(&usual()) else { return };
-    let out = driver.run("", "profile", &["--device", "cuda", "--epochs", "2"]).works().out;
+    let out = driver.run("", "profile", &["--device", "cuda", "--epochs", "2", "-o", "p"]).works().out;
     for word in ["ms per epoch, median of 2, on cuda:0 (interpreter of PTX)", "step0", "update0", "one by one"] {
         assert!(out.contains(word), "no `{word}` in:\n{out}");
     }
+    // The same files as on this processor, made of launches.
+    assert_eq!(names(&driver.place.path("p")), ["profile.html", "profile.json", "profile.txt", "trace.json"]);
+    let json = driver.place.json("p/profile.json");
+    let (kernels, launches) =
+        (json["kernels"].as_array().expect("a list"), json["launches"].as_array().expect("a list"));
+    assert!(kernels.len() == launches.len() && launches.len() > 3, "{json:#}");
+    let share = |part: &serde_json::Value| part["share"].as_f64().expect("a share");
+    let all: f64 =
+        ["stages", "rest"].iter().flat_map(|key| json[key].as_object().expect("parts").values()).map(share).sum();
+    assert!((all - 1.0).abs() < 1e-9, "{json:#}");
+    let page = String::from_utf8(driver.place.bytes("p/profile.html")).expect("text");
+    assert!(page.contains("interpreter of PTX") && page.contains("update0"));
+    driver.place.run(&["profile", "diff", "p", "p"]).works();
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod device;
 mod interrupt;
 mod links;
 mod metapaths;
+mod profile;
 mod ptx;
 mod sampling;
 mod training;

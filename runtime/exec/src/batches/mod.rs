@@ -15,26 +15,30 @@ mod pairs;
 mod pipeline;
 mod reuse;
 mod source;
+mod spans;
 
 pub use cache::CacheOptions;
+pub use spans::{BatchPart, BatchSpan};
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::types::VertexType;
 use hgnnc_sample::BatchKey;
 use rayon::prelude::*;
 
-use crate::data::{BoundData, InputData};
-use crate::engine::{Engine, EngineOptions, Times, collect_states};
+use crate::data::{BoundData, InputData, Topology};
+use crate::engine::{Engine, EngineOptions, collect_states};
 use crate::error::{ExecError, Result};
 use crate::plan::StateId;
 use crate::planned::Arena;
 use crate::raw::Slab;
 use crate::report::BatchReport;
+use crate::times::Times;
 use cache::{Cache, Learned, not_kept};
 use pipeline::{Pipeline, Ready};
 use reuse::{Reuse, Wanted};
@@ -43,10 +47,6 @@ use source::{Made, Source, Whole};
 /// What cannot be.
 fn internal(what: &str) -> ExecError {
     ExecError::Unsupported(format!("internal error: {what}"))
-}
-
-fn ms_since(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
 }
 
 /// The program of a batch, in its engine.
@@ -76,6 +76,8 @@ pub(crate) struct Batches {
     /// What batches took, in all, in milliseconds, and how many they were.
     took: BatchReport,
     batches: u64,
+    /// When this was, if somebody wants to know.
+    spans: Option<Vec<BatchSpan>>,
 }
 
 /// Where parameters and their rows are while batches are computed.
@@ -147,6 +149,7 @@ impl Batches {
             largest: Arena::default(),
             took: BatchReport::default(),
             batches: 0,
+            spans: None,
         };
         let lens: Vec<usize> = batches.states.iter().map(|state| batches.whole.param_len(state.0.index())).collect();
         batches.state_slabs = Slab::zeros_each(lens);
@@ -271,23 +274,28 @@ impl Batches {
 
     /// Computes the next batch up to its loss.
     pub fn compute(&mut self, key: BatchKey, step: u64, times: &mut Times) -> Result<Computed> {
-        let mut waited = 0.0;
         let mut made = loop {
             let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
-            let before = pipeline.waited;
+            let start = Instant::now();
             let next = pipeline.next()?;
-            waited += pipeline.waited - before;
+            let waited = Instant::now();
+            self.took(BatchPart::Wait, key.batch, start, waited);
             match next {
                 Ready::Batch(made) => break made,
-                Ready::Wanted(wanted) => self.compute_wanted(wanted, key, step)?,
+                Ready::Wanted(wanted) => {
+                    self.compute_wanted(wanted, key, step)?;
+                    self.took(BatchPart::Values, key.batch, waited, Instant::now());
+                }
             }
         };
         assert_eq!(made.key, Some(key), "batches are made in the order in which they are computed");
-        let took = &mut self.took;
-        took.wait_ms += 1e3 * waited;
-        for (all, own) in [&mut took.sample_ms, &mut took.graphs_ms, &mut took.gather_ms].into_iter().zip(made.seconds)
-        {
-            *all += 1e3 * own;
+        let [sample, graphs, features] = made.seconds.map(Duration::from_secs_f64);
+        if let Some(at) = made.began[0] {
+            self.took(BatchPart::Sample, key.batch, at, at + sample);
+        }
+        if let Some(at) = made.began[1] {
+            self.took(BatchPart::Features, key.batch, at, at + features);
+            self.took(BatchPart::Graphs, key.batch, at + features, at + features + graphs);
         }
         self.batches += 1;
         self.hand_over();
@@ -297,7 +305,7 @@ impl Batches {
         }
         let data = std::mem::take(&mut made.data);
         made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
-        self.took.bind_ms += ms_since(start);
+        self.took(BatchPart::Bind, key.batch, start, Instant::now());
         let arena = self.step.arena(None);
         if arena.bytes() > self.largest.bytes() {
             self.largest = arena;
@@ -307,11 +315,11 @@ impl Batches {
             cache.count(&self.source, &made.sampled);
         }
         self.rows(&made, true);
-        self.took.rows_ms += ms_since(start);
+        self.took(BatchPart::Rows, key.batch, start, Instant::now());
         let start = Instant::now();
         self.step.run_prelude(STEP, times);
         self.step.run_until_update(STEP, key.seed, step, key.epoch, times);
-        self.took.compute_ms += ms_since(start);
+        self.took(BatchPart::Compute, key.batch, start, Instant::now());
         let loss = match self.step.result(STEP, "loss") {
             Some((_, [loss])) => f64::from(*loss),
             _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
@@ -335,16 +343,76 @@ impl Batches {
 
     /// Takes the update of a computed batch over.
     pub fn update(&mut self, computed: Computed, seed: u64, step: u64, times: &mut Times) {
+        let batch = computed.made.key.map_or(0, |key| key.batch);
         let start = Instant::now();
         self.step.run_updates(STEP, seed, step, times);
         self.step.commit(STEP);
-        self.took.compute_ms += ms_since(start);
+        self.took(BatchPart::Compute, batch, start, Instant::now());
         let start = Instant::now();
         self.rows(&computed.made, false);
-        self.took.rows_ms += ms_since(start);
+        self.took(BatchPart::Rows, batch, start, Instant::now());
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.give_back(computed.made);
         }
+    }
+
+    /// Adds up what a part of a batch took, and notes when it was.
+    fn took(&mut self, part: BatchPart, batch: u64, start: Instant, end: Instant) {
+        let took = &mut self.took;
+        let ms = match part {
+            BatchPart::Sample => &mut took.sample_ms,
+            BatchPart::Features => &mut took.gather_ms,
+            BatchPart::Graphs => &mut took.graphs_ms,
+            BatchPart::Wait => &mut took.wait_ms,
+            BatchPart::Bind => &mut took.bind_ms,
+            BatchPart::Rows => &mut took.rows_ms,
+            BatchPart::Compute => &mut took.compute_ms,
+            BatchPart::Values => &mut took.values_ms,
+        };
+        *ms += 1e3 * (end - start).as_secs_f64();
+        if let Some(spans) = &mut self.spans {
+            spans.push(BatchSpan { part, batch, start, end });
+        }
+    }
+
+    /// Begins to measure anew: means are of the batches from here on.
+    pub fn forget_times(&mut self) {
+        (self.took, self.batches) = (BatchReport::default(), 0);
+        self.step.forget_times();
+    }
+
+    /// The engine that computes batches, and its program.
+    pub fn step(&mut self) -> (&mut Engine, usize) {
+        (&mut self.step, STEP)
+    }
+
+    /// From now on notes when parts of batches and their kernels are executed.
+    pub fn watch_spans(&mut self) {
+        self.spans = Some(vec![]);
+        self.step.watch_spans();
+    }
+
+    /// What was noted since.
+    pub fn end_spans(&mut self) -> Vec<BatchSpan> {
+        self.spans.take().unwrap_or_default()
+    }
+
+    /// The sizes of the next batch, which is not computed.
+    pub fn sizes_of_next(&mut self) -> Result<SizeInfo> {
+        let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
+        let mut made = loop {
+            if let Ready::Batch(made) = pipeline.next()? {
+                break made;
+            }
+        };
+        // Bound to an engine data has what kernels ask for: the sources of edges, and who owns some.
+        let data = std::mem::take(&mut made.data);
+        made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
+        let sizes = sizes_of(self.step.data());
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.give_back(made);
+        }
+        Ok(sizes)
     }
 
     /// The Cranelift IR of the machine code that batches are sampled with, and that the first one is computed with.
@@ -374,6 +442,7 @@ impl Batches {
             rows_ms: mean(self.took.rows_ms),
             compute_ms: mean(self.took.compute_ms),
             wait_ms: mean(self.took.wait_ms),
+            values_ms: mean(self.took.values_ms),
             cache: self.cache.as_ref().map(|cache| cache.report(&self.source)),
             reuse: self.reuse.as_ref().map(Reuse::report),
         }
@@ -471,6 +540,28 @@ impl Batches {
             });
         }
     }
+}
+
+/// The sizes of a batch. Its graphs have no out-edges where nothing walks them: their sources are counted here.
+fn sizes_of(data: &BoundData) -> SizeInfo {
+    let mut sizes = data.sizes();
+    let sources = |topology: &Topology| {
+        let mut sources = topology.incoming.other.clone();
+        sources.sort_unstable();
+        sources.dedup();
+        sources.len() as u64
+    };
+    for (ends, graph) in sizes.ends.iter_mut().zip(&data.graphs) {
+        if graph.outgoing.indptr.is_empty() {
+            ends.sources = sources(graph);
+        }
+    }
+    for (columns, pattern) in sizes.columns.iter_mut().zip(&data.patterns) {
+        if pattern.outgoing.indptr.is_empty() {
+            *columns = sources(pattern);
+        }
+    }
+    sizes
 }
 
 /// Parameters of the whole graph, and their states behind them.

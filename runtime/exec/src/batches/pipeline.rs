@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use hgnnc_sample::BatchKey;
 
@@ -32,8 +31,6 @@ pub(super) struct Pipeline {
     used: Sender<Box<Made>>,
     used_wanted: Sender<Box<Wanted>>,
     worker: Option<JoinHandle<()>>,
-    /// Seconds that were spent waiting for a batch.
-    pub waited: f64,
 }
 
 /// The way of batches to where they are computed, and back.
@@ -81,14 +78,12 @@ impl Pipeline {
                 }
             })
             .map_err(|error| ExecError::Threads { threads: 1, reason: error.to_string() })?;
-        Ok(Self { ready: Some(ready), used, used_wanted, worker: Some(worker), waited: 0.0 })
+        Ok(Self { ready: Some(ready), used, used_wanted, worker: Some(worker) })
     }
 
     /// What is to be computed next.
     pub fn next(&mut self) -> Result<Ready> {
-        let start = Instant::now();
         let next = self.ready.as_ref().and_then(|ready| ready.recv().ok());
-        self.waited += start.elapsed().as_secs_f64();
         next.unwrap_or_else(|| {
             // The thread has ended without saying why: it panicked, or all epochs are done.
             let panicked = self.worker.take().is_some_and(|worker| worker.join().is_err());

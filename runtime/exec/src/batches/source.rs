@@ -88,6 +88,8 @@ pub(super) struct Made {
     pub edges: usize,
     pub data: BoundData,
     pub inputs: Vec<Slab>,
+    /// When it was begun to be sampled, and to be made of what was sampled.
+    pub began: [Option<Instant>; 2],
     /// Seconds of sampling, of making graphs of what was sampled, and of copying rows.
     pub seconds: [f64; 3],
 }
@@ -285,6 +287,7 @@ impl Source {
     pub fn make(&self, maker: &mut Maker<'_>, order: &[u32], key: BatchKey, made: &mut Made) -> Result<()> {
         let start = Instant::now();
         self.sample(maker, order, key, made)?;
+        made.began[0] = Some(start);
         made.seconds[0] = start.elapsed().as_secs_f64();
         self.complete(made)
     }
@@ -296,8 +299,9 @@ impl Source {
         self.rows_of_inputs(made)?;
         let copied = start.elapsed().as_secs_f64();
         self.graphs(made);
-        made.seconds[1] = start.elapsed().as_secs_f64() - copied;
-        made.seconds[2] = copied;
+        let done = start.elapsed().as_secs_f64();
+        made.began[1] = Some(start);
+        (made.seconds[1], made.seconds[2]) = (done - copied, copied);
         Ok(())
     }
 

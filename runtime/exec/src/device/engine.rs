@@ -14,12 +14,13 @@ use super::counts::Counter;
 use super::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, streams};
 use super::{ALIGN_BYTES, Device, F32, KernelCounters, shares};
 use crate::data::{BoundData, InputData};
-use crate::engine::{Times, extent};
+use crate::engine::extent;
 use crate::error::Result;
 use crate::init::Draw;
 use crate::metrics::Tally;
 use crate::plan::StateId;
 use crate::planned::Arena;
+use crate::times::Times;
 
 /// Programs with the same tables, their parameters, states and data, on a device.
 #[derive(Debug)]

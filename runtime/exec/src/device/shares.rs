@@ -9,7 +9,7 @@ use hgnnc_ptx::{Edges, Entry, Sizes};
 
 use super::arrays::DataSizes;
 use crate::data::BoundData;
-use crate::engine::Times;
+use crate::times::Times;
 
 /// Shares of phases and stages in the time of an entry: each kind sums up to 1.
 pub(super) type Shares = Times;

@@ -8,10 +8,11 @@ use hgnnc_ir::kernel::{Body, Program, Rows};
 use hgnnc_ir::ops::Direction;
 
 use crate::data::{BoundData, Incidence, InputData, Topology, transpose_into};
-use crate::engine::{Engine, EngineOptions, Times};
+use crate::engine::{Engine, EngineOptions};
 use crate::error::{ExecError, Result};
 use crate::executor::Executor;
 use crate::raw::{Frozen, Slab};
+use crate::times::Times;
 
 /// The program of an engine.
 const SCORE: usize = 0;

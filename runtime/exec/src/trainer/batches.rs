@@ -6,9 +6,10 @@ use std::time::Instant;
 use hgnnc_sample::BatchKey;
 
 use super::{Epoch, Trainer};
-use crate::engine::Times;
+use crate::batches::Batches;
 use crate::error::Result;
 use crate::executor::Executor;
+use crate::times::Times;
 
 impl Trainer {
     /// Trains on the batches of an epoch, or on those that are left of it: its loss and milliseconds. `None` where `stop` was
@@ -32,15 +33,8 @@ impl Trainer {
             if stop.load(Ordering::Relaxed) && batches.may_pause(batch) {
                 return Ok(None);
             }
-            let step = self.progress.steps_done + 1;
-            let computed = batches.compute(BatchKey { seed, epoch, batch }, step, &mut times)?;
-            let may_pause = batches.may_pause(batch + 1);
-            let (loss, seeds) = (computed.loss, computed.seeds);
-            if loss.is_finite() {
-                batches.update(computed, seed, step, &mut times);
-            }
-            self.check_finite(loss, epoch, "the batch before")?;
-            self.progress.steps_done += 1;
+            let (loss, seeds) = self.train_batch(BatchKey { seed, epoch, batch }, &mut times)?;
+            let may_pause = self.batches().is_some_and(|(batches, _)| batches.may_pause(batch + 1));
             let within = &mut self.progress.within;
             within.add(loss, seeds);
             within.of = (num, size);
@@ -58,5 +52,28 @@ impl Trainer {
         self.timing.epochs.push(ms);
         self.timing.add(&times);
         Ok(Some((loss, ms)))
+    }
+
+    /// Trains on the next batch that is made: its loss, and of how many seeds it is the mean. The update is taken over only
+    /// where the loss is finite.
+    pub(crate) fn train_batch(&mut self, key: BatchKey, times: &mut Times) -> Result<(f64, usize)> {
+        let Executor::Batches(batches) = &mut self.executor else { return Ok((0.0, 0)) };
+        let step = self.progress.steps_done + 1;
+        let computed = batches.compute(key, step, times)?;
+        let (loss, seeds) = (computed.loss, computed.seeds);
+        if loss.is_finite() {
+            batches.update(computed, key.seed, step, times);
+        }
+        self.check_finite(loss, key.epoch, "the batch before")?;
+        self.progress.steps_done += 1;
+        Ok((loss, seeds))
+    }
+
+    /// What trains on batches, and the seed.
+    pub(crate) fn batches(&mut self) -> Option<(&mut Batches, u64)> {
+        match &mut self.executor {
+            Executor::Batches(batches) => Some((batches, self.seed)),
+            Executor::Cpu(_) | Executor::Device(_) => None,
+        }
     }
 }

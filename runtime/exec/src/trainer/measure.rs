@@ -9,13 +9,13 @@ use hgnnc_ir::types::{Graph, Stage};
 
 use super::timing::WARM_UP;
 use super::{INFER, OutputRows, Trainer};
-use crate::engine::Times;
 use crate::error::{ExecError, Result};
 use crate::executor::{Executor, Rows};
 use crate::links::LinkMeasures;
 use crate::metrics::{Predictions, Tally};
 use crate::proc;
 use crate::report::{GraphReport, Report, Spread};
+use crate::times::Times;
 
 impl Trainer {
     /// The values of the two criteria after an epoch; evaluates only where one of them can be measured.

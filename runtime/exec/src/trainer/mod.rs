@@ -19,12 +19,13 @@ use crate::batches::Batches;
 use crate::checkpoint::Progress;
 use crate::data::{BoundData, Target as Labels};
 use crate::device::{Compiled, Device, DeviceEngine};
-use crate::engine::{Engine, EngineOptions, Times};
+use crate::engine::{Engine, EngineOptions};
 use crate::error::{ExecError, Result};
 use crate::executor::{Executor, Rows, part_index};
 use crate::links::LinkMeasures;
 use crate::metrics::Tally;
 use crate::planned::Planned;
+use crate::times::Times;
 use timing::{Timing, WARM_UP};
 
 /// A model bound to data, with its parameters.
@@ -500,6 +501,16 @@ impl Trainer {
         };
         self.restore_best()?;
         Err(ExecError::Diverged { epoch, loss, kept })
+    }
+
+    /// Graphs, labels and splits.
+    pub fn data(&self) -> &BoundData {
+        self.executor.data()
+    }
+
+    /// Number of threads of this processor.
+    pub fn threads(&self) -> usize {
+        self.executor.threads()
     }
 
     /// The compiled model.

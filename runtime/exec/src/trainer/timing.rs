@@ -1,6 +1,6 @@
 //! The times of a run.
 
-use crate::engine::Times;
+use crate::times::Times;
 
 /// Epochs whose times are not reported: caches and clocks settle.
 pub(super) const WARM_UP: usize = 3;

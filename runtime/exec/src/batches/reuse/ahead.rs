@@ -50,6 +50,7 @@ struct Sampled {
     key: BatchKey,
     seeds: usize,
     batch: Batch,
+    began: Instant,
     seconds: f64,
     taken: Vec<Taken>,
 }
@@ -160,7 +161,7 @@ pub fn make_super_batches(
             ahead.free.push(std::mem::replace(&mut made.sampled, sampled.batch));
             (made.key, made.seeds, made.taken) = (Some(sampled.key), sampled.seeds, sampled.taken);
             source.complete(&mut made)?;
-            made.seconds[0] = sampled.seconds;
+            (made.began[0], made.seconds[0]) = (Some(sampled.began), sampled.seconds);
             if !line.send(Ready::Batch(made)) {
                 return Ok(());
             }
@@ -229,6 +230,7 @@ impl Ahead<'_> {
         self.made.sampled = self.free.pop().unwrap_or_default();
         self.source.sample(maker, &self.order.1, key, &mut self.made)?;
         let batch = std::mem::take(&mut self.made.sampled);
-        Ok(Sampled { key, seeds: self.made.seeds, batch, seconds: start.elapsed().as_secs_f64(), taken: vec![] })
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(Sampled { key, seeds: self.made.seeds, batch, began: start, seconds, taken: vec![] })
     }
 }

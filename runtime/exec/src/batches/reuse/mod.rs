@@ -24,10 +24,11 @@ pub(super) use hot::choose;
 
 use super::source::{Made, Source};
 use super::{Whereabouts, internal};
-use crate::engine::{Engine, EngineOptions, Times};
+use crate::engine::{Engine, EngineOptions};
 use crate::error::Result;
 use crate::raw::Slab;
 use crate::report::ReuseReport;
+use crate::times::Times;
 
 /// The program of [`Bottom`], in its engine.
 const VALUES: usize = 0;

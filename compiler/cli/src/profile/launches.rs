@@ -1,20 +1,25 @@
 //! `hgnnc profile` on a device: what each launch takes, or what it does.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_driver::bounds::{Bounded, kernels};
 use hgnnc_exec::device::{Class, Counters, GlobalTraffic, SharedTraffic};
+use hgnnc_exec::watch::Event;
 use hgnnc_exec::{DeviceProfile, EntryProfile, profile_device};
 use hgnnc_ir::kernel::{Kernel, Program};
-use hgnnc_machine::Machine;
+use hgnnc_machine::{Machine, Work};
+use hgnnc_report::table::{Table, amount, bytes, digits, percent, time};
+use hgnnc_report::{self as report, Profile};
 use serde_json::{Map, Value, json};
 
-use crate::args::ProfileArgs;
+use super::args::ProfileArgs;
+use super::{collect, spans, write_all};
 use crate::bounds::{label, stores};
 use crate::failure::Failure;
 use crate::output::{make_folder, print, write};
 use crate::run::Prepared;
-use crate::table::{Table, amount, bytes, digits, percent, time};
 use crate::train::stop_on_interrupt;
 
 /// A launch as it was executed and as it was predicted.
@@ -52,15 +57,14 @@ impl Line {
 /// Trains on the device of a trainer and shows what each launch takes, or does.
 pub fn profile(args: &ProfileArgs, prepared: &mut Prepared, say: &mut dyn FnMut(String)) -> Result<ExitCode, Failure> {
     let stop = stop_on_interrupt(say);
-    let found = profile_device(&mut prepared.trainer, args.epochs, &stop)?;
+    let found = profile_device(&mut prepared.trainer, args.epochs.unwrap_or(10), &stop)?;
     if found.epochs == 0 {
         return Err(Failure::Machine("interrupted before an epoch was measured".into()));
     }
     let Some((name, target)) = prepared.trainer.device().map(|it| (it.device().name(), it.device().target())) else {
         return Err(Failure::Machine("internal error: a profile of a device without one".into()));
     };
-    let program = prepared.trainer.artifact().kernels.train.as_ref();
-    let program = program.ok_or_else(|| Failure::input("the model has no `train` block, so it cannot be trained"))?;
+    let program = collect::program(prepared)?;
     let machine = Machine::sheet(target.name());
     let machine =
         machine.ok_or_else(|| Failure::Machine(format!("internal error: no figures of {}", target.name())))?;
@@ -77,14 +81,86 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared, say: &mut dyn FnMut(
     };
     let lines: Vec<Line> = found.entries.iter().map(line).collect();
     let text = text(program, &name, &found, &lines);
+    let json = json(program, &name, target.name(), &found, &lines);
     if let Some(folder) = &args.out {
-        make_folder(folder)?;
-        write(&folder.join("profile.txt"), text.as_bytes())?;
-        let json = format!("{:#}\n", json(program, &name, target.name(), &found, &lines));
-        write(&folder.join("profile.json"), json.as_bytes())?;
+        match found.epoch_ms {
+            Some(ms) => {
+                let profile = timed(
+                    &args.model.model,
+                    prepared,
+                    (program, machine, &name),
+                    (ms, found.range_ms, found.epochs),
+                    &lines,
+                );
+                let mut value = report::json::value(&profile);
+                value["launches"] = json["launches"].clone();
+                write_all(folder, &profile, format!("{value:#}\n"), &text, &spans::of_device(&profile))?;
+            }
+            // What has no times is no profile that could be shown or compared as such.
+            None => {
+                make_folder(folder)?;
+                write(&folder.join("profile.txt"), text.as_bytes())?;
+                write(&folder.join("profile.json"), format!("{json:#}\n").as_bytes())?;
+            }
+        }
     }
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Launches with their times as a profile, whose kernels they are.
+fn timed(
+    model: &Path,
+    prepared: &Prepared,
+    (program, machine, device): (&Program, Machine, &str),
+    (run_ms, range_ms, runs): (f64, (f64, f64), u64),
+    lines: &[Line],
+) -> Profile {
+    let kernel = |(number, line): (usize, &Line)| {
+        let predicted = line.predicted();
+        // A launch has several kernels. Its time is theirs in proportion to what each takes at least.
+        let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+        for bound in &line.bounds {
+            *shares.entry(bound.stage.name().into()).or_default() += bound.prediction.seconds() / predicted;
+        }
+        let main = line.bounds.iter().max_by(|a, b| a.prediction.seconds().total_cmp(&b.prediction.seconds()));
+        let sum = |of: &dyn Fn(&Work) -> f64| line.bounds.iter().map(|bound| of(&bound.work)).fold(0.0, |a, b| a + b);
+        let word = |of: &dyn Fn(&Bounded) -> String| main.map_or(String::new(), of);
+        report::Kernel {
+            kernel: number,
+            rows: [line.entry.entry.name.clone(), line.labels.join(", ")].join(": "),
+            stores: line.stores.join(", "),
+            stage: word(&|bound| bound.stage.name().into()),
+            phase: word(&|bound| bound.phase.name().into()),
+            kind: word(&|bound| bound.kind.name().into()),
+            shares,
+            measured_ms: line.ms(),
+            predicted_ms: (predicted > 0.0).then_some(1e3 * predicted),
+            bound: word(&|bound| machine.bound_name(bound.prediction.bound).into()),
+            fits: word(&|bound| machine.levels[bound.prediction.level].name.clone()),
+            flops: sum(&Work::flops),
+            footprint_bytes: sum(&Work::footprint),
+            gathered_bytes: sum(&Work::gathered),
+            moved_bytes: sum(&|work| work.footprint() - work.gathered_footprint() + work.gathered()),
+            counts: BTreeMap::new(),
+        }
+    };
+    let kernels = lines.iter().enumerate().map(kernel).collect();
+    let launches_ms = lines.iter().map(Line::ms).fold(0.0, |sum, ms| sum + ms);
+    let missing = report::Missing {
+        events: Event::ALL.iter().map(|event| event.name().to_string()).collect(),
+        reason: "counters are those of the processor; `--device ptx-interp` counts what a device does".into(),
+    };
+    Profile {
+        runs,
+        run_ms,
+        between_ms: (run_ms - launches_ms).max(0.0),
+        run_min_ms: range_ms.0,
+        run_max_ms: range_ms.1,
+        kernels,
+        counters: report::Counters { events: vec![], missing: vec![missing] },
+        ..collect::bare(model, prepared, program, machine.clone(), device, prepared.trainer.threads())
+    }
 }
 
 fn text(program: &Program, device: &str, found: &DeviceProfile, lines: &[Line]) -> String {

@@ -1,0 +1,86 @@
+//! The command line of `profile`.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args as ClapArgs, FromArgMatches};
+
+use crate::args::{DeviceArgs, ModelArgs};
+
+/// Arguments of `profile`.
+#[derive(ClapArgs, Debug)]
+#[command(mut_arg("device", |arg| arg.help(PROFILE_DEVICE)))]
+pub struct ProfileArgs {
+    /// Model and data.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Where to run.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Number of epochs to measure, after three that are not (of ptx-interp always one); without it 10, or 1 of a model
+    /// that is trained on batches
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub epochs: Option<u64>,
+    /// Of a model that is trained on batches: measure no more than this many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub batches: Option<u64>,
+    /// Also write `profile.html`, `profile.txt`, `profile.json` and `trace.json` (for Perfetto) into this folder
+    #[arg(short, long, value_name = "OUT")]
+    pub out: Option<PathBuf>,
+    /// A pass that does not run; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub disable_pass: Vec<String>,
+}
+
+const PROFILE_DEVICE: &str = "Device to run on: auto (a GPU, if there is one and the model fits), cpu, cuda, cuda:N for \
+    the N-th GPU, or ptx-interp, which executes one training step of the code for a GPU on the processor and counts \
+    instructions and accesses to memory";
+
+/// `profile` with a model, or `profile diff` with two profiles.
+#[derive(Debug)]
+pub enum ProfileCommand {
+    /// Measure a model.
+    Run(ProfileArgs),
+    /// Compare two profiles.
+    Diff(DiffArgs),
+}
+
+/// Arguments of `profile diff`.
+#[derive(ClapArgs, Debug)]
+pub struct DiffArgs {
+    /// A profile: the folder that `profile -o` has written, or its `profile.json`
+    pub before: PathBuf,
+    /// The other one
+    pub after: PathBuf,
+}
+
+impl FromArgMatches for ProfileCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        match matches.subcommand() {
+            Some((_, diff)) => DiffArgs::from_arg_matches(diff).map(Self::Diff),
+            None => ProfileArgs::from_arg_matches(matches).map(Self::Run),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl ClapArgs for ProfileCommand {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        // The description of a command that is last told counts.
+        let diff = DiffArgs::augment_args(clap::Command::new("diff")).about(
+            "Compare two profiles: stages and kernels, what got faster and what slower (a model of that name is `./diff`)",
+        );
+        ProfileArgs::augment_args(command)
+            .subcommand(diff)
+            .disable_help_subcommand(true)
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}

@@ -1,0 +1,204 @@
+//! From what the runtime measured and what the compiler knows to a profile.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use hgnnc_driver::bounds::{Bounded, KernelBound, kernels};
+use hgnnc_driver::{SizeInfo, planned};
+use hgnnc_exec::{KernelTime, Profile as Found};
+use hgnnc_ir::Stage;
+use hgnnc_ir::kernel::place::{Area, Slot};
+use hgnnc_ir::kernel::{self, Program};
+use hgnnc_machine::Machine;
+use hgnnc_report::profile::{Alive, FORMAT, VERSION};
+use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run};
+
+use crate::bounds::{label, stores};
+use crate::failure::Failure;
+use crate::run::Prepared;
+
+/// Bytes of an element.
+const ELEMENT: u64 = 4;
+
+/// What was found of training on this processor.
+pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -> Result<Profile, Failure> {
+    let program = program(prepared)?;
+    // Batches differ in size, and what they do is the mean of some.
+    let sizes = if found.batches.is_some() { &found.sizes[..] } else { std::slice::from_ref(&prepared.sizes) };
+    let bounds: Vec<Vec<KernelBound>> = sizes.iter().map(|sizes| kernels(program, sizes, &machine)).collect();
+    let decls: Vec<&kernel::Kernel> = program.kernels().collect();
+    let events: Vec<String> = found.counted.events.iter().map(|event| event.name().to_string()).collect();
+    let of_kernel = |time: &KernelTime| {
+        let bounds: Vec<&Bounded> = bounds.iter().map(|kernels| &kernels[time.number].bound).collect();
+        let shares = Stage::ALL.iter().zip(time.shares).filter(|(_, share)| *share > 0.0);
+        // They add up to 1 as far as numbers of 32 bits can.
+        let all: f64 = time.shares.iter().copied().map(f64::from).sum();
+        let counts = events.iter().cloned().zip(time.counts.iter().copied()).collect();
+        Kernel {
+            shares: shares.map(|(stage, share)| (stage.name().to_string(), f64::from(share) / all)).collect(),
+            measured_ms: time.ms,
+            counts,
+            ..predicted(time.number, program, decls[time.number], &bounds, &machine)
+        }
+    };
+    let kernels = found.kernels.iter().map(of_kernel).collect();
+    let largest = sizes.iter().max_by_key(|sizes| planned(program, sizes).run.len);
+    let missing = found.counted.missing.iter().map(|missing| Missing {
+        events: missing.events.iter().map(|event| event.name().to_string()).collect(),
+        reason: missing.reason.clone(),
+    });
+    let missing = missing.collect();
+    Ok(Profile {
+        run: if found.batches.is_some() { Run::Batch } else { Run::Epoch },
+        runs: found.runs,
+        runs_per_epoch: found.batches.as_ref().map_or(1, |batches| batches.per_epoch),
+        run_ms: found.run_ms,
+        run_min_ms: found.run_range_ms.0,
+        run_max_ms: found.run_range_ms.1,
+        overhead_ms: found.reading_ms,
+        copies_ms: found.copies_ms,
+        commit_ms: found.commit_ms,
+        between_ms: found.between_ms,
+        batch: found.batches.as_ref().map(|batches| Batch {
+            sampling_ms: batches.sample_ms,
+            features_ms: batches.gather_ms,
+            graphs_ms: batches.graphs_ms,
+            waiting_ms: batches.wait_ms,
+            binding_ms: batches.bind_ms,
+            rows_ms: batches.rows_ms,
+            values_ms: batches.values_ms,
+        }),
+        kernels,
+        memory: largest.map(|sizes| memory(program, sizes)),
+        counters: Counters { events, missing },
+        ..bare(model, prepared, program, machine, "cpu", prepared.trainer.threads())
+    })
+}
+
+/// The training program.
+pub fn program(prepared: &Prepared) -> Result<&Program, Failure> {
+    let program = prepared.trainer.artifact().kernels.train.as_ref();
+    program.ok_or_else(|| Failure::input("the model has no `train` block, so it cannot be trained"))
+}
+
+/// A profile of a program without any runs.
+pub fn bare(
+    model: &Path,
+    prepared: &Prepared,
+    program: &Program,
+    machine: Machine,
+    device: &str,
+    threads: usize,
+) -> Profile {
+    let data = prepared.trainer.data();
+    let once = Once {
+        load_ms: 1e3 * (data.load_s + prepared.load_s),
+        sgb_ms: 1e3 * data.sgb_s,
+        compile_ms: 1e3 * prepared.compile_s,
+    };
+    Profile {
+        format: FORMAT.into(),
+        version: VERSION,
+        program: program.tables.name.clone(),
+        model: model.display().to_string(),
+        dataset: data.dataset.clone(),
+        device: device.into(),
+        target: machine.target.clone(),
+        threads,
+        machine,
+        run: Run::Epoch,
+        runs: 0,
+        runs_per_epoch: 1,
+        run_ms: 0.0,
+        run_min_ms: 0.0,
+        run_max_ms: 0.0,
+        overhead_ms: 0.0,
+        copies_ms: 0.0,
+        commit_ms: 0.0,
+        between_ms: 0.0,
+        batch: None,
+        once,
+        kernels: vec![],
+        memory: None,
+        counters: Counters::default(),
+    }
+}
+
+/// A kernel as it is predicted for some sizes: the mean of them.
+pub fn predicted(
+    number: usize,
+    program: &Program,
+    kernel: &kernel::Kernel,
+    bounds: &[&Bounded],
+    machine: &Machine,
+) -> Kernel {
+    let mean =
+        |of: &dyn Fn(&Bounded) -> f64| bounds.iter().map(|bound| of(bound)).sum::<f64>() / bounds.len().max(1) as f64;
+    // What limits most of them; at least as many are slower than that one as are faster.
+    let mut by_time: Vec<&&Bounded> = bounds.iter().collect();
+    by_time.sort_by(|a, b| a.prediction.seconds().total_cmp(&b.prediction.seconds()));
+    let typical = by_time.get(by_time.len() / 2).map(|bound| &bound.prediction);
+    Kernel {
+        kernel: number,
+        rows: label(program, kernel),
+        stores: stores(program, kernel),
+        stage: kernel.stage.name().into(),
+        phase: kernel.phase.name().into(),
+        kind: bounds.first().map_or(String::new(), |bound| bound.kind.name().into()),
+        shares: BTreeMap::from([(kernel.stage.name().to_string(), 1.0)]),
+        measured_ms: 0.0,
+        predicted_ms: (!bounds.is_empty()).then(|| 1e3 * mean(&|bound| bound.prediction.seconds())),
+        bound: typical.map_or(String::new(), |it| machine.bound_name(it.bound).into()),
+        fits: typical.map_or(String::new(), |it| machine.levels[it.level].name.clone()),
+        flops: mean(&|bound| bound.work.flops()),
+        footprint_bytes: mean(&|bound| bound.work.footprint()),
+        gathered_bytes: mean(&|bound| bound.work.gathered()),
+        moved_bytes: mean(&|bound| {
+            let work = &bound.work;
+            // The first time that a row is gathered is part of the footprint.
+            work.footprint() - work.gathered_footprint() + work.gathered()
+        }),
+        counts: BTreeMap::new(),
+    }
+}
+
+/// What is needed while each launch of a run is executed.
+fn memory(program: &Program, sizes: &SizeInfo) -> Memory {
+    let memory = planned(program, sizes);
+    let (first, mut number) = (program.prelude.len(), 0);
+    let mut steps = vec![];
+    let mut makers: BTreeMap<kernel::Buffer, Stage> = BTreeMap::new();
+    for (step, launch) in program.prelude.iter().chain(&program.launches).enumerate() {
+        for kernel in &launch.kernels {
+            makers.extend(kernel.writes().into_iter().map(|buffer| (buffer, kernel.stage)));
+        }
+        if step >= first {
+            steps.push(Alive { kernel: number, bytes: alive(program, &memory.run, &makers, step) });
+        }
+        number += launch.kernels.len();
+    }
+    Memory { fixed_bytes: ELEMENT * memory.fixed.len as u64, steps }
+}
+
+/// Bytes of the values that are needed in a step, by the stage that made them.
+fn alive(
+    program: &Program,
+    area: &Area,
+    makers: &BTreeMap<kernel::Buffer, Stage>,
+    step: usize,
+) -> BTreeMap<String, u64> {
+    // Of values that take the place of others only the last one is there.
+    let mut there: BTreeMap<kernel::Buffer, &Slot> = BTreeMap::new();
+    for slot in area.slots.iter().filter(|slot| slot.life.start <= step && step <= slot.life.end) {
+        let home = there.entry(program.home(slot.buffer)).or_insert(slot);
+        if slot.life.start > home.life.start {
+            *home = slot;
+        }
+    }
+    let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
+    for slot in there.into_values() {
+        let stage = makers.get(&slot.buffer).map_or("", |stage| stage.name());
+        *bytes.entry(stage.into()).or_default() += ELEMENT * slot.life.len as u64;
+    }
+    bytes
+}

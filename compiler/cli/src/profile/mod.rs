@@ -1,0 +1,84 @@
+//! `hgnnc profile`.
+
+pub mod args;
+mod collect;
+mod launches;
+mod spans;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use hgnnc_exec::{ProfileOptions, measure, profile as measure_kernels};
+use hgnnc_report::trace::{self, Trace};
+use hgnnc_report::{Profile, diff, json, page, text};
+
+use self::args::{DiffArgs, ProfileArgs, ProfileCommand};
+use crate::data;
+use crate::failure::Failure;
+use crate::output::{check_folder, make_folder, note, print, write};
+use crate::run::{Purpose, options, prepare};
+use crate::train::stop_on_interrupt;
+
+/// Measures a model, or compares what was measured.
+pub fn profile(command: &ProfileCommand) -> Result<ExitCode, Failure> {
+    match command {
+        ProfileCommand::Run(args) => run(args),
+        ProfileCommand::Diff(args) => compare(args),
+    }
+}
+
+/// Trains for a while and shows what takes the time.
+fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
+    if let Some(folder) = &args.out {
+        check_folder(folder)?;
+    }
+    let options = options(&args.device);
+    let mut say = |line: String| note(&line);
+    let device = args.device.device;
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, true, &mut say)?;
+    if prepared.trainer.device().is_some() {
+        return launches::profile(args, &mut prepared, &mut say);
+    }
+    // Before training, whose threads would be in its way.
+    let machine = measure::machine(Some(&data::cache_folder()), prepared.trainer.threads());
+    let stop = stop_on_interrupt(&mut say);
+    let options = ProfileOptions { epochs: args.epochs, batches: args.batches };
+    let found = measure_kernels(&mut prepared.trainer, options, &stop)?;
+    if found.runs == 0 {
+        return Err(Failure::Machine("interrupted before an epoch was measured".into()));
+    }
+    let profile = collect::profile(&args.model.model, &prepared, machine, &found)?;
+    let trace = spans::trace(&profile, &found.timeline);
+    let text = text::text(&profile);
+    if let Some(folder) = &args.out {
+        write_all(folder, &profile, json::write(&profile), &text, &trace)?;
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All files of a profile.
+fn write_all(folder: &Path, profile: &Profile, json: String, text: &str, trace: &Trace) -> Result<(), Failure> {
+    let page = page::page(profile).map_err(|error| Failure::Machine(error.to_string()))?;
+    make_folder(folder)?;
+    for (name, text) in
+        [("profile.txt", text), ("profile.json", &json), ("trace.json", &trace::write(trace)), ("profile.html", &page)]
+    {
+        write(&folder.join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Shows what got faster and slower from one profile to another.
+fn compare(args: &DiffArgs) -> Result<ExitCode, Failure> {
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
+    print(&diff::text(&before, &after))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A `profile.json`, or the one in a folder.
+fn read(path: &Path) -> Result<Profile, Failure> {
+    let file: PathBuf = if path.is_dir() { path.join("profile.json") } else { path.into() };
+    let text = std::fs::read_to_string(&file).map_err(|error| Failure::read(&file, &error))?;
+    json::read(&text).map_err(|error| Failure::input(format!("`{}` is {error}", file.display())))
+}

@@ -1,0 +1,173 @@
+//! The tables of the page.
+
+use super::{Plain, section};
+use crate::profile::Profile;
+use crate::summary::{PHASES, stage_words};
+use crate::table::{amount, bytes, digits, percent, time};
+
+/// A table: the first `words` columns are words, and those from `names` on.
+struct Html {
+    words: usize,
+    names: usize,
+    text: String,
+}
+
+impl Html {
+    fn new(words: usize, names: usize, heads: &[&str]) -> Self {
+        let mut html = Self { words, names, text: "<div class=\"scroll\" tabindex=\"0\"><table><thead>".into() };
+        html.cells("th", "", heads.iter().map(|head| (*head).to_string()));
+        html.text.push_str("</thead><tbody>");
+        html
+    }
+
+    fn cells(&mut self, tag: &str, class: &str, cells: impl Iterator<Item = String>) {
+        self.text.push_str(&format!("<tr{class}>"));
+        for (column, cell) in cells.enumerate() {
+            let long = if cell.chars().count() > 40 { " long" } else { "" };
+            let class =
+                if column < self.words || column >= self.names { format!(" class=\"w{long}\"") } else { String::new() };
+            self.text.push_str(&format!("<{tag}{class}>{}</{tag}>", Plain(&cell)));
+        }
+        self.text.push_str("</tr>");
+    }
+
+    fn row(&mut self, cells: Vec<String>) {
+        self.cells("td", "", cells.into_iter());
+    }
+
+    fn sum(&mut self, cells: Vec<String>) {
+        self.cells("td", " class=\"sum\"", cells.into_iter());
+    }
+
+    fn end(self) -> String {
+        self.text + "</tbody></table></div>"
+    }
+}
+
+pub(super) fn tables(profile: &Profile) -> String {
+    let mut html = section(
+        "Stages and directions",
+        "What updates parameters within a kernel of the backward pass is counted as update.",
+        &stages(profile),
+    );
+    html.push_str(&section(
+        "Kernels",
+        "By time. Predicted is a lower bound; the ratio says how many times as long it took. Bytes per second count the repeats of \
+         gathered rows, FLOP/B distinct bytes.",
+        &kernels(profile),
+    ));
+    html.push_str(&section(
+        "Counters",
+        "Of all threads, in user mode, in a few runs of their own.",
+        &counters(profile),
+    ));
+    html
+}
+
+fn stages(profile: &Profile) -> String {
+    let mut table =
+        Html::new(2, 9, &["", "", PHASES[0], PHASES[1], PHASES[2], "measured", "predicted", "ratio", "share"]);
+    let ms = |ms: f64| if ms > 0.0 { time(ms * 1e-3) } else { "–".into() };
+    let words = |name: &str, words: &str| vec![name.to_string(), words.to_string()];
+    table.row(
+        [
+            words("SGB", "semantic graph build, once"),
+            vec!["–".into(); 3],
+            vec![ms(profile.once.sgb_ms)],
+            vec![String::new(); 3],
+        ]
+        .concat(),
+    );
+    if let Some(batch) = &profile.batch {
+        for (name, what, took) in [
+            ("sampling", "beside the batch before", batch.sampling_ms),
+            ("features", "copying rows, likewise", batch.features_ms),
+            ("graphs", "of what was sampled, likewise", batch.graphs_ms),
+        ] {
+            table.row([words(name, what), vec!["–".into(); 3], vec![ms(took)], vec![String::new(); 3]].concat());
+        }
+    }
+    for stage in profile.stages() {
+        let mut cells = words(stage.stage, stage_words(stage.stage));
+        cells.extend(stage.phases.map(ms));
+        let ratio = if stage.predicted_ms > 0.0 { digits(stage.ms() / stage.predicted_ms) } else { String::new() };
+        cells.extend([ms(stage.ms()), ms(stage.predicted_ms), ratio, percent(profile.share(stage.ms()))]);
+        table.row(cells);
+    }
+    for part in profile.rest() {
+        let cells = vec![ms(part.ms), String::new(), String::new(), percent(profile.share(part.ms))];
+        table.row([words(part.name, part.words), vec!["–".into(); 3], cells].concat());
+    }
+    let mut cells = words(profile.run.name(), "");
+    let stages = profile.stages();
+    cells.extend((0..PHASES.len()).map(|phase| ms(stages.iter().map(|stage| stage.phases[phase]).sum())));
+    cells.extend([ms(profile.whole_ms()), ms(stages.iter().map(|stage| stage.predicted_ms).sum())]);
+    cells.extend([String::new(), percent(1.0)]);
+    table.sum(cells);
+    // What the abbreviations mean stands in the legends: a phone has no room for it twice.
+    table.end().replacen("<table>", "<table class=\"stages\">", 1)
+}
+
+fn kernels(profile: &Profile) -> String {
+    // Numbers stand before the long names, so that they are seen without scrolling.
+    let heads = [
+        "kernel",
+        "stage",
+        "direction",
+        "kind",
+        "bound",
+        "measured",
+        "predicted",
+        "ratio",
+        "share",
+        "FLOP/s",
+        "of peak",
+        "B/s",
+        "FLOP/B",
+        "rows",
+        "stores",
+    ];
+    let mut table = Html::new(5, 13, &heads);
+    for kernel in profile.by_time() {
+        table.row(vec![
+            kernel.name(),
+            kernel.stage.clone(),
+            kernel.phase.clone(),
+            kernel.kind.clone(),
+            kernel.bound.clone(),
+            time(kernel.measured_ms * 1e-3),
+            kernel.predicted_ms.map_or(String::new(), |ms| time(ms * 1e-3)),
+            kernel.ratio().map_or(String::new(), digits),
+            percent(profile.share(kernel.measured_ms)),
+            amount(kernel.flops_per_s()),
+            percent(kernel.flops_per_s() / profile.machine.fma_flops),
+            bytes(kernel.bytes_per_s()),
+            digits(kernel.intensity()),
+            kernel.rows.clone(),
+            kernel.stores.clone(),
+        ]);
+    }
+    table.end()
+}
+
+fn counters(profile: &Profile) -> String {
+    let mut html = String::new();
+    let counted = profile.counted();
+    if !counted.is_empty() {
+        let stages = profile.stages();
+        let heads: Vec<&str> =
+            ["event", profile.run.name()].into_iter().chain(stages.iter().map(|stage| stage.stage)).collect();
+        let mut table = Html::new(1, heads.len(), &heads);
+        for (event, count) in counted {
+            let mut cells = vec![event.replace('_', " "), amount(count)];
+            cells.extend(stages.iter().map(|stage| amount(profile.counted_in(stage.stage, event))));
+            table.row(cells);
+        }
+        html.push_str(&table.end());
+    }
+    for missing in &profile.counters.missing {
+        let events = missing.events.join(", ").replace('_', " ");
+        html.push_str(&format!("<p>Not counted: {}: {}.</p>", Plain(&events), Plain(&missing.reason)));
+    }
+    html
+}

@@ -1,0 +1,242 @@
+//! What is shown of a profile that is written down here, so that every number is known.
+
+use std::collections::BTreeMap;
+
+use hgnnc_machine::Machine;
+use hgnnc_report::profile::{Alive, FORMAT, VERSION};
+use hgnnc_report::trace::{Event, Trace, Track};
+use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run, diff, json, page, text, trace};
+use serde_json::{Value, json};
+
+fn kernel(number: usize, stage: &str, phase: &str, kind: &str, measured_ms: f64, predicted_ms: f64) -> Kernel {
+    Kernel {
+        kernel: number,
+        rows: format!("rows V{number}"),
+        stores: "h".into(),
+        stage: stage.into(),
+        phase: phase.into(),
+        kind: kind.into(),
+        shares: BTreeMap::from([(stage.to_string(), 1.0)]),
+        measured_ms,
+        predicted_ms: Some(predicted_ms),
+        bound: if kind == "DM" { "compute" } else { "L2" }.into(),
+        fits: "L2".into(),
+        flops: 4e6 * predicted_ms,
+        footprint_bytes: 1e6,
+        gathered_bytes: 2e6,
+        moved_bytes: 2.5e6,
+        counts: BTreeMap::from([("page_faults".to_string(), 3.0)]),
+    }
+}
+
+/// Four kernels of an epoch of 10 ms, one of which is a fifth update.
+fn profile() -> Profile {
+    let mut backward = kernel(2, "NA", "backward", "TB", 2.5, 1.0);
+    backward.shares = BTreeMap::from([("NA".to_string(), 0.8), ("PU".to_string(), 0.2)]);
+    let alive = |kernel, fp, na| Alive { kernel, bytes: BTreeMap::from([("FP".into(), fp), ("NA".into(), na)]) };
+    Profile {
+        format: FORMAT.into(),
+        version: VERSION,
+        program: "Net.train".into(),
+        model: "net.hgnn".into(),
+        dataset: "tiny".into(),
+        device: "cpu".into(),
+        target: "cpu".into(),
+        threads: 2,
+        machine: Machine::sheet("sm_80").expect("a sheet"),
+        run: Run::Epoch,
+        runs: 10,
+        runs_per_epoch: 1,
+        run_ms: 10.0,
+        run_min_ms: 9.5,
+        run_max_ms: 14.0,
+        overhead_ms: 0.004,
+        copies_ms: 0.25,
+        commit_ms: 0.0,
+        between_ms: 0.75,
+        batch: None,
+        once: Once { load_ms: 20.0, sgb_ms: 1.5, compile_ms: 30.0 },
+        kernels: vec![
+            kernel(0, "FP", "forward", "DM", 1.5, 1.2),
+            kernel(1, "NA", "forward", "TB", 4.0, 2.0),
+            backward,
+            kernel(3, "LC", "forward", "EW", 0.75, 0.5),
+        ],
+        memory: Some(Memory { fixed_bytes: 1000, steps: vec![alive(0, 2000, 0), alive(1, 2000, 3000)] }),
+        counters: Counters {
+            events: vec!["page_faults".into()],
+            missing: vec![Missing { events: vec!["cycles".into()], reason: "no PMU".into() }],
+        },
+    }
+}
+
+/// The same model on batches, each of which waits.
+fn of_batches() -> Profile {
+    let batch = Batch {
+        sampling_ms: 12.0,
+        features_ms: 3.0,
+        graphs_ms: 1.0,
+        waiting_ms: 6.0,
+        binding_ms: 0.5,
+        rows_ms: 0.25,
+        values_ms: 0.0,
+    };
+    Profile {
+        run: Run::Batch,
+        runs: 30,
+        runs_per_epoch: 15,
+        run_ms: 16.0,
+        between_ms: 0.25,
+        batch: Some(batch),
+        ..profile()
+    }
+}
+
+/// The sum of the shares of everything that a run consists of.
+fn shares(profile: &Profile) -> f64 {
+    let stages: f64 = profile.stages().iter().map(|stage| profile.share(stage.ms())).sum();
+    stages + profile.rest().iter().map(|part| profile.share(part.ms)).sum::<f64>()
+}
+
+#[test]
+fn an_epoch_as_text() {
+    insta::assert_snapshot!(text::text(&profile()));
+}
+
+#[test]
+fn a_batch_as_text() {
+    insta::assert_snapshot!(text::text(&of_batches()));
+}
+
+#[test]
+fn parts_add_up_to_a_run() {
+    for profile in [profile(), of_batches()] {
+        assert!((shares(&profile) - 1.0).abs() < 1e-12, "{}", shares(&profile));
+        assert!((profile.whole_ms() - profile.run_ms).abs() < 1e-12);
+    }
+    let stages = profile().stages();
+    assert_eq!((stages[1].phases, stages[4].phases), ([4.0, 2.0, 0.0], [0.0, 0.0, 0.5]), "the update is not backward");
+    // Medians of kernels may be more than the median of epochs.
+    let faster = Profile { run_ms: 5.0, ..profile() };
+    assert!((shares(&faster) - 1.0).abs() < 1e-12);
+    // Each epoch had something that was slow, and no kernel is slow in most of them.
+    let noisy = Profile { run_ms: 30.0, ..profile() };
+    assert!((shares(&noisy) - 1.0).abs() < 1e-12);
+    assert!(noisy.headline()[0].contains("68 % of an epoch is kernels that are slower"), "{:?}", noisy.headline());
+    // A launch of a device that belongs to no stage.
+    let mut helper = profile();
+    helper.kernels[3].shares.clear();
+    assert!((shares(&helper) - 1.0).abs() < 1e-12);
+    assert!(helper.rest().iter().any(|part| part.name == "helpers" && (part.ms - 0.75).abs() < 1e-12));
+}
+
+#[test]
+fn json_reads_back_and_tells_what_follows() {
+    for profile in [profile(), of_batches()] {
+        let text = json::write(&profile);
+        assert_eq!(json::read(&text), Ok(profile.clone()));
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        let shares = |key: &str| -> f64 {
+            let parts = value[key].as_object().unwrap_or_else(|| panic!("{key}")).values();
+            parts.map(|part| part["share"].as_f64().expect("a share")).sum()
+        };
+        assert!((shares("stages") + shares("rest") - 1.0).abs() < 1e-12, "{text}");
+        assert!(
+            (shares("stages") - shares("phases")).abs() < 1e-12 && (shares("stages") - shares("kinds")).abs() < 1e-12
+        );
+        assert_eq!(value["kernels"][0]["kernel"], 1, "the longest first");
+    }
+}
+
+#[test]
+fn what_is_no_profile() {
+    let good = json::write(&profile());
+    for (text, words) in [
+        ("{", "not a profile: EOF"),
+        ("[1, 2]", "not a profile: it has no `\"format\": \"hgnnc profile\"`"),
+        ("{\"format\": \"other\", \"version\": 1}", "it has no `\"format\""),
+        (&good.replace("\"version\": 1", "\"version\": 7"), "a profile of version 7, and this program reads version 1"),
+        (&good.replace("\"run_ms\"", "\"other\""), "not a profile: missing field `run_ms`"),
+    ] {
+        let error = json::read(text).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_difference_as_text() {
+    let mut after = profile();
+    after.run_ms = 8.0;
+    after.kernels[1].measured_ms = 1.0;
+    after.kernels[2].measured_ms = 2.75;
+    after.kernels[3].rows = "rows of another kind".into();
+    after.threads = 4;
+    insta::assert_snapshot!(diff::text(&profile(), &after));
+    let same = diff::text(&profile(), &profile());
+    assert!(same.contains("(the same)") && !same.contains("note:"), "{same}");
+}
+
+#[test]
+fn a_page_is_complete_and_asks_for_nothing() {
+    for mut profile in [profile(), of_batches()] {
+        profile.model = "<script src=\"http://evil\">.hgnn".into();
+        profile.program = "A & <B>.train".into();
+        profile.kernels[0].rows = "rows <i>".into();
+        let page = page::page(&profile).expect("a page");
+        for word in
+            ["<!doctype html>", "prefers-color-scheme:dark", "What kernels reach", "FP", "NA", "SF", "LC", "PU", "SGB"]
+        {
+            assert!(page.contains(word), "no `{word}`");
+        }
+        for foreign in ["src=\"", "href", "url(", "@import", "<script", "<link", "<i>", "<B>"] {
+            assert!(!page.contains(foreign), "`{foreign}`");
+        }
+        let head = profile.headline().remove(0);
+        assert!(page.contains(&head.replace(" %", "\u{a0}%").replace(" ms", "\u{a0}ms")), "{head}");
+        assert!(page.contains("&lt;script src=&quot;http://evil&quot;&gt;.hgnn"));
+        // Each picture in two widths.
+        assert_eq!(page.matches("<div class=\"wide\">").count(), page.matches("<div class=\"narrow\">").count());
+        assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    }
+}
+
+#[test]
+fn the_headline_says_what_is_largest() {
+    let head = |profile: Profile| profile.headline().remove(0);
+    assert_eq!(
+        head(profile()),
+        "NA (neighbour aggregation) takes 60 % of an epoch. It is memory-bound by L2 and reaches 47 % of what the machine allows."
+    );
+    let mut waiting = of_batches();
+    waiting.run_ms += 10.0;
+    waiting.batch = waiting.batch.map(|batch| Batch { waiting_ms: 16.0, ..batch });
+    assert_eq!(
+        head(waiting),
+        "62 % of a batch is waiting for the next batch to be made: making one takes 16.0 ms, computing it 10.0 ms."
+    );
+    let empty = Profile { kernels: vec![], run_ms: 0.0, copies_ms: 0.0, between_ms: 0.0, ..profile() };
+    assert!(page::page(&empty).is_ok() && !text::text(&empty).contains("NaN"), "{}", text::text(&empty));
+}
+
+#[test]
+fn a_trace_has_a_name_for_each_track() {
+    let event = Event {
+        name: "k0 FP".into(),
+        categories: vec!["FP".into(), "forward".into()],
+        start_ns: 1500,
+        ns: 250,
+        args: json!({"tasks": 2}),
+    };
+    let trace =
+        Trace { name: "Net \"x\"".into(), tracks: vec![Track { name: "thread 0".into(), events: vec![event] }] };
+    let value: Value = serde_json::from_str(&trace::write(&trace)).expect("JSON");
+    let events = value["traceEvents"].as_array().expect("events");
+    assert_eq!(events[0]["args"]["name"], "Net \"x\"");
+    assert_eq!(
+        events[3],
+        json!({
+            "ph": "X", "pid": 1, "tid": 1, "name": "k0 FP", "cat": "FP,forward", "ts": 1.5, "dur": 0.25,
+            "args": {"tasks": 2}
+        })
+    );
+}
