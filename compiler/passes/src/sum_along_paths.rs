@@ -40,9 +40,8 @@ use std::collections::BTreeMap;
 use hgnnc_ir::dataflow::{Binding, PathDecl};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Op, PathSum, PathTerm, Reduce, Space, Type, UnaryOp, Value};
-use hgnnc_machine::Work;
 
-use crate::bounds::path_work;
+use crate::bounds::path_cycles;
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 
@@ -76,7 +75,7 @@ pub fn sum_along_paths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
                 let (verb, than) =
                     if along < over { ("are summed along their paths", "instead of") } else { ("stay", "against") };
                 log.push(format!(
-                    "the {pairs} edges of `{name}` {verb}: {along:.3e} operations over {} edges of hops {than} {over:.3e}",
+                    "the {pairs} edges of `{name}` {verb}: {along:.3e} cycles over {} edges of hops {than} {over:.3e}",
                     hops.join(" and ")
                 ));
                 if along < over {
@@ -236,21 +235,21 @@ fn score(flow: &Dataflow, path: &PathDecl, value: Value) -> Result<Score, &'stat
 }
 
 impl Sum {
-    /// Operations of the sum over edges, and along paths. A special function counts as four.
+    /// Cycles of the sum over edges, and along paths, about. An edge of attention over 8 heads of 8 takes 25, a score of it
+    /// half as much; a linear sum loads and adds.
     fn costs(&self, flow: &Dataflow, path: &PathDecl, value: Value, sizes: &SizeInfo) -> (f64, f64) {
         let edges = |graph: Graph| sizes.rows(Space::Edges(graph)) as f64;
         let width = |value: Value| sizes.width(flow, value) as f64;
-        let operations = |work: &Work| 2.0 * work.products + work.simple + 4.0 * work.special;
         let all = edges(path.of);
         let hops: f64 = path.hops.iter().map(|&hop| edges(hop)).sum();
         let attention = |score: &Score, elements: f64| {
             let heads = width(score.x);
             let sum = path_sum(path, score, PathTerm::Weight);
-            let work = path_work(flow, &sum, (heads, elements / heads.max(1.0), elements), sizes);
-            (all * (8.0 * heads + 2.0 * elements), operations(&work))
+            let along = path_cycles(flow, &sum, (heads, elements / heads.max(1.0)), sizes);
+            (all * (1.5 * heads + 0.2 * elements), along)
         };
         match self {
-            Sum::Linear(_) => (all * width(value), hops * width(value)),
+            Sum::Linear(_) => (0.2 * all * width(value), 0.2 * hops * width(value)),
             Sum::Lse(score) => attention(score, 0.0),
             Sum::Weighted { score, .. } => attention(score, width(value)),
         }

@@ -21,7 +21,7 @@ mod orders;
 mod paths;
 mod rates;
 
-pub(crate) use paths::path_work;
+pub(crate) use paths::path_cycles;
 
 pub use kernels::{KernelBound, apart, kernel_work, kernels};
 pub use operations::{OperationBound, operation_work, operations};
