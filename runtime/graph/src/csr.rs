@@ -310,6 +310,28 @@ pub(crate) fn transpose(csc: &Csc, num_src: usize) -> Csr {
     Csr { indptr, dst, edge }
 }
 
+/// The out-edges of a graph in which each edge has one back, so that they stand as the in-edges do. An edge back is found by
+/// counting how many of its row have been met: the ends of rows are few, and what is written is written in order.
+pub(crate) fn mirrored(csc: &Csc) -> Csr {
+    let vertices = csc.indptr.len() - 1;
+    let mut edge = vec![0u32; csc.src.len()];
+    let blocks = row_blocks(&csc.indptr, scatter_blocks(csc.src.len()));
+    let parts = cut(&mut edge, &csc.indptr, &blocks);
+    let row = |vertex: usize| csc.indptr[vertex] as usize..csc.indptr[vertex + 1] as usize;
+    blocks.into_par_iter().zip(parts).for_each(|(rows, part)| {
+        // Of each row, what belongs to the blocks before.
+        let met = |vertex| csc.src[row(vertex)].partition_point(|&s| (s as usize) < rows.start);
+        let mut next: Vec<u32> = (0..vertices).map(|v| csc.indptr[v] as u32 + met(v) as u32).collect();
+        let others = &csc.src[csc.indptr[rows.start] as usize..csc.indptr[rows.end] as usize];
+        for (edge, &other) in part.iter_mut().zip(others) {
+            let back = &mut next[other as usize];
+            *edge = *back;
+            *back += 1;
+        }
+    });
+    Csr { indptr: csc.indptr.clone(), dst: csc.src.clone(), edge }
+}
+
 /// Row offsets of entries whose rows are `rows`.
 fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
     let mut indptr = vec![0u64; num + 1];

@@ -145,6 +145,14 @@ proptest! {
         prop_assert!(reachable.counts.is_none());
         prop_assert_eq!((&reachable.csc, &reachable.csr), (&graph.csc, &graph.csr));
 
+        // With no room for entries twice rows are counted first.
+        for options in [counted, MetapathOptions::default()] {
+            let tight = MetapathOptions { memory_budget: graph.bytes(), ..options };
+            let in_two_passes = graphs.metapath("p", &steps, tight).unwrap();
+            prop_assert_eq!((&in_two_passes.csc, &in_two_passes.csr), (&graph.csc, &graph.csr));
+            prop_assert_eq!(in_two_passes.counts.as_ref(), graph.counts.as_ref().filter(|_| options.counted));
+        }
+
         let options = MetapathOptions { self_loops: true, ..counted };
         let looped = graphs.metapath("p", &steps, options);
         if start == end {

@@ -14,7 +14,7 @@ mod walk;
 
 use std::sync::{Arc, OnceLock};
 
-use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of, transpose};
+use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, mirrored, rows_of, transpose};
 use crate::dataset::Dataset;
 use crate::degrees::ClassInfo;
 
@@ -316,7 +316,13 @@ impl<'a> SemanticGraphs<'a> {
         let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
         let plan = plan.store();
         let rows = walk::Rows::new(&plan.segments, options.self_loops);
-        let indptr = rows.count();
+        // One pass, where what it holds twice is no more than intermediates may be; else one that counts first.
+        let convert = |count: u64| count as f32;
+        let collected = (bytes(max_pairs) <= options.memory_budget / 4).then(|| rows.collect(mode, convert));
+        let (indptr, filled) = match collected {
+            Some((indptr, filled)) => (indptr, Some(filled)),
+            None => (rows.count(), None),
+        };
         let pairs = indptr[num_dst];
         if bytes(pairs) > options.memory_budget {
             return over(pairs, true);
@@ -324,12 +330,14 @@ impl<'a> SemanticGraphs<'a> {
         if pairs >= u64::from(NO_ORIGINAL) {
             return Err(SgbError::TooManyEdges { graph: name.into(), edges: pairs });
         }
-        let filled = rows.fill(&indptr, mode, |count| count as f32);
+        let filled = filled.unwrap_or_else(|| rows.fill(&indptr, mode, convert));
         if filled.overflow {
             return Err(SgbError::CountOverflow { graph: name.into() });
         }
         let csc = Csc { indptr, src: filled.cols };
-        let csr = transpose(&csc, num_src);
+        // The way back is the same way.
+        let is_mirror = steps.iter().zip(steps.iter().rev()).all(|(step, back)| *step == back.flipped());
+        let csr = if is_mirror { mirrored(&csc) } else { transpose(&csc, num_src) };
         Ok(SemanticGraph {
             name: name.into(),
             num_src,

@@ -124,7 +124,8 @@ impl<'a> Rows<'a> {
                         for row in rows {
                             let place = place(row, base);
                             let (cols, counts) = (&mut cols[place.clone()], &mut counts[place]);
-                            if self.sum(sums, row, cols, counts, &convert) {
+                            self.walk(sums, row);
+                            if sums.emit(cols, counts, &convert) {
                                 overflow.store(true, Ordering::Relaxed);
                             }
                         }
@@ -133,6 +134,79 @@ impl<'a> Rows<'a> {
                 Filled { cols, counts: Some(counts), overflow: overflow.into_inner() }
             }
         }
+    }
+
+    /// Row offsets and entries in one pass, which holds all entries twice for a moment.
+    pub fn collect<C: Copy + Default + Send + Sync>(
+        &self,
+        mode: Mode,
+        convert: impl Fn(u64) -> C + Sync,
+    ) -> (Vec<u64>, Filled<C>) {
+        let size = self.num_rows.div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads()).max(1);
+        let rows = |block: usize| block * size..((block + 1) * size).min(self.num_rows);
+        let blocks = 0..self.num_rows.div_ceil(size);
+        let parts: Vec<Part<C>> = match mode {
+            Mode::Reachable => {
+                let pool = Pool::new(|| Sets::new(&self.segments));
+                let part = |block| pool.with(|sets| self.reach_rows(sets, rows(block)));
+                blocks.into_par_iter().map(part).collect()
+            }
+            Mode::Counted => {
+                let pool = Pool::new(|| Sums::new(&self.segments));
+                let part = |block| pool.with(|sums| self.sum_rows(sums, rows(block), &convert));
+                blocks.into_par_iter().map(part).collect()
+            }
+        };
+        let mut indptr = Vec::with_capacity(self.num_rows + 1);
+        indptr.push(0);
+        let mut ends = 0;
+        for part in &parts {
+            indptr.extend(part.degrees.iter().map(|&degree| {
+                ends += u64::from(degree);
+                ends
+            }));
+        }
+        let join = |of: fn(&Part<C>) -> &Vec<u32>| joined(&parts, ends as usize, of);
+        let filled = Filled {
+            cols: join(|part| &part.cols),
+            counts: (mode == Mode::Counted).then(|| joined(&parts, ends as usize, |part| &part.counts)),
+            overflow: parts.iter().any(|part| part.overflow),
+        };
+        (indptr, filled)
+    }
+
+    fn reach_rows<C>(&self, sets: &mut Sets, rows: std::ops::Range<usize>) -> Part<C> {
+        let mut part = Part::of(rows.len());
+        for row in rows {
+            let start = part.cols.len();
+            match self.reach(sets, row) {
+                Some(row) => part.cols.extend_from_slice(row),
+                None => {
+                    part.cols.resize(start + sets.last().len(), 0);
+                    sets.emit(&mut part.cols[start..]);
+                }
+            }
+            part.degrees.push((part.cols.len() - start) as u32);
+            sets.clear();
+        }
+        part
+    }
+
+    fn sum_rows<C: Copy + Default>(
+        &self,
+        sums: &mut Sums,
+        rows: std::ops::Range<usize>,
+        convert: &impl Fn(u64) -> C,
+    ) -> Part<C> {
+        let mut part = Part::of(rows.len());
+        for row in rows {
+            let (start, len) = (part.cols.len(), self.walk(sums, row));
+            part.cols.resize(start + len, 0);
+            part.counts.resize(start + len, C::default());
+            part.overflow |= sums.emit(&mut part.cols[start..], &mut part.counts[start..], convert);
+            part.degrees.push(len as u32);
+        }
+        part
     }
 
     /// Sizes only.
@@ -204,15 +278,8 @@ impl<'a> Rows<'a> {
         None
     }
 
-    /// Writes columns and path counts of `row`, columns ascending. Returns whether a count overflowed.
-    fn sum<C>(
-        &self,
-        sums: &mut Sums,
-        row: usize,
-        cols: &mut [u32],
-        counts: &mut [C],
-        convert: &impl Fn(u64) -> C,
-    ) -> bool {
+    /// Counts the paths of `row` to each column. Returns how many columns there are.
+    fn walk(&self, sums: &mut Sums, row: usize) -> usize {
         let start = [row as u32];
         for (i, segment) in self.segments.iter().enumerate() {
             let (done, rest) = sums.0.split_at_mut(i);
@@ -233,27 +300,46 @@ impl<'a> Rows<'a> {
                 }
             }
         }
-        let Some(last) = sums.0.last_mut() else { return false };
+        let Some(last) = sums.0.last_mut() else { return 0 };
         if self.self_loops && last.count[row] == 0 {
             last.count[row] = 1;
             last.list.push(row as u32);
         }
-        last.list.sort_unstable();
-        let mut overflow = false;
-        for ((&c, col), count) in last.list.iter().zip(cols).zip(counts) {
-            let n = last.count[c as usize];
-            overflow |= n == u64::MAX;
-            *col = c;
-            *count = convert(n);
-        }
-        for sum in &mut sums.0 {
-            for &c in &sum.list {
-                sum.count[c as usize] = 0;
-            }
-            sum.list.clear();
-        }
-        overflow
+        last.list.len()
     }
+}
+
+/// The entries of a block of rows.
+struct Part<C> {
+    degrees: Vec<u32>,
+    cols: Vec<u32>,
+    /// Of counted rows.
+    counts: Vec<C>,
+    overflow: bool,
+}
+
+impl<C> Part<C> {
+    fn of(rows: usize) -> Part<C> {
+        Part { degrees: Vec::with_capacity(rows), cols: vec![], counts: vec![], overflow: false }
+    }
+}
+
+/// What parts have, one after another.
+fn joined<C: Sync, T: Copy + Default + Send + Sync>(
+    parts: &[Part<C>],
+    len: usize,
+    of: fn(&Part<C>) -> &Vec<T>,
+) -> Vec<T> {
+    let mut all = vec![T::default(); len];
+    let mut rest = &mut all[..];
+    let mut places = vec![];
+    for part in parts {
+        let (own, after) = rest.split_at_mut(of(part).len());
+        places.push(own);
+        rest = after;
+    }
+    places.into_par_iter().zip(parts).for_each(|(place, part)| place.copy_from_slice(of(part)));
+    all
 }
 
 /// One set of vertices per segment: a row's state while it is walked.
@@ -313,6 +399,34 @@ struct Sum {
 impl Sums {
     fn new(segments: &[&Adjacency]) -> Sums {
         Sums(segments.iter().map(|s| Sum { count: vec![0; s.num_cols], list: Vec::new() }).collect())
+    }
+
+    /// Writes columns and path counts of the row at hand, columns ascending, and clears it. Returns whether a count
+    /// overflowed.
+    fn emit<C>(&mut self, cols: &mut [u32], counts: &mut [C], convert: &impl Fn(u64) -> C) -> bool {
+        let mut overflow = false;
+        if let Some(last) = self.0.last_mut() {
+            let mut put = |(slot, count): (&mut u32, &mut C), c: u32, n: u64| {
+                overflow |= n == u64::MAX;
+                (*slot, *count) = (c, convert(n));
+            };
+            let places = cols.iter_mut().zip(counts);
+            // Reading every count beats sorting where some columns in ten have one.
+            if last.list.len() > last.count.len() / 8 {
+                let counted = last.count.iter().enumerate().filter(|(_, n)| **n != 0);
+                places.zip(counted).for_each(|(place, (c, &n))| put(place, c as u32, n));
+            } else {
+                last.list.sort_unstable();
+                places.zip(&last.list).for_each(|(place, &c)| put(place, c, last.count[c as usize]));
+            }
+        }
+        for sum in &mut self.0 {
+            for &c in &sum.list {
+                sum.count[c as usize] = 0;
+            }
+            sum.list.clear();
+        }
+        overflow
     }
 }
 
