@@ -381,7 +381,7 @@ impl<'f, 'a> Builder<'f, 'a> {
                 (stages.max_by_key(|&stage| count(stage)).unwrap_or(node.stage), Body::Traversal(traversal))
             }
         };
-        Ok(Kernel { stage, phase: node.phase, body })
+        Ok(Kernel { stage, phase: group.phase, body })
     }
 
     fn gemm(&self, value: Value) -> Result<Gemm, NotLowered> {

@@ -64,6 +64,8 @@ pub(super) struct Scored {
 #[derive(Debug)]
 pub(super) struct Group {
     pub kind: Kind,
+    /// What it computes is of this phase, but for what it computes for itself.
+    pub phase: Phase,
     pub members: Vec<Value>,
 }
 
@@ -139,7 +141,7 @@ impl Scheduler<'_, '_> {
             self.finish(&members);
             remaining -= members.len();
             self.add_inline(&mut members);
-            groups.push(Group { kind: start.kind, members });
+            groups.push(Group { kind: start.kind, phase: start.phase, members });
         }
         groups
     }
