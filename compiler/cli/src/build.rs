@@ -338,5 +338,6 @@ fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
         ends: if known { (0..graphs.len()).map(ends).collect() } else { vec![] },
         stored: all("stored", &patterns)?,
         columns: all("columns", &patterns)?,
+        unlisted: vec![],
     })
 }

@@ -8,6 +8,7 @@ use hgnnc_driver::{Analyzed, LowerOptions, Lowered, SizeInfo, graphs_with_edges,
 use hgnnc_exec::{BindOptions, BoundData, ExecError, Report, TrainOptions, Trainer, bind, list_edges};
 use hgnnc_graph::{Dataset, npy, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
+use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::{Artifact, OutputKind};
 use hgnnc_machine::Machine;
 
@@ -151,7 +152,9 @@ pub fn prepare(
     let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // Of an empty relation the front end has told.
-    let paths = data.graphs.iter().zip(&model.flow.graphs).filter(|(_, decl)| decl.steps.len() > 1);
+    let is_hop = |graph: usize| model.flow.paths.iter().any(|path| path.hops.iter().any(|hop| hop.index() == graph));
+    let own = data.graphs.iter().enumerate().filter(|(graph, _)| !is_hop(*graph)).map(|(_, graph)| graph);
+    let paths = own.zip(&model.flow.graphs).filter(|(_, decl)| decl.steps.len() > 1);
     for (graph, _) in paths.filter(|(graph, _)| graph.all_edges() == 0) {
         say(format!("warning: the semantic graph `{}` has no edges", graph.name));
     }
@@ -289,13 +292,23 @@ fn lower_within(
     }
     if bytes > budget && options.arena_budget.is_some() {
         return Err(Failure::Machine(format!(
-            "training needs at least {} even where values are recomputed instead of kept; the budget is {}",
+            "training needs at least {} even where values are recomputed instead of kept; the budget is {}{}",
             show_bytes(bytes),
-            show_bytes(budget)
+            show_bytes(budget),
+            if sums_along_paths(&lowered.artifact.kernels) {
+                "; sums along paths need tables (`--disable-pass sum_along_paths` lists the edges of metapaths instead)"
+            } else {
+                ""
+            }
         )));
     }
     lowered.notes.iter().for_each(|line| say(format!("memory budget: {line}")));
     Ok(lowered)
+}
+
+fn sums_along_paths(kernels: &Kernels) -> bool {
+    let programs = kernels.train.iter().chain([&kernels.infer]);
+    programs.flat_map(Program::kernels).any(|kernel| matches!(kernel.body, Body::Paths(_)))
 }
 
 /// Outputs can be computed where there are no labels and no split.

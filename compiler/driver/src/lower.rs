@@ -198,7 +198,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena, train_sizes })
 }
 
-/// The graphs whose edges the programs of a model need, once the passes before differentiation have run.
+/// The graphs whose edges the programs of a model need, once the passes before differentiation have run, where all of them
+/// could be there.
 ///
 /// # Errors
 /// When a disabled pass does not exist.
@@ -206,17 +207,36 @@ pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTr
     let passes = PassManager::new(&options.disabled)?;
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let mut graphs = BTreeSet::new();
-    for mut flow in [without_dropout(&model.flow), model.flow.clone()] {
+    // The same programs as `lower` has: what a pass decides depends on all of one.
+    let infer = without_dropout(&model.flow);
+    let (infer, score) = match score_links(&infer) {
+        Some((first, second)) => (first, Some(second)),
+        None => (infer, None),
+    };
+    let training = model.train.as_ref().map(|_| forward_of_training(model));
+    let sizes = options.sizes.clone().map(|sizes| SizeInfo { unlisted: vec![], ..sizes });
+    for mut flow in [Some(infer), score, training].into_iter().flatten() {
         if !on_batches {
-            let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
+            let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(sizes.clone()) };
             passes.run_forward(&mut flow, &mut cx);
         }
-        graphs.extend(flow.values.iter().filter_map(|value| match value.ty.space {
-            Space::Edges(graph) | Space::Ends(graph, _) => Some(graph),
-            Space::Unit | Space::Vertices(_) | Space::Index(_) => None,
-        }));
+        for value in &flow.values {
+            match (&value.op, value.ty.space) {
+                (Op::Paths(sum), _) => graphs.extend([sum.first, sum.second]),
+                (_, Space::Edges(graph) | Space::Ends(graph, _)) => graphs.extend([graph]),
+                (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => {}
+            }
+        }
     }
     Ok(graphs)
+}
+
+/// The program of the loss.
+fn forward_of_training(model: &Analyzed) -> Dataflow {
+    let mut flow = model.flow.clone();
+    flow.name = format!("{}.train", model.name);
+    flow.outputs.retain(|output| is_loss(&output.kind));
+    flow
 }
 
 /// The program of training.
@@ -242,9 +262,7 @@ fn lower_training(
     cx: &mut PassCx,
     evaluation_bytes: impl FnOnce() -> Option<u64>,
 ) -> Result<Training, LowerError> {
-    let mut flow = model.flow.clone();
-    flow.name = format!("{}.train", model.name);
-    flow.outputs.retain(|output| is_loss(&output.kind));
+    let mut flow = forward_of_training(model);
     let (mut batch, mut bottom) = (None, None);
     if let Some(spec_of_batch) = &spec.training.batch {
         let (of_batch, layout) = match spec_of_batch.reuse {

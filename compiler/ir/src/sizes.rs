@@ -18,6 +18,8 @@ pub struct SizeInfo {
     pub stored: Vec<u64>,
     /// Number of columns of each sparsity pattern that store an element.
     pub columns: Vec<u64>,
+    /// Semantic graphs whose edges are not there: what is summed over them has to be summed along their paths.
+    pub unlisted: Vec<Graph>,
 }
 
 /// The vertices at the ends of the edges of a semantic graph.

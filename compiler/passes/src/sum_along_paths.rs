@@ -72,13 +72,15 @@ pub fn sum_along_paths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
                 let pairs = sizes.rows(Space::Edges(path.of));
                 let hops: Vec<String> =
                     path.hops.iter().map(|&hop| sizes.rows(Space::Edges(hop)).to_string()).collect();
+                // Whoever left the edges out has asked this pass before.
+                let chosen = along < over || sizes.unlisted.contains(&path.of);
                 let (verb, than) =
-                    if along < over { ("are summed along their paths", "instead of") } else { ("stay", "against") };
+                    if chosen { ("are summed along their paths", "instead of") } else { ("stay", "against") };
                 log.push(format!(
                     "the {pairs} edges of `{name}` {verb}: {along:.3e} cycles over {} edges of hops {than} {over:.3e}",
                     hops.join(" and ")
                 ));
-                if along < over {
+                if chosen {
                     sums.extend(found);
                 }
             }

@@ -22,8 +22,8 @@ pub struct BindOptions {
     pub graph_budget: Option<u64>,
     /// Neither labels nor a split are needed: only outputs will be computed.
     pub outputs_only: bool,
-    /// Leave out the edges of metapaths that are paths of others, one for each pair: see
-    /// [`list_edges`](crate::list_edges). No input may belong to them.
+    /// Leave out the edges of metapaths that are paths of others, one for each pair, and of their hops: see
+    /// [`list_edges`](crate::list_edges).
     pub unlisted: bool,
 }
 
@@ -178,12 +178,18 @@ impl Binder<'_> {
     fn left_out(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
         let graph = Graph::new(index);
         let is_read = |decl: &InputDecl| decl.ty.space == Space::Edges(graph);
-        let path = self.flow.paths.iter().any(|path| path.of == graph && path.once);
-        if !self.options.unlisted || !path || self.flow.inputs.iter().any(is_read) {
+        let is_path = self.flow.paths.iter().any(|path| path.of == graph && path.once);
+        let is_hop = self.flow.paths.iter().any(|path| path.hops.contains(&graph));
+        if !self.options.unlisted || !(is_path || is_hop) || self.flow.inputs.iter().any(is_read) {
             return Ok(None);
         }
-        let found = builder.middle(&steps_of(self, &self.flow.graphs[index]));
-        Ok(found.map_err(|error| ExecError::Unsupported(error.to_string()))?.map(|(_, pairs)| pairs))
+        let steps = steps_of(self, &self.flow.graphs[index]);
+        let count = match steps[..] {
+            [step] => Ok(Some(self.dataset.relations[step.relation].src_ids.len() as u64)),
+            _ if is_hop => builder.pairs(&steps).map(Some),
+            _ => builder.middle(&steps).map(|found| found.map(|middle| middle.pairs)),
+        };
+        count.map_err(|error| ExecError::Unsupported(error.to_string()))
     }
 
     /// Weights and steps that the fan-outs of a batch ask for.

@@ -356,6 +356,10 @@ impl BoundData {
             ends: self.graphs.iter().map(ends).collect(),
             stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
             columns: self.patterns.iter().map(|p| owners(&p.outgoing).0).collect(),
+            unlisted: (0..self.graphs.len())
+                .filter(|&graph| self.graphs[graph].unlisted.is_some())
+                .map(hgnnc_ir::Graph::new)
+                .collect(),
         }
     }
 

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
-use hgnnc_ir::kernel::{Contents, Program};
+use hgnnc_ir::kernel::{Body, Contents, Program, Rows};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ir::types::Dim;
+use hgnnc_ir::types::{Dim, Graph};
 use rayon::prelude::*;
 
 use crate::block::{Context, Scratch};
@@ -488,6 +488,29 @@ pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
             let what = format!("the features of `{}`", flow.vertex_types[decl.vertex.index()].name);
             let show = |(rows, columns): (usize, usize)| format!("{rows} rows and {columns} columns");
             return wrong(what, show((pattern.num_dst, pattern.num_src)), show(expected));
+        }
+    }
+    Ok(())
+}
+
+/// Are the edges there that kernels go over?
+pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()> {
+    let left_out = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.unlisted.is_some());
+    for program in programs {
+        let kernels = program.kernels().flat_map(|kernel| match &kernel.body {
+            Body::Traversal(traversal) => match traversal.rows {
+                Rows::Edges(graph, _) | Rows::Ends(graph, _) => vec![graph],
+                Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => vec![],
+            },
+            Body::Paths(paths) => vec![paths.first, paths.second],
+            Body::Gemm(_) => vec![],
+        });
+        if let Some(graph) = kernels.chain(program.ends().into_iter().map(|ends| ends.0)).find(left_out) {
+            return Err(ExecError::Unsupported(format!(
+                "internal error: the edges of `{}` are left out, and a kernel goes over them; `--disable-pass \
+                 sum_along_paths` lists them",
+                data.graphs[graph.index()].name
+            )));
         }
     }
     Ok(())

@@ -26,8 +26,8 @@ pub fn declare_metapaths(flow: &mut Dataflow, dataset: &Dataset) -> Result<()> {
             (1..decl.steps.len()).collect()
         } else {
             let found = builder.middle(&steps_of(&binder, decl)).map_err(|e| ExecError::Unsupported(e.to_string()))?;
-            let Some((place, _)) = found else { continue };
-            vec![place]
+            let Some(middle) = found else { continue };
+            vec![middle.place]
         };
         let mut hops = vec![];
         let mut src = decl.src;

@@ -5,7 +5,7 @@ use hgnnc_ir::kernel::Program;
 
 use crate::block::Scratch;
 use crate::data::BoundData;
-use crate::engine::{EngineOptions, add_counters, check_tables, collect_states, extent, list_ends};
+use crate::engine::{EngineOptions, add_counters, check_listed, check_tables, collect_states, extent, list_ends};
 use crate::error::{ExecError, Result};
 use crate::native::Generator;
 use crate::plan::{Plan, Slabs, StateId, plan};
@@ -148,6 +148,7 @@ impl Planned {
         let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
         let tables = &first.tables;
         check_tables(tables, data)?;
+        check_listed(programs, data)?;
         add_counters(programs, data);
         list_ends(programs, data);
         let states = collect_states(programs);

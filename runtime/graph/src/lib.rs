@@ -29,4 +29,6 @@ pub use error::{DataError, DataErrors};
 pub use info::DatasetInfo;
 pub use npy::FloatArray;
 pub use schema::schema_text;
-pub use sgb::{Estimate, MetapathOptions, MetapathStats, RelationOptions, SemanticGraphs, SgbError, Step, show_bytes};
+pub use sgb::{
+    Estimate, MetapathOptions, MetapathStats, Middle, RelationOptions, SemanticGraphs, SgbError, Step, show_bytes,
+};

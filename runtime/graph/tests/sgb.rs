@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hgnnc_graph::{
-    Dataset, DegreeCounts, MetapathOptions, NO_ORIGINAL, RelationData, RelationOptions, SemanticGraph, SemanticGraphs,
-    SgbError, Step, VertexTypeData,
+    Dataset, DegreeCounts, MetapathOptions, Middle, NO_ORIGINAL, RelationData, RelationOptions, SemanticGraph,
+    SemanticGraphs, SgbError, Step, VertexTypeData,
 };
 use proptest::prelude::*;
 
@@ -169,7 +169,8 @@ proptest! {
 
     #[test]
     fn pairs_over_a_middle_have_one_path_each((dataset, steps) in case()) {
-        let Some((place, pairs)) = SemanticGraphs::new(&dataset).middle(&steps).unwrap() else { return Ok(()) };
+        let Some(middle) = SemanticGraphs::new(&dataset).middle(&steps).unwrap() else { return Ok(()) };
+        let Middle { place, pairs } = middle;
         let joined = naive(&dataset, &steps);
         prop_assert_eq!(pairs, joined.len() as u64);
         let (first, second) = (naive(&dataset, &steps[..place]), naive(&dataset, &steps[place..]));

@@ -94,6 +94,41 @@ fn dropout_of_attention_lists_the_pairs() {
     assert!(run.out.contains("the edges of `PSP` stay: their weights have a factor, such as dropout"), "{}", run.out);
 }
 
+/// What the loss does not read has no say in whether the edges that the loss needs are listed: a wide sum would save more
+/// along paths than the narrow attention loses.
+#[test]
+fn edges_are_listed_for_the_program_that_needs_them() {
+    let place = Place::new();
+    place.run(&["data", "synth", "imdb", "graph"]).works();
+    place.model(&format!(
+        "use std::han::HanConv
+        layer Wide() over graphs: [V -> V] of x: V[in] -> V[2048] {{
+            project v: V {{
+                param w: [in, 2048] = glorot
+                h = relu(v.x @ w)
+            }}
+            aggregate e: g in graphs {{ z = sum(e.src.h) over in_edges }}
+            fuse v: V across graphs {{ out = relu(sum(v.z) across graphs) }}
+        }}
+        schema Imdb {{
+            vertex Paper from \"movie\" {{ x: f32[3066] sparse, topic: class[3] }}
+            vertex Director from \"director\"
+            relation directed_by: Paper -> Director from \"movie-director\"
+            metapath MDM = Paper -directed_by-> Director <-directed_by- Paper
+        }}
+        model Net(schema: Imdb) {{
+            let h = HanConv(hidden: 1, heads: 1) over [MDM] of Paper.x
+            output extra: Paper = linear(Wide() over [MDM] of Paper.x, 3)
+            output logits: Paper = linear(h, 3)
+        }}
+        {TRAIN}"
+    ));
+    let (along, listed) = (trained(&place, &[]), trained(&place, &["--disable-pass", "sum_along_paths"]));
+    same_losses(&along, &listed);
+    let (along, listed) = (graphs(&along), graphs(&listed));
+    assert!(along[0].2 && along == listed, "{along:?}");
+}
+
 #[test]
 fn means_over_counted_paths_go_hop_by_hop() {
     let place = place(&format!(

@@ -19,6 +19,7 @@ use crate::dataset::Dataset;
 use crate::degrees::ClassInfo;
 
 use self::plan::Plan;
+pub use self::unique::Middle;
 use self::walk::Mode;
 
 /// One step of a metapath: along a relation, or against it.

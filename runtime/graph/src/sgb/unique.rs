@@ -4,17 +4,26 @@ use std::sync::Arc;
 
 use super::{Adjacency, SemanticGraphs, SgbError, Step};
 
+/// Where the paths of a metapath are at a vertex between, such that no other path joins the same ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Middle {
+    /// After how many steps.
+    pub place: usize,
+    /// Number of the paths, which is that of the pairs.
+    pub pairs: u64,
+}
+
 impl SemanticGraphs<'_> {
-    /// After how many steps a path of the metapath is at a vertex between such that no other path joins the same ends: where
-    /// each start reaches at most one such vertex, or each end is reached from at most one. `None` where no such place is
-    /// known. With the number of pairs, which is that of the paths.
+    /// The vertices between of a metapath over which one path joins each of its pairs: where each start reaches at most one
+    /// of them, or each end is reached from at most one. `None` where none are known, or the part before or after them has
+    /// more pairs than the whole.
     ///
     /// Either part is the graph of a relation, or of a metapath; multiple edges of a relation would make several paths.
-    /// Takes time in the number of edges of the relations.
+    /// Takes time in the number of edges of the relations, and for a part of several steps in its pairs.
     ///
     /// # Errors
     /// When the steps do not join.
-    pub fn middle(&self, steps: &[Step]) -> Result<Option<(usize, u64)>, SgbError> {
+    pub fn middle(&self, steps: &[Step]) -> Result<Option<Middle>, SgbError> {
         self.ends("", steps, false)?;
         let single = |adjacency: &Adjacency| adjacency.indptr.windows(2).all(|row| row[1] - row[0] <= 1);
         let forward: Vec<bool> = steps.iter().map(|&step| single(&self.step(step))).collect();
@@ -28,10 +37,23 @@ impl SemanticGraphs<'_> {
             if !once || [first, second].into_iter().any(|part| part.len() == 1 && !self.step(part[0]).distinct) {
                 continue;
             }
-            let ways = |part: &[Step]| self.reached(part);
-            return Ok(Some((place, pairs(&ways(&flipped(first)), &ways(second)))));
+            let (before, after) = (self.reached(&flipped(first)), self.reached(second));
+            let pairs = pairs(&before, &after);
+            let smaller = |part: &[Step], ways: &[u64]| part.len() == 1 || ways.iter().sum::<u64>() <= pairs;
+            if smaller(first, &before) && smaller(second, &after) {
+                return Ok(Some(Middle { place, pairs }));
+            }
         }
         Ok(None)
+    }
+
+    /// Number of distinct (start, end) pairs of a metapath.
+    ///
+    /// # Errors
+    /// When the steps do not join.
+    pub fn pairs(&self, steps: &[Step]) -> Result<u64, SgbError> {
+        self.ends("", steps, false)?;
+        Ok(self.reached(steps).iter().sum())
     }
 
     /// How many distinct ends each start reaches.
