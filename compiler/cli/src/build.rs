@@ -263,7 +263,12 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
     let Some(folder) = &args.data else {
         return Err(Failure::input("what becomes machine code depends on the graph: give a dataset with `--data DIR`"));
     };
-    let lower = LowerOptions { disabled: args.disable_pass.clone(), ..LowerOptions::default() };
+    // As when it was lowered: what is listed depends on the machine.
+    let lower = LowerOptions {
+        disabled: args.disable_pass.clone(),
+        machine: target(args).map(machine),
+        ..LowerOptions::default()
+    };
     let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
     let kernels = &lowered.artifact.kernels;
     let (name, program) = match &kernels.train {

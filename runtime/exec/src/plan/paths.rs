@@ -1,7 +1,7 @@
 //! Sums over paths, bound to the sizes of their data.
 
-use hgnnc_ir::kernel::{self, Paths};
-use hgnnc_ir::{Direction, PathTerm};
+use hgnnc_ir::kernel::{self, Paths, Width};
+use hgnnc_ir::{Direction, PathTerm, Space};
 
 use super::bind::Binder;
 use crate::data::Incidence;
@@ -98,13 +98,20 @@ pub(super) fn bind_paths(binder: &mut Binder<'_>, paths: &Paths) -> PathStep {
     let buffer = |buffer: kernel::Buffer| binder.buffer(buffer);
     let (x, y) = (buffer(paths.x), buffer(paths.y));
     let (own_score, other_score) = if paths.direction == Direction::In { (y, x) } else { (x, y) };
-    let others = match paths.direction {
-        Direction::In => binder.data.graphs[first].num_src,
-        Direction::Out => binder.data.graphs[second].num_dst,
+    let tables = &binder.program.tables;
+    let (graph, direction) = paths.sum(PathTerm::Weight).others();
+    let others = match tables.graph_end(graph, direction) {
+        Space::Vertices(vertex) => Width::count(vertex),
+        Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => Width::one(),
+    };
+    // Elements of a head, also where there are no rows.
+    let per_head = |of: kernel::Buffer| {
+        let row = binder.program.volume(of).and_then(|all| all.divided_by(&others)?.divided_by(&paths.heads));
+        row.map_or(0, |row| binder.eval(&row))
     };
     let mut summed: Vec<(Option<Buffer>, usize)> = vec![];
-    let mut column = |of: Option<Buffer>| {
-        let width = of.map_or(1, |of| of.len.checked_div(others * heads).unwrap_or(0));
+    let mut column = |of: Option<kernel::Buffer>| {
+        let (of, width) = (of.map(buffer), of.map_or(1, per_head));
         let known = summed.iter().position(|&known| known == (of, width)).unwrap_or_else(|| {
             summed.push((of, width));
             summed.len() - 1
@@ -113,7 +120,7 @@ pub(super) fn bind_paths(binder: &mut Binder<'_>, paths: &Paths) -> PathStep {
     };
     let mut sums: Vec<SumStep> = vec![];
     for sum in &paths.sums {
-        let (at, width) = column(sum.w.map(buffer));
+        let (at, width) = column(sum.w);
         let own = |n: kernel::Buffer| sums.iter().find(|sum| sum.term == PathTerm::Lse && sum.out == buffer(n));
         let norm = match sum.n {
             Some(n) if paths.direction == Direction::In => {
