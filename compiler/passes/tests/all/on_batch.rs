@@ -172,23 +172,25 @@ pub fn is_global(op: &Op) -> bool {
     matches!(op, Op::ReduceSpace(_) | Op::Count(_) | Op::RandomMask { .. })
 }
 
+/// A random program with its results at vertices of one type only, of which some can be seeds. `None` where there are no
+/// such results, or they depend on more than neighbourhoods.
+pub fn of_one_type(seed: u64) -> Option<(VertexType, Dataflow, Bindings)> {
+    let (mut flow, bindings) = random_program(seed);
+    let target = flow.outputs.iter().find_map(|output| match flow.ty(output.value).space {
+        Space::Vertices(vertex) => Some(vertex),
+        _ => None,
+    })?;
+    flow.outputs.retain(|output| flow.values[output.value.index()].ty.space == Space::Vertices(target));
+    hgnnc_passes::remove_dead::remove_dead(&mut flow, &mut Default::default());
+    let is_local = !flow.values.iter().any(|data| is_global(&data.op));
+    is_local.then_some((target, flow, bindings))
+}
+
 #[test]
 fn outputs_of_seeds_are_those_of_the_whole_graph() {
     let (mut compared, mut depths) = (0, BTreeMap::new());
     for seed in seeds(SEEDS) {
-        let (mut flow, bindings) = random_program(seed);
-        // The results at vertices of one type, of which some are seeds.
-        let Some(target) = flow.outputs.iter().find_map(|output| match flow.ty(output.value).space {
-            Space::Vertices(vertex) => Some(vertex),
-            _ => None,
-        }) else {
-            continue;
-        };
-        flow.outputs.retain(|output| flow.values[output.value.index()].ty.space == Space::Vertices(target));
-        hgnnc_passes::remove_dead::remove_dead(&mut flow, &mut Default::default());
-        if flow.values.iter().any(|data| is_global(&data.op)) {
-            continue;
-        }
+        let Some((target, flow, bindings)) = of_one_type(seed) else { continue };
         let Ok((small, layout)) = on_batch(&flow) else { continue };
         if let Err(broken) = verify(&small) {
             panic!("seed {seed}: {broken:#?}\n{flow}\n{small}");

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use hgnnc_ir::batch::{BatchInput, Reused};
 use hgnnc_ir::interp::{Bindings, Tensor, run};
-use hgnnc_ir::random_program::{random_program, seeds};
-use hgnnc_ir::{Dataflow, Input, OutputKind, Param, Space, verify};
+use hgnnc_ir::random_program::seeds;
+use hgnnc_ir::{Dataflow, Input, OutputKind, Param, verify};
 use hgnnc_passes::pipeline::{PassCx, PassManager};
 use hgnnc_passes::{Reusing, on_batch_reusing, try_differentiate};
 
-use crate::on_batch::{Batch, bindings_of, is_global};
+use crate::on_batch::{Batch, bindings_of, of_one_type};
 
 const SEEDS: u64 = 4000;
 
@@ -105,18 +105,7 @@ fn reused(
 fn outputs_are_those_of_the_whole_graph() {
     let (mut compared, mut taken) = (0, 0);
     for seed in seeds(SEEDS) {
-        let (mut flow, all) = random_program(seed);
-        let Some(target) = flow.outputs.iter().find_map(|output| match flow.ty(output.value).space {
-            Space::Vertices(vertex) => Some(vertex),
-            _ => None,
-        }) else {
-            continue;
-        };
-        flow.outputs.retain(|output| flow.values[output.value.index()].ty.space == Space::Vertices(target));
-        hgnnc_passes::remove_dead::remove_dead(&mut flow, &mut Default::default());
-        if flow.values.iter().any(|data| is_global(&data.op)) {
-            continue;
-        }
+        let Some((target, flow, all)) = of_one_type(seed) else { continue };
         let Ok(reusing) = on_batch_reusing(&flow) else { continue };
         for program in [&reusing.flow, &reusing.bottom] {
             verify(program).unwrap_or_else(|broken| panic!("seed {seed}: {broken:#?}\n{flow}\n{program}"));
