@@ -272,48 +272,50 @@ fn gathered_fixed<const W: usize>(f: Two, a: Rows<'_>, b: Rows<'_>, out: &mut [f
 }
 
 #[inline(always)]
+fn row_of<const W: usize>(f: &impl Fn(f32, f32) -> f32, out: &mut [f32; W], x: &[f32; W], y: &[f32; W]) {
+    for k in 0..W {
+        out[k] = f(x[k], y[k]);
+    }
+}
+
+#[inline(always)]
 fn each_row<const W: usize>(a: Rows<'_>, b: Rows<'_>, out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
     let out = out.as_chunks_mut::<W>().0;
     let n = out.len();
-    let row = |o: &mut [f32; W], x: &[f32; W], y: &[f32; W]| {
-        for k in 0..W {
-            o[k] = f(x[k], y[k]);
-        }
-    };
     match (a, b) {
         (Rows::Picked(a, i), Rows::Picked(b, j)) => {
             let (a, b) = (a.as_chunks::<W>().0, b.as_chunks::<W>().0);
             for ((o, &i), &j) in out.iter_mut().zip(&i[..n]).zip(&j[..n]) {
-                row(o, &a[i as usize], &b[j as usize]);
+                row_of(&f, o, &a[i as usize], &b[j as usize]);
             }
         }
         (Rows::Picked(a, i), Rows::Each(b)) => {
             let (a, b) = (a.as_chunks::<W>().0, b.as_chunks::<W>().0);
             for ((o, &i), b) in out.iter_mut().zip(&i[..n]).zip(&b[..n]) {
-                row(o, &a[i as usize], b);
+                row_of(&f, o, &a[i as usize], b);
             }
         }
         (Rows::Each(a), Rows::Picked(b, j)) => {
             let (a, b) = (a.as_chunks::<W>().0, b.as_chunks::<W>().0);
             for ((o, a), &j) in out.iter_mut().zip(&a[..n]).zip(&j[..n]) {
-                row(o, a, &b[j as usize]);
+                row_of(&f, o, a, &b[j as usize]);
             }
         }
         (Rows::Picked(a, i), Rows::Same(b)) => {
             let (a, b) = (a.as_chunks::<W>().0, &b.as_chunks::<W>().0[0]);
             for (o, &i) in out.iter_mut().zip(&i[..n]) {
-                row(o, &a[i as usize], b);
+                row_of(&f, o, &a[i as usize], b);
             }
         }
         (Rows::Same(a), Rows::Picked(b, j)) => {
             let (a, b) = (&a.as_chunks::<W>().0[0], b.as_chunks::<W>().0);
             for (o, &j) in out.iter_mut().zip(&j[..n]) {
-                row(o, a, &b[j as usize]);
+                row_of(&f, o, a, &b[j as usize]);
             }
         }
         (Rows::Each(_) | Rows::Same(_), Rows::Each(_) | Rows::Same(_)) => {
             for (e, o) in out.iter_mut().enumerate() {
-                row(o, &a.row(e, W).as_chunks::<W>().0[0], &b.row(e, W).as_chunks::<W>().0[0]);
+                row_of(&f, o, &a.row(e, W).as_chunks::<W>().0[0], &b.row(e, W).as_chunks::<W>().0[0]);
             }
         }
     }

@@ -88,12 +88,13 @@ fn reduce_trailing_body<const FMA: bool>(reduce: Reduce, x: &[f32], inner: usize
         out.fill(reduce.identity() as f32);
         return;
     }
-    let groups = x.chunks_exact(inner).zip(out.iter_mut());
-    match reduce {
-        Reduce::Sum => groups.for_each(|(group, o)| *o = sum(group)),
-        Reduce::Max => groups.for_each(|(group, o)| *o = group.iter().copied().fold(f32::NEG_INFINITY, larger)),
-        Reduce::Min => groups.for_each(|(group, o)| *o = group.iter().copied().fold(f32::INFINITY, smaller)),
-        Reduce::Lse => groups.for_each(|(group, o)| *o = lse::<FMA>(group)),
+    for (group, o) in x.chunks_exact(inner).zip(out.iter_mut()) {
+        *o = match reduce {
+            Reduce::Sum => sum(group),
+            Reduce::Max => largest(group),
+            Reduce::Min => group.iter().copied().fold(f32::INFINITY, smaller),
+            Reduce::Lse => lse::<FMA>(group),
+        };
     }
 }
 
@@ -123,10 +124,30 @@ fn fold_lanes(mut lanes: [f32; 16]) -> f32 {
     lanes[0]
 }
 
+/// The largest, with 16 running ones: the order of a maximum does not matter.
+#[inline(always)]
+fn largest(x: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let (chunks, rest) = x.as_chunks::<16>();
+    for chunk in chunks {
+        for k in 0..16 {
+            lanes[k] = larger(lanes[k], chunk[k]);
+        }
+    }
+    for (lane, &v) in lanes.iter_mut().zip(rest) {
+        *lane = larger(*lane, v);
+    }
+    let mut found = lanes[0];
+    for &lane in &lanes[1..] {
+        found = larger(found, lane);
+    }
+    found
+}
+
 /// `ln Σ e^x`.
 #[inline(always)]
 pub fn lse<const FMA: bool>(x: &[f32]) -> f32 {
-    let largest = x.iter().copied().fold(f32::NEG_INFINITY, larger);
+    let largest = largest(x);
     if largest.is_infinite() {
         return largest;
     }
@@ -257,12 +278,13 @@ fn accumulate_rows_body<const FMA: bool>(reduce: Reduce, x: &[f32], width: usize
         return;
     }
     for row in x.chunks_exact(width) {
-        let pairs = out.iter_mut().zip(row);
-        match reduce {
-            Reduce::Sum => {}
-            Reduce::Max => pairs.for_each(|(o, &v)| *o = larger(*o, v)),
-            Reduce::Min => pairs.for_each(|(o, &v)| *o = smaller(*o, v)),
-            Reduce::Lse => pairs.for_each(|(o, &v)| *o = math::log_add_exp::<FMA>(*o, v)),
+        for (o, &v) in out.iter_mut().zip(row) {
+            *o = match reduce {
+                Reduce::Sum => *o,
+                Reduce::Max => larger(*o, v),
+                Reduce::Min => smaller(*o, v),
+                Reduce::Lse => math::log_add_exp::<FMA>(*o, v),
+            };
         }
     }
 }

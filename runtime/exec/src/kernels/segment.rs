@@ -178,6 +178,11 @@ fn segment_fixed<const FMA: bool, const W: usize>(reduce: Reduce, x: Rows<'_>, o
     segment_banded::<FMA, W>(reduce, x, W, offsets, out);
 }
 
+#[inline(always)]
+fn band_of<const W: usize>(x: Rows<'_>, e: usize, width: usize, band: usize) -> &[f32; W] {
+    x.row(e, width)[band * W..].first_chunk::<W>().expect("the width is a multiple of W")
+}
+
 /// Bands of `W` columns whose running results stay in registers.
 #[inline(always)]
 fn segment_banded<const FMA: bool, const W: usize>(
@@ -196,9 +201,6 @@ fn segment_banded<const FMA: bool, const W: usize>(
         let edges = edges[0] as usize..edges[1] as usize;
         let (bands, _) = row.as_chunks_mut::<W>();
         for (band, o) in bands.iter_mut().enumerate() {
-            let of = |e: usize| -> &[f32; W] {
-                x.row(e, width)[band * W..].first_chunk::<W>().expect("the width is a multiple of W")
-            };
             let mut acc = if reduce == Reduce::Lse { [f32::NEG_INFINITY; W] } else { *o };
             match reduce {
                 Reduce::Sum => {
@@ -209,7 +211,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                             if far && band == 0 {
                                 x.prefetch(e + ROWS_AHEAD, width);
                             }
-                            let v = of(e);
+                            let v = band_of::<W>(x, e, width, band);
                             for k in 0..W {
                                 part[k] += v[k];
                             }
@@ -221,7 +223,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                 }
                 Reduce::Max => {
                     for e in edges.clone() {
-                        let v = of(e);
+                        let v = band_of::<W>(x, e, width, band);
                         for k in 0..W {
                             acc[k] = larger(acc[k], v[k]);
                         }
@@ -229,7 +231,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                 }
                 Reduce::Min => {
                     for e in edges.clone() {
-                        let v = of(e);
+                        let v = band_of::<W>(x, e, width, band);
                         for k in 0..W {
                             acc[k] = smaller(acc[k], v[k]);
                         }
@@ -237,7 +239,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                 }
                 Reduce::Lse => {
                     for e in edges.clone() {
-                        let v = of(e);
+                        let v = band_of::<W>(x, e, width, band);
                         for k in 0..W {
                             acc[k] = larger(acc[k], v[k]);
                         }
@@ -253,7 +255,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                     for start in edges.clone().step_by(FEW) {
                         let count = FEW.min(edges.end - start);
                         for (i, slot) in few[..count].iter_mut().enumerate() {
-                            let v = of(start + i);
+                            let v = band_of::<W>(x, start + i, width, band);
                             for k in 0..W {
                                 slot[k] = v[k] - base[k];
                             }
@@ -339,7 +341,10 @@ fn segment_any<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offse
                 for (k, o) in row.iter_mut().enumerate() {
                     let largest = edges.clone().fold(f32::NEG_INFINITY, |m, e| larger(m, x.row(e, width)[k]));
                     let base = finite_base(largest);
-                    let total: f32 = edges.clone().map(|e| math::exp::<FMA>(x.row(e, width)[k] - base)).sum();
+                    let mut total = 0.0f32;
+                    for e in edges.clone() {
+                        total += math::exp::<FMA>(x.row(e, width)[k] - base);
+                    }
                     *o = lse_of(largest, base, math::ln::<FMA>(total));
                 }
             }
