@@ -16,7 +16,7 @@ pub use sheets::{BadSheet, SHEETS};
 use serde::{Deserialize, Serialize};
 
 /// Version of the text form.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What a machine can do. SI units.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -42,6 +42,11 @@ pub struct Machine {
     pub launch_s: f64,
     /// A point in a kernel where all cores wait for each other, in seconds.
     pub barrier_s: f64,
+    /// A cycle of a core whose kernels are made of parts that pass values through memory, in seconds: what
+    /// [`Work::cycles`] costs. 0 where a kernel is one piece of code, and waiting for memory is hidden by other threads,
+    /// as on a graphics processor.
+    #[serde(default)]
+    pub cycle_s: f64,
     /// Matrix units, where there are any.
     pub tensor: Option<Tensor>,
     /// Memory, from the smallest and fastest to the one that holds everything.

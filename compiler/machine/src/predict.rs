@@ -28,6 +28,9 @@ pub struct Work {
     pub barriers: f64,
     /// Is there work for one core only?
     pub serial: bool,
+    /// Cycles of a core that are neither arithmetic nor memory: beginning a row, finding a row by its index, passing a
+    /// value from one part of a kernel to the next. They count where [`Machine::cycle_s`] is not 0.
+    pub cycles: f64,
 }
 
 /// Rows read by index.
@@ -77,6 +80,7 @@ impl Work {
         self.gathers.extend(&other.gathers);
         self.barriers += other.barriers;
         self.serial &= other.serial;
+        self.cycles += other.cycles;
     }
 }
 
@@ -98,6 +102,8 @@ pub struct Prediction {
     pub compute_s: f64,
     /// Reading and writing.
     pub memory_s: f64,
+    /// Of that, what no arithmetic hides.
+    pub waiting_s: f64,
     /// Beginning, end and barriers.
     pub launch_s: f64,
     /// The level of memory that the footprint fits.
@@ -107,9 +113,9 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// `max(bytes / bandwidth, flops / peak) + launch`
+    /// `max(bytes / bandwidth, flops / peak) + waiting + launch`, where bytes are those that it does not wait for.
     pub fn seconds(&self) -> f64 {
-        self.compute_s.max(self.memory_s) + self.launch_s
+        self.compute_s.max(self.memory_s - self.waiting_s) + self.waiting_s + self.launch_s
     }
 }
 
@@ -120,10 +126,14 @@ impl Machine {
     /// Memory: the footprint at the streaming bandwidth of the level that it fits, and gathers at the gather bandwidth
     /// of the level that the gathered rows fit, each row rounded up to whole lines; the first fetch of a gathered
     /// row is part of the footprint, so of the two costs of gathering the larger counts.
+    ///
+    /// Arithmetic hides what is read in order and what is in a cache. Rows in random order from memory are waited for,
+    /// unless the machine has other threads to run meanwhile ([`Machine::cycle_s`] is 0).
     pub fn predict(&self, work: &Work) -> Prediction {
         let share = if work.serial { self.fma_flops_one_core / self.fma_flops } else { 1.0 };
         let simple_per_s = 0.5 * self.fma_flops * share;
-        let compute_s = (work.products + work.simple) / simple_per_s + work.special / (self.special_per_s * share);
+        let compute_s = (work.products + work.simple) / simple_per_s + work.special / (self.special_per_s * share)
+            + work.cycles * self.cycle_s / if work.serial { 1.0 } else { f64::from(self.cores) };
 
         let level = self.level_of_shares(work.footprint());
         let outer = &self.levels[level];
@@ -134,6 +144,8 @@ impl Machine {
         let rows_s = work.gathers.iter().map(lines).sum::<f64>() / self.levels[inner].gather_bytes_per_s;
         let fetch_s = work.gathered_footprint() / outer.stream_bytes_per_s;
         let memory_s = stream_s + rows_s.max(fetch_s);
+        let is_waited_for = self.cycle_s > 0.0 && inner + 1 == self.levels.len();
+        let waiting_s = if is_waited_for { rows_s.max(fetch_s) } else { 0.0 };
 
         let launch_s = self.launch_s + work.barriers * self.barrier_s;
         let bound = if launch_s >= compute_s.max(memory_s) {
@@ -143,7 +155,7 @@ impl Machine {
         } else {
             Bound::Memory(if rows_s > fetch_s && rows_s > stream_s { inner } else { level })
         };
-        Prediction { compute_s, memory_s, launch_s, level, bound }
+        Prediction { compute_s, memory_s, waiting_s, launch_s, level, bound }
     }
 
     /// `compute`, `launch`, or the name of a level of memory.
@@ -181,6 +193,7 @@ mod tests {
             line_bytes: 64,
             launch_s: 1e-9,
             barrier_s: 1e-8,
+            cycle_s: 0.0,
             tensor: None,
             levels: vec![level("L1", 1e3, false, 1e10, 5e9), level("DRAM", 1e9, true, 1e9, 5e8)],
         }
@@ -218,6 +231,24 @@ mod tests {
         let once = Gather { reads: 100.0, distinct: 100.0, row_bytes: 1.0 };
         let work = Work { read: 1e6, gathers: vec![once], ..Work::default() };
         assert!(close(machine().predict(&work).memory_s, 1e6 / 1e9 + 100.0 * 64.0 / 5e9));
+    }
+
+    #[test]
+    fn a_processor_spends_cycles_and_waits_for_rows_from_memory() {
+        let machine = Machine { cycle_s: 1e-9, ..machine() };
+        let work = Work { products: 1e6, read: 1e5, cycles: 3e6, ..Work::default() };
+        let found = machine.predict(&work);
+        assert!(close(found.compute_s, 1e6 / 1e9 + 3e6 * 1e-9 / 2.0), "two cores share the cycles: {found:?}");
+        assert_eq!((found.waiting_s, found.bound), (0.0, Bound::Compute));
+        assert!(close(machine.predict(&Work { serial: true, ..work.clone() }).compute_s, 1e6 / 0.5e9 + 3e6 * 1e-9));
+        // A thousand rows from memory come on top.
+        let far = Gather { reads: 1000.0, distinct: 1000.0, row_bytes: 64.0 };
+        let found = machine.predict(&Work { gathers: vec![far], ..work.clone() });
+        assert!(close(found.waiting_s, 64_000.0 / 5e8), "{found:?}");
+        assert!(close(found.seconds(), found.compute_s + found.waiting_s + machine.launch_s));
+        // From a cache they do not.
+        let near = Gather { distinct: 10.0, ..far };
+        assert_eq!(machine.predict(&Work { gathers: vec![near], ..work }).waiting_s, 0.0);
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Machine {
         if let Some((name, rate)) = rates.iter().find(|(_, rate)| !(rate.is_finite() && *rate > 0.0)) {
             return wrong(format!("`{name}` is {rate}"));
         }
-        for (name, seconds) in [("launch_s", self.launch_s), ("barrier_s", self.barrier_s)] {
+        for (name, seconds) in [("launch_s", self.launch_s), ("barrier_s", self.barrier_s), ("cycle_s", self.cycle_s)] {
             if !(seconds.is_finite() && seconds >= 0.0) {
                 return wrong(format!("`{name}` is {seconds}"));
             }

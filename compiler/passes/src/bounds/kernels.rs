@@ -6,11 +6,12 @@ use hgnnc_ir::kernel::{
     Body, Buffer, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Paths, Program, Rows,
     Source, Traversal, Width,
 };
-use hgnnc_ir::{Direction, PathTerm, Space};
+use hgnnc_ir::{Direction, PathTerm, Reduce, Space};
 use hgnnc_machine::{Gather, Machine, Work};
 
 use super::paths::path_work;
-use super::{Bounded, Kind, bounded, rates};
+use super::rates::{self, cycles};
+use super::{Bounded, Kind, bounded};
 use hgnnc_ir::sizes::SizeInfo;
 
 /// Bytes of an element, and of the end of an edge.
@@ -118,6 +119,7 @@ fn gemm_work(gemm: &Gemm, sizes: &SizeInfo) -> Work {
         written: ELEMENT * written,
         barriers: f64::from(u8::from(gemm.form == Form::Outer)),
         serial: gemm.rows == Space::Unit,
+        cycles: cycles::KERNEL + cycles::DENSE * rows * all,
         ..Work::default()
     }
 }
@@ -194,6 +196,12 @@ impl<'a> Walk<'a> {
     /// The work of some of the instructions, as a kernel of their own.
     fn work(&self, chosen: &BTreeSet<usize>) -> Work {
         let mut work = Work { serial: self.traversal.rows == Rows::Once, ..Work::default() };
+        work.cycles += match self.traversal.rows {
+            Rows::Once => 0.0,
+            Rows::Each(_) | Rows::Vertices(_) => cycles::KERNEL,
+            Rows::Edges(..) | Rows::Ends(..) => cycles::KERNEL + cycles::ROW * self.rows,
+            Rows::Elements(..) => cycles::KERNEL + cycles::ELEMENTS * self.rows,
+        };
         let mut reads: BTreeMap<Thing, Reads> = BTreeMap::new();
         let (mut walks, mut ends, mut positions) = (false, false, false);
         for &i in chosen {
@@ -202,7 +210,11 @@ impl<'a> Walk<'a> {
             let ends_in_row = instr.level == Level::Edge && instr.extent() == Extent::Row;
             let from_row = |o: &Operand| o.index == Index::Row;
             walks |= instr.level == Level::Edge && (ends_in_row || instr.op.operands().iter().any(from_row));
-            work.barriers = work.barriers.max(f64::from(u8::from(instr.op.is_total())));
+            if instr.op.is_total() && work.barriers == 0.0 {
+                work.barriers = 1.0;
+                work.cycles += if work.serial { 0.0 } else { cycles::TOTAL };
+            }
+            work.cycles += self.cycles(instr);
             positions |= instr.level == Level::Edge && matches!(instr.op, KernelOp::Mask { .. });
             for operand in instr.op.operands() {
                 ends |= matches!(operand.index, Index::Other | Index::Cell);
@@ -330,6 +342,39 @@ impl<'a> Walk<'a> {
 
     fn rows_of(&self, operand: Operand) -> f64 {
         self.space_of(operand).map_or(0.0, |space| self.sizes.rows(space) as f64)
+    }
+
+    /// Cycles of an instruction beside its arithmetic and what it moves.
+    fn cycles(&self, instr: &Instr) -> f64 {
+        let count = self.count(instr.level);
+        let results = count * self.sizes.eval(&instr.width);
+        let picked = instr.op.operands().iter().filter(|operand| operand.index == Index::Other).count() as f64;
+        let of_elements = matches!(self.traversal.rows, Rows::Elements(..));
+        let own = match &instr.op {
+            KernelOp::MatMul(..) | KernelOp::MatMulT(..) => count * cycles::PRODUCT,
+            KernelOp::OuterAll(of, ..) => count * self.sizes.eval(&of.all()) * cycles::OUTER,
+            KernelOp::WeightedSum { .. } | KernelOp::SoftmaxSum { .. } if of_elements => results * cycles::WEIGHTED,
+            KernelOp::WeightedSum { .. } | KernelOp::SoftmaxSum { .. } => {
+                return results * cycles::WEIGHTED + count * cycles::WEIGHTED_EDGE + self.rows * cycles::WEIGHTED_ROW;
+            }
+            KernelOp::Segment(Reduce::Lse, _) => results * cycles::LSE + count * cycles::SEGMENT,
+            KernelOp::Segment(..) => results * cycles::ELEMENT + count * cycles::SEGMENT,
+            KernelOp::ReduceTrailing(_, a) => results * cycles::GROUP + count * self.width(*a) * cycles::ELEMENT,
+            KernelOp::Dot(a, b) => {
+                results * cycles::GROUP + count * self.width(*a).max(self.width(*b)) * cycles::ELEMENT
+            }
+            KernelOp::ReduceAll(_, a) => count * self.width(*a) * cycles::ELEMENT,
+            KernelOp::Unary(..)
+            | KernelOp::Binary(..)
+            | KernelOp::Copy(_)
+            | KernelOp::Replace(..)
+            | KernelOp::AddEnds(_)
+            | KernelOp::Concat { .. }
+            | KernelOp::Slice { .. }
+            | KernelOp::OneHot(_)
+            | KernelOp::Mask { .. } => results * cycles::ELEMENT,
+        };
+        own + picked * count * cycles::PICK
     }
 
     fn compute(&self, instr: &Instr, work: &mut Work) {

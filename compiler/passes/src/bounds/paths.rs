@@ -6,8 +6,6 @@ use hgnnc_machine::{Gather, Work};
 
 /// Bytes of an element.
 const ELEMENT: f64 = 4.0;
-/// Operations of a full vector unit in a cycle: sorting and searching fill none.
-const OPERATIONS: f64 = 64.0;
 
 /// Cycles that sums along paths take, about: measured on ACM's PSP (54 ends of a subject, 8 heads, 9 elements each), where it is
 /// 300 for an entry of the tables and a lookup. An entry is sorted and added up twice, a row searches its place and adds both parts.
@@ -37,7 +35,9 @@ pub fn path_work(
     let rows = sizes.rows(flow.graph_end(own, direction)) as f64;
     let table = 2.0 * heads * (elements + 1.0);
     Work {
-        simple: OPERATIONS * path_cycles(flow, sum, (heads, elements), sizes),
+        // An entry is added up from below and from above; a row takes two differences and their sum.
+        simple: heads * (elements + 1.0) * (2.0 * entries + 3.0 * lookups),
+        cycles: path_cycles(flow, sum, (heads, elements), sizes),
         read: ELEMENT * (entries * heads * (elements + 1.0) + lookups + rows * heads),
         written: ELEMENT * (entries * table + rows * written),
         gathers: vec![Gather { reads: lookups, distinct: entries.min(lookups), row_bytes: ELEMENT * table }],

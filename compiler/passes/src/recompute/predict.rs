@@ -55,6 +55,7 @@ pub fn nominal() -> Machine {
         special_per_s: 4e9,
         line_bytes: 64,
         launch_s: 5e-6,
+        cycle_s: 0.0,
         barrier_s: 0.0,
         tensor: None,
         levels: vec![MemoryLevel {

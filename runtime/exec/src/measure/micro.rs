@@ -96,6 +96,20 @@ impl Bench {
         chains.max((2 * 2 * N * N * N * threads) as f64 / seconds)
     }
 
+    /// Seconds of a cycle of a core: a product of integers takes three, what is done to its result one.
+    pub fn cycle(&self) -> f64 {
+        const ROUNDS: u64 = 100_000;
+        let seconds = self.best(1, |_| {
+            let (mut x, factor) = (black_box(3u64), black_box(0x9e37_79b9_7f4a_7c15u64));
+            for round in 0..ROUNDS {
+                // Products alone could be taken in another order.
+                x = x.wrapping_mul(factor) ^ round;
+            }
+            black_box(x);
+        });
+        seconds / (4 * ROUNDS) as f64
+    }
+
     /// Exponentials per second.
     pub fn exp(&self) -> f64 {
         const LEN: usize = 2048;

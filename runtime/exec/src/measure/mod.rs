@@ -93,6 +93,7 @@ fn measure(name: &str, threads: usize) -> Measured {
         line_bytes: 64,
         launch_s: step,
         barrier_s: step,
+        cycle_s: bench.cycle(),
         tensor: None,
         levels,
     };
@@ -132,7 +133,7 @@ mod tests {
         let file = folder.path().join(file_name("X", 1));
         let text = some("X", 1).to_toml().expect("text");
         let nothing = String::new();
-        let other_format = text.replace("format = 1", "format = 0");
+        let other_format = text.replace("format = 2", "format = 0");
         for broken in [&nothing, &text[..text.len() / 2].to_string(), &other_format, &text.replace("\"X\"", "\"Y\"")] {
             std::fs::write(&file, broken).expect("written");
             let mut measured = false;
