@@ -405,8 +405,8 @@ pub enum DataCommand {
         /// Seed
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Vertices and edges relative to the real dataset, above 0 and at most 1 (mag only)
-        #[arg(long, value_name = "FRACTION", default_value_t = 1.0)]
+        /// Vertices and edges relative to the real dataset, above 0 and at most 100 (mag only)
+        #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
         scale: f64,
     },
 }

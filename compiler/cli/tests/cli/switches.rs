@@ -41,6 +41,12 @@ fn learns_the_same(model: &str) {
         let same = found.len() == expected.len() && expected.iter().zip(&found).all(close);
         assert!(same, "{model} without `{name}`: {found:?} instead of {expected:?}");
     }
+    // As it is written: without any of the compiler's.
+    let all: Vec<String> = PassManager::switches().into_iter().filter(|name| !name.contains(':')).collect();
+    let words: Vec<&str> = all.iter().flat_map(|name| ["--disable-pass", name]).collect();
+    let found = losses(&trained(&place, model, &words));
+    let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-4 * a.abs();
+    assert!(expected.iter().zip(&found).all(close), "{model} as written: {found:?} instead of {expected:?}");
 }
 
 #[test]
@@ -77,6 +83,15 @@ fn single_decisions_are_named_by_what_kernels_store() {
 
 fn model(name: &str) -> String {
     format!("{}/../../tests/bench/{name}-imdb.hgnn", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn the_docs_have_all_names() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/profile.md");
+    let docs = std::fs::read_to_string(docs).expect("readable docs");
+    for name in names() {
+        assert!(docs.contains(&format!("`{name}`")), "docs/profile.md has no `{name}`");
+    }
 }
 
 #[test]
