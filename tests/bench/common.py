@@ -133,7 +133,7 @@ class Bench:
         """Writes the page, with the lines that say where its figures are from."""
         about = self.about
         head = [
-            f"Written by `tests/bench/{self.name}.py`{' --quick' if about['quick'] else ''} on {date.today()}; no figure"
+            f"Written by `tests/bench/{Path(sys.argv[0]).name}`{' --quick' if about['quick'] else ''} on {date.today()}; no figure"
             " here is typed by hand.",
             f"Machine: {about['machine']}. Threads: {about['threads']}. Build: {about['build']}. Measuring took"
             f" {self.seconds / 60:.1f} minutes.",

@@ -36,7 +36,8 @@ class Growth(Bench):
             made_s = time.time() - before
             bytes_ = sum(file.stat().st_size for file in folder.iterdir())
             # After three epochs that are not measured; few where one takes many seconds.
-            epochs = 3 + max(2, min(20, (10_000_000 if self.args.quick else 60_000_000) // edges))
+            least, work = (1, 10_000_000) if self.args.quick else (2, 60_000_000)
+            epochs = 3 + max(least, min(20, work // edges))
             found = self.train(MODEL, folder, epochs)
             graphs = found["semantic_graphs"]
             return {
