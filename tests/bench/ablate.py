@@ -11,7 +11,6 @@ measured before and after every few runs; what differs less than these runs do a
 import re
 import subprocess
 import sys
-from statistics import median
 
 from common import DATASETS, HERE, MIB, MODELS, Bench, Failed, ms, parser, percent, table
 
@@ -21,6 +20,8 @@ TURN = 6
 RUN_MS = 900
 # A difference is at least so large, however quiet the machine was.
 LEAST = 0.02
+# Differences that are measured twice: what is smaller is none, and what is larger is one.
+AGAIN = (0.02, 1.0)
 LEAST_BYTES = 4096
 
 
@@ -44,9 +45,21 @@ class Ablation(Bench):
         limit = max(60, 60 * epochs * whole["ms"] / 1000)
 
         def train(key, *options):
-            def run():
+            def once():
                 found = self.train(model, data, epochs, *options, limit=limit)
-                return {"ms": found["epoch_ms"]["min"], "median": found["epoch_ms"]["median"], "arena": found["arena_bytes"], "loss": found["losses"][2]}
+                return {
+                    "ms": found["epoch_ms"]["min"],
+                    "median": found["epoch_ms"]["median"],
+                    "arena": found["arena_bytes"],
+                    "loss": found["losses"][2],
+                }
+
+            def run():
+                found, best = once(), whole_of(self.runs, name)
+                # What looks like a small difference is measured once more.
+                if options and best and AGAIN[0] < abs(found["ms"] / best["ms"] - 1) < AGAIN[1]:
+                    found = min(found, once(), key=lambda run: run["ms"])
+                return found
 
             return self.once(f"{name} {key}", run)
 
@@ -126,8 +139,7 @@ def whole_of(runs, name):
     times = sorted(run["ms"] for run in found)
     # Of four runs or more, one that something disturbed does not count.
     kept = times[:-1] if len(times) > 3 else times
-    middle = median(times)
-    return {"ms": middle, "noise": max(LEAST, (kept[-1] - kept[0]) / middle), "arena": found[0]["arena"]}
+    return {"ms": times[0], "noise": max(LEAST, kept[-1] / times[0] - 1), "arena": found[0]["arena"]}
 
 
 def page(bench, wanted):
@@ -207,7 +219,9 @@ def page(bench, wanted):
             less = cells[switch, name]["arena"] / whole[name]["arena"]
             memory_text = f", memory {less:.2f}" if abs(less - 1) > 0.005 else ""
             slow.append((found, f"- `{switch}`: {name} takes {found:.2f} of the time without it{memory_text}"))
-    yield from [line for _, line in sorted(slow)] or ["Nothing: no model is faster without anything, beyond differences among runs."]
+    yield from [line for _, line in sorted(slow)] or [
+        "Nothing: no model is faster without anything, beyond differences among runs."
+    ]
     yield ""
     yield "## Single fusions"
     yield ""

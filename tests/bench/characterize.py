@@ -68,7 +68,9 @@ class Characterization(Bench):
         data, text = self.dataset("acm"), (HERE / "han-acm.hgnn").read_text()
         for names in sweeps(self.args.quick):
             declared = "\n".join(f"    metapath {name} = {path(name)}" for name in names)
-            changed = re.sub(r"(?m)^    metapath .*\n", "", text).replace("from \"paper-subject\"\n", f"from \"paper-subject\"\n\n{declared}\n", 1)
+            changed = re.sub(r"(?m)^    metapath .*\n", "", text).replace(
+                'from "paper-subject"\n', f'from "paper-subject"\n\n{declared}\n', 1
+            )
             changed = re.sub(r"over \[[^\]]*\] of Paper.x", f"over [{', '.join(names)}] of Paper.x", changed)
             key = "+".join(names)
             self.profiled(f"metapaths {key}", self.made(f"han-acm-{key}", changed), data)
@@ -93,13 +95,28 @@ def path(name):
     types, relations = {"P": "Paper", "A": "Author", "S": "Subject"}, {"A": "written_by", "S": "about"}
     steps = "Paper"
     for before, after in zip(name, name[1:]):
-        steps += f" -{relations[after]}-> {types[after]}" if before == "P" else f" <-{relations[before]}- {types[after]}"
+        steps += (
+            f" -{relations[after]}-> {types[after]}" if before == "P" else f" <-{relations[before]}- {types[after]}"
+        )
     return steps
 
 
 def shown(profile):
     """What is kept of a profile."""
-    kept = ("rows", "stage", "phase", "kind", "measured_ms", "predicted_ms", "bound", "fits", "flops", "footprint_bytes", "moved_bytes", "shares")
+    kept = (
+        "rows",
+        "stage",
+        "phase",
+        "kind",
+        "measured_ms",
+        "predicted_ms",
+        "bound",
+        "fits",
+        "flops",
+        "footprint_bytes",
+        "moved_bytes",
+        "shares",
+    )
     steps = (profile["memory"] or {}).get("steps", [])
     peak = max(steps, key=lambda step: sum(step["bytes"].values()), default={"bytes": {}})
     return {
@@ -118,7 +135,18 @@ def shown(profile):
 
 
 def reported(report):
-    return {key: report[key] for key in ("arena_bytes", "infer_arena_bytes", "sgb_s", "load_s", "epoch_ms", "semantic_graphs", "peak_rss_bytes")}
+    return {
+        key: report[key]
+        for key in (
+            "arena_bytes",
+            "infer_arena_bytes",
+            "sgb_s",
+            "load_s",
+            "epoch_ms",
+            "semantic_graphs",
+            "peak_rss_bytes",
+        )
+    }
 
 
 def page(bench):
@@ -162,9 +190,15 @@ def aggregation(bench, runs):
         written = runs.get(f"{name} as written")
         cells = [name, ms(run["run_ms"]), percent(share(run, "NA", "forward")), percent(share(run, "NA", "backward"))]
         if written:
-            cells += [ms(written["run_ms"]), percent(share(written, "NA", "forward")), percent(share(written, "NA", "backward"))]
+            cells += [
+                ms(written["run_ms"]),
+                percent(share(written, "NA", "forward")),
+                percent(share(written, "NA", "backward")),
+            ]
         rows.append(cells + [""] * (7 - len(cells)))
-    yield from table(["model", "an epoch", "NA of forward", "NA of backward", "as written", "NA of forward", "NA of backward"], rows)
+    yield from table(
+        ["model", "an epoch", "NA of forward", "NA of backward", "as written", "NA of forward", "NA of backward"], rows
+    )
     yield ""
     both = [(run, runs[f"{name} as written"]) for name, run in present(runs) if f"{name} as written" in runs]
     if both:
@@ -185,7 +219,9 @@ def directions(bench, runs):
     for name, run in present(runs):
         rows.append([name] + [percent(run["phases"][phase]["share"]) for phase in ("forward", "backward", "update")])
     yield from table(["model", "forward", "backward", "update"], rows)
-    found = [run["phases"]["backward"]["measured_ms"] / run["phases"]["forward"]["measured_ms"] for _, run in present(runs)]
+    found = [
+        run["phases"]["backward"]["measured_ms"] / run["phases"]["forward"]["measured_ms"] for _, run in present(runs)
+    ]
     yield ""
     yield f"Backward takes {between(found, lambda x: f'{x:.2f}')} times forward. What changed: backward stores nothing of edges and computes their"
     yield "weights again from one number per row and head, so part of the time that forward saved stands there; it adds without"
@@ -203,7 +239,9 @@ def limits(bench, runs):
     for name, run in present(runs):
         for stage in ("FP", "NA", "SF"):
             for phase in ("forward", "backward"):
-                kernels = [k for k in run["kernels"] if k["stage"] == stage and k["phase"] == phase and k["measured_ms"] > 0]
+                kernels = [
+                    k for k in run["kernels"] if k["stage"] == stage and k["phase"] == phase and k["measured_ms"] > 0
+                ]
                 total = sum(k["measured_ms"] for k in kernels)
                 if total < 0.01 * run["run_ms"]:
                     continue
@@ -214,9 +252,19 @@ def limits(bench, runs):
                 flops, moved = sum(k["flops"] for k in kernels), sum(k["footprint_bytes"] for k in kernels)
                 reached = sum(k["predicted_ms"] for k in kernels) / total
                 rows.append(
-                    [name, f"{stage} {phase}", ms(total), len(kernels), f"{limit} ({percent(part)})", f"{flops / max(moved, 1):.1f}", percent(reached)]
+                    [
+                        name,
+                        f"{stage} {phase}",
+                        ms(total),
+                        len(kernels),
+                        f"{limit} ({percent(part)})",
+                        f"{flops / max(moved, 1):.1f}",
+                        percent(reached),
+                    ]
                 )
-    yield from table(["model", "stage", "time", "kernels", "what limits most of it", "FLOP/B", "of what the machine allows"], rows)
+    yield from table(
+        ["model", "stage", "time", "kernels", "what limits most of it", "FLOP/B", "of what the machine allows"], rows
+    )
     yield ""
     na = [row for row in rows if row[1].startswith("NA")]
     compute = sum(row[4].startswith("compute") for row in na)
@@ -238,7 +286,13 @@ def memory(bench, runs):
         peak = runs.get(name, {}).get("peak", {})
         whole = sum(peak.values())
         rows.append(
-            [name, f"{run['arena_bytes'] / MIB:.1f} MiB", f"{run['infer_arena_bytes'] / MIB:.1f} MiB", f"{ratio:.2f}", percent(peak.get("NA", 0) / whole) if whole else ""]
+            [
+                name,
+                f"{run['arena_bytes'] / MIB:.1f} MiB",
+                f"{run['infer_arena_bytes'] / MIB:.1f} MiB",
+                f"{ratio:.2f}",
+                percent(peak.get("NA", 0) / whole) if whole else "",
+            ]
         )
     yield from table(["model", "arena, training", "arena, inference", "ratio", "NA of values at the peak"], rows)
     yield ""
@@ -322,8 +376,17 @@ def sampling(bench, runs):
         computed = run["run_ms"] - batch["waiting_ms"]
         shares.append(batch["sampling_ms"] / (made + computed))
         waits.append(batch["waiting_ms"] / run["run_ms"])
-        rows.append([name, ms(batch["sampling_ms"]), ms(made), ms(computed), percent(shares[-1]), f"{100 * waits[-1]:.1f} %"])
-    heads = ["model", "sampling a batch", "with graphs and features", "all else", "sampling, one after the other", "waiting of the time"]
+        rows.append(
+            [name, ms(batch["sampling_ms"]), ms(made), ms(computed), percent(shares[-1]), f"{100 * waits[-1]:.1f} %"]
+        )
+    heads = [
+        "model",
+        "sampling a batch",
+        "with graphs and features",
+        "all else",
+        "sampling, one after the other",
+        "waiting of the time",
+    ]
     yield from table(heads, rows)
     if shares:
         yield ""

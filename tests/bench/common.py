@@ -36,7 +36,9 @@ def parser(doc):
     made.add_argument("--fresh", action="store_true", help="measure again what is kept of an earlier run")
     made.add_argument("--json", type=Path, help="where results are kept (target/bench/SCRIPT.json)")
     made.add_argument("--work", type=Path, default=TARGET / "bench", help="folder for generated graphs and models")
-    made.add_argument("--runner", default="", help="a command that every measured run is started with, such as `taskset -c 0-3`")
+    made.add_argument(
+        "--runner", default="", help="a command that every measured run is started with, such as `taskset -c 0-3`"
+    )
     made.add_argument("--docs", type=Path, help="the page that is written (docs/SCRIPT.md)")
     return made
 
@@ -68,6 +70,7 @@ class Bench:
         self.runs = kept.get("runs", {}) if kept.get("about") == self.about else {}
         if self.runs:
             self.say(f"{len(self.runs)} runs are taken from {self.file}")
+        self.graphs = {}
         self.measured, self.seconds = 0, kept.get("seconds", 0.0) if self.runs else 0.0
 
     def say(self, text):
@@ -90,7 +93,9 @@ class Bench:
     def save(self):
         self.file.parent.mkdir(parents=True, exist_ok=True)
         beside = self.file.with_suffix(".part")
-        beside.write_text(json.dumps({"about": self.about, "seconds": self.seconds, "runs": self.runs}, indent=1) + "\n")
+        beside.write_text(
+            json.dumps({"about": self.about, "seconds": self.seconds, "runs": self.runs}, indent=1) + "\n"
+        )
         beside.rename(self.file)
 
     def command(self, *words, measured=True, limit=None):
@@ -121,10 +126,12 @@ class Bench:
             return json.loads((Path(folder) / "profile.json").read_text())
 
     def dataset(self, name):
-        """The folder of a dataset: a real one, or a synthetic one that is made where it is missing."""
+        """The folder of a dataset: a real one where there is one, but for DBLP, which is synthetic in all benchmarks."""
         real = self.args.data / name
-        if real.exists():
+        if real.exists() and name != "dblp":
+            self.graphs[name] = "real"
             return real
+        self.graphs[name] = "synthetic"
         folder = self.work / "graphs" / name
         self.command("data", "synth", name, folder, measured=False)
         return folder
@@ -138,12 +145,17 @@ class Bench:
             f"Machine: {about['machine']}. Threads: {about['threads']}. Build: {about['build']}. Measuring took"
             f" {self.seconds / 60:.1f} minutes.",
         ]
+        if self.graphs:
+            of = lambda kind: ", ".join(sorted(name for name, found in self.graphs.items() if found == kind))
+            head.append(f"Graphs: {'; '.join(f'{of(kind)} ({kind})' for kind in ('real', 'synthetic') if of(kind))}.")
         text = "\n".join(lines).replace("{about}", "\n".join(head)) + "\n"
         self.docs.parent.mkdir(parents=True, exist_ok=True)
         self.docs.write_text(text)
 
     def done(self):
-        self.say(f"{self.measured} runs in {time.time() - self.start:.0f} s; {self.docs} is written, figures are in {self.file}")
+        self.say(
+            f"{self.measured} runs in {time.time() - self.start:.0f} s; {self.docs} is written, figures are in {self.file}"
+        )
 
 
 def machine():
@@ -151,7 +163,9 @@ def machine():
     name = platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
+        ]
         name = names[0] if names else name
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB if hasattr(os, "sysconf") else 0
     return f"{name}, {os.cpu_count()} logical processors, {memory:.0f} GiB, {platform.system()} {platform.release()}"

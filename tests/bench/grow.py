@@ -97,7 +97,18 @@ def page(bench, sizes, picture):
                 f"{run['sgb_s'] * 1e3 / run['ms']:.2f}",
             ]
         )
-    heads = ["edges", "an epoch", "per edge", "arena", "per edge", "resident", "loading", "SGB", "per edge", "SGB in epochs"]
+    heads = [
+        "edges",
+        "an epoch",
+        "per edge",
+        "arena",
+        "per edge",
+        "resident",
+        "loading",
+        "SGB",
+        "per edge",
+        "SGB in epochs",
+    ]
     yield from table(heads, rows)
     yield ""
     if len(points) > 1:
@@ -179,7 +190,9 @@ def main():
     for edges in sizes:
         found = bench.size(edges)
         if "ms" in found:
-            bench.say(f"{sized(edges)} edges: {ms(found['ms'])}, resident {found['rss'] / GIB:.2f} GiB, made in {found['made_s']:.0f} s")
+            bench.say(
+                f"{sized(edges)} edges: {ms(found['ms'])}, resident {found['rss'] / GIB:.2f} GiB, made in {found['made_s']:.0f} s"
+            )
         bench.write(page(bench, sizes, picture.name if draw(bench, sizes, picture) else None))
     bench.done()
 
