@@ -243,7 +243,8 @@ pub struct BuildArgs {
     /// Say what each pass did and refused, with the numbers that it compared
     #[arg(long)]
     pub explain: bool,
-    /// A pass that does not run; may be given several times
+    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
+    /// several times
     #[arg(long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
 }
@@ -289,7 +290,8 @@ pub struct TrainArgs {
     /// Which rows it keeps
     #[arg(long, value_enum, requires = "cache", default_value_t = CachePolicy::Penalty)]
     pub cache_policy: CachePolicy,
-    /// A pass that does not run; may be given several times
+    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
+    /// several times
     #[arg(long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
     /// Show errors only
@@ -403,8 +405,8 @@ pub enum DataCommand {
         /// Seed
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Vertices and edges relative to the real dataset, above 0 and at most 1 (mag only)
-        #[arg(long, value_name = "FRACTION", default_value_t = 1.0)]
+        /// Vertices and edges relative to the real dataset, above 0 and at most 100 (mag only)
+        #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
         scale: f64,
     },
 }

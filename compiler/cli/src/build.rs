@@ -42,8 +42,8 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     }
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, true)?;
-    source::check_passes(&analysis, &args.disable_pass)?;
-    let Sized { model, sizes, mut data } = sized(args, &mut analysis)?;
+    let disabled = source::leave_out(&analysis, &args.disable_pass)?;
+    let Sized { model, sizes, mut data } = sized(args, &disabled, &mut analysis)?;
     check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
         // Which products rows have depends on the kind of machine.
@@ -51,8 +51,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         Some(_) if args.explain || wants(args, Level::Bounds) => Some(machine(args.target)),
         _ => None,
     };
-    let options =
-        LowerOptions { disabled: args.disable_pass.clone(), sizes, machine, arena_budget: args.memory_budget };
+    let options = LowerOptions { disabled, sizes, machine, arena_budget: args.memory_budget };
     let lowered = lower(&model, &options).map_err(|error| Failure::input(error.to_string()))?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
@@ -99,15 +98,12 @@ struct Sized {
     data: Option<BoundData>,
 }
 
-fn sized(args: &BuildArgs, analysis: &mut Analysis) -> Result<Sized, Failure> {
+fn sized(args: &BuildArgs, disabled: &[String], analysis: &mut Analysis) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
         let model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
-        let lower = LowerOptions {
-            disabled: args.disable_pass.clone(),
-            machine: target(args).map(machine),
-            ..LowerOptions::default()
-        };
+        let lower =
+            LowerOptions { disabled: disabled.to_vec(), machine: target(args).map(machine), ..LowerOptions::default() };
         let (data, sizes) = bind_sizes(&model, &dataset, &BindOptions::default(), &lower)?;
         return Ok(Sized { model, sizes: Some(sizes), data: Some(data) });
     }
@@ -265,7 +261,7 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
     };
     // As when it was lowered: what is listed depends on the machine.
     let lower = LowerOptions {
-        disabled: args.disable_pass.clone(),
+        disabled: source::of_compiler(&args.disable_pass),
         machine: target(args).map(machine),
         ..LowerOptions::default()
     };

@@ -125,7 +125,7 @@ pub fn prepare(
     let device = device::open(device, say)?;
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, warnings)?;
-    source::check_passes(&analysis, disabled)?;
+    let disabled = source::leave_out(&analysis, disabled)?;
     purpose.check(analysis.model.as_ref())?;
     let front_s = start.elapsed().as_secs_f64();
 
@@ -148,7 +148,7 @@ pub fn prepare(
         ..BindOptions::default()
     };
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
-    let bind_lower = LowerOptions { disabled: disabled.to_vec(), machine, ..LowerOptions::default() };
+    let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
     let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // Of an empty relation the front end has told.
@@ -163,8 +163,7 @@ pub fn prepare(
     // Its files are in memory as long as it lives; only a device that fails needs it again.
     let dataset = device.is_some().then_some(dataset);
     let start = Instant::now();
-    let lower_options =
-        LowerOptions { disabled: disabled.to_vec(), sizes: Some(sizes.clone()), machine: None, arena_budget: None };
+    let lower_options = LowerOptions { disabled, sizes: Some(sizes.clone()), machine: None, arena_budget: None };
     // Batches are for this processor only: a device is not asked for what it would refuse.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let device = match device {

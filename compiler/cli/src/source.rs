@@ -7,7 +7,7 @@ use hgnnc_diag::render;
 use hgnnc_driver::{
     Analysis, Analyzed, Diagnostics, PassManager, analyze, bind_names, check_dataset, codes, unknown_pass,
 };
-use hgnnc_exec::declare_metapaths;
+use hgnnc_exec::{Micro, declare_metapaths};
 use hgnnc_graph::Dataset;
 
 use crate::data;
@@ -42,13 +42,23 @@ pub fn report(analysis: &Analysis, diagnostics: &Diagnostics, warnings: bool) ->
     if diagnostics.has_errors() { Err(Failure::Input(None)) } else { Ok(()) }
 }
 
-/// Reports passes that are to be left out but do not exist, before time is spent on the data.
-pub fn check_passes(analysis: &Analysis, disabled: &[String]) -> Result<(), Failure> {
+/// What is left out, of all that `--disable-pass` names: switches classes of micro-kernels off, and gives the names that are
+/// the compiler's. Names that nothing has are reported, before time is spent on the data.
+pub fn leave_out(analysis: &Analysis, disabled: &[String]) -> Result<Vec<String>, Failure> {
+    let of_compiler = of_compiler(disabled);
     let mut found = Diagnostics::default();
-    if let Err(error) = PassManager::new(disabled) {
+    if let Err(mut error) = PassManager::new(&of_compiler) {
+        error.known.extend(Micro::ALL.map(|class| class.name().to_owned()));
         found.push(unknown_pass(&error));
     }
-    report(analysis, &found, true)
+    report(analysis, &found, true)?;
+    Micro::switch_off(&disabled.iter().filter_map(|name| Micro::named(name)).collect::<Vec<_>>());
+    Ok(of_compiler)
+}
+
+/// Names of what the compiler leaves out, of all that `--disable-pass` names.
+pub fn of_compiler(disabled: &[String]) -> Vec<String> {
+    disabled.iter().filter(|name| Micro::named(name).is_none()).cloned().collect()
 }
 
 /// Compares a model that is free of errors with a dataset, and gives it the dataset's names.

@@ -90,9 +90,7 @@ fn layer_names(text: &str) -> Vec<&str> {
 
 /// What was asked of [`lower`] that it cannot do, as a report.
 pub fn unknown_pass(error: &UnknownPass) -> Diagnostic {
-    let known: Vec<String> = error.known.iter().map(|name| format!("`{name}`")).collect();
-    Diagnostic::new(codes::UNKNOWN_PASS, format!("there is no pass `{}`", error.name))
-        .help(format!("the passes are {}", known.join(", ")))
+    Diagnostic::new(codes::UNKNOWN_PASS, error.what()).help(error.help())
 }
 
 /// The library modules that a file imports from (all of them are known by name, so that a misspelt one is

@@ -9,7 +9,7 @@ use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind, Param, Space};
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{self, LowerForm, NotLowered};
+use hgnnc_passes::kernels::{self, Decision, LowerForm, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::{
@@ -124,7 +124,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     // The programs of evaluation and of training are independent of each other, until the one of training is to take not
     // much more memory.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
-    let form = LowerForm::of(options.machine.as_ref()).keeping(!on_batches);
+    let form = passes.form(LowerForm::of(options.machine.as_ref()).keeping(!on_batches));
     let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
     // Pairs are scored by a program of its own. How many at a time is the runtime's matter.
     let mut score = None;
@@ -137,10 +137,15 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         passes.run_joint(score, &mut cx, || None);
         kernels::lower_with(score, form.keeping(false))
     });
+    let trains = model.train.is_some();
     let mut lower_infer = || {
         passes.run_forward(&mut infer, &mut quiet);
         passes.run_joint(&mut infer, &mut quiet, || None);
-        kernels::lower_with(&infer, form)
+        // Single decisions are those of training, if there is any.
+        match trains {
+            true => kernels::lower_with(&infer, form).map_err(LowerError::from),
+            false => Ok(passes.lower(&infer, form)??),
+        }
     };
     let mut infer_kernels = None;
     let training = std::thread::scope(|scope| {
@@ -172,7 +177,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     };
     let mut kernels = Kernels { train: train_kernels, infer: infer_kernels?, score: score_kernels.transpose()? };
     let mut turns = vec![];
-    if let (Some(sizes), Some(of_train), Some(machine)) = (&options.sizes, &train_sizes, &options.machine) {
+    let with_turns = options.machine.as_ref().filter(|_| !passes.leaves_out(Decision::ByTurns));
+    if let (Some(sizes), Some(of_train), Some(machine)) = (&options.sizes, &train_sizes, with_turns) {
         let infer = kernels::take_turns(&mut kernels.infer, sizes, machine);
         turns = kernels.train.as_mut().map_or(infer, |train| kernels::take_turns(train, of_train, machine));
     }
@@ -284,7 +290,7 @@ fn lower_training(
     let joint = flow.clone();
     passes.run_joint(&mut flow, cx, evaluation_bytes);
     // Of batches as well: sums of features that stand by themselves are faster than within the kernels that use them.
-    let kernels = kernels::lower_with(&flow, LowerForm::of(cx.machine.as_ref()))?;
+    let kernels = passes.lower(&flow, LowerForm::of(cx.machine.as_ref()))??;
     Ok(Training { joint, flow, kernels, batch, bottom, sizes: cx.sizes.clone() })
 }
 
@@ -298,7 +304,7 @@ fn lower_bottom(
     let mut quiet = PassCx { machine: cx.machine.clone(), ..PassCx::new(None) };
     passes.run_forward(&mut flow, &mut quiet);
     passes.run_joint(&mut flow, &mut quiet, || None);
-    let kernels = kernels::lower_with(&flow, LowerForm::of(cx.machine.as_ref()).keeping(false))?;
+    let kernels = kernels::lower_with(&flow, passes.form(LowerForm::of(cx.machine.as_ref()).keeping(false)))?;
     Ok(Bottom { flow, kernels, layout })
 }
 

@@ -3,9 +3,11 @@
 //! There are two lists, because differentiation stands between them: [`FORWARD`] for programs that are still to be
 //! differentiated (or never will be), [`JOINT`] for what comes out of it.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use hgnnc_ir::{Dataflow, verify};
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::{Dataflow, Value, verify};
 use hgnnc_machine::Machine;
 
 pub use hgnnc_ir::sizes::{Ends, SizeInfo};
@@ -15,6 +17,7 @@ use crate::compute_on_vertices::compute_on_vertices;
 use crate::contract_scores::contract_scores;
 use crate::erase_stops::erase_stops;
 use crate::fit_outer_products::fit_outer_products;
+use crate::kernels::{self, Decision, LowerForm, NotLowered, SINGLE, Without};
 use crate::recompute::recompute;
 use crate::remove_dead::remove_dead;
 use crate::share_common::share_common;
@@ -105,6 +108,8 @@ pub struct PassCx {
     pub arena_budget: Option<u64>,
     /// Bytes that the values of an evaluation take, where they are known. A training program has its memory.
     pub evaluation_bytes: Option<u64>,
+    /// Decisions that are left out when kernels are formed.
+    pub without: Without,
     /// What someone who gave a budget is told.
     pub notes: Vec<String>,
 }
@@ -135,18 +140,39 @@ impl PassCx {
     }
 }
 
-/// A name that no pass has.
+/// A name that nothing has that can be left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownPass {
     /// The name.
     pub name: String,
-    /// All names there are, in order.
-    pub known: Vec<&'static str>,
+    /// All names there are, in order; of single decisions, what is stored by kernels of several values.
+    pub known: Vec<String>,
+}
+
+impl UnknownPass {
+    /// What is wrong.
+    pub fn what(&self) -> String {
+        match self.name.strip_prefix(SINGLE) {
+            Some(name) => format!("no kernel of several values stores `{name}`"),
+            None => format!("there is no pass `{}`", self.name),
+        }
+    }
+
+    /// What could have been meant.
+    pub fn help(&self) -> String {
+        let known: Vec<String> = self.known.iter().map(|name| format!("`{name}`")).collect();
+        let known = known.join(", ");
+        match (self.name.starts_with(SINGLE), known.is_empty()) {
+            (true, true) => "no kernel of this program computes several values".into(),
+            (true, false) => format!("the kernels that can be taken apart store {known}"),
+            (false, _) => format!("the passes are {known}"),
+        }
+    }
 }
 
 impl fmt::Display for UnknownPass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no pass `{}`; the passes are {}", self.name, self.known.join(", "))
+        write!(f, "{}; {}", self.what(), self.help())
     }
 }
 
@@ -156,19 +182,70 @@ impl std::error::Error for UnknownPass {}
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PassManager {
     disabled: Vec<String>,
+    without: Without,
+    apart: Vec<String>,
 }
 
 impl PassManager {
-    /// Leaves out the passes of these names.
+    /// Leaves out the passes and the decisions of these names.
     ///
     /// # Errors
-    /// [`UnknownPass`] for the first name that no pass has.
+    /// [`UnknownPass`] for the first name that none has. Whether a kernel has the name of a single decision is known when
+    /// there are kernels.
     pub fn new(disabled: &[String]) -> Result<Self, UnknownPass> {
-        let known = Self::names();
-        match disabled.iter().find(|name| !known.contains(&name.as_str())) {
-            Some(name) => Err(UnknownPass { name: name.clone(), known }),
-            None => Ok(Self { disabled: disabled.to_vec() }),
+        let mut manager = Self::default();
+        for name in disabled {
+            if let Some(decision) = Decision::named(name) {
+                manager.without = manager.without.and(decision);
+            } else if let Some(single) = name.strip_prefix(SINGLE) {
+                manager.apart.push(single.into());
+            } else if Self::names().contains(&name.as_str()) {
+                manager.disabled.push(name.clone());
+            } else {
+                return Err(UnknownPass { name: name.clone(), known: Self::switches() });
+            }
         }
+        Ok(manager)
+    }
+
+    /// All names that [`PassManager::new`] knows: passes, and decisions that form kernels.
+    pub fn switches() -> Vec<String> {
+        let decisions = Decision::ALL.map(Decision::name);
+        Self::names().into_iter().chain(decisions).map(String::from).chain([format!("{SINGLE}NAME")]).collect()
+    }
+
+    /// A form without the decisions that are left out.
+    pub fn form(&self, form: LowerForm) -> LowerForm {
+        form.leaving_out(self.without)
+    }
+
+    /// Lowers a program, with single decisions left out.
+    ///
+    /// # Errors
+    /// A single decision that is not made, or an operation without a kernel.
+    pub fn lower(&self, flow: &Dataflow, form: LowerForm) -> Result<Result<Program, NotLowered>, UnknownPass> {
+        let form = self.form(form);
+        if self.apart.is_empty() {
+            return Ok(kernels::lower_with(flow, form));
+        }
+        let fused = kernels::fused(flow, form);
+        let mut apart = HashSet::new();
+        for name in &self.apart {
+            let Some((_, values)) = fused.iter().find(|(stored, _)| stored == name) else {
+                // One name for each kernel.
+                let mut seen = HashSet::new();
+                let mut first = |values: &HashSet<Value>| values.iter().min().is_none_or(|&value| seen.insert(value));
+                let known = fused.iter().filter(|(_, values)| first(values)).map(|(name, _)| name.clone()).collect();
+                return Err(UnknownPass { name: format!("{SINGLE}{name}"), known });
+            };
+            apart.extend(values);
+        }
+        Ok(kernels::lower_apart(flow, form, &apart))
+    }
+
+    /// Is a decision left out?
+    pub fn leaves_out(&self, decision: Decision) -> bool {
+        self.without.has(decision)
     }
 
     /// The names of all passes, each once, in the order in which they first run.
@@ -196,6 +273,7 @@ impl PassManager {
         evaluation_bytes: impl FnOnce() -> Option<u64>,
     ) -> Changed {
         let (first, last) = JOINT.split_at(JOINT.len() - 1);
+        cx.without = self.without;
         let changed = self.run(first, flow, cx);
         cx.evaluation_bytes = evaluation_bytes();
         Changed(self.run(last, flow, cx).0 | changed.0)

@@ -25,6 +25,7 @@ pub mod math;
 pub mod measure;
 mod metapaths;
 pub mod metrics;
+pub mod micro;
 pub mod native;
 mod paths;
 pub mod plan;
@@ -51,6 +52,7 @@ pub use engine::{Engine, EngineOptions};
 pub use error::{ExecError, Result};
 pub use hgnnc_cache::Policy as CachePolicy;
 pub use metapaths::{declare_metapaths, list_edges};
+pub use micro::Micro;
 pub use native::CodeMode;
 pub use planned::Arena;
 pub use profile::{

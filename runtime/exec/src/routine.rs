@@ -10,6 +10,7 @@ use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
 use hgnnc_ir::ops::Reduce;
 
 use crate::data::BoundData;
+use crate::micro::Micro;
 use crate::native::{Chooser, Part, Unit, Units, Uses, divide};
 use crate::plan::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Long, Place, Region, reduces_edges};
@@ -83,7 +84,8 @@ impl Routine {
         let deps = dependencies(region);
         let parts = match region.domain {
             Domain::Rows(_) => vec![(0..region.ops.len()).collect()],
-            Domain::Edges { .. } => components(&deps),
+            Domain::Edges { .. } if Micro::PartsApart.is_on() => components(&deps),
+            Domain::Edges { .. } => vec![(0..region.ops.len()).collect()],
         };
         let extents = block_extents(region, data);
         let uses = Uses::of(region);
@@ -433,7 +435,10 @@ fn chains(region: &Region, deps: &[Vec<Dependency>], part: &[usize]) -> Vec<Chai
             Chain { level: Level::Edge, tile: 1, ops: needed(region, deps, &done, edges) }
         };
         chain.ops.iter().for_each(|&op| done[op] = true);
-        chains.push(chain);
+        match Micro::Chains.is_on() {
+            true => chains.push(chain),
+            false => chains.extend(chain.ops.iter().map(|&op| Chain { tile: 0, ops: vec![op], ..chain })),
+        }
     }
     chains
 }

@@ -132,10 +132,12 @@ fn scales_are_names() {
     assert_eq!("mag".parse::<Size>().unwrap(), Size::full(Shape::Mag));
     let small: Size = "mag 0.01".parse().unwrap();
     assert_eq!((small, &small.to_string()[..]), (Size::scaled(Shape::Mag, 0.01).unwrap(), "mag 0.01"));
+    let large: Size = "mag 4.74".parse().unwrap();
+    assert_eq!(large, Size::scaled(Shape::Mag, 4.74).unwrap());
     for (text, said) in [
         ("acm 0.5", "`acm` has one size only"),
         ("mag 0", "`0` is not a scale"),
-        ("mag 2", "`2` is not a scale"),
+        ("mag 101", "`101` is not a scale"),
         ("mag big", "`big` is not a scale"),
         ("mag NaN", "is not a scale"),
         ("meg 0.1", "there is no shape `meg`"),

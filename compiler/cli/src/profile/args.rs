@@ -26,7 +26,8 @@ pub struct ProfileArgs {
     /// Also write `profile.html`, `profile.txt`, `profile.json` and `trace.json` (for Perfetto) into this folder
     #[arg(short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
-    /// A pass that does not run; may be given several times
+    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
+    /// several times
     #[arg(long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
 }

@@ -13,4 +13,5 @@ mod metapaths;
 mod profile;
 mod ptx;
 mod sampling;
+mod switches;
 mod training;

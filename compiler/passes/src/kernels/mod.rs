@@ -14,6 +14,7 @@
 //! Nothing here depends on a dataset. What a back end wants is a [`LowerForm`].
 
 mod by_turns;
+mod decisions;
 mod facts;
 mod in_place;
 mod late;
@@ -34,6 +35,7 @@ use hgnnc_ir::{BinaryOp, Dataflow, Direction, Op, OutputKind, Provenance, Type, 
 use hgnnc_machine::{Machine, Work};
 
 pub use self::by_turns::take_turns;
+pub use self::decisions::{Decision, SINGLE, Without};
 use self::facts::Topology;
 pub(crate) use self::facts::{Facts, word};
 pub use self::online::SoftmaxForm;
@@ -86,6 +88,8 @@ pub struct LowerForm {
     /// What depends on no parameter is computed once and kept. It is not worth its memory where a program runs now and
     /// then only: the evaluation of a model that is trained on batches.
     pub keeps: bool,
+    /// Decisions that are left out.
+    pub without: Without,
 }
 
 impl LowerForm {
@@ -98,6 +102,7 @@ impl LowerForm {
         tile_width: 0,
         early: false,
         keeps: true,
+        without: Without::NOTHING,
     };
     /// A graphics processor: its matrix units want tiles of rows, so that in traversals with edges only small weights belong
     /// to rows. Each pass over the edges computes their values again, so that a softmax takes one.
@@ -109,6 +114,7 @@ impl LowerForm {
         tile_width: 128,
         early: true,
         keeps: true,
+        without: Without::NOTHING,
     };
 
     /// Of a machine; without one, of a processor.
@@ -120,6 +126,24 @@ impl LowerForm {
     #[must_use]
     pub fn keeping(self, keeps: bool) -> Self {
         Self { keeps, ..self }
+    }
+
+    /// With some decisions left out.
+    #[must_use]
+    pub fn leaving_out(self, without: Without) -> Self {
+        let mut form = Self { without, ..self };
+        if without.has(Decision::SmallProducts) {
+            (form.row_weight, form.row_outer) = (0, 0);
+        }
+        if without.has(Decision::OnePassSoftmax) {
+            form.softmax = SoftmaxForm::InPasses;
+        }
+        if without.has(Decision::TileProducts) {
+            form.tile_width = 0;
+        }
+        form.early &= !without.has(Decision::EarlyLaunches);
+        form.keeps &= !without.has(Decision::KeepFixed);
+        form
     }
 
     /// With softmaxes in another form.
@@ -151,10 +175,21 @@ pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
 /// # Errors
 /// As [`lower`].
 pub fn lower_with(flow: &Dataflow, form: LowerForm) -> Result<Program, NotLowered> {
+    lower_apart(flow, form, &HashSet::new())
+}
+
+/// As [`lower_with`], with each of these values computed by a kernel of its own: those of [`fused`].
+///
+/// # Errors
+/// As [`lower_with`].
+///
+/// # Panics
+/// As [`lower`].
+pub fn lower_apart(flow: &Dataflow, form: LowerForm, apart: &HashSet<Value>) -> Result<Program, NotLowered> {
     let facts = Facts::new(flow);
-    let (fixed, varying) = schedule(&facts, form);
+    let (fixed, varying) = schedule(&facts, form, apart);
     let stored = stored_values(&facts, &fixed, &varying);
-    let mut builder = Builder::new(&facts, form.softmax);
+    let mut builder = Builder::new(&facts, form);
     builder.declare(&stored);
     let mut program = Program {
         tables: flow.with_tables_of(flow.name.clone()),
@@ -163,8 +198,12 @@ pub fn lower_with(flow: &Dataflow, form: LowerForm) -> Result<Program, NotLowere
         outputs: builder.outputs()?,
         buffers: builder.decls,
     };
-    in_place::replace(&mut program);
-    side_by_side::join(&mut program, form.early);
+    if !form.without.has(Decision::InPlace) {
+        in_place::replace(&mut program);
+    }
+    if !form.without.has(Decision::SideBySide) {
+        side_by_side::join(&mut program, form.early);
+    }
     if cfg!(debug_assertions)
         && let Err(broken) = hgnnc_ir::kernel::verify(&program)
     {
@@ -172,6 +211,21 @@ pub fn lower_with(flow: &Dataflow, form: LowerForm) -> Result<Program, NotLowere
         panic!("internal error: lowering broke the rules of kernels:\n{}\n{program}", broken.join("\n"));
     }
     Ok(program)
+}
+
+/// The single decisions of [`lower_with`]: by the name of each value that a kernel of several values stores, these values.
+pub fn fused(flow: &Dataflow, form: LowerForm) -> Vec<(String, HashSet<Value>)> {
+    let facts = Facts::new(flow);
+    let (fixed, varying) = schedule(&facts, form, &HashSet::new());
+    let stored = stored_values(&facts, &fixed, &varying);
+    let builder = Builder::new(&facts, form);
+    let mut names = vec![];
+    for group in fixed.iter().chain(&varying).filter(|group| group.members.len() > 1) {
+        let members: HashSet<Value> = group.members.iter().copied().collect();
+        let here = group.members.iter().filter(|member| stored.contains(member));
+        names.extend(here.map(|&member| (builder.name(member), members.clone())));
+    }
+    names
 }
 
 /// What each traversal with edges computes together, and why its edge values take no memory: one line each. With sizes
@@ -285,7 +339,7 @@ fn stored_values(facts: &Facts<'_>, fixed: &[Group], varying: &[Group]) -> BTree
 /// State of lowering one program.
 struct Builder<'f, 'a> {
     facts: &'f Facts<'a>,
-    softmax: SoftmaxForm,
+    form: LowerForm,
     /// The buffers of stored values, by root.
     buffers: HashMap<Value, Buffer>,
     decls: Vec<BufferDecl>,
@@ -295,12 +349,12 @@ struct Builder<'f, 'a> {
 }
 
 impl<'f, 'a> Builder<'f, 'a> {
-    fn new(facts: &'f Facts<'a>, softmax: SoftmaxForm) -> Self {
+    fn new(facts: &'f Facts<'a>, form: LowerForm) -> Self {
         let mut outputs = HashMap::new();
         for output in &facts.flow.outputs {
             outputs.entry(facts.root(facts.output_value(output))).or_insert(&output.kind);
         }
-        Self { facts, softmax, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
+        Self { facts, form, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
     }
 
     /// Declares leaves and stored values, in the order of the program.

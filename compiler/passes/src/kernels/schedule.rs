@@ -22,10 +22,10 @@ use std::collections::{BTreeSet, HashSet};
 use hgnnc_ir::kernel::{Extents, Paths, Width};
 use hgnnc_ir::{Direction, Graph, Op, PathTerm, Phase, Space, Value};
 
-use super::LowerForm;
 use super::facts::{Facts, Topology};
 use super::late::{Late, find_late};
 use super::ready::Worklists;
+use super::{Decision, LowerForm};
 
 /// What the members of a group share.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -76,8 +76,8 @@ fn is_small(weight: &Extents, most: usize) -> bool {
     weight.all().as_fixed().is_some_and(|len| len <= most)
 }
 
-/// All groups: first those that run once, then those of each run.
-pub(super) fn schedule(facts: &Facts<'_>, form: LowerForm) -> (Vec<Group>, Vec<Group>) {
+/// All groups: first those that run once, then those of each run. Values that are to be `apart` have groups of their own.
+pub(super) fn schedule(facts: &Facts<'_>, form: LowerForm, apart: &HashSet<Value>) -> (Vec<Group>, Vec<Group>) {
     let nodes: Vec<Value> = facts
         .flow
         .handles()
@@ -88,12 +88,15 @@ pub(super) fn schedule(facts: &Facts<'_>, form: LowerForm) -> (Vec<Group>, Vec<G
     let count = facts.flow.values.len();
     let lists = Worklists::default();
     let (done, kinds, tiled) = (vec![false; count], vec![vec![]; count], vec![false; count]);
-    let mut scheduler = Scheduler { facts, form, done, kinds, tiled, late: vec![], lists };
+    let mut scheduler = Scheduler { facts, form, apart, done, kinds, tiled, late: vec![], lists };
     for &v in &nodes {
         scheduler.tiled[v.index()] = scheduler.in_tiles(v);
         scheduler.kinds[v.index()] = scheduler.kinds_of(v);
     }
-    scheduler.late = find_late(facts, &nodes, &scheduler.kinds);
+    scheduler.late = match form.without.has(Decision::ComputeLate) {
+        false => find_late(facts, &nodes, &scheduler.kinds),
+        true => vec![Late::No; count],
+    };
     scheduler.lists = Worklists::new(facts, &nodes, &scheduler.kinds, &scheduler.late);
     let (fixed, varying): (Vec<Value>, Vec<Value>) = nodes.into_iter().partition(|&v| form.keeps && facts.is_fixed(v));
     (scheduler.groups(fixed), scheduler.groups(varying))
@@ -102,6 +105,8 @@ pub(super) fn schedule(facts: &Facts<'_>, form: LowerForm) -> (Vec<Group>, Vec<G
 pub(super) struct Scheduler<'f, 'a> {
     pub facts: &'f Facts<'a>,
     pub form: LowerForm,
+    /// What has a group of its own.
+    pub apart: &'f HashSet<Value>,
     pub done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
     pub kinds: Vec<Vec<Kind>>,
@@ -233,13 +238,27 @@ impl Scheduler<'_, '_> {
             };
             let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
             let full = matches!(kind, Kind::Paths(_)) && members.len() == Paths::MOST_SUMS;
-            if (own || follows()) && joins && !full && self.adds_up(v, &members) && self.fits(v, kind, &known) {
+            let alone = !members.is_empty() && self.is_alone(v, members[0], kind, own);
+            if (own || follows()) && !alone && joins && !full && self.adds_up(v, &members) && self.fits(v, kind, &known)
+            {
                 members.push(v);
                 known.insert(v);
                 candidates.extend(self.lists.readers(v));
             }
         }
         members
+    }
+
+    /// Is an operation not to join the group of another one, because that is left out? `own`: the group is of its kind.
+    fn is_alone(&self, v: Value, other: Value, kind: &Kind, own: bool) -> bool {
+        let decision = match kind {
+            Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_) if own => Decision::FuseEdges,
+            Kind::Edges(..) => Decision::FollowEdges,
+            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) | Kind::Paths(_) => {
+                Decision::FuseRows
+            }
+        };
+        self.form.without.has(decision) || self.apart.contains(&v) || self.apart.contains(&other)
     }
 
     /// Has a group with an operation no more gradients of weights to add up over edges than the back end can?
@@ -296,7 +315,8 @@ impl Scheduler<'_, '_> {
     /// Takes the updates of weights along whose gradients a group computes row by row.
     fn take_updates(&self, kind: &Kind, members: &mut Vec<Value>) {
         let facts = self.facts;
-        if !matches!(kind, Kind::Edges(Topology::Pattern(_), Direction::Out)) {
+        let left_out = self.form.without.has(Decision::FuseUpdates) || members.iter().any(|v| self.apart.contains(v));
+        if left_out || !matches!(kind, Kind::Edges(Topology::Pattern(_), Direction::Out)) {
             return;
         }
         let gradients: HashSet<Kind> = members

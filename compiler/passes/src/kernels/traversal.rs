@@ -16,7 +16,7 @@ use hgnnc_ir::{BinaryOp, Direction, Op, Provenance, Reduce, Space, Stage, Type, 
 use super::facts::{Facts, Topology};
 use super::online::Online;
 use super::schedule::{Group, Kind};
-use super::{Builder, NotLowered, operand};
+use super::{Builder, Decision, NotLowered, operand};
 
 pub(super) type Result<T> = std::result::Result<T, NotLowered>;
 
@@ -37,8 +37,9 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         from: Provenance::default(),
     };
     lowering.count_uses(&group.members);
+    let without = builder.form.without;
     lowering.find_softmaxes();
-    lowering.find_onlines(builder.softmax);
+    lowering.find_onlines(builder.form.softmax);
     for &member in &group.members {
         // Members that nothing else needs are lowered where they are used, or fused there.
         if builder.stored(member).is_some() && !lowering.made.contains_key(&member) {
@@ -62,7 +63,8 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         Kind::Edges(Topology::Graph(graph), direction) => Rows::Edges(*graph, *direction),
         Kind::Edges(Topology::Pattern(pattern), direction) => Rows::Elements(*pattern, *direction),
     };
-    let pieces = rows.has_edges().then(|| pieces(&lowering.instrs));
+    let cut = rows.has_edges() && !without.has(Decision::CutRows);
+    let pieces = cut.then(|| pieces(&lowering.instrs));
     Ok(Traversal { rows, pieces, instrs: lowering.instrs })
 }
 
@@ -137,6 +139,9 @@ impl Lowering<'_, '_, '_> {
 
     /// For `exp(x - lse x)` of edges, where this traversal computes the `lse` of its rows: that `lse`.
     pub(super) fn softmax_of(&self, value: Value) -> Option<Value> {
+        if self.builder.form.without.has(Decision::ShareSoftmax) {
+            return None;
+        }
         let (facts, flow) = (self.facts, self.facts.flow);
         let (own, direction) = self.edges()?;
         let argument = |of: Value, i: usize| facts.root(flow.value(of).args[i]);
@@ -349,6 +354,7 @@ impl Lowering<'_, '_, '_> {
         let root = self.facts.root(value);
         let here = self.facts.topology(root).is_some() || self.members.contains(&root);
         let free = here
+            && !self.builder.form.without.has(Decision::FuseProducts)
             && self.uses.get(&root) == Some(&1)
             && !self.made.contains_key(&root)
             && (self.facts.topology(root).is_some() || self.builder.stored(root).is_none());

@@ -76,7 +76,7 @@ pub fn recompute(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         ));
         return Changed(false);
     }
-    let search = Search::new(flow, &sizes, LowerForm::of(cx.machine.as_ref()));
+    let search = Search::new(flow, &sizes, LowerForm::of(cx.machine.as_ref()).leaving_out(cx.without));
     let Some(before) = search.plan(&BTreeSet::new()) else { return Changed(false) };
     let enough = cx.evaluation_bytes.map_or(0, |bytes| bytes / 10 * ENOUGH);
     let mut plan = search.cheap(&before, enough);

@@ -79,7 +79,9 @@ fn passes_do_what_their_cases_say() {
 fn unknown_passes_are_an_error_and_known_ones_are_left_out() {
     let error = PassManager::new(&["simplify".into(), "fuse".into()]).expect_err("`fuse` is no pass");
     assert_eq!(error.name, "fuse");
-    assert!(error.to_string().contains("contract_scores"), "{error}");
+    for known in ["contract_scores", "side_by_side", "fuse:NAME"] {
+        assert!(error.to_string().contains(known), "{error}");
+    }
 
     let text = "dataflow d { param p : f32[] = uniform(1.0) %0 = param p : f32[] @FP %1 = neg %0 : f32[] @FP \
                 %2 = neg %1 : f32[] @FP result a = %2 }";

@@ -9,7 +9,9 @@ use hgnnc_ir::interp::{self, Bindings};
 use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
-use hgnnc_passes::kernels::{LowerForm, SoftmaxForm, explain, lower, lower_with};
+use hgnnc_passes::kernels::{
+    Decision, LowerForm, SoftmaxForm, Without, explain, fused, lower, lower_apart, lower_with,
+};
 use hgnnc_passes::recompute::predict::arena_bytes;
 use hgnnc_passes::recompute::recompute;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
@@ -91,6 +93,53 @@ fn kernels_of_sums_over_paths_compute_the_same() {
             let mut joint = joint.clone();
             PassManager::default().run_joint(&mut joint, &mut PassCx::new(sizes), || None);
             agree(&joint, &bindings, &format!("seed {seed}, optimised"));
+        }
+    }
+}
+
+/// Each decision is one that could be left out: kernels compute the same without it, for a processor and for a graphics
+/// processor.
+#[test]
+fn kernels_compute_the_same_without_any_decision() {
+    let mut differ = vec![0; Decision::ALL.len()];
+    for seed in seeds(60) {
+        let (mut flow, bindings) =
+            if seed % 4 == 0 { joint_of(random_program_with_paths(seed)) } else { joint_program(seed) };
+        PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
+        let expected = interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        for form in [LowerForm::CPU, LowerForm::GPU] {
+            let all = lower_with(&flow, form).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            for decision in Decision::ALL {
+                let what = format!("seed {seed}, without {}", decision.name());
+                let without = form.leaving_out(Without::NOTHING.and(decision));
+                let program = lower_with(&flow, without).unwrap_or_else(|error| panic!("{what}: {error}"));
+                differ[decision as usize] += usize::from(program != all);
+                same(&flow, &expected, &program, &bindings, &what);
+            }
+        }
+    }
+    for decision in Decision::ALL {
+        // Turns are taken when sizes and a machine are known, and updates of large weights only are fused.
+        let elsewhere = matches!(decision, Decision::ByTurns | Decision::FuseUpdates);
+        let any = differ[decision as usize] > 0 || elsewhere;
+        assert!(any, "leaving out `{}` changes no program", decision.name());
+    }
+}
+
+/// A single decision takes one kernel apart, and no other.
+#[test]
+fn kernels_compute_the_same_where_one_is_taken_apart() {
+    for seed in seeds(30) {
+        let (mut flow, bindings) = joint_program(seed);
+        PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
+        let expected = interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let all = lower(&flow).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        for (name, values) in fused(&flow, LowerForm::CPU) {
+            let what = format!("seed {seed}, `{name}` apart");
+            let program = lower_apart(&flow, LowerForm::CPU, &values).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(program.kernels().count() >= all.kernels().count(), "{what}");
+            assert!(program.buffers.iter().any(|buffer| buffer.name == name), "{what}: it has its name in both");
+            same(&flow, &expected, &program, &bindings, &what);
         }
     }
 }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::Rows;
+use crate::micro::Micro;
 use crate::simd::{Level, level};
 
 /// Calls `$f` with what gives row `$e` of both operands: the usual kinds of operands without a branch per row.
@@ -44,7 +45,7 @@ mod x86;
 
 /// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
 pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) -> bool {
-    if heads == 0 || !heads.is_multiple_of(8) {
+    if heads == 0 || !heads.is_multiple_of(8) || !Micro::Eights.is_on() {
         return false;
     }
     match level() {
@@ -76,7 +77,7 @@ pub fn weighted_sum_wide(
     if heads == 0 || inner == 0 || !inner.is_multiple_of(16) {
         return false;
     }
-    if level() != Level::Avx512 {
+    if level() != Level::Avx512 || !Micro::WideRows.is_on() {
         return false;
     }
     // SAFETY: `level` reports a level only where the processor has its instructions.
@@ -86,7 +87,7 @@ pub fn weighted_sum_wide(
 
 /// `out[i, h] = Σ a[i, h, k] · b[i, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
 pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
-    if heads == 0 || !heads.is_multiple_of(8) {
+    if heads == 0 || !heads.is_multiple_of(8) || !Micro::Eights.is_on() {
         return false;
     }
     // The operand that is gathered comes second.

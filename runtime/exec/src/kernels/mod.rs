@@ -12,6 +12,8 @@ pub mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod sparse;
 
+use crate::micro::Micro;
+
 /// Elements that a second-level cache does not hold.
 const FAR: usize = 1 << 20;
 /// Rows that are asked for ahead of the one at work, where they come from memory: as many lines as a core has on its way
@@ -35,7 +37,7 @@ impl<'a> Rows<'a> {
     /// Do picked rows come from memory rather than from a cache, as far as their number tells?
     #[inline(always)]
     pub fn are_far(self) -> bool {
-        matches!(self, Rows::Picked(data, _) if data.len() > FAR)
+        matches!(self, Rows::Picked(data, _) if data.len() > FAR) && Micro::AskAhead.is_on()
     }
 
     /// Brings row `i` nearer, if there is one.

@@ -5,6 +5,7 @@ use hgnnc_ir::ops::Reduce;
 use super::Rows;
 use super::flat::{larger, smaller};
 use crate::math;
+use crate::micro::Micro;
 use crate::simd::multiversion;
 
 multiversion! {
@@ -181,7 +182,7 @@ pub fn dot(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]
 
 #[inline(always)]
 fn dot_body<const FMA: bool>(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
-    match inner {
+    match if Micro::FixedWidths.is_on() { inner } else { 0 } {
         4 => dot_fixed::<FMA, 4>(a, b, outer, out),
         8 => dot_fixed::<FMA, 8>(a, b, outer, out),
         16 => dot_fixed::<FMA, 16>(a, b, outer, out),

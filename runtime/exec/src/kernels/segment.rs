@@ -5,6 +5,7 @@ use hgnnc_ir::ops::Reduce;
 use super::flat::{larger, smaller};
 use super::{ROWS_AHEAD, Rows};
 use crate::math;
+use crate::micro::Micro;
 use crate::simd::multiversion;
 
 /// Sums of long rows are added up in runs of this many edges, so that rounding errors grow with the number
@@ -32,6 +33,9 @@ fn segment_body<const FMA: bool>(
 ) {
     if !more {
         out.fill(reduce.identity() as f32);
+    }
+    if !Micro::FixedWidths.is_on() {
+        return segment_any::<FMA>(reduce, x, width, offsets, out);
     }
     if let Rows::Each(data) = x {
         match width {
@@ -395,6 +399,9 @@ fn weighted_sum_body<const FMA: bool>(
     offsets: &[u32],
     out: &mut [f32],
 ) {
+    if !Micro::FixedWidths.is_on() {
+        return weighted_any::<FMA>(a, x, heads, inner, offsets, out);
+    }
     match (heads, inner) {
         (_, 8) if heads.is_multiple_of(8) => weighted_banded::<FMA, 8, 8>(a, x, heads, inner, offsets, out),
         (_, 8) if heads.is_multiple_of(4) => weighted_banded::<FMA, 4, 8>(a, x, heads, inner, offsets, out),

@@ -11,13 +11,14 @@
 use std::arch::x86_64::*;
 
 use super::Rows;
+use crate::micro::Micro;
 use crate::simd::{Level, level};
 
 /// `out[r, k] += Σ a[e] · x[e, k]` for gathered rows of eight or a multiple of 16 elements. False: not done.
 pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) -> bool {
     let Rows::Picked(x, index) = x else { return false };
     let fits = width == 8 || width > 0 && width.is_multiple_of(16);
-    if !fits || level() != Level::Avx512 {
+    if !fits || level() != Level::Avx512 || !Micro::SparseRows.is_on() {
         return false;
     }
     // SAFETY: `level` reports a level only where the processor has its instructions.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_machine::{FORMAT, Machine, MemoryLevel};
 
+use crate::micro::with_all;
 use crate::weights::write_atomically;
 use micro::Bench;
 use topology::{Caches, run_and_wait};
@@ -23,7 +24,7 @@ pub fn machine(folder: Option<&Path>, threads: usize) -> Machine {
         threads => threads,
     };
     let name = topology::model_name();
-    kept(folder, &name, threads, || measure(&name, threads))
+    kept(folder, &name, threads, || with_all(|| measure(&name, threads)))
 }
 
 /// A description, and whether it was disturbed by other processes.

@@ -41,6 +41,7 @@ pub use run::Tables;
 
 use crate::data::BoundData;
 use crate::error::{ExecError, Result};
+use crate::micro::Micro;
 use crate::plan::{Plan, Step, StepKind};
 use crate::routine::{Routine, Routines};
 use crate::simd;
@@ -91,7 +92,8 @@ impl Generator {
     /// Has no code yet.
     pub fn new(mode: CodeMode) -> Self {
         let compiler = compiler().ok();
-        let mode = if compiler.is_some() { mode } else { CodeMode::Interpreted };
+        let can = compiler.is_some() && Micro::MachineCode.is_on();
+        let mode = if can { mode } else { CodeMode::Interpreted };
         Self { compiler, mode, code: Code::default(), refused: BTreeSet::new() }
     }
 

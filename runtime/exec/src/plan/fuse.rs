@@ -10,6 +10,7 @@ use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Sour
 use hgnnc_ir::{BinaryOp, UnaryOp};
 
 use crate::kernels::flat::Pair;
+use crate::micro::Micro;
 
 /// How an instruction is executed.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,6 +28,9 @@ pub(super) enum Form {
 /// The forms of all instructions of a traversal.
 pub(super) fn forms(instrs: &[Instr]) -> Vec<Form> {
     let mut forms = vec![Form::Plain; instrs.len()];
+    if !Micro::Pairs.is_on() {
+        return forms;
+    }
     let mut made: Vec<usize> = vec![];
     let mut uses: Vec<u32> = vec![];
     for (i, instr) in instrs.iter().enumerate() {

@@ -73,7 +73,7 @@ impl Shape {
         }
     }
 
-    /// Whether it can be made smaller.
+    /// Whether it can be made smaller, or larger.
     fn scales(self) -> bool {
         self == Shape::Mag
     }
@@ -103,6 +103,10 @@ pub struct Size {
 }
 
 impl Size {
+    /// The largest scale: ends of edges are 32-bit numbers, and so are positions of a relation's edges, of which the largest
+    /// has 7.5 million.
+    pub const LARGEST: f64 = 100.0;
+
     /// That of the real dataset.
     pub fn full(shape: Shape) -> Size {
         Size { shape, scale: 1.0 }
@@ -110,9 +114,9 @@ impl Size {
 
     /// `scale` times the real dataset.
     ///
-    /// Errors when the shape has one size only, or the scale is not above 0 and at most 1.
+    /// Errors when the shape has one size only, or the scale is not above 0 and at most [`Size::LARGEST`].
     pub fn scaled(shape: Shape, scale: f64) -> Result<Size, SynthError> {
-        if !(scale > 0.0 && scale <= 1.0) {
+        if !(scale > 0.0 && scale <= Size::LARGEST) {
             return Err(SynthError::Scale(scale.to_string()));
         }
         if scale != 1.0 && !shape.scales() {
@@ -156,7 +160,7 @@ pub enum SynthError {
     #[error("`{0}` has one size only (there is a scale for mag)")]
     OneSize(Shape),
     /// A scale that is not a share.
-    #[error("`{0}` is not a scale: write a number above 0 and at most 1, such as 0.01")]
+    #[error("`{0}` is not a scale: write a number above 0 and at most 100, such as 0.01")]
     Scale(String),
     /// The target exists and was not made by this generator.
     #[error("`{}` exists and is not a synthetic dataset; it is left alone", .0.display())]

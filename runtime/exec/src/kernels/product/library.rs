@@ -3,6 +3,7 @@
 use gemm::Parallelism;
 
 use super::Matrix;
+use crate::micro::Micro;
 
 /// Elements of a weight from which on the library is faster: packing pays once operands leave the first-level cache.
 ///
@@ -13,7 +14,11 @@ const LARGE: usize = 128 * 128;
 
 /// Is the library faster for this weight?
 pub fn is_faster(k: usize, n: usize) -> bool {
-    k * n >= LARGE
+    match (Micro::PackedProducts.is_on(), Micro::RegisterTiles.is_on()) {
+        (true, true) => k * n >= LARGE,
+        // One of both is always there.
+        (packed, tiles) => packed && !tiles,
+    }
 }
 
 /// `dst (+)= lhs · rhs`. Empty operands are the caller's.

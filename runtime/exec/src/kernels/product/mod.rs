@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 use tile::{Dots, Job, PACKED, Transpose};
 
 use super::{Rows, rows, segment};
+use crate::micro::Micro;
 use crate::simd::multiversion;
 
 /// Extents of a batched product: weights are `[batch, k, n]`, rows `[batch, k]` or `[batch, n]`.
@@ -319,6 +320,9 @@ fn multiply(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b
         rhs.column_stride == 1 && dst.column_stride == 1,
         "rows of the small operand and the result are contiguous"
     );
+    if !Micro::RegisterTiles.is_on() {
+        return library::multiply(dst, out, lhs, a, rhs, b, accumulate);
+    }
     // SAFETY: the assertions above keep every element that the strides reach within its slice, and `out` is borrowed
     // mutably, so it overlaps neither operand.
     unsafe {
@@ -343,6 +347,9 @@ fn dots(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[
     assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
     assert!(dst.rows == lhs.rows && dst.columns == rhs.rows && lhs.columns == rhs.columns);
     assert!(lhs.column_stride == 1 && rhs.column_stride == 1 && (1..=FEW).contains(&rhs.rows));
+    if !Micro::RegisterTiles.is_on() {
+        return library::multiply(dst, out, lhs, a, rhs.transposed(), b, accumulate);
+    }
     // SAFETY: as in `multiply`.
     unsafe {
         tile::dots(Dots {
