@@ -132,7 +132,8 @@ impl Machine {
     pub fn predict(&self, work: &Work) -> Prediction {
         let share = if work.serial { self.fma_flops_one_core / self.fma_flops } else { 1.0 };
         let simple_per_s = 0.5 * self.fma_flops * share;
-        let compute_s = (work.products + work.simple) / simple_per_s + work.special / (self.special_per_s * share)
+        let compute_s = (work.products + work.simple) / simple_per_s
+            + work.special / (self.special_per_s * share)
             + work.cycles * self.cycle_s / if work.serial { 1.0 } else { f64::from(self.cores) };
 
         let level = self.level_of_shares(work.footprint());

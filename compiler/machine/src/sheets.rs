@@ -101,7 +101,7 @@ mod tests {
     fn what_describes_no_machine() {
         let (_, good) = SHEETS[0];
         for (from, to, why) in [
-            ("format = 1", "format = 0", "format 0 instead of 1"),
+            ("format = 2", "format = 1", "format 1 instead of 2"),
             ("fma_flops = 19.5e12", "fma_flops = nan", "`fma_flops` is NaN"),
             ("launch_s = 2.5e-6", "launch_s = -1.0", "`launch_s` is -1"),
             ("cores = 108", "cores = 0", "without cores"),

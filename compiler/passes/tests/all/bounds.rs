@@ -20,8 +20,13 @@ fn program(case: &str) -> Program {
     lower(&flow(case)).expect("kernels")
 }
 
+/// Arithmetic and memory of a kernel; see [`what_a_processor_spends`] for cycles.
 fn work(program: &Program, number: usize, sizes: &SizeInfo) -> Work {
-    kernel_work(program, program.kernels().nth(number).expect("a kernel"), sizes)
+    counts(kernel_work(program, program.kernels().nth(number).expect("a kernel"), sizes))
+}
+
+fn counts(work: Work) -> Work {
+    Work { cycles: 0.0, ..work }
 }
 
 fn ends(sources: u64, destinations: u64) -> Vec<Ends> {
@@ -63,6 +68,23 @@ fn a_sum_of_gathered_rows() {
     };
     assert_eq!(found, expected);
     assert_eq!((found.gathered(), found.footprint()), (240.0, 232.0 + 80.0 + 60.0));
+}
+
+#[test]
+fn what_a_processor_spends() {
+    let cycles = |name: &str, number, sizes: &SizeInfo| {
+        let program = program(name);
+        kernel_work(&program, program.kernels().nth(number).expect("a kernel"), sizes).cycles
+    };
+    let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found} instead of {expected}");
+    // A kernel of 10 rows with 20 edges: each edge is found by its index and added to its row, in rows of 3 elements; a
+    // product with the count of the row, one with a weight, and relu of 2 elements.
+    let edges = 20.0 * (7.0 + 2.0) + 60.0 * 0.09;
+    let rows = 10.0 * (120.0 + 70.0) + (30.0 + 20.0) * 0.09;
+    close(cycles("mean_aggregation", 3, &mean_sizes()), 40e3 + edges + rows);
+    // A dense product of 10 x 200 and 200 x 100.
+    let sizes = SizeInfo { vertices: vec![10], ..SizeInfo::default() };
+    close(cycles("dense_product", 1, &sizes), 40e3 + 0.01 * 200_000.0);
 }
 
 #[test]
@@ -120,6 +142,7 @@ fn softmax_attention_in_one_kernel() {
 fn softmax_attention_apart() {
     let program = program("attention_forward");
     let parts = apart(&program, program.kernels().next().expect("a kernel"), &attention_sizes()).expect("edge values");
+    let parts: Vec<Work> = parts.into_iter().map(counts).collect();
     // Ten instructions over edges, and those over rows.
     assert_eq!(parts.len(), 11, "{parts:#?}");
     let scores = Work {

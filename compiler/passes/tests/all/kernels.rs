@@ -119,8 +119,9 @@ fn kernels_compute_the_same_without_any_decision() {
         }
     }
     for decision in Decision::ALL {
-        // Turns are taken when sizes and a machine are known, and updates of large weights only are fused.
-        let elsewhere = matches!(decision, Decision::ByTurns | Decision::FuseUpdates);
+        // Turns are taken when sizes and a machine are known, updates of large weights only are fused, and tiles are for
+        // products that are wider than random ones.
+        let elsewhere = matches!(decision, Decision::ByTurns | Decision::FuseUpdates | Decision::TileProducts);
         let any = differ[decision as usize] > 0 || elsewhere;
         assert!(any, "leaving out `{}` changes no program", decision.name());
     }
