@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::shared::Shared;
+
 /// In `SemanticGraph::original`: the edge is a self loop that was added and is in no file.
 pub const NO_ORIGINAL: u32 = u32::MAX;
 
@@ -17,18 +19,18 @@ const PARALLEL_EDGES: usize = 1 << 16;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Csc {
     /// Where the in-edges of each destination start. `[num_dst + 1]`
-    pub indptr: Vec<u64>,
+    pub indptr: Shared<u64>,
     /// Source of each edge, ascending within a destination. `[E]`
-    pub src: Vec<u32>,
+    pub src: Shared<u32>,
 }
 
-/// Out-edges of each source.
+/// Out-edges of each source. Where each edge has one back, the first two arrays are those of the in-edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Csr {
     /// Where the out-edges of each source start. `[num_src + 1]`
-    pub indptr: Vec<u64>,
+    pub indptr: Shared<u64>,
     /// Destination of each out-edge, ascending within a source. `[E]`
-    pub dst: Vec<u32>,
+    pub dst: Shared<u32>,
     /// Edge (position in the CSC order) of each out-edge. `[E]`
     pub edge: Vec<u32>,
 }
@@ -120,7 +122,7 @@ impl SemanticGraph {
 
     /// A graph without edges.
     pub fn without_edges(name: impl Into<String>, num_src: usize, num_dst: usize) -> SemanticGraph {
-        let csc = Csc { indptr: vec![0; num_dst + 1], src: vec![] };
+        let csc = Csc { indptr: vec![0; num_dst + 1].into(), src: vec![].into() };
         let csr = transpose(&csc, num_src);
         SemanticGraph { name: name.into(), num_src, num_dst, csc, csr, ..SemanticGraph::default() }
     }
@@ -180,16 +182,18 @@ impl SemanticGraph {
         rows_of(&self.csc.indptr)
     }
 
-    /// Bytes that the arrays take.
+    /// Bytes that the arrays take; what both directions share is counted once.
     pub fn bytes(&self) -> u64 {
         let floats = |v: &Option<Vec<f32>>| v.as_ref().map_or(0, Vec::len);
+        let once = |shared: bool, len: usize| if shared { 0 } else { len };
         let words = self.csc.src.len()
-            + self.csr.dst.len()
+            + once(self.csr.dst.is_same(&self.csc.src), self.csr.dst.len())
             + self.csr.edge.len()
             + floats(&self.counts)
             + floats(&self.weight)
             + self.original.as_ref().map_or(0, Vec::len);
-        8 * (self.csc.indptr.len() + self.csr.indptr.len()) as u64 + 4 * words as u64
+        let rows = self.csc.indptr.len() + once(self.csr.indptr.is_same(&self.csc.indptr), self.csr.indptr.len());
+        8 * rows as u64 + 4 * words as u64
     }
 
     /// Checks every invariant stated on the fields; the message says which one is broken.
@@ -279,8 +283,8 @@ pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>
             }
         }
     });
-    let sources = original.par_iter().with_min_len(PARALLEL_EDGES).map(|&i| src[i as usize]).collect();
-    (Csc { indptr, src: sources }, original)
+    let sources: Vec<u32> = original.par_iter().with_min_len(PARALLEL_EDGES).map(|&i| src[i as usize]).collect();
+    (Csc { indptr: indptr.into(), src: sources.into() }, original)
 }
 
 /// CSR of the same edges as `csc`, whose sources are below `num_src`.
@@ -307,7 +311,7 @@ pub(crate) fn transpose(csc: &Csc, num_src: usize) -> Csr {
             }
         }
     });
-    Csr { indptr, dst, edge }
+    Csr { indptr: indptr.into(), dst: dst.into(), edge }
 }
 
 /// The out-edges of a graph in which each edge has one back, so that they stand as the in-edges do. An edge back is found by
@@ -329,7 +333,7 @@ pub(crate) fn mirrored(csc: &Csc) -> Csr {
             *back += 1;
         }
     });
-    Csr { indptr: csc.indptr.clone(), dst: csc.src.clone(), edge }
+    Csr { indptr: Shared::clone(&csc.indptr), dst: Shared::clone(&csc.src), edge }
 }
 
 /// Row offsets of entries whose rows are `rows`.

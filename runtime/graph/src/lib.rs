@@ -17,6 +17,7 @@ pub mod load;
 pub mod npy;
 pub mod schema;
 pub mod sgb;
+pub mod shared;
 pub mod synth;
 
 pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};
@@ -32,3 +33,4 @@ pub use schema::schema_text;
 pub use sgb::{
     Estimate, MetapathOptions, MetapathStats, Middle, RelationOptions, SemanticGraphs, SgbError, Step, show_bytes,
 };
+pub use shared::Shared;

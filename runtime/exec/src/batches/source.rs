@@ -364,6 +364,7 @@ impl Source {
             topology.num_dst = data.num_vertices[decl.dst.index()];
             (topology.ends, topology.classes) = ([None, None], Default::default());
             let Incidence { indptr, other, position } = &mut topology.incoming;
+            let (indptr, other) = (indptr.make_mut(), other.make_mut());
             position.clear();
             let direct = self.uses.direct[decl.src.index()];
             let known = self.layout.vertices[decl.src.index()].vertex;
@@ -445,6 +446,7 @@ impl Source {
             topology.name.clone_from(&self.tables.vertex_types[rows.index()].name);
             (topology.num_dst, topology.num_src) = (vertices.len(), decl.columns);
             let Incidence { indptr, other, .. } = &mut topology.incoming;
+            let (indptr, other) = (indptr.make_mut(), other.make_mut());
             indptr.clear();
             indptr.push(0);
             other.clear();

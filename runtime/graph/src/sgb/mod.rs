@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, mirrored, rows_of, transpose};
 use crate::dataset::Dataset;
 use crate::degrees::ClassInfo;
+use crate::shared::Shared;
 
 use self::plan::Plan;
 pub use self::unique::Middle;
@@ -209,8 +210,8 @@ pub fn show_bytes(bytes: u64) -> String {
 /// A sparse matrix by rows: what a walk steps along. Columns ascend within a row; duplicates may occur.
 #[derive(Debug)]
 pub(crate) struct Adjacency {
-    indptr: Vec<u64>,
-    cols: Vec<u32>,
+    indptr: Shared<u64>,
+    cols: Shared<u32>,
     /// Path instances of each entry where it is a product; 1 each otherwise.
     counts: Option<Vec<u64>>,
     num_cols: usize,
@@ -335,7 +336,7 @@ impl<'a> SemanticGraphs<'a> {
         if filled.overflow {
             return Err(SgbError::CountOverflow { graph: name.into() });
         }
-        let csc = Csc { indptr, src: filled.cols };
+        let csc = Csc { indptr: indptr.into(), src: filled.cols.into() };
         // The way back is the same way.
         let is_mirror = steps.iter().zip(steps.iter().rev()).all(|(step, back)| *step == back.flipped());
         let csr = if is_mirror { mirrored(&csc) } else { transpose(&csc, num_src) };
@@ -449,15 +450,16 @@ fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32
     let dst = rows_of(&csc.indptr);
     let mut kept = 0;
     let mut degree = vec![0u64; csc.indptr.len()];
+    let src = csc.src.make_mut();
     for e in 0..dst.len() {
-        let same = kept > 0 && e > 0 && dst[e] == dst[e - 1] && csc.src[e] == csc.src[kept - 1];
+        let same = kept > 0 && e > 0 && dst[e] == dst[e - 1] && src[e] == src[kept - 1];
         if same {
             if let Some(w) = weight.as_deref_mut() {
                 w[kept - 1] += w[e];
             }
             continue;
         }
-        csc.src[kept] = csc.src[e];
+        src[kept] = src[e];
         original[kept] = original[e];
         if let Some(w) = weight.as_deref_mut() {
             w[kept] = w[e];
@@ -465,7 +467,7 @@ fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32
         degree[dst[e] as usize + 1] += 1;
         kept += 1;
     }
-    csc.src.truncate(kept);
+    src.truncate(kept);
     original.truncate(kept);
     if let Some(w) = weight {
         w.truncate(kept);
@@ -473,5 +475,5 @@ fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32
     for row in 1..degree.len() {
         degree[row] += degree[row - 1];
     }
-    csc.indptr = degree;
+    csc.indptr = degree.into();
 }

@@ -238,5 +238,5 @@ fn product(segments: &[Arc<Adjacency>], counted: bool) -> Adjacency {
     let mode = if counted { Mode::Counted } else { Mode::Reachable };
     let filled = rows.fill(&indptr, mode, |count| count);
     let num_cols = segments.last().map_or(0, |s| s.num_cols);
-    Adjacency { indptr, cols: filled.cols, counts: filled.counts, num_cols, distinct: true }
+    Adjacency { indptr: indptr.into(), cols: filled.cols.into(), counts: filled.counts, num_cols, distinct: true }
 }
