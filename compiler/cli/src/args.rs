@@ -51,6 +51,12 @@ pub struct ModelArgs {
     /// Split of the dataset; without it, the model's own `split`
     #[arg(long, value_name = "NAME")]
     pub split: Option<String>,
+    /// Build graphs of metapaths anew, and keep none of them in `.hgnnc-cache` beside the dataset
+    #[arg(long)]
+    pub no_graph_cache: bool,
+    /// Most bytes of that cache; what was not used for longest goes first
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G", conflicts_with = "no_graph_cache")]
+    pub graph_cache_limit: u64,
 }
 
 /// Where and with what to run.
@@ -145,6 +151,12 @@ pub struct CheckArgs {
     /// Split that training would use
     #[arg(long, value_name = "NAME", requires = "data")]
     pub split: Option<String>,
+    /// Build graphs of metapaths anew, and keep none of them in `.hgnnc-cache` beside the dataset
+    #[arg(long)]
+    pub no_graph_cache: bool,
+    /// Most bytes of that cache; what was not used for longest goes first
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G", conflicts_with = "no_graph_cache")]
+    pub graph_cache_limit: u64,
 }
 
 /// A level of the compiler.
@@ -389,6 +401,14 @@ pub enum DataCommand {
     Schema {
         /// Folder of the dataset
         dir: PathBuf,
+    },
+    /// Show the graphs of metapaths that are kept beside a dataset (`.hgnnc-cache`), or remove them
+    Cache {
+        /// Folder of the dataset
+        dir: PathBuf,
+        /// Remove them
+        #[arg(long)]
+        clear: bool,
     },
     /// Write a synthetic dataset with planted communities
     Synth {

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use hgnnc_graph::{
-    Dataset, Features, LabelValues, MetapathOptions, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs,
-    SgbError, Step,
+    Dataset, Features, GraphCache, LabelValues, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions, SemanticGraph,
+    SemanticGraphs, SgbError, Step,
 };
 use hgnnc_ir::artifact::{self, Artifact, Fanout, LinkTarget, MiniBatch};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
@@ -20,6 +20,8 @@ pub struct BindOptions {
     pub split: Option<String>,
     /// Most bytes of one semantic graph.
     pub graph_budget: Option<u64>,
+    /// Keep graphs of metapaths beside the dataset, in files of so many bytes at most, and look there first.
+    pub graph_cache: Option<u64>,
     /// Neither labels nor a split are needed: only outputs will be computed.
     pub outputs_only: bool,
     /// Leave out the edges of metapaths that are paths of others, one for each pair, and of their hops: see
@@ -80,6 +82,7 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
         data.parts = [split.train.clone(), split.val.clone(), split.test.clone()];
     }
     data.graphs = binder.graphs.into_iter().map(topology_of).collect();
+    data.origins = binder.origins;
     for (graph, pairs) in binder.unlisted {
         data.graphs[graph].unlisted = Some(pairs);
     }
@@ -101,6 +104,12 @@ pub(crate) fn steps_of(binder: &Binder<'_>, decl: &GraphDecl) -> Vec<Step> {
     decl.steps.iter().map(step).collect()
 }
 
+/// Builds semantic graphs, or reads those of metapaths where that is allowed.
+pub(crate) fn graph_builder<'a>(dataset: &'a Dataset, options: &BindOptions) -> SemanticGraphs<'a> {
+    let cache = options.graph_cache.and_then(|limit| GraphCache::beside(dataset, limit));
+    SemanticGraphs::new(dataset).with_cache(cache)
+}
+
 pub(crate) struct Binder<'a> {
     flow: &'a Dataflow,
     dataset: &'a Dataset,
@@ -110,6 +119,8 @@ pub(crate) struct Binder<'a> {
     /// Position in the dataset of each relation of the model.
     relations: Vec<usize>,
     graphs: Vec<SemanticGraph>,
+    /// Where those of metapaths came from.
+    origins: Vec<Option<Origin>>,
     /// Those whose edges are left out, and how many these are.
     unlisted: Vec<(usize, u64)>,
 }
@@ -117,8 +128,8 @@ pub(crate) struct Binder<'a> {
 impl<'a> Binder<'a> {
     /// Finds what a model names in a dataset.
     pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
-        let (types, relations, graphs, unlisted) = (vec![], vec![], vec![], vec![]);
-        let mut binder = Self { flow, dataset, options, types, relations, graphs, unlisted };
+        let (types, relations, graphs, origins, unlisted) = (vec![], vec![], vec![], vec![], vec![]);
+        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, unlisted };
         binder.names()?;
         Ok(binder)
     }
@@ -159,17 +170,19 @@ impl Binder<'_> {
     }
 
     fn build_graphs(&mut self) -> Result<()> {
-        let builder = SemanticGraphs::new(self.dataset);
+        let builder = graph_builder(self.dataset, self.options);
         for (index, decl) in self.flow.graphs.iter().enumerate() {
             if let Some(pairs) = self.left_out(&builder, index)? {
                 let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
                 self.graphs.push(SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]));
                 self.unlisted.push((index, pairs));
+                self.origins.push(None);
                 continue;
             }
-            let mut graph = self.build(&builder, decl)?;
+            let (mut graph, origin) = self.build(&builder, decl)?;
             graph.name.clone_from(&decl.name);
             self.graphs.push(graph);
+            self.origins.push(origin);
         }
         Ok(())
     }
@@ -227,7 +240,8 @@ impl Binder<'_> {
         Ok(DrawnStep { name: relation.name.clone(), src, dst, incoming: topology_of(graph).incoming })
     }
 
-    pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<SemanticGraph> {
+    /// A graph; of a metapath also where it came from.
+    pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
         let failed = |e: SgbError| match e {
             SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(e.to_string()),
             other => ExecError::Unsupported(format!("semantic graph `{}`: {other}", decl.name)),
@@ -239,6 +253,7 @@ impl Binder<'_> {
                 let ids: Vec<u32> = (0..count as u32).collect();
                 SemanticGraph::from_edges(decl.name.clone(), count, count, &ids, &ids)
                     .map_err(|e| ExecError::Unsupported(format!("semantic graph `{}`: {e}", decl.name)))
+                    .map(|graph| (graph, None))
             }
             [step] => {
                 let options = RelationOptions {
@@ -246,7 +261,7 @@ impl Binder<'_> {
                     self_loops: decl.self_loops,
                     ..RelationOptions::default()
                 };
-                builder.relation(step.relation, options).map_err(failed)
+                builder.relation(step.relation, options).map_err(failed).map(|graph| (graph, None))
             }
             _ => {
                 let mut options = MetapathOptions {
@@ -257,7 +272,8 @@ impl Binder<'_> {
                 if let Some(budget) = self.options.graph_budget {
                     options.memory_budget = budget;
                 }
-                builder.metapath(&decl.name, &steps, options).map_err(failed)
+                let built = builder.metapath_from(&decl.name, &steps, options).map_err(failed);
+                built.map(|(graph, origin)| (graph, Some(origin)))
             }
         }
     }

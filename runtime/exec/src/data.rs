@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use hgnnc_graph::{DegreeClasses, Shared};
+use hgnnc_graph::{DegreeClasses, Origin, Shared};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::sizes::{self, SizeInfo};
 use hgnnc_ir::types::VertexType;
@@ -318,6 +318,8 @@ pub struct BoundData {
     pub num_vertices: Vec<usize>,
     /// Graphs, by [`hgnnc_ir::Graph`].
     pub graphs: Vec<Topology>,
+    /// Where graphs of metapaths came from, for the report; `None` for others, and where edges are not listed.
+    pub origins: Vec<Option<Origin>>,
     /// Sparse features, by [`hgnnc_ir::Pattern`].
     pub patterns: Vec<Topology>,
     /// Inputs, by [`hgnnc_ir::Input`].

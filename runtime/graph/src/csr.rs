@@ -330,7 +330,7 @@ pub(crate) fn mirrored(csc: &Csc) -> Csr {
         for (edge, &other) in part.iter_mut().zip(others) {
             let back = &mut next[other as usize];
             *edge = *back;
-            *back += 1;
+            *back = back.wrapping_add(1);
         }
     });
     Csr { indptr: Shared::clone(&csc.indptr), dst: Shared::clone(&csc.src), edge }

@@ -31,6 +31,7 @@ pub use info::DatasetInfo;
 pub use npy::FloatArray;
 pub use schema::schema_text;
 pub use sgb::{
-    Estimate, MetapathOptions, MetapathStats, Middle, RelationOptions, SemanticGraphs, SgbError, Step, show_bytes,
+    Entry, EntryGraph, Estimate, GraphCache, MetapathOptions, MetapathStats, Middle, Origin, RelationOptions,
+    SemanticGraphs, SgbError, Step, show_bytes,
 };
 pub use shared::Shared;

@@ -269,12 +269,12 @@ fn a_graph_over_the_budget_is_refused_with_its_size() {
     let error = graphs.metapath("star", &steps, options).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "semantic graph `star` would have 1000000 pairs and take 11.5 MiB, but the memory budget is 976.6 KiB"
+        "semantic graph `star` would have 1000000 pairs and take 7820.3 KiB, but the memory budget is 976.6 KiB"
     );
     assert!(matches!(error, SgbError::OverBudget { exact: true, pairs: 1_000_000, .. }));
     let estimate = graphs.estimate(&steps).unwrap();
     assert_eq!((estimate.max_pairs, estimate.instances), (1_000_000, 1_000_000));
-    assert_eq!(estimate.max_bytes, 12_000_000 + 8 * 2002);
+    assert_eq!(estimate.max_bytes, 8_000_000 + 8 * 1001);
     let enough = MetapathOptions { memory_budget: estimate.max_bytes, ..Default::default() };
     let graph = graphs.metapath("star", &steps, enough).unwrap();
     assert_eq!(graph.bytes(), estimate.max_bytes);

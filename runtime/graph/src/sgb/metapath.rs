@@ -1,0 +1,163 @@
+//! The graph of a metapath: read from a cache, or multiplied.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::cache::{Key, Stored};
+use super::plan::Plan;
+use super::walk::{Mode, Rows};
+use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes, is_mirror};
+use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, mirrored, transpose};
+
+/// Above this many touched edges an exact count is not worth having before refusing a graph.
+const CHEAP_WORK: f64 = 2e10;
+
+/// Where a semantic graph came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// From a file of the cache; else it was built.
+    pub cached: bool,
+    /// It is a file of the cache now, and was none before.
+    pub stored: bool,
+    /// How long it took to read or to build, with both incidences, and to write it where it was.
+    pub took: Duration,
+}
+
+/// In-edges with counts.
+type Incoming = (Csc, Option<Vec<f32>>);
+
+impl SemanticGraphs<'_> {
+    /// The graph of a metapath: one edge per distinct (start, end) pair, start = source.
+    ///
+    /// Errors when the steps do not join, on self loops between different vertex types, when the result would be over the
+    /// memory budget or 2^32 - 1 edges, and when a counted pair needs more than 64 bits.
+    pub fn metapath(&self, name: &str, steps: &[Step], options: MetapathOptions) -> Result<SemanticGraph, SgbError> {
+        self.metapath_from(name, steps, options).map(|(graph, _)| graph)
+    }
+
+    /// The same, and where it came from.
+    ///
+    /// Errors as [`metapath`](Self::metapath) does.
+    pub fn metapath_from(
+        &self,
+        name: &str,
+        steps: &[Step],
+        options: MetapathOptions,
+    ) -> Result<(SemanticGraph, Origin), SgbError> {
+        let started = Instant::now();
+        let (src_type, dst_type) = self.ends(name, steps, options.self_loops)?;
+        let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
+        let outgoing = |csc: &Csc| if is_mirror(steps) { mirrored(csc) } else { transpose(csc, num_src) };
+        let mut origin = Origin::default();
+        let found = self.from_cache(name, steps, options, (num_src, num_dst))?;
+        let (key, incoming) = (found.key, found.incoming.map(|(csc, counts)| (outgoing(&csc), csc, counts)));
+        // Edges without one back would be a file that nobody has written here; kernels go where edges lead.
+        let incoming = incoming.filter(|(csr, csc, _)| csr.edge.iter().all(|&e| (e as usize) < csc.src.len()));
+        let (csr, csc, counts) = match incoming {
+            Some(cached) => {
+                origin.cached = true;
+                cached
+            }
+            None => {
+                let building = Instant::now();
+                let (csc, counts) = self.multiply(name, steps, options, (num_src, num_dst))?;
+                if let (Some(key), Some(cache)) = (key, &self.cache) {
+                    let graph = Stored { num_src, indptr: &csc.indptr, src: &csc.src, counts: counts.as_deref() };
+                    origin.stored = cache.keep(key, &self.label(steps), &graph, building.elapsed());
+                }
+                (outgoing(&csc), csc, counts)
+            }
+        };
+        let graph =
+            SemanticGraph { name: name.into(), num_src, num_dst, csc, csr, counts, weight: None, original: None };
+        origin.took = started.elapsed();
+        Ok((graph, origin))
+    }
+
+    /// What the cache has of a metapath. What is there obeys the budget, or it is the same error as without a cache.
+    fn from_cache(
+        &self,
+        name: &str,
+        steps: &[Step],
+        options: MetapathOptions,
+        (num_src, num_dst): (usize, usize),
+    ) -> Result<Found, SgbError> {
+        let Some(cache) = &self.cache else { return Ok(Found::default()) };
+        let key = Key::new(self, steps, options);
+        let bytes = |pairs: u64| graph_bytes(num_src, num_dst, pairs, options.counted, is_mirror(steps));
+        let fits = |pairs: u64| bytes(pairs) <= options.memory_budget;
+        match cache.find(key, (num_src, num_dst), options.counted, fits) {
+            Ok(incoming) => Ok(Found { key: Some(key), incoming }),
+            Err(pairs) => Err(SgbError::OverBudget {
+                graph: name.into(),
+                pairs,
+                exact: true,
+                bytes: bytes(pairs),
+                budget: options.memory_budget,
+            }),
+        }
+    }
+
+    /// Multiplies the adjacency matrices of a metapath: rows are destinations.
+    fn multiply(
+        &self,
+        name: &str,
+        steps: &[Step],
+        options: MetapathOptions,
+        (num_src, num_dst): (usize, usize),
+    ) -> Result<Incoming, SgbError> {
+        // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
+        let chain: Vec<Arc<Adjacency>> = steps.iter().rev().map(|s| self.step(s.flipped())).collect();
+        let plan = Plan::new(chain, options.memory_budget / 4, options.counted);
+        let loops = if options.self_loops { num_dst as u64 } else { 0 };
+        let bytes = |pairs: u64| graph_bytes(num_src, num_dst, pairs, options.counted, is_mirror(steps));
+        let over = |pairs: u64, exact: bool| {
+            let (bytes, budget) = (bytes(pairs), options.memory_budget);
+            Err(SgbError::OverBudget { graph: name.into(), pairs, exact, bytes, budget })
+        };
+        let max_pairs = plan.max_pairs.saturating_add(loops);
+        // The row offsets are the only part whose size does not depend on the pairs.
+        if bytes(0) > options.memory_budget || (bytes(max_pairs) > options.memory_budget && plan.work > CHEAP_WORK) {
+            return over(max_pairs, false);
+        }
+        let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
+        let plan = plan.store();
+        let rows = Rows::new(&plan.segments, options.self_loops);
+        // One pass, where what it holds twice is no more than intermediates may be; else one that counts first.
+        let convert = |count: u64| count as f32;
+        let collected = (bytes(max_pairs) <= options.memory_budget / 4).then(|| rows.collect(mode, convert));
+        let (indptr, filled) = match collected {
+            Some((indptr, filled)) => (indptr, Some(filled)),
+            None => (rows.count(), None),
+        };
+        let pairs = indptr[num_dst];
+        if bytes(pairs) > options.memory_budget {
+            return over(pairs, true);
+        }
+        if pairs >= u64::from(NO_ORIGINAL) {
+            return Err(SgbError::TooManyEdges { graph: name.into(), edges: pairs });
+        }
+        let filled = filled.unwrap_or_else(|| rows.fill(&indptr, mode, convert));
+        if filled.overflow {
+            return Err(SgbError::CountOverflow { graph: name.into() });
+        }
+        Ok((Csc { indptr: indptr.into(), src: filled.cols.into() }, filled.counts))
+    }
+
+    /// The steps as dataset files write them, for those who look at the cache.
+    fn label(&self, steps: &[Step]) -> String {
+        let step = |step: &Step| {
+            let direction = if step.reverse { '<' } else { '>' };
+            format!("{direction}{}", self.dataset.relations[step.relation].name)
+        };
+        steps.iter().map(step).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What a cache knows of a metapath.
+#[derive(Default)]
+struct Found {
+    /// What it is found by, if there is a cache.
+    key: Option<Key>,
+    incoming: Option<Incoming>,
+}
