@@ -59,6 +59,13 @@ pub struct ModelArgs {
     pub graph_cache_limit: u64,
 }
 
+impl ModelArgs {
+    /// Most bytes of the cache of graphs, if there is to be one.
+    pub fn graph_cache(&self) -> Option<u64> {
+        (!self.no_graph_cache).then_some(self.graph_cache_limit)
+    }
+}
+
 /// Where and with what to run.
 #[derive(ClapArgs, Debug)]
 pub struct DeviceArgs {
@@ -151,12 +158,6 @@ pub struct CheckArgs {
     /// Split that training would use
     #[arg(long, value_name = "NAME", requires = "data")]
     pub split: Option<String>,
-    /// Build graphs of metapaths anew, and keep none of them in `.hgnnc-cache` beside the dataset
-    #[arg(long)]
-    pub no_graph_cache: bool,
-    /// Most bytes of that cache; what was not used for longest goes first
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G", conflicts_with = "no_graph_cache")]
-    pub graph_cache_limit: u64,
 }
 
 /// A level of the compiler.

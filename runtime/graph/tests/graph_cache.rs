@@ -113,7 +113,8 @@ fn other_content_has_another_key() {
     let data = dataset(place.path());
     let cache = keeping_all(&data);
     build(&data, &pap(), MetapathOptions::default(), &cache);
-    let changes: [(&str, fn(&mut Dataset)); 5] = [
+    type Change = fn(&mut Dataset);
+    let changes: [(&str, Change); 5] = [
         ("a source", |data| data.relations[0].src_ids[0] = 5),
         ("a destination", |data| data.relations[0].dst_ids[0] = 3),
         ("an edge less", |data| {

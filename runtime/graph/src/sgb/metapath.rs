@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cache::{Key, Stored};
+use super::cache::{Incoming, Key, Stored};
 use super::plan::Plan;
 use super::walk::{Mode, Rows};
 use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes, is_mirror};
@@ -22,9 +22,6 @@ pub struct Origin {
     /// How long it took to read or to build, with both incidences, and to write it where it was.
     pub took: Duration,
 }
-
-/// In-edges with counts.
-type Incoming = (Csc, Option<Vec<f32>>);
 
 impl SemanticGraphs<'_> {
     /// The graph of a metapath: one edge per distinct (start, end) pair, start = source.
@@ -49,7 +46,7 @@ impl SemanticGraphs<'_> {
         let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
         let outgoing = |csc: &Csc| if is_mirror(steps) { mirrored(csc) } else { transpose(csc, num_src) };
         let mut origin = Origin::default();
-        let found = self.from_cache(name, steps, options, (num_src, num_dst))?;
+        let found = self.look_up(name, steps, options, (num_src, num_dst))?;
         let (key, incoming) = (found.key, found.incoming.map(|(csc, counts)| (outgoing(&csc), csc, counts)));
         // Edges without one back would be a file that nobody has written here; kernels go where edges lead.
         let incoming = incoming.filter(|(csr, csc, _)| csr.edge.iter().all(|&e| (e as usize) < csc.src.len()));
@@ -75,7 +72,7 @@ impl SemanticGraphs<'_> {
     }
 
     /// What the cache has of a metapath. What is there obeys the budget, or it is the same error as without a cache.
-    fn from_cache(
+    fn look_up(
         &self,
         name: &str,
         steps: &[Step],
@@ -122,7 +119,7 @@ impl SemanticGraphs<'_> {
         }
         let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
         let plan = plan.store();
-        let rows = Rows::new(&plan.segments, options.self_loops);
+        let rows = Rows::new(&plan.segments, options.self_loops, options.memory_budget / 4);
         // One pass, where what it holds twice is no more than intermediates may be; else one that counts first.
         let convert = |count: u64| count as f32;
         let collected = (bytes(max_pairs) <= options.memory_budget / 4).then(|| rows.collect(mode, convert));

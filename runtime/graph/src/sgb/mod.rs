@@ -12,6 +12,9 @@ pub mod cache;
 mod error;
 mod metapath;
 mod plan;
+mod pool;
+mod sets;
+mod sums;
 mod unique;
 mod walk;
 
@@ -241,7 +244,7 @@ impl<'a> SemanticGraphs<'a> {
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
         let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false).store();
-        let size = walk::Rows::new(&plan.segments, false).measure();
+        let size = walk::Rows::new(&plan.segments, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).measure();
         Ok(MetapathStats {
             rows: self.count(src_type),
             cols: self.count(dst_type),

@@ -33,6 +33,7 @@ pub(super) struct Plan {
     /// Where to cut the chain, where that was worth a thought.
     costs: Option<Costs>,
     counted: bool,
+    store_budget: u64,
 }
 
 impl Plan {
@@ -42,19 +43,20 @@ impl Plan {
         let k = chain.len();
         if k == 1 || k > MAX_PLANNED_STEPS {
             let (max_pairs, work) = bound(&chain);
-            return Plan { segments: chain, max_pairs, work, costs: None, counted };
+            return Plan { segments: chain, max_pairs, work, costs: None, counted, store_budget };
         }
         let paths = Paths::new(&chain);
         let costs = Costs::new(&paths, &chain, store_budget, counted);
         let max_pairs = paths.entries(0, k).ceil().min(u64::MAX as f64) as u64;
-        Plan { segments: chain, max_pairs, work: costs.walk(0, k), costs: Some(costs), counted }
+        Plan { segments: chain, max_pairs, work: costs.walk(0, k), costs: Some(costs), counted, store_budget }
     }
 
     /// Computes the intermediates that pay and walks along them from now on.
     pub fn store(self) -> Plan {
         match &self.costs {
             Some(costs) => {
-                let segments = costs.store(&self.segments, 0, self.segments.len(), self.counted);
+                let how = (self.counted, self.store_budget);
+                let segments = costs.store(&self.segments, 0, self.segments.len(), how);
                 Plan { segments, costs: None, ..self }
             }
             None => self,
@@ -214,7 +216,7 @@ impl Costs {
     }
 
     /// The segments of `i..j`; computes those that are to be stored.
-    fn store(&self, chain: &[Arc<Adjacency>], i: usize, j: usize, counted: bool) -> Vec<Arc<Adjacency>> {
+    fn store(&self, chain: &[Arc<Adjacency>], i: usize, j: usize, how: (bool, u64)) -> Vec<Arc<Adjacency>> {
         let mut segments = Vec::new();
         let mut end = j;
         while end > i {
@@ -222,7 +224,7 @@ impl Costs {
             segments.push(if end - start == 1 {
                 Arc::clone(&chain[start])
             } else {
-                Arc::new(product(&self.store(chain, start, end, counted), counted))
+                Arc::new(product(&self.store(chain, start, end, how), how))
             });
             end = start;
         }
@@ -232,8 +234,8 @@ impl Costs {
 }
 
 /// The product of segments. Counts saturate, and saturated counts stay so in whatever is made of them.
-fn product(segments: &[Arc<Adjacency>], counted: bool) -> Adjacency {
-    let rows = Rows::new(segments, false);
+fn product(segments: &[Arc<Adjacency>], (counted, budget): (bool, u64)) -> Adjacency {
+    let rows = Rows::new(segments, false, budget);
     let indptr = rows.count();
     let mode = if counted { Mode::Counted } else { Mode::Reachable };
     let filled = rows.fill(&indptr, mode, |count| count);

@@ -18,8 +18,8 @@ use std::time::Duration;
 use rayon::prelude::*;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::EntryGraph;
 use super::key::{Key, VERSION};
+use super::{EntryGraph, Incoming};
 use crate::csr::{Csc, row_blocks};
 
 const MAGIC: [u8; 8] = *b"hgnncSG\n";
@@ -173,7 +173,7 @@ pub fn open(path: &Path) -> io::Result<Read> {
 /// The arrays behind a header, where the file is as long as [`Header::total_bytes`].
 ///
 /// Errors when they cannot be read, are not what was written, or no edges of a graph.
-pub fn read_arrays(file: &mut File, header: &Header) -> io::Result<(Csc, Option<Vec<f32>>)> {
+pub fn read_arrays(file: &mut File, header: &Header) -> io::Result<Incoming> {
     let (rows, pairs) = (header.num_dst as usize, header.pairs as usize);
     let (mut indptr, mut src) = (vec![0u64; rows + 1], vec![0u32; pairs]);
     let mut counts = vec![0f32; if header.counted { pairs } else { 0 }];

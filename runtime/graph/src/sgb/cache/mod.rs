@@ -50,6 +50,9 @@ pub fn pays(build: Duration, bytes: u64) -> bool {
     build.as_secs_f64() > READ_S + bytes as f64 / READ_BYTES_PER_S
 }
 
+/// In-edges, and how many paths each pair has where that is counted.
+pub(super) type Incoming = (Csc, Option<Vec<f32>>);
+
 /// Metapath graphs of one dataset on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphCache {
@@ -149,7 +152,7 @@ impl GraphCache {
         (num_src, num_dst): (usize, usize),
         counted: bool,
         fits: impl Fn(u64) -> bool,
-    ) -> Result<Option<(Csc, Option<Vec<f32>>)>, u64> {
+    ) -> Result<Option<Incoming>, u64> {
         let Ok(Read { mut file, header, length }) = file::open(&self.path(key)) else { return Ok(None) };
         let expected = (key, num_src as u64, num_dst as u64, counted);
         if (header.key, header.num_src, header.num_dst, header.counted) != expected {
