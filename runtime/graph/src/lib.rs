@@ -14,6 +14,7 @@ pub mod degrees;
 pub mod error;
 pub mod info;
 pub mod load;
+mod memory;
 pub mod npy;
 pub mod schema;
 pub mod sgb;

@@ -281,7 +281,7 @@ fn the_memory_budget_holds_for_what_is_read() {
     let data = dataset(place.path());
     let cache = keeping_all(&data);
     build(&data, &pap(), MetapathOptions::default(), &cache);
-    let tight = MetapathOptions { memory_budget: 150, ..Default::default() };
+    let tight = MetapathOptions { memory_budget: 100, ..Default::default() };
     let graphs = SemanticGraphs::new(&data).with_cache(Some(cache));
     let with = graphs.metapath("P", &pap(), tight).unwrap_err();
     let without = SemanticGraphs::new(&data).metapath("P", &pap(), tight).unwrap_err();

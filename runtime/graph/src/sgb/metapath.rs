@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rayon::prelude::*;
+
 use super::cache::{Incoming, Key, Stored};
 use super::plan::Plan;
 use super::walk::{Mode, Rows};
-use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes, is_mirror};
+use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes};
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, mirrored, transpose};
 
 /// Above this many touched edges an exact count is not worth having before refusing a graph.
@@ -44,9 +46,10 @@ impl SemanticGraphs<'_> {
         let started = Instant::now();
         let (src_type, dst_type) = self.ends(name, steps, options.self_loops)?;
         let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
-        let outgoing = |csc: &Csc| if is_mirror(steps) { mirrored(csc) } else { transpose(csc, num_src) };
+        let asked = Asked { name, steps, options, num_src, num_dst, mirror: self.is_mirror(steps) };
+        let outgoing = |csc: &Csc| if asked.mirror { mirrored(csc) } else { transpose(csc, num_src) };
         let mut origin = Origin::default();
-        let found = self.look_up(name, steps, options, (num_src, num_dst))?;
+        let found = self.look_up(&asked)?;
         let (key, incoming) = (found.key, found.incoming.map(|(csc, counts)| (outgoing(&csc), csc, counts)));
         // Edges without one back would be a file that nobody has written here; kernels go where edges lead.
         let incoming = incoming.filter(|(csr, csc, _)| csr.edge.iter().all(|&e| (e as usize) < csc.src.len()));
@@ -57,7 +60,7 @@ impl SemanticGraphs<'_> {
             }
             None => {
                 let building = Instant::now();
-                let (csc, counts) = self.multiply(name, steps, options, (num_src, num_dst))?;
+                let (csc, counts) = self.multiply(&asked)?;
                 if let (Some(key), Some(cache)) = (key, &self.cache) {
                     let graph = Stored { num_src, indptr: &csc.indptr, src: &csc.src, counts: counts.as_deref() };
                     origin.stored = cache.keep(key, &self.label(steps), &graph, building.elapsed());
@@ -72,73 +75,76 @@ impl SemanticGraphs<'_> {
     }
 
     /// What the cache has of a metapath. What is there obeys the budget, or it is the same error as without a cache.
-    fn look_up(
-        &self,
-        name: &str,
-        steps: &[Step],
-        options: MetapathOptions,
-        (num_src, num_dst): (usize, usize),
-    ) -> Result<Found, SgbError> {
+    fn look_up(&self, asked: &Asked<'_>) -> Result<Found, SgbError> {
         let Some(cache) = &self.cache else { return Ok(Found::default()) };
-        let key = Key::new(self, steps, options);
-        let bytes = |pairs: u64| graph_bytes(num_src, num_dst, pairs, options.counted, is_mirror(steps));
-        let fits = |pairs: u64| bytes(pairs) <= options.memory_budget;
-        match cache.find(key, (num_src, num_dst), options.counted, fits) {
+        let key = Key::new(self, asked.steps, asked.options);
+        let ends = (asked.num_src, asked.num_dst);
+        match cache.find(key, ends, asked.options.counted, |pairs| asked.bytes(pairs) <= asked.options.memory_budget) {
             Ok(incoming) => Ok(Found { key: Some(key), incoming }),
-            Err(pairs) => Err(SgbError::OverBudget {
-                graph: name.into(),
-                pairs,
-                exact: true,
-                bytes: bytes(pairs),
-                budget: options.memory_budget,
-            }),
+            Err(pairs) => Err(asked.over(pairs, true)),
         }
     }
 
     /// Multiplies the adjacency matrices of a metapath: rows are destinations.
-    fn multiply(
-        &self,
-        name: &str,
-        steps: &[Step],
-        options: MetapathOptions,
-        (num_src, num_dst): (usize, usize),
-    ) -> Result<Incoming, SgbError> {
+    fn multiply(&self, asked: &Asked<'_>) -> Result<Incoming, SgbError> {
+        let options = asked.options;
         // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
-        let chain: Vec<Arc<Adjacency>> = steps.iter().rev().map(|s| self.step(s.flipped())).collect();
+        let chain: Vec<Arc<Adjacency>> = asked.steps.iter().rev().map(|s| self.step(s.flipped())).collect();
         let plan = Plan::new(chain, options.memory_budget / 4, options.counted);
-        let loops = if options.self_loops { num_dst as u64 } else { 0 };
-        let bytes = |pairs: u64| graph_bytes(num_src, num_dst, pairs, options.counted, is_mirror(steps));
-        let over = |pairs: u64, exact: bool| {
-            let (bytes, budget) = (bytes(pairs), options.memory_budget);
-            Err(SgbError::OverBudget { graph: name.into(), pairs, exact, bytes, budget })
-        };
+        let loops = if options.self_loops { asked.num_dst as u64 } else { 0 };
         let max_pairs = plan.max_pairs.saturating_add(loops);
+        let fits = |pairs: u64| asked.bytes(pairs) <= options.memory_budget;
         // The row offsets are the only part whose size does not depend on the pairs.
-        if bytes(0) > options.memory_budget || (bytes(max_pairs) > options.memory_budget && plan.work > CHEAP_WORK) {
-            return over(max_pairs, false);
+        if !fits(0) || (!fits(max_pairs) && plan.work > CHEAP_WORK) {
+            return Err(asked.over(max_pairs, false));
         }
         let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
         let plan = plan.store();
         let rows = Rows::new(&plan.segments, options.self_loops, options.memory_budget / 4);
-        // One pass, where what it holds twice is no more than intermediates may be; else one that counts first.
+        // Sizes first, so that entries are written in their place: except where walking costs more than copying, if
+        // what is held twice is no more than intermediates may be.
         let convert = |count: u64| count as f32;
-        let collected = (bytes(max_pairs) <= options.memory_budget / 4).then(|| rows.collect(mode, convert));
+        let walks = if options.counted { plan.work } else { plan.work / 2.0 };
+        let once = walks > max_pairs as f64 && asked.bytes(max_pairs) <= options.memory_budget / 4;
+        let collected = once.then(|| rows.collect(mode, convert));
         let (indptr, filled) = match collected {
             Some((indptr, filled)) => (indptr, Some(filled)),
             None => (rows.count(), None),
         };
-        let pairs = indptr[num_dst];
-        if bytes(pairs) > options.memory_budget {
-            return over(pairs, true);
+        let pairs = indptr[asked.num_dst];
+        if !fits(pairs) {
+            return Err(asked.over(pairs, true));
         }
         if pairs >= u64::from(NO_ORIGINAL) {
-            return Err(SgbError::TooManyEdges { graph: name.into(), edges: pairs });
+            return Err(SgbError::TooManyEdges { graph: asked.name.into(), edges: pairs });
         }
         let filled = filled.unwrap_or_else(|| rows.fill(&indptr, mode, convert));
         if filled.overflow {
-            return Err(SgbError::CountOverflow { graph: name.into() });
+            return Err(SgbError::CountOverflow { graph: asked.name.into() });
         }
         Ok((Csc { indptr: indptr.into(), src: filled.cols.into() }, filled.counts))
+    }
+
+    /// Whether the way back is the same way, so that each pair has one back with as many paths: each step is taken back by its
+    /// counterpart from the end, or both go along one relation in which each edge has one back.
+    pub(super) fn is_mirror(&self, steps: &[Step]) -> bool {
+        let is_back = |(&step, &back): (&Step, &Step)| {
+            step == back.flipped() || (step == back && self.is_symmetric(step.relation))
+        };
+        steps.iter().zip(steps.iter().rev()).all(is_back)
+    }
+
+    /// Whether each edge of a relation has one back; said of relations without multiple edges only.
+    fn is_symmetric(&self, relation: usize) -> bool {
+        let data = &self.dataset.relations[relation];
+        data.src == data.dst
+            && *self.symmetric[relation].get_or_init(|| {
+                let forward = self.step(Step::forward(relation));
+                let has_back = |row: usize| {
+                    forward.row(row).iter().all(|&end| forward.row(end as usize).binary_search(&(row as u32)).is_ok())
+                };
+                forward.distinct && (0..forward.num_rows()).into_par_iter().with_min_len(1 << 10).all(has_back)
+            })
     }
 
     /// The steps as dataset files write them, for those who look at the cache.
@@ -157,4 +163,27 @@ struct Found {
     /// What it is found by, if there is a cache.
     key: Option<Key>,
     incoming: Option<Incoming>,
+}
+
+/// What is to be built.
+struct Asked<'a> {
+    name: &'a str,
+    steps: &'a [Step],
+    options: MetapathOptions,
+    num_src: usize,
+    num_dst: usize,
+    /// See [`SemanticGraphs::is_mirror`].
+    mirror: bool,
+}
+
+impl Asked<'_> {
+    /// Bytes of the graph with so many pairs.
+    fn bytes(&self, pairs: u64) -> u64 {
+        graph_bytes(self.num_src, self.num_dst, pairs, self.options.counted, self.mirror)
+    }
+
+    fn over(&self, pairs: u64, exact: bool) -> SgbError {
+        let (bytes, budget) = (self.bytes(pairs), self.options.memory_budget);
+        SgbError::OverBudget { graph: self.name.into(), pairs, exact, bytes, budget }
+    }
 }

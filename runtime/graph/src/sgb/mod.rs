@@ -162,6 +162,8 @@ pub struct SemanticGraphs<'a> {
     cache: Option<GraphCache>,
     /// For each relation: hashes of its sources and destinations.
     contents: Vec<OnceLock<[u128; 2]>>,
+    /// For each relation: whether each edge has one back.
+    symmetric: Vec<OnceLock<bool>>,
 }
 
 impl<'a> SemanticGraphs<'a> {
@@ -169,7 +171,8 @@ impl<'a> SemanticGraphs<'a> {
     pub fn new(dataset: &'a Dataset) -> SemanticGraphs<'a> {
         let adjacency = dataset.relations.iter().map(|_| Default::default()).collect();
         let contents = dataset.relations.iter().map(|_| OnceLock::new()).collect();
-        SemanticGraphs { dataset, adjacency, cache: None, contents }
+        let symmetric = dataset.relations.iter().map(|_| OnceLock::new()).collect();
+        SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric }
     }
 
     /// Looks for metapaths in `cache` before they are built, and keeps there what is worth it.
@@ -232,7 +235,7 @@ impl<'a> SemanticGraphs<'a> {
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
         let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false);
-        let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, is_mirror(steps));
+        let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, self.is_mirror(steps));
         Ok(Estimate { rows, cols, instances, max_pairs: plan.max_pairs, max_bytes, work: plan.work })
     }
 
@@ -308,11 +311,6 @@ impl<'a> SemanticGraphs<'a> {
         });
         Arc::clone(made)
     }
-}
-
-/// Whether the way back is the same way: each pair has one back, with as many paths.
-fn is_mirror(steps: &[Step]) -> bool {
-    steps.iter().zip(steps.iter().rev()).all(|(step, back)| *step == back.flipped())
 }
 
 /// Bytes of a semantic graph: row offsets of both directions; source, destination and edge number of each pair; and its

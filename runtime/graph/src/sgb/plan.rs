@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use super::Adjacency;
+use super::sets::bit_cost;
 use super::walk::{Mode, Rows};
 
 /// Longer chains are walked step by step: the tables of path counts grow with the square of the length.
@@ -164,11 +165,12 @@ impl Paths {
         by_row.min(by_column)
     }
 
-    /// Bound on the entries touched when rows that started at `i` go through segment `m..j`.
-    fn segment(&self, i: usize, m: usize, j: usize) -> f64 {
+    /// Bound on the entries touched when rows that started at `i` go through segment `m..j`, a row of which costs no more
+    /// than `row` entries.
+    fn segment(&self, i: usize, m: usize, j: usize, row: f64) -> f64 {
         let (rows, columns) = (self.rows(i, m), self.columns(m, j));
         let visits = self.arriving(i, m).iter().map(|n| n.min(rows));
-        visits.zip(self.leaving(m, j)).map(|(visits, n)| visits * n.min(columns)).sum()
+        visits.zip(self.leaving(m, j)).map(|(visits, n)| visits * n.min(columns).min(row)).sum()
     }
 }
 
@@ -200,7 +202,9 @@ impl Costs {
                         }
                         2.0 * best[m][j].0 + STORE_COST * entries
                     };
-                    let cost = best[i][m].0 + paths.segment(i, m, j) + stored;
+                    // Long rows are bits where only sets are asked for.
+                    let row = if counted { f64::INFINITY } else { bit_cost(chain[j - 1].num_cols) };
+                    let cost = best[i][m].0 + paths.segment(i, m, j, row) + stored;
                     // Later cuts are shorter segments: on a tie nothing is stored.
                     if cost <= best[i][j].0 {
                         best[i][j] = (cost, m);

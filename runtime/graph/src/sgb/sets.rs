@@ -15,6 +15,11 @@ pub(super) const WORDS_PER_ENTRY: usize = 8;
 /// Adding the bits of a word costs about a quarter of inserting an entry.
 const WORDS_PER_BIT: usize = 4;
 
+/// What adding a row of so many columns as bits costs, in entries.
+pub(super) fn bit_cost(num_cols: usize) -> f64 {
+    num_cols.div_ceil(64).div_ceil(WORDS_PER_BIT) as f64
+}
+
 /// A matrix to walk along, with some rows as bits.
 pub(super) struct Segment<'a> {
     pub matrix: &'a Adjacency,

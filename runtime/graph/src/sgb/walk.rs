@@ -12,6 +12,7 @@ use super::sets::{Segment, Sets};
 use super::sums::{Only, Sums};
 use crate::csr::{cut, row_blocks};
 use crate::degrees::DegreeCounts;
+use crate::memory::zeros;
 
 /// What to compute per row.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,7 +103,7 @@ impl<'a> Rows<'a> {
         convert: impl Fn(u64) -> C + Sync,
     ) -> Filled<C> {
         let pairs = indptr[self.num_rows] as usize;
-        let mut cols = vec![0u32; pairs];
+        let mut cols: Vec<u32> = zeros(pairs);
         let blocks = row_blocks(indptr, BLOCKS_PER_THREAD * rayon::current_num_threads());
         let parts = cut(&mut cols, indptr, &blocks);
         let place = |row: usize, base: u64| (indptr[row] - base) as usize..(indptr[row + 1] - base) as usize;
@@ -116,7 +117,7 @@ impl<'a> Rows<'a> {
                 Filled { cols, counts: None, overflow: false }
             }
             Mode::Counted => {
-                let mut counts = vec![C::default(); pairs];
+                let mut counts: Vec<C> = zeros(pairs);
                 let overflow = AtomicBool::new(false);
                 let pool = self.sums();
                 let count_parts = cut(&mut counts, indptr, &blocks);
@@ -302,7 +303,7 @@ fn joined<C: Sync, T: Copy + Default + Send + Sync>(
     len: usize,
     of: fn(&Part<C>) -> &Vec<T>,
 ) -> Vec<T> {
-    let mut all = vec![T::default(); len];
+    let mut all: Vec<T> = zeros(len);
     let mut rest = &mut all[..];
     let mut places = vec![];
     for part in parts {

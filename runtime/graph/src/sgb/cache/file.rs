@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use super::key::{Key, VERSION};
 use super::{EntryGraph, Incoming};
 use crate::csr::{Csc, row_blocks};
+use crate::memory::zeros;
 
 const MAGIC: [u8; 8] = *b"hgnncSG\n";
 
@@ -175,8 +176,8 @@ pub fn open(path: &Path) -> io::Result<Read> {
 /// Errors when they cannot be read, are not what was written, or no edges of a graph.
 pub fn read_arrays(file: &mut File, header: &Header) -> io::Result<Incoming> {
     let (rows, pairs) = (header.num_dst as usize, header.pairs as usize);
-    let (mut indptr, mut src) = (vec![0u64; rows + 1], vec![0u32; pairs]);
-    let mut counts = vec![0f32; if header.counted { pairs } else { 0 }];
+    let (mut indptr, mut src) = (zeros::<u64>(rows + 1), zeros::<u32>(pairs));
+    let mut counts: Vec<f32> = zeros(if header.counted { pairs } else { 0 });
     let arrays = [
         bytemuck::cast_slice_mut(&mut indptr),
         bytemuck::cast_slice_mut(&mut src),
