@@ -171,8 +171,12 @@ impl Binder<'_> {
 
     fn build_graphs(&mut self) -> Result<()> {
         let builder = graph_builder(self.dataset, self.options);
-        for (index, decl) in self.flow.graphs.iter().enumerate() {
-            if let Some(pairs) = self.left_out(&builder, index)? {
+        let left_out: Vec<Option<u64>> =
+            (0..self.flow.graphs.len()).map(|index| self.left_out(&builder, index)).collect::<Result<_>>()?;
+        let listed = self.flow.graphs.iter().zip(&left_out).filter(|(_, left_out)| left_out.is_none());
+        self.share(&builder, listed.map(|(decl, _)| decl));
+        for ((index, decl), left_out) in self.flow.graphs.iter().enumerate().zip(left_out) {
+            if let Some(pairs) = left_out {
                 let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
                 self.graphs.push(SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]));
                 self.unlisted.push((index, pairs));
@@ -185,6 +189,19 @@ impl Binder<'_> {
             self.origins.push(origin);
         }
         Ok(())
+    }
+
+    /// Tells a builder which metapaths will be asked for.
+    pub fn share<'d>(&self, builder: &SemanticGraphs<'_>, decls: impl Iterator<Item = &'d GraphDecl>) {
+        let metapaths = decls.filter(|decl| decl.steps.len() > 1);
+        builder.share(&metapaths.map(|decl| (steps_of(self, decl), self.metapath_options(decl))).collect::<Vec<_>>());
+    }
+
+    fn metapath_options(&self, decl: &GraphDecl) -> MetapathOptions {
+        let usual =
+            MetapathOptions { counted: decl.counted, self_loops: decl.self_loops, ..MetapathOptions::default() };
+        let memory_budget = self.options.graph_budget.unwrap_or(usual.memory_budget);
+        MetapathOptions { memory_budget, ..usual }
     }
 
     /// How many edges a graph would have, if they are not to be listed.
@@ -264,15 +281,7 @@ impl Binder<'_> {
                 builder.relation(step.relation, options).map_err(failed).map(|graph| (graph, None))
             }
             _ => {
-                let mut options = MetapathOptions {
-                    counted: decl.counted,
-                    self_loops: decl.self_loops,
-                    ..MetapathOptions::default()
-                };
-                if let Some(budget) = self.options.graph_budget {
-                    options.memory_budget = budget;
-                }
-                let built = builder.metapath_from(&decl.name, &steps, options).map_err(failed);
+                let built = builder.metapath_from(&decl.name, &steps, self.metapath_options(decl)).map_err(failed);
                 built.map(|(graph, origin)| (graph, Some(origin)))
             }
         }

@@ -66,8 +66,11 @@ pub fn list_edges(
     let started = std::time::Instant::now();
     let binder = Binder::new(flow, dataset, options)?;
     let builder = graph_builder(dataset, options);
+    let is_missing = |index: usize| data.graphs[index].unlisted.is_some() && needed(Graph::new(index));
+    let missing: Vec<bool> = (0..flow.graphs.len()).map(is_missing).collect();
+    binder.share(&builder, flow.graphs.iter().zip(&missing).filter(|(_, missing)| **missing).map(|(decl, _)| decl));
     for (index, decl) in flow.graphs.iter().enumerate() {
-        if data.graphs[index].unlisted.is_some() && needed(Graph::new(index)) {
+        if missing[index] {
             let (mut graph, origin) = binder.build(&builder, decl)?;
             graph.name.clone_from(&decl.name);
             data.graphs[index] = topology_of(graph);

@@ -1,5 +1,6 @@
 //! The graph of a metapath: read from a cache, or multiplied.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use super::plan::Plan;
 use super::walk::{Mode, Rows};
 use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes};
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, mirrored, transpose};
+use crate::shared::Shared;
 
 /// Above this many touched edges an exact count is not worth having before refusing a graph.
 const CHEAP_WORK: f64 = 2e10;
@@ -85,12 +87,19 @@ impl SemanticGraphs<'_> {
         }
     }
 
+    /// Whether the cache has a file for a metapath; not whether it can be used.
+    pub(super) fn is_cached(&self, steps: &[Step], options: MetapathOptions) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.has(Key::new(self, steps, options)))
+    }
+
     /// Multiplies the adjacency matrices of a metapath: rows are destinations.
     fn multiply(&self, asked: &Asked<'_>) -> Result<Incoming, SgbError> {
         let options = asked.options;
         // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
-        let chain: Vec<Arc<Adjacency>> = asked.steps.iter().rev().map(|s| self.step(s.flipped())).collect();
-        let plan = Plan::new(chain, options.memory_budget / 4, options.counted);
+        let steps: Vec<Step> = asked.steps.iter().rev().map(|step| step.flipped()).collect();
+        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
+        let is_shared = |part: Range<usize>| self.is_shared(&steps[part], options.counted);
+        let plan = Plan::new(chain, options.memory_budget / 4, options.counted, &is_shared);
         let loops = if options.self_loops { asked.num_dst as u64 } else { 0 };
         let max_pairs = plan.max_pairs.saturating_add(loops);
         let fits = |pairs: u64| asked.bytes(pairs) <= options.memory_budget;
@@ -99,7 +108,15 @@ impl SemanticGraphs<'_> {
             return Err(asked.over(max_pairs, false));
         }
         let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
-        let plan = plan.store();
+        let plan = plan.store(&|part| self.shared(&steps[part], options.counted));
+        // Of a path that is shared as a whole the arrays are there.
+        if let ([whole], false, false) = (&plan.segments[..], options.counted, options.self_loops)
+            && steps.len() > 1
+            && fits(whole.cols.len() as u64)
+            && whole.cols.len() < NO_ORIGINAL as usize
+        {
+            return Ok((Csc { indptr: Shared::clone(&whole.indptr), src: Shared::clone(&whole.cols) }, None));
+        }
         let rows = Rows::new(&plan.segments, options.self_loops, options.memory_budget / 4);
         // Sizes first, so that entries are written in their place: except where walking costs more than copying, if
         // what is held twice is no more than intermediates may be.

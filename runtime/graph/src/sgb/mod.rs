@@ -14,11 +14,12 @@ mod metapath;
 mod plan;
 mod pool;
 mod sets;
+mod share;
 mod sums;
 mod unique;
 mod walk;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of, transpose};
 use crate::dataset::Dataset;
@@ -29,6 +30,7 @@ pub use self::cache::{Entry, EntryGraph, GraphCache};
 pub use self::error::{SgbError, show_bytes};
 pub use self::metapath::Origin;
 use self::plan::Plan;
+use self::share::Shares;
 pub use self::unique::Middle;
 
 /// One step of a metapath: along a relation, or against it.
@@ -164,6 +166,7 @@ pub struct SemanticGraphs<'a> {
     contents: Vec<OnceLock<[u128; 2]>>,
     /// For each relation: whether each edge has one back.
     symmetric: Vec<OnceLock<bool>>,
+    shares: Mutex<Shares>,
 }
 
 impl<'a> SemanticGraphs<'a> {
@@ -172,7 +175,7 @@ impl<'a> SemanticGraphs<'a> {
         let adjacency = dataset.relations.iter().map(|_| Default::default()).collect();
         let contents = dataset.relations.iter().map(|_| OnceLock::new()).collect();
         let symmetric = dataset.relations.iter().map(|_| OnceLock::new()).collect();
-        SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric }
+        SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric, shares: Mutex::default() }
     }
 
     /// Looks for metapaths in `cache` before they are built, and keeps there what is worth it.
@@ -234,7 +237,7 @@ impl<'a> SemanticGraphs<'a> {
         let (rows, cols) = (self.count(src_type), self.count(dst_type));
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false);
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, &|_| false);
         let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, self.is_mirror(steps));
         Ok(Estimate { rows, cols, instances, max_pairs: plan.max_pairs, max_bytes, work: plan.work })
     }
@@ -246,7 +249,7 @@ impl<'a> SemanticGraphs<'a> {
         let (src_type, dst_type) = self.ends("", steps, false)?;
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false).store();
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, &|_| false).store(&|_| None);
         let size = walk::Rows::new(&plan.segments, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).measure();
         Ok(MetapathStats {
             rows: self.count(src_type),

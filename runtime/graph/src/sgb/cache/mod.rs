@@ -171,6 +171,11 @@ impl GraphCache {
         Ok(Some((csc, counts)))
     }
 
+    /// Whether there is a file of this name.
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.path(key).is_file()
+    }
+
     /// Writes a graph that took `build` to build, if that pays. Says whether it is there now.
     pub(super) fn keep(&self, key: Key, steps: &str, graph: &Stored<'_>, build: Duration) -> bool {
         let header = Header::new(key, steps, graph, build);
