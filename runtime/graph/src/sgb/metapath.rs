@@ -99,7 +99,8 @@ impl SemanticGraphs<'_> {
         let steps: Vec<Step> = asked.steps.iter().rev().map(|step| step.flipped()).collect();
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
         let is_shared = |part: Range<usize>| self.is_shared(&steps[part], options.counted);
-        let plan = Plan::new(chain, options.memory_budget / 4, options.counted, &is_shared);
+        let tables = self.known_tables(&steps, options.counted);
+        let plan = Plan::new(chain, options.memory_budget / 4, options.counted, tables, &is_shared);
         let loops = if options.self_loops { asked.num_dst as u64 } else { 0 };
         let max_pairs = plan.max_pairs.saturating_add(loops);
         let fits = |pairs: u64| asked.bytes(pairs) <= options.memory_budget;

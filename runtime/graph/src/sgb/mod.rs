@@ -237,7 +237,7 @@ impl<'a> SemanticGraphs<'a> {
         let (rows, cols) = (self.count(src_type), self.count(dst_type));
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, &|_| false);
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, None, &|_| false);
         let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, self.is_mirror(steps));
         Ok(Estimate { rows, cols, instances, max_pairs: plan.max_pairs, max_bytes, work: plan.work })
     }
@@ -249,7 +249,8 @@ impl<'a> SemanticGraphs<'a> {
         let (src_type, dst_type) = self.ends("", steps, false)?;
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, &|_| false).store(&|_| None);
+        let plan =
+            Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, None, &|_| false).store(&|_| None);
         let size = walk::Rows::new(&plan.segments, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).measure();
         Ok(MetapathStats {
             rows: self.count(src_type),

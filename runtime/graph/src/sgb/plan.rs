@@ -48,14 +48,20 @@ pub(super) type Fetch<'s> = &'s dyn Fn(Range<usize>) -> Option<Arc<Adjacency>>;
 
 impl Plan {
     /// Plans the product of `chain` (not empty), with path counts if `counted`, storing intermediates of at most
-    /// `store_budget` bytes each. Only estimates: until [`store`](Self::store) nothing is multiplied.
-    pub fn new(chain: Vec<Arc<Adjacency>>, store_budget: u64, counted: bool, is_shared: IsShared<'_>) -> Plan {
+    /// `store_budget` bytes each; `tables` are those of the chain, if they are known. Only estimates: until [`store`](Self::store) nothing is multiplied.
+    pub fn new(
+        chain: Vec<Arc<Adjacency>>,
+        store_budget: u64,
+        counted: bool,
+        tables: Option<Arc<Tables>>,
+        is_shared: IsShared<'_>,
+    ) -> Plan {
         let k = chain.len();
         if k == 1 || k > MAX_PLANNED_STEPS {
             let (max_pairs, work) = bound(&chain);
             return Plan { segments: chain, max_pairs, work, costs: None, counted, store_budget };
         }
-        let tables = Tables::new(&chain, store_budget, counted);
+        let tables = tables.unwrap_or_else(|| Arc::new(Tables::new(&chain, store_budget, counted)));
         let costs = Costs::new(&tables, is_shared);
         let max_pairs = tables.entries(0..k).ceil().min(u64::MAX as f64) as u64;
         Plan { segments: chain, max_pairs, work: costs.walk(0..k), costs: Some(costs), counted, store_budget }

@@ -25,6 +25,8 @@ pub(super) struct Product {
 pub(super) struct Shares {
     chosen: BTreeSet<Product>,
     made: BTreeMap<Product, Arc<Adjacency>>,
+    /// Of the metapaths, until they are built: counting paths takes time.
+    tables: BTreeMap<Product, Arc<Tables>>,
     /// Most bytes of each intermediate on the way.
     budget: u64,
 }
@@ -33,7 +35,7 @@ pub(super) struct Shares {
 struct Walk {
     steps: Vec<Step>,
     counted: bool,
-    tables: Tables,
+    tables: Arc<Tables>,
 }
 
 impl Walk {
@@ -78,15 +80,21 @@ impl SemanticGraphs<'_> {
         }
         let walk = |(steps, options): (Vec<Step>, MetapathOptions)| {
             let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
-            let tables = Tables::new(&chain, options.memory_budget / 4, options.counted);
+            let tables = Arc::new(Tables::new(&chain, options.memory_budget / 4, options.counted));
             Walk { steps, counted: options.counted, tables }
         };
         let walks: Vec<Walk> = wanted.into_iter().map(walk).collect();
         let chosen = choose(&walks, &candidates, budget as f64);
         let forward = |product: &Product| product.steps.iter().rev().map(|step| step.flipped()).collect();
         let shared = chosen.iter().map(forward).collect();
-        *self.shares() = Shares { chosen, made: BTreeMap::new(), budget };
+        let tables = walks.iter().map(|walk| (walk.part(0..walk.steps.len()), Arc::clone(&walk.tables))).collect();
+        *self.shares() = Shares { chosen, made: BTreeMap::new(), tables, budget };
         shared
+    }
+
+    /// What cuts of a metapath cost, if that is known.
+    pub(super) fn known_tables(&self, steps: &[Step], counted: bool) -> Option<Arc<Tables>> {
+        self.shares().tables.get(&Product { steps: steps.to_vec(), counted }).cloned()
     }
 
     /// Whether a product is shared.
@@ -110,7 +118,7 @@ impl SemanticGraphs<'_> {
         // Its parts may be shared as well, but it is none of its own.
         let is_part = |part: &Range<usize>| part.len() < steps.len();
         let chain = steps.iter().map(|&step| self.step(step)).collect();
-        let plan = Plan::new(chain, budget, counted, &|part| is_part(&part) && self.is_shared(&steps[part], counted));
+        let plan = Plan::new(chain, budget, counted, None, &|part| is_part(&part) && self.is_shared(&steps[part], counted));
         let plan = plan.store(&|part| if is_part(&part) { self.shared(&steps[part], counted) } else { None });
         let made = Arc::new(plan.product());
         self.shares().made.insert(product, Arc::clone(&made));
