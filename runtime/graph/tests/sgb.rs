@@ -353,7 +353,7 @@ fn metapaths_share_what_they_have_in_common() {
     assert!(graphs.share(&wanted(&[&pap, &psp], options)).is_empty(), "nothing in common");
     // One path with and without self loops: its product is built once, and both graphs are made of it.
     let both = [(papap.clone(), options), (papap.clone(), MetapathOptions { self_loops: true, ..options })];
-    assert_eq!(graphs.share(&both), std::slice::from_ref(&papap));
+    assert!(graphs.share(&both).contains(&papap));
     let graph = graphs.metapath("P", &papap, options).unwrap();
     assert!(graph.csc.src.is_same(&graphs.metapath("Q", &papap, options).unwrap().csc.src), "it was built once");
     // Within the memory: intermediates have a quarter of the budget.
