@@ -76,7 +76,8 @@ pub struct MetapathOptions {
     pub counted: bool,
     /// Add the pair (v, v), counted once, where it is missing. Errors if the ends are different vertex types.
     pub self_loops: bool,
-    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). Stored intermediates are held to a quarter of it.
+    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). A quarter of it holds each stored intermediate, the
+    /// rows of each matrix that are bits, and what is shared.
     pub memory_budget: u64,
 }
 

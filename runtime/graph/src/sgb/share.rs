@@ -118,7 +118,8 @@ impl SemanticGraphs<'_> {
         // Its parts may be shared as well, but it is none of its own.
         let is_part = |part: &Range<usize>| part.len() < steps.len();
         let chain = steps.iter().map(|&step| self.step(step)).collect();
-        let plan = Plan::new(chain, budget, counted, None, &|part| is_part(&part) && self.is_shared(&steps[part], counted));
+        let plan =
+            Plan::new(chain, budget, counted, None, &|part| is_part(&part) && self.is_shared(&steps[part], counted));
         let plan = plan.store(&|part| if is_part(&part) { self.shared(&steps[part], counted) } else { None });
         let made = Arc::new(plan.product());
         self.shares().made.insert(product, Arc::clone(&made));
