@@ -581,7 +581,7 @@ fn edges(
 ) -> Edges<'static> {
     let (indptr, src) = match none {
         true => (vec![0; num_dst + 1], vec![]),
-        false => (incoming.indptr.clone(), incoming.other.clone()),
+        false => (incoming.indptr.to_vec(), incoming.other.to_vec()),
     };
     let name = Cow::Owned(name.to_owned());
     Edges { name, src_type, dst_type, indptr: Cow::Owned(indptr), src: Cow::Owned(src), weights: None }

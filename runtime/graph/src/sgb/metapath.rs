@@ -109,7 +109,10 @@ impl SemanticGraphs<'_> {
             return Err(asked.over(max_pairs, false));
         }
         let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
-        let plan = plan.store(&|part| self.shared(&steps[part], options.counted));
+        let plan = match self.shared(&steps, options.counted) {
+            Some(whole) => plan.at_hand(whole),
+            None => plan.store(&|part| self.shared(&steps[part], options.counted)),
+        };
         // Of a path that is shared as a whole the arrays are there.
         if let ([whole], false, false) = (&plan.segments[..], options.counted, options.self_loops)
             && steps.len() > 1

@@ -79,6 +79,11 @@ impl Plan {
         }
     }
 
+    /// Where the whole product is at hand.
+    pub fn at_hand(self, product: Arc<Adjacency>) -> Plan {
+        Plan { segments: vec![product], costs: None, ..self }
+    }
+
     /// The product itself, for walks along it.
     pub fn product(&self) -> Adjacency {
         product(&self.segments, (self.counted, self.store_budget))
