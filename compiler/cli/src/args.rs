@@ -51,6 +51,19 @@ pub struct ModelArgs {
     /// Split of the dataset; without it, the model's own `split`
     #[arg(long, value_name = "NAME")]
     pub split: Option<String>,
+    /// Build graphs of metapaths anew, and keep none of them in `.hgnnc-cache` beside the dataset
+    #[arg(long)]
+    pub no_graph_cache: bool,
+    /// Most bytes of that cache; what was not used for longest goes first
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G", conflicts_with = "no_graph_cache")]
+    pub graph_cache_limit: u64,
+}
+
+impl ModelArgs {
+    /// Most bytes of the cache of graphs, if there is to be one.
+    pub fn graph_cache(&self) -> Option<u64> {
+        (!self.no_graph_cache).then_some(self.graph_cache_limit)
+    }
 }
 
 /// Where and with what to run.
@@ -391,6 +404,14 @@ pub enum DataCommand {
     Schema {
         /// Folder of the dataset
         dir: PathBuf,
+    },
+    /// Show the graphs of metapaths that are kept beside a dataset (`.hgnnc-cache`), or remove them
+    Cache {
+        /// Folder of the dataset
+        dir: PathBuf,
+        /// Remove them
+        #[arg(long)]
+        clear: bool,
     },
     /// Write a synthetic dataset with planted communities
     Synth {

@@ -7,7 +7,7 @@ use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, Rel
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::synth::{Outcome, Size, SynthError, generate_size};
-use hgnnc_graph::{Dataset, schema_text};
+use hgnnc_graph::{Dataset, Entry, GraphCache, schema_text, show_bytes};
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;
@@ -29,6 +29,7 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             }
         }
         DataCommand::Schema { dir } => print(&schema_text(&load(dir)?))?,
+        DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(synth_failure)?;
             // The parser has seen to it that there is one of the two.
@@ -40,6 +41,47 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is kept beside a dataset, or what was removed.
+fn cache(dir: &Path, clear: bool) -> Result<String, Failure> {
+    // The cache of a dataset that cannot be loaded can be cleared as well.
+    if !dir.join("dataset.toml").is_file() {
+        return Err(Failure::input(format!(
+            "`{}` is not the folder of a dataset: it has no `dataset.toml`",
+            dir.display()
+        )));
+    }
+    let cache = GraphCache::of(dir, GraphCache::DEFAULT_LIMIT);
+    let folder = cache.folder().display();
+    let graphs = |count: usize| if count == 1 { "1 graph".to_owned() } else { format!("{count} graphs") };
+    if clear {
+        let (files, bytes) = cache.clear().map_err(|error| Failure::write(cache.folder(), &error))?;
+        return Ok(format!("removed {} from {folder}, {}\n", graphs(files), show_bytes(bytes)));
+    }
+    let entries = cache.entries();
+    let bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    let mut text = format!("{folder}: {}, {}\n", graphs(entries.len()), show_bytes(bytes));
+    // Those that were used last first.
+    entries.iter().rev().for_each(|entry| text += &format!("  {}\n", entry_line(entry)));
+    Ok(text)
+}
+
+fn entry_line(entry: &Entry) -> String {
+    let bytes = show_bytes(entry.bytes);
+    let Some(graph) = &entry.graph else {
+        let name = entry.path.file_name().unwrap_or_default().to_string_lossy();
+        return format!("{name}: {bytes}, damaged or of another version; it will be replaced or removed");
+    };
+    let counted = if graph.counted { ", counted" } else { "" };
+    format!(
+        "{}: {} -> {} vertices, {} pairs{counted}, {bytes}, built in {:.1} ms",
+        graph.steps,
+        graph.num_src,
+        graph.num_dst,
+        graph.pairs,
+        1e3 * graph.build.as_secs_f64()
+    )
 }
 
 fn synth_failure(error: SynthError) -> Failure {

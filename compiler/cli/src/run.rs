@@ -144,6 +144,7 @@ pub fn prepare(
     let bind_options = BindOptions {
         split: args.split.clone(),
         graph_budget: options.memory_budget,
+        graph_cache: args.graph_cache(),
         outputs_only: purpose.is_of_outputs(),
         ..BindOptions::default()
     };
@@ -158,6 +159,7 @@ pub fn prepare(
     for (graph, _) in paths.filter(|(graph, _)| graph.all_edges() == 0) {
         say(format!("warning: the semantic graph `{}` has no edges", graph.name));
     }
+    from_cache(&data).into_iter().for_each(&mut *say);
 
     let relations = dataset.relations.iter().map(|relation| relation.name.clone()).collect();
     // Its files are in memory as long as it lives; only a device that fails needs it again.
@@ -203,6 +205,18 @@ pub fn prepare(
     };
     let compile_s = front_s + start.elapsed().as_secs_f64();
     Ok(Prepared { trainer, output, scores_pairs, relations, sizes, load_s, compile_s })
+}
+
+/// Which graphs were not built here, in one line.
+fn from_cache(data: &BoundData) -> Option<String> {
+    let read = data
+        .graphs
+        .iter()
+        .zip(&data.origins)
+        .filter_map(|(graph, origin)| origin.filter(|o| o.cached).map(|o| (graph, o)));
+    let read: Vec<String> =
+        read.map(|(graph, origin)| format!("{} ({:.1} ms)", graph.name, 1e3 * origin.took.as_secs_f64())).collect();
+    (!read.is_empty()).then(|| format!("semantic graphs from the cache beside the dataset: {}", read.join(", ")))
 }
 
 /// Compiles a model for this processor and binds it to data.

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use hgnnc_graph::{
-    Dataset, Features, LabelValues, MetapathOptions, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs,
-    SgbError, Step,
+    Dataset, Features, GraphCache, LabelValues, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions, SemanticGraph,
+    SemanticGraphs, SgbError, Step,
 };
 use hgnnc_ir::artifact::{self, Artifact, Fanout, LinkTarget, MiniBatch};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
@@ -20,6 +20,8 @@ pub struct BindOptions {
     pub split: Option<String>,
     /// Most bytes of one semantic graph.
     pub graph_budget: Option<u64>,
+    /// Keep graphs of metapaths beside the dataset, in files of so many bytes at most, and look there first.
+    pub graph_cache: Option<u64>,
     /// Neither labels nor a split are needed: only outputs will be computed.
     pub outputs_only: bool,
     /// Leave out the edges of metapaths that are paths of others, one for each pair, and of their hops: see
@@ -80,6 +82,7 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
         data.parts = [split.train.clone(), split.val.clone(), split.test.clone()];
     }
     data.graphs = binder.graphs.into_iter().map(topology_of).collect();
+    data.origins = binder.origins;
     for (graph, pairs) in binder.unlisted {
         data.graphs[graph].unlisted = Some(pairs);
     }
@@ -101,6 +104,12 @@ pub(crate) fn steps_of(binder: &Binder<'_>, decl: &GraphDecl) -> Vec<Step> {
     decl.steps.iter().map(step).collect()
 }
 
+/// Builds semantic graphs, or reads those of metapaths where that is allowed.
+pub(crate) fn graph_builder<'a>(dataset: &'a Dataset, options: &BindOptions) -> SemanticGraphs<'a> {
+    let cache = options.graph_cache.and_then(|limit| GraphCache::beside(dataset, limit));
+    SemanticGraphs::new(dataset).with_cache(cache)
+}
+
 pub(crate) struct Binder<'a> {
     flow: &'a Dataflow,
     dataset: &'a Dataset,
@@ -110,6 +119,8 @@ pub(crate) struct Binder<'a> {
     /// Position in the dataset of each relation of the model.
     relations: Vec<usize>,
     graphs: Vec<SemanticGraph>,
+    /// Where those of metapaths came from.
+    origins: Vec<Option<Origin>>,
     /// Those whose edges are left out, and how many these are.
     unlisted: Vec<(usize, u64)>,
 }
@@ -117,8 +128,8 @@ pub(crate) struct Binder<'a> {
 impl<'a> Binder<'a> {
     /// Finds what a model names in a dataset.
     pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
-        let (types, relations, graphs, unlisted) = (vec![], vec![], vec![], vec![]);
-        let mut binder = Self { flow, dataset, options, types, relations, graphs, unlisted };
+        let (types, relations, graphs, origins, unlisted) = (vec![], vec![], vec![], vec![], vec![]);
+        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, unlisted };
         binder.names()?;
         Ok(binder)
     }
@@ -159,19 +170,38 @@ impl Binder<'_> {
     }
 
     fn build_graphs(&mut self) -> Result<()> {
-        let builder = SemanticGraphs::new(self.dataset);
-        for (index, decl) in self.flow.graphs.iter().enumerate() {
-            if let Some(pairs) = self.left_out(&builder, index)? {
+        let builder = graph_builder(self.dataset, self.options);
+        let left_out: Vec<Option<u64>> =
+            (0..self.flow.graphs.len()).map(|index| self.left_out(&builder, index)).collect::<Result<_>>()?;
+        let listed = self.flow.graphs.iter().zip(&left_out).filter(|(_, left_out)| left_out.is_none());
+        self.share(&builder, listed.map(|(decl, _)| decl));
+        for ((index, decl), left_out) in self.flow.graphs.iter().enumerate().zip(left_out) {
+            if let Some(pairs) = left_out {
                 let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
                 self.graphs.push(SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]));
                 self.unlisted.push((index, pairs));
+                self.origins.push(None);
                 continue;
             }
-            let mut graph = self.build(&builder, decl)?;
+            let (mut graph, origin) = self.build(&builder, decl)?;
             graph.name.clone_from(&decl.name);
             self.graphs.push(graph);
+            self.origins.push(origin);
         }
         Ok(())
+    }
+
+    /// Tells a builder which metapaths will be asked for.
+    pub fn share<'d>(&self, builder: &SemanticGraphs<'_>, decls: impl Iterator<Item = &'d GraphDecl>) {
+        let metapaths = decls.filter(|decl| decl.steps.len() > 1);
+        builder.share(&metapaths.map(|decl| (steps_of(self, decl), self.metapath_options(decl))).collect::<Vec<_>>());
+    }
+
+    fn metapath_options(&self, decl: &GraphDecl) -> MetapathOptions {
+        let usual =
+            MetapathOptions { counted: decl.counted, self_loops: decl.self_loops, ..MetapathOptions::default() };
+        let memory_budget = self.options.graph_budget.unwrap_or(usual.memory_budget);
+        MetapathOptions { memory_budget, ..usual }
     }
 
     /// How many edges a graph would have, if they are not to be listed.
@@ -227,7 +257,8 @@ impl Binder<'_> {
         Ok(DrawnStep { name: relation.name.clone(), src, dst, incoming: topology_of(graph).incoming })
     }
 
-    pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<SemanticGraph> {
+    /// A graph; of a metapath also where it came from.
+    pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
         let failed = |e: SgbError| match e {
             SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(e.to_string()),
             other => ExecError::Unsupported(format!("semantic graph `{}`: {other}", decl.name)),
@@ -239,6 +270,7 @@ impl Binder<'_> {
                 let ids: Vec<u32> = (0..count as u32).collect();
                 SemanticGraph::from_edges(decl.name.clone(), count, count, &ids, &ids)
                     .map_err(|e| ExecError::Unsupported(format!("semantic graph `{}`: {e}", decl.name)))
+                    .map(|graph| (graph, None))
             }
             [step] => {
                 let options = RelationOptions {
@@ -246,18 +278,11 @@ impl Binder<'_> {
                     self_loops: decl.self_loops,
                     ..RelationOptions::default()
                 };
-                builder.relation(step.relation, options).map_err(failed)
+                builder.relation(step.relation, options).map_err(failed).map(|graph| (graph, None))
             }
             _ => {
-                let mut options = MetapathOptions {
-                    counted: decl.counted,
-                    self_loops: decl.self_loops,
-                    ..MetapathOptions::default()
-                };
-                if let Some(budget) = self.options.graph_budget {
-                    options.memory_budget = budget;
-                }
-                builder.metapath(&decl.name, &steps, options).map_err(failed)
+                let built = builder.metapath_from(&decl.name, &steps, self.metapath_options(decl)).map_err(failed);
+                built.map(|(graph, origin)| (graph, Some(origin)))
             }
         }
     }

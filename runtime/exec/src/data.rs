@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use hgnnc_graph::DegreeClasses;
+use hgnnc_graph::{DegreeClasses, Origin, Shared};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::sizes::{self, SizeInfo};
 use hgnnc_ir::types::VertexType;
@@ -15,9 +15,9 @@ use crate::error::{ExecError, Result};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Incidence {
     /// `rows + 1` positions: row `r` owns edges `indptr[r]..indptr[r + 1]`.
-    pub indptr: Vec<u64>,
+    pub indptr: Shared<u64>,
     /// The other end of each edge.
-    pub other: Vec<u32>,
+    pub other: Shared<u32>,
     /// Position of each edge in CSC order. Empty: the order is CSC order.
     pub position: Vec<u32>,
 }
@@ -112,7 +112,7 @@ impl Topology {
             return Err(wrong(format!("an edge from source {bad}"), format!("{num_src} sources")));
         }
         let outgoing = transpose(&indptr, &src, num_src);
-        let incoming = Incidence { indptr, other: src, position: vec![] };
+        let incoming = Incidence { indptr: indptr.into(), other: src.into(), position: vec![] };
         Ok(Self {
             name: name.to_owned(),
             num_src,
@@ -205,12 +205,15 @@ impl Topology {
         self.classes.0[direction_slot(direction)][usize::from(ends)].get_or_init(|| DegreeClasses::of(indptr))
     }
 
-    /// Bytes of both incidences, of the lists of ends and of the degree classes that have been made.
+    /// Bytes of both incidences (what they share once), of the lists of ends and of the degree classes that have been made.
     pub fn bytes(&self) -> u64 {
         let of = |i: &Incidence| 8 * i.indptr.len() as u64 + 4 * (i.other.len() + i.position.len()) as u64;
+        let (own, back) = (&self.incoming, &self.outgoing);
+        let rows = if own.indptr.is_same(&back.indptr) { 8 * own.indptr.len() as u64 } else { 0 };
+        let twice = rows + if own.other.is_same(&back.other) { 4 * own.other.len() as u64 } else { 0 };
         let ends: u64 = self.ends.iter().flatten().map(Ends::bytes).sum();
         let classes = self.classes.0.iter().flatten().filter_map(OnceLock::get).map(DegreeClasses::bytes);
-        of(&self.incoming) + of(&self.outgoing) + ends + classes.sum::<u64>()
+        of(own) + of(back) - twice + ends + classes.sum::<u64>()
     }
 }
 
@@ -232,6 +235,7 @@ fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Incidence {
 /// The same in the memory of another incidence.
 pub(crate) fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, outgoing: &mut Incidence) {
     let Incidence { indptr: out, other, position } = outgoing;
+    let (out, other) = (out.make_mut(), other.make_mut());
     // Where the edges of a source begin stands one place late, until all of them have been placed.
     out.clear();
     out.resize(num_src + 2, 0);
@@ -314,6 +318,8 @@ pub struct BoundData {
     pub num_vertices: Vec<usize>,
     /// Graphs, by [`hgnnc_ir::Graph`].
     pub graphs: Vec<Topology>,
+    /// Where graphs of metapaths came from, for the report; `None` for others, and where edges are not listed.
+    pub origins: Vec<Option<Origin>>,
     /// Sparse features, by [`hgnnc_ir::Pattern`].
     pub patterns: Vec<Topology>,
     /// Inputs, by [`hgnnc_ir::Input`].

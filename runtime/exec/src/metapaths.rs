@@ -4,7 +4,7 @@ use hgnnc_graph::{Dataset, SemanticGraphs};
 use hgnnc_ir::dataflow::{Dataflow, GraphDecl, PathDecl};
 use hgnnc_ir::types::Graph;
 
-use crate::bind::{BindOptions, Binder, steps_of, topology_of};
+use crate::bind::{BindOptions, Binder, graph_builder, steps_of, topology_of};
 use crate::data::BoundData;
 use crate::error::{ExecError, Result};
 
@@ -65,12 +65,16 @@ pub fn list_edges(
 ) -> Result<()> {
     let started = std::time::Instant::now();
     let binder = Binder::new(flow, dataset, options)?;
-    let builder = SemanticGraphs::new(dataset);
+    let builder = graph_builder(dataset, options);
+    let is_missing = |index: usize| data.graphs[index].unlisted.is_some() && needed(Graph::new(index));
+    let missing: Vec<bool> = (0..flow.graphs.len()).map(is_missing).collect();
+    binder.share(&builder, flow.graphs.iter().zip(&missing).filter(|(_, missing)| **missing).map(|(decl, _)| decl));
     for (index, decl) in flow.graphs.iter().enumerate() {
-        if data.graphs[index].unlisted.is_some() && needed(Graph::new(index)) {
-            let mut graph = binder.build(&builder, decl)?;
+        if missing[index] {
+            let (mut graph, origin) = binder.build(&builder, decl)?;
             graph.name.clone_from(&decl.name);
             data.graphs[index] = topology_of(graph);
+            data.origins[index] = origin;
         }
     }
     data.sgb_s += started.elapsed().as_secs_f64();

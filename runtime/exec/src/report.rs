@@ -40,6 +40,12 @@ pub struct GraphReport {
     pub edges: u64,
     /// Are they in memory? Otherwise what is summed over them is summed along their paths.
     pub listed: bool,
+    /// Of a metapath whose edges are listed: were they read from the cache beside the dataset? Otherwise they were built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<bool>,
+    /// How long that took, both incidences, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sgb_ms: Option<f64>,
 }
 
 /// Means of the batches of a run, in milliseconds.

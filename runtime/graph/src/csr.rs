@@ -7,8 +7,14 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::memory::zeros;
+use crate::shared::Shared;
+
 /// In `SemanticGraph::original`: the edge is a self loop that was added and is in no file.
 pub const NO_ORIGINAL: u32 = u32::MAX;
+
+/// So many out-edges (with their numbers, 8 bytes) stay in a cache of one processor.
+const CACHED_EDGES: usize = 1 << 17;
 
 /// Below this many edges one thread is faster than several.
 const PARALLEL_EDGES: usize = 1 << 16;
@@ -17,18 +23,18 @@ const PARALLEL_EDGES: usize = 1 << 16;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Csc {
     /// Where the in-edges of each destination start. `[num_dst + 1]`
-    pub indptr: Vec<u64>,
+    pub indptr: Shared<u64>,
     /// Source of each edge, ascending within a destination. `[E]`
-    pub src: Vec<u32>,
+    pub src: Shared<u32>,
 }
 
-/// Out-edges of each source.
+/// Out-edges of each source. Where each edge has one back, the first two arrays are those of the in-edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Csr {
     /// Where the out-edges of each source start. `[num_src + 1]`
-    pub indptr: Vec<u64>,
+    pub indptr: Shared<u64>,
     /// Destination of each out-edge, ascending within a source. `[E]`
-    pub dst: Vec<u32>,
+    pub dst: Shared<u32>,
     /// Edge (position in the CSC order) of each out-edge. `[E]`
     pub edge: Vec<u32>,
 }
@@ -120,7 +126,7 @@ impl SemanticGraph {
 
     /// A graph without edges.
     pub fn without_edges(name: impl Into<String>, num_src: usize, num_dst: usize) -> SemanticGraph {
-        let csc = Csc { indptr: vec![0; num_dst + 1], src: vec![] };
+        let csc = Csc { indptr: vec![0; num_dst + 1].into(), src: vec![].into() };
         let csr = transpose(&csc, num_src);
         SemanticGraph { name: name.into(), num_src, num_dst, csc, csr, ..SemanticGraph::default() }
     }
@@ -180,16 +186,18 @@ impl SemanticGraph {
         rows_of(&self.csc.indptr)
     }
 
-    /// Bytes that the arrays take.
+    /// Bytes that the arrays take; what both directions share is counted once.
     pub fn bytes(&self) -> u64 {
         let floats = |v: &Option<Vec<f32>>| v.as_ref().map_or(0, Vec::len);
+        let once = |shared: bool, len: usize| if shared { 0 } else { len };
         let words = self.csc.src.len()
-            + self.csr.dst.len()
+            + once(self.csr.dst.is_same(&self.csc.src), self.csr.dst.len())
             + self.csr.edge.len()
             + floats(&self.counts)
             + floats(&self.weight)
             + self.original.as_ref().map_or(0, Vec::len);
-        8 * (self.csc.indptr.len() + self.csr.indptr.len()) as u64 + 4 * words as u64
+        let rows = self.csc.indptr.len() + once(self.csr.indptr.is_same(&self.csc.indptr), self.csr.indptr.len());
+        8 * rows as u64 + 4 * words as u64
     }
 
     /// Checks every invariant stated on the fields; the message says which one is broken.
@@ -279,64 +287,94 @@ pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>
             }
         }
     });
-    let sources = original.par_iter().with_min_len(PARALLEL_EDGES).map(|&i| src[i as usize]).collect();
-    (Csc { indptr, src: sources }, original)
+    let sources: Vec<u32> = original.par_iter().with_min_len(PARALLEL_EDGES).map(|&i| src[i as usize]).collect();
+    (Csc { indptr: indptr.into(), src: sources.into() }, original)
 }
 
 /// CSR of the same edges as `csc`, whose sources are below `num_src`.
+///
+/// Sources are taken in blocks whose out-edges fit into a cache. Sources ascend within a destination, so what a block has of it
+/// follows what the block before had.
 pub(crate) fn transpose(csc: &Csc, num_src: usize) -> Csr {
     let indptr = offsets(num_src, &csc.src);
     let edges = csc.src.len();
-    let (mut dst, mut edge) = (vec![0u32; edges], vec![0u32; edges]);
-    let blocks = row_blocks(&indptr, scatter_blocks(edges));
+    let (mut dst, mut edge): (Vec<u32>, Vec<u32>) = (zeros(edges), zeros(edges));
+    let threads = scatter_blocks(edges);
+    let blocks = row_blocks(&indptr, (edges / CACHED_EDGES).max(1).next_multiple_of(threads));
     let parts = cut(&mut dst, &indptr, &blocks).into_iter().zip(cut(&mut edge, &indptr, &blocks));
-    let parts: Vec<_> = parts.collect();
-    blocks.into_par_iter().zip(parts).for_each(|(rows, (dst, edge))| {
-        let base = indptr[rows.start];
-        let mut next: Vec<u64> = indptr[rows.clone()].iter().map(|&p| p - base).collect();
-        let mut e = 0u32;
-        for (d, w) in csc.indptr.windows(2).enumerate() {
-            for &s in &csc.src[w[0] as usize..w[1] as usize] {
-                if rows.contains(&(s as usize)) {
+    let mut blocks: Vec<_> = blocks.into_iter().zip(parts).collect();
+    let num = blocks.len().div_ceil(threads).max(1);
+    blocks.par_chunks_mut(num).for_each(|blocks| {
+        let first = blocks[0].0.start;
+        // Of each destination, the edges from this block and later ones.
+        let rest = |row: &[u64]| {
+            let sources = &csc.src[row[0] as usize..row[1] as usize];
+            row[0] as u32 + if first == 0 { 0 } else { sources.partition_point(|&s| (s as usize) < first) as u32 }
+        };
+        let mut rest: Vec<u32> = csc.indptr.windows(2).map(rest).collect();
+        for (rows, (dst, edge)) in blocks {
+            let base = indptr[rows.start];
+            let mut next: Vec<u32> = indptr[rows.clone()].iter().map(|&p| (p - base) as u32).collect();
+            for (d, (rest, &end)) in rest.iter_mut().zip(&csc.indptr[1..]).enumerate() {
+                let own = csc.src[*rest as usize..end as usize].iter().take_while(|&&s| (s as usize) < rows.end);
+                for &s in own {
                     let at = &mut next[s as usize - rows.start];
                     dst[*at as usize] = d as u32;
-                    edge[*at as usize] = e;
+                    edge[*at as usize] = *rest;
                     *at += 1;
+                    *rest += 1;
                 }
-                e = e.wrapping_add(1);
             }
         }
     });
-    Csr { indptr, dst, edge }
+    Csr { indptr: indptr.into(), dst: dst.into(), edge }
 }
 
 /// The out-edges of a graph in which each edge has one back, so that they stand as the in-edges do. An edge back is found by
 /// counting how many of its row have been met: the ends of rows are few, and what is written is written in order.
 pub(crate) fn mirrored(csc: &Csc) -> Csr {
-    let vertices = csc.indptr.len() - 1;
-    let mut edge = vec![0u32; csc.src.len()];
+    let mut edge: Vec<u32> = zeros(csc.src.len());
     let blocks = row_blocks(&csc.indptr, scatter_blocks(csc.src.len()));
     let parts = cut(&mut edge, &csc.indptr, &blocks);
-    let row = |vertex: usize| csc.indptr[vertex] as usize..csc.indptr[vertex + 1] as usize;
-    blocks.into_par_iter().zip(parts).for_each(|(rows, part)| {
-        // Of each row, what belongs to the blocks before.
-        let met = |vertex| csc.src[row(vertex)].partition_point(|&s| (s as usize) < rows.start);
-        let mut next: Vec<u32> = (0..vertices).map(|v| csc.indptr[v] as u32 + met(v) as u32).collect();
+    let num = blocks.len();
+    blocks.into_par_iter().zip(parts).enumerate().for_each(|(i, (rows, part))| {
         let others = &csc.src[csc.indptr[rows.start] as usize..csc.indptr[rows.end] as usize];
+        // The last block counts from the ends of rows: what the blocks before have met need not be looked for.
+        if i > 0 && i + 1 == num {
+            let mut next: Vec<u32> = csc.indptr[1..].iter().map(|&end| end as u32).collect();
+            for (edge, &other) in part.iter_mut().zip(others).rev() {
+                let back = &mut next[other as usize];
+                *back = back.wrapping_sub(1);
+                *edge = *back;
+            }
+            return;
+        }
+        let met = |row: &[u64]| {
+            let sources = &csc.src[row[0] as usize..row[1] as usize];
+            row[0] as u32 + if i == 0 { 0 } else { sources.partition_point(|&s| (s as usize) < rows.start) as u32 }
+        };
+        let mut next: Vec<u32> = csc.indptr.windows(2).map(met).collect();
         for (edge, &other) in part.iter_mut().zip(others) {
             let back = &mut next[other as usize];
             *edge = *back;
-            *back += 1;
+            *back = back.wrapping_add(1);
         }
     });
-    Csr { indptr: csc.indptr.clone(), dst: csc.src.clone(), edge }
+    Csr { indptr: Shared::clone(&csc.indptr), dst: Shared::clone(&csc.src), edge }
 }
 
 /// Row offsets of entries whose rows are `rows`.
 fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
     let mut indptr = vec![0u64; num + 1];
-    for &r in rows {
-        indptr[r as usize + 1] += 1;
+    let count = |rows: &[u32]| {
+        let mut counts = vec![0u32; num];
+        rows.iter().for_each(|&row| counts[row as usize] += 1);
+        counts
+    };
+    let size = rows.len().div_ceil(scatter_blocks(rows.len())).max(1);
+    let counts: Vec<Vec<u32>> = rows.par_chunks(size).map(count).collect();
+    for counts in counts {
+        indptr[1..].iter_mut().zip(counts).for_each(|(sum, count)| *sum += u64::from(count));
     }
     for i in 0..num {
         indptr[i + 1] += indptr[i];

@@ -14,9 +14,11 @@ pub mod degrees;
 pub mod error;
 pub mod info;
 pub mod load;
+mod memory;
 pub mod npy;
 pub mod schema;
 pub mod sgb;
+pub mod shared;
 pub mod synth;
 
 pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};
@@ -30,5 +32,7 @@ pub use info::DatasetInfo;
 pub use npy::FloatArray;
 pub use schema::schema_text;
 pub use sgb::{
-    Estimate, MetapathOptions, MetapathStats, Middle, RelationOptions, SemanticGraphs, SgbError, Step, show_bytes,
+    Entry, EntryGraph, Estimate, GraphCache, MetapathOptions, MetapathStats, Middle, Origin, RelationOptions,
+    SemanticGraphs, SgbError, Step, show_bytes,
 };
+pub use shared::Shared;

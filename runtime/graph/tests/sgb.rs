@@ -107,6 +107,27 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    fn what_is_shared_changes_no_graph((dataset, steps) in case(), counted in any::<bool>()) {
+        // There and back, twice, and parts of that: they have much in common.
+        let back: Vec<Step> = steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect();
+        let round = [&steps[..], &back].concat();
+        let twice = [&round[..], &round].concat();
+        let paths = [round.clone(), twice[..twice.len().min(7)].to_vec(), [&back[..], &steps].concat(), round];
+        let options = |loops| MetapathOptions { counted, self_loops: loops, ..Default::default() };
+        let graphs = SemanticGraphs::new(&dataset);
+        let wanted: Vec<_> = paths.iter().map(|path| (path.clone(), options(false))).collect();
+        graphs.share(&wanted);
+        // In any order, and with options of its own.
+        for path in paths.iter().rev() {
+            let loops = dataset.step_ends(path[0]).0 == dataset.step_ends(path[path.len() - 1]).1;
+            for options in [options(false), options(loops)] {
+                let alone = SemanticGraphs::new(&dataset).metapath("p", path, options).unwrap();
+                prop_assert_eq!(graphs.metapath("p", path, options).unwrap(), alone);
+            }
+        }
+    }
+
+    #[test]
     fn products_agree_with_following_every_path((dataset, steps) in case()) {
         let graphs = SemanticGraphs::new(&dataset);
         let mut paths = naive(&dataset, &steps);
@@ -269,12 +290,12 @@ fn a_graph_over_the_budget_is_refused_with_its_size() {
     let error = graphs.metapath("star", &steps, options).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "semantic graph `star` would have 1000000 pairs and take 11.5 MiB, but the memory budget is 976.6 KiB"
+        "semantic graph `star` would have 1000000 pairs and take 7820.3 KiB, but the memory budget is 976.6 KiB"
     );
     assert!(matches!(error, SgbError::OverBudget { exact: true, pairs: 1_000_000, .. }));
     let estimate = graphs.estimate(&steps).unwrap();
     assert_eq!((estimate.max_pairs, estimate.instances), (1_000_000, 1_000_000));
-    assert_eq!(estimate.max_bytes, 12_000_000 + 8 * 2002);
+    assert_eq!(estimate.max_bytes, 8_000_000 + 8 * 1001);
     let enough = MetapathOptions { memory_budget: estimate.max_bytes, ..Default::default() };
     let graph = graphs.metapath("star", &steps, enough).unwrap();
     assert_eq!(graph.bytes(), estimate.max_bytes);
@@ -315,4 +336,49 @@ fn a_metapath_does_not_depend_on_the_number_of_threads() {
     one.verify().unwrap();
     assert_eq!(one, build(2));
     assert_eq!(one, build(7));
+}
+
+#[test]
+fn metapaths_share_what_they_have_in_common() {
+    // Papers of a few authors each, in rings, so that a longer path has more pairs.
+    let edges: Edges = (0..600).flat_map(|paper| [(paper, paper % 40), (paper, (paper * 7 + 1) % 40)]).collect();
+    let data = dataset(&[600, 40, 5], &[(0, 1, edges), (0, 2, (0..600).map(|paper| (paper, paper % 5)).collect())]);
+    let graphs = SemanticGraphs::new(&data);
+    let pap = vec![Step::forward(0), Step::reverse(0)];
+    let papap = [&pap[..], &pap].concat();
+    let psp = vec![Step::forward(1), Step::reverse(1)];
+    let wanted =
+        |paths: &[&Vec<Step>], options| -> Vec<_> { paths.iter().map(|&path| (path.clone(), options)).collect() };
+    let options = MetapathOptions::default();
+    assert!(graphs.share(&wanted(&[&pap, &psp], options)).is_empty(), "nothing in common");
+    // One path with and without self loops: its product is built once, and both graphs are made of it.
+    let both = [(papap.clone(), options), (papap.clone(), MetapathOptions { self_loops: true, ..options })];
+    assert!(graphs.share(&both).contains(&papap));
+    let graph = graphs.metapath("P", &papap, options).unwrap();
+    assert!(graph.csc.src.is_same(&graphs.metapath("Q", &papap, options).unwrap().csc.src), "it was built once");
+    // Within the memory: intermediates have a quarter of the budget.
+    let tight = MetapathOptions { memory_budget: 1600, ..options };
+    assert!(graphs.share(&wanted(&[&papap, &papap], tight)).is_empty());
+    // What makes no sense is said where it is asked for.
+    let nonsense = vec![Step::forward(0), Step::forward(0)];
+    assert!(graphs.share(&wanted(&[&nonsense, &nonsense], options)).is_empty());
+}
+
+#[test]
+fn a_relation_in_which_each_edge_has_one_back_makes_mirrors() {
+    let friends: Edges = vec![(0, 1), (1, 0), (1, 2), (2, 1), (3, 3)];
+    let mut lopsided = friends.clone();
+    lopsided[0] = (0, 2);
+    let mut doubled = friends.clone();
+    doubled.push((0, 1));
+    for (edges, mirror) in [(friends, true), (lopsided, false), (doubled, false)] {
+        let data = dataset(&[4, 3], &[(0, 0, edges), (0, 1, vec![(0, 0), (1, 0), (2, 1), (3, 2)])]);
+        let steps = [Step::reverse(1), Step::forward(0), Step::forward(1)];
+        for counted in [false, true] {
+            let options = MetapathOptions { counted, ..Default::default() };
+            let graph = SemanticGraphs::new(&data).metapath("P", &steps, options).unwrap();
+            graph.verify().unwrap();
+            assert_eq!(graph.csr.dst.is_same(&graph.csc.src), mirror);
+        }
+    }
 }

@@ -317,8 +317,8 @@ impl<'a> SampleGraph<'a> {
             name: name.into(),
             src_type,
             dst_type,
-            indptr: indptr.into(),
-            src: src.into(),
+            indptr: indptr.into_vec().into(),
+            src: src.into_vec().into(),
             weights: None,
         });
         SampleGraph::new(dataset.vertex_types.iter().map(|t| t.count).collect(), edges.collect())

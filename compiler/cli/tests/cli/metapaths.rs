@@ -154,3 +154,45 @@ fn means_over_counted_paths_go_hop_by_hop() {
     let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
     assert!(run.out.contains("edges of `PcP` are summed along their paths"), "{}", run.out);
 }
+
+/// Papers that are two common authors apart: many more paths than pairs.
+fn far() -> String {
+    let papap =
+        "metapath PAPAP = Paper -written_by-> Author <-written_by- Paper -written_by-> Author <-written_by- Paper";
+    let schema = SCHEMA.replace("metapath PSP", &format!("{papap}\n    metapath PSP"));
+    attention(0.0).replace(SCHEMA, &schema).replace("[PAP, PSP]", "[PAP, PAPAP]")
+}
+
+/// Was the graph of this metapath read from the cache?
+fn is_cached(report: &Value, name: &str) -> bool {
+    let graphs = report["semantic_graphs"].as_array().expect("a list");
+    let graph = graphs.iter().find(|graph| graph["name"] == name).expect("a graph");
+    assert!(graph["sgb_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{graph}");
+    graph["cached"].as_bool().expect("yes or no")
+}
+
+#[test]
+fn graphs_of_metapaths_are_kept_beside_the_dataset() {
+    let place = place(&far());
+    let without = trained(&place, &["--no-graph-cache"]);
+    assert!(!is_cached(&without, "PAPAP") && !place.path("graph/.hgnnc-cache").exists());
+    let first = trained(&place, &[]);
+    let second = trained(&place, &[]);
+    assert_eq!((is_cached(&first, "PAPAP"), is_cached(&second, "PAPAP")), (false, true));
+    assert_eq!((&first["losses"], &second["losses"]), (&without["losses"], &without["losses"]));
+    // Told on standard error, and by `data cache`.
+    let run = place.run(&["train", "m.hgnn", "--data", "graph", "--epochs", "1"]).works();
+    assert!(run.err.contains("semantic graphs from the cache beside the dataset: ") && run.err.contains("PAPAP ("));
+    let shown = place.run(&["data", "cache", "graph"]).works().out;
+    assert!(
+        shown.contains(">paper-author <paper-author >paper-author <paper-author: 3025 -> 3025 vertices"),
+        "{shown}"
+    );
+    // No room: what is there may still be read, but nothing more is kept.
+    place.run(&["data", "cache", "graph", "--clear"]).works();
+    assert!(!place.path("graph/.hgnnc-cache").exists());
+    assert!(!is_cached(&trained(&place, &["--graph-cache-limit", "1K"]), "PAPAP"));
+    assert!(!place.path("graph/.hgnnc-cache").exists());
+    place.run(&["data", "cache", "nowhere"]).fails(1, &["nowhere", "dataset.toml"]);
+    place.run(&["train", "m.hgnn", "--no-graph-cache", "--graph-cache-limit", "1K"]).fails(2, &["cannot be used with"]);
+}

@@ -93,7 +93,7 @@ impl PairSource {
                 dst_type: decl.dst.index(),
                 num_src: topology.num_src,
                 num_dst: topology.num_dst,
-                indptr: topology.incoming.indptr.clone(),
+                indptr: topology.incoming.indptr.to_vec(),
                 src: rows.iter().map(|&(_, src)| src).collect(),
                 dst: rows.iter().map(|&(dst, _)| dst).collect(),
                 first,

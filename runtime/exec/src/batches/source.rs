@@ -364,6 +364,7 @@ impl Source {
             topology.num_dst = data.num_vertices[decl.dst.index()];
             (topology.ends, topology.classes) = ([None, None], Default::default());
             let Incidence { indptr, other, position } = &mut topology.incoming;
+            let (indptr, other) = (indptr.make_mut(), other.make_mut());
             position.clear();
             let direct = self.uses.direct[decl.src.index()];
             let known = self.layout.vertices[decl.src.index()].vertex;
@@ -445,6 +446,7 @@ impl Source {
             topology.name.clone_from(&self.tables.vertex_types[rows.index()].name);
             (topology.num_dst, topology.num_src) = (vertices.len(), decl.columns);
             let Incidence { indptr, other, .. } = &mut topology.incoming;
+            let (indptr, other) = (indptr.make_mut(), other.make_mut());
             indptr.clear();
             indptr.push(0);
             other.clear();
@@ -579,7 +581,7 @@ fn edges(
 ) -> Edges<'static> {
     let (indptr, src) = match none {
         true => (vec![0; num_dst + 1], vec![]),
-        false => (incoming.indptr.clone(), incoming.other.clone()),
+        false => (incoming.indptr.to_vec(), incoming.other.to_vec()),
     };
     let name = Cow::Owned(name.to_owned());
     Edges { name, src_type, dst_type, indptr: Cow::Owned(indptr), src: Cow::Owned(src), weights: None }

@@ -129,7 +129,7 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
             });
             std::iter::once(0).chain(ends).collect()
         }
-        Slot::Others(of, direction) => sizes.topology(*of).incidence(*direction).other.clone(),
+        Slot::Others(of, direction) => sizes.topology(*of).incidence(*direction).other.to_vec(),
         Slot::Positions(of) => sizes.topology(*of).outgoing.position.clone(),
         Slot::EndVertices(graph, direction) => data.graphs[graph.index()].ends(*direction).vertices.clone(),
         Slot::EndOf(graph, direction) => {

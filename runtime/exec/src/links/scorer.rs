@@ -132,6 +132,7 @@ impl Scorer {
             [topology.num_src, topology.num_dst] = [decl.src, decl.dst].map(|end| self.num_vertices[end.index()]);
             let own = sets.iter().find(|&&(graph, _)| self.graphs[graph] == Some(index)).map(|&(_, pairs)| pairs);
             let Incidence { indptr, other, position } = &mut topology.incoming;
+            let (indptr, other) = (indptr.make_mut(), other.make_mut());
             position.clear();
             other.clear();
             match own {

@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn offsets_that_do_not_ascend_are_not_trusted() {
         let mut graph = Topology::from_edges("g", 2, 2, &[(0, 0), (1, 1)]).expect("edges exist");
-        graph.incoming.indptr = vec![0, 3, 2];
+        graph.incoming.indptr = vec![0, 3, 2].into();
         let data = BoundData { graphs: vec![graph], ..BoundData::default() };
         let domain = Domain::Edges { topology: 0, direction: Direction::In, ends: false };
         assert!(!Facts::new(&data).framed(domain));

@@ -211,12 +211,15 @@ impl Trainer {
             self.artifact.infer.paths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
         let own = data.graphs.iter().enumerate().filter(|(graph, _)| !hops.contains(graph));
         let semantic_graphs = own
-            .map(|(_, g)| GraphReport {
+            .map(|(graph, g)| (g, data.origins.get(graph).copied().flatten()))
+            .map(|(g, origin)| GraphReport {
                 name: g.name.clone(),
                 rows: g.num_dst,
                 cols: g.num_src,
                 edges: g.all_edges(),
                 listed: g.unlisted.is_none(),
+                cached: origin.map(|origin| origin.cached),
+                sgb_ms: origin.map(|origin| 1e3 * origin.took.as_secs_f64()),
             })
             .collect();
         let warm = |times: &[f64]| Spread::of(if times.len() > WARM_UP { &times[WARM_UP..] } else { times });

@@ -8,19 +8,30 @@
 //!
 //! Edge weights play no part in metapaths. Sampled or lazy metapath graphs are not made here.
 
+pub mod cache;
+mod error;
+mod metapath;
 mod plan;
+mod pool;
+mod sets;
+mod share;
+mod sums;
 mod unique;
 mod walk;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, mirrored, rows_of, transpose};
+use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of, transpose};
 use crate::dataset::Dataset;
 use crate::degrees::ClassInfo;
+use crate::shared::Shared;
 
+pub use self::cache::{Entry, EntryGraph, GraphCache};
+pub use self::error::{SgbError, show_bytes};
+pub use self::metapath::Origin;
 use self::plan::Plan;
+use self::share::Shares;
 pub use self::unique::Middle;
-use self::walk::Mode;
 
 /// One step of a metapath: along a relation, or against it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,12 +76,13 @@ pub struct MetapathOptions {
     pub counted: bool,
     /// Add the pair (v, v), counted once, where it is missing. Errors if the ends are different vertex types.
     pub self_loops: bool,
-    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). Stored intermediates are held to a quarter of it.
+    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). A quarter of it holds each stored intermediate, the
+    /// rows of each matrix that are bits, and what is shared.
     pub memory_budget: u64,
 }
 
 impl MetapathOptions {
-    /// 4 GiB, about 350 million pairs.
+    /// 4 GiB, about 350 million pairs, or 500 million of a path whose way back is the same way.
     pub const DEFAULT_MEMORY_BUDGET: u64 = 4 << 30;
 }
 
@@ -119,98 +131,11 @@ pub struct MetapathStats {
     pub in_classes: Vec<ClassInfo>,
 }
 
-/// Why a semantic graph cannot be built.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SgbError {
-    /// A metapath without steps.
-    #[error("metapath `{graph}` has no steps")]
-    NoSteps {
-        /// The graph.
-        graph: String,
-    },
-    /// A step along a relation that does not exist.
-    #[error("semantic graph `{graph}` uses relation number {relation}, but the dataset has {relations}")]
-    NoSuchRelation {
-        /// The graph.
-        graph: String,
-        /// Position asked for.
-        relation: usize,
-        /// Number of relations.
-        relations: usize,
-    },
-    /// Steps that do not join.
-    #[error(
-        "metapath `{graph}`: step {position} starts at vertex type `{starts}`, but the step before it ends at `{ends}`"
-    )]
-    StepsDoNotJoin {
-        /// The graph.
-        graph: String,
-        /// Which step, from 1.
-        position: usize,
-        /// Vertex type at which it starts.
-        starts: String,
-        /// Vertex type at which the step before ends.
-        ends: String,
-    },
-    /// Self loops between different vertex types.
-    #[error("self loops on `{graph}` make no sense: it leads from vertex type `{src}` to `{dst}`")]
-    BipartiteSelfLoops {
-        /// The graph.
-        graph: String,
-        /// Vertex type of the sources.
-        src: String,
-        /// Vertex type of the destinations.
-        dst: String,
-    },
-    /// The graph is larger than the caller allows. Nothing of its size was allocated.
-    #[error(
-        "semantic graph `{graph}` would have {}{pairs} pairs and take {}, but the memory budget is {}",
-        if *exact { "" } else { "up to " }, show_bytes(*bytes), show_bytes(*budget)
-    )]
-    OverBudget {
-        /// The graph.
-        graph: String,
-        /// Distinct pairs.
-        pairs: u64,
-        /// Whether `pairs` was counted; otherwise it is an upper bound.
-        exact: bool,
-        /// Bytes of a graph of that many pairs.
-        bytes: u64,
-        /// The budget in bytes.
-        budget: u64,
-    },
-    /// More edges than 32-bit edge numbers can name.
-    #[error("semantic graph `{graph}` would have {edges} edges, but edge numbers have 32 bits")]
-    TooManyEdges {
-        /// The graph.
-        graph: String,
-        /// Number of edges.
-        edges: u64,
-    },
-    /// A pair has more path instances than 64 bits hold.
-    #[error("metapath `{graph}`: a pair has 2^64 path instances or more; use the reachable form")]
-    CountOverflow {
-        /// The graph.
-        graph: String,
-    },
-}
-
-/// A number of bytes with a unit, for messages.
-pub fn show_bytes(bytes: u64) -> String {
-    match bytes {
-        0..=9_999 => format!("{bytes} bytes"),
-        10_000..=9_999_999 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        10_000_000..=9_999_999_999 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
-    }
-}
-
 /// A sparse matrix by rows: what a walk steps along. Columns ascend within a row; duplicates may occur.
 #[derive(Debug)]
 pub(crate) struct Adjacency {
-    indptr: Vec<u64>,
-    cols: Vec<u32>,
+    indptr: Shared<u64>,
+    cols: Shared<u32>,
     /// Path instances of each entry where it is a product; 1 each otherwise.
     counts: Option<Vec<u64>>,
     num_cols: usize,
@@ -237,15 +162,27 @@ pub struct SemanticGraphs<'a> {
     dataset: &'a Dataset,
     /// For each relation: by source, by destination.
     adjacency: Vec<[OnceLock<Arc<Adjacency>>; 2]>,
+    cache: Option<GraphCache>,
+    /// For each relation: hashes of its sources and destinations.
+    contents: Vec<OnceLock<[u128; 2]>>,
+    /// For each relation: whether each edge has one back.
+    symmetric: Vec<OnceLock<bool>>,
+    shares: Mutex<Shares>,
 }
-
-/// Above this many touched edges an exact count is not worth having before refusing a graph.
-const CHEAP_WORK: f64 = 2e10;
 
 impl<'a> SemanticGraphs<'a> {
     /// A builder for `dataset`; does no work yet.
     pub fn new(dataset: &'a Dataset) -> SemanticGraphs<'a> {
-        SemanticGraphs { dataset, adjacency: dataset.relations.iter().map(|_| Default::default()).collect() }
+        let adjacency = dataset.relations.iter().map(|_| Default::default()).collect();
+        let contents = dataset.relations.iter().map(|_| OnceLock::new()).collect();
+        let symmetric = dataset.relations.iter().map(|_| OnceLock::new()).collect();
+        SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric, shares: Mutex::default() }
+    }
+
+    /// Looks for metapaths in `cache` before they are built, and keeps there what is worth it.
+    pub fn with_cache(mut self, cache: Option<GraphCache>) -> SemanticGraphs<'a> {
+        self.cache = cache;
+        self
     }
 
     /// The graph of a relation, named like it (reversed: with `<` in front). Edges keep weight and `original`.
@@ -293,64 +230,6 @@ impl<'a> SemanticGraphs<'a> {
         Ok(SemanticGraph { name: graph, num_src, num_dst, csc, csr, counts: None, weight, original: Some(original) })
     }
 
-    /// The graph of a metapath: one edge per distinct (start, end) pair, start = source.
-    ///
-    /// Errors when the steps do not join, on self loops between different vertex types, when the result would be over the
-    /// memory budget or 2^32 - 1 edges, and when a counted pair needs more than 64 bits.
-    pub fn metapath(&self, name: &str, steps: &[Step], options: MetapathOptions) -> Result<SemanticGraph, SgbError> {
-        let (src_type, dst_type) = self.ends(name, steps, options.self_loops)?;
-        let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
-        // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
-        let chain: Vec<Arc<Adjacency>> = steps.iter().rev().map(|s| self.step(s.flipped())).collect();
-        let plan = Plan::new(chain, options.memory_budget / 4, options.counted);
-        let loops = if options.self_loops { num_dst as u64 } else { 0 };
-        let bytes = |pairs: u64| graph_bytes(num_src, num_dst, pairs, options.counted);
-        let over = |pairs: u64, exact: bool| {
-            let (bytes, budget) = (bytes(pairs), options.memory_budget);
-            Err(SgbError::OverBudget { graph: name.into(), pairs, exact, bytes, budget })
-        };
-        let max_pairs = plan.max_pairs.saturating_add(loops);
-        // The row offsets are the only part whose size does not depend on the pairs.
-        if bytes(0) > options.memory_budget || (bytes(max_pairs) > options.memory_budget && plan.work > CHEAP_WORK) {
-            return over(max_pairs, false);
-        }
-        let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
-        let plan = plan.store();
-        let rows = walk::Rows::new(&plan.segments, options.self_loops);
-        // One pass, where what it holds twice is no more than intermediates may be; else one that counts first.
-        let convert = |count: u64| count as f32;
-        let collected = (bytes(max_pairs) <= options.memory_budget / 4).then(|| rows.collect(mode, convert));
-        let (indptr, filled) = match collected {
-            Some((indptr, filled)) => (indptr, Some(filled)),
-            None => (rows.count(), None),
-        };
-        let pairs = indptr[num_dst];
-        if bytes(pairs) > options.memory_budget {
-            return over(pairs, true);
-        }
-        if pairs >= u64::from(NO_ORIGINAL) {
-            return Err(SgbError::TooManyEdges { graph: name.into(), edges: pairs });
-        }
-        let filled = filled.unwrap_or_else(|| rows.fill(&indptr, mode, convert));
-        if filled.overflow {
-            return Err(SgbError::CountOverflow { graph: name.into() });
-        }
-        let csc = Csc { indptr, src: filled.cols };
-        // The way back is the same way.
-        let is_mirror = steps.iter().zip(steps.iter().rev()).all(|(step, back)| *step == back.flipped());
-        let csr = if is_mirror { mirrored(&csc) } else { transpose(&csc, num_src) };
-        Ok(SemanticGraph {
-            name: name.into(),
-            num_src,
-            num_dst,
-            csc,
-            csr,
-            counts: filled.counts,
-            weight: None,
-            original: None,
-        })
-    }
-
     /// What the graph of a metapath would cost at most, by counting paths: time in the number of edges of its relations.
     ///
     /// Errors when the steps do not join.
@@ -359,8 +238,8 @@ impl<'a> SemanticGraphs<'a> {
         let (rows, cols) = (self.count(src_type), self.count(dst_type));
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false);
-        let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false);
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, None, &|_| false);
+        let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, self.is_mirror(steps));
         Ok(Estimate { rows, cols, instances, max_pairs: plan.max_pairs, max_bytes, work: plan.work })
     }
 
@@ -371,8 +250,9 @@ impl<'a> SemanticGraphs<'a> {
         let (src_type, dst_type) = self.ends("", steps, false)?;
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false).store();
-        let size = walk::Rows::new(&plan.segments, false).measure();
+        let plan =
+            Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, None, &|_| false).store(&|_| None);
+        let size = walk::Rows::new(&plan.segments, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).measure();
         Ok(MetapathStats {
             rows: self.count(src_type),
             cols: self.count(dst_type),
@@ -438,10 +318,11 @@ impl<'a> SemanticGraphs<'a> {
     }
 }
 
-/// Bytes of a semantic graph: both row offsets; source, destination and edge number per pair; and its count.
-fn graph_bytes(num_src: usize, num_dst: usize, pairs: u64, counted: bool) -> u64 {
-    let per_pair = if counted { 16 } else { 12 };
-    (8 * (num_src as u64 + num_dst as u64 + 2)).saturating_add(pairs.saturating_mul(per_pair))
+/// Bytes of a semantic graph: row offsets of both directions; source, destination and edge number of each pair; and its
+/// count. In a mirror sources and destinations are one array, and so are the offsets.
+fn graph_bytes(num_src: usize, num_dst: usize, pairs: u64, counted: bool, mirror: bool) -> u64 {
+    let (rows, ends) = if mirror { (num_dst + 1, 1) } else { (num_src + num_dst + 2, 2) };
+    (8 * rows as u64).saturating_add(pairs.saturating_mul(4 * (ends + 1 + u64::from(counted))))
 }
 
 /// Merges equal edges, which are neighbours in the CSC order.
@@ -449,15 +330,16 @@ fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32
     let dst = rows_of(&csc.indptr);
     let mut kept = 0;
     let mut degree = vec![0u64; csc.indptr.len()];
+    let src = csc.src.make_mut();
     for e in 0..dst.len() {
-        let same = kept > 0 && e > 0 && dst[e] == dst[e - 1] && csc.src[e] == csc.src[kept - 1];
+        let same = kept > 0 && e > 0 && dst[e] == dst[e - 1] && src[e] == src[kept - 1];
         if same {
             if let Some(w) = weight.as_deref_mut() {
                 w[kept - 1] += w[e];
             }
             continue;
         }
-        csc.src[kept] = csc.src[e];
+        src[kept] = src[e];
         original[kept] = original[e];
         if let Some(w) = weight.as_deref_mut() {
             w[kept] = w[e];
@@ -465,7 +347,7 @@ fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32
         degree[dst[e] as usize + 1] += 1;
         kept += 1;
     }
-    csc.src.truncate(kept);
+    src.truncate(kept);
     original.truncate(kept);
     if let Some(w) = weight {
         w.truncate(kept);
@@ -473,5 +355,5 @@ fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32
     for row in 1..degree.len() {
         degree[row] += degree[row - 1];
     }
-    csc.indptr = degree;
+    csc.indptr = degree.into();
 }

@@ -10,14 +10,18 @@
 //!
 //! so `Σ_v visits(v) · entries(v)` bounds the work of the segment, and `Σ_v entries(v)` its size when stored. Vectors of
 //! path counts take time in the number of edges and never the size of a product.
+//!
+//! Products that are built for other metapaths as well (`share.rs`) cost nothing here, and may also come first.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Adjacency;
+use super::sets::bit_cost;
 use super::walk::{Mode, Rows};
 
 /// Longer chains are walked step by step: the tables of path counts grow with the square of the length.
-const MAX_PLANNED_STEPS: usize = 8;
+pub(super) const MAX_PLANNED_STEPS: usize = 8;
 
 /// Storing an entry (two passes, memory) costs about as much as touching this many.
 const STORE_COST: f64 = 4.0;
@@ -33,32 +37,56 @@ pub(super) struct Plan {
     /// Where to cut the chain, where that was worth a thought.
     costs: Option<Costs>,
     counted: bool,
+    store_budget: u64,
 }
+
+/// Whether the product of a part of a chain is made elsewhere.
+pub(super) type IsShared<'s> = &'s dyn Fn(Range<usize>) -> bool;
+
+/// The product of a part of a chain, if it is made elsewhere.
+pub(super) type Fetch<'s> = &'s dyn Fn(Range<usize>) -> Option<Arc<Adjacency>>;
 
 impl Plan {
     /// Plans the product of `chain` (not empty), with path counts if `counted`, storing intermediates of at most
-    /// `store_budget` bytes each. Only estimates: until [`store`](Self::store) nothing is multiplied.
-    pub fn new(chain: Vec<Arc<Adjacency>>, store_budget: u64, counted: bool) -> Plan {
+    /// `store_budget` bytes each; `tables` are those of the chain, if they are known. Only estimates: until [`store`](Self::store) nothing is multiplied.
+    pub fn new(
+        chain: Vec<Arc<Adjacency>>,
+        store_budget: u64,
+        counted: bool,
+        tables: Option<Arc<Tables>>,
+        is_shared: IsShared<'_>,
+    ) -> Plan {
         let k = chain.len();
         if k == 1 || k > MAX_PLANNED_STEPS {
             let (max_pairs, work) = bound(&chain);
-            return Plan { segments: chain, max_pairs, work, costs: None, counted };
+            return Plan { segments: chain, max_pairs, work, costs: None, counted, store_budget };
         }
-        let paths = Paths::new(&chain);
-        let costs = Costs::new(&paths, &chain, store_budget, counted);
-        let max_pairs = paths.entries(0, k).ceil().min(u64::MAX as f64) as u64;
-        Plan { segments: chain, max_pairs, work: costs.walk(0, k), costs: Some(costs), counted }
+        let tables = tables.unwrap_or_else(|| Arc::new(Tables::new(&chain, store_budget, counted)));
+        let costs = Costs::new(&tables, is_shared);
+        let max_pairs = tables.entries(0..k).ceil().min(u64::MAX as f64) as u64;
+        Plan { segments: chain, max_pairs, work: costs.walk(0..k), costs: Some(costs), counted, store_budget }
     }
 
-    /// Computes the intermediates that pay and walks along them from now on.
-    pub fn store(self) -> Plan {
+    /// Computes the intermediates that pay and walks along them from now on. `fetch` has those that are made elsewhere.
+    pub fn store(self, fetch: Fetch<'_>) -> Plan {
         match &self.costs {
             Some(costs) => {
-                let segments = costs.store(&self.segments, 0, self.segments.len(), self.counted);
+                let how = (self.counted, self.store_budget);
+                let segments = costs.store(&self.segments, 0..self.segments.len(), how, fetch);
                 Plan { segments, costs: None, ..self }
             }
             None => self,
         }
+    }
+
+    /// Where the whole product is at hand.
+    pub fn at_hand(self, product: Arc<Adjacency>) -> Plan {
+        Plan { segments: vec![product], costs: None, ..self }
+    }
+
+    /// The product itself, for walks along it.
+    pub fn product(&self) -> Adjacency {
+        product(&self.segments, (self.counted, self.store_budget))
     }
 }
 
@@ -162,67 +190,118 @@ impl Paths {
         by_row.min(by_column)
     }
 
-    /// Bound on the entries touched when rows that started at `i` go through segment `m..j`.
-    fn segment(&self, i: usize, m: usize, j: usize) -> f64 {
+    /// Bound on the entries touched when rows that started at `i` go through segment `m..j`, a row of which costs no more
+    /// than `row` entries.
+    fn segment(&self, i: usize, m: usize, j: usize, row: f64) -> f64 {
         let (rows, columns) = (self.rows(i, m), self.columns(m, j));
         let visits = self.arriving(i, m).iter().map(|n| n.min(rows));
-        visits.zip(self.leaving(m, j)).map(|(visits, n)| visits * n.min(columns)).sum()
+        visits.zip(self.leaving(m, j)).map(|(visits, n)| visits * n.min(columns).min(row)).sum()
+    }
+}
+
+/// What cuts of a chain cost, so that many plans of it can be compared.
+pub(super) struct Tables {
+    num_steps: usize,
+    /// `entries[i][j]`: bound on the entries of `i..j`.
+    entries: Vec<Vec<f64>>,
+    /// `segment[i][m][j]`: bound on the entries touched when rows that started at `i` go through `m..j`.
+    segment: Vec<Vec<Vec<f64>>>,
+    entry_bytes: f64,
+    store_budget: f64,
+}
+
+impl Tables {
+    pub fn new(chain: &[Arc<Adjacency>], store_budget: u64, counted: bool) -> Tables {
+        let (k, paths) = (chain.len(), Paths::new(chain));
+        let part = |i: usize, j: usize| if i < j { paths.entries(i, j) } else { 0.0 };
+        let entries = (0..k).map(|i| (0..=k).map(|j| part(i, j)).collect()).collect();
+        let segment = |i: usize, m: usize, j: usize| {
+            // Long rows are bits where only sets are asked for.
+            let row = if counted { f64::INFINITY } else { bit_cost(chain[j - 1].num_cols) };
+            paths.segment(i, m, j, row)
+        };
+        let cuts = |i: usize, m: usize| (0..=k).map(|j| if i < m && m < j { segment(i, m, j) } else { 0.0 }).collect();
+        let segment = (0..k).map(|i| (0..k).map(|m| cuts(i, m)).collect()).collect();
+        let entry_bytes = if counted { 12.0 } else { 4.0 };
+        Tables { num_steps: k, entries, segment, entry_bytes, store_budget: store_budget as f64 }
+    }
+
+    pub fn entries(&self, part: Range<usize>) -> f64 {
+        self.entries[part.start][part.end]
+    }
+
+    /// Bound on the bytes of a part when it is stored.
+    pub fn bytes(&self, part: Range<usize>) -> f64 {
+        self.entries(part) * self.entry_bytes
+    }
+
+    /// What it costs to store a part.
+    pub fn store_cost(&self, part: Range<usize>, costs: &Costs) -> f64 {
+        2.0 * costs.walk(part.clone()) + self.write_cost(part)
+    }
+
+    /// What it costs to write the entries of a part.
+    pub fn write_cost(&self, part: Range<usize>) -> f64 {
+        STORE_COST * self.entries(part)
     }
 }
 
 /// The cheapest last cut of every part of a chain.
-struct Costs {
+pub(super) struct Costs {
     /// `best[i][j]`: cost of walking `i..j`, and where its last segment starts.
     best: Vec<Vec<(f64, usize)>>,
 }
 
 impl Costs {
-    fn new(paths: &Paths, chain: &[Arc<Adjacency>], store_budget: u64, counted: bool) -> Costs {
-        let k = chain.len();
-        let entry_bytes = if counted { 12.0 } else { 4.0 };
-        let mut best = vec![vec![(f64::INFINITY, 0); k + 1]; k];
+    pub fn new(tables: &Tables, is_shared: IsShared<'_>) -> Costs {
+        let k = tables.num_steps;
+        let mut costs = Costs { best: vec![vec![(f64::INFINITY, 0); k + 1]; k] };
         for len in 1..=k {
             for i in 0..=k - len {
                 let j = i + len;
-                if len == 1 {
-                    best[i][j] = (chain[i].cols.len() as f64, i);
-                    continue;
+                if len == 1 || is_shared(i..j) {
+                    // Its rows are those of a matrix that is there.
+                    costs.best[i][j] = (tables.entries(i..j), i);
                 }
                 for m in i + 1..j {
-                    let stored = if j - m == 1 {
+                    let stored = if j - m == 1 || is_shared(m..j) {
                         0.0
+                    } else if tables.bytes(m..j) > tables.store_budget {
+                        continue;
                     } else {
-                        let entries = paths.entries(m, j);
-                        if entries * entry_bytes > store_budget as f64 {
-                            continue;
-                        }
-                        2.0 * best[m][j].0 + STORE_COST * entries
+                        tables.store_cost(m..j, &costs)
                     };
-                    let cost = best[i][m].0 + paths.segment(i, m, j) + stored;
+                    let cost = costs.walk(i..m) + tables.segment[i][m][j] + stored;
                     // Later cuts are shorter segments: on a tie nothing is stored.
-                    if cost <= best[i][j].0 {
-                        best[i][j] = (cost, m);
+                    if cost <= costs.walk(i..j) {
+                        costs.best[i][j] = (cost, m);
                     }
                 }
             }
         }
-        Costs { best }
+        costs
     }
 
-    fn walk(&self, i: usize, j: usize) -> f64 {
-        self.best[i][j].0
+    pub fn walk(&self, part: Range<usize>) -> f64 {
+        self.best[part.start][part.end].0
     }
 
-    /// The segments of `i..j`; computes those that are to be stored.
-    fn store(&self, chain: &[Arc<Adjacency>], i: usize, j: usize, counted: bool) -> Vec<Arc<Adjacency>> {
+    /// The segments of a part of `chain`; computes those that are to be stored.
+    fn store(
+        &self,
+        chain: &[Arc<Adjacency>],
+        part: Range<usize>,
+        how: (bool, u64),
+        fetch: Fetch<'_>,
+    ) -> Vec<Arc<Adjacency>> {
         let mut segments = Vec::new();
-        let mut end = j;
-        while end > i {
-            let start = self.best[i][end].1;
-            segments.push(if end - start == 1 {
-                Arc::clone(&chain[start])
-            } else {
-                Arc::new(product(&self.store(chain, start, end, counted), counted))
+        let mut end = part.end;
+        while end > part.start {
+            let start = self.best[part.start][end].1;
+            segments.push(match fetch(start..end) {
+                _ if end - start == 1 => Arc::clone(&chain[start]),
+                Some(shared) => shared,
+                None => Arc::new(product(&self.store(chain, start..end, how, fetch), how)),
             });
             end = start;
         }
@@ -232,11 +311,11 @@ impl Costs {
 }
 
 /// The product of segments. Counts saturate, and saturated counts stay so in whatever is made of them.
-fn product(segments: &[Arc<Adjacency>], counted: bool) -> Adjacency {
-    let rows = Rows::new(segments, false);
+fn product(segments: &[Arc<Adjacency>], (counted, budget): (bool, u64)) -> Adjacency {
+    let rows = Rows::new(segments, false, budget);
     let indptr = rows.count();
     let mode = if counted { Mode::Counted } else { Mode::Reachable };
     let filled = rows.fill(&indptr, mode, |count| count);
     let num_cols = segments.last().map_or(0, |s| s.num_cols);
-    Adjacency { indptr, cols: filled.cols, counts: filled.counts, num_cols, distinct: true }
+    Adjacency { indptr: indptr.into(), cols: filled.cols.into(), counts: filled.counts, num_cols, distinct: true }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Adjacency, SemanticGraphs, SgbError, Step};
+use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step};
 
 /// Where the paths of a metapath are at a vertex between, such that no other path joins the same ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ impl SemanticGraphs<'_> {
     /// How many distinct ends each start reaches.
     fn reached(&self, steps: &[Step]) -> Vec<u64> {
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
-        let indptr = super::walk::Rows::new(&chain, false).count();
+        let indptr = super::walk::Rows::new(&chain, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).count();
         indptr.windows(2).map(|row| row[1] - row[0]).collect()
     }
 }

@@ -30,8 +30,8 @@ pub fn weighted_graph(
             name: made.name.into(),
             src_type,
             dst_type,
-            indptr: made.csc.indptr.into(),
-            src: made.csc.src.into(),
+            indptr: made.csc.indptr.into_vec().into(),
+            src: made.csc.src.into_vec().into(),
             weights: weights.map(Into::into),
         }
     });

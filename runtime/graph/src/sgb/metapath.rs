@@ -1,0 +1,210 @@
+//! The graph of a metapath: read from a cache, or multiplied.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+
+use super::cache::{Incoming, Key, Stored};
+use super::plan::Plan;
+use super::walk::{Mode, Rows};
+use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes};
+use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, mirrored, transpose};
+use crate::shared::Shared;
+
+/// Above this many touched edges an exact count is not worth having before refusing a graph.
+const CHEAP_WORK: f64 = 2e10;
+
+/// Where a semantic graph came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// From a file of the cache; else it was built.
+    pub cached: bool,
+    /// It is a file of the cache now, and was none before.
+    pub stored: bool,
+    /// How long it took to read or to build, with both incidences, and to write it where it was.
+    pub took: Duration,
+}
+
+impl SemanticGraphs<'_> {
+    /// The graph of a metapath: one edge per distinct (start, end) pair, start = source.
+    ///
+    /// Errors when the steps do not join, on self loops between different vertex types, when the result would be over the
+    /// memory budget or 2^32 - 1 edges, and when a counted pair needs more than 64 bits.
+    pub fn metapath(&self, name: &str, steps: &[Step], options: MetapathOptions) -> Result<SemanticGraph, SgbError> {
+        self.metapath_from(name, steps, options).map(|(graph, _)| graph)
+    }
+
+    /// The same, and where it came from.
+    ///
+    /// Errors as [`metapath`](Self::metapath) does.
+    pub fn metapath_from(
+        &self,
+        name: &str,
+        steps: &[Step],
+        options: MetapathOptions,
+    ) -> Result<(SemanticGraph, Origin), SgbError> {
+        let started = Instant::now();
+        let (src_type, dst_type) = self.ends(name, steps, options.self_loops)?;
+        let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
+        let asked = Asked { name, steps, options, num_src, num_dst, mirror: self.is_mirror(steps) };
+        let outgoing = |csc: &Csc| if asked.mirror { mirrored(csc) } else { transpose(csc, num_src) };
+        let mut origin = Origin::default();
+        let found = self.look_up(&asked)?;
+        let (key, incoming) = (found.key, found.incoming.map(|(csc, counts)| (outgoing(&csc), csc, counts)));
+        // Edges without one back would be a file that nobody has written here; kernels go where edges lead.
+        let incoming = incoming.filter(|(csr, csc, _)| csr.edge.iter().all(|&e| (e as usize) < csc.src.len()));
+        let (csr, csc, counts) = match incoming {
+            Some(cached) => {
+                origin.cached = true;
+                cached
+            }
+            None => {
+                let building = Instant::now();
+                let (csc, counts) = self.multiply(&asked)?;
+                if let (Some(key), Some(cache)) = (key, &self.cache) {
+                    let graph = Stored { num_src, indptr: &csc.indptr, src: &csc.src, counts: counts.as_deref() };
+                    origin.stored = cache.keep(key, &self.label(steps), &graph, building.elapsed());
+                }
+                (outgoing(&csc), csc, counts)
+            }
+        };
+        let graph =
+            SemanticGraph { name: name.into(), num_src, num_dst, csc, csr, counts, weight: None, original: None };
+        origin.took = started.elapsed();
+        Ok((graph, origin))
+    }
+
+    /// What the cache has of a metapath. What is there obeys the budget, or it is the same error as without a cache.
+    fn look_up(&self, asked: &Asked<'_>) -> Result<Found, SgbError> {
+        let Some(cache) = &self.cache else { return Ok(Found::default()) };
+        let key = Key::new(self, asked.steps, asked.options);
+        let ends = (asked.num_src, asked.num_dst);
+        match cache.find(key, ends, asked.options.counted, |pairs| asked.bytes(pairs) <= asked.options.memory_budget) {
+            Ok(incoming) => Ok(Found { key: Some(key), incoming }),
+            Err(pairs) => Err(asked.over(pairs, true)),
+        }
+    }
+
+    /// Whether the cache has a file for a metapath; not whether it can be used.
+    pub(super) fn is_cached(&self, steps: &[Step], options: MetapathOptions) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.has(Key::new(self, steps, options)))
+    }
+
+    /// Multiplies the adjacency matrices of a metapath: rows are destinations.
+    fn multiply(&self, asked: &Asked<'_>) -> Result<Incoming, SgbError> {
+        let options = asked.options;
+        // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
+        let steps: Vec<Step> = asked.steps.iter().rev().map(|step| step.flipped()).collect();
+        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
+        let is_shared = |part: Range<usize>| self.is_shared(&steps[part], options.counted);
+        let tables = self.known_tables(&steps, options.counted);
+        let plan = Plan::new(chain, options.memory_budget / 4, options.counted, tables, &is_shared);
+        let loops = if options.self_loops { asked.num_dst as u64 } else { 0 };
+        let max_pairs = plan.max_pairs.saturating_add(loops);
+        let fits = |pairs: u64| asked.bytes(pairs) <= options.memory_budget;
+        // The row offsets are the only part whose size does not depend on the pairs.
+        if !fits(0) || (!fits(max_pairs) && plan.work > CHEAP_WORK) {
+            return Err(asked.over(max_pairs, false));
+        }
+        let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
+        let plan = match self.shared(&steps, options.counted) {
+            Some(whole) => plan.at_hand(whole),
+            None => plan.store(&|part| self.shared(&steps[part], options.counted)),
+        };
+        // Of a path that is shared as a whole the arrays are there.
+        if let ([whole], false, false) = (&plan.segments[..], options.counted, options.self_loops)
+            && steps.len() > 1
+            && fits(whole.cols.len() as u64)
+            && whole.cols.len() < NO_ORIGINAL as usize
+        {
+            return Ok((Csc { indptr: Shared::clone(&whole.indptr), src: Shared::clone(&whole.cols) }, None));
+        }
+        let rows = Rows::new(&plan.segments, options.self_loops, options.memory_budget / 4);
+        // Sizes first, so that entries are written in their place: except where walking costs more than copying, if
+        // what is held twice is no more than intermediates may be.
+        let convert = |count: u64| count as f32;
+        let walks = if options.counted { plan.work } else { plan.work / 2.0 };
+        let once = walks > max_pairs as f64 && asked.bytes(max_pairs) <= options.memory_budget / 4;
+        let collected = once.then(|| rows.collect(mode, convert));
+        let (indptr, filled) = match collected {
+            Some((indptr, filled)) => (indptr, Some(filled)),
+            None => (rows.count(), None),
+        };
+        let pairs = indptr[asked.num_dst];
+        if !fits(pairs) {
+            return Err(asked.over(pairs, true));
+        }
+        if pairs >= u64::from(NO_ORIGINAL) {
+            return Err(SgbError::TooManyEdges { graph: asked.name.into(), edges: pairs });
+        }
+        let filled = filled.unwrap_or_else(|| rows.fill(&indptr, mode, convert));
+        if filled.overflow {
+            return Err(SgbError::CountOverflow { graph: asked.name.into() });
+        }
+        Ok((Csc { indptr: indptr.into(), src: filled.cols.into() }, filled.counts))
+    }
+
+    /// Whether the way back is the same way, so that each pair has one back with as many paths: each step is taken back by its
+    /// counterpart from the end, or both go along one relation in which each edge has one back.
+    pub(super) fn is_mirror(&self, steps: &[Step]) -> bool {
+        let is_back = |(&step, &back): (&Step, &Step)| {
+            step == back.flipped() || (step == back && self.is_symmetric(step.relation))
+        };
+        steps.iter().zip(steps.iter().rev()).all(is_back)
+    }
+
+    /// Whether each edge of a relation has one back; said of relations without multiple edges only.
+    fn is_symmetric(&self, relation: usize) -> bool {
+        let data = &self.dataset.relations[relation];
+        data.src == data.dst
+            && *self.symmetric[relation].get_or_init(|| {
+                let forward = self.step(Step::forward(relation));
+                let has_back = |row: usize| {
+                    forward.row(row).iter().all(|&end| forward.row(end as usize).binary_search(&(row as u32)).is_ok())
+                };
+                forward.distinct && (0..forward.num_rows()).into_par_iter().with_min_len(1 << 10).all(has_back)
+            })
+    }
+
+    /// The steps as dataset files write them, for those who look at the cache.
+    fn label(&self, steps: &[Step]) -> String {
+        let step = |step: &Step| {
+            let direction = if step.reverse { '<' } else { '>' };
+            format!("{direction}{}", self.dataset.relations[step.relation].name)
+        };
+        steps.iter().map(step).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What a cache knows of a metapath.
+#[derive(Default)]
+struct Found {
+    /// What it is found by, if there is a cache.
+    key: Option<Key>,
+    incoming: Option<Incoming>,
+}
+
+/// What is to be built.
+struct Asked<'a> {
+    name: &'a str,
+    steps: &'a [Step],
+    options: MetapathOptions,
+    num_src: usize,
+    num_dst: usize,
+    /// See [`SemanticGraphs::is_mirror`].
+    mirror: bool,
+}
+
+impl Asked<'_> {
+    /// Bytes of the graph with so many pairs.
+    fn bytes(&self, pairs: u64) -> u64 {
+        graph_bytes(self.num_src, self.num_dst, pairs, self.options.counted, self.mirror)
+    }
+
+    fn over(&self, pairs: u64, exact: bool) -> SgbError {
+        let (bytes, budget) = (self.bytes(pairs), self.options.memory_budget);
+        SgbError::OverBudget { graph: self.name.into(), pairs, exact, bytes, budget }
+    }
+}

@@ -1,0 +1,168 @@
+//! Numbers of paths of one row, to each vertex that it reaches.
+
+use pulp::Arch;
+
+use super::Adjacency;
+use super::sets::{Segment, WORDS_PER_ENTRY, count, drain, list};
+
+/// One number per vertex and segment: a row's state while its paths are counted. Numbers saturate.
+pub(super) struct Sums {
+    sums: Vec<Sum>,
+    arch: Arch,
+}
+
+struct Sum {
+    /// Paths to each vertex.
+    count: Vec<u64>,
+    /// The vertices with paths: where they are many as bits, else listed, in no order.
+    bits: Vec<u64>,
+    list: Vec<u32>,
+    dense: bool,
+}
+
+/// A row of the last segment that all paths of a row end with, and how many paths lead there.
+#[derive(Clone, Copy)]
+pub(super) struct Only {
+    pub row: usize,
+    paths: u64,
+}
+
+impl Sums {
+    pub fn new(segments: &[Segment<'_>]) -> Sums {
+        let sum = |segment: &Segment<'_>| {
+            let cols = segment.matrix.num_cols;
+            Sum { count: vec![0; cols], bits: vec![0; cols.div_ceil(64)], list: Vec::new(), dense: false }
+        };
+        Sums { sums: segments.iter().map(sum).collect(), arch: Arch::new() }
+    }
+
+    /// Counts the paths of `row` to each column, in the last sum; all must be clear. Where they are those of one row of the
+    /// last segment, gives that instead. With `self_loops` there is a path to the row itself, if there is no other.
+    pub fn walk(&mut self, segments: &[Segment<'_>], row: usize, self_loops: bool) -> Option<Only> {
+        let start = [row as u32];
+        let last = segments.len().saturating_sub(1);
+        for (i, segment) in segments.iter().enumerate() {
+            let (done, rest) = self.sums.split_at_mut(i);
+            let (from, paths): (&[u32], Option<&[u64]>) = match done.last() {
+                Some(before) => (&before.list, Some(&before.count)),
+                None => (&start, None),
+            };
+            if let (&[only], true) = (from, i == last && segment.matrix.distinct && !self_loops) {
+                return Some(Only { row: only as usize, paths: paths.map_or(1, |paths| paths[only as usize]) });
+            }
+            let into = &mut rest[0];
+            into.unite(segment.matrix, from, paths);
+            if i < last {
+                into.list_all(self.arch);
+            }
+        }
+        if let Some(last) = self.sums.last_mut().filter(|last| self_loops && last.count[row] == 0) {
+            last.put(row as u32, 1);
+        }
+        None
+    }
+
+    /// Columns of the row at hand.
+    pub fn len(&self) -> usize {
+        self.sums.last().map_or(0, |sum| if sum.dense { count(self.arch, &sum.bits) } else { sum.list.len() })
+    }
+
+    /// Writes columns and path counts of the row at hand, columns ascending, and clears all. Returns whether a count overflowed.
+    pub fn emit<C>(&mut self, cols: &mut [u32], counts: &mut [C], convert: &impl Fn(u64) -> C) -> bool {
+        let mut overflow = false;
+        if let Some(last) = self.sums.last_mut() {
+            if last.dense {
+                drain(self.arch, &mut last.bits, cols);
+                last.dense = false;
+            } else {
+                last.list.sort_unstable();
+                cols.copy_from_slice(&last.list);
+                last.clear_bits();
+            }
+            last.list.clear();
+            for (&c, slot) in cols.iter().zip(counts) {
+                let n = std::mem::take(&mut last.count[c as usize]);
+                overflow |= n == u64::MAX;
+                *slot = convert(n);
+            }
+        }
+        self.clear();
+        overflow
+    }
+
+    /// The same for paths that end with one row of the last segment.
+    pub fn emit_only<C: Copy>(
+        &mut self,
+        (only, segment): (Only, &Adjacency),
+        cols: &mut [u32],
+        counts: &mut [C],
+        convert: &impl Fn(u64) -> C,
+    ) -> bool {
+        self.clear();
+        cols.copy_from_slice(segment.row(only.row));
+        let Some(own) = &segment.counts else {
+            counts.fill(convert(only.paths));
+            return only.paths == u64::MAX && !cols.is_empty();
+        };
+        let mut overflow = false;
+        for (slot, &n) in counts.iter_mut().zip(&own[segment.range(only.row)]) {
+            let n = n.saturating_mul(only.paths);
+            overflow |= n == u64::MAX;
+            *slot = convert(n);
+        }
+        overflow
+    }
+
+    fn clear(&mut self) {
+        self.sums.iter_mut().for_each(Sum::clear);
+    }
+}
+
+impl Sum {
+    /// Adds the rows `from` of a matrix, each as often as there are paths to it. The sum was empty.
+    fn unite(&mut self, matrix: &Adjacency, from: &[u32], paths: Option<&[u64]>) {
+        let entries: usize = from.iter().map(|&v| matrix.range(v as usize).len()).sum();
+        self.dense = entries * WORDS_PER_ENTRY >= self.bits.len();
+        for &v in from {
+            let (range, n) = (matrix.range(v as usize), paths.map_or(1, |paths| paths[v as usize]));
+            let cols = &matrix.cols[range.clone()];
+            match &matrix.counts {
+                Some(own) => cols.iter().zip(&own[range]).for_each(|(&c, &w)| self.put(c, n.saturating_mul(w))),
+                None => cols.iter().for_each(|&c| self.put(c, n)),
+            }
+        }
+    }
+
+    /// Adds paths to a vertex; not zero, so that what has none has not been met.
+    fn put(&mut self, v: u32, n: u64) {
+        let sum = &mut self.count[v as usize];
+        if self.dense {
+            self.bits[v as usize / 64] |= 1 << (v % 64);
+        } else if *sum == 0 {
+            self.list.push(v);
+        }
+        *sum = sum.saturating_add(n);
+    }
+
+    /// Lists the vertices with paths.
+    fn list_all(&mut self, arch: Arch) {
+        if self.dense {
+            self.list.resize(count(arch, &self.bits), 0);
+            list(arch, &self.bits, &mut self.list);
+        }
+    }
+
+    fn clear_bits(&mut self) {
+        if self.dense {
+            self.bits.fill(0);
+        }
+        self.dense = false;
+    }
+
+    /// What has paths is listed here.
+    fn clear(&mut self) {
+        self.list.iter().for_each(|&c| self.count[c as usize] = 0);
+        self.clear_bits();
+        self.list.clear();
+    }
+}
