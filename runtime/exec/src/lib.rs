@@ -26,6 +26,7 @@ pub mod measure;
 mod metapaths;
 pub mod metrics;
 pub mod native;
+pub mod order;
 mod paths;
 pub mod plan;
 mod planned;
@@ -52,6 +53,7 @@ pub use error::{ExecError, Result};
 pub use hgnnc_cache::Policy as CachePolicy;
 pub use metapaths::{declare_metapaths, list_edges};
 pub use native::CodeMode;
+pub use order::{OrderOptions, Ordered, order_vertices};
 pub use planned::Arena;
 pub use profile::{
     Counted, DeviceProfile, EntryProfile, KernelTime, Profile, ProfileOptions, Timeline, profile, profile_device,

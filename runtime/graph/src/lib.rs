@@ -15,6 +15,7 @@ pub mod error;
 pub mod info;
 pub mod load;
 pub mod npy;
+pub mod order;
 pub mod schema;
 pub mod sgb;
 pub mod synth;

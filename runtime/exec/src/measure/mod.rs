@@ -26,6 +26,12 @@ pub fn machine(folder: Option<&Path>, threads: usize) -> Machine {
     kept(folder, &name, threads, || measure(&name, threads))
 }
 
+/// Bytes of the cache that so many threads share, as the system tells.
+pub(crate) fn last_level_bytes(threads: usize) -> usize {
+    let caches = Caches::find();
+    caches.l3.unwrap_or(caches.l2 * threads.max(1))
+}
+
 /// A description, and whether it was disturbed by other processes.
 type Measured = (Machine, bool);
 
