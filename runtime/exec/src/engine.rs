@@ -410,12 +410,12 @@ impl Engine {
     }
 
     /// Elements of a parameter, with rows of vertices in the order of the dataset.
-    pub(crate) fn read_param(&self, index: usize, into: &mut [f32]) {
+    pub fn read_param(&self, index: usize, into: &mut [f32]) {
         self.read_rows(index, self.param_slab(index), into);
     }
 
     /// Elements of an optimiser state, as [`Engine::read_param`].
-    pub(crate) fn read_state(&self, index: usize, into: &mut [f32]) {
+    pub fn read_state(&self, index: usize, into: &mut [f32]) {
         self.read_rows(self.states[index].0.index(), self.state_slab(index), into);
     }
 
@@ -429,12 +429,12 @@ impl Engine {
     }
 
     /// Sets a parameter: rows of vertices are in the order of the dataset.
-    pub(crate) fn set_param(&mut self, index: usize, numbers: &[f32]) {
+    pub fn set_param(&mut self, index: usize, numbers: &[f32]) {
         self.set_rows(index, self.params as usize + index, numbers);
     }
 
     /// Sets an optimiser state, as [`Engine::set_param`].
-    pub(crate) fn set_state(&mut self, index: usize, numbers: &[f32]) {
+    pub fn set_state(&mut self, index: usize, numbers: &[f32]) {
         self.set_rows(self.states[index].0.index(), self.first_state as usize + index, numbers);
     }
 

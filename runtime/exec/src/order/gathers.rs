@@ -97,7 +97,7 @@ fn have_same_edges(one: &Gather<'_>, other: &Gather<'_>) -> bool {
 }
 
 /// Why the vertices of a model cannot be numbered anew, in words for a user.
-pub(super) fn obstacle(artifact: &Artifact) -> Option<&'static str> {
+pub fn obstacle(artifact: &Artifact) -> Option<&'static str> {
     let training = artifact.training.as_ref();
     if artifact.batch.is_some() || training.is_some_and(|training| training.batch.is_some()) {
         return Some("batches are sampled in the numbers of the dataset");
@@ -123,7 +123,7 @@ pub(super) fn obstacle(artifact: &Artifact) -> Option<&'static str> {
 
 /// Does a program draw masks for what is numbered otherwise: elements of parameters with rows for vertices, columns that
 /// are vertices, or the distinct ends of a graph?
-fn draws_elsewhere(program: &Program) -> bool {
+pub fn draws_elsewhere(program: &Program) -> bool {
     program.kernels().any(|kernel| {
         let Body::Traversal(traversal) = &kernel.body else { return false };
         traversal.instrs.iter().filter(|instr| matches!(instr.op, KernelOp::Mask { .. })).any(|instr| {

@@ -4,8 +4,9 @@
 //! new numbers. What a user sees or keeps is in the numbers of the dataset: outputs, parameters with a row for each vertex,
 //! checkpoints, and the random masks, which belong to elements and not to places in memory.
 //!
-//! Edges stay in the order that they had within a row. So what is summed over the edges of a row is the same to the last
-//! bit, and only what is summed over all rows is added in another order.
+//! Edges stay in the order that they had within a row, so the sum over the edges of a row takes the same terms in the same
+//! order. What changes is which rows follow each other: sums over all rows (gradients of weights, the loss) are added in
+//! another order, and a row that crosses the border of a tile of edges crosses it elsewhere.
 
 mod choose;
 mod gathers;
@@ -17,6 +18,7 @@ use hgnnc_graph::order::Order;
 use hgnnc_ir::types::VertexType;
 
 pub use choose::{OrderOptions, Ordered, order_vertices};
+pub use gathers::{draws_elsewhere, obstacle};
 pub use renumber::number_anew;
 pub(crate) use renumber::copy_rows;
 

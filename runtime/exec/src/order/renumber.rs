@@ -16,7 +16,7 @@ const CHUNK: usize = 1 << 13;
 
 /// Numbers the vertices of some types anew. `target` is the type that labels and parts belong to.
 ///
-/// Within a row, edges stay in the order that they had, so sums over the edges of a row are the same to the last bit.
+/// Within a row, edges stay in the order that they had.
 ///
 /// # Errors
 /// When an order is not one of the vertices of its type, or vertices have been numbered anew before.
