@@ -223,7 +223,10 @@ fn on_processor(
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     let artifact = for_purpose(lowered.artifact, purpose);
     if orders {
-        order_vertices(&artifact, &mut data, &order_options(&artifact, purpose, &options))?;
+        let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, purpose, &options))?;
+        if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
+            say(format!("{ORDER}: {line}"));
+        }
     }
     Ok(Trainer::new(artifact, data, options)?)
 }
@@ -232,7 +235,7 @@ fn on_processor(
 pub fn order_options(artifact: &Artifact, purpose: Purpose, options: &TrainOptions) -> OrderOptions {
     let trained = artifact.training.as_ref().filter(|_| purpose == Purpose::Train);
     let epochs = trained.map_or(1, |training| options.epochs.unwrap_or(training.epochs));
-    OrderOptions { epochs, threads: options.threads, cache_bytes: None }
+    OrderOptions { epochs, cache_bytes: None }
 }
 
 /// What is only measured needs no program for batches, nor what samples them.

@@ -774,14 +774,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn mask(
-        &self,
-        draw: MaskDraw,
-        (columns, of): (Option<usize>, Drawn),
-        level: Level,
-        width: usize,
-        out: &mut [f32],
-    ) {
+    fn mask(&self, draw: MaskDraw, (columns, of): (Option<usize>, Drawn), level: Level, width: usize, out: &mut [f32]) {
         let orders = &self.context.data.orders;
         let order = match of {
             Drawn::Vertices(vertex) => orders.of(vertex),

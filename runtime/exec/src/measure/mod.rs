@@ -26,10 +26,10 @@ pub fn machine(folder: Option<&Path>, threads: usize) -> Machine {
     kept(folder, &name, threads, || measure(&name, threads))
 }
 
-/// Bytes of the cache that so many threads share, as the system tells.
-pub(crate) fn last_level_bytes(threads: usize) -> usize {
+/// Bytes of the largest cache, as the system tells.
+pub(crate) fn last_level_bytes() -> usize {
     let caches = Caches::find();
-    caches.l3.unwrap_or(caches.l2 * threads.max(1))
+    caches.l3.unwrap_or(caches.l2)
 }
 
 /// A description, and whether it was disturbed by other processes.

@@ -19,12 +19,15 @@ use crate::measure::last_level_bytes;
 /// Bytes per second that a second of gathers takes from memory: what a few cores reach with rows of some lines. Times are
 /// compared by it, so half or twice as much decides only what hardly matters.
 const GATHERED_PER_S: f64 = 25e9;
-/// Seconds that candidates and their model take for each edge and direction, by one thread.
-const CANDIDATE_S: f64 = 60e-9;
+/// Seconds that candidates and their model take for each edge and direction, by two threads.
+const CANDIDATE_S: f64 = 30e-9;
 /// Bytes per second that are moved when vertices are numbered anew.
 const MOVED_PER_S: f64 = 4e9;
-/// Orders never save more of what is missed than this part; below it there is nothing to look for.
-const AT_MOST: f64 = 0.3;
+/// The part of what is missed that an order can be hoped to save. Where that is less than it takes, none is looked for.
+const AT_MOST: f64 = 0.5;
+/// Threads share the cache, and each is at another place. That two do so is assumed of any number of them: results may not
+/// depend on it, and an order does change the last bits of sums.
+const SHARERS: f64 = 2.0;
 /// The model is no better than this part of what is missed.
 const AT_LEAST: f64 = 0.03;
 /// How often a vertex decides to which cluster it belongs: a third time changes the misses by a hundredth.
@@ -37,8 +40,6 @@ const SLACK: f64 = 10.0;
 pub struct OrderOptions {
     /// How often the programs will run.
     pub epochs: u64,
-    /// Threads that run them; 0: one per processor. Each is at another place, and has its share of the cache.
-    pub threads: usize,
     /// Bytes of the cache that threads share; without, what the system tells.
     pub cache_bytes: Option<u64>,
 }
@@ -103,17 +104,16 @@ fn choose(
     ordered: &mut Ordered,
 ) -> Option<(&'static str, Vec<Option<Order>>)> {
     let gathers = gathers(artifact, data);
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
-    let cache = options.cache_bytes.unwrap_or_else(|| last_level_bytes(threads) as u64);
-    let own = cache as f64 / threads as f64;
+    let cache = options.cache_bytes.unwrap_or_else(|| last_level_bytes() as u64);
+    let own = cache as f64 / SHARERS;
     let keep = |ordered: &mut Ordered, why: String| ordered.explain.push(format!("vertices keep their order: {why}"));
     let largest = gathers.iter().map(|gather| gather.num_others as f64 * gather.row_bytes).fold(0.0, f64::max);
     if largest <= cache as f64 {
         let (largest, cache) = (show_bytes(largest as u64), show_bytes(cache));
-        keep(ordered, format!("the largest table that is gathered from has {largest}, which the cache of {cache} holds"));
+        keep(
+            ordered,
+            format!("the largest table that is gathered from has {largest}, which the cache of {cache} holds"),
+        );
         return None;
     }
     let links = links(&gathers, artifact, data);
@@ -125,7 +125,7 @@ fn choose(
     };
     let before = missed(None);
     let edges: usize = links.iter().map(|link| link.other.len()).sum();
-    let candidates_s = CANDIDATE_S * edges as f64 / threads as f64;
+    let candidates_s = CANDIDATE_S * edges as f64;
     let moving_s = data.bytes() as f64 / MOVED_PER_S;
     let saved_s = |bytes: f64| bytes / GATHERED_PER_S * options.epochs as f64;
     if saved_s(AT_MOST * before) < candidates_s + moving_s {
@@ -153,11 +153,7 @@ fn choose(
 }
 
 /// Orders to compare, with what they are, for people.
-fn candidates(
-    data: &BoundData,
-    target: Option<VertexType>,
-    links: &[Gather<'_>],
-) -> Vec<(&'static str, Vec<Order>)> {
+fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]) -> Vec<(&'static str, Vec<Order>)> {
     let counts = &data.num_vertices;
     let first_use = by_first_use(counts, links);
     let clustered = |start: Vec<Vec<u32>>, clusters: usize| -> Vec<Order> {

@@ -19,8 +19,8 @@ use hgnnc_ir::types::VertexType;
 
 pub use choose::{OrderOptions, Ordered, order_vertices};
 pub use gathers::{draws_elsewhere, obstacle};
-pub use renumber::number_anew;
 pub(crate) use renumber::copy_rows;
+pub use renumber::number_anew;
 
 /// The numbers of vertices where they are not those of the dataset.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

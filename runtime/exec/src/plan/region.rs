@@ -13,7 +13,9 @@ use hgnnc_ir::{Direction, Reduce, Space};
 
 use super::bind::{Binder, stage_index};
 use super::fuse::{Form, forms};
-use super::{Access, Base, BlockKind, BlockOp, Domain, Drawn, EndRows, Level, Local, Long, Operand, Partial, Place, Region};
+use super::{
+    Access, Base, BlockKind, BlockOp, Domain, Drawn, EndRows, Level, Local, Long, Operand, Partial, Place, Region,
+};
 use crate::data::InputData;
 use crate::error::{ExecError, Result};
 use crate::raw::Buffer;
@@ -90,8 +92,12 @@ impl RegionBinder<'_, '_> {
         match (&self.traversal.rows, at) {
             (Rows::Vertices(vertex), _) => Drawn::Vertices(*vertex),
             (Rows::Edges(graph, _) | Rows::Ends(graph, _), kernel::Level::Edge) => Drawn::Edges(graph.index()),
-            (Rows::Edges(graph, Direction::In), kernel::Level::Row) => Drawn::Vertices(tables.graphs[graph.index()].dst),
-            (Rows::Edges(graph, Direction::Out), kernel::Level::Row) => Drawn::Vertices(tables.graphs[graph.index()].src),
+            (Rows::Edges(graph, Direction::In), kernel::Level::Row) => {
+                Drawn::Vertices(tables.graphs[graph.index()].dst)
+            }
+            (Rows::Edges(graph, Direction::Out), kernel::Level::Row) => {
+                Drawn::Vertices(tables.graphs[graph.index()].src)
+            }
             (Rows::Elements(pattern, _), kernel::Level::Edge) | (Rows::Elements(pattern, Direction::In), _) => {
                 Drawn::Vertices(tables.patterns[pattern.index()].vertex)
             }

@@ -130,8 +130,8 @@ impl Election<'_> {
                 let votes = std::mem::take(&mut votes[cluster as usize]);
                 let is_open = cluster == current || self.sizes[cluster as usize] < self.room;
                 // Of clusters with as many votes its own, then the first.
-                let wins = votes > best.0
-                    || votes == best.0 && best.1 != current && (cluster == current || cluster < best.1);
+                let wins =
+                    votes > best.0 || votes == best.0 && best.1 != current && (cluster == current || cluster < best.1);
                 if is_open && wins {
                     best = (votes, cluster);
                 }

@@ -159,7 +159,8 @@ mod tests {
         let bytes = |orders: Option<&[Order]>| -> f64 {
             let of = |vertex_type: usize| orders.map(|orders| &orders[vertex_type]);
             // A cache for a tenth of the rows.
-            let missed = |link: &Gather<'_>| missed_bytes(link, of(link.owner_type), of(link.other_type), 400.0 * 256.0);
+            let missed =
+                |link: &Gather<'_>| missed_bytes(link, of(link.owner_type), of(link.other_type), 400.0 * 256.0);
             links.iter().map(missed).sum()
         };
         let none = bytes(None);
