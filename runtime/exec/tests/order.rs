@@ -18,7 +18,7 @@ fn orders(counts: &[usize], salt: u64) -> Vec<Option<Order>> {
         let mut vertices: Vec<u32> = (0..count as u32).collect();
         vertices.sort_by_key(|&vertex| bits(salt, (vertex_type as u64) << 32 | u64::from(vertex)));
         // Some types stay as they are.
-        (bits(salt, u64::MAX - vertex_type as u64) % 4 > 0).then(|| Order::of(vertices))
+        (!bits(salt, u64::MAX - vertex_type as u64).is_multiple_of(4)).then(|| Order::of(vertices))
     };
     counts.iter().enumerate().map(order).collect()
 }

@@ -37,8 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 indptr,
                 other: others,
                 num_others: counts[other],
-                row_bytes,
-                times: 1.0,
+                rows: vec![(row_bytes, 1.0)],
             };
             [
                 of((ends.dst, ends.src), &graph.csc.indptr[..], &graph.csc.src[..]),
@@ -129,7 +128,7 @@ fn by_lines(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order>,
         set[0] = line;
         found.is_none()
     };
-    let row_lines = (gather.row_bytes as u64).div_ceil(LINE);
+    let row_lines = (gather.rows[0].0 as u64).div_ceil(LINE);
     // Tables, edges and sums are far from each other.
     let (mut edges, mut sums) = (1u64 << 40, 1u64 << 41);
     let mut missed = 0u64;
@@ -158,7 +157,7 @@ fn hubs_apart(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order
     gather.other.iter().for_each(|&other| reads[other as usize] += 1);
     let mut rows: Vec<u32> = (0..gather.num_others as u32).collect();
     rows.sort_by_key(|&row| std::cmp::Reverse(reads[row as usize]));
-    let hubs = ((cache / 2.0 / gather.row_bytes) as usize).min(rows.len());
+    let hubs = ((cache / 2.0 / gather.rows[0].0) as usize).min(rows.len());
     let mut is_hub = vec![false; gather.num_others];
     rows[..hubs].iter().for_each(|&row| is_hub[row as usize] = true);
     let part = |hub: bool| {
@@ -176,13 +175,13 @@ fn hubs_apart(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order
     });
     let degree = |part: usize, row: usize| parts[part].0[row + 1] - parts[part].0[row];
     let both = (0..gather.indptr.len() - 1).filter(|&row| degree(0, row) > 0 && degree(1, row) > 0).count();
-    missed.sum::<f64>() + 2.0 * both as f64 * gather.row_bytes
+    missed.sum::<f64>() + 2.0 * both as f64 * gather.rows[0].0
 }
 
 /// With the edges of the rows that fit in half of the cache, then those of the next such rows: each row is read once, and the
 /// sums of owners are read and stored for each part after the first.
 fn in_parts(gather: &Gather<'_>, cache: f64) -> f64 {
-    let rows_of_part = (cache / 2.0 / gather.row_bytes).max(1.0) as usize;
+    let rows_of_part = (cache / 2.0 / gather.rows[0].0).max(1.0) as usize;
     let parts = gather.num_others.div_ceil(rows_of_part);
     let mut last_owner = vec![u32::MAX; parts];
     let mut sums = 0u64;
@@ -194,7 +193,7 @@ fn in_parts(gather: &Gather<'_>, cache: f64) -> f64 {
         }
         sums += touched.saturating_sub(1);
     }
-    gather.num_others as f64 * gather.row_bytes + 2.0 * sums as f64 * gather.row_bytes
+    gather.num_others as f64 * gather.rows[0].0 + 2.0 * sums as f64 * gather.rows[0].0
 }
 
 /// Two traversals of the same rows that read the same table, row by row.

@@ -16,9 +16,9 @@ use crate::data::{BoundData, Target};
 use crate::error::Result;
 use crate::measure::last_level_bytes;
 
-/// Bytes per second that a second of gathers takes from memory: what a few cores reach with rows of some lines. Times are
-/// compared by it, so half or twice as much decides only what hardly matters.
-const GATHERED_PER_S: f64 = 25e9;
+/// Bytes that a miss less saves time for, per second: two cores that gather rows of some lines, with prefetches, save no more
+/// than this (docs/results.md). Times are compared by it, so half or twice as much decides only what hardly matters.
+const GATHERED_PER_S: f64 = 55e9;
 /// Seconds that candidates and their model take for each edge and direction, by two threads.
 const CANDIDATE_S: f64 = 30e-9;
 /// Bytes per second that are moved when vertices are numbered anew.
@@ -107,7 +107,10 @@ fn choose(
     let cache = options.cache_bytes.unwrap_or_else(|| last_level_bytes() as u64);
     let own = cache as f64 / SHARERS;
     let keep = |ordered: &mut Ordered, why: String| ordered.explain.push(format!("vertices keep their order: {why}"));
-    let largest = gathers.iter().map(|gather| gather.num_others as f64 * gather.row_bytes).fold(0.0, f64::max);
+    let largest = gathers
+        .iter()
+        .flat_map(|gather| gather.rows.iter().map(|(bytes, _)| gather.num_others as f64 * bytes))
+        .fold(0.0, f64::max);
     if largest <= cache as f64 {
         let (largest, cache) = (show_bytes(largest as u64), show_bytes(cache));
         keep(

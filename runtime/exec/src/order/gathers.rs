@@ -38,47 +38,41 @@ pub(super) fn gathers<'a>(artifact: &Artifact, data: &'a BoundData) -> Vec<Gathe
         }
     }
     let tables = &artifact.infer;
-    let gather = |((graph, out, bytes), times): ((usize, bool, usize), usize)| {
+    let mut gathers: Vec<Gather<'_>> = vec![];
+    for ((graph, out, bytes), times) in found {
         let (decl, topology) = (&tables.graphs[graph], &data.graphs[graph]);
         let (owner, other, incidence) = match out {
             false => (decl.dst, decl.src, &topology.incoming),
             true => (decl.src, decl.dst, &topology.outgoing),
         };
-        Gather {
-            owner_type: owner.index(),
-            other_type: other.index(),
-            indptr: &incidence.indptr,
-            other: &incidence.other,
-            num_others: data.num_vertices[other.index()],
-            row_bytes: bytes as f64,
-            times: times as f64,
-        }
-    };
-    let mut distinct: Vec<Gather<'_>> = vec![];
-    for gather in found.into_iter().map(gather) {
-        let same = |other: &&mut Gather<'_>| other.row_bytes == gather.row_bytes && have_same_edges(other, &gather);
-        match distinct.iter_mut().find(same) {
-            Some(other) => other.times += gather.times,
-            None => distinct.push(gather),
+        let gather = gather((owner, other), incidence, data);
+        let row = (bytes as f64, times as f64);
+        match gathers.iter_mut().find(|known| have_same_edges(known, &gather)) {
+            Some(known) => known.rows.push(row),
+            None => gathers.push(Gather { rows: vec![row], ..gather }),
         }
     }
-    distinct
+    gathers
+}
+
+/// Nothing yet, along the edges of one direction of a graph.
+fn gather<'a>((owner, other): (VertexType, VertexType), incidence: &'a Incidence, data: &BoundData) -> Gather<'a> {
+    Gather {
+        owner_type: owner.index(),
+        other_type: other.index(),
+        indptr: &incidence.indptr,
+        other: &incidence.other,
+        num_others: data.num_vertices[other.index()],
+        rows: vec![],
+    }
 }
 
 /// The edges of all graphs that are gathered along, from both ends, each once.
 pub(super) fn links<'a>(gathers: &[Gather<'_>], artifact: &Artifact, data: &'a BoundData) -> Vec<Gather<'a>> {
     let mut links: Vec<Gather<'a>> = vec![];
     for (decl, graph) in artifact.infer.graphs.iter().zip(&data.graphs) {
-        let link = |(owner, other): (VertexType, VertexType), incidence: &'a Incidence| Gather {
-            owner_type: owner.index(),
-            other_type: other.index(),
-            indptr: &incidence.indptr,
-            other: &incidence.other,
-            num_others: data.num_vertices[other.index()],
-            row_bytes: 0.0,
-            times: 1.0,
-        };
-        let both = [link((decl.dst, decl.src), &graph.incoming), link((decl.src, decl.dst), &graph.outgoing)];
+        let both =
+            [gather((decl.dst, decl.src), &graph.incoming, data), gather((decl.src, decl.dst), &graph.outgoing, data)];
         if both.iter().any(|link| gathers.iter().any(|gather| have_same_edges(link, gather))) {
             for link in both {
                 if !links.iter().any(|other| have_same_edges(other, &link)) {

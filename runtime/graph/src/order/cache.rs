@@ -5,6 +5,8 @@
 //! hash of their number, in a cache that is smaller by the same factor (SHARDS: Waldspurger, Park, Garthwaite, Ahmad,
 //! FAST 2015, §3). The sample does not depend on the order, so two orders are compared on the same rows.
 
+use std::collections::BTreeMap;
+
 use super::{Gather, Order, adjacency};
 
 /// Bytes that are fetched at once.
@@ -15,42 +17,60 @@ const FOLLOWED: f64 = 32_768.0;
 /// The bytes that a gather takes from memory where `cache_bytes` hold what was read last. `owners` is the order of the
 /// rows that own edges, `others` that of the rows that are read; without one they are in their own order.
 pub fn missed_bytes(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order>, cache_bytes: f64) -> f64 {
-    let rows = gather.num_others;
-    // Rows that are shorter than a line share it with their neighbours.
-    let per_line = (LINE / gather.row_bytes).floor().max(1.0) as u32;
-    let unit_bytes = gather.row_bytes.max(LINE);
-    let units = rows.div_ceil(per_line as usize);
-    if units as f64 * unit_bytes <= cache_bytes {
-        // Each is fetched once.
-        return gather.times * units.min(gather.other.len()) as f64 * unit_bytes;
+    // Rows that are shorter than a line share it with their neighbours. What has as many rows in a line is followed at once.
+    let mut by_line: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut missed = 0.0;
+    for &(row_bytes, times) in &gather.rows {
+        let per_line = (LINE / row_bytes).floor().max(1.0) as u32;
+        let (unit_bytes, units) = (row_bytes.max(LINE), gather.num_others.div_ceil(per_line as usize));
+        if units as f64 * unit_bytes <= cache_bytes {
+            // Each is fetched once.
+            missed += times * units.min(gather.other.len()) as f64 * unit_bytes;
+        } else {
+            by_line.entry(per_line).or_default().push((unit_bytes, times));
+        }
     }
+    missed
+        + by_line.iter().map(|(&line, units)| followed(gather, owners, others, cache_bytes, line, units)).sum::<f64>()
+}
+
+/// Follows a sample of units of `per_line` rows, which have so many bytes and are read so often.
+fn followed(
+    gather: &Gather<'_>,
+    owners: Option<&Order>,
+    others: Option<&Order>,
+    cache_bytes: f64,
+    per_line: u32,
+    of: &[(f64, f64)],
+) -> f64 {
+    let units = gather.num_others.div_ceil(per_line as usize);
     let rate = (FOLLOWED / units as f64).min(1.0);
     let threshold = (rate * f64::from(u32::MAX)) as u32;
     let mut slots = 0;
     let slot_of: Vec<u32> = (0..units as u32)
         .map(|unit| {
-            let followed = mix(unit) <= threshold;
-            slots += u32::from(followed);
-            if followed { slots - 1 } else { NONE }
+            let is_followed = mix(unit) <= threshold;
+            slots += u32::from(is_followed);
+            if is_followed { slots - 1 } else { NONE }
         })
         .collect();
-    let unit_of = |row: u32| match (per_line, others) {
-        (1, _) | (_, None) => row / per_line,
-        (_, Some(order)) => order.rank[row as usize] / per_line,
-    };
-    let capacity = (cache_bytes / unit_bytes * rate).max(1.0) as usize;
-    let mut cache = Lru::new(slots as usize, capacity);
-    let mut misses = 0u64;
+    let others = others.filter(|_| per_line > 1);
+    let unit_of = |row: u32| others.map_or(row, |order| order.rank[row as usize]) / per_line;
+    let cache = |&(bytes, _): &(f64, f64)| Lru::new(slots as usize, (cache_bytes / bytes * rate).max(1.0) as usize);
+    let mut caches: Vec<Lru> = of.iter().map(cache).collect();
+    let mut misses = vec![0u64; of.len()];
     for row in 0..gather.indptr.len().saturating_sub(1) {
         let row = owners.map_or(row, |order| order.original[row] as usize);
         for &other in adjacency(gather.indptr, gather.other, row) {
-            let slot = slot_of[unit_of(other) as usize];
-            if slot != NONE {
-                misses += u64::from(cache.lacks(slot));
+            let unit = unit_of(other);
+            // Most are not followed: that is computed sooner than looked up.
+            if mix(unit) <= threshold {
+                let slot = slot_of[unit as usize];
+                caches.iter_mut().zip(&mut misses).for_each(|(cache, misses)| *misses += u64::from(cache.lacks(slot)));
             }
         }
     }
-    gather.times * misses as f64 * unit_bytes / rate
+    of.iter().zip(misses).map(|(&(bytes, times), misses)| times * misses as f64 * bytes / rate).sum()
 }
 
 /// No slot.
@@ -134,8 +154,7 @@ mod tests {
                 indptr: &[0, 1500, 4000],
                 other: &accesses,
                 num_others: 97,
-                row_bytes: 64.0,
-                times: 1.0,
+                rows: vec![(64.0, 1.0)],
                 ..Gather::default()
             };
             let expected = 64.0 * naive(&accesses, capacity) as f64;
@@ -147,14 +166,8 @@ mod tests {
     fn short_rows_share_lines_by_their_order() {
         // Rows 0 and 2 by turns: in one line where they are neighbours.
         let other: Vec<u32> = (0..100).map(|i| if i % 2 == 0 { 0 } else { 2 }).collect();
-        let gather = Gather {
-            indptr: &[0, 100],
-            other: &other,
-            num_others: 4,
-            row_bytes: 32.0,
-            times: 1.0,
-            ..Gather::default()
-        };
+        let gather =
+            Gather { indptr: &[0, 100], other: &other, num_others: 4, rows: vec![(32.0, 1.0)], ..Gather::default() };
         assert_eq!(missed_bytes(&gather, None, None, 64.0), 6400.0);
         let near = Order::of(vec![0, 2, 1, 3]);
         assert_eq!(missed_bytes(&gather, None, Some(&near), 64.0), 64.0);
@@ -169,8 +182,7 @@ mod tests {
             indptr: &[0, other.len() as u64],
             other: &other,
             num_others: rows as usize,
-            row_bytes: 256.0,
-            times: 1.0,
+            rows: vec![(256.0, 1.0)],
             ..Gather::default()
         };
         let capacity = 20_000;

@@ -78,10 +78,8 @@ pub struct Gather<'a> {
     pub other: &'a [u32],
     /// Number of rows that may be read.
     pub num_others: usize,
-    /// Bytes of such a row.
-    pub row_bytes: f64,
-    /// How often an epoch does this.
-    pub times: f64,
+    /// Bytes of such a row, and how often an epoch reads it so.
+    pub rows: Vec<(f64, f64)>,
 }
 
 /// The edges of one row.
@@ -120,8 +118,7 @@ mod tests {
                 indptr: &self.sides[own].0,
                 other: &self.sides[own].1,
                 num_others: self.counts[1 - own],
-                row_bytes: 256.0,
-                times: 1.0,
+                rows: vec![(256.0, 1.0)],
             };
             vec![link(0), link(1)]
         }
