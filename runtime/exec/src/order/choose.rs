@@ -158,28 +158,26 @@ fn choose(
 /// Orders to compare, with what they are, for people.
 fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]) -> Vec<(&'static str, Vec<Order>)> {
     let counts = &data.num_vertices;
-    let first_use = by_first_use(counts, links);
-    let clustered = |start: Vec<Vec<u32>>, clusters: usize| -> Vec<Order> {
-        let grown = grow_clusters(links, start, Growth { clusters, rounds: ROUNDS, slack: SLACK });
-        // Within a cluster as they are first used: clusters may be larger than the cache.
-        let order = |(of, first): (&Vec<u32>, &Order)| {
-            let in_order: Vec<u32> = first.original.iter().map(|&vertex| of[vertex as usize]).collect();
-            let places = by_cluster(&in_order);
-            Order::of(places.original.iter().map(|&place| first.original[place as usize]).collect())
-        };
-        grown.iter().zip(&first_use).map(order).collect()
-    };
-    let by_clusters = match classes(data, target) {
-        Some((start, clusters)) => ("by clusters around classes", clustered(start, clusters)),
+    let grow =
+        |start: Vec<Vec<u32>>, clusters| grow_clusters(links, start, Growth { clusters, rounds: ROUNDS, slack: SLACK });
+    let around = || classes(data, target).map(|(start, clusters)| grow(start, clusters));
+    // One thread goes from vertex to vertex, the others grow clusters meanwhile.
+    let (first_use, grown) = rayon::join(|| by_first_use(counts, links), around);
+    let (name, grown) = match grown {
+        Some(grown) => ("by clusters around classes", grown),
         None => {
-            let blocks = |order: &Order| {
-                let vertices = order.rank.len().max(1);
-                order.rank.iter().map(|&rank| (rank as usize * BLOCKS / vertices) as u32).collect()
-            };
-            ("by clusters", clustered(first_use.iter().map(blocks).collect(), BLOCKS))
+            let block = |order: &Order, rank: u32| (rank as usize * BLOCKS / order.rank.len().max(1)) as u32;
+            let blocks = |order: &Order| order.rank.iter().map(|&rank| block(order, rank)).collect();
+            ("by clusters", grow(first_use.iter().map(blocks).collect(), BLOCKS))
         }
     };
-    vec![("by degree", by_degree(counts, links)), by_clusters, ("by first use", first_use)]
+    // Within a cluster as they are first used: clusters may be larger than the cache.
+    let within = |(of, first): (&Vec<u32>, &Order)| {
+        let in_order: Vec<u32> = first.original.iter().map(|&vertex| of[vertex as usize]).collect();
+        Order::of(by_cluster(&in_order).original.iter().map(|&place| first.original[place as usize]).collect())
+    };
+    let clustered = grown.iter().zip(&first_use).map(within).collect();
+    vec![("by degree", by_degree(counts, links)), (name, clustered), ("by first use", first_use)]
 }
 
 /// Clusters that are begun with where there are no classes.
