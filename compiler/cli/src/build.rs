@@ -3,9 +3,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc_driver::{Analysis, Analyzed, Ends, LowerOptions, Lowered, SizeInfo, bounds, format as canonical, lower};
-use hgnnc_exec::{Arenas, BindOptions, BoundData, Engine, EngineOptions, TrainOptions, Trainer, measure};
+use hgnnc_driver::{
+    Analysis, Analyzed, Ends, LowerOptions, Lowered, ORDER, SizeInfo, bounds, format as canonical, lower,
+};
+use hgnnc_exec::{
+    Arenas, BindOptions, BoundData, Engine, EngineOptions, TrainOptions, Trainer, measure, order_vertices,
+};
 use hgnnc_graph::show_bytes;
+use hgnnc_ir::Artifact;
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 use hgnnc_machine::Machine;
@@ -18,7 +23,7 @@ use crate::fused;
 use crate::model;
 use crate::output::{check_folder, make_folder, note, print, write};
 use crate::plan;
-use crate::run::{Purpose, bind_sizes};
+use crate::run::{Purpose, bind_sizes, order_options};
 use crate::source;
 
 /// All levels, in the order of compilation.
@@ -57,6 +62,9 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         let nothing = vec!["the passes changed nothing".to_string()];
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
         print(&lines.join("\n"))?;
+        if let Some(data) = data.as_mut().filter(|_| target(args).is_none()) {
+            print(&order_text(args, &lowered.artifact, data)?)?;
+        }
         // What the passes know.
         memory_text(&lowered, None).map_or(Ok(()), |line| print(&line))?;
     }
@@ -88,6 +96,16 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         None => texts.iter().try_for_each(|(_, text)| print(text))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What order the vertices get where the model is trained on this processor, and why.
+fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Result<String, Failure> {
+    if args.disable_pass.iter().any(|name| name == ORDER) {
+        return Ok(format!("{ORDER}: disabled"));
+    }
+    let options = order_options(artifact, Purpose::Train, &TrainOptions::default());
+    let ordered = order_vertices(artifact, data, &options)?;
+    Ok(ordered.explain.iter().map(|line| format!("{ORDER}: {line}")).collect::<Vec<_>>().join("\n"))
 }
 
 /// The checked model, and sizes from where the arguments say.

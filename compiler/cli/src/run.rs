@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hgnnc_driver::{Analyzed, LowerOptions, Lowered, SizeInfo, graphs_with_edges, lower};
-use hgnnc_exec::{BindOptions, BoundData, ExecError, Report, TrainOptions, Trainer, bind, list_edges};
+use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower};
+use hgnnc_exec::{
+    BindOptions, BoundData, ExecError, OrderOptions, Report, TrainOptions, Trainer, bind, list_edges, order_vertices,
+};
 use hgnnc_graph::{Dataset, npy, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
 use hgnnc_ir::kernel::{Body, Program};
@@ -230,8 +232,23 @@ fn on_processor(
     let budget = options.memory_budget;
     let needed =
         |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
+    let orders = !lower_options.disabled.iter().any(|name| name == ORDER);
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
-    Ok(Trainer::new(for_purpose(lowered.artifact, purpose), data, options)?)
+    let artifact = for_purpose(lowered.artifact, purpose);
+    if orders {
+        let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, purpose, &options))?;
+        if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
+            say(format!("{ORDER}: {line}"));
+        }
+    }
+    Ok(Trainer::new(artifact, data, options)?)
+}
+
+/// How often a model will run.
+pub fn order_options(artifact: &Artifact, purpose: Purpose, options: &TrainOptions) -> OrderOptions {
+    let trained = artifact.training.as_ref().filter(|_| purpose == Purpose::Train);
+    let epochs = trained.map_or(1, |training| options.epochs.unwrap_or(training.epochs));
+    OrderOptions { epochs, cache_bytes: None }
 }
 
 /// What is only measured needs no program for batches, nor what samples them.

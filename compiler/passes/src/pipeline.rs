@@ -91,6 +91,9 @@ pub const JOINT: &[Pass] = &[
     RECOMPUTE,
 ];
 
+/// What changes no program, but is chosen when a program meets its data: the order of vertices in memory.
+pub const ORDER: &str = "order";
+
 /// Whether a pass changed the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed(pub bool);
@@ -248,7 +251,7 @@ impl PassManager {
         self.without.has(decision)
     }
 
-    /// The names of all passes, each once, in the order in which they first run.
+    /// The names of all passes, each once, in the order in which they first run; at last [`ORDER`].
     pub fn names() -> Vec<&'static str> {
         let mut names = vec![];
         for pass in FORWARD.iter().chain(JOINT) {
@@ -256,6 +259,7 @@ impl PassManager {
                 names.push(pass.name);
             }
         }
+        names.push(ORDER);
         names
     }
 

@@ -14,7 +14,7 @@ use crate::kernels::flat::{self, MaskDraw, Side, Two};
 use crate::kernels::{Rows, product, rows, segment, softmax};
 use crate::native::Tables;
 use crate::plan::{
-    Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Long, Operand, Place, Plan, Region, reduces_edges,
+    Access, Base, BlockKind, BlockOp, Domain, Drawn, EndRows, Level, Long, Operand, Place, Plan, Region, reduces_edges,
 };
 use crate::raw::Slab;
 use crate::routine::{Chain, Routine, Routines, Spot};
@@ -658,9 +658,9 @@ impl<'a> Block<'a> {
                     }
                 }
             }
-            BlockKind::Mask { stream, rate, columns } => {
+            BlockKind::Mask { stream, rate, columns, of } => {
                 let draw = MaskDraw::new(self.context.seed, self.context.step, *stream, *rate);
-                self.mask(draw, *columns, op.level, width, out);
+                self.mask(draw, (*columns, *of), op.level, width, out);
             }
             BlockKind::MatMul(of, x, w) => {
                 let (x, w) = (whole(self.operand(x, op.level)), whole(self.operand(w, op.level)));
@@ -774,19 +774,64 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn mask(&self, draw: MaskDraw, columns: Option<usize>, level: Level, width: usize, out: &mut [f32]) {
-        match columns {
-            None if level == Level::Edge && !self.position.is_empty() => {
-                flat::mask_rows(draw, &self.position[self.start..self.start + self.items], width, out);
-            }
-            None => flat::mask(draw, (self.first(level) + self.start) as u64 * width as u64, out),
-            Some(columns) => {
-                let tile = self.start..self.start + self.items;
+    fn mask(&self, draw: MaskDraw, (columns, of): (Option<usize>, Drawn), level: Level, width: usize, out: &mut [f32]) {
+        let orders = &self.context.data.orders;
+        let order = match of {
+            Drawn::Vertices(vertex) => orders.of(vertex),
+            Drawn::Rows | Drawn::Edges(_) => None,
+        };
+        let moved = match of {
+            Drawn::Edges(graph) => orders.moved(graph),
+            Drawn::Rows | Drawn::Vertices(_) => None,
+        };
+        let tile = self.start..self.start + self.items;
+        match (columns, order, moved) {
+            (Some(columns), None, _) => {
                 let own = (&self.own[tile.clone()], self.first_row as u64);
                 let other = (&self.other[tile], 0);
                 let (row, column) = if self.incoming { (own, other) } else { (other, own) };
                 flat::mask_sparse(draw, row.0, row.1, column.0, column.1, columns as u64, out);
             }
+            (Some(columns), Some(order), _) => self.tiles(1, out, |at, numbers, out| {
+                let here = at..at + numbers.len();
+                let (own, other) = (&self.own[here.clone()], &self.other[here]);
+                let (row, first) = if self.incoming { (own, self.first_row) } else { (other, 0) };
+                numbers.iter_mut().zip(row).for_each(|(to, &row)| *to = order.original[first + row as usize]);
+                let (column, first) = if self.incoming { (other, 0) } else { (own, self.first_row as u64) };
+                flat::mask_sparse(draw, numbers, 0, column, first, columns as u64, out);
+            }),
+            (None, Some(order), _) => {
+                let first = self.first_row + self.start;
+                flat::mask_rows(draw, &order.original[first..first + self.items], width, out);
+            }
+            (None, None, Some(moved)) => self.tiles(width, out, |at, positions, out| {
+                for (edge, to) in (at..).zip(positions.iter_mut()) {
+                    let vertex = match (self.incoming, self.vertices) {
+                        (false, _) => self.other[edge] as usize,
+                        (true, []) => self.first_row + self.own[edge] as usize,
+                        (true, vertices) => vertices[self.own[edge] as usize] as usize,
+                    };
+                    let position = self.position.get(edge).copied().unwrap_or((self.first_edge + edge) as u32);
+                    *to = position.wrapping_add(moved[vertex]);
+                }
+                flat::mask_rows(draw, positions, width, out);
+            }),
+            (None, None, None) if level == Level::Edge && !self.position.is_empty() => {
+                flat::mask_rows(draw, &self.position[tile], width, out);
+            }
+            (None, None, None) => {
+                flat::mask(draw, (self.first(level) + self.start) as u64 * width as u64, out);
+            }
+        }
+    }
+
+    /// Visits the rows (edges) of the tile at hand some at a time, with the first of them, counted within the block, room
+    /// for a number each, and their elements of `out`.
+    fn tiles(&self, width: usize, out: &mut [f32], mut visit: impl FnMut(usize, &mut [u32], &mut [f32])) {
+        let mut numbers = [0; 256];
+        for (part, out) in out.chunks_mut(numbers.len() * width.max(1)).enumerate() {
+            let count = out.len() / width.max(1);
+            visit(self.start + part * numbers.len(), &mut numbers[..count], out);
         }
     }
 }

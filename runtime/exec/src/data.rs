@@ -10,6 +10,7 @@ use hgnnc_ir::sizes::{self, SizeInfo};
 use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
+use crate::order::Orders;
 
 /// For each row the edges that it owns.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -337,6 +338,8 @@ pub struct BoundData {
     pub load_s: f64,
     /// Seconds spent on building semantic graphs.
     pub sgb_s: f64,
+    /// Numbers of vertices where they are not those of the dataset: everything above is in the new ones.
+    pub orders: Orders,
 }
 
 impl BoundData {
@@ -382,7 +385,7 @@ impl BoundData {
                 InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
             })
             .sum();
-        graphs + inputs
+        graphs + inputs + self.orders.bytes()
     }
 
     /// Graph or, after all graphs, pattern `index`.

@@ -2,6 +2,7 @@
 
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::artifact::{Part, Task};
+use hgnnc_ir::types::Space;
 
 use crate::batches::Batches;
 use crate::data::BoundData;
@@ -9,6 +10,7 @@ use crate::device::DeviceEngine;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::metrics::Tally;
+use crate::order::copy_rows;
 use crate::plan::StateId;
 use crate::planned::Arena;
 use crate::times::Times;
@@ -187,7 +189,8 @@ impl Executor {
         Ok(())
     }
 
-    /// A result of the last run of a program; of a device, one that was fetched since.
+    /// A result of the last run of a program; of a device, one that was fetched since. Rows of vertices are in the order of
+    /// [`Executor::data`].
     pub fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {
         match self {
             Executor::Cpu(engine) => {
@@ -201,6 +204,23 @@ impl Executor {
                 it.results.iter().find(wanted).map(|result| Rows { width: result.width, numbers: &result.numbers })
             }
         }
+    }
+
+    /// As [`Executor::result`], with rows of vertices in the order of the dataset.
+    pub fn result_of_dataset(&self, program: usize, name: &str) -> Option<(usize, Vec<f32>)> {
+        let Rows { width, numbers } = self.result(program, name)?;
+        let order = match self {
+            Executor::Cpu(engine) => match engine.result(program, name)?.0.ty.space {
+                Space::Vertices(vertex) => engine.data().orders.of(vertex),
+                Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => None,
+            },
+            Executor::Batches(_) | Executor::Device(_) => None,
+        };
+        let mut rows = numbers.to_vec();
+        if let Some(order) = order {
+            copy_rows(numbers, &order.rank, &mut rows);
+        }
+        Some((width, rows))
     }
 
     /// Asks a device to count how a result of a program compares with the labels.
@@ -237,10 +257,10 @@ impl Executor {
         }
     }
 
-    /// Elements of a parameter.
+    /// Elements of a parameter. Rows of vertices are in the order of the dataset, here and below.
     pub fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
         match self {
-            Executor::Cpu(engine) => into.copy_from_slice(engine.param(index)),
+            Executor::Cpu(engine) => engine.read_param(index, into),
             Executor::Batches(it) => into.copy_from_slice(it.param(index)),
             Executor::Device(it) => it.engine.read_param(index, into)?,
         }
@@ -250,7 +270,7 @@ impl Executor {
     /// Sets a parameter.
     pub fn set_param(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         match self {
-            Executor::Cpu(engine) => engine.param(index).copy_from_slice(numbers),
+            Executor::Cpu(engine) => engine.set_param(index, numbers),
             Executor::Batches(it) => it.param(index).copy_from_slice(numbers),
             Executor::Device(it) => it.engine.set_param(index, numbers)?,
         }
@@ -269,7 +289,11 @@ impl Executor {
     /// An optimiser state.
     pub fn state(&mut self, index: usize) -> Result<Vec<f32>> {
         match self {
-            Executor::Cpu(engine) => Ok(engine.state(index).to_vec()),
+            Executor::Cpu(engine) => {
+                let mut numbers = vec![0.0; engine.state_slab(index).len()];
+                engine.read_state(index, &mut numbers);
+                Ok(numbers)
+            }
             Executor::Batches(it) => Ok(it.state(index).to_vec()),
             Executor::Device(it) => it.engine.state(index),
         }
@@ -278,7 +302,7 @@ impl Executor {
     /// Sets an optimiser state.
     pub fn set_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         match self {
-            Executor::Cpu(engine) => engine.state(index).copy_from_slice(numbers),
+            Executor::Cpu(engine) => engine.set_state(index, numbers),
             Executor::Batches(it) => it.state(index).copy_from_slice(numbers),
             Executor::Device(it) => it.engine.set_state(index, numbers)?,
         }

@@ -3,6 +3,7 @@
 //! - [`Dataset::load`] reads and validates a dataset folder (the format is described in [`dataset`]).
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
 //! - [`DegreeClasses`] lists the rows of one direction of a graph by how many edges they have.
+//! - [`order`] finds orders of vertices in which gathers find more in a cache, and says what a cache would miss.
 //! - [`DatasetInfo`] and [`schema_text`] describe a dataset to people.
 //! - [`synth::generate`] writes synthetic datasets in the shape of well-known ones.
 //!
@@ -16,6 +17,7 @@ pub mod info;
 pub mod load;
 mod memory;
 pub mod npy;
+pub mod order;
 pub mod schema;
 pub mod sgb;
 pub mod shared;

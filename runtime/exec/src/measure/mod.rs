@@ -27,6 +27,12 @@ pub fn machine(folder: Option<&Path>, threads: usize) -> Machine {
     kept(folder, &name, threads, || with_all(|| measure(&name, threads)))
 }
 
+/// Bytes of the largest cache, as the system tells.
+pub(crate) fn last_level_bytes() -> usize {
+    let caches = Caches::find();
+    caches.l3.unwrap_or(caches.l2)
+}
+
 /// A description, and whether it was disturbed by other processes.
 type Measured = (Machine, bool);
 

@@ -17,7 +17,7 @@ pub use paths::{Norm, PathStep, Turn};
 pub use region::operands;
 
 use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
-use hgnnc_ir::types::{Param, Stage, Type};
+use hgnnc_ir::types::{Param, Stage, Type, VertexType};
 
 use crate::kernels::flat::Pair;
 use crate::kernels::product::Extents;
@@ -295,6 +295,17 @@ pub struct BlockOp {
     pub stage: Stage,
 }
 
+/// What a mask has rows for: it is drawn for their numbers in the dataset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drawn {
+    /// What has the same number everywhere.
+    Rows,
+    /// Vertices; of a sparse mask, those of its rows.
+    Vertices(VertexType),
+    /// Edges of a graph.
+    Edges(usize),
+}
+
 /// What a block operation computes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BlockKind {
@@ -349,6 +360,8 @@ pub enum BlockKind {
         rate: f64,
         /// Columns of the dense layout, where the mask is sparse.
         columns: Option<usize>,
+        /// What its rows are.
+        of: Drawn,
     },
     /// `x · w`
     MatMul(Extents, Operand, Operand),

@@ -13,7 +13,9 @@ use hgnnc_ir::{Direction, Reduce, Space};
 
 use super::bind::{Binder, stage_index};
 use super::fuse::{Form, forms};
-use super::{Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, Long, Operand, Partial, Place, Region};
+use super::{
+    Access, Base, BlockKind, BlockOp, Domain, Drawn, EndRows, Level, Local, Long, Operand, Partial, Place, Region,
+};
 use crate::data::InputData;
 use crate::error::{ExecError, Result};
 use crate::raw::Buffer;
@@ -81,6 +83,26 @@ impl RegionBinder<'_, '_> {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
             Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some((graph.index(), direction)),
             Rows::Elements(pattern, direction) => Some((self.binder.data.graphs.len() + pattern.index(), direction)),
+        }
+    }
+
+    /// What a mask at a level is drawn for.
+    fn drawn(&self, at: kernel::Level) -> Drawn {
+        let tables = &self.binder.program.tables;
+        match (&self.traversal.rows, at) {
+            (Rows::Vertices(vertex), _) => Drawn::Vertices(*vertex),
+            (Rows::Edges(graph, _) | Rows::Ends(graph, _), kernel::Level::Edge) => Drawn::Edges(graph.index()),
+            (Rows::Edges(graph, Direction::In), kernel::Level::Row) => {
+                Drawn::Vertices(tables.graphs[graph.index()].dst)
+            }
+            (Rows::Edges(graph, Direction::Out), kernel::Level::Row) => {
+                Drawn::Vertices(tables.graphs[graph.index()].src)
+            }
+            (Rows::Elements(pattern, _), kernel::Level::Edge) | (Rows::Elements(pattern, Direction::In), _) => {
+                Drawn::Vertices(tables.patterns[pattern.index()].vertex)
+            }
+            // Where vertices have other numbers, there are no masks of rows of ends.
+            (Rows::Once | Rows::Each(_) | Rows::Ends(..) | Rows::Elements(_, Direction::Out), _) => Drawn::Rows,
         }
     }
 
@@ -258,8 +280,13 @@ impl RegionBinder<'_, '_> {
             }
             KernelOp::Mask { stream, rate } => {
                 let columns = self.columns().filter(|_| instr.level == kernel::Level::Edge);
-                self.uses_own |= columns.is_some();
-                BlockKind::Mask { stream: *stream, rate: *rate, columns }
+                let of = self.drawn(instr.level);
+                let moved = match of {
+                    Drawn::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
+                    Drawn::Rows | Drawn::Vertices(_) => false,
+                };
+                self.uses_own |= columns.is_some() || moved;
+                BlockKind::Mask { stream: *stream, rate: *rate, columns, of }
             }
             KernelOp::MatMul(of, x, w) => {
                 let of = self.binder.extents(of);

@@ -153,10 +153,8 @@ impl Trainer {
         let name = output.or(trained).or(names.first().map(String::as_str)).unwrap_or("").to_owned();
         self.infer_all()?;
         self.executor.fetch(INFER, &name)?;
-        match self.executor.result(INFER, &name).filter(|_| names.contains(&name)) {
-            Some(Rows { width, numbers }) => {
-                Ok(OutputRows { rows: numbers.len() / width.max(1), width, data: numbers.to_vec() })
-            }
+        match self.executor.result_of_dataset(INFER, &name).filter(|_| names.contains(&name)) {
+            Some((width, data)) => Ok(OutputRows { rows: data.len() / width.max(1), width, data }),
             None => Err(ExecError::Unsupported(format!(
                 "the model has no output `{name}`; it has {}",
                 names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")

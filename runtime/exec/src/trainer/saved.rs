@@ -17,7 +17,7 @@ impl Trainer {
     pub(super) fn keep_best(&mut self, epoch: u64) -> Result<()> {
         match &mut self.executor {
             Executor::Cpu(engine) => {
-                self.best.iter_mut().enumerate().for_each(|(i, kept)| kept.copy_from_slice(engine.param(i)));
+                self.best.iter_mut().enumerate().for_each(|(i, kept)| engine.read_param(i, kept));
                 self.best_of = Some(epoch);
                 Ok(())
             }
@@ -50,7 +50,7 @@ impl Trainer {
         if self.progress.best_epoch.is_some() {
             match &mut self.executor {
                 Executor::Cpu(engine) => {
-                    self.best.iter().enumerate().for_each(|(i, kept)| engine.param(i).copy_from_slice(kept));
+                    self.best.iter().enumerate().for_each(|(i, kept)| engine.set_param(i, kept));
                 }
                 Executor::Batches(it) => {
                     self.best.iter().enumerate().for_each(|(i, kept)| it.param(i).copy_from_slice(kept));

@@ -8,4 +8,5 @@ mod field_cases;
 mod gradients;
 mod language;
 mod layers;
+mod orders;
 mod reuse;

@@ -1,0 +1,140 @@
+//! Vertices in any order: training, evaluation and what is kept of them are those of the dataset's order.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use hgnnc_driver::LowerOptions;
+use hgnnc_exec::order::{number_anew, obstacle};
+use hgnnc_exec::{BoundData, CodeMode, TrainOptions, Trainer};
+use hgnnc_graph::order::Order;
+use hgnnc_ir::Artifact;
+use hgnnc_ir::random::bits;
+use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA};
+use hgnnc_model_tests::compiled::Compiled;
+use hgnnc_model_tests::engine::bound_data;
+use hgnnc_model_tests::{CASES, World, assert_close, case, compile};
+
+/// Losses and parameters: sums over all vertices are added in another order, five times over.
+const TOLERANCE: f64 = 2e-5;
+
+/// A model, and its data in a world.
+fn bound(compiled: &Compiled, world: &World) -> (Artifact, BoundData) {
+    let data = bound_data(compiled.training(), &compiled.bind(world));
+    (compiled.lowered(world, LowerOptions::default()), data)
+}
+
+/// Some order of each type but the `kept`th.
+fn shuffled(data: &BoundData, salt: u64, kept: Option<usize>) -> Vec<Option<Order>> {
+    let order = |(vertex_type, &count): (usize, &usize)| {
+        let mut vertices: Vec<u32> = (0..count as u32).collect();
+        vertices.sort_by_key(|&vertex| bits(salt, (vertex_type as u64) << 32 | u64::from(vertex)));
+        (kept != Some(vertex_type)).then(|| Order::of(vertices))
+    };
+    data.num_vertices.iter().enumerate().map(order).collect()
+}
+
+fn renumbered((artifact, mut data): (Artifact, BoundData), salt: u64, kept: Option<usize>) -> (Artifact, BoundData) {
+    assert_eq!(obstacle(&artifact), None);
+    let target = artifact.training.as_ref().and_then(|training| training.target.vertex());
+    let orders = shuffled(&data, salt, kept);
+    number_anew(&mut data, &artifact.infer, target, orders).unwrap_or_else(|error| panic!("{error}"));
+    (artifact, data)
+}
+
+fn trainer((artifact, data): (Artifact, BoundData), options: TrainOptions) -> Trainer {
+    Trainer::new(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Losses, then all parameters, then the output.
+fn trained(mut trainer: Trainer) -> Vec<(&'static str, Vec<f64>)> {
+    let initial = trainer.params().expect("params").concat();
+    let mut losses = vec![];
+    let run = trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss));
+    run.unwrap_or_else(|error| panic!("{error}"));
+    let wide = |numbers: Vec<f32>| -> Vec<f64> { numbers.into_iter().map(f64::from).collect() };
+    let metrics = trainer.evaluate().unwrap_or_else(|error| panic!("{error}"));
+    let metrics = metrics.values().flat_map(|values| values.values().copied()).collect();
+    let params = wide(trainer.params().expect("params").concat());
+    let output = wide(trainer.infer(None).unwrap_or_else(|error| panic!("{error}")).data);
+    let initial = wide(initial);
+    vec![("initial", initial), ("losses", losses), ("params", params), ("output", output), ("metrics", metrics)]
+}
+
+fn compare(what: &str, found: &[(&str, Vec<f64>)], expected: &[(&str, Vec<f64>)]) {
+    for ((name, found), (_, expected)) in found.iter().zip(expected) {
+        let tolerance = if *name == "initial" { 0.0 } else { TOLERANCE };
+        assert_close(&format!("{what}: {name}"), found, expected, tolerance);
+    }
+}
+
+/// With dropout of vertices, edges and sparse features, learned and one-hot features, attention, metapaths.
+#[test]
+fn any_order_trains_the_same() {
+    let world = |case: &Case| if case.schema == SCHEMA { World::random_library(4) } else { World::sparse_library() };
+    for case in CASES {
+        let compiled = compile(&case.source());
+        for code in [CodeMode::Interpreted, CodeMode::Native] {
+            let options = TrainOptions { threads: 2, code, ..TrainOptions::default() };
+            let expected = trained(trainer(bound(&compiled, &world(case)), options.clone()));
+            for (salt, kept) in [(1, None), (2, Some(0)), (3, Some(1))] {
+                let data = renumbered(bound(&compiled, &world(case)), salt, kept);
+                let what = format!("{}, {code:?}, order {salt}", case.name);
+                compare(&what, &trained(trainer(data, options.clone())), &expected);
+            }
+        }
+    }
+}
+
+/// Rows of thousands of edges are cut, and summed piece by piece.
+#[test]
+fn long_rows_are_cut_in_any_order() {
+    for name in ["rgcn", "rgat", "han"] {
+        let compiled = compile(&case(name).source());
+        let options = TrainOptions { threads: 2, epochs: Some(2), ..TrainOptions::default() };
+        let expected = trained(trainer(bound(&compiled, &World::long_rows()), options.clone()));
+        let found = trained(trainer(renumbered(bound(&compiled, &World::long_rows()), 5, None), options));
+        compare(name, &found, &expected);
+    }
+}
+
+/// What is written in one order is read in another: parameters, those of the best epoch, and the optimiser's.
+#[test]
+fn checkpoints_are_in_the_order_of_the_dataset() {
+    let sparse = CASES.iter().filter(|case| case.schema == SPARSE_SCHEMA);
+    for case in sparse {
+        let compiled = compile(&case.source());
+        let world = World::sparse_library();
+        let data = |ordered: bool| {
+            let data = bound(&compiled, &world);
+            if ordered { renumbered(data, 7, None) } else { data }
+        };
+        let expected = trained(trainer(data(false), TrainOptions::default()));
+        for first in [false, true] {
+            let folder = tempfile::tempdir().expect("a folder for a test");
+            let options = |epochs, resume, folder: &Path| TrainOptions {
+                epochs: Some(epochs),
+                checkpoint: Some(folder.to_owned()),
+                resume,
+                ..TrainOptions::default()
+            };
+            let run = |ordered: bool, epochs: u64, resume: bool| {
+                let mut trainer = trainer(data(ordered), options(epochs, resume, folder.path()));
+                let outcome = trainer.run(&AtomicBool::new(false), &mut |_| {});
+                outcome.unwrap_or_else(|error| panic!("{error}"));
+                trainer
+            };
+            run(first, 2, false);
+            let mut second = run(!first, 5, true);
+            let numbers: Vec<f64> = second.params().expect("params").concat().into_iter().map(f64::from).collect();
+            let what = format!("{}, order first: {first}", case.name);
+            assert_close(&what, &numbers, &expected[2].1, TOLERANCE);
+            let weights = folder.path().join("weights.safetensors");
+            second.save_weights(&weights).unwrap_or_else(|error| panic!("{error}"));
+            let mut third = trainer(data(first), TrainOptions::default());
+            third.load_weights(&weights).unwrap_or_else(|error| panic!("{error}"));
+            let output = third.infer(None).unwrap_or_else(|error| panic!("{error}")).data;
+            let output: Vec<f64> = output.into_iter().map(f64::from).collect();
+            assert_close(&what, &output, &expected[3].1, TOLERANCE);
+        }
+    }
+}
