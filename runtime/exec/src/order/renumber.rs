@@ -167,7 +167,7 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
     // Both are made when they are asked for.
     (graph.ends, graph.classes) = ([None, None], Default::default());
     let old_starts = std::mem::take(&mut graph.incoming.indptr);
-    let starts = dst.map_or_else(|| old_starts.clone(), |order| starts(&old_starts, order));
+    let starts = dst.map_or_else(|| old_starts.clone(), |order| starts(&old_starts, order).into());
     let position = |other: u32, position: u32| match dst {
         None => position,
         Some(order) => {
@@ -176,7 +176,7 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
         }
     };
     let Incidence { indptr, other, position: old_position } = std::mem::take(&mut graph.outgoing);
-    let new_indptr = src.map_or_else(|| indptr.clone(), |order| self::starts(&indptr, order));
+    let new_indptr = src.map_or_else(|| indptr.clone(), |order| self::starts(&indptr, order).into());
     let edges = |row: usize| {
         let old = src.map_or(row, |order| order.original[row] as usize);
         indptr[old] as usize..indptr[old + 1] as usize
@@ -193,7 +193,7 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
             *to = dst.map_or(other[edge], |order| order.rank[other[edge] as usize]);
         }
     });
-    graph.outgoing = Incidence { indptr: new_indptr, other: new_other, position: new_position };
+    graph.outgoing = Incidence { indptr: new_indptr, other: new_other.into(), position: new_position };
 
     let from = std::mem::take(&mut graph.incoming.other);
     let mut other = vec![0; from.len()];
@@ -204,7 +204,7 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
             *to = src.map_or(from, |order| order.rank[from as usize]);
         }
     });
-    graph.incoming = Incidence { indptr: starts, other, position: vec![] };
+    graph.incoming = Incidence { indptr: starts, other: other.into(), position: vec![] };
 }
 
 #[cfg(test)]
