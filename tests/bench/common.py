@@ -168,7 +168,7 @@ def machine():
         ]
         name = names[0] if names else name
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB if hasattr(os, "sysconf") else 0
-    return f"{name}, {os.cpu_count()} logical processors, {memory:.0f} GiB, {platform.system()} {platform.release()}"
+    return f"{name}, {os.cpu_count()} logical processors, {memory:.0f} GiB, {platform.system()}"
 
 
 def build():
