@@ -115,6 +115,8 @@ class Bench:
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
             report = Path(folder) / "report.json"
             words = ["train", model, "--data", data, "--epochs", str(epochs), "--threads", str(self.args.threads)]
+            # Building is measured, and folders with data stay as they are.
+            words.append("--no-graph-cache")
             self.command(*words, "--quiet", "--report", report, *options, limit=limit)
             return json.loads(report.read_text())
 
@@ -122,6 +124,7 @@ class Bench:
         """The `profile.json` of a training."""
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
             words = ["profile", model, "--data", data, "--epochs", str(epochs), "--threads", str(self.args.threads)]
+            words.append("--no-graph-cache")
             self.command(*words, "-o", folder, *options, limit=limit)
             return json.loads((Path(folder) / "profile.json").read_text())
 

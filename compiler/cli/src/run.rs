@@ -232,7 +232,8 @@ fn on_processor(
     let budget = options.memory_budget;
     let needed =
         |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
-    let orders = !lower_options.disabled.iter().any(|name| name == ORDER);
+    // Other numbers take memory that a budget was met without.
+    let orders = budget.is_none() && !lower_options.disabled.iter().any(|name| name == ORDER);
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     let artifact = for_purpose(lowered.artifact, purpose);
     if orders {

@@ -55,18 +55,18 @@ pub(super) fn reduce(reduce: Reduce) -> Rate {
 /// What the kernels of a processor cost beside arithmetic and memory ([`Work::cycles`]): they execute a traversal
 /// instruction by instruction over a tile of rows or edges, and values between instructions pass through the first-level
 /// cache. Cycles of a core, found by least squares over the kernels of 20 models and datasets on a Zen 5 processor
-/// (`docs/results.md`, "Predicted times"); what differs on others is mostly the length of a cycle.
+/// (`docs/decisions.md`, 2026-11-22), and what is left to see in `docs/prediction.md`; what differs on others is mostly the length of a cycle.
 pub(super) mod cycles {
     /// Sharing a kernel out among threads and ending it.
     pub const KERNEL: f64 = 40e3;
     /// Adding up what threads have reduced.
     pub const TOTAL: f64 = 100e3;
     /// Beginning a row that owns edges.
-    pub const ROW: f64 = 120.0;
+    pub const ROW: f64 = 105.0;
     /// Beginning a row of stored elements.
-    pub const ELEMENTS: f64 = 60.0;
+    pub const ELEMENTS: f64 = 55.0;
     /// A row times a matrix, beside its products.
-    pub const PRODUCT: f64 = 70.0;
+    pub const PRODUCT: f64 = 60.0;
     /// A multiply-add of a sum of outer products, which reads and writes its sum.
     pub const OUTER: f64 = 1.0 / 32.0;
     /// A multiply-add of a dense product that is a kernel of its own.
@@ -74,18 +74,18 @@ pub(super) mod cycles {
     /// An element of a weighted sum.
     pub const WEIGHTED: f64 = 0.02;
     /// An edge of a weighted sum, and a row.
-    pub const WEIGHTED_EDGE: f64 = 15.0;
-    pub const WEIGHTED_ROW: f64 = 50.0;
+    pub const WEIGHTED_EDGE: f64 = 13.0;
+    pub const WEIGHTED_ROW: f64 = 45.0;
     /// A row found by its index and copied.
-    pub const PICK: f64 = 7.0;
+    pub const PICK: f64 = 6.0;
     /// A sum of a few neighbouring elements, or of their products.
     pub const GROUP: f64 = 3.0;
     /// An edge that is reduced to its row.
     pub const SEGMENT: f64 = 2.0;
     /// An element of a log-sum-exp over edges, beside its exponential.
-    pub const LSE: f64 = 14.0;
+    pub const LSE: f64 = 12.0;
     /// An element that is written to a tile and read again.
-    pub const ELEMENT: f64 = 0.09;
+    pub const ELEMENT: f64 = 0.08;
 }
 
 /// Adds so many elements of a function.

@@ -79,8 +79,8 @@ fn what_a_processor_spends() {
     let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found} instead of {expected}");
     // A kernel of 10 rows with 20 edges: each edge is found by its index and added to its row, in rows of 3 elements; a
     // product with the count of the row, one with a weight, and relu of 2 elements.
-    let edges = 20.0 * (7.0 + 2.0) + 60.0 * 0.09;
-    let rows = 10.0 * (120.0 + 70.0) + (30.0 + 20.0) * 0.09;
+    let edges = 20.0 * (6.0 + 2.0) + 60.0 * 0.08;
+    let rows = 10.0 * (105.0 + 60.0) + (30.0 + 20.0) * 0.08;
     close(cycles("mean_aggregation", 3, &mean_sizes()), 40e3 + edges + rows);
     // A dense product of 10 x 200 and 200 x 100.
     let sizes = SizeInfo { vertices: vec![10], ..SizeInfo::default() };

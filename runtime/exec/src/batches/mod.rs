@@ -114,6 +114,9 @@ impl Batches {
         let Some(batch) = &training.batch else {
             return Err(internal("the model has no batches"));
         };
+        if data.orders.any() {
+            return Err(ExecError::Unsupported("batches take vertices in the order of the dataset only".into()));
+        }
         let whole = Engine::new(&[&artifact.kernels.infer], data, options)?;
         let input = |(index, input): (usize, &InputData)| match (input, whole.frozen_input(index)) {
             (InputData::Classes(classes), _) => Whole::Classes(classes.clone()),

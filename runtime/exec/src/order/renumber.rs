@@ -166,6 +166,11 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
     }
     // Both are made when they are asked for.
     (graph.ends, graph.classes) = ([None, None], Default::default());
+    // Where the way back is the same way, both directions are the same arrays, and stay so.
+    let same_order = src.map(std::ptr::from_ref) == dst.map(std::ptr::from_ref);
+    let mirrored = same_order
+        && graph.incoming.indptr.is_same(&graph.outgoing.indptr)
+        && graph.incoming.other.is_same(&graph.outgoing.other);
     let old_starts = std::mem::take(&mut graph.incoming.indptr);
     let starts = dst.map_or_else(|| old_starts.clone(), |order| starts(&old_starts, order).into());
     let position = |other: u32, position: u32| match dst {
@@ -187,12 +192,14 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
             *to = position(other[edge], old_position[edge]);
         }
     });
-    let mut new_other = vec![0; other.len()];
-    for_rows(&new_indptr, 1, &mut new_other, |row, to| {
-        for (to, edge) in to.iter_mut().zip(edges(row)) {
-            *to = dst.map_or(other[edge], |order| order.rank[other[edge] as usize]);
-        }
-    });
+    let mut new_other = vec![0; if mirrored { 0 } else { other.len() }];
+    if !mirrored {
+        for_rows(&new_indptr, 1, &mut new_other, |row, to| {
+            for (to, edge) in to.iter_mut().zip(edges(row)) {
+                *to = dst.map_or(other[edge], |order| order.rank[other[edge] as usize]);
+            }
+        });
+    }
     graph.outgoing = Incidence { indptr: new_indptr, other: new_other.into(), position: new_position };
 
     let from = std::mem::take(&mut graph.incoming.other);
@@ -205,6 +212,10 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
         }
     });
     graph.incoming = Incidence { indptr: starts, other: other.into(), position: vec![] };
+    if mirrored {
+        graph.outgoing.indptr = graph.incoming.indptr.clone();
+        graph.outgoing.other = graph.incoming.other.clone();
+    }
 }
 
 #[cfg(test)]

@@ -130,6 +130,9 @@ impl Trainer {
                 "training on batches is for this processor only so far: use `--device cpu`".into(),
             ));
         }
+        if data.orders.any() {
+            return Err(ExecError::Unsupported("a device takes vertices in the order of the dataset only".into()));
+        }
         no_cache(&artifact, &options)?;
         let target = device.target().with_precision(options.precision);
         let programs = programs(&artifact);

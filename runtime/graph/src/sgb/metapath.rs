@@ -76,7 +76,8 @@ impl SemanticGraphs<'_> {
         Ok((graph, origin))
     }
 
-    /// What the cache has of a metapath. What is there obeys the budget, or it is the same error as without a cache.
+    /// What the cache has of a metapath. What is there obeys the budget by its pairs; a bound of them is all that is known
+    /// before a graph is built, so that one may be there that would not have been built within this budget.
     fn look_up(&self, asked: &Asked<'_>) -> Result<Found, SgbError> {
         let Some(cache) = &self.cache else { return Ok(Found::default()) };
         let key = Key::new(self, asked.steps, asked.options);

@@ -3,8 +3,9 @@
 //! A semantic graph leads from the vertices at which its path starts (sources) to those at which it ends (destinations);
 //! the graph of a single forward step is the relation itself. A metapath's graph is a product of adjacency matrices,
 //! computed row by row (Gustavson): per destination the path is walked backwards, one set of vertices per step, so
-//! that no intermediate product is stored unless the plan found that storing it saves work. Two passes, count then fill:
-//! what is allocated is the result, one accumulator per thread and the stored intermediates, never more.
+//! that no intermediate product is stored unless the plan found that storing it saves work. Where memory allows, rows are
+//! collected in one pass and put together; else they are counted, then filled. What is allocated is the result (twice for
+//! a moment, where it is put together), one set per thread and the stored intermediates, all within the budget.
 //!
 //! Edge weights play no part in metapaths. Sampled or lazy metapath graphs are not made here.
 

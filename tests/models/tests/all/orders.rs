@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::order::{number_anew, obstacle};
-use hgnnc_exec::{BoundData, CodeMode, TrainOptions, Trainer};
+use hgnnc_exec::{BoundData, CodeMode, OrderOptions, TrainOptions, Trainer, order_vertices};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::Artifact;
 use hgnnc_ir::random::bits;
@@ -137,4 +137,29 @@ fn checkpoints_are_in_the_order_of_the_dataset() {
             assert_close(&what, &output, &expected[3].1, TOLERANCE);
         }
     }
+}
+
+/// An order is chosen where tables are larger than the cache and epochs are many, and says why; otherwise data stay as they are.
+#[test]
+fn orders_are_chosen_where_they_pay() {
+    let compiled = compile(&case("rgcn").source());
+    let world = World::long_rows();
+    let choose = |epochs, cache_bytes| {
+        let (artifact, mut data) = bound(&compiled, &world);
+        let options = OrderOptions { epochs, cache_bytes: Some(cache_bytes) };
+        let ordered = order_vertices(&artifact, &mut data, &options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(ordered.applied, data.orders.any());
+        assert!(!ordered.applied || ordered.missed_bytes.1 < ordered.missed_bytes.0);
+        (ordered, (artifact, data))
+    };
+    let (kept, (_, data)) = choose(1_000_000, 1 << 30);
+    assert!(kept.explain[0].contains("which the cache of"), "{:?}", kept.explain);
+    assert_eq!(data, bound(&compiled, &world).1);
+    let (kept, _) = choose(1, 256);
+    assert!(kept.explain[0].contains("to order would take longer"), "{:?}", kept.explain);
+    let (ordered, chosen) = choose(1_000_000_000, 256);
+    assert!(ordered.explain.len() >= 4, "three candidates and what was chosen: {:?}", ordered.explain);
+    let options = TrainOptions { epochs: Some(2), ..TrainOptions::default() };
+    let expected = trained(trainer(bound(&compiled, &world), options.clone()));
+    compare("chosen", &trained(trainer(chosen, options)), &expected);
 }

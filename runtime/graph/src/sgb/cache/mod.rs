@@ -228,7 +228,11 @@ impl GraphCache {
     }
 
     fn files(&self) -> impl Iterator<Item = PathBuf> + use<> {
-        let is_graph = |path: &PathBuf| path.extension().is_some_and(|e| e == EXTENSION) && path.is_file();
+        let is_key =
+            |stem: &std::ffi::OsStr| stem.len() == 32 && stem.to_string_lossy().bytes().all(|b| b.is_ascii_hexdigit());
+        let is_graph = move |path: &PathBuf| {
+            path.extension().is_some_and(|e| e == EXTENSION) && path.file_stem().is_some_and(is_key) && path.is_file()
+        };
         self.all_files().filter(is_graph)
     }
 
