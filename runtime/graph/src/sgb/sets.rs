@@ -101,20 +101,17 @@ pub(super) struct Sets {
     arch: Arch,
 }
 
-struct Set {
-    bits: Vec<u64>,
-    /// The vertices, in no order, unless it is dense.
-    list: Vec<u32>,
-    dense: bool,
+/// Vertices: as bits where they are many (dense), else listed as well, in no order.
+pub(super) struct Set {
+    pub bits: Vec<u64>,
+    /// Of a dense set, only after [`Set::list_all`].
+    pub list: Vec<u32>,
+    pub dense: bool,
 }
 
 impl Sets {
     pub fn new(segments: &[Segment<'_>]) -> Sets {
-        let set = |segment: &Segment<'_>| Set {
-            bits: vec![0; segment.matrix.num_cols.div_ceil(64)],
-            list: Vec::new(),
-            dense: false,
-        };
+        let set = |segment: &Segment<'_>| Set::new(segment.matrix.num_cols);
         Sets { sets: segments.iter().map(set).collect(), arch: Arch::new() }
     }
 
@@ -146,7 +143,7 @@ impl Sets {
 
     /// Size of the last set.
     pub fn len(&self) -> usize {
-        self.sets.last().map_or(0, |set| if set.dense { count(self.arch, &set.bits) } else { set.list.len() })
+        self.sets.last().map_or(0, |set| set.len(self.arch))
     }
 
     /// Whether the last set has `v`.
@@ -166,13 +163,7 @@ impl Sets {
     /// Writes the last set in ascending order, and clears all.
     pub fn emit(&mut self, cols: &mut [u32]) {
         if let Some(last) = self.sets.last_mut() {
-            if last.dense {
-                drain(self.arch, &mut last.bits, cols);
-                last.dense = false;
-            } else {
-                last.list.sort_unstable();
-                cols.copy_from_slice(&last.list);
-            }
+            last.write(self.arch, cols);
         }
         self.clear();
     }
@@ -184,6 +175,10 @@ impl Sets {
 }
 
 impl Set {
+    pub fn new(num_vertices: usize) -> Set {
+        Set { bits: vec![0; num_vertices.div_ceil(64)], list: Vec::new(), dense: false }
+    }
+
     /// Adds the rows `from` of a segment. The set was empty.
     fn unite(&mut self, arch: Arch, segment: &Segment<'_>, from: &[u32]) {
         let matrix = segment.matrix;
@@ -226,15 +221,30 @@ impl Set {
         *word |= bit;
     }
 
+    pub fn len(&self, arch: Arch) -> usize {
+        if self.dense { count(arch, &self.bits) } else { self.list.len() }
+    }
+
+    /// Writes what is in the set in ascending order. Bits are cleared, where they are what it is kept as.
+    pub fn write(&mut self, arch: Arch, cols: &mut [u32]) {
+        if self.dense {
+            drain(arch, &mut self.bits, cols);
+            self.dense = false;
+        } else {
+            self.list.sort_unstable();
+            cols.copy_from_slice(&self.list);
+        }
+    }
+
     /// Lists what is in the set.
-    fn list_all(&mut self, arch: Arch) {
+    pub fn list_all(&mut self, arch: Arch) {
         if self.dense {
             self.list.resize(count(arch, &self.bits), 0);
             list(arch, &self.bits, &mut self.list);
         }
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         if self.dense {
             self.bits.fill(0);
         } else {
@@ -249,12 +259,12 @@ fn add(arch: Arch, into: &mut [u64], row: &[u64]) {
     arch.dispatch(|| into.iter_mut().zip(row).for_each(|(into, word)| *into |= word));
 }
 
-pub(super) fn count(arch: Arch, bits: &[u64]) -> usize {
+fn count(arch: Arch, bits: &[u64]) -> usize {
     arch.dispatch(|| bits.iter().map(|word| word.count_ones() as usize).sum())
 }
 
 /// Writes what is in `bits`, ascending, and clears them. As many as `out` has room for.
-pub(super) fn drain(arch: Arch, bits: &mut [u64], out: &mut [u32]) {
+fn drain(arch: Arch, bits: &mut [u64], out: &mut [u32]) {
     arch.dispatch(|| {
         let mut at = 0;
         for (i, word) in bits.iter_mut().enumerate() {
@@ -264,7 +274,7 @@ pub(super) fn drain(arch: Arch, bits: &mut [u64], out: &mut [u32]) {
 }
 
 /// The same, and keeps them.
-pub(super) fn list(arch: Arch, bits: &[u64], out: &mut [u32]) {
+fn list(arch: Arch, bits: &[u64], out: &mut [u32]) {
     arch.dispatch(|| {
         let mut at = 0;
         for (i, &word) in bits.iter().enumerate() {

@@ -3,7 +3,7 @@
 use pulp::Arch;
 
 use super::Adjacency;
-use super::sets::{Segment, WORDS_PER_ENTRY, count, drain, list};
+use super::sets::{Segment, Set, WORDS_PER_ENTRY};
 
 /// One number per vertex and segment: a row's state while its paths are counted. Numbers saturate.
 pub(super) struct Sums {
@@ -14,10 +14,8 @@ pub(super) struct Sums {
 struct Sum {
     /// Paths to each vertex.
     count: Vec<u64>,
-    /// The vertices with paths: where they are many as bits, else listed, in no order.
-    bits: Vec<u64>,
-    list: Vec<u32>,
-    dense: bool,
+    /// The vertices with paths. Where they are listed, no bits are set: `count` tells who was met.
+    set: Set,
 }
 
 /// A row of the last segment that all paths of a row end with, and how many paths lead there.
@@ -31,7 +29,7 @@ impl Sums {
     pub fn new(segments: &[Segment<'_>]) -> Sums {
         let sum = |segment: &Segment<'_>| {
             let cols = segment.matrix.num_cols;
-            Sum { count: vec![0; cols], bits: vec![0; cols.div_ceil(64)], list: Vec::new(), dense: false }
+            Sum { count: vec![0; cols], set: Set::new(cols) }
         };
         Sums { sums: segments.iter().map(sum).collect(), arch: Arch::new() }
     }
@@ -44,7 +42,7 @@ impl Sums {
         for (i, segment) in segments.iter().enumerate() {
             let (done, rest) = self.sums.split_at_mut(i);
             let (from, paths): (&[u32], Option<&[u64]>) = match done.last() {
-                Some(before) => (&before.list, Some(&before.count)),
+                Some(before) => (&before.set.list, Some(&before.count)),
                 None => (&start, None),
             };
             if let (&[only], true) = (from, i == last && segment.matrix.distinct && !self_loops) {
@@ -53,7 +51,7 @@ impl Sums {
             let into = &mut rest[0];
             into.unite(segment.matrix, from, paths);
             if i < last {
-                into.list_all(self.arch);
+                into.set.list_all(self.arch);
             }
         }
         if let Some(last) = self.sums.last_mut().filter(|last| self_loops && last.count[row] == 0) {
@@ -64,22 +62,15 @@ impl Sums {
 
     /// Columns of the row at hand.
     pub fn len(&self) -> usize {
-        self.sums.last().map_or(0, |sum| if sum.dense { count(self.arch, &sum.bits) } else { sum.list.len() })
+        self.sums.last().map_or(0, |sum| sum.set.len(self.arch))
     }
 
     /// Writes columns and path counts of the row at hand, columns ascending, and clears all. Returns whether a count overflowed.
     pub fn emit<C>(&mut self, cols: &mut [u32], counts: &mut [C], convert: &impl Fn(u64) -> C) -> bool {
         let mut overflow = false;
         if let Some(last) = self.sums.last_mut() {
-            if last.dense {
-                drain(self.arch, &mut last.bits, cols);
-                last.dense = false;
-            } else {
-                last.list.sort_unstable();
-                cols.copy_from_slice(&last.list);
-                last.clear_bits();
-            }
-            last.list.clear();
+            last.set.write(self.arch, cols);
+            last.set.list.clear();
             for (&c, slot) in cols.iter().zip(counts) {
                 let n = std::mem::take(&mut last.count[c as usize]);
                 overflow |= n == u64::MAX;
@@ -122,7 +113,7 @@ impl Sum {
     /// Adds the rows `from` of a matrix, each as often as there are paths to it. The sum was empty.
     fn unite(&mut self, matrix: &Adjacency, from: &[u32], paths: Option<&[u64]>) {
         let entries: usize = from.iter().map(|&v| matrix.range(v as usize).len()).sum();
-        self.dense = entries * WORDS_PER_ENTRY >= self.bits.len();
+        self.set.dense = entries * WORDS_PER_ENTRY >= self.set.bits.len();
         for &v in from {
             let (range, n) = (matrix.range(v as usize), paths.map_or(1, |paths| paths[v as usize]));
             let cols = &matrix.cols[range.clone()];
@@ -136,33 +127,17 @@ impl Sum {
     /// Adds paths to a vertex; not zero, so that what has none has not been met.
     fn put(&mut self, v: u32, n: u64) {
         let sum = &mut self.count[v as usize];
-        if self.dense {
-            self.bits[v as usize / 64] |= 1 << (v % 64);
+        if self.set.dense {
+            self.set.bits[v as usize / 64] |= 1 << (v % 64);
         } else if *sum == 0 {
-            self.list.push(v);
+            self.set.list.push(v);
         }
         *sum = sum.saturating_add(n);
     }
 
-    /// Lists the vertices with paths.
-    fn list_all(&mut self, arch: Arch) {
-        if self.dense {
-            self.list.resize(count(arch, &self.bits), 0);
-            list(arch, &self.bits, &mut self.list);
-        }
-    }
-
-    fn clear_bits(&mut self) {
-        if self.dense {
-            self.bits.fill(0);
-        }
-        self.dense = false;
-    }
-
     /// What has paths is listed here.
     fn clear(&mut self) {
-        self.list.iter().for_each(|&c| self.count[c as usize] = 0);
-        self.clear_bits();
-        self.list.clear();
+        self.set.list.iter().for_each(|&c| self.count[c as usize] = 0);
+        self.set.clear();
     }
 }
