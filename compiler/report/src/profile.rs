@@ -132,6 +132,9 @@ pub struct Kernel {
     pub shares: BTreeMap<String, f64>,
     /// What it took.
     pub measured_ms: f64,
+    /// What it took with all that it touches in the caches of its core, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_cache_ms: Option<f64>,
     /// What it takes at least on the machine; nothing where that is not predicted.
     pub predicted_ms: Option<f64>,
     /// What limits it: `compute`, `launch`, or a level of memory.
@@ -170,6 +173,11 @@ impl Kernel {
     /// FLOPs per distinct byte.
     pub fn intensity(&self) -> f64 {
         if self.footprint_bytes > 0.0 { self.flops / self.footprint_bytes } else { 0.0 }
+    }
+
+    /// The part of its time in which it waited for memory beyond the caches of its core, where that was measured.
+    pub fn waits(&self) -> Option<f64> {
+        self.in_cache_ms.filter(|_| self.measured_ms > 0.0).map(|ms| (1.0 - ms / self.measured_ms).max(0.0))
     }
 
     /// How many times as long as predicted it took.

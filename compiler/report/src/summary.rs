@@ -193,6 +193,11 @@ impl Profile {
         if whole > 0.0 { ms / whole } else { 0.0 }
     }
 
+    /// Was it measured how long kernels wait for memory beyond the caches of their core?
+    pub fn tells_waits(&self) -> bool {
+        self.kernels.iter().any(|kernel| kernel.in_cache_ms.is_some())
+    }
+
     /// Kernels, the longest first.
     pub fn by_time(&self) -> Vec<&Kernel> {
         let mut kernels: Vec<&Kernel> = self.kernels.iter().collect();

@@ -84,27 +84,30 @@ fn unit(number: f64) -> String {
 }
 
 fn kernels(profile: &Profile) -> String {
-    let mut table = Table::new(
-        5,
-        &[
-            "kernel",
-            "stores",
-            "stage",
-            "phase",
-            "kind",
-            "measured",
-            "predicted",
-            "ratio",
-            "bound",
-            "FLOP/s",
-            "of peak",
-            "B/s",
-            "FLOP/B",
-            "share",
-        ],
-    );
+    let mut heads = vec![
+        "kernel",
+        "stores",
+        "stage",
+        "phase",
+        "kind",
+        "measured",
+        "predicted",
+        "ratio",
+        "bound",
+        "FLOP/s",
+        "of peak",
+        "B/s",
+        "FLOP/B",
+        "share",
+    ];
+    // After the ratio.
+    let waits = profile.tells_waits().then_some(8);
+    if let Some(at) = waits {
+        heads.insert(at, "waits");
+    }
+    let mut table = Table::new(5, &heads);
     for kernel in profile.by_time() {
-        table.row(vec![
+        let mut cells = vec![
             format!("{} {}", kernel.name(), kernel.rows),
             kernel.stores.clone(),
             kernel.stage.clone(),
@@ -119,7 +122,11 @@ fn kernels(profile: &Profile) -> String {
             bytes(kernel.bytes_per_s()),
             digits(kernel.intensity()),
             percent(profile.share(kernel.measured_ms)),
-        ]);
+        ];
+        if let Some(at) = waits {
+            cells.insert(at, kernel.waits().map_or(String::new(), percent));
+        }
+        table.row(cells);
     }
     table.text()
 }

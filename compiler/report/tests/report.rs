@@ -25,6 +25,7 @@ fn kernel(number: usize, stage: &str, phase: &str, kind: &str, measured_ms: f64,
         footprint_bytes: 1e6,
         gathered_bytes: 2e6,
         moved_bytes: 2.5e6,
+        in_cache_ms: None,
         counts: BTreeMap::from([("page_faults".to_string(), 3.0)]),
     }
 }

@@ -15,7 +15,7 @@ use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{Dim, Graph, VertexType};
 use rayon::prelude::*;
 
-use crate::block::{Context, Scratch};
+use crate::block::{Context, Fold, Scratch};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::init::Draw;
@@ -64,6 +64,8 @@ pub struct Engine {
     clocks: Vec<Clock>,
     /// What is looked at while programs run, if anything.
     watch: Option<Watch>,
+    /// Folds what programs touch, while that is measured.
+    fold: Option<Fold>,
     /// Nanoseconds of the steps of one launch.
     pub(crate) busy: Vec<AtomicU64>,
     /// What [`Engine::commit`] copies after a run of each program.
@@ -137,6 +139,7 @@ impl Engine {
             copies,
             clocks: vec![],
             watch: None,
+            fold: None,
             busy: std::iter::repeat_with(AtomicU64::default).take(most).collect(),
         };
         engine.forget_times();
@@ -195,6 +198,7 @@ impl Engine {
                 seed,
                 step,
                 code: self.generator.code(),
+                fold: self.fold.as_ref(),
             },
             scratch: &self.scratch,
         };
@@ -231,6 +235,14 @@ impl Engine {
                 at = launch.end;
             }
         });
+    }
+
+    /// Runs programs with all that they touch folded into about `bytes` from now on: see [`crate::block::Fold`]. What they
+    /// compute is worth nothing afterwards. False, and nothing happens, where there are several threads.
+    pub(crate) fn fold(&mut self, bytes: usize) -> bool {
+        let edges = self.plans.iter().map(|plan| plan.block_edges).max().unwrap_or(0);
+        self.fold = (self.threads() == 1).then(|| Fold::new(bytes, edges));
+        self.fold.is_some()
     }
 
     /// Begins to measure steps anew.

@@ -3,6 +3,7 @@
 // Products read and write ranges of shared slabs; see `raw`.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -160,15 +161,21 @@ impl Runner<'_> {
         // SAFETY (of all uses): each task writes its own range of the result.
         let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
         let (bk, bn) = (of.batch * of.k, of.batch * of.n);
+        let fold = self.context.fold;
+        // What is folded always has the first rows.
+        let home = |range: Range<usize>| if fold.is_some() { 0..range.len() } else { range };
         match (kind, split) {
             (ProductKind::Outer, Split::Bands(band)) => {
                 let range = task * band..((task + 1) * band).min(of.k);
                 let out = write(range.start * of.n, range.len() * of.n);
-                product::outer(of, rows, range, xs, ys, out, false);
+                let few = fold.map_or(rows, |fold| fold.rows(bk + bn).min(rows)).max(1);
+                for start in (0..rows.max(1)).step_by(few) {
+                    product::outer(of, few.min(rows - start), range.clone(), xs, ys, out, start > 0);
+                }
             }
             (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => {
                 let size = of.batch * of.k * of.n;
-                let range = task * chunk..((task + 1) * chunk).min(rows);
+                let range = home(task * chunk..((task + 1) * chunk).min(rows));
                 let (x, y) = (&xs[range.start * bk..range.end * bk], &ys[range.start * bn..range.end * bn]);
                 let out = if rows <= chunk {
                     write(0, size)
@@ -182,7 +189,7 @@ impl Runner<'_> {
                 ProductKind::MatMul | ProductKind::MatMulT,
                 Split::Rows(chunk) | Split::Bands(chunk) | Split::Parts(chunk),
             ) => {
-                let range = task * chunk..((task + 1) * chunk).min(rows);
+                let range = home(task * chunk..((task + 1) * chunk).min(rows));
                 let (from, to) = if kind == ProductKind::MatMul { (bk, bn) } else { (bn, bk) };
                 let x = &xs[range.start * from..range.end * from];
                 let out = write(range.start * to, range.len() * to);

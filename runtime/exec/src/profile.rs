@@ -39,6 +39,9 @@ pub struct ProfileOptions {
     pub epochs: Option<u64>,
     /// Of batches, no more than this many.
     pub batches: Option<u64>,
+    /// Also measure what kernels take with all that they touch in about so many bytes, which the caches of a core hold. It takes
+    /// one thread of this processor, and the whole graph.
+    pub in_cache: Option<usize>,
 }
 
 /// Times of training in milliseconds of a run each: medians over epochs, or means over batches.
@@ -77,6 +80,8 @@ pub struct KernelTime {
     pub number: usize,
     /// Milliseconds of a run.
     pub ms: f64,
+    /// Milliseconds with all that it touches in the caches of its core, where that was measured.
+    pub in_cache_ms: Option<f64>,
     /// Shares of the stages in it, in the order of [`hgnnc_ir::Stage::ALL`].
     pub shares: [f32; 5],
     /// What was counted in it in a run, in the order of [`Counted::events`].
@@ -138,12 +143,55 @@ pub struct EntryProfile {
 /// A model that cannot be trained, or a loss that is not finite.
 pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool) -> Result<Profile> {
     trainer.check_trainable()?;
+    if options.in_cache.is_some() {
+        check_in_cache(trainer)?;
+    }
     if trainer.batches().is_some() {
         return profile_batches(trainer, options, stop);
     }
     // As in training: work is not handed over to the threads each time.
     let pool = engine(trainer)?.pool();
-    pool.install(|| profile_epochs(trainer, options.epochs.unwrap_or(10), stop))
+    let epochs = options.epochs.unwrap_or(10);
+    let mut found = pool.install(|| profile_epochs(trainer, epochs, stop))?;
+    if let (Some(bytes), false) = (options.in_cache, stop.load(Ordering::Relaxed)) {
+        in_cache(engine(trainer)?, bytes, epochs, &mut found.kernels, stop);
+    }
+    Ok(found)
+}
+
+/// Measures kernels with all that they touch in the caches of their core. What the engine holds is worth nothing then.
+fn in_cache(engine: &mut Engine, bytes: usize, epochs: u64, kernels: &mut [KernelTime], stop: &AtomicBool) {
+    engine.fold(bytes);
+    let mut kernels_ms: Vec<Vec<f64>> = vec![vec![]; kernels.len()];
+    for epoch in 0..epochs.saturating_add(1) {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        engine.forget_times();
+        engine.run(TRAIN, 0, 1 + epoch, epoch, &mut Times::default());
+        let (_, steps) = copies_and_kernels(engine.step_times(TRAIN));
+        for (all, time) in kernels_ms.iter_mut().zip(steps).filter(|_| epoch > 0) {
+            // Sums over paths read what they read.
+            if !matches!(time.step.kind, StepKind::Paths(_)) {
+                all.push(time.ms);
+            }
+        }
+    }
+    for (kernel, all) in kernels.iter_mut().zip(kernels_ms) {
+        kernel.in_cache_ms = (!all.is_empty()).then(|| median(all));
+    }
+}
+
+/// Can that be measured of this trainer?
+fn check_in_cache(trainer: &mut Trainer) -> Result<()> {
+    let of_batches = trainer.batches().is_some();
+    let reason = match trainer.engine().map(|engine| engine.threads()) {
+        _ if of_batches => "the whole graph, and this model is trained on batches".into(),
+        None => "this processor: add `--device cpu`".into(),
+        Some(1) => return Ok(()),
+        Some(threads) => format!("one thread, and there are {threads}: add `--threads 1`"),
+    };
+    Err(ExecError::Unsupported(format!("what kernels take in the caches of a core is measured of {reason}")))
 }
 
 fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<Profile> {
@@ -204,7 +252,7 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
     let (mut kernels, found_kernels) = (kernels_ms.into_iter().map(median), &mut found.kernels);
     for (number, step) in times.iter().map(|time| time.step).filter(|step| !is_copy(step)).enumerate().skip(prelude) {
         let ms = kernels.next().unwrap_or(0.0);
-        found_kernels.push(KernelTime { number, ms, shares: step.shares, counts: vec![] });
+        found_kernels.push(KernelTime { number, ms, in_cache_ms: None, shares: step.shares, counts: vec![] });
     }
     found.timeline.kernels = numbers(times.iter().map(|time| time.step));
     found.counted = counted(engine, &found.timeline.kernels, &mut found.kernels);
@@ -271,7 +319,13 @@ fn measure_batches(
     found.kernels = kernels
         .iter()
         .enumerate()
-        .map(|(number, time)| KernelTime { number, ms: time.ms, shares: time.step.shares, counts: vec![] })
+        .map(|(number, time)| KernelTime {
+            number,
+            ms: time.ms,
+            in_cache_ms: None,
+            shares: time.step.shares,
+            counts: vec![],
+        })
         .collect();
 
     batches.watch_spans();

@@ -23,6 +23,10 @@ pub struct ProfileArgs {
     /// Of a model that is trained on batches: measure no more than this many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub batches: Option<u64>,
+    /// Also measure what each kernel takes with all that it touches in the caches of its core, to see how long it waits for
+    /// memory beyond; of one thread (`--threads 1`) and the whole graph
+    #[arg(long)]
+    pub in_cache: bool,
     /// Also write `profile.html`, `profile.txt`, `profile.json` and `trace.json` (for Perfetto) into this folder
     #[arg(short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,

@@ -37,6 +37,7 @@ pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Foun
         Kernel {
             shares: shares.map(|(stage, share)| (stage.name().to_string(), f64::from(share) / all)).collect(),
             measured_ms: time.ms,
+            in_cache_ms: time.in_cache_ms,
             counts,
             ..predicted(time.number, program, decls[time.number], &bounds, &machine)
         }
@@ -147,6 +148,7 @@ pub fn predicted(
         kind: bounds.first().map_or(String::new(), |bound| bound.kind.name().into()),
         shares: BTreeMap::from([(kernel.stage.name().to_string(), 1.0)]),
         measured_ms: 0.0,
+        in_cache_ms: None,
         predicted_ms: (!bounds.is_empty()).then(|| 1e3 * mean(&|bound| bound.prediction.seconds())),
         bound: typical.map_or(String::new(), |it| machine.bound_name(it.bound).into()),
         fits: typical.map_or(String::new(), |it| machine.levels[it.level].name.clone()),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hgnnc_exec::{ProfileOptions, measure, profile as measure_kernels};
+use hgnnc_machine::Machine;
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
 
@@ -37,12 +38,16 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     let device = args.device.device;
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, true, &mut say)?;
     if prepared.trainer.device().is_some() {
+        if args.in_cache {
+            return Err(Failure::input("`--in-cache` measures this processor: add `--device cpu`"));
+        }
         return launches::profile(args, &mut prepared, &mut say);
     }
     // Before training, whose threads would be in its way.
     let machine = measure::machine(Some(&data::cache_folder()), prepared.trainer.threads());
     let stop = stop_on_interrupt(&mut say);
-    let options = ProfileOptions { epochs: args.epochs, batches: args.batches };
+    let in_cache = args.in_cache.then(|| room(&machine));
+    let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache };
     let found = measure_kernels(&mut prepared.trainer, options, &stop)?;
     if found.runs == 0 {
         return Err(Failure::Machine("interrupted before an epoch was measured".into()));
@@ -55,6 +60,12 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     }
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Bytes that stay in the caches of a core beside all else that a kernel reads: a quarter of the largest.
+fn room(machine: &Machine) -> usize {
+    let own = machine.levels.iter().rev().find(|level| !level.shared).or(machine.levels.first());
+    own.map_or(0.0, |level| 0.25 * level.bytes) as usize
 }
 
 /// All files of a profile.

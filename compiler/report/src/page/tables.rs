@@ -53,7 +53,8 @@ pub(super) fn tables(profile: &Profile) -> String {
     html.push_str(&section(
         "Kernels",
         "By time. Predicted is a lower bound; the ratio says how many times as long it took. Bytes per second count the repeats of \
-         gathered rows, FLOP/B distinct bytes.",
+         gathered rows, FLOP/B distinct bytes. Waits, where they were measured: the part of its time in which it waited for memory beyond \
+         the caches of its core.",
         &kernels(profile),
     ));
     html.push_str(&section(
@@ -110,7 +111,7 @@ fn stages(profile: &Profile) -> String {
 
 fn kernels(profile: &Profile) -> String {
     // Numbers stand before the long names, so that they are seen without scrolling.
-    let heads = [
+    let mut heads = vec![
         "kernel",
         "stage",
         "direction",
@@ -127,9 +128,13 @@ fn kernels(profile: &Profile) -> String {
         "rows",
         "stores",
     ];
-    let mut table = Html::new(5, 13, &heads);
+    let waits = profile.tells_waits().then_some(8);
+    if let Some(at) = waits {
+        heads.insert(at, "waits");
+    }
+    let mut table = Html::new(5, heads.len() - 2, &heads);
     for kernel in profile.by_time() {
-        table.row(vec![
+        let mut cells = vec![
             kernel.name(),
             kernel.stage.clone(),
             kernel.phase.clone(),
@@ -145,7 +150,11 @@ fn kernels(profile: &Profile) -> String {
             digits(kernel.intensity()),
             kernel.rows.clone(),
             kernel.stores.clone(),
-        ]);
+        ];
+        if let Some(at) = waits {
+            cells.insert(at, kernel.waits().map_or(String::new(), percent));
+        }
+        table.row(cells);
     }
     table.end()
 }

@@ -1,0 +1,345 @@
+//! Calls the kernel of an operation for the rows or edges of a tile.
+
+use super::{Block, begin, partial_of};
+use crate::data::InputData;
+use crate::kernels::flat::{self, MaskDraw, Side, Two};
+use crate::kernels::{Rows, product, rows, segment, softmax};
+use crate::plan::{BlockKind, BlockOp, Drawn, EndRows, Level, Operand, reduces_edges};
+
+impl Block<'_> {
+    pub fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
+        match &op.kind {
+            BlockKind::PartialReduce(reduce, a) => {
+                let partial = self.region.partials[op.out as usize];
+                if let (Rows::Each(x), 1..) = (self.operand(a, op.level), partial.width) {
+                    let out = partial_of(self.context, partial.offset + task * partial.width, partial.width);
+                    rows::accumulate_rows(*reduce, x, partial.width, out);
+                }
+                return;
+            }
+            BlockKind::PartialOuter(of, x, y) => {
+                let partial = self.region.partials[op.out as usize];
+                let out = partial_of(self.context, partial.offset + task * partial.width, partial.width);
+                let (x, y) = (whole(self.operand(x, op.level)), whole(self.operand(y, op.level)));
+                product::outer(*of, self.items, 0..of.k, x, y, out, true);
+                return;
+            }
+            _ => {}
+        }
+        let out = if reduces_edges(&op.kind) {
+            self.output(op.out, 0, self.num_rows)
+        } else {
+            self.output(op.out, self.start, self.items)
+        };
+        if out.is_empty() {
+            return;
+        }
+        let width = self.region.locals[op.out as usize].width;
+        match &op.kind {
+            BlockKind::Unary(f, a) => {
+                self.elements(a, op.level, width, out, &mut tiles[0], |x, out| flat::unary(*f, x, out));
+            }
+            BlockKind::Binary(f, a, b) => self.binary(Two::Plain(*f), [a, b], op.level, width, out, tiles),
+            BlockKind::Pair(f, a, b) => self.binary(Two::Pair(*f), [a, b], op.level, width, out, tiles),
+            BlockKind::Choose { a, positive, otherwise } => {
+                self.elements(a, op.level, width, out, &mut tiles[0], |x, out| {
+                    flat::choose(x, *positive, *otherwise, out);
+                });
+            }
+            BlockKind::Copy(a) | BlockKind::Store(a) => {
+                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out)
+            }
+            BlockKind::Replace(a, with) => {
+                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
+                self.at_ends(with, width, out, |row, from| row.copy_from_slice(from));
+            }
+            BlockKind::AddEnds(a, parts) => {
+                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
+                for part in parts {
+                    self.at_ends(part, width, out, |row, from| {
+                        row.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x);
+                    });
+                }
+            }
+            BlockKind::Concat(parts, lead) => {
+                let last_all = width / lead;
+                let mut start = 0;
+                for (part, last) in parts {
+                    let from = self.operand(part, op.level);
+                    for (i, row) in out.chunks_exact_mut(width).enumerate() {
+                        let from = from.row(i, part.width);
+                        for outer in 0..*lead {
+                            let to = outer * last_all + start;
+                            row[to..to + last].copy_from_slice(&from[outer * last..(outer + 1) * last]);
+                        }
+                    }
+                    start += last;
+                }
+            }
+            BlockKind::Slice { a, last, start, len } => {
+                let from = self.operand(a, op.level);
+                for (i, row) in out.chunks_exact_mut(width).enumerate() {
+                    let from = from.row(i, a.width);
+                    for (outer, to) in row.chunks_exact_mut(*len).enumerate() {
+                        to.copy_from_slice(&from[outer * last + start..outer * last + start + len]);
+                    }
+                }
+            }
+            BlockKind::OneHot { input, classes } => {
+                out.fill(0.0);
+                if let Some(InputData::Classes(labels)) = self.context.data.inputs.get(*input) {
+                    let labels = &labels[self.first_row + self.start..][..self.items];
+                    for (row, &label) in out.chunks_exact_mut(*classes).zip(labels) {
+                        if let Some(slot) = usize::try_from(label).ok().and_then(|l| row.get_mut(l)) {
+                            *slot = 1.0;
+                        }
+                    }
+                }
+            }
+            BlockKind::Mask { stream, rate, columns, of } => {
+                let draw = MaskDraw::new(self.context.seed, self.context.step, *stream, *rate);
+                self.mask(draw, (*columns, *of), op.level, width, out);
+            }
+            BlockKind::MatMul(of, x, w) => {
+                let (x, w) = (whole(self.operand(x, op.level)), whole(self.operand(w, op.level)));
+                product::mat_mul(*of, self.items, x, w, out);
+            }
+            BlockKind::MatMulT(of, y, w) => {
+                let (y, w) = (whole(self.operand(y, op.level)), whole(self.operand(w, op.level)));
+                product::mat_mul_t(*of, self.items, y, w, out);
+            }
+            BlockKind::ReduceTrailing(reduce, a, inner) => {
+                let from = self.operand(a, op.level);
+                if let Rows::Each(x) = from {
+                    rows::reduce_trailing(*reduce, x, *inner, out);
+                } else {
+                    let tile = &mut tiles[0];
+                    let per_tile = (tile.len() / a.width.max(1)).max(1);
+                    for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
+                        let x = &mut tile[..out.len() / width * a.width];
+                        if a.width > 0 {
+                            rows::fetch(from, a.width, 1, t * per_tile, x);
+                        }
+                        rows::reduce_trailing(*reduce, x, *inner, out);
+                    }
+                }
+            }
+            BlockKind::Dot { a, b, inner } => {
+                rows::dot(self.operand(a, op.level), self.operand(b, op.level), width, *inner, out);
+            }
+            BlockKind::Segment(reduce, a) => {
+                segment::segment(*reduce, self.operand(a, op.level), width, self.offsets, out, false);
+            }
+            BlockKind::WeightedSum { a, x, inner } => {
+                let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
+                segment::weighted_sum(weights, from, a.width, *inner, self.offsets, out, false);
+            }
+            BlockKind::SoftmaxSum { score, x, times } => {
+                begin(op, out);
+                self.softmax_sum([score, x], times.as_ref(), self.offsets, out);
+            }
+            BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => {}
+        }
+    }
+
+    /// Takes the edges of the tile along, which `offsets` give to the rows of `out`.
+    pub(super) fn softmax_sum(
+        &self,
+        [score, x]: [&Operand; 2],
+        times: Option<&Operand>,
+        offsets: &[u32],
+        out: &mut [f32],
+    ) {
+        let extents = (score.width, x.width / score.width.max(1));
+        let times = times.map(|times| self.operand(times, Level::Edge));
+        let (score, x) = (self.operand(score, Level::Edge), self.operand(x, Level::Edge));
+        softmax::softmax_sum(score, x, times, extents, offsets, out);
+    }
+
+    /// Visits the rows of the tile whose vertices are ends, each with its row of the value of ends.
+    fn at_ends(&self, with: &EndRows, width: usize, out: &mut [f32], visit: impl Fn(&mut [f32], &[f32])) {
+        let ends = self.context.data.topology(with.topology).ends(with.direction);
+        let first = self.first_row + self.start;
+        let here = ends.within(first, self.items);
+        // SAFETY: stored operands are no outputs of this step.
+        let from = unsafe {
+            let start = with.buffer.offset + here.start * width;
+            self.context.slabs[with.buffer.slab as usize].read(start, here.len() * width)
+        };
+        for (&vertex, from) in ends.vertices[here].iter().zip(from.chunks_exact(width)) {
+            let row = vertex as usize - first;
+            visit(&mut out[row * width..(row + 1) * width], from);
+        }
+    }
+
+    /// Calls `f` with the elements of an operand and those of the result, in tiles where they are gathered.
+    fn elements(
+        &self,
+        a: &Operand,
+        level: Level,
+        width: usize,
+        out: &mut [f32],
+        tile: &mut [f32],
+        f: impl Fn(&[f32], &mut [f32]),
+    ) {
+        let from = self.operand(a, level);
+        if let Rows::Each(x) = from {
+            return f(x, out);
+        }
+        let per_tile = (tile.len() / width).max(1);
+        for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
+            let x = &mut tile[..out.len()];
+            rows::fetch(from, width, 1, t * per_tile, x);
+            f(x, out);
+        }
+    }
+
+    fn binary(
+        &self,
+        f: Two,
+        [a, b]: [&Operand; 2],
+        level: Level,
+        width: usize,
+        out: &mut [f32],
+        [tile_a, tile_b]: &mut [Vec<f32>; 2],
+    ) {
+        let (from_a, from_b) = (self.operand(a, level), self.operand(b, level));
+        if a.width == width && b.width == width && flat::gathered(f, from_a, from_b, width, out) {
+            return;
+        }
+        let (read_a, read_b) = (Reading::of(from_a, a.width, width), Reading::of(from_b, b.width, width));
+        let fetches = read_a == Reading::Fetch || read_b == Reading::Fetch;
+        let per_tile = if fetches { (tile_a.len() / width).max(1) } else { out.len() / width };
+        for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
+            let start = t * per_tile;
+            let a = side(from_a, read_a, a.width, start, width, out.len(), tile_a);
+            let b = side(from_b, read_b, b.width, start, width, out.len(), tile_b);
+            flat::two(f, a, b, out);
+        }
+    }
+
+    fn mask(&self, draw: MaskDraw, (columns, of): (Option<usize>, Drawn), level: Level, width: usize, out: &mut [f32]) {
+        let orders = &self.context.data.orders;
+        let order = match of {
+            Drawn::Vertices(vertex) => orders.of(vertex),
+            Drawn::Rows | Drawn::Edges(_) => None,
+        };
+        let moved = match of {
+            Drawn::Edges(graph) => orders.moved(graph),
+            Drawn::Rows | Drawn::Vertices(_) => None,
+        };
+        let tile = self.start..self.start + self.items;
+        match (columns, order, moved) {
+            (Some(columns), None, _) => {
+                let own = (&self.own[tile.clone()], self.first_row as u64);
+                let other = (&self.other[tile], 0);
+                let (row, column) = if self.incoming { (own, other) } else { (other, own) };
+                flat::mask_sparse(draw, row.0, row.1, column.0, column.1, columns as u64, out);
+            }
+            (Some(columns), Some(order), _) => self.tiles(1, out, |at, numbers, out| {
+                let here = at..at + numbers.len();
+                let (own, other) = (&self.own[here.clone()], &self.other[here]);
+                let (row, first) = if self.incoming { (own, self.first_row) } else { (other, 0) };
+                numbers.iter_mut().zip(row).for_each(|(to, &row)| *to = order.original[first + row as usize]);
+                let (column, first) = if self.incoming { (other, 0) } else { (own, self.first_row as u64) };
+                flat::mask_sparse(draw, numbers, 0, column, first, columns as u64, out);
+            }),
+            (None, Some(order), _) => {
+                let first = self.first_row + self.start;
+                flat::mask_rows(draw, &order.original[first..first + self.items], width, out);
+            }
+            (None, None, Some(moved)) => self.tiles(width, out, |at, positions, out| {
+                for (edge, to) in (at..).zip(positions.iter_mut()) {
+                    let vertex = match (self.incoming, self.vertices) {
+                        (false, _) => self.other[edge] as usize,
+                        (true, []) => self.first_row + self.own[edge] as usize,
+                        (true, vertices) => vertices[self.own[edge] as usize] as usize,
+                    };
+                    let position = self.position.get(edge).copied().unwrap_or((self.first_edge + edge) as u32);
+                    *to = position.wrapping_add(moved[vertex]);
+                }
+                flat::mask_rows(draw, positions, width, out);
+            }),
+            (None, None, None) if level == Level::Edge && !self.position.is_empty() => {
+                flat::mask_rows(draw, &self.position[tile], width, out);
+            }
+            (None, None, None) => {
+                flat::mask(draw, (self.first(level) + self.start) as u64 * width as u64, out);
+            }
+        }
+    }
+
+    /// Visits the rows (edges) of the tile at hand some at a time, with the first of them, counted within the block, room
+    /// for a number each, and their elements of `out`.
+    fn tiles(&self, width: usize, out: &mut [f32], mut visit: impl FnMut(usize, &mut [u32], &mut [f32])) {
+        let mut numbers = [0; 256];
+        for (part, out) in out.chunks_mut(numbers.len() * width.max(1)).enumerate() {
+            let count = out.len() / width.max(1);
+            visit(self.start + part * numbers.len(), &mut numbers[..count], out);
+        }
+    }
+}
+
+/// How an element-wise operation reads an operand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Element by element.
+    Elements,
+    /// One number.
+    Scalar,
+    /// One row, again and again.
+    Cycle,
+    /// Through a copy.
+    Fetch,
+}
+
+impl Reading {
+    fn of(from: Rows<'_>, width: usize, result: usize) -> Self {
+        match from {
+            Rows::Each(_) if width == result => Reading::Elements,
+            Rows::Same(_) if width == 1 => Reading::Scalar,
+            Rows::Same(_) if width == result && flat::CYCLE.is_multiple_of(width) => Reading::Cycle,
+            Rows::Each(_) | Rows::Same(_) | Rows::Picked(..) => Reading::Fetch,
+        }
+    }
+}
+
+/// One side of an element-wise operation for `len` elements of rows from `start`, in the tile where it is copied.
+fn side<'t>(
+    from: Rows<'t>,
+    reading: Reading,
+    own: usize,
+    start: usize,
+    width: usize,
+    len: usize,
+    tile: &'t mut [f32],
+) -> Side<'t> {
+    match (from, reading) {
+        (Rows::Each(data), Reading::Elements) => Side::Elements(&data[start * width..start * width + len]),
+        (Rows::Same(data), Reading::Scalar) => Side::Scalar(data[0]),
+        (Rows::Same(data), Reading::Cycle) => {
+            let cycle = &mut tile[..flat::CYCLE];
+            cycle[..own].copy_from_slice(&data[..own]);
+            let mut filled = own;
+            while filled < flat::CYCLE.min(len) {
+                let (from, to) = cycle.split_at_mut(filled);
+                let more = filled.min(to.len());
+                to[..more].copy_from_slice(&from[..more]);
+                filled += more;
+            }
+            Side::Cycle(cycle)
+        }
+        _ => {
+            let tile = &mut tile[..len];
+            rows::fetch(from, own, width / own.max(1), start, tile);
+            Side::Elements(tile)
+        }
+    }
+}
+
+/// The elements of an operand that lies row after row.
+fn whole(from: Rows<'_>) -> &[f32] {
+    match from {
+        Rows::Each(data) | Rows::Same(data) | Rows::Picked(data, _) => data,
+    }
+}

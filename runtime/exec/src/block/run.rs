@@ -1,0 +1,352 @@
+//! Goes through the blocks of a task, the pieces of rows that are cut, and the tiles of a block.
+
+use hgnnc_ir::ops::{Direction, Reduce};
+
+use super::{Block, Context, Scratch};
+use crate::data::Ends;
+use crate::kernels::{rows, segment, softmax};
+use crate::plan::{BlockKind, BlockOp, Domain, Level, Long, Place, Region, reduces_edges};
+use crate::routine::{Chain, Routine};
+
+/// Runs the blocks of task `task` of a region.
+pub fn run_task(context: Context<'_>, region: &Region, routine: &Routine, task: usize, scratch: &mut Scratch) {
+    begin_parts(context, region, routine, task);
+    for block in region.tasks[task] as usize..region.tasks[task + 1] as usize {
+        if let Some(rows) = region.block(block) {
+            run_block(context, region, routine, task, Share::of(rows), scratch);
+        }
+    }
+}
+
+/// The cut rows of a region.
+#[derive(Clone, Copy)]
+pub struct Cut<'a> {
+    /// Memory, data, and the place in training.
+    pub context: Context<'a>,
+    /// The region.
+    pub region: &'a Region,
+    /// Which rows they are.
+    pub long: &'a Long,
+}
+
+impl Cut<'_> {
+    /// Computes what the cut rows of a task have at the beginning of a round.
+    pub fn rows(self, routine: &Routine, task: usize, scratch: &mut Scratch) {
+        let Self { context, region, long } = self;
+        let part = region.tasks.len() - 1 + task;
+        begin_parts(context, region, routine, part);
+        for at in long.row_tasks[task].clone() {
+            let row = long.rows[at] as usize;
+            let share = Share { edges: Some(0..0), row_area: long.row_area(at), ..Share::of(row..row + 1) };
+            run_block(context, region, routine, part, share, scratch);
+        }
+    }
+
+    /// Computes what a round makes of the pieces of a task.
+    pub fn pieces(self, routine: &Routine, task: usize, scratch: &mut Scratch) {
+        let Self { context, region, long } = self;
+        let Domain::Edges { topology, direction, ends } = region.domain else { return };
+        let indptr = context.data.topology(topology).indptr(direction, ends);
+        let part = region.tasks.len() - 1 + task;
+        begin_parts(context, region, routine, part);
+        for piece in long.piece_tasks[task].clone() {
+            let (at, edges) = long.edges_of(piece, indptr);
+            let row = long.rows[at] as usize;
+            let share = Share { rows: row..row + 1, edges: Some(edges), row_area: long.row_area(at), piece };
+            run_block(context, region, routine, part, share, scratch);
+        }
+    }
+
+    /// Reduces what a round made of the pieces of a task's rows, in their order. `routine` is that of the pieces.
+    pub fn combine(self, routine: &Routine, task: usize) {
+        let Self { context, region, long } = self;
+        for at in long.row_tasks[task].clone() {
+            for op in routine.reductions(region) {
+                let local = op.out as usize;
+                let width = region.locals[local].width;
+                let (slab, start) = match (region.locals[local].place, long.areas.in_row[local]) {
+                    (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + long.rows[at] as usize * width),
+                    (Place::Scratch, in_row) => (context.partials, long.row_area(at) + in_row.unwrap_or(0)),
+                };
+                // SAFETY: the row belongs to this task, and all pieces are done.
+                let out = unsafe { context.slabs[slab as usize].write(start, width) };
+                begin(op, out);
+                if out.is_empty() {
+                    continue;
+                }
+                let Some(parts) = long.parts(local) else { continue };
+                let pieces = long.pieces_of(at);
+                let (start, len) = (parts + pieces.start * width, pieces.len() * width);
+                // SAFETY: as above; areas are disjoint.
+                merge(op, unsafe { context.slabs[context.partials as usize].read(start, len) }, out);
+            }
+        }
+    }
+}
+
+/// What a reduction over edges begins with.
+pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
+    match op.kind {
+        BlockKind::Segment(reduce, _) => out.fill(reduce.identity() as f32),
+        BlockKind::SoftmaxSum { score, x, .. } => softmax::begin(score.width, x.width, out),
+        _ => out.fill(0.0),
+    }
+}
+
+/// Takes the results of a reduction over the edges of some pieces along.
+fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
+    match op.kind {
+        BlockKind::Segment(reduce, _) => accumulate(reduce, parts, out),
+        BlockKind::SoftmaxSum { score, x, .. } => softmax::merge(score.width, x.width, parts, out),
+        _ => accumulate(Reduce::Sum, parts, out),
+    }
+}
+
+/// Clears the parts of a task.
+fn begin_parts(context: Context<'_>, region: &Region, routine: &Routine, part: usize) {
+    for partial in routine.partials.iter().map(|&p| &region.partials[p]) {
+        partial_of(context, partial.offset + part * partial.width, partial.width)
+            .fill(partial.reduce.identity() as f32);
+    }
+}
+
+/// Adds up the parts of the tasks of a region, in their order.
+pub fn combine(context: Context<'_>, region: &Region) {
+    for partial in &region.partials {
+        // SAFETY: the tasks of the region are done, and nothing else runs.
+        let out = unsafe { context.slabs[partial.out.slab as usize].write(partial.out.offset, partial.width) };
+        out.fill(partial.reduce.identity() as f32);
+        if partial.width == 0 {
+            continue;
+        }
+        let (of_tasks, of_cut_rows) = region.parts(partial);
+        for part in 0..of_tasks + of_cut_rows {
+            let part = partial_of(context, partial.offset + part * partial.width, partial.width);
+            accumulate(partial.reduce, part, out);
+        }
+    }
+}
+
+fn accumulate(reduce: Reduce, part: &[f32], out: &mut [f32]) {
+    rows::accumulate_rows(reduce, part, out.len(), out);
+}
+
+pub(crate) fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
+    // SAFETY: the ranges of tasks and of the partials of a step are disjoint, and a task is run once.
+    unsafe { context.slabs[context.partials as usize].write(offset, width) }
+}
+
+/// Rows that are executed together, or a part of one.
+struct Share {
+    rows: std::ops::Range<usize>,
+    /// Of its edges these, where it is a row that is cut.
+    edges: Option<std::ops::Range<u64>>,
+    /// Where the area of the cut row begins.
+    row_area: usize,
+    /// The number of the piece.
+    piece: usize,
+}
+
+impl Share {
+    /// All of some rows.
+    fn of(rows: std::ops::Range<usize>) -> Self {
+        Self { rows, edges: None, row_area: 0, piece: 0 }
+    }
+}
+
+fn run_block(
+    context: Context<'_>,
+    region: &Region,
+    routine: &Routine,
+    task: usize,
+    share: Share,
+    scratch: &mut Scratch,
+) {
+    let Share { rows: range, edges: cut, row_area, piece } = share;
+    let Scratch { floats, tiles, own, own_end, full, offsets, clip, tables } = scratch;
+    let num_rows = range.len();
+    let mut block = Block {
+        context,
+        region,
+        routine,
+        floats,
+        first_row: range.start,
+        num_rows,
+        first_edge: 0,
+        num_edges: 0,
+        other: &[],
+        position: &[],
+        own: &[],
+        own_end: &[],
+        vertices: &[],
+        other_end: &[],
+        full: &[],
+        offsets: &[],
+        incoming: true,
+        row_area,
+        piece,
+        start: 0,
+        items: 0,
+    };
+    if let Domain::Edges { topology, direction, ends } = region.domain {
+        let topology = context.data.topology(topology);
+        let incidence = topology.incidence(direction);
+        let indptr = topology.indptr(direction, ends);
+        block.incoming = direction == Direction::In;
+        let (first, last) = match &cut {
+            Some(edges) => (edges.start, edges.end),
+            None => (indptr[range.start], indptr[range.end]),
+        };
+        block.first_edge = first as usize;
+        block.num_edges = (last - first) as usize;
+        let edges = first as usize..last as usize;
+        block.other = &incidence.other[edges.clone()];
+        if !incidence.position.is_empty() {
+            block.position = &incidence.position[edges];
+        }
+        if let Some(others) = topology.listed_ends(opposite(direction)) {
+            block.other_end = &others.of_edge[first as usize..last as usize];
+        }
+        if ends {
+            block.vertices = &topology.ends(direction).vertices[range.clone()];
+        }
+        if let Some(fold) = context.fold {
+            fold.apply(&mut block);
+        }
+        match cut {
+            Some(_) => offsets[..=1].copy_from_slice(&[0, block.num_edges as u32]),
+            None => fill_offsets(indptr, &range, &mut offsets[..=num_rows]),
+        }
+        if region.uses_own {
+            segment::owners(&offsets[..=num_rows], &mut own[..block.num_edges]);
+            block.own = &own[..block.num_edges];
+        }
+        if region.uses_own_end {
+            let listed = (!ends).then(|| topology.ends(direction));
+            fill_own_end(&block, listed, &offsets[..=num_rows], own_end);
+            block.own_end = &own_end[..block.num_edges];
+        }
+        if let Some(columns) = region.full_columns {
+            fill_full(&block, columns, full);
+            block.full = &full[..block.num_edges];
+        }
+        block.offsets = &offsets[..=num_rows];
+    } else if let Some(fold) = context.fold {
+        fold.apply(&mut block);
+    }
+    for (chain, units) in routine.chains.iter().zip(&routine.units) {
+        match units {
+            Some(units) => block.run_units(chain, units, task, tiles, clip, tables),
+            None => block.run_chain(chain, task, tiles, clip),
+        }
+    }
+}
+
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::In => Direction::Out,
+        Direction::Out => Direction::In,
+    }
+}
+
+/// First edge of each row, counted from the block's first edge.
+fn fill_offsets(indptr: &[u64], rows: &std::ops::Range<usize>, offsets: &mut [u32]) {
+    let first = indptr[rows.start];
+    for (offset, &at) in offsets.iter_mut().zip(&indptr[rows.start..=rows.end]) {
+        *offset = (at - first) as u32;
+    }
+}
+
+/// For each edge the vertex of its row, or the end that its row is: a vertex without edges is none.
+fn fill_own_end(block: &Block<'_>, listed: Option<&Ends>, offsets: &[u32], own_end: &mut [u32]) {
+    let mut end = listed.map_or(0, |ends| ends.within(0, block.first_row).end as u32);
+    for (row, edges) in offsets.windows(2).enumerate() {
+        let edges = edges[0] as usize..edges[1] as usize;
+        if listed.is_none() {
+            own_end[edges].fill(block.vertices[row]);
+        } else if !edges.is_empty() {
+            own_end[edges].fill(end);
+            end += 1;
+        }
+    }
+}
+
+/// For each edge its element of a dense matrix of this many columns.
+fn fill_full(block: &Block<'_>, columns: usize, full: &mut [u32]) {
+    for ((slot, &own), &other) in full.iter_mut().zip(block.own).zip(block.other) {
+        let (own, other) = (own as usize + block.first_row, other as usize);
+        let (row, column) = if block.incoming { (own, other) } else { (other, own) };
+        *slot = (row * columns + column) as u32;
+    }
+}
+
+impl Block<'_> {
+    /// Runs a chain for all tiles of the block.
+    fn run_chain(mut self, chain: &Chain, task: usize, tiles: &mut [Vec<f32>; 2], clip: &mut [u32]) {
+        let all = self.count(chain.level);
+        if chain.tile == 0 || all <= chain.tile {
+            // One tile: reductions over edges write their rows.
+            self.items = all;
+            for &op in &chain.ops {
+                self.execute(&self.region.ops[op], task, tiles);
+            }
+            return;
+        }
+        let reductions = || chain.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind));
+        for op in reductions() {
+            begin(op, self.output(op.out, 0, self.num_rows));
+        }
+        let mut first_row = 0;
+        for start in (0..all).step_by(chain.tile) {
+            self.start = start;
+            self.items = chain.tile.min(all - start);
+            let rows = self.owners(chain.level, &mut first_row, clip);
+            for &op in &chain.ops {
+                let op = &self.region.ops[op];
+                if reduces_edges(&op.kind) {
+                    self.reduce_tile(op, rows.clone(), &clip[..=rows.len()]);
+                } else {
+                    self.execute(op, task, tiles);
+                }
+            }
+        }
+    }
+
+    /// The rows that own the edges of the tile, from `first_row` on, and their edges in it.
+    pub fn owners(&self, level: Level, first_row: &mut usize, clip: &mut [u32]) -> std::ops::Range<usize> {
+        if level == Level::Row {
+            return *first_row..*first_row;
+        }
+        let (start, end) = (self.start, self.start + self.items);
+        while (self.offsets[*first_row + 1] as usize) <= start {
+            *first_row += 1;
+        }
+        let mut last = *first_row;
+        clip[0] = 0;
+        while (self.offsets[last] as usize) < end {
+            last += 1;
+            clip[last - *first_row] = (self.offsets[last].min(end as u32)) - start as u32;
+        }
+        *first_row..last
+    }
+
+    /// Adds the edges of the tile to the results of their rows.
+    pub fn reduce_tile(&self, op: &BlockOp, rows: std::ops::Range<usize>, offsets: &[u32]) {
+        let width = self.region.locals[op.out as usize].width;
+        let out = self.output(op.out, rows.start, rows.len());
+        if out.is_empty() {
+            return;
+        }
+        match &op.kind {
+            BlockKind::Segment(reduce, a) => {
+                segment::segment(*reduce, self.operand(a, op.level), width, offsets, out, true);
+            }
+            BlockKind::WeightedSum { a, x, inner } => {
+                let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
+                segment::weighted_sum(weights, from, a.width, *inner, offsets, out, true);
+            }
+            BlockKind::SoftmaxSum { score, x, times } => self.softmax_sum([score, x], times.as_ref(), offsets, out),
+            _ => {}
+        }
+    }
+}
