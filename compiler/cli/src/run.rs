@@ -8,7 +8,7 @@ use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with
 use hgnnc_exec::{
     BindOptions, BoundData, ExecError, OrderOptions, Report, TrainOptions, Trainer, bind, list_edges, order_vertices,
 };
-use hgnnc_graph::{Dataset, npy, show_bytes};
+use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
 use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::{Artifact, OutputKind};
@@ -352,10 +352,10 @@ fn forget_training(model: &mut Analyzed) {
 /// The options of the engine. The number of threads is also that of everything before it: loading the dataset and
 /// building semantic graphs.
 pub fn options(device: &DeviceArgs) -> TrainOptions {
-    if let Some(threads) = device.threads {
-        // Fails only where the pool is in use already; it is then as large as the machine.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build_global();
-    }
+    let every = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = device.threads.map_or_else(every, |threads| threads as usize);
+    // Fails only where the pool is in use already.
+    let _ = processors::pool(threads, || {}).build_global();
     TrainOptions {
         threads: device.threads.unwrap_or(0) as usize,
         memory_budget: device.memory_budget,

@@ -1,6 +1,6 @@
 //! Programs bound to data before memory is allocated: how much they will take, and whether there is as much.
 
-use hgnnc_graph::show_bytes;
+use hgnnc_graph::{processors, show_bytes};
 use hgnnc_ir::kernel::Program;
 
 use crate::block::Scratch;
@@ -157,10 +157,8 @@ impl Planned {
         let first_state = params + num_params as u32;
         let plans = plans_of(programs, data, &states, block_len)?;
         let threads = threads_of(options);
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
+        let pool = processors::pool(threads, flush_to_zero)
             .thread_name(|i| format!("hgnnc-{i}"))
-            .start_handler(|_| flush_to_zero())
             .build()
             .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
         let mut generator = Generator::new(options.code);

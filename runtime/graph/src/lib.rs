@@ -4,6 +4,7 @@
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
 //! - [`DegreeClasses`] lists the rows of one direction of a graph by how many edges they have.
 //! - [`order`] finds orders of vertices in which gathers find more in a cache, and says what a cache would miss.
+//! - [`processors`] keeps threads on processors of their own.
 //! - [`DatasetInfo`] and [`schema_text`] describe a dataset to people.
 //! - [`synth::generate`] writes synthetic datasets in the shape of well-known ones.
 //!
@@ -18,6 +19,7 @@ pub mod load;
 mod memory;
 pub mod npy;
 pub mod order;
+pub mod processors;
 pub mod schema;
 pub mod sgb;
 pub mod shared;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use hgnnc_graph::processors::free;
+
 use crate::batch::Batch;
 use crate::plan::{BatchKey, SampleError};
 use crate::sampler::Sampler;
@@ -65,7 +67,7 @@ fn divide<W: Send, E: Send>(
     };
     let Some((own, others)) = workers.split_first_mut() else { return Ok(()) };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = others.iter_mut().map(|worker| scope.spawn(|| all(worker))).collect();
+        let threads: Vec<_> = others.iter_mut().map(|worker| scope.spawn(|| (free(), all(worker)).1)).collect();
         let result = all(own);
         threads.into_iter().fold(result, |result, thread| {
             result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

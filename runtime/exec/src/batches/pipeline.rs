@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
+use hgnnc_graph::processors::free;
 use hgnnc_sample::BatchKey;
 
 use super::internal;
@@ -67,6 +68,7 @@ impl Pipeline {
         let worker = std::thread::Builder::new()
             .name("hgnnc-batches".into())
             .spawn(move || {
+                free();
                 let line = Line { ready: &to_ready, used: &from_used, used_wanted: &from_used_wanted };
                 let made = match reuse {
                     None => make_all(&source, first, epochs, &line),

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use hgnnc_graph::processors;
 use hgnnc_ir::UnaryOp;
 use rayon::prelude::*;
 
@@ -30,7 +31,7 @@ pub(super) struct Bench {
 
 impl Bench {
     pub fn new(threads: usize, caches: &Caches) -> Self {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = processors::pool(threads, || {}).build();
         // Where no threads can be started, everything runs in one.
         let pool = pool.or_else(|_| rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build());
         let pool = pool.expect("the current thread is there");

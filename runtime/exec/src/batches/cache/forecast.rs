@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use hgnnc_graph::processors::free;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_sample::{Batch, BatchKey};
 
@@ -46,7 +47,7 @@ pub fn presample(
         }
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(|| (free(), work()).1)).collect();
         let own = work();
         others.into_iter().fold(own, |result, other| {
             result.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
