@@ -237,9 +237,11 @@ impl Engine {
         });
     }
 
-    /// Runs programs with all that they touch folded into about `bytes` from now on: see [`crate::block::Fold`]. What they
-    /// compute is worth nothing afterwards. False, and nothing happens, where there are several threads.
-    pub(crate) fn fold(&mut self, bytes: usize) -> bool {
+    /// From now on, runs programs with all that they touch folded into about `bytes`: each block works on the first rows and edges
+    /// of what is stored, and reads through the ends of edges only as many rows as there is room for. It does the same work
+    /// with other numbers, so results are worth nothing then, but the time says what programs take that wait for no memory.
+    /// False, and nothing changes, where there are several threads, which would write the same rows.
+    pub fn fold(&mut self, bytes: usize) -> bool {
         let edges = self.plans.iter().map(|plan| plan.block_edges).max().unwrap_or(0);
         self.fold = (self.threads() == 1).then(|| Fold::new(bytes, edges));
         self.fold.is_some()

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_exec::CodeMode;
 use hgnnc_ir::interp::Bindings;
+use hgnnc_ir::kernel::Pieces;
 use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, interp, kernel};
 use hgnnc_passes::{PassCx, PassManager};
@@ -81,6 +82,25 @@ fn training_programs_agree_with_both_interpreters() {
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Folded programs work on other rows, and on none that are not there: what is read by index, above all, and rows in pieces.
+#[test]
+fn folded_programs_stay_within_what_is_stored() {
+    for seed in seeds(60) {
+        let (flow, bindings) = common::training_program(seed);
+        let case = common::case_of(flow, bindings);
+        for pieces in [None, Some(Pieces { least: 2, most: usize::MAX })] {
+            for code in [CodeMode::Interpreted, CodeMode::Native] {
+                let mut engine = case.engine_of(case.program().with_pieces(pieces), 1, code);
+                for bytes in [0, 64, 1 << 20] {
+                    assert!(engine.fold(bytes));
+                    engine.run(0, 1, 1, 0, &mut Default::default());
+                }
+                assert!(!case.engine_of(case.program(), 2, code).fold(64), "two threads would write the same rows");
             }
         }
     }

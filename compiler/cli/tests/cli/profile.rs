@@ -179,6 +179,25 @@ fn what_got_faster_and_what_slower() {
 }
 
 #[test]
+fn what_kernels_take_in_the_caches_of_a_core() {
+    let place = Place::new();
+    place.model(&usual());
+    let run = place.with_data("profile", &["--epochs", "2", "--threads", "1", "--in-cache", "-o", "p"]).works();
+    assert!(run.out.contains("waits"), "{}", run.out);
+    let json = place.json("p/profile.json");
+    for kernel in json["kernels"].as_array().expect("kernels") {
+        assert!(number(&kernel["in_cache_ms"]) > 0.0, "{kernel:#}");
+    }
+    let without = place.with_data("profile", &["--epochs", "2", "--threads", "1", "-o", "q"]).works();
+    assert!(!without.out.contains("waits"), "{}", without.out);
+    assert!(place.json("q/profile.json")["kernels"][0].get("in_cache_ms").is_none());
+    place.with_data("profile", &["--threads", "2", "--in-cache"]).fails(3, &["of one thread", "add `--threads 1`"]);
+    place.with_data("profile", &["--device", "ptx-interp", "--in-cache"]).fails(1, &["add `--device cpu`"]);
+    place.model(&on_batches());
+    place.with_data("profile", &["--threads", "1", "--in-cache"]).fails(3, &["trained on batches"]);
+}
+
+#[test]
 fn what_stands_in_the_way_of_a_profile() {
     let place = Place::new();
     place.model(&model_of(BODY, ""));

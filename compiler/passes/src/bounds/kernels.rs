@@ -307,12 +307,14 @@ impl<'a> Walk<'a> {
     /// Elements in order, or rows by index.
     fn reads(&self, operand: Operand) -> (f64, Option<Gather>) {
         let width = self.width(operand);
-        let gather = |distinct: f64| Some(Gather { reads: self.edges, distinct, row_bytes: ELEMENT * width });
+        // Sums over stored elements do nothing else with a row.
+        let ahead = matches!(self.traversal.rows, Rows::Elements(..));
+        let gather = |distinct: f64| Some(Gather { reads: self.edges, distinct, row_bytes: ELEMENT * width, ahead });
         match operand.index {
             Index::Whole => (width, None),
             // Rows of ends find those of vertices by their list.
             Index::Row if matches!(self.traversal.rows, Rows::Ends(..)) && !self.is_of_ends(operand) => {
-                (0.0, Some(Gather { reads: self.rows, distinct: self.rows, row_bytes: ELEMENT * width }))
+                (0.0, Some(Gather { reads: self.rows, distinct: self.rows, row_bytes: ELEMENT * width, ahead: false }))
             }
             Index::Row => (self.rows * width, None),
             // A row, and which vertex it is of.

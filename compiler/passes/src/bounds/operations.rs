@@ -107,7 +107,12 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             let edges = count.rows(value);
             let distinct = sizes.others(flow, *graph, Direction::In);
             work.read += ELEMENT * edges;
-            work.gathers.push(Gather { reads: edges, distinct, row_bytes: ELEMENT * count.width(args[0]) });
+            work.gathers.push(Gather {
+                reads: edges,
+                distinct,
+                row_bytes: ELEMENT * count.width(args[0]),
+                ahead: false,
+            });
             Kind::DR
         }
         Op::GatherDst(_) => {
@@ -119,7 +124,12 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
         Op::Select(..) => {
             let rows = count.rows(value);
             work.read += ELEMENT * rows;
-            work.gathers.push(Gather { reads: rows, distinct: rows, row_bytes: ELEMENT * count.width(value) });
+            work.gathers.push(Gather {
+                reads: rows,
+                distinct: rows,
+                row_bytes: ELEMENT * count.width(value),
+                ahead: false,
+            });
             Kind::DR
         }
         Op::Replace(..) | Op::AddEnds(_) => {
@@ -145,7 +155,7 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
                     let edges = count.rows(args[0]);
                     work.read += ELEMENT * edges;
                     let row_bytes = ELEMENT * count.width(args[0]);
-                    work.gathers.push(Gather { reads: edges, distinct: edges, row_bytes });
+                    work.gathers.push(Gather { reads: edges, distinct: edges, row_bytes, ahead: false });
                 }
             }
             Kind::TB
@@ -209,7 +219,7 @@ impl Count<'_> {
         let (ty, dense) = (self.flow.ty(arg), self.flow.is_sparse(result) && !self.flow.is_sparse(arg));
         if dense && !ty.dims.is_empty() {
             let distinct = self.elements(arg).min(stored);
-            work.gathers.push(Gather { reads: stored, distinct, row_bytes: ELEMENT });
+            work.gathers.push(Gather { reads: stored, distinct, row_bytes: ELEMENT, ahead: true });
         } else {
             work.read += ELEMENT * self.stored(arg);
         }
@@ -231,9 +241,9 @@ impl Count<'_> {
             Direction::Out => {
                 // The elements of a column stand apart, and where they stand is read as well.
                 work.read += ELEMENT * stored;
-                work.gathers.push(Gather { reads: stored, distinct: stored, row_bytes: ELEMENT });
+                work.gathers.push(Gather { reads: stored, distinct: stored, row_bytes: ELEMENT, ahead: true });
             }
         }
-        work.gathers.push(Gather { reads: stored, distinct, row_bytes: ELEMENT * width });
+        work.gathers.push(Gather { reads: stored, distinct, row_bytes: ELEMENT * width, ahead: true });
     }
 }

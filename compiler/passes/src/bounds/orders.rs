@@ -59,7 +59,7 @@ pub(crate) fn gather_sum(edges: f64, others: Option<f64>, ends: f64, width: f64,
     match others {
         Some(distinct) => {
             work.read += 4.0 * edges;
-            work.gathers.push(Gather { reads: edges, distinct, row_bytes: 4.0 * width });
+            work.gathers.push(Gather { reads: edges, distinct, row_bytes: 4.0 * width, ahead: false });
         }
         None => work.read += 4.0 * edges * width,
     }

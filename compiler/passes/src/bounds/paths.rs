@@ -40,7 +40,12 @@ pub fn path_work(
         cycles: path_cycles(flow, sum, (heads, elements), sizes),
         read: ELEMENT * (entries * heads * (elements + 1.0) + lookups + rows * heads),
         written: ELEMENT * (entries * table + rows * written),
-        gathers: vec![Gather { reads: lookups, distinct: entries.min(lookups), row_bytes: ELEMENT * table }],
+        gathers: vec![Gather {
+            reads: lookups,
+            distinct: entries.min(lookups),
+            row_bytes: ELEMENT * table,
+            ahead: false,
+        }],
         barriers: 1.0,
         ..Work::default()
     }

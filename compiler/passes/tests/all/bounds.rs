@@ -34,7 +34,7 @@ fn ends(sources: u64, destinations: u64) -> Vec<Ends> {
 }
 
 fn gather(reads: u32, distinct: u32, row_bytes: u32) -> Gather {
-    Gather { reads: reads.into(), distinct: distinct.into(), row_bytes: row_bytes.into() }
+    Gather { reads: reads.into(), distinct: distinct.into(), row_bytes: row_bytes.into(), ahead: false }
 }
 
 /// Papers, authors, 20 edges from 5 authors.

@@ -157,7 +157,8 @@ impl Case {
         self.lowered(LowerForm::CPU.with_softmax(SoftmaxForm::InOnePass))
     }
 
-    fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
+    /// That of another form of the program.
+    pub fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
         let options = EngineOptions { threads, code, ..EngineOptions::default() };
         let mut engine = match Engine::new(&[&program], self.data.clone(), options) {
             Ok(engine) => engine,
