@@ -1,4 +1,4 @@
-//! What machines can do, and how long work takes on them at least.
+//! What machines can do, and how long work takes on them.
 //!
 //! A [`Machine`] is numbers only: where they come from is not its business. Graphics processors have data sheets
 //! ([`Machine::sheet`]); a processor is measured by the runtime. A [`Work`] is what a kernel does, counted by whoever

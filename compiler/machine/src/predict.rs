@@ -1,4 +1,4 @@
-//! How long work takes at least.
+//! How long work takes.
 
 use crate::Machine;
 
@@ -98,7 +98,7 @@ pub enum Bound {
     Launch,
 }
 
-/// How long work takes at least, in seconds.
+/// How long work takes, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prediction {
     /// Arithmetic.
@@ -136,7 +136,7 @@ mod waits {
 }
 
 impl Machine {
-    /// How long a kernel takes at least.
+    /// How long a kernel takes.
     ///
     /// Arithmetic: a multiply-add and any other simple operation take the same time, special functions their own.
     /// Memory: the footprint at the streaming bandwidth of the level that it fits, and gathers at the gather bandwidth

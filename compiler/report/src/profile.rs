@@ -135,7 +135,7 @@ pub struct Kernel {
     /// What it took with all that it touches in the caches of its core, where that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_cache_ms: Option<f64>,
-    /// What it takes at least on the machine; nothing where that is not predicted.
+    /// What it is predicted to take on the machine; nothing where that is not predicted.
     pub predicted_ms: Option<f64>,
     /// What limits it: `compute`, `launch`, or a level of memory.
     pub bound: String,

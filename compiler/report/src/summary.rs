@@ -34,7 +34,7 @@ pub struct StageTime {
     pub stage: &'static str,
     /// By direction.
     pub phases: [f64; 3],
-    /// What its kernels take at least, as far as that is predicted.
+    /// What its kernels are predicted to take, as far as they are.
     pub predicted_ms: f64,
     /// Kernels that are accounted to it.
     pub kernels: usize,
@@ -54,7 +54,7 @@ pub struct Total {
     pub kernels: usize,
     /// What they took.
     pub ms: f64,
-    /// What they take at least, as far as that is predicted.
+    /// What they are predicted to take, as far as they are.
     pub predicted_ms: f64,
     /// What they computed.
     pub flops: f64,

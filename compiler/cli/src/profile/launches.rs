@@ -33,7 +33,7 @@ struct Line {
 }
 
 impl Line {
-    /// Seconds that its kernels take at least. 0 where it completes sums or copies, which is not predicted.
+    /// Seconds that its kernels are predicted to take. 0 where it completes sums or copies, which is not predicted.
     fn predicted(&self) -> f64 {
         self.bounds.iter().map(|bound| bound.prediction.seconds()).sum()
     }
@@ -118,7 +118,7 @@ fn timed(
 ) -> Profile {
     let kernel = |(number, line): (usize, &Line)| {
         let predicted = line.predicted();
-        // A launch has several kernels. Its time is theirs in proportion to what each takes at least.
+        // A launch has several kernels. Its time is theirs in proportion to what each is predicted to take.
         let mut shares: BTreeMap<String, f64> = BTreeMap::new();
         for bound in &line.bounds {
             *shares.entry(bound.stage.name().into()).or_default() += bound.prediction.seconds() / predicted;

@@ -1,4 +1,4 @@
-//! What every operation and every kernel does, how long it takes at least, and what limits it.
+//! What every operation and every kernel does, how long it takes, and what limits it.
 //!
 //! The counts are those of [`Work`]. What stands behind them:
 //!
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// What something does on a machine, and how long it takes at least.
+/// What something does on a machine, and how long it takes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bounded {
     /// Stage that it is accounted to.
@@ -73,7 +73,7 @@ pub struct Bounded {
     pub once: bool,
     /// What it does.
     pub work: Work,
-    /// How long it takes at least.
+    /// How long it takes.
     pub prediction: Prediction,
 }
 

@@ -52,7 +52,7 @@ pub(super) fn tables(profile: &Profile) -> String {
     );
     html.push_str(&section(
         "Kernels",
-        "By time. Predicted is a lower bound; the ratio says how many times as long it took. Bytes per second count the repeats of \
+        "By time. Predicted is what such kernels take on this machine; the ratio says how many times as long it took. Bytes per second count the repeats of \
          gathered rows, FLOP/B distinct bytes. Waits, where they were measured: the part of its time in which it waited for memory beyond \
          the caches of its core.",
         &kernels(profile),
