@@ -355,6 +355,10 @@ pub struct EvalArgs {
     /// Write a report as JSON
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
+    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
+    /// several times
+    #[arg(long, value_name = "NAME")]
+    pub disable_pass: Vec<String>,
 }
 
 /// Arguments of `infer`.
@@ -379,6 +383,10 @@ pub struct InferArgs {
     /// Where to write: one row per vertex, or one score per pair, f32
     #[arg(long, value_name = "FILE.npy")]
     pub out: PathBuf,
+    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
+    /// several times
+    #[arg(long, value_name = "NAME")]
+    pub disable_pass: Vec<String>,
 }
 
 /// Arguments of `data`.

@@ -103,7 +103,7 @@ fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Re
     if args.disable_pass.iter().any(|name| name == ORDER) {
         return Ok(format!("{ORDER}: disabled"));
     }
-    let options = order_options(artifact, Purpose::Train, &TrainOptions::default());
+    let options = order_options(artifact, &TrainOptions::default());
     let ordered = order_vertices(artifact, data, &options)?;
     Ok(ordered.explain.iter().map(|line| format!("{ORDER}: {line}")).collect::<Vec<_>>().join("\n"))
 }

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower};
 use hgnnc_exec::{
-    BindOptions, BoundData, ExecError, OrderOptions, Report, TrainOptions, Trainer, bind, list_edges, order_vertices,
+    BindOptions, BoundData, ExecError, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint, list_edges,
+    order_vertices,
 };
 use hgnnc_graph::{Dataset, npy, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
@@ -232,12 +233,13 @@ fn on_processor(
     let budget = options.memory_budget;
     let needed =
         |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
-    // Other numbers take memory that a budget was met without.
-    let orders = budget.is_none() && !lower_options.disabled.iter().any(|name| name == ORDER);
+    // A single evaluation does not pay for an order, and other numbers take memory that a budget was met without.
+    let left_out = lower_options.disabled.iter().any(|name| name == ORDER);
+    let orders = purpose == Purpose::Train && budget.is_none() && !left_out;
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     let artifact = for_purpose(lowered.artifact, purpose);
     if orders {
-        let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, purpose, &options))?;
+        let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, &options))?;
         if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
             say(format!("{ORDER}: {line}"));
         }
@@ -245,11 +247,11 @@ fn on_processor(
     Ok(Trainer::new(artifact, data, options)?)
 }
 
-/// How often a model will run.
-pub fn order_options(artifact: &Artifact, purpose: Purpose, options: &TrainOptions) -> OrderOptions {
-    let trained = artifact.training.as_ref().filter(|_| purpose == Purpose::Train);
-    let epochs = trained.map_or(1, |training| options.epochs.unwrap_or(training.epochs));
-    OrderOptions { epochs, cache_bytes: None }
+/// What an order of vertices is chosen for: so many epochs of training, or the rest of a run that has one.
+pub fn order_options(artifact: &Artifact, options: &TrainOptions) -> OrderOptions {
+    let epochs = artifact.training.as_ref().map_or(1, |training| options.epochs.unwrap_or(training.epochs));
+    let resumed = options.checkpoint.as_deref().filter(|_| options.resume).and_then(checkpoint::order_of);
+    OrderOptions { epochs, cache_bytes: None, resumed }
 }
 
 /// What is only measured needs no program for batches, nor what samples them.
@@ -372,7 +374,8 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     let options = options(&args.device);
     let device = args.device.device;
-    let mut prepared = prepare(Purpose::Measure, &args.model, device, &[], options, true, &mut |line| note(&line))?;
+    let mut prepared =
+        prepare(Purpose::Measure, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
     prepared.trainer.load_weights(&args.weights)?;
     let report = finish(&mut prepared)?;
     print(&metrics_text(&report))?;
@@ -390,7 +393,8 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     if let Some(pairs) = &args.links {
         return score_links(args, pairs, options);
     }
-    let mut prepared = prepare(Purpose::Infer, &args.model, device, &[], options, true, &mut |line| note(&line))?;
+    let mut prepared =
+        prepare(Purpose::Infer, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
     if let (true, Some(trained)) = (prepared.scores_pairs, &prepared.output)
         && args.output.as_ref().is_none_or(|asked| asked == trained)
     {
@@ -419,7 +423,8 @@ fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<
     };
     let numbers = file.to_i64().ok_or_else(|| wrong("pairs are whole numbers".into()))?;
     let device = args.device.device;
-    let mut prepared = prepare(Purpose::Score, &args.model, device, &[], options, true, &mut |line| note(&line))?;
+    let mut prepared =
+        prepare(Purpose::Score, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
     if let (Some(asked), Some(trained)) = (&args.output, &prepared.output)
         && asked != trained
     {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ExecError, Result};
+use crate::order::OrderKind;
 use crate::weights::{self, Tensor};
 
 /// Version of the checkpoint format.
@@ -37,6 +38,10 @@ pub struct Progress {
     /// Batches done of an epoch that is not, and what is known of its loss.
     #[serde(default)]
     pub within: Within,
+    /// How vertices are ordered, on which last bits depend. Checkpoints of older versions do not say, nor where somebody
+    /// has given the order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderKind>,
 }
 
 /// Where in an epoch a run is that trains on batches.
@@ -67,9 +72,9 @@ impl Within {
 }
 
 impl Progress {
-    /// The start of a run.
-    pub fn new(model: &str, seed: u64) -> Self {
-        Self { version: VERSION, model: model.to_owned(), seed, ..Self::default() }
+    /// The start of a run whose vertices are in an order that has a name, or not.
+    pub fn new(model: &str, seed: u64, order: Option<OrderKind>) -> Self {
+        Self { version: VERSION, model: model.to_owned(), seed, order, ..Self::default() }
     }
 
     /// Criterion of the best epoch.
@@ -127,6 +132,13 @@ pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>
     weights::write(&path, tensors, Some(text))
 }
 
+/// How vertices were ordered in the run that a checkpoint is of; `None` where it does not say, or cannot be read: whoever
+/// loads it then reports that. Reads no tensors.
+pub fn order_of(folder: &Path) -> Option<OrderKind> {
+    let progress: Progress = serde_json::from_str(&weights::read_text(&file_of(folder)).ok()??).ok()?;
+    progress.order
+}
+
 /// Reads a checkpoint.
 ///
 /// # Errors
@@ -144,4 +156,38 @@ pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
         return Err(wrong(format!("is a checkpoint of the model `{}`, not of `{model}`", progress.model)));
     }
     Ok((progress, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What older versions wrote says nothing of batches, nor of the order of vertices.
+    #[test]
+    fn checkpoints_of_older_versions_are_read() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let new = Progress::new("Net", 3, Some(OrderKind::Clusters));
+        let text = serde_json::to_string(&new).expect("serialises");
+        assert!(text.contains(r#""order":"clusters""#), "{text}");
+        let old = r#"{"version":1,"model":"Net","seed":3,"epochs_done":2,"steps_done":2,"best_epoch":1,"best_bits":0,
+            "stop_bits":null,"stop_since":0,"stopped":false,"loss_bits":[0,0]}"#;
+        for (text, order) in [(&text[..], new.order), (old, None)] {
+            let w = ("param/w".to_owned(), Tensor { shape: vec![2], data: &[1.0, 2.0] });
+            weights::write(&file_of(folder.path()), vec![w], Some(text.into())).expect("written");
+            assert_eq!(order_of(folder.path()), order);
+            let (progress, file) = load(folder.path(), "Net").expect("a checkpoint");
+            assert_eq!((progress.order, progress.seed), (order, 3));
+            assert_eq!(file.tensors["param/w"].1, [1.0, 2.0]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_checkpoint_has_no_order() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        assert_eq!(order_of(folder.path()), None);
+        for bytes in [&b""[..], b"text", &[255; 64], &[1, 0, 0, 0, 0, 0, 0, 0, b'{']] {
+            std::fs::write(file_of(folder.path()), bytes).expect("written");
+            assert_eq!(order_of(folder.path()), None);
+        }
+    }
 }

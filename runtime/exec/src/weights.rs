@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
@@ -138,6 +138,27 @@ pub fn read(path: &Path) -> Result<File> {
     Ok(file)
 }
 
+/// The text of a file, without its tensors.
+///
+/// # Errors
+/// When the file cannot be read, or does not begin as a safetensors file does: with the length of a JSON object in eight
+/// bytes, and that object.
+pub fn read_text(path: &Path) -> Result<Option<String>> {
+    /// As many bytes as the format allows.
+    const MOST: u64 = 100_000_000;
+    let mut bytes = vec![];
+    let mut read = || {
+        let mut file = std::fs::File::open(path)?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length)?;
+        file.take(u64::from_le_bytes(length).min(MOST)).read_to_end(&mut bytes)
+    };
+    read().map_err(|source| ExecError::Io { action: "read", path: path.into(), source })?;
+    let header: serde_json::Value = serde_json::from_slice(&bytes)
+        .map_err(|e| ExecError::Weights { path: path.into(), reason: format!("is not a safetensors file: {e}") })?;
+    Ok(header.pointer("/__metadata__/hgnnc").and_then(|text| text.as_str()).map(str::to_owned))
+}
+
 /// Checks that a file has exactly the tensors with these names and shapes.
 ///
 /// # Errors
@@ -183,6 +204,7 @@ mod tests {
         let file = read(&path).expect("read");
         assert_eq!(file.tensors["conv.w"], (vec![2, 2], vec![1.0, f32::MIN_POSITIVE, -0.0, f32::INFINITY]));
         assert_eq!(file.text.as_deref(), Some("text"));
+        assert_eq!(read_text(&path).expect("read").as_deref(), Some("text"));
         check(&path, &file, &[("conv.w".into(), vec![2, 2])]).expect("fits");
         let expected = [("conv.b".to_owned(), vec![2]), ("conv.w".to_owned(), vec![2, 3])];
         let message = check(&path, &file, &expected).expect_err("does not fit").to_string();

@@ -107,12 +107,24 @@ fn passes_explain_themselves_and_can_be_left_out() {
     let fewer = place.run(&args).works().out;
     assert!(fewer.lines().count() > all.lines().count());
 
-    for command in [&["build", "m.hgnn"][..], &["train", "m.hgnn", "--data", "nowhere"]] {
+    let nowhere = ["m.hgnn", "--data", "nowhere"];
+    for command in [
+        &["build", "m.hgnn"][..],
+        &[&["train"][..], &nowhere].concat(),
+        &[&["eval", "--weights", "none"][..], &nowhere].concat(),
+        &[&["infer", "--weights", "none", "--out", "o.npy"][..], &nowhere].concat(),
+    ] {
         let run = place.run(&[command, &["--disable-pass", "simplifi"]].concat());
         run.fails(1, &["error[E0506]", "no pass `simplifi`", "`simplify`", "`remove_dead`", "`share_common`"]);
     }
-    let args = ["--epochs", "2", "--quiet", "--disable-pass", "simplify"];
+    let args = ["--epochs", "2", "--quiet", "--weights-out", "w", "--disable-pass", "simplify"];
     place.with_data("train", &args).is_silent();
+    // A single evaluation orders nothing: to leave that out changes nothing.
+    let weights = |command, args: &[&str]| place.with_data(command, &[&["--weights", "w"], args].concat()).works();
+    let metrics = weights("eval", &[]).out;
+    assert_eq!(weights("eval", &["--disable-pass", "order"]).out, metrics);
+    assert_eq!(weights("eval", &["--disable-pass", "compact", "--disable-pass", "chains"]).out, metrics);
+    weights("infer", &["--out", "o.npy", "--disable-pass", "order"]);
 }
 
 #[test]

@@ -200,7 +200,19 @@ impl Trainer {
             self.executor.set_state(i, &file.tensors[&name].1)?;
         }
         self.seed = progress.seed;
+        let order = self.progress.order;
+        if let (Executor::Cpu(_), Some(before), Some(now)) = (&self.executor, progress.order, order)
+            && before != now
+        {
+            self.warnings.push(format!(
+                "vertices are in the order {}, and were in the order {} when the checkpoint was written: results may differ in \
+                 last bits from those of a run that was not stopped",
+                now.words(),
+                before.words()
+            ));
+        }
         self.progress = progress;
+        self.progress.order = order;
         Ok(())
     }
 }
