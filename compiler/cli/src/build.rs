@@ -57,7 +57,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         _ => None,
     };
     let options = LowerOptions { disabled, sizes, machine, arena_budget: args.memory_budget };
-    let lowered = lower(&model, &options).map_err(|error| Failure::input(error.to_string()))?;
+    let lowered = lower(&model, &options).map_err(source::not_lowered)?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };

@@ -45,7 +45,7 @@ pub fn bind_sizes(
     let mut data = bind(&tables, dataset, &unlisted)?;
     if data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
         let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
-        let needed = graphs_with_edges(model, &lower).map_err(|error| Failure::input(error.to_string()))?;
+        let needed = graphs_with_edges(model, &lower).map_err(source::not_lowered)?;
         list_edges(&mut data, &model.flow, dataset, options, |graph| needed.contains(&graph))?;
     }
     let sizes = data.sizes();
@@ -301,7 +301,7 @@ fn lower_within(
 ) -> Result<Lowered, Failure> {
     /// Scratch and partial results are not the compiler's, and may change a little with what it recomputes.
     const ATTEMPTS: usize = 3;
-    let lower = |options: &LowerOptions| lower(model, options).map_err(|error| Failure::input(error.to_string()));
+    let lower = |options: &LowerOptions| lower(model, options).map_err(source::not_lowered);
     let mut lowered = lower(&options)?;
     let recomputes = !options.disabled.iter().any(|name| name == "recompute");
     if budget.is_some() && lowered.artifact.batch.is_some() {

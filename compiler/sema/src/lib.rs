@@ -16,7 +16,7 @@ mod layer;
 mod links;
 mod loss;
 mod model;
-mod names;
+pub mod names;
 mod operators;
 mod params;
 mod prune;
