@@ -96,10 +96,7 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
     }
     let Some(model) = models.first() else {
         if !diagnostics.has_errors() {
-            diagnostics.push(
-                Diagnostic::new(codes::NO_MODEL, "the file declares no model")
-                    .help("add `model NAME(schema: SCHEMA) { … output … }`"),
-            );
+            diagnostics.push(no_model(file, &schemas));
         }
         return None;
     };
@@ -133,6 +130,17 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
     let schema = resolved.into_iter().nth(position).expect("position was found");
     unused_declarations(&schema, diagnostics);
     Some(Analyzed { name: model.name.name.clone(), flow, outputs, schema, train })
+}
+
+/// The report of a file without a model, at its end: a model may stand there.
+fn no_model(file: &Module, schemas: &[&ast::Schema]) -> Diagnostic {
+    let message = "the file declares no model";
+    let report = match file.end {
+        Some(end) => Diagnostic::at(codes::NO_MODEL, end, message, "the file ends here"),
+        None => Diagnostic::new(codes::NO_MODEL, message),
+    };
+    let schema = schemas.first().map_or("SCHEMA", |schema| &schema.name.name);
+    report.help(format!("add `model NAME(schema: {schema}) {{ … output … }}`"))
 }
 
 /// What an elaboration gives: the program, the names of its outputs, and the train block.
