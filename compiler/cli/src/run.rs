@@ -19,7 +19,7 @@ use crate::args::{Device, DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::data;
 use crate::device::{self, Opened};
 use crate::failure::Failure;
-use crate::output::{check_writable, note, print, write};
+use crate::output::{check_apart, check_readable, check_writable, note, print, write};
 use crate::source;
 
 /// A model's tables bound to a dataset, and the sizes that the compiler's passes compare.
@@ -372,6 +372,9 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.report {
         check_writable(path)?;
     }
+    let read = [("the model", Some(&*args.model.model)), ("the weights", Some(&*args.weights))];
+    check_apart(&[("the report", args.report.as_deref())], &read, args.model.data.as_deref())?;
+    check_readable(&args.weights)?;
     let options = options(&args.device);
     let device = args.device.device;
     let mut prepared =
@@ -388,6 +391,13 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
 /// Writes the outputs of a trained model.
 pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     check_writable(&args.out)?;
+    let read = [
+        ("the model", Some(&*args.model.model)),
+        ("the weights", Some(&*args.weights)),
+        ("the pairs", args.links.as_deref()),
+    ];
+    check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
+    check_readable(&args.weights)?;
     let options = options(&args.device);
     let device = args.device.device;
     if let Some(pairs) = &args.links {

@@ -132,11 +132,36 @@ pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>
     weights::write(&path, tensors, Some(text))
 }
 
-/// How vertices were ordered in the run that a checkpoint is of; `None` where it does not say, or cannot be read: whoever
-/// loads it then reports that. Reads no tensors.
+/// How far the run is that a checkpoint is of, without its tensors; `None` where it cannot be read: whoever loads it then
+/// reports that.
+pub fn progress_of(folder: &Path) -> Option<Progress> {
+    serde_json::from_str(&weights::read_text(&file_of(folder)).ok()??).ok()
+}
+
+/// How vertices were ordered in the run that a checkpoint is of; `None` where it does not say, or cannot be read.
 pub fn order_of(folder: &Path) -> Option<OrderKind> {
-    let progress: Progress = serde_json::from_str(&weights::read_text(&file_of(folder)).ok()??).ok()?;
-    progress.order
+    progress_of(folder)?.order
+}
+
+/// Can a run begin or go on in a folder? One that begins would write over the checkpoint of another one.
+///
+/// # Errors
+/// There is a checkpoint and the run is not `resumed`, or there is none and it is.
+pub fn check_start(folder: &Path, resumed: bool) -> Result<()> {
+    let path = file_of(folder);
+    let reason = match (path.exists(), resumed) {
+        (true, true) | (false, false) => return Ok(()),
+        (false, true) => "does not exist: there is no run to continue, leave `--resume` out to begin one".into(),
+        (true, false) => {
+            let of = progress_of(folder).map(|it| format!(" of `{}` after epoch {}", it.model, it.epochs_done));
+            format!(
+                "is a checkpoint{}, which this run would write over: continue it with `--resume`, or remove it or name another \
+                 folder to begin anew",
+                of.unwrap_or_default()
+            )
+        }
+    };
+    Err(ExecError::Weights { path, reason })
 }
 
 /// Reads a checkpoint.
@@ -145,6 +170,7 @@ pub fn order_of(folder: &Path) -> Option<OrderKind> {
 /// When there is none, it is damaged, or it belongs to another model.
 pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
     let path = file_of(folder);
+    check_start(folder, true)?;
     let file = weights::read(&path)?;
     let wrong = |reason: String| ExecError::Weights { path: path.clone(), reason };
     let text = file.text.as_deref().ok_or_else(|| wrong("is not a checkpoint: these are weights only".into()))?;

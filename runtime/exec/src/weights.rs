@@ -60,7 +60,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     // Fails where there is no such file yet, which is then no link either.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let mut file = temporary_beside(&target).map_err(fail)?;
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
+    file.as_file_mut().write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
     file.persist(&target).map_err(|e| fail(e.error))?;
     // The rename itself is durable when the folder is; not every system can flush one.
     if let Ok(folder) = std::fs::File::open(folder_of(&target)) {
@@ -100,7 +100,16 @@ fn temporary_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder_of(path))
+    // Should the machine fail meanwhile, the name tells whose remains these are.
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    prefix.push(".");
+    builder.prefix(&prefix).tempfile_in(folder_of(path)).map_err(|error| {
+        // Errors of temporary files tell their paths as well, which nobody has asked for.
+        let text = error.to_string();
+        let of_the_system = text.split(" at path ").next().unwrap_or_default();
+        std::io::Error::new(error.kind(), of_the_system.to_owned())
+    })
 }
 
 /// A file that was read.
@@ -230,7 +239,11 @@ mod tests {
         let path = folder.path().join("w.safetensors");
         save(&path, &[1.0, 2.0]).expect("written");
         let gone = folder.path().join("no such folder").join("w.safetensors");
-        assert!(matches!(save(&gone, &[3.0, 4.0]), Err(ExecError::Io { action: "write", .. })));
+        let error = save(&gone, &[3.0, 4.0]).expect_err("there is no folder");
+        assert!(matches!(error, ExecError::Io { action: "write", .. }));
+        // The user's path, and not the one of a temporary file.
+        let text = error.to_string();
+        assert!(text.contains("w.safetensors: No such file") && !text.contains("at path"), "{text}");
         // A folder in the way of the rename: nothing may stay behind.
         let blocked = folder.path().join("blocked");
         std::fs::create_dir(&blocked).expect("made");

@@ -108,6 +108,7 @@ fn passes_explain_themselves_and_can_be_left_out() {
     assert!(fewer.lines().count() > all.lines().count());
 
     let nowhere = ["m.hgnn", "--data", "nowhere"];
+    std::fs::write(place.path("none"), "").expect("written");
     for command in [
         &["build", "m.hgnn"][..],
         &[&["train"][..], &nowhere].concat(),
@@ -317,8 +318,8 @@ fn synthetic_datasets_on_the_disk() {
     assert_ne!(place.bytes("made/cora/dataset.toml"), toml);
     place.run(&["data", "synth", "cora", "data"]).fails(1, &["`data` exists and is not a synthetic dataset"]);
     std::fs::write(place.path("file"), "mine").expect("written");
-    place.run(&["data", "synth", "cora", "file"]).fails(1, &["`file` exists"]);
-    place.run(&["data", "synth", "cora", "file/in"]).fails(3, &["cannot write `file"]);
+    place.run(&["data", "synth", "cora", "file"]).fails(1, &["`file` cannot be a folder"]);
+    place.run(&["data", "synth", "cora", "file/in"]).fails(1, &["`file/in` cannot be a folder: `file` is a file"]);
     place.run(&["data", "synth", "pubmed", "made/pubmed"]).fails(1, &["no shape `pubmed`", "acm", "cora", "imdb"]);
     place.run(&["data", "synth", "cora", "made/cora", "--scale", "0.5"]).fails(1, &["`cora` has one size only"]);
     place.run(&["data", "synth", "mag", "made/mag", "--scale", "101"]).fails(1, &["`101` is not a scale"]);
@@ -349,6 +350,10 @@ fn wrong_usage() {
         (&["train", "m.hgnn", "--seed", "1.5"], "1.5"),
         (&["train", "m.hgnn", "--memory-budget", "2X"], "`x` is not a unit"),
         (&["train", "m.hgnn", "--memory-budget", "G"], "not a size"),
+        (&["train", "m.hgnn", "--epochs", "many"], "not a whole number"),
+        (&["train", "m.hgnn", "--epochs", "-3"], "'-3' for '--epochs <N>': not a whole number"),
+        (&["train", "m.hgnn", "--seed", "1.5"], "not a whole number"),
+        (&["train", "m.hgnn", "--threads", "0"], "not a number between 1 and 4096"),
         (&["train", "m.hgnn", "--memory-budget", "0"], "not a size"),
         (&["train", "m.hgnn", "--cache", "x"], "`x` is not a unit"),
         (&["train", "m.hgnn", "--cache-policy", "degree"], "--cache <SIZE>"),
