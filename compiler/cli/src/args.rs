@@ -280,7 +280,7 @@ pub struct TrainArgs {
     /// Write a report as JSON
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
-    /// Keep checkpoints in this folder
+    /// Keep checkpoints in this folder, which holds none of another run unless `--resume` continues it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
     /// Seconds between two checkpoints (one is also written at the end, and when a run is interrupted)

@@ -77,6 +77,15 @@ impl Progress {
         Self { version: VERSION, model: model.to_owned(), seed, order, ..Self::default() }
     }
 
+    /// Do the numbers fit each other? Whatever else is wrong in a file, its counts do not overflow.
+    fn is_of_a_run(&self) -> bool {
+        const MOST: u64 = 1 << 53;
+        let counts = [self.epochs_done, self.steps_done, self.stop_since, self.within.batches, self.within.seeds];
+        counts.iter().all(|&count| count < MOST)
+            && self.losses().len() as u64 == self.epochs_done
+            && self.best_epoch.is_none_or(|best| best < self.epochs_done)
+    }
+
     /// Criterion of the best epoch.
     pub fn best(&self) -> Option<f64> {
         self.best_bits.map(f64::from_bits)
@@ -181,6 +190,9 @@ pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
     if progress.model != model {
         return Err(wrong(format!("is a checkpoint of the model `{}`, not of `{model}`", progress.model)));
     }
+    if !progress.is_of_a_run() {
+        return Err(wrong("is damaged: no run has such counts of epochs, steps and losses".into()));
+    }
     Ok((progress, file))
 }
 
@@ -204,6 +216,24 @@ mod tests {
             let (progress, file) = load(folder.path(), "Net").expect("a checkpoint");
             assert_eq!((progress.order, progress.seed), (order, 3));
             assert_eq!(file.tensors["param/w"].1, [1.0, 2.0]);
+        }
+    }
+
+    #[test]
+    fn counts_that_no_run_has_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let good = r#"{"version":1,"model":"Net","seed":3,"epochs_done":2,"steps_done":2,"best_epoch":1,"best_bits":0,
+            "stop_bits":null,"stop_since":0,"stopped":false,"loss_bits":[0,0]}"#;
+        for (from, to) in [
+            ("\"steps_done\":2", "\"steps_done\":18446744073709551615"),
+            ("\"stop_since\":0", "\"stop_since\":18446744073709551615"),
+            ("\"epochs_done\":2", "\"epochs_done\":3"),
+            ("\"best_epoch\":1", "\"best_epoch\":2"),
+        ] {
+            assert!(good.contains(from));
+            weights::write(&file_of(folder.path()), vec![], Some(good.replace(from, to))).expect("written");
+            let error = load(folder.path(), "Net").expect_err("damaged").to_string();
+            assert!(error.contains("is damaged"), "{error}");
         }
     }
 

@@ -79,7 +79,7 @@ impl Trainer {
                 if better(early.criterion, value, self.progress.stop_best()) {
                     self.progress.set_stop_best(value);
                 } else {
-                    self.progress.stop_since = self.progress.stop_since.saturating_add(1);
+                    self.progress.stop_since += 1;
                 }
                 if self.progress.stop_since >= early.patience {
                     self.progress.stopped = true;
