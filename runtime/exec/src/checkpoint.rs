@@ -141,6 +141,11 @@ pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>
     weights::write(&path, tensors, Some(text))
 }
 
+/// Is what was read as weights a checkpoint?
+pub fn is_one(file: &weights::File) -> bool {
+    file.text.as_deref().is_some_and(|text| serde_json::from_str::<Progress>(text).is_ok())
+}
+
 /// How far the run is that a checkpoint is of, without its tensors; `None` where it cannot be read: whoever loads it then
 /// reports that.
 pub fn progress_of(folder: &Path) -> Option<Progress> {

@@ -140,6 +140,8 @@ fn checkpoints_of_another_run() {
     place.with_data("train", &["--quiet", "--epochs", "2", "--checkpoint", "c"]).is_silent();
     let good = place.bytes("c/checkpoint.safetensors");
     resume(&["--seed", "9"]).fails(1, &["seed 0", "seed 9"]);
+    let eval = place.with_data("eval", &["--weights", "c/checkpoint.safetensors"]);
+    eval.fails(1, &["is a checkpoint, which holds more than weights", "--weights-out FILE"]);
     place.model(&usual().replace("Net", "Other"));
     resume(&[]).fails(1, &["checkpoint of the model `Net`, not of `Other`"]);
     place.model(&usual().replace("hidden: 8", "hidden: 9"));

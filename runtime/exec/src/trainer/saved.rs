@@ -119,6 +119,11 @@ impl Trainer {
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
         let file = weights::read(path)?;
         let shapes = self.shapes();
+        if checkpoint::is_one(&file) {
+            let reason = "is a checkpoint, which holds more than weights: `hgnnc train` with `--checkpoint FOLDER --resume` and \
+                          `--weights-out FILE` writes those of its best epoch";
+            return Err(ExecError::Weights { path: path.into(), reason: reason.into() });
+        }
         weights::check(path, &file, &shapes)?;
         for (i, (name, _)) in shapes.iter().enumerate() {
             self.executor.set_param(i, &file.tensors[name].1)?;
