@@ -436,7 +436,7 @@ pub enum DataCommand {
         #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]
         seed: u64,
         /// Vertices and edges relative to the real dataset, above 0 and at most 100 (mag only)
-        #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
+        #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = parse_number, allow_negative_numbers = true)]
         scale: f64,
     },
 }
@@ -460,6 +460,11 @@ fn parse_device(text: &str) -> Result<Device, String> {
 /// `200`, `0`
 fn parse_whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("not a whole number between 0 and {}", u64::MAX))
+}
+
+/// `0.01`
+fn parse_number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "not a number".into())
 }
 
 /// `8`

@@ -125,6 +125,9 @@ pub fn prepare(
     say: &mut dyn FnMut(String),
 ) -> Result<Prepared, Failure> {
     let start = Instant::now();
+    if let Some(processors) = too_many_threads(options.threads) {
+        say(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
+    }
     let device = device::open(device, say)?;
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, warnings)?;
@@ -208,6 +211,11 @@ pub fn prepare(
     };
     let compile_s = front_s + start.elapsed().as_secs_f64();
     Ok(Prepared { trainer, output, scores_pairs, relations, sizes, load_s, compile_s })
+}
+
+/// The number of processors, where there are fewer than threads were asked for.
+fn too_many_threads(threads: usize) -> Option<usize> {
+    std::thread::available_parallelism().ok().map(usize::from).filter(|&processors| processors < threads)
 }
 
 /// Which graphs were not built here, in one line.

@@ -308,6 +308,15 @@ impl Schema {
         match found {
             Some(index) => self.relations[index].used.set(true),
             None if self.broken.contains(&name.name) => {}
+            None if self.metapaths.iter().any(|metapath| metapath.name == name.name) => diagnostics.push(
+                Diagnostic::at(
+                    codes::UNKNOWN_RELATION,
+                    name.span,
+                    format!("`{}` is a metapath", name.name),
+                    "a step is a relation",
+                )
+                .help("metapaths are made of relations: write its steps instead of it"),
+            ),
             None => diagnostics.push(did_you_mean(
                 Diagnostic::at(
                     codes::UNKNOWN_RELATION,

@@ -354,6 +354,7 @@ fn wrong_usage() {
         (&["train", "m.hgnn", "--epochs", "-3"], "'-3' for '--epochs <N>': not a whole number"),
         (&["train", "m.hgnn", "--seed", "1.5"], "not a whole number"),
         (&["train", "m.hgnn", "--threads", "0"], "not a number between 1 and 4096"),
+        (&["data", "synth", "mag", "x", "--scale", "half"], "not a number"),
         (&["train", "m.hgnn", "--memory-budget", "0"], "not a size"),
         (&["train", "m.hgnn", "--cache", "x"], "`x` is not a unit"),
         (&["train", "m.hgnn", "--cache-policy", "degree"], "--cache <SIZE>"),
