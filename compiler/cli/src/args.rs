@@ -9,7 +9,7 @@ use crate::profile::args::ProfileCommand;
 
 /// Compiles heterogeneous graph neural networks written as `.hgnn` files, and trains them.
 #[derive(Parser, Debug)]
-#[command(name = "hgnnc", version, about)]
+#[command(name = "hgnnc", version)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -73,7 +73,7 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
     /// Number of threads; without it, one per processor
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = parse_threads, allow_negative_numbers = true)]
     pub threads: Option<u32>,
     /// Use no more than this much memory (such as 800M or 2G): training recomputes values to fit, or refuses to start
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -272,19 +272,20 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Seed of parameters and dropout; without it, the model's own
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Number of epochs; without it, the model's own
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
     /// Write a report as JSON
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
-    /// Keep checkpoints in this folder
+    /// Keep checkpoints in this folder, which holds none of another run unless `--resume` continues it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
     /// Seconds between two checkpoints (one is also written at the end, and when a run is interrupted)
-    #[arg(long, value_name = "SECONDS", requires = "checkpoint", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", requires = "checkpoint", default_value_t = 60,
+        value_parser = parse_whole, allow_negative_numbers = true)]
     pub checkpoint_every: u64,
     /// Continue from the checkpoint
     #[arg(long, requires = "checkpoint")]
@@ -355,6 +356,10 @@ pub struct EvalArgs {
     /// Write a report as JSON
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
+    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
+    /// several times
+    #[arg(long, value_name = "NAME")]
+    pub disable_pass: Vec<String>,
 }
 
 /// Arguments of `infer`.
@@ -379,6 +384,10 @@ pub struct InferArgs {
     /// Where to write: one row per vertex, or one score per pair, f32
     #[arg(long, value_name = "FILE.npy")]
     pub out: PathBuf,
+    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
+    /// several times
+    #[arg(long, value_name = "NAME")]
+    pub disable_pass: Vec<String>,
 }
 
 /// Arguments of `data`.
@@ -424,10 +433,10 @@ pub enum DataCommand {
         #[arg(short, long, value_name = "DIR", conflicts_with = "dir")]
         out: Option<PathBuf>,
         /// Seed
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]
         seed: u64,
         /// Vertices and edges relative to the real dataset, above 0 and at most 100 (mag only)
-        #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
+        #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = parse_number, allow_negative_numbers = true)]
         scale: f64,
     },
 }
@@ -446,6 +455,24 @@ fn parse_device(text: &str) -> Result<Device, String> {
             None => Err("a device is auto, cpu, cuda or cuda:N".into()),
         },
     }
+}
+
+/// `200`, `0`
+fn parse_whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("not a whole number between 0 and {}", u64::MAX))
+}
+
+/// `0.01`
+fn parse_number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "not a number".into())
+}
+
+/// `8`
+fn parse_threads(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|number| (1..=4096).contains(number))
+        .ok_or_else(|| "not a number between 1 and 4096".into())
 }
 
 /// `800M`, `2G`, `1.5GiB`, `1000000`

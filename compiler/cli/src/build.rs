@@ -57,7 +57,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         _ => None,
     };
     let options = LowerOptions { disabled, sizes, machine, arena_budget: args.memory_budget };
-    let lowered = lower(&model, &options).map_err(|error| Failure::input(error.to_string()))?;
+    let lowered = lower(&model, &options).map_err(source::not_lowered)?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
@@ -103,7 +103,7 @@ fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Re
     if args.disable_pass.iter().any(|name| name == ORDER) {
         return Ok(format!("{ORDER}: disabled"));
     }
-    let options = order_options(artifact, Purpose::Train, &TrainOptions::default());
+    let options = order_options(artifact, &TrainOptions::default());
     let ordered = order_vertices(artifact, data, &options)?;
     Ok(ordered.explain.iter().map(|line| format!("{ORDER}: {line}")).collect::<Vec<_>>().join("\n"))
 }

@@ -11,7 +11,7 @@ use hgnnc_graph::{Dataset, Entry, GraphCache, schema_text, show_bytes};
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{check_folder, print};
 
 /// Seed of the synthetic datasets that models name.
 const SYNTH_SEED: u64 = 0;
@@ -34,6 +34,7 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(synth_failure)?;
             // The parser has seen to it that there is one of the two.
             let dir = dir.as_deref().or(out.as_deref()).unwrap_or(Path::new("."));
+            check_folder(dir)?;
             match generate_size(size, *seed, dir).map_err(synth_failure)? {
                 Outcome::Written => print(&format!("wrote {}\n", dir.display()))?,
                 Outcome::Kept => print(&format!("{} holds this dataset already\n", dir.display()))?,

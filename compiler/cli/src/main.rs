@@ -25,6 +25,7 @@ use clap::Parser;
 use args::{Args, Command};
 
 fn main() -> ExitCode {
+    hgnnc_exec::proc::fail_writes_beyond_the_limit();
     let args = Args::parse();
     let outcome = match &args.command {
         Command::Check(args) => check::check(args),

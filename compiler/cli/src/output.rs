@@ -1,9 +1,9 @@
 //! What the command writes: standard output, standard error and files.
 
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use hgnnc_exec::weights;
+use hgnnc_exec::{ExecError, weights};
 
 use crate::failure::Failure;
 
@@ -34,6 +34,58 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
         return wrong(format!("there is no folder `{}`", folder.display()));
     }
     Ok(weights::check_writable(path)?)
+}
+
+/// Finds before the work whether files that are read can be.
+pub fn check_readable(path: &Path) -> Result<(), Failure> {
+    let failed = |source| ExecError::Io { action: "read", path: path.into(), source };
+    Ok(std::fs::File::open(path).map(drop).map_err(failed)?)
+}
+
+/// A file that a command reads or writes, with what it is for people.
+pub type Named<'a> = (&'a str, Option<&'a Path>);
+
+/// Refuses to write two things into one file, or over what is read: a model, weights, or a file of the dataset. Pipes and
+/// devices may be named more than once.
+pub fn check_apart(outputs: &[Named<'_>], inputs: &[Named<'_>], dataset: Option<&Path>) -> Result<(), Failure> {
+    let given =
+        |&(what, path): &Named<'_>| path.and_then(|path| Some((what.to_owned(), path.to_owned(), place(path)?)));
+    let written: Vec<_> = outputs.iter().filter_map(given).collect();
+    let read: Vec<_> = inputs.iter().filter_map(given).collect();
+    for (index, (what, path, place)) in written.iter().enumerate() {
+        let wrong = |why: String| Err(Failure::input(format!("`{}` {why}", path.display())));
+        if let Some((other, ..)) = written[..index].iter().find(|other| other.2 == *place) {
+            return wrong(format!("cannot be both {other} and {what}"));
+        }
+        if let Some((other, ..)) = read.iter().find(|other| other.2 == *place) {
+            return wrong(format!("is {other}, and {what} would be written over it: name another file"));
+        }
+        if dataset.is_some_and(|folder| is_of_dataset(folder, place)) {
+            return wrong(format!("belongs to the dataset, and {what} would be written over it: name another file"));
+        }
+    }
+    Ok(())
+}
+
+/// Where a file is or would be, without links; `None` for what is no file.
+fn place(path: &Path) -> Option<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Ok(found) => found.is_file().then_some(found),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Some(std::fs::canonicalize(folder).ok()?.join(path.file_name()?))
+        }
+    }
+}
+
+/// Is this a file that a `dataset.toml` names, or that one itself?
+fn is_of_dataset(folder: &Path, path: &Path) -> bool {
+    let (Ok(folder), Ok(text)) = (std::fs::canonicalize(folder), std::fs::read_to_string(folder.join("dataset.toml")))
+    else {
+        return false;
+    };
+    let Some(name) = path.strip_prefix(&folder).ok().and_then(Path::to_str) else { return false };
+    name == "dataset.toml" || text.contains(&format!("\"{name}\""))
 }
 
 /// Makes a folder for output. Something else in its place is the user's mistake.

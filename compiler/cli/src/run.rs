@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower};
 use hgnnc_exec::{
-    BindOptions, BoundData, ExecError, OrderOptions, Report, TrainOptions, Trainer, bind, list_edges, order_vertices,
+    BindOptions, BoundData, ExecError, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint, list_edges,
+    order_vertices,
 };
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
@@ -18,7 +19,7 @@ use crate::args::{Device, DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::data;
 use crate::device::{self, Opened};
 use crate::failure::Failure;
-use crate::output::{check_writable, note, print, write};
+use crate::output::{check_apart, check_readable, check_writable, note, print, write};
 use crate::source;
 
 /// A model's tables bound to a dataset, and the sizes that the compiler's passes compare.
@@ -44,7 +45,7 @@ pub fn bind_sizes(
     let mut data = bind(&tables, dataset, &unlisted)?;
     if data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
         let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
-        let needed = graphs_with_edges(model, &lower).map_err(|error| Failure::input(error.to_string()))?;
+        let needed = graphs_with_edges(model, &lower).map_err(source::not_lowered)?;
         list_edges(&mut data, &model.flow, dataset, options, |graph| needed.contains(&graph))?;
     }
     let sizes = data.sizes();
@@ -124,6 +125,9 @@ pub fn prepare(
     say: &mut dyn FnMut(String),
 ) -> Result<Prepared, Failure> {
     let start = Instant::now();
+    if let Some(processors) = too_many_threads(options.threads) {
+        say(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
+    }
     let device = device::open(device, say)?;
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, warnings)?;
@@ -209,6 +213,11 @@ pub fn prepare(
     Ok(Prepared { trainer, output, scores_pairs, relations, sizes, load_s, compile_s })
 }
 
+/// The number of processors, where there are fewer than threads were asked for.
+fn too_many_threads(threads: usize) -> Option<usize> {
+    std::thread::available_parallelism().ok().map(usize::from).filter(|&processors| processors < threads)
+}
+
 /// Which graphs were not built here, in one line.
 fn from_cache(data: &BoundData) -> Option<String> {
     let read = data
@@ -232,12 +241,13 @@ fn on_processor(
     let budget = options.memory_budget;
     let needed =
         |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
-    // Other numbers take memory that a budget was met without.
-    let orders = budget.is_none() && !lower_options.disabled.iter().any(|name| name == ORDER);
+    // A single evaluation does not pay for an order, and other numbers take memory that a budget was met without.
+    let left_out = lower_options.disabled.iter().any(|name| name == ORDER);
+    let orders = purpose == Purpose::Train && budget.is_none() && !left_out;
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     let artifact = for_purpose(lowered.artifact, purpose);
     if orders {
-        let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, purpose, &options))?;
+        let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, &options))?;
         if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
             say(format!("{ORDER}: {line}"));
         }
@@ -245,11 +255,11 @@ fn on_processor(
     Ok(Trainer::new(artifact, data, options)?)
 }
 
-/// How often a model will run.
-pub fn order_options(artifact: &Artifact, purpose: Purpose, options: &TrainOptions) -> OrderOptions {
-    let trained = artifact.training.as_ref().filter(|_| purpose == Purpose::Train);
-    let epochs = trained.map_or(1, |training| options.epochs.unwrap_or(training.epochs));
-    OrderOptions { epochs, cache_bytes: None }
+/// What an order of vertices is chosen for: so many epochs of training, or the rest of a run that has one.
+pub fn order_options(artifact: &Artifact, options: &TrainOptions) -> OrderOptions {
+    let epochs = artifact.training.as_ref().map_or(1, |training| options.epochs.unwrap_or(training.epochs));
+    let resumed = options.checkpoint.as_deref().filter(|_| options.resume).and_then(checkpoint::order_of);
+    OrderOptions { epochs, cache_bytes: None, resumed }
 }
 
 /// What is only measured needs no program for batches, nor what samples them.
@@ -299,7 +309,7 @@ fn lower_within(
 ) -> Result<Lowered, Failure> {
     /// Scratch and partial results are not the compiler's, and may change a little with what it recomputes.
     const ATTEMPTS: usize = 3;
-    let lower = |options: &LowerOptions| lower(model, options).map_err(|error| Failure::input(error.to_string()));
+    let lower = |options: &LowerOptions| lower(model, options).map_err(source::not_lowered);
     let mut lowered = lower(&options)?;
     let recomputes = !options.disabled.iter().any(|name| name == "recompute");
     if budget.is_some() && lowered.artifact.batch.is_some() {
@@ -370,9 +380,13 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.report {
         check_writable(path)?;
     }
+    let read = [("the model", Some(&*args.model.model)), ("the weights", Some(&*args.weights))];
+    check_apart(&[("the report", args.report.as_deref())], &read, args.model.data.as_deref())?;
+    check_readable(&args.weights)?;
     let options = options(&args.device);
     let device = args.device.device;
-    let mut prepared = prepare(Purpose::Measure, &args.model, device, &[], options, true, &mut |line| note(&line))?;
+    let mut prepared =
+        prepare(Purpose::Measure, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
     prepared.trainer.load_weights(&args.weights)?;
     let report = finish(&mut prepared)?;
     print(&metrics_text(&report))?;
@@ -385,12 +399,20 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
 /// Writes the outputs of a trained model.
 pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     check_writable(&args.out)?;
+    let read = [
+        ("the model", Some(&*args.model.model)),
+        ("the weights", Some(&*args.weights)),
+        ("the pairs", args.links.as_deref()),
+    ];
+    check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
+    check_readable(&args.weights)?;
     let options = options(&args.device);
     let device = args.device.device;
     if let Some(pairs) = &args.links {
         return score_links(args, pairs, options);
     }
-    let mut prepared = prepare(Purpose::Infer, &args.model, device, &[], options, true, &mut |line| note(&line))?;
+    let mut prepared =
+        prepare(Purpose::Infer, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
     if let (true, Some(trained)) = (prepared.scores_pairs, &prepared.output)
         && args.output.as_ref().is_none_or(|asked| asked == trained)
     {
@@ -419,7 +441,8 @@ fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<
     };
     let numbers = file.to_i64().ok_or_else(|| wrong("pairs are whole numbers".into()))?;
     let device = args.device.device;
-    let mut prepared = prepare(Purpose::Score, &args.model, device, &[], options, true, &mut |line| note(&line))?;
+    let mut prepared =
+        prepare(Purpose::Score, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
     if let (Some(asked), Some(trained)) = (&args.output, &prepared.output)
         && asked != trained
     {

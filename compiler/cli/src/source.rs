@@ -3,9 +3,10 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-use hgnnc_diag::render;
+use hgnnc_diag::{Severity, render};
 use hgnnc_driver::{
-    Analysis, Analyzed, Diagnostics, PassManager, analyze, bind_names, check_dataset, codes, unknown_pass,
+    Analysis, Analyzed, Diagnostic, Diagnostics, LowerError, PassManager, SourceMap, analyze, bind_names,
+    check_dataset, codes, unknown_pass,
 };
 use hgnnc_exec::{Micro, declare_metapaths};
 use hgnnc_graph::Dataset;
@@ -29,17 +30,28 @@ pub fn read(path: &Path) -> Result<Analysis, Failure> {
 
 /// Shows what was found; warnings only where they are wanted. Gives the failure when there is an error.
 pub fn report(analysis: &Analysis, diagnostics: &Diagnostics, warnings: bool) -> Result<(), Failure> {
-    let shown = diagnostics.iter().filter(|d| warnings || d.severity() == hgnnc_diag::Severity::Error);
+    show(&analysis.sources, diagnostics.iter().filter(|d| warnings || d.severity() == Severity::Error));
+    if diagnostics.has_errors() { Err(Failure::Input(None)) } else { Ok(()) }
+}
+
+fn show<'a>(sources: &SourceMap, shown: impl IntoIterator<Item = &'a Diagnostic>) {
     let stderr = std::io::stderr();
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let text = if stderr.is_terminal() && !plain {
-        render::coloured(&analysis.sources, shown)
-    } else {
-        render::plain(&analysis.sources, shown)
-    };
+    let text =
+        if stderr.is_terminal() && !plain { render::coloured(sources, shown) } else { render::plain(sources, shown) };
     // Where standard error is closed there is nobody to tell.
     let _ = stderr.lock().write_all(text.as_bytes());
-    if diagnostics.has_errors() { Err(Failure::Input(None)) } else { Ok(()) }
+}
+
+/// The failure of a model that cannot be lowered. Whether a name of a single decision exists is known only then.
+pub fn not_lowered(error: impl Into<LowerError>) -> Failure {
+    match error.into() {
+        LowerError::Pass(error) => {
+            show(&SourceMap::default(), [&unknown_pass(&error)]);
+            Failure::Input(None)
+        }
+        error => Failure::input(error.to_string()),
+    }
 }
 
 /// What is left out, of all that `--disable-pass` names: switches classes of micro-kernels off, and gives the names that are

@@ -1,17 +1,18 @@
 //! `hgnnc train`.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hgnnc_exec::{CacheOptions, Epoch, ExecError, Outcome, Report, TrainOptions};
+use hgnnc_exec::{CacheOptions, Epoch, ExecError, Outcome, Report, TrainOptions, checkpoint};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::TrainArgs;
 use crate::failure::Failure;
-use crate::output::{check_folder, check_writable, note, print};
+use crate::output::{check_apart, check_folder, check_readable, check_writable, note, print};
 use crate::plan::arenas_text;
 use crate::run::{Prepared, Purpose, finish, metrics_text, options, prepare, write_report};
 
@@ -52,16 +53,14 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         Err(error) => return Err(rescue(args, prepared, error)),
     };
 
+    // What was trained comes first: a file that cannot be written takes nothing else with it.
+    let saved = args.weights_out.as_deref().map_or(Ok(()), |path| save_weights(path, &mut prepared));
     let report = finish(&mut prepared)?;
-    if let Some(path) = &args.weights_out {
-        prepared.trainer.save_weights(path)?;
-    }
-    if let Some(path) = &args.report {
-        write_report(path, &report)?;
-    }
+    let reported = args.report.as_deref().map_or(Ok(()), |path| write_report(path, &report));
     if !quiet {
         print(&summary(&report))?;
     }
+    saved.and(reported)?;
     if outcome == Outcome::Interrupted {
         say(interrupted(args, &report));
         return Ok(ExitCode::from(INTERRUPTED));
@@ -82,17 +81,19 @@ fn train_options(args: &TrainArgs) -> TrainOptions {
     }
 }
 
-/// What cannot be written is found before training, not after it.
+/// What cannot be read or written, or should not be, is found before training, not after it.
 fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
     for path in [&args.report, &args.weights_out].into_iter().flatten() {
         check_writable(path)?;
     }
-    if let (Some(report), Some(weights)) = (&args.report, &args.weights_out)
-        && report == weights
-    {
-        return Err(Failure::input(format!("`{}` cannot be both the report and the weights", report.display())));
+    let written = [("the report", args.report.as_deref()), ("the weights", args.weights_out.as_deref())];
+    check_apart(&written, &[("the model", Some(&args.model.model))], args.model.data.as_deref())?;
+    args.init.as_deref().map_or(Ok(()), check_readable)?;
+    if let Some(folder) = &args.checkpoint {
+        check_folder(folder)?;
+        checkpoint::check_start(folder, args.resume)?;
     }
-    args.checkpoint.as_deref().map_or(Ok(()), check_folder)
+    Ok(())
 }
 
 /// A flag that the first Ctrl-C sets, or a request to end (SIGTERM, as batch systems send it before they kill). A second
@@ -109,6 +110,18 @@ pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
         say(format!("warning: Ctrl-C and SIGTERM will not save: {error}"));
     }
     stop
+}
+
+/// Writes the trained parameters: where they cannot be written, into the folder for temporary files, since training may have
+/// taken days.
+fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
+    let Err(error) = prepared.trainer.save_weights(path) else { return Ok(()) };
+    let name = format!("{}-{}.safetensors", prepared.trainer.artifact().model, std::process::id());
+    let elsewhere = std::env::temp_dir().join(name);
+    if prepared.trainer.save_weights(&elsewhere).is_ok() {
+        note(&format!("the parameters were written to {} instead", elsewhere.display()));
+    }
+    Err(error.into())
 }
 
 /// Training failed after it had begun: the best parameters so far are still worth a file.

@@ -22,7 +22,9 @@ pub use hgnnc_syntax::format;
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges, lower};
 pub use stdlib::STDLIB;
 
+use hgnnc_passes::kernels::SINGLE;
 use hgnnc_sema::Library;
+use hgnnc_sema::names::closest;
 use hgnnc_syntax::ast::{Item, Module};
 
 /// What is known of a file after [`analyze`].
@@ -90,7 +92,25 @@ fn layer_names(text: &str) -> Vec<&str> {
 
 /// What was asked of [`lower`] that it cannot do, as a report.
 pub fn unknown_pass(error: &UnknownPass) -> Diagnostic {
-    Diagnostic::new(codes::UNKNOWN_PASS, error.what()).help(error.help())
+    let report = Diagnostic::new(codes::UNKNOWN_PASS, error.what());
+    let report = match meant(error) {
+        Some(name) => report.help(format!("did you mean `{name}`?")),
+        None => report,
+    };
+    report.help(error.help())
+}
+
+/// The name that was probably meant, if one is close.
+fn meant(error: &UnknownPass) -> Option<String> {
+    let known: Vec<&str> = error.known.iter().map(String::as_str).collect();
+    if let Some(single) = error.name.strip_prefix(SINGLE) {
+        return closest(single, &known).map(|name| format!("{SINGLE}{name}"));
+    }
+    // Which kernels there are is known later: of a single decision, the word before the name may be wrong.
+    match error.name.split_once(':') {
+        Some((word, name)) => closest(word, &[SINGLE.trim_end_matches(':')]).map(|_| format!("{SINGLE}{name}")),
+        None => closest(&error.name, &known).map(str::to_owned),
+    }
 }
 
 /// The library modules that a file imports from (all of them are known by name, so that a misspelt one is

@@ -13,12 +13,19 @@ pub struct Consts {
     values: HashMap<String, (f64, Span)>,
     /// Constants whose values are wrong and reported.
     broken: HashSet<String>,
+    /// Those that are still to come, while a file is read.
+    later: HashMap<String, Span>,
 }
 
 impl Consts {
     /// Evaluates the constants of a file in order.
     pub fn of(module: &Module, diagnostics: &mut Diagnostics) -> Consts {
         let mut consts = Consts::default();
+        let names = module.items.iter().filter_map(|item| match item {
+            Item::Const(decl) => Some((decl.name.name.clone(), decl.name.span)),
+            Item::Use(_) | Item::Schema(_) | Item::Layer(_) | Item::Model(_) | Item::Train(_) => None,
+        });
+        consts.later = names.collect();
         for item in &module.items {
             let Item::Const(decl) = item else { continue };
             if let Some((_, first)) = consts.values.get(&decl.name.name) {
@@ -28,6 +35,7 @@ impl Consts {
             } else {
                 consts.broken.insert(decl.name.name.clone());
             }
+            consts.later.remove(&decl.name.name);
         }
         consts
     }
@@ -47,6 +55,17 @@ impl Consts {
         self.values.keys().map(String::as_str)
     }
 
+    fn unknown(&self, name: &str, span: Span) -> Diagnostic {
+        if let Some(&later) = self.later.get(name) {
+            let message = format!("constant `{name}` is used before it is declared");
+            return Diagnostic::at(codes::UNKNOWN_NAME, span, message, "not known yet")
+                .label(later, "declared here")
+                .help("a constant is made of those before it: declare that one first");
+        }
+        let report = Diagnostic::at(codes::UNKNOWN_NAME, span, format!("no constant `{name}`"), "not declared");
+        did_you_mean(report, name, self.names())
+    }
+
     /// An expression of numbers and constants.
     pub fn number(&self, expr: &Expr, diagnostics: &mut Diagnostics) -> Option<f64> {
         match &expr.kind {
@@ -54,11 +73,7 @@ impl Consts {
             ExprKind::Name(name) => {
                 let value = self.get(name);
                 if value.is_none() && !self.is_broken(name) {
-                    diagnostics.push(did_you_mean(
-                        Diagnostic::at(codes::UNKNOWN_NAME, expr.span, format!("no constant `{name}`"), "not declared"),
-                        name,
-                        self.names(),
-                    ));
+                    diagnostics.push(self.unknown(name, expr.span));
                 }
                 value
             }

@@ -51,6 +51,8 @@ pub struct Elaborator<'a> {
     pub without_messages: Vec<WithoutMessages>,
     /// The library layers by the module to import them from.
     pub importable: &'a BTreeMap<&'a str, &'a str>,
+    /// Layers whose import is wrong, which was reported: their uses are not.
+    pub not_imported: HashSet<&'a str>,
     file: FileId,
     reported: HashSet<(Code, Span, Span)>,
     paths: HashSet<String>,
@@ -148,6 +150,7 @@ impl<'a> Elaborator<'a> {
             declared_outputs: HashSet::new(),
             without_messages: vec![],
             importable,
+            not_imported: HashSet::new(),
             file: name.span.file,
             reported: HashSet::new(),
             paths: HashSet::new(),

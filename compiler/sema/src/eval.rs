@@ -100,6 +100,7 @@ impl Elaborator<'_> {
         let mut known: Vec<&str> = scope.locals.keys().map(String::as_str).chain(scope.consts.names()).collect();
         if scope.place == Place::Model {
             known.push("features");
+            known.extend(self.schema.vertices.iter().map(|vertex| vertex.name.as_str()));
         }
         if let Some(layer) = scope.layer {
             known.extend(layer.arguments.keys().map(String::as_str));

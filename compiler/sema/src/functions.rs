@@ -65,6 +65,10 @@ impl Elaborator<'_> {
         if self.layers.contains_key(name) {
             return self.use_layer(call, span, scope);
         }
+        // Its import was reported.
+        if self.not_imported.contains(name) {
+            return Term::Error;
+        }
         if REDUCTIONS.contains(&name) {
             return self.reduction(call, span, scope);
         }

@@ -193,7 +193,10 @@ impl<'a> Elaborator<'a> {
             _ => ParamKind::Real,
         });
         let name = &param.name.name;
-        let found = term.describe();
+        let found = match &term {
+            Term::Number(number) => number.to_string(),
+            term => term.describe().to_owned(),
+        };
         let (code, expected) = match (kind, term) {
             (_, Term::Error) => return None,
             (ParamKind::Bool, Term::Bool(value)) => return Some(Term::Bool(value)),
@@ -210,7 +213,7 @@ impl<'a> Elaborator<'a> {
                         None => Term::Number(number),
                     });
                 }
-                Some(_) => (codes::BAD_DIMENSION, "a whole number, at least 0"),
+                Some(_) => (codes::BAD_DIMENSION, "a whole number between 0 and 2147483647"),
                 None => (codes::NOT_CONSTANT, "a whole number"),
             },
             (ParamKind::Bool, _) => (codes::NOT_BOOLEAN, "`true` or `false`"),

@@ -16,7 +16,7 @@ mod layer;
 mod links;
 mod loss;
 mod model;
-mod names;
+pub mod names;
 mod operators;
 mod params;
 mod prune;
@@ -26,7 +26,7 @@ pub mod train;
 mod usage;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::Dataflow;
@@ -96,10 +96,7 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
     }
     let Some(model) = models.first() else {
         if !diagnostics.has_errors() {
-            diagnostics.push(
-                Diagnostic::new(codes::NO_MODEL, "the file declares no model")
-                    .help("add `model NAME(schema: SCHEMA) { … output … }`"),
-            );
+            diagnostics.push(no_model(file, &schemas));
         }
         return None;
     };
@@ -135,6 +132,17 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
     Some(Analyzed { name: model.name.name.clone(), flow, outputs, schema, train })
 }
 
+/// The report of a file without a model, at its end: a model may stand there.
+fn no_model(file: &Module, schemas: &[&ast::Schema]) -> Diagnostic {
+    let message = "the file declares no model";
+    let report = match file.end {
+        Some(end) => Diagnostic::at(codes::NO_MODEL, end, message, "the file ends here"),
+        None => Diagnostic::new(codes::NO_MODEL, message),
+    };
+    let schema = schemas.first().map_or("SCHEMA", |schema| &schema.name.name);
+    report.help(format!("add `model NAME(schema: {schema}) {{ … output … }}`"))
+}
+
 /// What an elaboration gives: the program, the names of its outputs, and the train block.
 type Elaborated = (Dataflow, Vec<String>, Option<TrainSpec>);
 
@@ -148,6 +156,7 @@ fn elaborate_model(
     diagnostics: &mut Diagnostics,
 ) -> Option<Elaborated> {
     let mut elaborator = Elaborator::new(&model.name, schema, layers, importable, diagnostics);
+    elaborator.not_imported = not_imported(file, layers);
     let outputs = elaborator.model(model, consts);
     let spec = train.map(|train| elaborator.train(train, &outputs, consts));
     let Elaborator { mut flow, param_spans, without_messages, .. } = elaborator;
@@ -244,6 +253,26 @@ fn no_gradient(
     }
 }
 
+/// The report of `use std::han`, which names a module and no layer of it.
+fn without_layer(import: &ast::Use, libraries: &[Library<'_>]) -> Option<Diagnostic> {
+    let ([std], [name]) = (&import.path[..], &import.names[..]) else { return None };
+    let library = libraries.iter().find(|library| std.name == "std" && library.name == name.name)?;
+    let layer = library.layers.first().unwrap_or(&"Layer");
+    let message = format!("`std::{}` is a module", library.name);
+    let report = Diagnostic::at(codes::UNKNOWN_MODULE, name.span, message, "which layer of it?");
+    Some(report.help(format!("name what is used: `use std::{}::{layer}`", library.name)))
+}
+
+/// What a file imports and does not get.
+fn not_imported<'a>(file: &'a Module, layers: &BTreeMap<String, LayerDef<'_>>) -> HashSet<&'a str> {
+    let imports = file.items.iter().filter_map(|item| match item {
+        Item::Use(import) => Some(import),
+        Item::Const(_) | Item::Schema(_) | Item::Layer(_) | Item::Model(_) | Item::Train(_) => None,
+    });
+    let names = imports.flat_map(|import| &import.names).map(|name| name.name.as_str());
+    names.filter(|&name| !layers.contains_key(name)).collect()
+}
+
 /// The layers that a file can use: its own and what it imports.
 fn layers_in_scope<'a>(
     file: &'a Module,
@@ -275,6 +304,10 @@ fn layers_in_scope<'a>(
                     _ => None,
                 };
                 let Some(position) = position else {
+                    if let Some(report) = without_layer(import, libraries) {
+                        diagnostics.push(report);
+                        continue;
+                    }
                     let at = import.path.last().map_or(import.span, |p| p.span);
                     let report = Diagnostic::at(
                         codes::UNKNOWN_MODULE,

@@ -18,8 +18,8 @@ pub fn did_you_mean<'a>(diagnostic: Diagnostic, name: &str, known: impl IntoIter
     }
 }
 
-/// The known name that was probably meant.
-fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+/// The known name that was probably meant, if one is close; of several, the first.
+pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&folded, &candidate.to_lowercase());
     let best = known.iter().copied().min_by_key(|candidate| distance(candidate))?;

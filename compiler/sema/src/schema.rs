@@ -308,6 +308,15 @@ impl Schema {
         match found {
             Some(index) => self.relations[index].used.set(true),
             None if self.broken.contains(&name.name) => {}
+            None if self.metapaths.iter().any(|metapath| metapath.name == name.name) => diagnostics.push(
+                Diagnostic::at(
+                    codes::UNKNOWN_RELATION,
+                    name.span,
+                    format!("`{}` is a metapath", name.name),
+                    "a step is a relation",
+                )
+                .help("metapaths are made of relations: write its steps instead of it"),
+            ),
             None => diagnostics.push(did_you_mean(
                 Diagnostic::at(
                     codes::UNKNOWN_RELATION,
@@ -334,13 +343,13 @@ impl Schema {
             let info = &self.relations[relation];
             let (from, into) = if hop.reverse { (info.dst, info.src) } else { (info.src, info.dst) };
             let arrow = |a: usize, b: usize| format!("`{}` to `{}`", self.vertices[a].name, self.vertices[b].name);
-            let walked = if hop.reverse { "walked backwards, goes" } else { "goes" };
+            let walked = if hop.reverse { ", walked backwards, goes" } else { " goes" };
             if from != at {
                 let mut report = Diagnostic::at(
                     codes::METAPATH_JOIN,
                     hop.relation.span,
                     format!("metapath `{}` does not join at `{}`", metapath.name.name, hop.relation.name),
-                    format!("`{}`, {walked} from {}", hop.relation.name, arrow(from, into)),
+                    format!("`{}`{walked} from {}", hop.relation.name, arrow(from, into)),
                 )
                 .label(arrived.0, arrived.1)
                 .label(info.span, "the relation is declared here");
@@ -363,7 +372,7 @@ impl Schema {
                         format!("metapath `{}` does not arrive at `{}`", metapath.name.name, hop.to.name),
                         format!("expected `{}`", self.vertices[into].name),
                     )
-                    .label(hop.relation.span, format!("`{}`, {walked} from {}", hop.relation.name, arrow(from, into))),
+                    .label(hop.relation.span, format!("`{}`{walked} from {}", hop.relation.name, arrow(from, into))),
                 );
                 return None;
             }

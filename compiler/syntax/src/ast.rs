@@ -21,6 +21,8 @@ pub struct Module {
     pub doc: Vec<String>,
     /// Declarations in order.
     pub items: Vec<Item>,
+    /// The last token or comment of the file, behind which more could stand; `None` for a file that was not read.
+    pub end: Option<Span>,
 }
 
 /// A top-level declaration.

@@ -23,6 +23,8 @@ pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Module 
     let mut found = Diagnostics::default();
     let mut module = Module::default();
     let mut lexemes = lex(file, text, &mut found);
+    let (start, end) = lexemes.last().map_or((0, 0), |last| (last.start, last.end));
+    module.end = Some(Span::new(file, start, end));
     take_module_doc(file, &mut lexemes, &mut module, &mut found);
     lexemes.retain(|lexeme| lexeme.token != Token::Comment);
     let docs = take_docs(&mut lexemes);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ExecError, Result};
+use crate::order::OrderKind;
 use crate::weights::{self, Tensor};
 
 /// Version of the checkpoint format.
@@ -37,6 +38,10 @@ pub struct Progress {
     /// Batches done of an epoch that is not, and what is known of its loss.
     #[serde(default)]
     pub within: Within,
+    /// How vertices are ordered, on which last bits depend. Checkpoints of older versions do not say, nor where somebody
+    /// has given the order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderKind>,
 }
 
 /// Where in an epoch a run is that trains on batches.
@@ -67,9 +72,18 @@ impl Within {
 }
 
 impl Progress {
-    /// The start of a run.
-    pub fn new(model: &str, seed: u64) -> Self {
-        Self { version: VERSION, model: model.to_owned(), seed, ..Self::default() }
+    /// The start of a run whose vertices are in an order that has a name, or not.
+    pub fn new(model: &str, seed: u64, order: Option<OrderKind>) -> Self {
+        Self { version: VERSION, model: model.to_owned(), seed, order, ..Self::default() }
+    }
+
+    /// Do the numbers fit each other? Whatever else is wrong in a file, its counts do not overflow.
+    fn is_of_a_run(&self) -> bool {
+        const MOST: u64 = 1 << 53;
+        let counts = [self.epochs_done, self.steps_done, self.stop_since, self.within.batches, self.within.seeds];
+        counts.iter().all(|&count| count < MOST)
+            && self.losses().len() as u64 == self.epochs_done
+            && self.best_epoch.is_none_or(|best| best < self.epochs_done)
     }
 
     /// Criterion of the best epoch.
@@ -127,12 +141,50 @@ pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>
     weights::write(&path, tensors, Some(text))
 }
 
+/// Is what was read as weights a checkpoint?
+pub fn is_one(file: &weights::File) -> bool {
+    file.text.as_deref().is_some_and(|text| serde_json::from_str::<Progress>(text).is_ok())
+}
+
+/// How far the run is that a checkpoint is of, without its tensors; `None` where it cannot be read: whoever loads it then
+/// reports that.
+pub fn progress_of(folder: &Path) -> Option<Progress> {
+    serde_json::from_str(&weights::read_text(&file_of(folder)).ok()??).ok()
+}
+
+/// How vertices were ordered in the run that a checkpoint is of; `None` where it does not say, or cannot be read.
+pub fn order_of(folder: &Path) -> Option<OrderKind> {
+    progress_of(folder)?.order
+}
+
+/// Can a run begin or go on in a folder? One that begins would write over the checkpoint of another one.
+///
+/// # Errors
+/// There is a checkpoint and the run is not `resumed`, or there is none and it is.
+pub fn check_start(folder: &Path, resumed: bool) -> Result<()> {
+    let path = file_of(folder);
+    let reason = match (path.exists(), resumed) {
+        (true, true) | (false, false) => return Ok(()),
+        (false, true) => "does not exist: there is no run to continue, leave `--resume` out to begin one".into(),
+        (true, false) => {
+            let of = progress_of(folder).map(|it| format!(" of `{}` after epoch {}", it.model, it.epochs_done));
+            format!(
+                "is a checkpoint{}, which this run would write over: continue it with `--resume`, or remove it or name another \
+                 folder to begin anew",
+                of.unwrap_or_default()
+            )
+        }
+    };
+    Err(ExecError::Weights { path, reason })
+}
+
 /// Reads a checkpoint.
 ///
 /// # Errors
 /// When there is none, it is damaged, or it belongs to another model.
 pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
     let path = file_of(folder);
+    check_start(folder, true)?;
     let file = weights::read(&path)?;
     let wrong = |reason: String| ExecError::Weights { path: path.clone(), reason };
     let text = file.text.as_deref().ok_or_else(|| wrong("is not a checkpoint: these are weights only".into()))?;
@@ -143,5 +195,60 @@ pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
     if progress.model != model {
         return Err(wrong(format!("is a checkpoint of the model `{}`, not of `{model}`", progress.model)));
     }
+    if !progress.is_of_a_run() {
+        return Err(wrong("is damaged: no run has such counts of epochs, steps and losses".into()));
+    }
     Ok((progress, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What older versions wrote says nothing of batches, nor of the order of vertices.
+    #[test]
+    fn checkpoints_of_older_versions_are_read() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let new = Progress::new("Net", 3, Some(OrderKind::Clusters));
+        let text = serde_json::to_string(&new).expect("serialises");
+        assert!(text.contains(r#""order":"clusters""#), "{text}");
+        let old = r#"{"version":1,"model":"Net","seed":3,"epochs_done":2,"steps_done":2,"best_epoch":1,"best_bits":0,
+            "stop_bits":null,"stop_since":0,"stopped":false,"loss_bits":[0,0]}"#;
+        for (text, order) in [(&text[..], new.order), (old, None)] {
+            let w = ("param/w".to_owned(), Tensor { shape: vec![2], data: &[1.0, 2.0] });
+            weights::write(&file_of(folder.path()), vec![w], Some(text.into())).expect("written");
+            assert_eq!(order_of(folder.path()), order);
+            let (progress, file) = load(folder.path(), "Net").expect("a checkpoint");
+            assert_eq!((progress.order, progress.seed), (order, 3));
+            assert_eq!(file.tensors["param/w"].1, [1.0, 2.0]);
+        }
+    }
+
+    #[test]
+    fn counts_that_no_run_has_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let good = r#"{"version":1,"model":"Net","seed":3,"epochs_done":2,"steps_done":2,"best_epoch":1,"best_bits":0,
+            "stop_bits":null,"stop_since":0,"stopped":false,"loss_bits":[0,0]}"#;
+        for (from, to) in [
+            ("\"steps_done\":2", "\"steps_done\":18446744073709551615"),
+            ("\"stop_since\":0", "\"stop_since\":18446744073709551615"),
+            ("\"epochs_done\":2", "\"epochs_done\":3"),
+            ("\"best_epoch\":1", "\"best_epoch\":2"),
+        ] {
+            assert!(good.contains(from));
+            weights::write(&file_of(folder.path()), vec![], Some(good.replace(from, to))).expect("written");
+            let error = load(folder.path(), "Net").expect_err("damaged").to_string();
+            assert!(error.contains("is damaged"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_checkpoint_has_no_order() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        assert_eq!(order_of(folder.path()), None);
+        for bytes in [&b""[..], b"text", &[255; 64], &[1, 0, 0, 0, 0, 0, 0, 0, b'{']] {
+            std::fs::write(file_of(folder.path()), bytes).expect("written");
+            assert_eq!(order_of(folder.path()), None);
+        }
+    }
 }

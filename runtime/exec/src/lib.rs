@@ -55,7 +55,7 @@ pub use hgnnc_cache::Policy as CachePolicy;
 pub use metapaths::{declare_metapaths, list_edges};
 pub use micro::Micro;
 pub use native::CodeMode;
-pub use order::{OrderOptions, Ordered, order_vertices};
+pub use order::{OrderKind, OrderOptions, Ordered, order_vertices};
 pub use planned::Arena;
 pub use profile::{
     Counted, DeviceProfile, EntryProfile, KernelTime, Profile, ProfileOptions, Timeline, profile, profile_device,

@@ -1,5 +1,16 @@
 //! What the operating system says about this process and machine.
 
+/// From now on, a file that grows beyond the limit of the process (`ulimit -f`) is an error of that write, as a full disk
+/// is, and not the end of the process with a file half written.
+pub fn fail_writes_beyond_the_limit() {
+    #[cfg(unix)]
+    // SAFETY: a signal is ignored, no handler runs.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// The number in a line of a file such as those in `/proc`, by the beginning of the line; `None` on systems without it.
 pub fn field(file: &str, field: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;

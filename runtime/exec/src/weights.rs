@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
@@ -60,7 +60,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     // Fails where there is no such file yet, which is then no link either.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let mut file = temporary_beside(&target).map_err(fail)?;
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
+    file.as_file_mut().write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
     file.persist(&target).map_err(|e| fail(e.error))?;
     // The rename itself is durable when the folder is; not every system can flush one.
     if let Ok(folder) = std::fs::File::open(folder_of(&target)) {
@@ -100,7 +100,16 @@ fn temporary_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder_of(path))
+    // Should the machine fail meanwhile, the name tells whose remains these are.
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    prefix.push(".");
+    builder.prefix(&prefix).tempfile_in(folder_of(path)).map_err(|error| {
+        // Errors of temporary files tell their paths as well, which nobody has asked for.
+        let text = error.to_string();
+        let of_the_system = text.split(" at path ").next().unwrap_or_default();
+        std::io::Error::new(error.kind(), of_the_system.to_owned())
+    })
 }
 
 /// A file that was read.
@@ -136,6 +145,27 @@ pub fn read(path: &Path) -> Result<File> {
         file.tensors.insert(name.to_owned(), (tensor.shape().to_vec(), data));
     }
     Ok(file)
+}
+
+/// The text of a file, without its tensors.
+///
+/// # Errors
+/// When the file cannot be read, or does not begin as a safetensors file does: with the length of a JSON object in eight
+/// bytes, and that object.
+pub fn read_text(path: &Path) -> Result<Option<String>> {
+    /// As many bytes as the format allows.
+    const MOST: u64 = 100_000_000;
+    let mut bytes = vec![];
+    let mut read = || {
+        let mut file = std::fs::File::open(path)?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length)?;
+        file.take(u64::from_le_bytes(length).min(MOST)).read_to_end(&mut bytes)
+    };
+    read().map_err(|source| ExecError::Io { action: "read", path: path.into(), source })?;
+    let header: serde_json::Value = serde_json::from_slice(&bytes)
+        .map_err(|e| ExecError::Weights { path: path.into(), reason: format!("is not a safetensors file: {e}") })?;
+    Ok(header.pointer("/__metadata__/hgnnc").and_then(|text| text.as_str()).map(str::to_owned))
 }
 
 /// Checks that a file has exactly the tensors with these names and shapes.
@@ -183,6 +213,7 @@ mod tests {
         let file = read(&path).expect("read");
         assert_eq!(file.tensors["conv.w"], (vec![2, 2], vec![1.0, f32::MIN_POSITIVE, -0.0, f32::INFINITY]));
         assert_eq!(file.text.as_deref(), Some("text"));
+        assert_eq!(read_text(&path).expect("read").as_deref(), Some("text"));
         check(&path, &file, &[("conv.w".into(), vec![2, 2])]).expect("fits");
         let expected = [("conv.b".to_owned(), vec![2]), ("conv.w".to_owned(), vec![2, 3])];
         let message = check(&path, &file, &expected).expect_err("does not fit").to_string();
@@ -208,7 +239,11 @@ mod tests {
         let path = folder.path().join("w.safetensors");
         save(&path, &[1.0, 2.0]).expect("written");
         let gone = folder.path().join("no such folder").join("w.safetensors");
-        assert!(matches!(save(&gone, &[3.0, 4.0]), Err(ExecError::Io { action: "write", .. })));
+        let error = save(&gone, &[3.0, 4.0]).expect_err("there is no folder");
+        assert!(matches!(error, ExecError::Io { action: "write", .. }));
+        // The user's path, and not the one of a temporary file.
+        let text = error.to_string();
+        assert!(text.contains("w.safetensors: No such file") && !text.contains("at path"), "{text}");
         // A folder in the way of the rename: nothing may stay behind.
         let blocked = folder.path().join("blocked");
         std::fs::create_dir(&blocked).expect("made");

@@ -279,10 +279,7 @@ pub enum DataError {
         more: usize,
     },
     /// Two parts of a split share a vertex, or one part has it twice.
-    #[error(
-        "{at}: vertex {vertex} is in both `{first}` and `{second}`{}",
-        and_more(*more)
-    )]
+    #[error("{at}: vertex {vertex} is {}{}", twice(first, second), and_more(*more))]
     SplitOverlap {
         /// Table.
         at: String,
@@ -318,6 +315,11 @@ fn id_range(bound: u64) -> String {
         Some(last) => format!("ids go from 0 to {last}"),
         None => "there are no ids".to_string(),
     }
+}
+
+/// Where a vertex of a split is twice.
+fn twice(first: &str, second: &str) -> String {
+    if first == second { format!("twice in `{first}`") } else { format!("in both `{first}` and `{second}`") }
 }
 
 fn and_more(more: usize) -> String {

@@ -395,7 +395,16 @@ fn labels_and_splits() {
         file("val.npy", &[2], &[3i32, 1]),
         &["split `std`: vertex 1 is in both `train` and `val`", "split `std`: vertex 3 is in both `val` and `test`"],
     );
-    says(file("test.npy", &[2], &[3i32, 3]), &["split `std`: vertex 3 is in both `test` and `test`"]);
+    says(file("test.npy", &[2], &[3i32, 3]), &["split `std`: vertex 3 is twice in `test`"]);
+    // A mask where ids are wanted: as numbers, it would be two vertices, over and over.
+    let mask = |dir: &Path| {
+        npy::write(&dir.join("test.npy"), &[4], &[0u8, 0, 0, 1]).unwrap();
+        let mut bytes = std::fs::read(dir.join("test.npy")).unwrap();
+        let at = bytes.windows(3).position(|word| word == b"|u1").expect("the type of elements");
+        bytes[at + 1] = b'b';
+        std::fs::write(dir.join("test.npy"), bytes).unwrap();
+    };
+    says(mask, &["`test.npy` (`test` of split `std`) should be int32 (or int64): ids, not a mask, but is bool"]);
     says(
         toml("vertex_type = \"author\"\nname = \"topics\"", "vertex_type = \"paper\"\nname = \"topics\""),
         &[

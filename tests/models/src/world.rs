@@ -69,6 +69,23 @@ impl World {
         )
     }
 
+    /// A world of the same schema with an order that is hidden: papers stand in a ring, are cited by those beside them and
+    /// written by authors nearby, and their numbers say nothing of it.
+    pub fn hidden_ring() -> Self {
+        const PAPERS: u32 = 601;
+        const AUTHORS: u32 = 199;
+        // Both counts are prime: each place has another number.
+        let paper = |place: u32| place % PAPERS * 257 % PAPERS;
+        let author = |place: u32| place % AUTHORS * 83 % AUTHORS;
+        let cites: Edges = (0..PAPERS).flat_map(|at| (1..5).map(move |by| (paper(at + by), paper(at)))).collect();
+        let writes: Edges = (0..PAPERS).flat_map(|at| (0..3).map(move |by| (author(at / 3 + by), paper(at)))).collect();
+        Self::new(
+            4,
+            &[("Paper", PAPERS as usize), ("Author", AUTHORS as usize), ("Venue", 1)],
+            &[("cites", &cites), ("writes", &writes), ("reviews", &[]), ("appears_in", &[(0, 0)])],
+        )
+    }
+
     /// A world of the same schema drawn from a seed. Relations may be empty, and so may vertex types other than
     /// `Paper`.
     pub fn random_library(seed: u64) -> Self {

@@ -37,8 +37,14 @@ fn files_that_are_missing_or_damaged() {
     is_refused(cut("author.x.npy", 0), &["`author.x.npy`"]);
     is_refused(cut("dataset.toml", 20), &["TOML"]);
     is_refused(
+        |place| {
+            place.toml("name = \"tiny\"", "name = \"tiny\"\nformat = 2");
+        },
+        &["`format` of the dataset should be 1", "but is 2"],
+    );
+    is_refused(
         |p| std::fs::write(p.path("data/dataset.toml"), b"name = \"\xff\"").expect("written"),
-        &["dataset.toml"],
+        &["dataset.toml is not UTF-8 text"],
     );
     is_refused(|p| std::fs::write(p.path("data/dataset.toml"), "").expect("written"), &["dataset.toml", "`name`"]);
     is_refused(|p| std::fs::write(p.path("data/writes.npy"), "PK\x03\x04").expect("written"), &["`writes.npy`"]);
@@ -208,6 +214,7 @@ fn parts_of_a_split_that_are_empty() {
 fn splits_and_labels_that_are_not_there() {
     let place = Place::new();
     place.model(&usual());
+    std::fs::write(place.path("w"), "").expect("written");
     for command in [&["train", "m.hgnn"][..], &["eval", "m.hgnn", "--weights", "w"], &["check", "m.hgnn"]] {
         let run = place.run(&[command, &["--data", "data", "--split", "third"]].concat());
         run.fails(1, &["no split `third`", "half"]);

@@ -135,11 +135,13 @@ fn checkpoints_of_another_run() {
     let place = Place::new();
     place.model(&usual());
     let resume = |args: &[&str]| place.with_data("train", &[&["--checkpoint", "c", "--resume"], args].concat());
-    resume(&[]).fails(1, &["checkpoint.safetensors", "cannot read"]);
+    resume(&[]).fails(1, &["checkpoint.safetensors", "there is no run to continue", "leave `--resume` out"]);
     assert!(!place.path("c").exists());
     place.with_data("train", &["--quiet", "--epochs", "2", "--checkpoint", "c"]).is_silent();
     let good = place.bytes("c/checkpoint.safetensors");
     resume(&["--seed", "9"]).fails(1, &["seed 0", "seed 9"]);
+    let eval = place.with_data("eval", &["--weights", "c/checkpoint.safetensors"]);
+    eval.fails(1, &["is a checkpoint, which holds more than weights", "--weights-out FILE"]);
     place.model(&usual().replace("Net", "Other"));
     resume(&[]).fails(1, &["checkpoint of the model `Net`, not of `Other`"]);
     place.model(&usual().replace("hidden: 8", "hidden: 9"));
@@ -154,6 +156,84 @@ fn checkpoints_of_another_run() {
     std::fs::write(place.path("c/checkpoint.safetensors"), &good).expect("written");
     resume(&["--quiet"]).is_silent();
     assert_eq!(names(&place.path("c")), ["checkpoint.safetensors"]);
+}
+
+/// Who forgets `--resume` loses nothing.
+#[test]
+fn a_new_run_does_not_replace_another_one() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--quiet", "--epochs", "2", "--checkpoint", "c"]).is_silent();
+    let saved = place.bytes("c/checkpoint.safetensors");
+    let again = || place.with_data("train", &["--epochs", "1", "--checkpoint", "c"]);
+    again().fails(1, &["c/checkpoint.safetensors", "of `Net` after epoch 2", "continue it with `--resume`"]);
+    assert_eq!(place.bytes("c/checkpoint.safetensors"), saved);
+    std::fs::write(place.path("c/checkpoint.safetensors"), &saved[..99]).expect("written");
+    again().fails(1, &["is a checkpoint, which this run would write over"]);
+    std::fs::remove_file(place.path("c/checkpoint.safetensors")).expect("gone");
+    again().works();
+}
+
+/// A slip of the fingers costs neither the model nor the weights nor the data.
+#[test]
+fn outputs_are_not_written_over_inputs() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w.safetensors"]).is_silent();
+    let contents = || ["m.hgnn", "w.safetensors", "data/dataset.toml", "data/writes.npy"].map(|name| place.bytes(name));
+    let before = contents();
+    for (command, args, words) in [
+        ("train", &["--weights-out", "m.hgnn"][..], "`m.hgnn` is the model, and the weights would be written over it"),
+        ("train", &["--report", "./m.hgnn"], "`./m.hgnn` is the model"),
+        ("train", &["--weights-out", "data/writes.npy"], "`data/writes.npy` belongs to the dataset"),
+        ("train", &["--report", "data/dataset.toml"], "belongs to the dataset"),
+        ("train", &["--report", "x", "--weights-out", "./x"], "`./x` cannot be both the report and the weights"),
+        ("eval", &["--weights", "w.safetensors", "--report", "w.safetensors"], "is the weights"),
+        ("infer", &["--weights", "w.safetensors", "--out", "data/../w.safetensors"], "is the weights"),
+        ("infer", &["--weights", "w.safetensors", "--out", "m.hgnn"], "is the model"),
+    ] {
+        place.with_data(command, args).fails(1, &[words]);
+        assert!(contents() == before, "{command} {args:?} has changed something");
+    }
+    // To go on with weights, and to write beside the data, are no slips.
+    let args = ["--quiet", "--epochs", "1", "--init", "w.safetensors", "--weights-out", "w.safetensors"];
+    place.with_data("train", &args).is_silent();
+    for _ in 0..2 {
+        place.with_data("infer", &["--weights", "w.safetensors", "--out", "data/out.npy"]).works();
+    }
+}
+
+#[test]
+fn weights_that_are_not_there_are_missed_before_the_work() {
+    let place = Place::new();
+    place.model(&usual());
+    for args in
+        [&["eval", "--weights", "w"][..], &["infer", "--weights", "w", "--out", "o.npy"], &["train", "--init", "w"]]
+    {
+        place.run(&[args, &["m.hgnn", "--data", "no such data"]].concat()).fails(1, &["cannot read w: No such file"]);
+    }
+}
+
+/// A limit on the size of files (`ulimit -f`) is met as a full disk is.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_beyond_the_limit_of_the_process() {
+    let place = Place::new();
+    place.model(&usual().replace("hidden: 8", "hidden: 400"));
+    let limited = |args: &[&str]| {
+        let command = place.command(&[&["train", "m.hgnn", "--data", "data", "--epochs", "2"], args].concat());
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "ulimit -f 8; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            value.map(|value| shell.env(name, value));
+        }
+        let folder = command.get_current_dir().expect("commands run in the place").to_owned();
+        Run::of(shell.current_dir(folder).output().expect("a shell"))
+    };
+    limited(&["--weights-out", "w"]).fails(3, &["cannot write w: File too large"]);
+    limited(&["--checkpoint", "c"]).fails(3, &["cannot write c/checkpoint.safetensors: File too large"]);
+    assert_eq!(place.names(), ["c", "data", "m.hgnn"]);
+    assert!(names(&place.path("c")).is_empty());
 }
 
 #[test]
@@ -230,10 +310,16 @@ fn a_full_disk_leaves_old_files_alone() {
         assert_eq!(names(&disk.0), listed);
         assert_eq!((place.bytes("disk/w.safetensors"), place.bytes("disk/o.npy")), (b"old".to_vec(), b"old".to_vec()));
     };
-    place
-        .with_data("train", &["--epochs", "1", "--weights-out", "disk/w.safetensors"])
-        .fails(3, &["cannot write", "disk/w.safetensors", "space"]);
+    let run = place.with_data("train", &["--epochs", "1", "--weights-out", "disk/w.safetensors"]);
+    run.fails(3, &["cannot write disk/w.safetensors", "space"]);
     unchanged();
+    // What was trained is not lost, and neither is what is known of it.
+    assert!(run.out.contains("finished: 1 epochs"), "{}", run.out);
+    let kept =
+        run.err.lines().find_map(|line| line.strip_prefix("the parameters were written to ")?.strip_suffix(" instead"));
+    let kept = kept.expect("another file");
+    place.with_data("eval", &["--weights", kept]).works();
+    std::fs::remove_file(kept).expect("gone");
     // A checkpoint that does not fit does not take the weights with it.
     let args = ["--epochs", "2", "--checkpoint", "disk", "--weights-out", "w.safetensors"];
     place

@@ -107,12 +107,25 @@ fn passes_explain_themselves_and_can_be_left_out() {
     let fewer = place.run(&args).works().out;
     assert!(fewer.lines().count() > all.lines().count());
 
-    for command in [&["build", "m.hgnn"][..], &["train", "m.hgnn", "--data", "nowhere"]] {
+    let nowhere = ["m.hgnn", "--data", "nowhere"];
+    std::fs::write(place.path("none"), "").expect("written");
+    for command in [
+        &["build", "m.hgnn"][..],
+        &[&["train"][..], &nowhere].concat(),
+        &[&["eval", "--weights", "none"][..], &nowhere].concat(),
+        &[&["infer", "--weights", "none", "--out", "o.npy"][..], &nowhere].concat(),
+    ] {
         let run = place.run(&[command, &["--disable-pass", "simplifi"]].concat());
         run.fails(1, &["error[E0506]", "no pass `simplifi`", "`simplify`", "`remove_dead`", "`share_common`"]);
     }
-    let args = ["--epochs", "2", "--quiet", "--disable-pass", "simplify"];
+    let args = ["--epochs", "2", "--quiet", "--weights-out", "w", "--disable-pass", "simplify"];
     place.with_data("train", &args).is_silent();
+    // A single evaluation orders nothing: to leave that out changes nothing.
+    let weights = |command, args: &[&str]| place.with_data(command, &[&["--weights", "w"], args].concat()).works();
+    let metrics = weights("eval", &[]).out;
+    assert_eq!(weights("eval", &["--disable-pass", "order"]).out, metrics);
+    assert_eq!(weights("eval", &["--disable-pass", "compact", "--disable-pass", "chains"]).out, metrics);
+    weights("infer", &["--out", "o.npy", "--disable-pass", "order"]);
 }
 
 #[test]
@@ -305,8 +318,8 @@ fn synthetic_datasets_on_the_disk() {
     assert_ne!(place.bytes("made/cora/dataset.toml"), toml);
     place.run(&["data", "synth", "cora", "data"]).fails(1, &["`data` exists and is not a synthetic dataset"]);
     std::fs::write(place.path("file"), "mine").expect("written");
-    place.run(&["data", "synth", "cora", "file"]).fails(1, &["`file` exists"]);
-    place.run(&["data", "synth", "cora", "file/in"]).fails(3, &["cannot write `file"]);
+    place.run(&["data", "synth", "cora", "file"]).fails(1, &["`file` cannot be a folder"]);
+    place.run(&["data", "synth", "cora", "file/in"]).fails(1, &["`file/in` cannot be a folder: `file` is a file"]);
     place.run(&["data", "synth", "pubmed", "made/pubmed"]).fails(1, &["no shape `pubmed`", "acm", "cora", "imdb"]);
     place.run(&["data", "synth", "cora", "made/cora", "--scale", "0.5"]).fails(1, &["`cora` has one size only"]);
     place.run(&["data", "synth", "mag", "made/mag", "--scale", "101"]).fails(1, &["`101` is not a scale"]);
@@ -337,6 +350,11 @@ fn wrong_usage() {
         (&["train", "m.hgnn", "--seed", "1.5"], "1.5"),
         (&["train", "m.hgnn", "--memory-budget", "2X"], "`x` is not a unit"),
         (&["train", "m.hgnn", "--memory-budget", "G"], "not a size"),
+        (&["train", "m.hgnn", "--epochs", "many"], "not a whole number"),
+        (&["train", "m.hgnn", "--epochs", "-3"], "'-3' for '--epochs <N>': not a whole number"),
+        (&["train", "m.hgnn", "--seed", "1.5"], "not a whole number"),
+        (&["train", "m.hgnn", "--threads", "0"], "not a number between 1 and 4096"),
+        (&["data", "synth", "mag", "x", "--scale", "half"], "not a number"),
         (&["train", "m.hgnn", "--memory-budget", "0"], "not a size"),
         (&["train", "m.hgnn", "--cache", "x"], "`x` is not a unit"),
         (&["train", "m.hgnn", "--cache-policy", "degree"], "--cache <SIZE>"),

@@ -26,13 +26,14 @@ fn without_a_driver_cuda_is_an_error_of_the_machine() {
     }
     let place = Place::new();
     place.model(&usual());
+    std::fs::write(place.path("w.safetensors"), "").expect("written");
     for (command, args) in COMMANDS {
         for device in ["cuda", "cuda:0", "cuda:7"] {
             let run = place.with_data(command, &[args, &["--device", device]].concat());
             run.fails(3, &["no NVIDIA driver", if device == "cuda:7" { "cuda:7" } else { "cuda:0" }]);
         }
     }
-    assert_eq!(place.names(), ["data", "m.hgnn"], "nothing is written");
+    assert_eq!(place.names(), ["data", "m.hgnn", "w.safetensors"], "nothing is written");
 }
 
 #[test]

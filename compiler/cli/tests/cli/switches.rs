@@ -94,6 +94,32 @@ fn the_docs_have_all_names() {
     }
 }
 
+/// A name with a slip of the fingers, for every one there is.
+#[test]
+fn misspelt_names_are_met_with_the_one_that_was_meant() {
+    let place = place();
+    let error = |name: &str| {
+        let run = place.run(&["build", &model("rgcn"), "--disable-pass", name]);
+        run.fails(1, &["error[E0506]"]);
+        run.err
+    };
+    for name in names() {
+        let middle = name.len() / 2;
+        let written = [&name[..middle], &name[middle + 1..]].concat();
+        let err = error(&written);
+        assert!(err.contains(&format!("did you mean `{name}`?")), "`{written}`:\n{err}");
+    }
+    assert!(error("Side-By-Side").contains("did you mean `side_by_side`?"));
+    assert!(!error("speed").contains("did you mean"));
+    // A single decision: its word, and what its kernel stores.
+    assert!(error("fuze:hidden").contains("did you mean `fuse:hidden`?"));
+    let all = error("fuse:x");
+    assert!(!all.contains("did you mean"), "{all}");
+    let stored = all.rsplit('`').nth(1).expect("a name");
+    let err = error(&format!("fuse:{stored}x"));
+    assert!(err.contains(&format!("did you mean `fuse:{stored}`?")), "{err}");
+}
+
 #[test]
 fn unknown_names_show_all() {
     let place = place();

@@ -7,15 +7,14 @@
 //! (as SparseAdam of PyTorch does). Between both may be a fast memory of limited size ([`cache`]). Values of the bottom
 //! layer may serve several batches ([`reuse`]).
 
-// Rows of parameters are copied by several threads; see `raw`.
-#![allow(unsafe_code)]
-
 mod cache;
+mod moves;
 mod pairs;
 mod pipeline;
 mod reuse;
 mod source;
 mod spans;
+mod tell;
 
 pub use cache::CacheOptions;
 pub use spans::{BatchPart, BatchSpan};
@@ -26,12 +25,9 @@ use std::time::{Duration, Instant};
 use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::sizes::SizeInfo;
-use hgnnc_ir::types::VertexType;
 use hgnnc_sample::BatchKey;
-use rayon::prelude::*;
 
-use crate::data::{BoundData, InputData, Topology};
+use crate::data::{BoundData, InputData};
 use crate::engine::{Engine, EngineOptions, collect_states};
 use crate::error::{ExecError, Result};
 use crate::plan::StateId;
@@ -40,6 +36,7 @@ use crate::raw::Slab;
 use crate::report::BatchReport;
 use crate::times::Times;
 use cache::{Cache, Learned, not_kept};
+use moves::slow;
 use pipeline::{Pipeline, Ready};
 use reuse::{Reuse, Wanted};
 use source::{Made, Source, Whole};
@@ -359,63 +356,9 @@ impl Batches {
         }
     }
 
-    /// Adds up what a part of a batch took, and notes when it was.
-    fn took(&mut self, part: BatchPart, batch: u64, start: Instant, end: Instant) {
-        let took = &mut self.took;
-        let ms = match part {
-            BatchPart::Sample => &mut took.sample_ms,
-            BatchPart::Features => &mut took.gather_ms,
-            BatchPart::Graphs => &mut took.graphs_ms,
-            BatchPart::Wait => &mut took.wait_ms,
-            BatchPart::Bind => &mut took.bind_ms,
-            BatchPart::Rows => &mut took.rows_ms,
-            BatchPart::Compute => &mut took.compute_ms,
-            BatchPart::Values => &mut took.values_ms,
-        };
-        *ms += 1e3 * (end - start).as_secs_f64();
-        if let Some(spans) = &mut self.spans {
-            spans.push(BatchSpan { part, batch, start, end });
-        }
-    }
-
-    /// Begins to measure anew: means are of the batches from here on.
-    pub fn forget_times(&mut self) {
-        (self.took, self.batches) = (BatchReport::default(), 0);
-        self.step.forget_times();
-    }
-
     /// The engine that computes batches, and its program.
     pub fn step(&mut self) -> (&mut Engine, usize) {
         (&mut self.step, STEP)
-    }
-
-    /// From now on notes when parts of batches and their kernels are executed.
-    pub fn watch_spans(&mut self) {
-        self.spans = Some(vec![]);
-        self.step.watch_spans();
-    }
-
-    /// What was noted since.
-    pub fn end_spans(&mut self) -> Vec<BatchSpan> {
-        self.spans.take().unwrap_or_default()
-    }
-
-    /// The sizes of the next batch, which is not computed.
-    pub fn sizes_of_next(&mut self) -> Result<SizeInfo> {
-        let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
-        let mut made = loop {
-            if let Ready::Batch(made) = pipeline.next()? {
-                break made;
-            }
-        };
-        // Bound to an engine data has what kernels ask for: the sources of edges, and who owns some.
-        let data = std::mem::take(&mut made.data);
-        made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
-        let sizes = sizes_of(self.step.data());
-        if let Some(pipeline) = &mut self.pipeline {
-            pipeline.give_back(made);
-        }
-        Ok(sizes)
     }
 
     /// The Cranelift IR of the machine code that batches are sampled with, and that the first one is computed with.
@@ -431,147 +374,6 @@ impl Batches {
         }
         self.end();
         Ok(self.source.clif()? + &self.step.clif(&["train"])?)
-    }
-
-    /// Means of all batches so far.
-    pub fn report(&self) -> BatchReport {
-        let mean = |ms: f64| ms / self.batches.max(1) as f64;
-        BatchReport {
-            per_epoch: self.num_batches(),
-            sample_ms: mean(self.took.sample_ms),
-            graphs_ms: mean(self.took.graphs_ms),
-            gather_ms: mean(self.took.gather_ms),
-            bind_ms: mean(self.took.bind_ms),
-            rows_ms: mean(self.took.rows_ms),
-            compute_ms: mean(self.took.compute_ms),
-            wait_ms: mean(self.took.wait_ms),
-            values_ms: mean(self.took.values_ms),
-            cache: self.cache.as_ref().map(|cache| cache.report(&self.source)),
-            reuse: self.reuse.as_ref().map(Reuse::report),
-        }
-    }
-
-    /// Memory for values of evaluations, or of all.
-    pub fn arena(&self, program: Option<usize>) -> Arena {
-        let (whole, step) = (self.whole.arena(None), self.largest);
-        match program {
-            Some(_) => whole,
-            None => Arena {
-                run: whole.run + step.run,
-                fixed: whole.fixed + step.fixed,
-                partials: whole.partials + step.partials,
-                scratch: whole.scratch + step.scratch,
-            },
-        }
-    }
-
-    /// Has a parameter a row for each vertex of a type?
-    fn rows_of(&self, param: usize) -> Option<VertexType> {
-        let (_, known) = self.layout.rows.iter().find(|(of, _)| of.index() == param)?;
-        let of_batch = self.layout.vertices.iter().position(|other| other == known)?;
-        Some(VertexType::new(of_batch))
-    }
-
-    /// Gives the engine of batches the parameters and states that are not of rows, if it does not have them.
-    fn hand_over(&mut self) {
-        if !std::mem::replace(&mut self.in_step, true) {
-            self.move_small(true);
-            if let Some(cache) = &mut self.cache {
-                cache.load(&|array| slow(&self.whole, &self.state_slabs, array));
-            }
-        }
-    }
-
-    /// Takes them back.
-    pub fn bring_back(&mut self) {
-        if std::mem::replace(&mut self.in_step, false) {
-            self.move_small(false);
-            if let Some(cache) = &mut self.cache {
-                cache.write_back(&|array| slow(&self.whole, &self.state_slabs, array));
-            }
-        }
-    }
-
-    /// Copies the parameters and states that are not of rows: to the engine of batches, or back.
-    fn move_small(&mut self, to_step: bool) {
-        let copy = |whole: &mut [f32], step: &mut [f32]| match to_step {
-            true => step[..whole.len()].copy_from_slice(whole),
-            false => whole.copy_from_slice(&step[..whole.len()]),
-        };
-        for param in 0..self.step.num_params() {
-            if self.rows_of(param).is_none() {
-                copy(self.whole.param(param), self.step.param(param));
-            }
-        }
-        for index in 0..self.states.len() {
-            if self.rows_of(self.states[index].0.index()).is_none() {
-                copy(self.state_slabs[index].elements(), self.step.state(index));
-            }
-        }
-    }
-
-    /// Copies the rows of a batch, of parameters and their states: to the engine of batches, or back.
-    fn rows(&mut self, made: &Made, to_step: bool) {
-        for index in 0..self.step.num_params() + self.states.len() {
-            let param = match index.checked_sub(self.step.num_params()) {
-                None => index,
-                Some(state) => self.states[state].0.index(),
-            };
-            let Some(of_batch) = self.rows_of(param) else { continue };
-            let vertices = self.source.vertices(&made.sampled, of_batch);
-            let whole = slow(&self.whole, &self.state_slabs, index);
-            let own = match index.checked_sub(self.step.num_params()) {
-                None => self.step.param_slab(index),
-                Some(state) => self.step.state_slab(state),
-            };
-            let fast = self.cache.as_ref().and_then(|cache| cache.fast(index));
-            let known = self.layout.vertices[of_batch.index()].vertex;
-            let width = whole.len() / self.whole.data().num_vertices[known.index()].max(1);
-            self.step.pool().install(|| {
-                vertices.par_iter().enumerate().with_min_len(512).for_each(|(row, &vertex)| {
-                    let kept = fast.and_then(|(slots, rows)| Some((rows, slots.slot(vertex)?)));
-                    let home = kept.unwrap_or((whole, vertex as usize));
-                    let (from, to) = match to_step {
-                        true => (home, (own, row)),
-                        false => ((own, row), home),
-                    };
-                    // SAFETY: nothing else uses the slabs, and vertices of a batch are distinct, as are their slots.
-                    let source = unsafe { from.0.read(from.1 * width, width) };
-                    // SAFETY: as above.
-                    unsafe { to.0.write(to.1 * width, width) }.copy_from_slice(source);
-                });
-            });
-        }
-    }
-}
-
-/// The sizes of a batch. Its graphs have no out-edges where nothing walks them: their sources are counted here.
-fn sizes_of(data: &BoundData) -> SizeInfo {
-    let mut sizes = data.sizes();
-    let sources = |topology: &Topology| {
-        let mut sources = topology.incoming.other.clone();
-        sources.sort_unstable();
-        sources.dedup();
-        sources.len() as u64
-    };
-    for (ends, graph) in sizes.ends.iter_mut().zip(&data.graphs) {
-        if graph.outgoing.indptr.is_empty() {
-            ends.sources = sources(graph);
-        }
-    }
-    for (columns, pattern) in sizes.columns.iter_mut().zip(&data.patterns) {
-        if pattern.outgoing.indptr.is_empty() {
-            *columns = sources(pattern);
-        }
-    }
-    sizes
-}
-
-/// Parameters of the whole graph, and their states behind them.
-fn slow<'s>(whole: &'s Engine, states: &'s [Slab], array: usize) -> &'s Slab {
-    match array.checked_sub(whole.num_params()) {
-        None => whole.param_slab(array),
-        Some(state) => &states[state],
     }
 }
 

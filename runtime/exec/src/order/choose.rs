@@ -10,6 +10,7 @@ use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::types::VertexType;
 use rayon::prelude::*;
 
+use super::OrderKind;
 use super::gathers::{gathers, links, obstacle};
 use super::renumber::number_anew;
 use crate::data::{BoundData, Target};
@@ -42,6 +43,8 @@ pub struct OrderOptions {
     pub epochs: u64,
     /// Bytes of the cache that threads share; without, what the system tells.
     pub cache_bytes: Option<u64>,
+    /// The order of a run that is resumed: this one is taken, and nothing is compared.
+    pub resumed: Option<OrderKind>,
 }
 
 /// What was chosen, and why.
@@ -60,7 +63,8 @@ pub struct Ordered {
 
 /// Numbers the vertices of bound data anew where the programs of a model gather from tables that no cache holds, and an
 /// order saves more than it takes. Candidates are the order of the dataset, by degree, by first use, and by clusters that
-/// grow from the classes of the training part (without classes, from what is first used).
+/// grow from the classes of the training part (without classes, from what is first used). A run that is resumed has the
+/// order that it had.
 ///
 /// # Errors
 /// Data that has been ordered before.
@@ -71,15 +75,25 @@ pub fn order_vertices(artifact: &Artifact, data: &mut BoundData, options: &Order
         ordered.explain.push(format!("vertices keep their order: {reason}"));
         return Ok(ordered);
     }
-    let Some((name, orders)) = choose(artifact, data, options, &mut ordered) else {
+    let chosen = match options.resumed {
+        Some(kind) => resume(artifact, data, kind, &mut ordered),
+        None => choose(artifact, data, options, &mut ordered),
+    };
+    let Some(Chosen { kind, name, orders }) = chosen else {
         ordered.seconds = started.elapsed().as_secs_f64();
         return Ok(ordered);
     };
     let types = orders.iter().zip(&artifact.infer.vertex_types);
     let moved: Vec<String> = types.filter(|(order, _)| order.is_some()).map(|(_, decl)| decl.name.clone()).collect();
     number_anew(data, &artifact.infer, target_type(artifact), orders)?;
+    data.orders.kind = Some(kind);
     (ordered.applied, ordered.seconds) = (true, started.elapsed().as_secs_f64());
     let (before, after) = ordered.missed_bytes;
+    if options.resumed.is_some() {
+        let (moved, took) = (moved.join(", "), ordered.seconds);
+        ordered.explain.push(format!("vertices of {moved} {name}, as before; it took {took:.2} s"));
+        return Ok(ordered);
+    }
     ordered.explain.push(format!(
         "vertices of {} {name}: gathers of an epoch take {} from memory instead of {} ({:.0} % less); it took {:.2} s",
         moved.join(", "),
@@ -96,13 +110,35 @@ fn target_type(artifact: &Artifact) -> Option<VertexType> {
     artifact.training.as_ref().and_then(|training| training.target.vertex())
 }
 
+/// An order of the vertices of each type; those of types without edges stay as they are.
+struct Chosen {
+    kind: OrderKind,
+    /// For people.
+    name: &'static str,
+    orders: Vec<Option<Order>>,
+}
+
+impl Chosen {
+    fn new((kind, name, orders): Candidate, links: &[Gather<'_>]) -> Self {
+        let has_edges = |vertex_type: usize| links.iter().any(|link| link.owner_type == vertex_type);
+        let orders = orders.into_iter().enumerate().map(|(of, order)| has_edges(of).then_some(order)).collect();
+        Self { kind, name, orders }
+    }
+}
+
+/// The order that a run had which is resumed.
+fn resume(artifact: &Artifact, data: &BoundData, kind: OrderKind, ordered: &mut Ordered) -> Option<Chosen> {
+    let links = links(&gathers(artifact, data), artifact, data);
+    if kind == OrderKind::Dataset || links.is_empty() {
+        ordered.explain.push("vertices keep their order, as before".into());
+        return None;
+    }
+    let candidates = candidates(data, target_type(artifact), &links);
+    candidates.into_iter().find(|candidate| candidate.0 == kind).map(|candidate| Chosen::new(candidate, &links))
+}
+
 /// The best order, if one saves more than it takes.
-fn choose(
-    artifact: &Artifact,
-    data: &BoundData,
-    options: &OrderOptions,
-    ordered: &mut Ordered,
-) -> Option<(&'static str, Vec<Option<Order>>)> {
+fn choose(artifact: &Artifact, data: &BoundData, options: &OrderOptions, ordered: &mut Ordered) -> Option<Chosen> {
     let gathers = gathers(artifact, data);
     let cache = options.cache_bytes.unwrap_or_else(|| last_level_bytes() as u64);
     let own = cache as f64 / SHARERS;
@@ -136,27 +172,28 @@ fn choose(
         keep(ordered, format!("gathers take {missed} from memory, {epochs} times, and to order would take longer"));
         return None;
     }
-    let mut best = ("", before, vec![]);
-    for (name, orders) in candidates(data, target_type(artifact), &links) {
+    let mut best: Option<Candidate> = None;
+    let mut after = before;
+    for (kind, name, orders) in candidates(data, target_type(artifact), &links) {
         let bytes = missed(Some(&orders));
         ordered.explain.push(format!("{name}: {} instead of {}", show_bytes(bytes as u64), show_bytes(before as u64)));
-        if bytes < best.1 {
-            best = (name, bytes, orders);
+        if bytes < after {
+            (best, after) = (Some((kind, name, orders)), bytes);
         }
     }
-    let (name, after, orders) = best;
     ordered.missed_bytes = (before, after);
     if before - after < AT_LEAST * before || saved_s(before - after) < moving_s {
         keep(ordered, "none saves enough".into());
         return None;
     }
-    // Types without edges stay as they are.
-    let has_edges = |vertex_type: usize| links.iter().any(|link| link.owner_type == vertex_type);
-    Some((name, orders.into_iter().enumerate().map(|(of, order)| has_edges(of).then_some(order)).collect()))
+    best.map(|best| Chosen::new(best, &links))
 }
 
-/// Orders to compare, with what they are, for people.
-fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]) -> Vec<(&'static str, Vec<Order>)> {
+/// An order of all types, with what it is for people.
+type Candidate = (OrderKind, &'static str, Vec<Order>);
+
+/// Orders to compare. They depend on nothing but the graph and the classes, so that a run which is resumed finds its own again.
+fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]) -> Vec<Candidate> {
     let counts = &data.num_vertices;
     let grow =
         |start: Vec<Vec<u32>>, clusters| grow_clusters(links, start, Growth { clusters, rounds: ROUNDS, slack: SLACK });
@@ -177,7 +214,11 @@ fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]
         Order::of(by_cluster(&in_order).original.iter().map(|&place| first.original[place as usize]).collect())
     };
     let clustered = grown.iter().zip(&first_use).map(within).collect();
-    vec![("by degree", by_degree(counts, links)), (name, clustered), ("by first use", first_use)]
+    vec![
+        (OrderKind::Degree, "by degree", by_degree(counts, links)),
+        (OrderKind::Clusters, name, clustered),
+        (OrderKind::FirstUse, "by first use", first_use),
+    ]
 }
 
 /// Clusters that are begun with where there are no classes.

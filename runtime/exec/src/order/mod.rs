@@ -16,11 +16,39 @@ use std::sync::Arc;
 
 use hgnnc_graph::order::Order;
 use hgnnc_ir::types::VertexType;
+use serde::{Deserialize, Serialize};
 
 pub use choose::{OrderOptions, Ordered, order_vertices};
 pub use gathers::{draws_elsewhere, obstacle};
 pub(crate) use renumber::copy_rows;
 pub use renumber::number_anew;
+
+/// How vertices are ordered. With the data, and the program that gathers it, this says which number each has: neither the
+/// processor nor the number of epochs matters beyond it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderKind {
+    /// As the dataset has them.
+    Dataset,
+    /// Those with most edges first.
+    Degree,
+    /// As they are first reached from others.
+    FirstUse,
+    /// By clusters, around the classes of the training part where there are any.
+    Clusters,
+}
+
+impl OrderKind {
+    /// In words, behind *vertices are in the order*.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Dataset => "of the dataset",
+            Self::Degree => "of their degrees",
+            Self::FirstUse => "of their first use",
+            Self::Clusters => "of clusters",
+        }
+    }
+}
 
 /// The numbers of vertices where they are not those of the dataset.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -30,12 +58,19 @@ pub struct Orders {
     /// For each graph and destination, what its edges' positions have to be increased by (modulo 2^32) to be those in the
     /// numbers of the dataset.
     moved: Vec<Option<Vec<u32>>>,
+    /// How they were found; nothing where somebody has given them.
+    kind: Option<OrderKind>,
 }
 
 impl Orders {
     /// Are there other numbers than those of the dataset?
     pub fn any(&self) -> bool {
         self.types.iter().any(Option::is_some)
+    }
+
+    /// How vertices are ordered; `None` in an order that somebody has given.
+    pub fn kind(&self) -> Option<OrderKind> {
+        if self.any() { self.kind } else { Some(OrderKind::Dataset) }
     }
 
     /// Of one vertex type.

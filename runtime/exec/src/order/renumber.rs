@@ -75,7 +75,7 @@ pub fn number_anew(
             *vertex = order.rank.get(*vertex as usize).copied().unwrap_or(*vertex);
         }
     }
-    data.orders = Orders { types, moved };
+    data.orders = Orders { types, moved, kind: None };
     Ok(())
 }
 

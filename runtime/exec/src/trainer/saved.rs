@@ -119,6 +119,11 @@ impl Trainer {
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
         let file = weights::read(path)?;
         let shapes = self.shapes();
+        if checkpoint::is_one(&file) {
+            let reason = "is a checkpoint, which holds more than weights: `hgnnc train` with `--checkpoint FOLDER --resume` and \
+                          `--weights-out FILE` writes those of its best epoch";
+            return Err(ExecError::Weights { path: path.into(), reason: reason.into() });
+        }
         weights::check(path, &file, &shapes)?;
         for (i, (name, _)) in shapes.iter().enumerate() {
             self.executor.set_param(i, &file.tensors[name].1)?;
@@ -200,7 +205,19 @@ impl Trainer {
             self.executor.set_state(i, &file.tensors[&name].1)?;
         }
         self.seed = progress.seed;
+        let order = self.progress.order;
+        if let (Executor::Cpu(_), Some(before), Some(now)) = (&self.executor, progress.order, order)
+            && before != now
+        {
+            self.warnings.push(format!(
+                "vertices are in the order {}, and were in the order {} when the checkpoint was written: results may differ in \
+                 last bits from those of a run that was not stopped",
+                now.words(),
+                before.words()
+            ));
+        }
         self.progress = progress;
+        self.progress.order = order;
         Ok(())
     }
 }

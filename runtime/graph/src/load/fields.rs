@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::error::DataError;
-use crate::npy::{FloatArray, Npy};
+use crate::npy::{Dtype, FloatArray, Npy};
 
 /// The folder being loaded, what is wrong with it so far, and the files already open.
 pub(super) struct Loader {
@@ -219,6 +219,9 @@ impl Loader {
         bound: usize,
         bound_of: &str,
     ) -> Option<Vec<u32>> {
+        if file.npy.dtype() == Dtype::Bool {
+            return self.wrong_dtype(file, "int32 (or int64): ids, not a mask");
+        }
         let wrong = |v: i64| v < 0 || v as u64 >= bound as u64;
         if let Some(first) = values.iter().position(|&v| wrong(v)) {
             let more = values[first + 1..].iter().filter(|&&v| wrong(v)).count();

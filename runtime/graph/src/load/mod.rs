@@ -7,6 +7,7 @@ mod fields;
 mod targets;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use toml::{Table, Value};
@@ -37,6 +38,9 @@ impl Dataset {
 /// is a number that nobody means, read before it becomes an allocation.
 const MAX_VERTICES: u64 = 1 << 30;
 
+/// The version of `dataset.toml` that is read.
+const FORMAT: i64 = 1;
+
 /// What the later parts need to know of a vertex type; `count` is `None` where the type itself is broken.
 struct TypeSketch {
     name: String,
@@ -53,10 +57,11 @@ fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
     let text = match std::fs::read_to_string(folder.join("dataset.toml")) {
         Ok(text) => text,
         Err(e) => {
-            let reason = if e.kind() == std::io::ErrorKind::NotFound {
-                "does not exist".to_string()
-            } else {
-                format!("cannot be read: {e}")
+            let reason = match e.kind() {
+                ErrorKind::NotFound => "does not exist".to_string(),
+                ErrorKind::InvalidData => "is not UTF-8 text".to_string(),
+                ErrorKind::NotADirectory => "would be in it, but this is a file: name the folder".to_string(),
+                _ => format!("cannot be read: {e}"),
             };
             return loader.fail(DataError::NotADataset { folder: folder.to_path_buf(), reason });
         }
@@ -66,6 +71,10 @@ fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
         Err(e) => return loader.fail(DataError::Toml { message: e.to_string().trim_end().to_string() }),
     };
     let root = At { table: &table, name: "the dataset" };
+    // Without a number it is the one format that there has been so far.
+    if let Some(format) = table.get("format").filter(|format| format.as_integer() != Some(FORMAT)) {
+        return loader.bad(root, "format", &format!("{FORMAT}, which is what this program reads"), format);
+    }
     let name = loader.string(root, "name");
     let title = loader.optional_string(root, "title");
     let generator = loader.optional_string(root, "generator");

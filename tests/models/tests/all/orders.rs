@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::order::{number_anew, obstacle};
-use hgnnc_exec::{BoundData, CodeMode, OrderOptions, TrainOptions, Trainer, order_vertices};
+use hgnnc_exec::{BoundData, CodeMode, OrderOptions, TrainOptions, Trainer, checkpoint, order_vertices};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::Artifact;
 use hgnnc_ir::random::bits;
@@ -143,10 +143,10 @@ fn checkpoints_are_in_the_order_of_the_dataset() {
 #[test]
 fn orders_are_chosen_where_they_pay() {
     let compiled = compile(&case("rgcn").source());
-    let world = World::long_rows();
+    let world = World::hidden_ring();
     let choose = |epochs, cache_bytes| {
         let (artifact, mut data) = bound(&compiled, &world);
-        let options = OrderOptions { epochs, cache_bytes: Some(cache_bytes) };
+        let options = OrderOptions { epochs, cache_bytes: Some(cache_bytes), resumed: None };
         let ordered = order_vertices(&artifact, &mut data, &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(ordered.applied, data.orders.any());
         assert!(!ordered.applied || ordered.missed_bytes.1 < ordered.missed_bytes.0);
@@ -155,11 +155,65 @@ fn orders_are_chosen_where_they_pay() {
     let (kept, (_, data)) = choose(1_000_000, 1 << 30);
     assert!(kept.explain[0].contains("which the cache of"), "{:?}", kept.explain);
     assert_eq!(data, bound(&compiled, &world).1);
-    let (kept, _) = choose(1, 256);
+    let (kept, _) = choose(1, 1 << 12);
     assert!(kept.explain[0].contains("to order would take longer"), "{:?}", kept.explain);
-    let (ordered, chosen) = choose(1_000_000_000, 256);
+    let (ordered, chosen) = choose(1_000_000_000, 1 << 12);
+    assert!(ordered.applied, "{:?}", ordered.explain);
     assert!(ordered.explain.len() >= 4, "three candidates and what was chosen: {:?}", ordered.explain);
     let options = TrainOptions { epochs: Some(2), ..TrainOptions::default() };
     let expected = trained(trainer(bound(&compiled, &world), options.clone()));
     compare("chosen", &trained(trainer(chosen, options)), &expected);
+}
+
+/// A run that is resumed has the order that it had, whatever would be chosen now: for another number of epochs, or on a
+/// processor with another cache. So it ends with the same bits as one that was not stopped.
+#[test]
+fn resumed_runs_keep_their_order() {
+    let compiled = compile(&case("rgcn").source());
+    let world = World::hidden_ring();
+    // What is chosen without a checkpoint: clusters, first use, or the order of the dataset.
+    let pays = |cache| OrderOptions { epochs: 1_000_000_000, cache_bytes: Some(cache), resumed: None };
+    let (clusters, first_use) = (pays(1 << 8), pays(1 << 12));
+    let does_not = OrderOptions { epochs: 1, cache_bytes: Some(1 << 30), resumed: None };
+    let ordered = |options: &OrderOptions| {
+        let (artifact, mut data) = bound(&compiled, &world);
+        let ordered = order_vertices(&artifact, &mut data, options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(ordered.applied, data.orders.any());
+        (artifact, data)
+    };
+    let run = |data, options: TrainOptions| {
+        let mut trainer = trainer(data, TrainOptions { threads: 2, ..options });
+        let outcome = trainer.run(&AtomicBool::new(false), &mut |_| {});
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+        let bits: Vec<u32> = trainer.params().expect("params").concat().into_iter().map(f32::to_bits).collect();
+        (bits, trainer.warnings().to_vec())
+    };
+    let pairs = [(clusters, does_not), (first_use, clusters), (does_not, first_use)];
+    for ((first, second), expected) in pairs.into_iter().zip(["clusters", "first use", "dataset"]) {
+        let (whole, _) = run(ordered(&first), TrainOptions { epochs: Some(4), ..TrainOptions::default() });
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let options = |epochs, resume| TrainOptions {
+            epochs: Some(epochs),
+            checkpoint: Some(folder.path().to_owned()),
+            resume,
+            ..TrainOptions::default()
+        };
+        let data = ordered(&first);
+        let kind = data.1.orders.kind();
+        assert!(kind.is_some_and(|kind| kind.words().contains(expected)), "{kind:?} instead of {expected}");
+        run(data, options(2, false));
+        assert_eq!(checkpoint::order_of(folder.path()), kind);
+        let resumed = ordered(&OrderOptions { resumed: kind, ..second });
+        assert_eq!(resumed.1.orders.kind(), kind);
+        let (bits, warnings) = run(resumed, options(4, true));
+        assert!(bits == whole, "a resumed run differs from one that was not stopped");
+        assert!(warnings.is_empty(), "{warnings:?}");
+
+        // Who asks for another order is told what that means, and the next checkpoint has it.
+        let other = ordered(&second);
+        let kind = other.1.orders.kind();
+        let (_, warnings) = run(other, options(5, true));
+        assert!(warnings.len() == 1 && warnings[0].contains("last bits"), "{warnings:?}");
+        assert_eq!(checkpoint::order_of(folder.path()), kind);
+    }
 }

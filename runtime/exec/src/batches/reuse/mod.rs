@@ -8,6 +8,9 @@
 //!
 //! [`ahead`] samples, on the thread that makes batches; [`hot`] says who is hot; here values are computed and kept.
 
+// Rows of parameters are read by several threads; see `raw`.
+#![allow(unsafe_code)]
+
 mod ahead;
 mod hot;
 

@@ -1,25 +1,29 @@
 //! What batches are made of: graphs to sample from, and the numbers of the whole graph.
 
+mod graphs;
+mod rows;
+mod uses;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use hgnnc_ir::artifact::{Bottom, MiniBatch, Target, Training};
-use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern};
+use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
-use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
-use hgnnc_ir::ops::Direction;
+use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
-use hgnnc_ir::types::{DType, Dim, Graph, Layout, Space, Type, VertexType};
+use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, Resting, SampleGraph, Sampler};
 
 use super::cache::FastInput;
 use super::pairs::{PairRoom, PairSource, Pairs};
 use super::reuse::Taken;
-use crate::data::{BoundData, Incidence, InputData, Topology, transpose_into};
+use crate::data::{BoundData, Incidence, InputData, Topology};
 use crate::error::{ExecError, Result};
 use crate::native::CodeMode;
 use crate::raw::{Frozen, Slab};
+use uses::Uses;
 
 /// Keeps the order of seeds apart from other numbers of the same seed.
 const STREAM: u32 = 0x0bad_5eed;
@@ -340,211 +344,6 @@ impl Source {
         &batch.vertices[known.vertex.index()][..batch.known[known.hops][known.vertex.index()] as usize]
     }
 
-    /// The graphs of what was sampled. The blocks of the deepest ones are taken out of the batch.
-    fn graphs(&self, made: &mut Made) {
-        let Made { sampled, pairs, taken, data, .. } = made;
-        data.num_vertices.clear();
-        let rows = |v: usize| match (self.uses.direct[v], self.layout.reused_rows(VertexType::new(v))) {
-            (_, Some(reused)) => taken[reused].len(),
-            (true, None) => self.graph.counts()[self.layout.vertices[v].vertex.index()],
-            (false, None) => self.vertices(sampled, VertexType::new(v)).len(),
-        };
-        data.num_vertices.extend((0..self.layout.vertices.len()).map(rows));
-        data.graphs.resize_with(self.layout.graphs.len(), Topology::default);
-        let deepest = |&index: &usize| match self.layout.graphs[index] {
-            BatchGraph::Sampled { graph, hops } => self.layout.deepest(graph) == Some(hops),
-            BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Reused { .. } => false,
-        };
-        let (last, first): (Vec<usize>, Vec<usize>) = (0..self.layout.graphs.len()).partition(deepest);
-        for index in first.into_iter().chain(last.iter().copied()) {
-            let decl = &self.tables.graphs[index];
-            let topology = &mut data.graphs[index];
-            topology.name.clone_from(&decl.name);
-            topology.num_src = data.num_vertices[decl.src.index()];
-            topology.num_dst = data.num_vertices[decl.dst.index()];
-            (topology.ends, topology.classes) = ([None, None], Default::default());
-            let Incidence { indptr, other, position } = &mut topology.incoming;
-            let (indptr, other) = (indptr.make_mut(), other.make_mut());
-            position.clear();
-            let direct = self.uses.direct[decl.src.index()];
-            let known = self.layout.vertices[decl.src.index()].vertex;
-            let by_id = &sampled.vertices[known.index()];
-            match self.layout.graphs[index] {
-                BatchGraph::Sampled { graph, .. } => {
-                    let block = &mut sampled.blocks[graph.index()];
-                    let edges = block.indptr[topology.num_dst] as usize;
-                    if direct {
-                        other.clear();
-                        other.extend(block.src[..edges].iter().map(|&id| by_id[id as usize]));
-                    }
-                    if last.contains(&index) {
-                        std::mem::swap(indptr, &mut block.indptr);
-                        // Later hops have rows of this type as well, without edges.
-                        indptr.truncate(topology.num_dst + 1);
-                        if !direct {
-                            std::mem::swap(other, &mut block.src);
-                        }
-                    } else {
-                        indptr.clear();
-                        indptr.extend_from_slice(&block.indptr[..=topology.num_dst]);
-                        if !direct {
-                            other.clear();
-                            other.extend_from_slice(&block.src[..edges]);
-                        }
-                    }
-                }
-                BatchGraph::Links { graph } => {
-                    let Some(drawn) = self.pairs_of(pairs, graph) else { continue };
-                    indptr.clear();
-                    indptr.extend_from_slice(&drawn.indptr);
-                    other.clear();
-                    match direct {
-                        true => other.extend(drawn.src.iter().map(|&id| by_id[id as usize])),
-                        false => other.extend_from_slice(&drawn.src),
-                    }
-                }
-                BatchGraph::Reused { rows } => taken[rows].edges(topology.num_dst, indptr, other),
-                BatchGraph::First { .. } => {
-                    indptr.clear();
-                    indptr.extend(0..=topology.num_dst as u64);
-                    other.clear();
-                    match direct {
-                        true => other.extend_from_slice(&by_id[..topology.num_dst]),
-                        false => other.extend(0..topology.num_dst as u32),
-                    }
-                }
-            }
-            self.transpose(index, topology);
-        }
-        for (index, topology) in data.patterns.iter_mut().enumerate() {
-            self.transpose(self.layout.graphs.len() + index, topology);
-        }
-    }
-
-    /// The pairs of a batch along a graph of links.
-    fn pairs_of<'p>(&self, pairs: &'p [Pairs], graph: Graph) -> Option<&'p Pairs> {
-        let Seeds::Links(source) = &self.seeds else { return None };
-        pairs.get(source.position(graph)?)
-    }
-
-    fn transpose(&self, index: usize, topology: &mut Topology) {
-        let Topology { incoming, outgoing, num_src, .. } = topology;
-        if self.uses.outgoing[index] {
-            transpose_into(&incoming.indptr, &incoming.other, *num_src, outgoing);
-        } else {
-            *outgoing = Incidence::default();
-        }
-    }
-
-    /// The rows of patterns and inputs that belong to what was sampled.
-    fn rows_of_inputs(&self, made: &mut Made) -> Result<()> {
-        let Made { sampled, pairs, taken, data, inputs, .. } = made;
-        data.patterns.resize_with(self.layout.patterns.len(), Topology::default);
-        let patterns = self.layout.patterns.iter().zip(&self.tables.patterns);
-        for (topology, (&BatchPattern { pattern, rows }, decl)) in data.patterns.iter_mut().zip(patterns) {
-            let (vertices, whole) = (self.vertices(sampled, rows), &self.patterns[pattern.index()]);
-            topology.name.clone_from(&self.tables.vertex_types[rows.index()].name);
-            (topology.num_dst, topology.num_src) = (vertices.len(), decl.columns);
-            let Incidence { indptr, other, .. } = &mut topology.incoming;
-            let (indptr, other) = (indptr.make_mut(), other.make_mut());
-            indptr.clear();
-            indptr.push(0);
-            other.clear();
-            for &vertex in vertices {
-                other.extend_from_slice(&whole.other[stored(whole, vertex)]);
-                indptr.push(other.len() as u64);
-            }
-            (topology.ends, topology.classes) = ([None, None], Default::default());
-        }
-        data.inputs.truncate(self.layout.inputs.len());
-        data.inputs.resize(self.layout.inputs.len(), InputData::Missing);
-        inputs.resize_with(self.layout.inputs.len(), || Slab::zeros(0));
-        for (index, from) in self.layout.inputs.iter().enumerate() {
-            let ty = &self.tables.inputs[index].ty;
-            let from = match *from {
-                BatchInput::Whole(from) => from,
-                BatchInput::Reused { rows, value } => {
-                    // Filled when the values are there.
-                    let len = taken[rows].len() * self.layout.reused[rows].values[value];
-                    inputs[index].grow(len);
-                    data.inputs[index] = InputData::Held(len);
-                    continue;
-                }
-            };
-            match &self.inputs[from.index()] {
-                Whole::Numbers(numbers) => {
-                    let fast = self.fast.iter().find(|fast| fast.0 == index);
-                    let len = match fast {
-                        Some((_, fast)) => {
-                            fast.gather(numbers, self.vertices(sampled, fast.vertex), &mut inputs[index])
-                        }
-                        None => self.rows_of(ty, numbers, sampled, &mut inputs[index])?,
-                    };
-                    data.inputs[index] = InputData::Held(len);
-                }
-                Whole::Classes(classes) => {
-                    let Space::Vertices(vertex) = ty.space else { return Err(unknown(ty)) };
-                    let rows = self.vertices(sampled, vertex).iter().map(|&v| classes[v as usize]);
-                    data.inputs[index] = InputData::Classes(rows.collect());
-                }
-                Whole::Nothing => {
-                    if let (Binding::IsLink(_), Space::Edges(graph)) = (&self.tables.inputs[index].binding, ty.space)
-                        && let BatchGraph::Links { graph } = self.layout.graphs[graph.index()]
-                        && let Some(drawn) = self.pairs_of(pairs, graph)
-                    {
-                        room(&mut inputs[index], drawn.is_link.len()).copy_from_slice(&drawn.is_link);
-                        data.inputs[index] = InputData::Held(drawn.is_link.len());
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The rows of an input that belong to what was sampled, or all where they are found by their numbers in the whole
-    /// graph. Number of elements.
-    fn rows_of(&self, ty: &Type, numbers: &Frozen, sampled: &Batch, into: &mut Slab) -> Result<usize> {
-        if let (Layout::Dense, Space::Vertices(vertex)) = (ty.layout, ty.space)
-            && self.uses.direct[vertex.index()]
-        {
-            *into = numbers.slab();
-            return Ok(numbers.len());
-        }
-        if let Layout::Sparse(pattern) = ty.layout {
-            let BatchPattern { pattern, rows } = self.layout.patterns[pattern.index()];
-            let whole = &self.patterns[pattern.index()];
-            let vertices = self.vertices(sampled, rows);
-            let len = vertices.iter().map(|&vertex| stored(whole, vertex).len()).sum();
-            let mut rest = room(into, len);
-            for &vertex in vertices {
-                let row = &numbers[stored(whole, vertex)];
-                let (own, others) = rest.split_at_mut(row.len());
-                own.copy_from_slice(row);
-                rest = others;
-            }
-            return Ok(len);
-        }
-        let fixed = |dim: &Dim| dim.fixed().unwrap_or(0);
-        let width: usize = ty.dims.iter().map(fixed).product();
-        let rows = match ty.space {
-            Space::Vertices(vertex) => self.vertices(sampled, vertex),
-            Space::Edges(graph) => match self.layout.graphs[graph.index()] {
-                BatchGraph::Sampled { graph, hops } => {
-                    &sampled.blocks[graph.index()].edge[..sampled.edges_up_to(graph.index(), hops)]
-                }
-                BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Reused { .. } => {
-                    return Err(unknown(ty));
-                }
-            },
-            Space::Unit | Space::Index(_) | Space::Ends(..) => return Err(unknown(ty)),
-        };
-        let into = room(into, rows.len() * width);
-        for (to, &row) in into.chunks_exact_mut(width.max(1)).zip(rows) {
-            to.copy_from_slice(&numbers[row as usize * width..][..width]);
-        }
-        Ok(rows.len() * width)
-    }
-
     /// Data of no vertices, to make an engine with.
     pub fn empty(&self) -> Result<BoundData> {
         let graph = |name: &str| Topology::from_csc(name, 0, 0, vec![0], vec![]);
@@ -585,88 +384,4 @@ fn edges(
     };
     let name = Cow::Owned(name.to_owned());
     Edges { name, src_type, dst_type, indptr: Cow::Owned(indptr), src: Cow::Owned(src), weights: None }
-}
-
-fn unknown(ty: &Type) -> ExecError {
-    ExecError::Unsupported(format!("internal error: an input of type {ty:?} has no rows in a batch"))
-}
-
-/// Where the stored elements of a row are.
-fn stored(whole: &Incidence, vertex: u32) -> std::ops::Range<usize> {
-    whole.indptr[vertex as usize] as usize..whole.indptr[vertex as usize + 1] as usize
-}
-
-/// The first elements of a slab, which grows where it has fewer.
-fn room(slab: &mut Slab, len: usize) -> &mut [f32] {
-    slab.grow(len);
-    &mut slab.elements()[..len]
-}
-
-/// What the kernels of a program do with graphs and vertices.
-struct Uses {
-    /// Which graphs and patterns are traversed from their sources, in the order of topologies.
-    outgoing: Vec<bool>,
-    /// Vertex types of which edges gather rows of inputs, and nothing else is computed for them or counts them: these have
-    /// the numbers that they have in the whole graph, and no rows are copied.
-    direct: Vec<bool>,
-}
-
-impl Uses {
-    fn of(program: &Program, layout: &BatchLayout) -> Self {
-        let tables = &program.tables;
-        let mut outgoing = vec![false; tables.graphs.len() + tables.patterns.len()];
-        let mut direct = vec![true; tables.vertex_types.len()];
-        let mut computed = |space: Space| match space {
-            Space::Vertices(vertex) => direct[vertex.index()] = false,
-            Space::Ends(graph, direction) => {
-                let decl = &tables.graphs[graph.index()];
-                direct[if direction == Direction::In { decl.dst } else { decl.src }.index()] = false;
-            }
-            Space::Unit | Space::Edges(_) | Space::Index(_) => {}
-        };
-        for decl in &program.buffers {
-            let numbers = decl.ty.dtype == DType::F32 && !decl.ty.is_sparse();
-            if !(numbers && matches!(decl.contents, Contents::Input(_))) {
-                computed(decl.ty.space);
-            }
-        }
-        for kernel in program.kernels() {
-            match &kernel.body {
-                Body::Gemm(gemm) => computed(gemm.rows),
-                // Batches have no paths: their programs are made before sums go along them.
-                Body::Paths(_) => {}
-                Body::Traversal(traversal) => {
-                    match traversal.rows {
-                        Rows::Vertices(vertex) => computed(Space::Vertices(vertex)),
-                        Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => {
-                            computed(Space::Ends(graph, direction));
-                            outgoing[graph.index()] |= direction == Direction::Out;
-                        }
-                        Rows::Elements(pattern, direction) => {
-                            outgoing[tables.graphs.len() + pattern.index()] |= direction == Direction::Out;
-                        }
-                        Rows::Once | Rows::Each(_) => {}
-                    }
-                    for operand in traversal.instrs.iter().flat_map(|instr| instr.op.operands()) {
-                        if let Operand::Count(space) = operand.source {
-                            computed(space);
-                        }
-                    }
-                }
-            }
-        }
-        layout.reused.iter().for_each(|reused| computed(Space::Vertices(reused.rows)));
-        program.outputs.iter().for_each(|output| computed(output.ty.space));
-        for (graph, direction) in program.ends() {
-            computed(Space::Ends(graph, direction));
-            outgoing[graph.index()] |= direction == Direction::Out;
-        }
-        tables.graphs.iter().for_each(|decl| direct[decl.dst.index()] = false);
-        layout.patterns.iter().for_each(|pattern| direct[pattern.rows.index()] = false);
-        for (_, known) in &layout.rows {
-            let of_batch = layout.vertices.iter().position(|other| other == known);
-            of_batch.into_iter().for_each(|vertex| direct[vertex] = false);
-        }
-        Self { outgoing, direct }
-    }
 }

@@ -3,25 +3,26 @@
 // Products read and write ranges of shared slabs; see `raw`.
 #![allow(unsafe_code)]
 
+mod params;
+mod tables;
+
+pub(crate) use tables::{add_counters, check_listed, check_tables, collect_states, list_ends};
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use hgnnc_graph::order::Order;
-use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind, ParamDecl};
-use hgnnc_ir::kernel::{Body, Contents, Program, Rows};
-use hgnnc_ir::ops::Direction;
-use hgnnc_ir::types::{Dim, Graph, VertexType};
+use hgnnc_ir::dataflow::ParamDecl;
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::types::{Dim, VertexType};
 use rayon::prelude::*;
 
 use crate::block::{Context, Fold, Scratch};
 use crate::data::{BoundData, InputData};
-use crate::error::{ExecError, Result};
-use crate::init::Draw;
+use crate::error::Result;
 use crate::launch::Runner;
 use crate::native::{self, CodeMode, Generator};
-use crate::order::copy_rows;
 use crate::plan::{Named, Plan, StateId, Update};
 use crate::planned::{Arena, Planned};
 use crate::raw::{Frozen, PerThread, Slab};
@@ -417,74 +418,6 @@ impl Engine {
         let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
         Arena::of(&self.plans[range.clone()], &self.routines[range], self.threads())
     }
-
-    /// The order of the rows of a parameter, where it has rows for vertices that are not in the order of the dataset.
-    fn row_order(&self, param: usize) -> Option<&Order> {
-        self.data.orders.of((*self.row_types.get(param)?)?)
-    }
-
-    /// Elements of a parameter, with rows of vertices in the order of the dataset.
-    pub fn read_param(&self, index: usize, into: &mut [f32]) {
-        self.read_rows(index, self.param_slab(index), into);
-    }
-
-    /// Elements of an optimiser state, as [`Engine::read_param`].
-    pub fn read_state(&self, index: usize, into: &mut [f32]) {
-        self.read_rows(self.states[index].0.index(), self.state_slab(index), into);
-    }
-
-    fn read_rows(&self, param: usize, slab: &Slab, into: &mut [f32]) {
-        // SAFETY: nothing runs while the engine is borrowed.
-        let from = unsafe { slab.read(0, slab.len()) };
-        match self.row_order(param) {
-            Some(order) => self.pool.install(|| copy_rows(from, &order.rank, into)),
-            None => into.copy_from_slice(from),
-        }
-    }
-
-    /// Sets a parameter: rows of vertices are in the order of the dataset.
-    pub fn set_param(&mut self, index: usize, numbers: &[f32]) {
-        self.set_rows(index, self.params as usize + index, numbers);
-    }
-
-    /// Sets an optimiser state, as [`Engine::set_param`].
-    pub fn set_state(&mut self, index: usize, numbers: &[f32]) {
-        self.set_rows(self.states[index].0.index(), self.first_state as usize + index, numbers);
-    }
-
-    fn set_rows(&mut self, param: usize, slab: usize, numbers: &[f32]) {
-        let order = self.row_types.get(param).copied().flatten().and_then(|vertex| self.data.orders.of(vertex));
-        let to = self.slabs[slab].elements();
-        match order {
-            Some(order) => self.pool.install(|| copy_rows(numbers, &order.original, to)),
-            None => to.copy_from_slice(numbers),
-        }
-    }
-
-    /// Fills all parameters with their initial values, which depend on the seed and their names only.
-    pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
-        for (index, decl) in tables.params.iter().enumerate() {
-            let draw = Draw::of(decl, |dim| extent(&self.data, dim));
-            if let Some(order) = self.row_order(index) {
-                let order = order.clone();
-                let slab = &mut self.slabs[self.params as usize + index];
-                let width = (slab.len() / order.original.len().max(1)).max(1);
-                let rows = slab.elements().par_chunks_exact_mut(width).zip(&order.original);
-                let fill = |(numbers, &row): (&mut [f32], &u32)| draw.fill(seed, row as usize * width, numbers);
-                self.pool.install(|| rows.for_each(fill));
-                continue;
-            }
-            let slab = &mut self.slabs[self.params as usize + index];
-            // Each number depends on its position only: threads share large parameters.
-            const PART: usize = 1 << 14;
-            let fill = |(part, numbers): (usize, &mut [f32])| draw.fill(seed, part * PART, numbers);
-            if slab.len() <= PART {
-                fill((0, slab.elements()));
-            } else {
-                self.pool.install(|| slab.elements().par_chunks_mut(PART).enumerate().for_each(fill));
-            }
-        }
-    }
 }
 
 /// The vertex types that the parameters of programs with the same tables have rows for.
@@ -515,120 +448,4 @@ pub(crate) fn extent(data: &BoundData, dim: Dim) -> usize {
         Dim::Fixed(extent) => extent,
         Dim::Count(vertex) => data.num_vertices[vertex.index()],
     }
-}
-
-/// All optimiser states that a program reads or writes.
-pub(crate) fn collect_states(programs: &[&Program]) -> Vec<StateId> {
-    let mut states: Vec<StateId> = vec![];
-    for program in programs {
-        states.extend(program.outputs.iter().filter_map(|output| match output.kind {
-            OutputKind::UpdateState(param, slot) => Some((param, slot)),
-            OutputKind::Result(_) | OutputKind::UpdateParam(_) => None,
-        }));
-        states.extend(program.buffers.iter().filter_map(|buffer| match buffer.contents {
-            Contents::State(param, slot) => Some((param, slot)),
-            Contents::Input(_) | Contents::Param(_) | Contents::Computed => None,
-        }));
-    }
-    states.sort_unstable();
-    states.dedup();
-    states
-}
-
-/// Do the graphs and patterns have the sizes that the tables say?
-pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
-    let wrong = |what: String, found: String, expected: String| Err(ExecError::Shape { what, found, expected });
-    for (what, found, expected) in [
-        ("vertex types", data.num_vertices.len(), flow.vertex_types.len()),
-        ("semantic graphs", data.graphs.len(), flow.graphs.len()),
-        ("sparse feature matrices", data.patterns.len(), flow.patterns.len()),
-    ] {
-        if found != expected {
-            return wrong("the data".into(), format!("{found} {what}"), expected.to_string());
-        }
-    }
-    if let Some((v, &count)) = data.num_vertices.iter().enumerate().find(|&(_, &n)| u32::try_from(n).is_err()) {
-        let what = format!("the vertex type `{}`", flow.vertex_types[v].name);
-        return wrong(what, format!("{count} vertices"), "fewer than 2^32".into());
-    }
-    for (decl, graph) in flow.graphs.iter().zip(&data.graphs) {
-        let expected = (data.num_vertices[decl.src.index()], data.num_vertices[decl.dst.index()]);
-        if (graph.num_src, graph.num_dst) != expected {
-            let show = |(src, dst): (usize, usize)| format!("{src} sources and {dst} destinations");
-            let what = format!("the graph `{}`", decl.name);
-            return wrong(what, show((graph.num_src, graph.num_dst)), show(expected));
-        }
-    }
-    if let Some(bad) = data.graphs.iter().chain(&data.patterns).find(|it| it.incoming.indptr.len() != it.num_dst + 1) {
-        let (found, expected) = (bad.incoming.indptr.len(), bad.num_dst + 1);
-        return wrong(format!("the graph `{}`", bad.name), format!("{found} row positions"), expected.to_string());
-    }
-    for (decl, pattern) in flow.patterns.iter().zip(&data.patterns) {
-        let expected = (data.num_vertices[decl.vertex.index()], decl.columns);
-        if (pattern.num_dst, pattern.num_src) != expected {
-            let what = format!("the features of `{}`", flow.vertex_types[decl.vertex.index()].name);
-            let show = |(rows, columns): (usize, usize)| format!("{rows} rows and {columns} columns");
-            return wrong(what, show((pattern.num_dst, pattern.num_src)), show(expected));
-        }
-    }
-    Ok(())
-}
-
-/// Are the edges there that kernels go over?
-pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()> {
-    let left_out = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.unlisted.is_some());
-    for program in programs {
-        let kernels = program.kernels().flat_map(|kernel| match &kernel.body {
-            Body::Traversal(traversal) => match traversal.rows {
-                Rows::Edges(graph, _) | Rows::Ends(graph, _) => vec![graph],
-                Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => vec![],
-            },
-            Body::Paths(paths) => vec![paths.first, paths.second],
-            Body::Gemm(_) => vec![],
-        });
-        if let Some(graph) = kernels.chain(program.ends().into_iter().map(|ends| ends.0)).find(left_out) {
-            return Err(ExecError::Unsupported(format!(
-                "internal error: the edges of `{}` are left out, and a kernel goes over them; `--disable-pass \
-                 sum_along_paths` lists them",
-                data.graphs[graph.index()].name
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The inputs that an optimiser adds to a training program need no dataset: they count steps and epochs.
-pub(crate) fn add_counters(programs: &[&Program], data: &mut BoundData) {
-    for program in programs {
-        for decl in program.tables.inputs.iter().skip(data.inputs.len()) {
-            data.inputs.push(match decl.binding {
-                Binding::StepNumber => InputData::StepNumber,
-                Binding::EpochNumber => InputData::EpochNumber,
-                Binding::Features(_)
-                | Binding::Label(..)
-                | Binding::TrainMask(_)
-                | Binding::EdgeWeight(_)
-                | Binding::EdgeCount(_)
-                | Binding::EdgeFeatures(_)
-                | Binding::IsLink(_)
-                | Binding::Given(_) => InputData::Missing,
-            });
-        }
-    }
-}
-
-/// Lists the ends of graphs that programs have rows for.
-pub(crate) fn list_ends(programs: &[&Program], data: &mut BoundData) {
-    let mut used = vec![[false; 2]; data.graphs.len()];
-    for (graph, direction) in programs.iter().flat_map(|program| program.ends()) {
-        used[graph.index()][usize::from(direction == Direction::Out)] = true;
-    }
-    data.graphs.par_iter_mut().zip(used).for_each(|(graph, [incoming, outgoing])| {
-        if incoming {
-            graph.list_ends(Direction::In);
-        }
-        if outgoing {
-            graph.list_ends(Direction::Out);
-        }
-    });
 }

@@ -1,0 +1,75 @@
+//! What the programs of batches need of graphs and vertices.
+
+use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
+use hgnnc_ir::ops::Direction;
+use hgnnc_ir::types::{DType, Space};
+
+/// What the kernels of a program do with graphs and vertices.
+pub(super) struct Uses {
+    /// Which graphs and patterns are traversed from their sources, in the order of topologies.
+    pub outgoing: Vec<bool>,
+    /// Vertex types of which edges gather rows of inputs, and nothing else is computed for them or counts them: these have
+    /// the numbers that they have in the whole graph, and no rows are copied.
+    pub direct: Vec<bool>,
+}
+
+impl Uses {
+    pub fn of(program: &Program, layout: &BatchLayout) -> Self {
+        let tables = &program.tables;
+        let mut outgoing = vec![false; tables.graphs.len() + tables.patterns.len()];
+        let mut direct = vec![true; tables.vertex_types.len()];
+        let mut computed = |space: Space| match space {
+            Space::Vertices(vertex) => direct[vertex.index()] = false,
+            Space::Ends(graph, direction) => {
+                let decl = &tables.graphs[graph.index()];
+                direct[if direction == Direction::In { decl.dst } else { decl.src }.index()] = false;
+            }
+            Space::Unit | Space::Edges(_) | Space::Index(_) => {}
+        };
+        for decl in &program.buffers {
+            let numbers = decl.ty.dtype == DType::F32 && !decl.ty.is_sparse();
+            if !(numbers && matches!(decl.contents, Contents::Input(_))) {
+                computed(decl.ty.space);
+            }
+        }
+        for kernel in program.kernels() {
+            match &kernel.body {
+                Body::Gemm(gemm) => computed(gemm.rows),
+                // Batches have no paths: their programs are made before sums go along them.
+                Body::Paths(_) => {}
+                Body::Traversal(traversal) => {
+                    match traversal.rows {
+                        Rows::Vertices(vertex) => computed(Space::Vertices(vertex)),
+                        Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => {
+                            computed(Space::Ends(graph, direction));
+                            outgoing[graph.index()] |= direction == Direction::Out;
+                        }
+                        Rows::Elements(pattern, direction) => {
+                            outgoing[tables.graphs.len() + pattern.index()] |= direction == Direction::Out;
+                        }
+                        Rows::Once | Rows::Each(_) => {}
+                    }
+                    for operand in traversal.instrs.iter().flat_map(|instr| instr.op.operands()) {
+                        if let Operand::Count(space) = operand.source {
+                            computed(space);
+                        }
+                    }
+                }
+            }
+        }
+        layout.reused.iter().for_each(|reused| computed(Space::Vertices(reused.rows)));
+        program.outputs.iter().for_each(|output| computed(output.ty.space));
+        for (graph, direction) in program.ends() {
+            computed(Space::Ends(graph, direction));
+            outgoing[graph.index()] |= direction == Direction::Out;
+        }
+        tables.graphs.iter().for_each(|decl| direct[decl.dst.index()] = false);
+        layout.patterns.iter().for_each(|pattern| direct[pattern.rows.index()] = false);
+        for (_, known) in &layout.rows {
+            let of_batch = layout.vertices.iter().position(|other| other == known);
+            of_batch.into_iter().for_each(|vertex| direct[vertex] = false);
+        }
+        Self { outgoing, direct }
+    }
+}

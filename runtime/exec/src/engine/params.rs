@@ -1,0 +1,80 @@
+//! Parameters and optimiser states: what is kept and shown has its rows in the order of the dataset.
+
+use hgnnc_graph::order::Order;
+use hgnnc_ir::dataflow::Dataflow;
+use rayon::prelude::*;
+
+use super::{Engine, extent};
+use crate::init::Draw;
+use crate::order::copy_rows;
+use crate::raw::Slab;
+
+impl Engine {
+    /// The order of the rows of a parameter, where it has rows for vertices that are not in the order of the dataset.
+    fn row_order(&self, param: usize) -> Option<&Order> {
+        self.data.orders.of((*self.row_types.get(param)?)?)
+    }
+
+    /// Elements of a parameter, with rows of vertices in the order of the dataset.
+    pub fn read_param(&self, index: usize, into: &mut [f32]) {
+        self.read_rows(index, self.param_slab(index), into);
+    }
+
+    /// Elements of an optimiser state, as [`Engine::read_param`].
+    pub fn read_state(&self, index: usize, into: &mut [f32]) {
+        self.read_rows(self.states[index].0.index(), self.state_slab(index), into);
+    }
+
+    fn read_rows(&self, param: usize, slab: &Slab, into: &mut [f32]) {
+        // SAFETY: nothing runs while the engine is borrowed.
+        let from = unsafe { slab.read(0, slab.len()) };
+        match self.row_order(param) {
+            Some(order) => self.pool.install(|| copy_rows(from, &order.rank, into)),
+            None => into.copy_from_slice(from),
+        }
+    }
+
+    /// Sets a parameter: rows of vertices are in the order of the dataset.
+    pub fn set_param(&mut self, index: usize, numbers: &[f32]) {
+        self.set_rows(index, self.params as usize + index, numbers);
+    }
+
+    /// Sets an optimiser state, as [`Engine::set_param`].
+    pub fn set_state(&mut self, index: usize, numbers: &[f32]) {
+        self.set_rows(self.states[index].0.index(), self.first_state as usize + index, numbers);
+    }
+
+    fn set_rows(&mut self, param: usize, slab: usize, numbers: &[f32]) {
+        let order = self.row_types.get(param).copied().flatten().and_then(|vertex| self.data.orders.of(vertex));
+        let to = self.slabs[slab].elements();
+        match order {
+            Some(order) => self.pool.install(|| copy_rows(numbers, &order.original, to)),
+            None => to.copy_from_slice(numbers),
+        }
+    }
+
+    /// Fills all parameters with their initial values, which depend on the seed and their names only.
+    pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
+        for (index, decl) in tables.params.iter().enumerate() {
+            let draw = Draw::of(decl, |dim| extent(&self.data, dim));
+            if let Some(order) = self.row_order(index) {
+                let order = order.clone();
+                let slab = &mut self.slabs[self.params as usize + index];
+                let width = (slab.len() / order.original.len().max(1)).max(1);
+                let rows = slab.elements().par_chunks_exact_mut(width).zip(&order.original);
+                let fill = |(numbers, &row): (&mut [f32], &u32)| draw.fill(seed, row as usize * width, numbers);
+                self.pool.install(|| rows.for_each(fill));
+                continue;
+            }
+            let slab = &mut self.slabs[self.params as usize + index];
+            // Each number depends on its position only: threads share large parameters.
+            const PART: usize = 1 << 14;
+            let fill = |(part, numbers): (usize, &mut [f32])| draw.fill(seed, part * PART, numbers);
+            if slab.len() <= PART {
+                fill((0, slab.elements()));
+            } else {
+                self.pool.install(|| slab.elements().par_chunks_mut(PART).enumerate().for_each(fill));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What programs say of the data that they are bound to, and whether it is so.
+
+use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
+use hgnnc_ir::kernel::{Body, Contents, Program, Rows};
+use hgnnc_ir::ops::Direction;
+use hgnnc_ir::types::Graph;
+use rayon::prelude::*;
+
+use crate::data::{BoundData, InputData};
+use crate::error::{ExecError, Result};
+use crate::plan::StateId;
+
+/// All optimiser states that a program reads or writes.
+pub(crate) fn collect_states(programs: &[&Program]) -> Vec<StateId> {
+    let mut states: Vec<StateId> = vec![];
+    for program in programs {
+        states.extend(program.outputs.iter().filter_map(|output| match output.kind {
+            OutputKind::UpdateState(param, slot) => Some((param, slot)),
+            OutputKind::Result(_) | OutputKind::UpdateParam(_) => None,
+        }));
+        states.extend(program.buffers.iter().filter_map(|buffer| match buffer.contents {
+            Contents::State(param, slot) => Some((param, slot)),
+            Contents::Input(_) | Contents::Param(_) | Contents::Computed => None,
+        }));
+    }
+    states.sort_unstable();
+    states.dedup();
+    states
+}
+
+/// Do the graphs and patterns have the sizes that the tables say?
+pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
+    let wrong = |what: String, found: String, expected: String| Err(ExecError::Shape { what, found, expected });
+    for (what, found, expected) in [
+        ("vertex types", data.num_vertices.len(), flow.vertex_types.len()),
+        ("semantic graphs", data.graphs.len(), flow.graphs.len()),
+        ("sparse feature matrices", data.patterns.len(), flow.patterns.len()),
+    ] {
+        if found != expected {
+            return wrong("the data".into(), format!("{found} {what}"), expected.to_string());
+        }
+    }
+    if let Some((v, &count)) = data.num_vertices.iter().enumerate().find(|&(_, &n)| u32::try_from(n).is_err()) {
+        let what = format!("the vertex type `{}`", flow.vertex_types[v].name);
+        return wrong(what, format!("{count} vertices"), "fewer than 2^32".into());
+    }
+    for (decl, graph) in flow.graphs.iter().zip(&data.graphs) {
+        let expected = (data.num_vertices[decl.src.index()], data.num_vertices[decl.dst.index()]);
+        if (graph.num_src, graph.num_dst) != expected {
+            let show = |(src, dst): (usize, usize)| format!("{src} sources and {dst} destinations");
+            let what = format!("the graph `{}`", decl.name);
+            return wrong(what, show((graph.num_src, graph.num_dst)), show(expected));
+        }
+    }
+    if let Some(bad) = data.graphs.iter().chain(&data.patterns).find(|it| it.incoming.indptr.len() != it.num_dst + 1) {
+        let (found, expected) = (bad.incoming.indptr.len(), bad.num_dst + 1);
+        return wrong(format!("the graph `{}`", bad.name), format!("{found} row positions"), expected.to_string());
+    }
+    for (decl, pattern) in flow.patterns.iter().zip(&data.patterns) {
+        let expected = (data.num_vertices[decl.vertex.index()], decl.columns);
+        if (pattern.num_dst, pattern.num_src) != expected {
+            let what = format!("the features of `{}`", flow.vertex_types[decl.vertex.index()].name);
+            let show = |(rows, columns): (usize, usize)| format!("{rows} rows and {columns} columns");
+            return wrong(what, show((pattern.num_dst, pattern.num_src)), show(expected));
+        }
+    }
+    Ok(())
+}
+
+/// Are the edges there that kernels go over?
+pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()> {
+    let left_out = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.unlisted.is_some());
+    for program in programs {
+        let kernels = program.kernels().flat_map(|kernel| match &kernel.body {
+            Body::Traversal(traversal) => match traversal.rows {
+                Rows::Edges(graph, _) | Rows::Ends(graph, _) => vec![graph],
+                Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => vec![],
+            },
+            Body::Paths(paths) => vec![paths.first, paths.second],
+            Body::Gemm(_) => vec![],
+        });
+        if let Some(graph) = kernels.chain(program.ends().into_iter().map(|ends| ends.0)).find(left_out) {
+            return Err(ExecError::Unsupported(format!(
+                "internal error: the edges of `{}` are left out, and a kernel goes over them; `--disable-pass \
+                 sum_along_paths` lists them",
+                data.graphs[graph.index()].name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The inputs that an optimiser adds to a training program need no dataset: they count steps and epochs.
+pub(crate) fn add_counters(programs: &[&Program], data: &mut BoundData) {
+    for program in programs {
+        for decl in program.tables.inputs.iter().skip(data.inputs.len()) {
+            data.inputs.push(match decl.binding {
+                Binding::StepNumber => InputData::StepNumber,
+                Binding::EpochNumber => InputData::EpochNumber,
+                Binding::Features(_)
+                | Binding::Label(..)
+                | Binding::TrainMask(_)
+                | Binding::EdgeWeight(_)
+                | Binding::EdgeCount(_)
+                | Binding::EdgeFeatures(_)
+                | Binding::IsLink(_)
+                | Binding::Given(_) => InputData::Missing,
+            });
+        }
+    }
+}
+
+/// Lists the ends of graphs that programs have rows for.
+pub(crate) fn list_ends(programs: &[&Program], data: &mut BoundData) {
+    let mut used = vec![[false; 2]; data.graphs.len()];
+    for (graph, direction) in programs.iter().flat_map(|program| program.ends()) {
+        used[graph.index()][usize::from(direction == Direction::Out)] = true;
+    }
+    data.graphs.par_iter_mut().zip(used).for_each(|(graph, [incoming, outgoing])| {
+        if incoming {
+            graph.list_ends(Direction::In);
+        }
+        if outgoing {
+            graph.list_ends(Direction::Out);
+        }
+    });
+}

@@ -1,0 +1,209 @@
+//! Training, epoch by epoch.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use hgnnc_ir::artifact::{Criterion, Stop};
+
+use super::timing::{Timing, WARM_UP};
+use super::{Epoch, Outcome, TRAIN, Trainer};
+use crate::error::{ExecError, Result};
+use crate::executor::{Executor, Rows};
+use crate::times::Times;
+
+impl Trainer {
+    /// Trains until all epochs are done, early stopping ends it, or `stop` is set; then the parameters of the best
+    /// epoch are restored (an interrupted run keeps its current ones for the checkpoint, and restores after it).
+    /// `on_epoch` is called by a thread of the engine. From the second epoch on nothing is allocated, but for checkpoints
+    /// and the workspace of large products.
+    ///
+    /// # Errors
+    /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), a
+    /// checkpoint that cannot be written, or a device that fails.
+    pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
+        let training = self.check_trainable()?;
+        let (select, early) = (training.select, training.stop);
+        // Handing work over to the threads allocates now and then: they get all of it at once.
+        match &self.executor {
+            Executor::Cpu(engine) => engine.pool().install(|| self.train(select, early, stop, on_epoch)),
+            Executor::Device(_) => self.train(select, early, stop, on_epoch),
+            Executor::Batches(_) => {
+                let outcome = self.train(select, early, stop, on_epoch);
+                if let Executor::Batches(it) = &mut self.executor {
+                    it.end();
+                }
+                outcome
+            }
+        }
+    }
+
+    fn train(
+        &mut self,
+        select: Criterion,
+        early: Option<Stop>,
+        stop: &AtomicBool,
+        on_epoch: &mut (dyn FnMut(&Epoch) + Send),
+    ) -> Result<Outcome> {
+        let started = Instant::now();
+        self.saved = started;
+        if let (Executor::Batches(it), 0) = (&mut self.executor, self.epochs) {
+            it.foresee(self.seed, 0)?;
+        }
+        let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
+        self.reserve(remaining)?;
+        let mut outcome = if self.progress.stopped { Outcome::StoppedEarly } else { Outcome::Finished };
+        while self.progress.epochs_done < self.epochs && !self.progress.stopped {
+            if stop.load(Ordering::Relaxed) {
+                outcome = Outcome::Interrupted;
+                break;
+            }
+            let epoch = self.progress.epochs_done;
+            let Some((loss, ms)) = self.train_epoch(epoch, stop, on_epoch)? else {
+                outcome = Outcome::Interrupted;
+                break;
+            };
+            self.progress.epochs_done += 1;
+            self.progress.push_loss(loss);
+            let watched = early.map(|e| e.criterion);
+            let (selected, stopping) = self.measure(select, watched)?;
+            let better = |criterion: Criterion, new: f64, old: Option<f64>| {
+                !new.is_nan()
+                    && old.is_none_or(|old| if criterion.metric.smaller_is_better() { new < old } else { new > old })
+            };
+            let best = selected.is_some_and(|value| better(select, value, self.progress.best()));
+            if let (true, Some(value)) = (best, selected) {
+                self.progress.set_best(epoch, value);
+                self.keep_best(epoch)?;
+            }
+            if let (Some(early), Some(value)) = (early, stopping) {
+                if better(early.criterion, value, self.progress.stop_best()) {
+                    self.progress.set_stop_best(value);
+                } else {
+                    self.progress.stop_since += 1;
+                }
+                if self.progress.stop_since >= early.patience {
+                    self.progress.stopped = true;
+                    outcome = Outcome::StoppedEarly;
+                }
+            }
+            let criterion = selected.map(|value| (select, value));
+            on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms, within: None });
+            self.save_now_and_then()?;
+        }
+        // Whoever cannot save a checkpoint may still save the best parameters elsewhere.
+        let saved = self.save_checkpoint();
+        self.restore_best()?;
+        saved?;
+        self.timing.train_s += started.elapsed().as_secs_f64();
+        self.outcome = outcome;
+        Ok(outcome)
+    }
+
+    /// Room for the records of so many epochs, so that the loop does not allocate.
+    fn reserve(&mut self, epochs: u64) -> Result<()> {
+        let room = usize::try_from(epochs).unwrap_or(0).min(1 << 20);
+        let Timing { epochs: times, phases, infer, .. } = &mut self.timing;
+        for list in phases.iter_mut().chain([times, infer]) {
+            list.reserve(room);
+        }
+        self.progress.reserve(epochs);
+        if self.best.is_empty() {
+            self.best = self.params()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint where it is time for one.
+    pub(super) fn save_now_and_then(&mut self) -> Result<()> {
+        if self.options.checkpoint.is_some() && self.saved.elapsed() >= self.options.checkpoint_every {
+            if let Err(error) = self.save_checkpoint() {
+                self.restore_best()?;
+                return Err(error);
+            }
+            self.saved = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// One epoch: its loss and milliseconds; `None` where it was stopped within.
+    fn train_epoch(
+        &mut self,
+        epoch: u64,
+        stop: &AtomicBool,
+        on_batch: &mut (dyn FnMut(&Epoch) + Send),
+    ) -> Result<Option<(f64, f64)>> {
+        match self.executor {
+            Executor::Batches(_) => self.train_batches(epoch, stop, on_batch),
+            Executor::Cpu(_) | Executor::Device(_) => self.train_step(epoch).map(Some),
+        }
+    }
+
+    /// One training step. The update is taken over only where the loss is finite.
+    pub(crate) fn train_step(&mut self, epoch: u64) -> Result<(f64, f64)> {
+        let mut times = Times::default();
+        // The times of these epochs are not reported where there are more.
+        let timed = self.timing.epochs.len() < WARM_UP && matches!(self.executor, Executor::Device(_));
+        self.executor.time_launches(timed);
+        let start = Instant::now();
+        let step = self.progress.steps_done + 1;
+        self.executor.run_until_update(TRAIN, (self.seed, step, epoch), &mut times)?;
+        self.check_loss(epoch)?;
+        self.executor.run_updates(TRAIN, self.seed, step, &mut times)?;
+        if let Executor::Cpu(_) = self.executor {
+            let update = Instant::now();
+            self.executor.commit(TRAIN);
+            let commit = update.elapsed().as_nanos() as f64;
+            times.phases[2] += commit;
+            times.stages[4] += commit;
+        }
+        self.executor.time_launches(false);
+        // A device is done now, and knows better how long it took.
+        let on_device = self.executor.elapsed_ms()?;
+        let of_launches = (timed && times != Times::default()).then(|| times.phases.iter().sum::<f64>() * 1e-6);
+        let ms = of_launches.or(on_device).unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
+        self.progress.steps_done += 1;
+        self.timing.epochs.push(ms);
+        match self.executor {
+            Executor::Cpu(_) | Executor::Batches(_) => self.timing.add(&times),
+            Executor::Device(_) if of_launches.is_some() => self.timing.add_of_device(&times),
+            Executor::Device(_) => {}
+        }
+        Ok((self.loss()?, ms))
+    }
+
+    /// One training step on a device, launch by launch: milliseconds of each, if it has a clock.
+    pub(crate) fn train_launch_by_launch(&mut self, epoch: u64) -> Result<Option<Vec<f64>>> {
+        let step = self.progress.steps_done + 1;
+        let Executor::Device(it) = &mut self.executor else { return Ok(None) };
+        let times = it.engine.run_timed(TRAIN, self.seed, step, epoch)?;
+        self.progress.steps_done += 1;
+        self.check_loss(epoch)?;
+        Ok(times)
+    }
+
+    /// The loss of the last training step.
+    fn loss(&self) -> Result<f64> {
+        match self.executor.result(TRAIN, "loss") {
+            Some(Rows { numbers: [loss], .. }) => Ok(f64::from(*loss)),
+            _ => Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
+        }
+    }
+
+    /// Refuses a loss that is not finite.
+    fn check_loss(&mut self, epoch: u64) -> Result<()> {
+        self.executor.fetch(TRAIN, "loss")?;
+        self.check_finite(self.loss()?, epoch, "the epoch before")
+    }
+
+    pub(super) fn check_finite(&mut self, loss: f64, epoch: u64, before: &str) -> Result<()> {
+        if loss.is_finite() {
+            return Ok(());
+        }
+        let kept = match self.progress.best_epoch {
+            Some(best) => format!("epoch {}, the best one", best + 1),
+            None => before.to_owned(),
+        };
+        self.restore_best()?;
+        Err(ExecError::Diverged { epoch, loss, kept })
+    }
+}
