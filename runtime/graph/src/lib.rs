@@ -31,6 +31,7 @@ pub use dataset::{
 pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
 pub use error::{DataError, DataErrors};
 pub use info::DatasetInfo;
+pub use memory::LargePages;
 pub use npy::FloatArray;
 pub use schema::schema_text;
 pub use sgb::{
