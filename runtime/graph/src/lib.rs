@@ -18,6 +18,7 @@ pub mod load;
 mod memory;
 pub mod npy;
 pub mod order;
+mod outgoing;
 pub mod schema;
 pub mod sgb;
 pub mod shared;

@@ -88,7 +88,7 @@ mod mapped {
 
     /// What is left behind the last whole large page is one more of them from this size on; making one takes as long as about
     /// so many small pages.
-    const LEAST_PART: usize = 512 << 10;
+    const LEAST_PART: usize = 128 << 10;
 
     /// The smallest unit of mappings, on every system with pages of up to 64 KiB.
     const UNIT: usize = 64 << 10;
@@ -204,7 +204,19 @@ mod tests {
     #[allow(unsafe_code)]
     fn arrays_are_zeros_begin_on_large_pages_and_keep_what_is_in_them() {
         // Below, at and above the threshold; with small and large parts behind the last large page; growing and shrinking across all of it.
-        let sizes = [24, 4 * MIB - 1, 4 * MIB, 5 * MIB + 8, 9 * MIB - 16, 64 * MIB + 1, 6 * MIB, 40 * MIB, 4 * MIB, 3 * MIB, 100];
+        let sizes = [
+            24,
+            4 * MIB - 1,
+            4 * MIB,
+            5 * MIB + 8,
+            9 * MIB - 16,
+            64 * MIB + 1,
+            6 * MIB,
+            40 * MIB,
+            4 * MIB,
+            3 * MIB,
+            100,
+        ];
         // SAFETY: each array is used within its size and given back once, with the layout that it has.
         unsafe {
             for &size in &sizes {
