@@ -24,6 +24,10 @@ use clap::Parser;
 
 use args::{Args, Command};
 
+/// Arrays of graphs and features are large, and most are written once.
+#[global_allocator]
+static MEMORY: hgnnc_graph::LargePages = hgnnc_graph::LargePages;
+
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match &args.command {
