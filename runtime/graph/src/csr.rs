@@ -8,13 +8,14 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::outgoing::transpose;
+use crate::scatter::{Edges, sorted_by_end};
 use crate::shared::Shared;
 
 /// In `SemanticGraph::original`: the edge is a self loop that was added and is in no file.
 pub const NO_ORIGINAL: u32 = u32::MAX;
 
 /// Below this many edges one thread is faster than several.
-const PARALLEL_EDGES: usize = 1 << 16;
+pub(crate) const PARALLEL_EDGES: usize = 1 << 16;
 
 /// In-edges of each destination. Edge `e` is position `e`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -263,29 +264,49 @@ pub(crate) fn rows_of(indptr: &[u64]) -> Vec<u32> {
 /// CSC of an edge list with ids in range, and the position in the list of each edge.
 pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>) {
     let indptr = offsets(num_dst, dst);
-    let mut original = vec![0u32; dst.len()];
+    let [mut original, mut sources] = sorted_by_end(&indptr, &Listed { src, dst });
     let blocks = row_blocks(&indptr, scatter_blocks(dst.len()));
-    let parts = cut(&mut original, &indptr, &blocks);
-    blocks.into_par_iter().zip(parts).for_each(|(rows, original)| {
-        let base = indptr[rows.start];
-        let mut next: Vec<u64> = indptr[rows.clone()].iter().map(|&p| p - base).collect();
-        for (i, &d) in dst.iter().enumerate() {
-            if rows.contains(&(d as usize)) {
-                let at = &mut next[d as usize - rows.start];
-                original[*at as usize] = i as u32;
-                *at += 1;
-            }
-        }
+    let parts = cut(&mut original, &indptr, &blocks).into_iter().zip(cut(&mut sources, &indptr, &blocks));
+    let parts: Vec<_> = blocks.into_iter().zip(parts).collect();
+    parts.into_par_iter().for_each(|(rows, (original, sources))| {
+        let (base, mut edges) = (indptr[rows.start], Vec::new());
         // Positions ascend within a row, so a stable order by source is the order by (source, position).
         for row in rows {
-            let edges = &mut original[(indptr[row] - base) as usize..(indptr[row + 1] - base) as usize];
-            if !edges.is_sorted_by_key(|&i| src[i as usize]) {
-                edges.sort_unstable_by_key(|&i| (src[i as usize], i));
+            let row = (indptr[row] - base) as usize..(indptr[row + 1] - base) as usize;
+            let (original, sources) = (&mut original[row.clone()], &mut sources[row]);
+            if !sources.is_sorted() {
+                edges.clear();
+                edges.extend(sources.iter().copied().zip(original.iter().copied()));
+                edges.sort_unstable();
+                for ((source, original), &edge) in sources.iter_mut().zip(original).zip(&edges) {
+                    (*source, *original) = edge;
+                }
             }
         }
     });
-    let sources: Vec<u32> = original.par_iter().with_min_len(PARALLEL_EDGES).map(|&i| src[i as usize]).collect();
     (Csc { indptr: indptr.into(), src: sources.into() }, original)
+}
+
+/// Edges of a list, by destination: position in the list, and source.
+struct Listed<'a> {
+    src: &'a [u32],
+    dst: &'a [u32],
+}
+
+impl Edges for Listed<'_> {
+    fn chunks(&self, num: usize) -> Vec<Range<usize>> {
+        let size = self.dst.len().div_ceil(num).max(1);
+        (0..self.dst.len()).step_by(size).map(|start| start..(start + size).min(self.dst.len())).collect()
+    }
+
+    #[inline(always)]
+    fn visit(&self, chunk: Range<usize>, mut edge: impl FnMut(u32, [u32; 2])) {
+        let first = chunk.start;
+        let ends = self.dst[chunk.clone()].iter().zip(&self.src[chunk]).enumerate();
+        for (i, (&dst, &src)) in ends {
+            edge(dst, [(first + i) as u32, src]);
+        }
+    }
 }
 
 /// Row offsets of entries whose rows are `rows`.
@@ -307,8 +328,7 @@ pub(crate) fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
     indptr
 }
 
-/// How many row blocks to scatter in parallel. Each block reads all edges and writes its own rows, so that no two
-/// threads write to one place and the order does not depend on the number of threads.
+/// How many blocks of rows to work on in parallel.
 pub(crate) fn scatter_blocks(edges: usize) -> usize {
     if edges < PARALLEL_EDGES { 1 } else { rayon::current_num_threads().clamp(1, 32) }
 }

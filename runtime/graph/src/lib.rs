@@ -19,6 +19,7 @@ mod memory;
 pub mod npy;
 pub mod order;
 mod outgoing;
+mod scatter;
 pub mod schema;
 pub mod sgb;
 pub mod shared;

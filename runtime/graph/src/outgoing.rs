@@ -1,52 +1,37 @@
 //! Out-edges, made from in-edges: of any graph, of one in which each edge has one back, and of cliques.
 
+use std::ops::Range;
+
 use pulp::Arch;
 use rayon::prelude::*;
 
 use crate::csr::{Csc, Csr, cut, offsets, row_blocks, scatter_blocks};
 use crate::memory::zeros;
+use crate::scatter::{Edges, sorted_by_end};
 use crate::shared::Shared;
 
-/// So many out-edges (with their numbers, 8 bytes) stay in a cache of one processor.
-const CACHED_EDGES: usize = 1 << 17;
-
 /// CSR of the same edges as `csc`, whose sources are below `num_src`.
-///
-/// Sources are taken in blocks whose out-edges fit into a cache. Sources ascend within a destination, so what a block has of it
-/// follows what the block before had.
 pub(crate) fn transpose(csc: &Csc, num_src: usize) -> Csr {
     let indptr = offsets(num_src, &csc.src);
-    let edges = csc.src.len();
-    let (mut dst, mut edge): (Vec<u32>, Vec<u32>) = (zeros(edges), zeros(edges));
-    let threads = scatter_blocks(edges);
-    let blocks = row_blocks(&indptr, (edges / CACHED_EDGES).max(1).next_multiple_of(threads));
-    let parts = cut(&mut dst, &indptr, &blocks).into_iter().zip(cut(&mut edge, &indptr, &blocks));
-    let mut blocks: Vec<_> = blocks.into_iter().zip(parts).collect();
-    let num = blocks.len().div_ceil(threads).max(1);
-    blocks.par_chunks_mut(num).for_each(|blocks| {
-        let first = blocks[0].0.start;
-        // Of each destination, the edges from this block and later ones.
-        let rest = |row: &[u64]| {
-            let sources = &csc.src[row[0] as usize..row[1] as usize];
-            row[0] as u32 + if first == 0 { 0 } else { sources.partition_point(|&s| (s as usize) < first) as u32 }
-        };
-        let mut rest: Vec<u32> = csc.indptr.windows(2).map(rest).collect();
-        for (rows, (dst, edge)) in blocks {
-            let base = indptr[rows.start];
-            let mut next: Vec<u32> = indptr[rows.clone()].iter().map(|&p| (p - base) as u32).collect();
-            for (d, (rest, &end)) in rest.iter_mut().zip(&csc.indptr[1..]).enumerate() {
-                let own = csc.src[*rest as usize..end as usize].iter().take_while(|&&s| (s as usize) < rows.end);
-                for &s in own {
-                    let at = &mut next[s as usize - rows.start];
-                    dst[*at as usize] = d as u32;
-                    edge[*at as usize] = *rest;
-                    *at += 1;
-                    *rest += 1;
-                }
+    let [dst, edge] = sorted_by_end(&indptr, csc);
+    Csr { indptr: indptr.into(), dst: dst.into(), edge }
+}
+
+/// Edges by source: destination, and number of the edge. Numbers ascend with destinations.
+impl Edges for Csc {
+    fn chunks(&self, num: usize) -> Vec<Range<usize>> {
+        row_blocks(&self.indptr, num)
+    }
+
+    #[inline(always)]
+    fn visit(&self, chunk: Range<usize>, mut edge: impl FnMut(u32, [u32; 2])) {
+        for row in chunk {
+            let edges = self.indptr[row] as usize..self.indptr[row + 1] as usize;
+            for (number, &src) in (edges.start as u32..).zip(&self.src[edges]) {
+                edge(src, [row as u32, number]);
             }
         }
-    });
-    Csr { indptr: indptr.into(), dst: dst.into(), edge }
+    }
 }
 
 /// The out-edges of a graph in which each edge has one back, so that they stand as the in-edges do. An edge back is found by
