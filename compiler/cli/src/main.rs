@@ -24,6 +24,10 @@ use clap::Parser;
 
 use args::{Args, Command};
 
+/// Arrays of graphs and features are large, and most are written once.
+#[global_allocator]
+static MEMORY: hgnnc_graph::LargePages = hgnnc_graph::LargePages;
+
 fn main() -> ExitCode {
     hgnnc_exec::proc::fail_writes_beyond_the_limit();
     let args = Args::parse();

@@ -7,17 +7,15 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::memory::zeros;
+use crate::outgoing::transpose;
+use crate::scatter::{Edges, sorted_by_end};
 use crate::shared::Shared;
 
 /// In `SemanticGraph::original`: the edge is a self loop that was added and is in no file.
 pub const NO_ORIGINAL: u32 = u32::MAX;
 
-/// So many out-edges (with their numbers, 8 bytes) stay in a cache of one processor.
-const CACHED_EDGES: usize = 1 << 17;
-
 /// Below this many edges one thread is faster than several.
-const PARALLEL_EDGES: usize = 1 << 16;
+pub(crate) const PARALLEL_EDGES: usize = 1 << 16;
 
 /// In-edges of each destination. Edge `e` is position `e`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -266,105 +264,53 @@ pub(crate) fn rows_of(indptr: &[u64]) -> Vec<u32> {
 /// CSC of an edge list with ids in range, and the position in the list of each edge.
 pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>) {
     let indptr = offsets(num_dst, dst);
-    let mut original = vec![0u32; dst.len()];
+    let [mut original, mut sources] = sorted_by_end(&indptr, &Listed { src, dst });
     let blocks = row_blocks(&indptr, scatter_blocks(dst.len()));
-    let parts = cut(&mut original, &indptr, &blocks);
-    blocks.into_par_iter().zip(parts).for_each(|(rows, original)| {
-        let base = indptr[rows.start];
-        let mut next: Vec<u64> = indptr[rows.clone()].iter().map(|&p| p - base).collect();
-        for (i, &d) in dst.iter().enumerate() {
-            if rows.contains(&(d as usize)) {
-                let at = &mut next[d as usize - rows.start];
-                original[*at as usize] = i as u32;
-                *at += 1;
-            }
-        }
+    let parts = cut(&mut original, &indptr, &blocks).into_iter().zip(cut(&mut sources, &indptr, &blocks));
+    let parts: Vec<_> = blocks.into_iter().zip(parts).collect();
+    parts.into_par_iter().for_each(|(rows, (original, sources))| {
+        let (base, mut edges) = (indptr[rows.start], Vec::new());
         // Positions ascend within a row, so a stable order by source is the order by (source, position).
         for row in rows {
-            let edges = &mut original[(indptr[row] - base) as usize..(indptr[row + 1] - base) as usize];
-            if !edges.is_sorted_by_key(|&i| src[i as usize]) {
-                edges.sort_unstable_by_key(|&i| (src[i as usize], i));
-            }
-        }
-    });
-    let sources: Vec<u32> = original.par_iter().with_min_len(PARALLEL_EDGES).map(|&i| src[i as usize]).collect();
-    (Csc { indptr: indptr.into(), src: sources.into() }, original)
-}
-
-/// CSR of the same edges as `csc`, whose sources are below `num_src`.
-///
-/// Sources are taken in blocks whose out-edges fit into a cache. Sources ascend within a destination, so what a block has of it
-/// follows what the block before had.
-pub(crate) fn transpose(csc: &Csc, num_src: usize) -> Csr {
-    let indptr = offsets(num_src, &csc.src);
-    let edges = csc.src.len();
-    let (mut dst, mut edge): (Vec<u32>, Vec<u32>) = (zeros(edges), zeros(edges));
-    let threads = scatter_blocks(edges);
-    let blocks = row_blocks(&indptr, (edges / CACHED_EDGES).max(1).next_multiple_of(threads));
-    let parts = cut(&mut dst, &indptr, &blocks).into_iter().zip(cut(&mut edge, &indptr, &blocks));
-    let mut blocks: Vec<_> = blocks.into_iter().zip(parts).collect();
-    let num = blocks.len().div_ceil(threads).max(1);
-    blocks.par_chunks_mut(num).for_each(|blocks| {
-        let first = blocks[0].0.start;
-        // Of each destination, the edges from this block and later ones.
-        let rest = |row: &[u64]| {
-            let sources = &csc.src[row[0] as usize..row[1] as usize];
-            row[0] as u32 + if first == 0 { 0 } else { sources.partition_point(|&s| (s as usize) < first) as u32 }
-        };
-        let mut rest: Vec<u32> = csc.indptr.windows(2).map(rest).collect();
-        for (rows, (dst, edge)) in blocks {
-            let base = indptr[rows.start];
-            let mut next: Vec<u32> = indptr[rows.clone()].iter().map(|&p| (p - base) as u32).collect();
-            for (d, (rest, &end)) in rest.iter_mut().zip(&csc.indptr[1..]).enumerate() {
-                let own = csc.src[*rest as usize..end as usize].iter().take_while(|&&s| (s as usize) < rows.end);
-                for &s in own {
-                    let at = &mut next[s as usize - rows.start];
-                    dst[*at as usize] = d as u32;
-                    edge[*at as usize] = *rest;
-                    *at += 1;
-                    *rest += 1;
+            let row = (indptr[row] - base) as usize..(indptr[row + 1] - base) as usize;
+            let (original, sources) = (&mut original[row.clone()], &mut sources[row]);
+            if !sources.is_sorted() {
+                edges.clear();
+                edges.extend(sources.iter().copied().zip(original.iter().copied()));
+                edges.sort_unstable();
+                for ((source, original), &edge) in sources.iter_mut().zip(original).zip(&edges) {
+                    (*source, *original) = edge;
                 }
             }
         }
     });
-    Csr { indptr: indptr.into(), dst: dst.into(), edge }
+    (Csc { indptr: indptr.into(), src: sources.into() }, original)
 }
 
-/// The out-edges of a graph in which each edge has one back, so that they stand as the in-edges do. An edge back is found by
-/// counting how many of its row have been met: the ends of rows are few, and what is written is written in order.
-pub(crate) fn mirrored(csc: &Csc) -> Csr {
-    let mut edge: Vec<u32> = zeros(csc.src.len());
-    let blocks = row_blocks(&csc.indptr, scatter_blocks(csc.src.len()));
-    let parts = cut(&mut edge, &csc.indptr, &blocks);
-    let num = blocks.len();
-    blocks.into_par_iter().zip(parts).enumerate().for_each(|(i, (rows, part))| {
-        let others = &csc.src[csc.indptr[rows.start] as usize..csc.indptr[rows.end] as usize];
-        // The last block counts from the ends of rows: what the blocks before have met need not be looked for.
-        if i > 0 && i + 1 == num {
-            let mut next: Vec<u32> = csc.indptr[1..].iter().map(|&end| end as u32).collect();
-            for (edge, &other) in part.iter_mut().zip(others).rev() {
-                let back = &mut next[other as usize];
-                *back = back.wrapping_sub(1);
-                *edge = *back;
-            }
-            return;
+/// Edges of a list, by destination: position in the list, and source.
+struct Listed<'a> {
+    src: &'a [u32],
+    dst: &'a [u32],
+}
+
+impl Edges for Listed<'_> {
+    fn chunks(&self, num: usize) -> Vec<Range<usize>> {
+        let size = self.dst.len().div_ceil(num).max(1);
+        (0..self.dst.len()).step_by(size).map(|start| start..(start + size).min(self.dst.len())).collect()
+    }
+
+    #[inline(always)]
+    fn visit(&self, chunk: Range<usize>, mut edge: impl FnMut(u32, [u32; 2])) {
+        let first = chunk.start;
+        let ends = self.dst[chunk.clone()].iter().zip(&self.src[chunk]).enumerate();
+        for (i, (&dst, &src)) in ends {
+            edge(dst, [(first + i) as u32, src]);
         }
-        let met = |row: &[u64]| {
-            let sources = &csc.src[row[0] as usize..row[1] as usize];
-            row[0] as u32 + if i == 0 { 0 } else { sources.partition_point(|&s| (s as usize) < rows.start) as u32 }
-        };
-        let mut next: Vec<u32> = csc.indptr.windows(2).map(met).collect();
-        for (edge, &other) in part.iter_mut().zip(others) {
-            let back = &mut next[other as usize];
-            *edge = *back;
-            *back = back.wrapping_add(1);
-        }
-    });
-    Csr { indptr: Shared::clone(&csc.indptr), dst: Shared::clone(&csc.src), edge }
+    }
 }
 
 /// Row offsets of entries whose rows are `rows`.
-fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
+pub(crate) fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
     let mut indptr = vec![0u64; num + 1];
     let count = |rows: &[u32]| {
         let mut counts = vec![0u32; num];
@@ -382,9 +328,8 @@ fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
     indptr
 }
 
-/// How many row blocks to scatter in parallel. Each block reads all edges and writes its own rows, so that no two
-/// threads write to one place and the order does not depend on the number of threads.
-fn scatter_blocks(edges: usize) -> usize {
+/// How many blocks of rows to work on in parallel.
+pub(crate) fn scatter_blocks(edges: usize) -> usize {
     if edges < PARALLEL_EDGES { 1 } else { rayon::current_num_threads().clamp(1, 32) }
 }
 

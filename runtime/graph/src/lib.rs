@@ -19,7 +19,9 @@ pub mod load;
 mod memory;
 pub mod npy;
 pub mod order;
+mod outgoing;
 pub mod processors;
+mod scatter;
 pub mod schema;
 pub mod sgb;
 pub mod shared;
@@ -33,6 +35,7 @@ pub use dataset::{
 pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
 pub use error::{DataError, DataErrors};
 pub use info::DatasetInfo;
+pub use memory::LargePages;
 pub use npy::FloatArray;
 pub use schema::schema_text;
 pub use sgb::{

@@ -12,6 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::Mmap;
+use rayon::prelude::*;
+
+/// Below this many elements one thread is faster than several.
+const PARALLEL_ELEMENTS: usize = 1 << 15;
 
 /// The element type of a `.npy` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,11 @@ impl Dtype {
             Dtype::I32 | Dtype::U32 | Dtype::F32 => 4,
             Dtype::I64 | Dtype::F64 => 8,
         }
+    }
+
+    /// Whether elements are integers, truth values among them.
+    pub fn is_integer(self) -> bool {
+        !matches!(self, Dtype::F32 | Dtype::F64)
     }
 
     fn descr(self) -> &'static str {
@@ -221,6 +230,30 @@ impl Npy {
         })
     }
 
+    /// Elements `begin..end` of the flattened row-major order as ids below `bound`; `None` where one is not, for a
+    /// floating-point file, a Fortran-ordered one of several axes, and a range outside it: [`range_to_i64`](Self::range_to_i64) has
+    /// what there is to say. Nothing but the ids is held, and threads share the work.
+    pub fn range_to_ids(&self, begin: usize, end: usize, bound: usize) -> Option<Vec<u32>> {
+        if self.fortran && self.shape.len() > 1 {
+            return None;
+        }
+        let width = self.dtype.bytes();
+        let data = self.data().get(begin.checked_mul(width)?..end.checked_mul(width)?)?;
+        // Each element is read once, and checked where nobody can change it. No id is `u32::MAX`, which stands for what fits no id.
+        let id = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
+        let ids: Vec<u32> = match self.dtype {
+            Dtype::I32 => in_parallel::<4>(data, |word| id(i64::from(i32::from_le_bytes(word)))),
+            Dtype::U32 => in_parallel::<4>(data, u32::from_le_bytes),
+            Dtype::I64 => in_parallel::<8>(data, |word| id(i64::from_le_bytes(word))),
+            Dtype::Bool | Dtype::U8 => in_parallel::<1>(data, |[byte]| u32::from(byte)),
+            Dtype::F32 | Dtype::F64 => return None,
+        };
+        let bound = u32::try_from(bound).unwrap_or(u32::MAX);
+        // By blocks, each of which is a loop without a way out.
+        let below = |ids: &[u32]| ids.iter().fold(0, |most, &id| most.max(id)) < bound;
+        ids.par_chunks(PARALLEL_ELEMENTS).all(below).then_some(ids)
+    }
+
     /// All elements in row-major order as `f32`, still in the mapping where the file allows it; `None` unless the
     /// file is float32.
     pub fn to_f32(&self) -> Option<FloatArray> {
@@ -265,6 +298,10 @@ impl Npy {
             })
             .collect()
     }
+}
+
+fn in_parallel<const N: usize>(data: &[u8], id: impl Fn([u8; N]) -> u32 + Sync) -> Vec<u32> {
+    data.as_chunks::<N>().0.par_iter().with_min_len(PARALLEL_ELEMENTS).map(|&word| id(word)).collect()
 }
 
 fn words<const N: usize>(data: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
@@ -500,6 +537,8 @@ mod tests {
         assert_eq!(npy.to_i64().unwrap(), [1, -2, 3, 4, 5, 6]);
         assert_eq!(npy.range_to_i64(2, 4).unwrap(), [3, 4]);
         assert_eq!(npy.range_to_i64(2, 7), None);
+        assert_eq!((npy.range_to_ids(2, 4, 5), npy.range_to_ids(2, 4, 4)), (Some(vec![3, 4]), None));
+        assert_eq!(npy.range_to_ids(2, 7, 5), None);
         assert!(npy.to_f32().is_none());
 
         write(&path, &[3], &[0.5f32, 1.5, -2.0]).unwrap();

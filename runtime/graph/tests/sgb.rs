@@ -338,6 +338,45 @@ fn a_metapath_does_not_depend_on_the_number_of_threads() {
     assert_eq!(one, build(7));
 }
 
+/// Papers of one subject each, or of none, over kinds of subjects: each path leads to one vertex at most and back the same way.
+fn classified() -> impl Strategy<Value = Dataset> {
+    let papers = proptest::collection::vec(proptest::option::weighted(0.9, 0..6u32), 1..60);
+    let kinds = proptest::collection::vec(proptest::option::weighted(0.8, 0..3u32), 6);
+    let edges = |ends: &[Option<u32>]| -> Edges {
+        ends.iter().enumerate().filter_map(|(v, end)| end.map(|end| (v as u32, end))).collect()
+    };
+    (papers, kinds).prop_map(move |(papers, kinds)| {
+        dataset(&[papers.len(), 6, 3], &[(0, 1, edges(&papers)), (1, 2, edges(&kinds))])
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn vertices_that_meet_in_one_are_cliques(data in classified(), counted in any::<bool>(), self_loops in any::<bool>()) {
+        let graphs = SemanticGraphs::new(&data);
+        let there = [Step::forward(0), Step::forward(1)];
+        let back = [Step::reverse(1), Step::reverse(0)];
+        for steps in [vec![there[0], back[1]], [there, back].concat()] {
+            let mut expected = naive(&data, &steps);
+            if self_loops {
+                for v in 0..data.vertex_types[0].count as u32 {
+                    expected.entry((v, v)).or_insert(1);
+                }
+            }
+            let options = MetapathOptions { counted, self_loops, ..Default::default() };
+            let graph = graphs.metapath("P", &steps, options).unwrap();
+            prop_assert_eq!(graph.verify(), Ok(()));
+            prop_assert!(graph.csr.dst.is_same(&graph.csc.src));
+            if !counted {
+                expected.values_mut().for_each(|paths| *paths = 1);
+            }
+            prop_assert_eq!(listed(&graph), expected);
+        }
+    }
+}
+
 #[test]
 fn metapaths_share_what_they_have_in_common() {
     // Papers of a few authors each, in rings, so that a longer path has more pairs.

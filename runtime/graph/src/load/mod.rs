@@ -290,8 +290,9 @@ fn edges(
     let (begin, end) = columns(loader, at, all)?;
     let num = end - begin;
     loader.check_count(at, "edges", &file.file, num as u64);
-    let rows = file.npy.range_to_i64(begin, end).zip(file.npy.range_to_i64(all + begin, all + end));
-    let Some((sources, destinations)) = rows else { return loader.wrong_dtype(&file, "int32 (or int64)") };
+    if !file.npy.dtype().is_integer() {
+        return loader.wrong_dtype(&file, "int32 (or int64)");
+    }
 
     let weight = match loader.optional_file(at, "weight") {
         Ok(None) => Some(None),
@@ -314,14 +315,17 @@ fn edges(
     };
 
     let (src, dst) = ends?;
-    let bound_of = |t: usize| format!("vertex type `{}`", types[t].name);
-    let place = |i: usize| format!("edge {i}");
     // Both ends are checked before giving up, so that each is reported.
-    let src_ids =
-        types[src].count.and_then(|bound| loader.ids(&file, &sources, "source", place, bound, &bound_of(src)));
-    let dst_ids = types[dst]
-        .count
-        .and_then(|bound| loader.ids(&file, &destinations, "destination", place, bound, &bound_of(dst)));
+    let mut ids = |ty: usize, what: &str, range: std::ops::Range<usize>| {
+        let bound = types[ty].count?;
+        file.npy.range_to_ids(range.start, range.end, bound).or_else(|| {
+            let values = file.npy.range_to_i64(range.start, range.end)?;
+            let bound_of = format!("vertex type `{}`", types[ty].name);
+            loader.ids(&file, &values, what, |i| format!("edge {i}"), bound, &bound_of)
+        })
+    };
+    let src_ids = ids(src, "source", begin..end);
+    let dst_ids = ids(dst, "destination", all + begin..all + end);
     Some(RelationData { name, src, dst, src_ids: src_ids?, dst_ids: dst_ids?, weight: weight?, features: features? })
 }
 

@@ -10,7 +10,8 @@ use super::cache::{Incoming, Key, Stored};
 use super::plan::Plan;
 use super::walk::{Mode, Rows};
 use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes};
-use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, mirrored, transpose};
+use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph};
+use crate::outgoing::{cliques, mirrored, transpose};
 use crate::shared::Shared;
 
 /// Above this many touched edges an exact count is not worth having before refusing a graph.
@@ -49,7 +50,11 @@ impl SemanticGraphs<'_> {
         let (src_type, dst_type) = self.ends(name, steps, options.self_loops)?;
         let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
         let asked = Asked { name, steps, options, num_src, num_dst, mirror: self.is_mirror(steps) };
-        let outgoing = |csc: &Csc| if asked.mirror { mirrored(csc) } else { transpose(csc, num_src) };
+        let joined = asked.mirror && self.is_cliques(steps);
+        let outgoing = |csc: &Csc| match asked.mirror {
+            true => joined.then(|| cliques(csc)).flatten().unwrap_or_else(|| mirrored(csc)),
+            false => transpose(csc, num_src),
+        };
         let mut origin = Origin::default();
         let found = self.look_up(&asked)?;
         let (key, incoming) = (found.key, found.incoming.map(|(csc, counts)| (outgoing(&csc), csc, counts)));
@@ -154,6 +159,16 @@ impl SemanticGraphs<'_> {
             step == back.flipped() || (step == back && self.is_symmetric(step.relation))
         };
         steps.iter().zip(steps.iter().rev()).all(is_back)
+    }
+
+    /// Whether a path that leads back the same way joins each vertex with all of a clique: where its first half leads to one vertex
+    /// at most, all that get to that vertex are joined, with themselves too, and with nobody else.
+    fn is_cliques(&self, steps: &[Step]) -> bool {
+        let (first, second) = steps.split_at(steps.len() / 2);
+        let leads_to_one = |&step: &Step| self.step(step).indptr.windows(2).all(|row| row[1] - row[0] <= 1);
+        first.len() == second.len()
+            && first.iter().zip(second.iter().rev()).all(|(&step, &back)| step == back.flipped())
+            && first.iter().all(leads_to_one)
     }
 
     /// Whether each edge of a relation has one back; said of relations without multiple edges only.

@@ -22,9 +22,10 @@ mod walk;
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of, transpose};
+use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of};
 use crate::dataset::Dataset;
 use crate::degrees::ClassInfo;
+use crate::outgoing::transpose;
 use crate::shared::Shared;
 
 pub use self::cache::{Entry, EntryGraph, GraphCache};

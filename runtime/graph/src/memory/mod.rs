@@ -1,5 +1,9 @@
 //! Memory for large results.
 
+mod allocator;
+
+pub use self::allocator::LargePages;
+
 /// Below this many bytes pages of the usual size will do.
 const HUGE_BYTES: usize = 1 << 20;
 
