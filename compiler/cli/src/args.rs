@@ -459,7 +459,13 @@ fn parse_device(text: &str) -> Result<Device, String> {
 
 /// `200`, `0`
 fn parse_whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("not a whole number between 0 and {}", u64::MAX))
+    parse_within::<0, { u64::MAX }>(text)
+}
+
+/// A number between `LEAST` and `MOST`.
+pub fn parse_within<const LEAST: u64, const MOST: u64>(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| (LEAST..=MOST).contains(number));
+    number.ok_or_else(|| format!("not a whole number between {LEAST} and {MOST}"))
 }
 
 /// `0.01`

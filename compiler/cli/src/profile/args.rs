@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args as ClapArgs, FromArgMatches};
 
-use crate::args::{DeviceArgs, ModelArgs};
+use crate::args::{DeviceArgs, ModelArgs, parse_within};
 
 /// Arguments of `profile`.
 #[derive(ClapArgs, Debug)]
@@ -18,10 +18,10 @@ pub struct ProfileArgs {
     pub device: DeviceArgs,
     /// Number of epochs to measure, after three that are not (of ptx-interp always one); without it 10, or 1 of a model
     /// that is trained on batches
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = parse_within::<1, 100_000>, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
     /// Of a model that is trained on batches: measure no more than this many
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", value_parser = parse_within::<1, 100_000_000>, allow_negative_numbers = true)]
     pub batches: Option<u64>,
     /// Also measure what each kernel takes with all that it touches in the caches of its core, to see how long it waits for
     /// memory beyond; of one thread (`--threads 1`) and the whole graph

@@ -207,8 +207,10 @@ fn what_stands_in_the_way_of_a_profile() {
     place.with_data("profile", &["-o", "file"]).fails(1, &["`file` cannot be a folder"]);
     place.with_data("profile", &["-o", "file/below"]).fails(1, &["cannot be a folder"]);
     assert_eq!(place.bytes("file"), b"mine");
-    place.with_data("profile", &["--epochs", "0"]).fails(2, &["--epochs"]);
-    place.with_data("profile", &["--batches", "0"]).fails(2, &["--batches"]);
+    place.with_data("profile", &["--batches", "0"]).fails(2, &["--batches", "between 1 and 100000000"]);
+    for wrong in ["0", "-1", "abc", "1e3"] {
+        place.with_data("profile", &["--epochs", wrong]).fails(2, &[wrong, "a whole number between 1 and 100000"]);
+    }
     // A loss that is no number is found, in batches too.
     for model in [usual(), on_batches()] {
         place.model(&model.replace("lr: 0.02", "lr: 1e30"));
