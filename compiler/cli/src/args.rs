@@ -29,7 +29,7 @@ pub enum Command {
     Eval(EvalArgs),
     /// Write a trained model's outputs
     Infer(InferArgs),
-    /// Train for a while and show what takes the time, beside what it takes at least; or compare two profiles
+    /// Train for a while and show what takes the time, beside what is predicted; or compare two profiles
     Profile(Box<ProfileCommand>),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
@@ -179,7 +179,7 @@ pub enum Level {
     Kernels,
     /// What each kernel fuses, what it stores, and what exists on the way only
     Fused,
-    /// What each operation and each kernel does, and how long it takes at least (needs --data or --stats)
+    /// What each operation and each kernel does, and how long it is predicted to take (needs --data or --stats)
     Bounds,
     /// The machine code that kernels call on this processor, as Cranelift IR (needs --data; see --code)
     Clif,

@@ -36,8 +36,11 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     Ok(weights::check_writable(path)?)
 }
 
-/// Finds before the work whether files that are read can be.
+/// Finds before the work whether files that are read can be. What comes from a pipe is there once, so it is not asked for.
 pub fn check_readable(path: &Path) -> Result<(), Failure> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Ok(());
+    }
     let failed = |source| ExecError::Io { action: "read", path: path.into(), source };
     Ok(std::fs::File::open(path).map(drop).map_err(failed)?)
 }
@@ -78,14 +81,12 @@ fn place(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Is this a file that a `dataset.toml` names, or that one itself?
+/// Is this a file that a `dataset.toml` names, or that one itself? Files may be links that lead out of the folder.
 fn is_of_dataset(folder: &Path, path: &Path) -> bool {
-    let (Ok(folder), Ok(text)) = (std::fs::canonicalize(folder), std::fs::read_to_string(folder.join("dataset.toml")))
-    else {
-        return false;
-    };
-    let Some(name) = path.strip_prefix(&folder).ok().and_then(Path::to_str) else { return false };
-    name == "dataset.toml" || text.contains(&format!("\"{name}\""))
+    let Ok(text) = std::fs::read_to_string(folder.join("dataset.toml")) else { return false };
+    // Whatever stands between quotes may be a file; what does not is none that is there.
+    let mut names = text.split(['"', '\'']).filter(|name| !name.is_empty()).chain(["dataset.toml"]);
+    names.any(|name| place(&folder.join(name)).is_some_and(|place| place == path))
 }
 
 /// Makes a folder for output. Something else in its place is the user's mistake.

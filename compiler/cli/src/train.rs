@@ -86,7 +86,12 @@ fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
     for path in [&args.report, &args.weights_out].into_iter().flatten() {
         check_writable(path)?;
     }
-    let written = [("the report", args.report.as_deref()), ("the weights", args.weights_out.as_deref())];
+    let checkpoint = args.checkpoint.as_deref().map(checkpoint::file_of);
+    let written = [
+        ("the checkpoint", checkpoint.as_deref()),
+        ("the report", args.report.as_deref()),
+        ("the weights", args.weights_out.as_deref()),
+    ];
     check_apart(&written, &[("the model", Some(&args.model.model))], args.model.data.as_deref())?;
     args.init.as_deref().map_or(Ok(()), check_readable)?;
     if let Some(folder) = &args.checkpoint {

@@ -164,14 +164,18 @@ impl Runner<'_> {
         let fold = self.context.fold;
         // What is folded always has the first rows.
         let home = |range: Range<usize>| if fold.is_some() { 0..range.len() } else { range };
+        // Of long sums, a few of them again and again.
+        let outer = |num: usize, band: Range<usize>, x: &[f32], y: &[f32], out: &mut [f32]| {
+            let few = fold.map_or(num, |fold| fold.rows(bk + bn).min(num)).max(1);
+            for start in (0..num.max(1)).step_by(few) {
+                product::outer(of, few.min(num - start), band.clone(), x, y, out, start > 0);
+            }
+        };
         match (kind, split) {
             (ProductKind::Outer, Split::Bands(band)) => {
                 let range = task * band..((task + 1) * band).min(of.k);
                 let out = write(range.start * of.n, range.len() * of.n);
-                let few = fold.map_or(rows, |fold| fold.rows(bk + bn).min(rows)).max(1);
-                for start in (0..rows.max(1)).step_by(few) {
-                    product::outer(of, few.min(rows - start), range.clone(), xs, ys, out, start > 0);
-                }
+                outer(rows, range, xs, ys, out);
             }
             (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => {
                 let size = of.batch * of.k * of.n;
@@ -183,7 +187,7 @@ impl Runner<'_> {
                     // SAFETY: parts are disjoint, and are read after all are written.
                     unsafe { slabs[self.context.partials as usize].write(partials + task * size, size) }
                 };
-                product::outer(of, range.len(), 0..of.k, x, y, out, false);
+                outer(range.len(), 0..of.k, x, y, out);
             }
             (
                 ProductKind::MatMul | ProductKind::MatMulT,

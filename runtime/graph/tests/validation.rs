@@ -39,6 +39,17 @@ fn file<T: Element>(name: &'static str, shape: &'static [usize], values: &'stati
     move |dir| npy::write(&dir.join(name), shape, values).unwrap()
 }
 
+/// Replaces a file by one of truth values.
+fn mask(name: &'static str, shape: &'static [usize], values: &'static [u8]) -> impl Fn(&Path) {
+    move |dir| {
+        file(name, shape, values)(dir);
+        let mut bytes = std::fs::read(dir.join(name)).unwrap();
+        let at = bytes.windows(3).position(|word| word == b"|u1").expect("the type of elements");
+        bytes[at + 1] = b'b';
+        std::fs::write(dir.join(name), bytes).unwrap();
+    }
+}
+
 #[test]
 fn everything_is_read() {
     let d = load_after(|_| ()).unwrap_or_else(|e| panic!("{e}"));
@@ -282,6 +293,11 @@ fn counts() {
 
 #[test]
 fn ids() {
+    // A mask is none, even where all its numbers would be ids of vertices that are there.
+    says(
+        mask("writes.npy", &[2, 4], &[0, 1, 1, 0, 0, 1, 1, 1]),
+        &["`writes.npy` (`file` of relation `writes`) should be int32 (or int64): ids, not a mask, but is bool"],
+    );
     says(
         file("writes.npy", &[2, 4], &[0i32, 1, 3, 2, 0, -1, 4, 2]),
         &[
@@ -397,14 +413,10 @@ fn labels_and_splits() {
     );
     says(file("test.npy", &[2], &[3i32, 3]), &["split `std`: vertex 3 is twice in `test`"]);
     // A mask where ids are wanted: as numbers, it would be two vertices, over and over.
-    let mask = |dir: &Path| {
-        npy::write(&dir.join("test.npy"), &[4], &[0u8, 0, 0, 1]).unwrap();
-        let mut bytes = std::fs::read(dir.join("test.npy")).unwrap();
-        let at = bytes.windows(3).position(|word| word == b"|u1").expect("the type of elements");
-        bytes[at + 1] = b'b';
-        std::fs::write(dir.join("test.npy"), bytes).unwrap();
-    };
-    says(mask, &["`test.npy` (`test` of split `std`) should be int32 (or int64): ids, not a mask, but is bool"]);
+    says(
+        mask("test.npy", &[4], &[0, 0, 0, 1]),
+        &["`test.npy` (`test` of split `std`) should be int32 (or int64): ids, not a mask, but is bool"],
+    );
     says(
         toml("vertex_type = \"author\"\nname = \"topics\"", "vertex_type = \"paper\"\nname = \"topics\""),
         &[

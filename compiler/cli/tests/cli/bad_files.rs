@@ -195,6 +195,29 @@ fn outputs_are_not_written_over_inputs() {
         place.with_data(command, args).fails(1, &[words]);
         assert!(contents() == before, "{command} {args:?} has changed something");
     }
+    // Nor is the data where `dataset.toml` names it in other ways, and through links that lead elsewhere.
+    #[cfg(unix)]
+    {
+        std::fs::rename(place.path("data/writes.npy"), place.path("elsewhere.npy")).expect("moved");
+        std::os::unix::fs::symlink("../elsewhere.npy", place.path("data/writes.npy")).expect("a link");
+        let toml = String::from_utf8(place.bytes("data/dataset.toml")).expect("text");
+        assert!(toml.contains("\"writes.npy\""));
+        for named in ["\"writes.npy\"", "\"./writes.npy\"", "'writes.npy'"] {
+            std::fs::write(place.path("data/dataset.toml"), toml.replace("\"writes.npy\"", named)).expect("written");
+            let before = contents();
+            for out in ["data/writes.npy", "elsewhere.npy"] {
+                let run = place.with_data("infer", &["--weights", "w.safetensors", "--out", out]);
+                run.fails(1, &[&format!("`{out}` belongs to the dataset")]);
+                assert!(contents() == before, "{named}, {out}");
+            }
+        }
+    }
+    // Nor is the checkpoint, without which the run cannot go on.
+    std::fs::create_dir(place.path("c")).expect("made");
+    for option in ["--report", "--weights-out"] {
+        let run = place.with_data("train", &["--epochs", "1", "--checkpoint", "c", option, "c/checkpoint.safetensors"]);
+        run.fails(1, &["`c/checkpoint.safetensors` cannot be both the checkpoint and"]);
+    }
     // To go on with weights, and to write beside the data, are no slips.
     let args = ["--quiet", "--epochs", "1", "--init", "w.safetensors", "--weights-out", "w.safetensors"];
     place.with_data("train", &args).is_silent();
@@ -212,6 +235,21 @@ fn weights_that_are_not_there_are_missed_before_the_work() {
     {
         place.run(&[args, &["m.hgnn", "--data", "no such data"]].concat()).fails(1, &["cannot read w: No such file"]);
     }
+}
+
+/// Looking whether they are there does not take them out of a pipe.
+#[cfg(target_os = "linux")]
+#[test]
+fn weights_may_come_from_a_pipe() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w"]).is_silent();
+    let made = std::process::Command::new("mkfifo").arg(place.path("pipe")).status().expect("a command of the system");
+    assert!(made.success());
+    let (from, to) = (place.path("w"), place.path("pipe"));
+    let writer = std::thread::spawn(move || std::fs::write(to, std::fs::read(from).expect("weights")));
+    place.with_data("eval", &["--weights", "pipe"]).works();
+    writer.join().expect("no panic").expect("all was read");
 }
 
 /// A limit on the size of files (`ulimit -f`) is met as a full disk is.

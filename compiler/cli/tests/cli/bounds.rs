@@ -1,5 +1,5 @@
 //! A whole table of `--emit bounds`, to be read: what each operation and each kernel does on a graph of a given size,
-//! and how long it takes at least on the machine of a data sheet (`machine/sheets/sm_90.toml`).
+//! and how long it is predicted to take on the machine of a data sheet (`machine/sheets/sm_90.toml`).
 
 use crate::common::Place;
 

@@ -8,6 +8,9 @@ use toml::{Table, Value};
 use crate::error::DataError;
 use crate::npy::{Dtype, FloatArray, Npy};
 
+/// What a file of ids should be where it holds truth values.
+pub(super) const NO_MASK: &str = "int32 (or int64): ids, not a mask";
+
 /// The folder being loaded, what is wrong with it so far, and the files already open.
 pub(super) struct Loader {
     folder: PathBuf,
@@ -220,7 +223,7 @@ impl Loader {
         bound_of: &str,
     ) -> Option<Vec<u32>> {
         if file.npy.dtype() == Dtype::Bool {
-            return self.wrong_dtype(file, "int32 (or int64): ids, not a mask");
+            return self.wrong_dtype(file, NO_MASK);
         }
         let wrong = |v: i64| v < 0 || v as u64 >= bound as u64;
         if let Some(first) = values.iter().position(|&v| wrong(v)) {

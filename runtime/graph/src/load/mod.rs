@@ -12,11 +12,12 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use self::fields::{At, Loader};
+use self::fields::{At, Loader, NO_MASK};
 use crate::dataset::{
     Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, VertexTypeData,
 };
 use crate::error::{DataError, DataErrors};
+use crate::npy::Dtype;
 use crate::sgb::Step;
 
 impl Dataset {
@@ -290,8 +291,10 @@ fn edges(
     let (begin, end) = columns(loader, at, all)?;
     let num = end - begin;
     loader.check_count(at, "edges", &file.file, num as u64);
-    if !file.npy.dtype().is_integer() {
-        return loader.wrong_dtype(&file, "int32 (or int64)");
+    match file.npy.dtype() {
+        Dtype::Bool => return loader.wrong_dtype(&file, NO_MASK),
+        dtype if !dtype.is_integer() => return loader.wrong_dtype(&file, "int32 (or int64)"),
+        _ => {}
     }
 
     let weight = match loader.optional_file(at, "weight") {

@@ -60,7 +60,7 @@ unsafe impl GlobalAlloc for LargePages {
             // SAFETY: the caller's promise.
             (false, false) => unsafe { System.realloc(start, layout, new_size) },
             // SAFETY: the layout is that of the allocation, so it was mapped.
-            (true, true) => pointer(unsafe { mapped::resize(start, layout.size(), new_size) }),
+            (true, true) => pointer(unsafe { mapped::resize(start, layout, new_size) }),
             // SAFETY: both arrays have as many bytes as are copied, and the old one is not used afterwards.
             _ => unsafe {
                 let target = self.alloc(new);
@@ -81,6 +81,7 @@ fn pointer(start: Option<NonNull<u8>>) -> *mut u8 {
 #[allow(unsafe_code)]
 #[cfg(target_os = "linux")]
 mod mapped {
+    use std::alloc::Layout;
     use std::ptr::{self, NonNull};
 
     /// A large page of x86-64, and of AArch64 with pages of 4 KiB. Where they are larger, nothing but alignment is lost.
@@ -90,12 +91,19 @@ mod mapped {
     /// so many small pages.
     const LEAST_PART: usize = 128 << 10;
 
+    /// For so many bytes of an array, no more than one is memory that nobody has asked for: budgets and plans do not count it.
+    pub const PER_UNUSED: usize = 5;
+
+    /// The smallest pages that there are.
+    const LEAST_PAGE: usize = 4 << 10;
+
     /// The smallest unit of mappings, on every system with pages of up to 64 KiB.
     const UNIT: usize = 64 << 10;
 
     /// Bytes that are mapped for an array of `size`.
     pub fn length(size: usize) -> usize {
-        let unit = if size % LARGE < LEAST_PART { UNIT } else { LARGE };
+        let part = size % LARGE;
+        let unit = if part < LEAST_PART || LARGE - part > size / PER_UNUSED { UNIT } else { LARGE };
         // Layouts end below `isize::MAX`, so this does not overflow.
         size.next_multiple_of(unit)
     }
@@ -121,9 +129,9 @@ mod mapped {
     /// Gives an array another size; what was in it stays. `None` where the system has no room: then nothing has happened.
     ///
     /// # Safety
-    /// As for [`unmap`]; the old address is not used if there is a new one.
-    pub unsafe fn resize(start: *mut u8, size: usize, new_size: usize) -> Option<NonNull<u8>> {
-        let (old, new) = (length(size), length(new_size));
+    /// As for [`unmap`], of this layout; the old address is not used if there is a new one.
+    pub unsafe fn resize(start: *mut u8, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
+        let (old, new) = (length(layout.size()), length(new_size));
         if old == new {
             return NonNull::new(start);
         }
@@ -136,17 +144,33 @@ mod mapped {
         if unsafe { libc::mremap(start.cast(), old, new, 0) } != libc::MAP_FAILED {
             return NonNull::new(start);
         }
-        let target = reserve(new, libc::PROT_NONE)?;
-        // SAFETY: moves what the caller owns onto a range that was reserved just now, and which nobody else knows.
-        let moved = unsafe {
-            let fixed = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            libc::mremap(start.cast(), old, new, fixed, target.as_ptr().cast::<libc::c_void>())
-        };
-        if moved == libc::MAP_FAILED {
+        // What is reserved counts beside the array, which may be more than a limit leaves.
+        let target = if addresses_are_limited() { None } else { reserve(new, libc::PROT_NONE) };
+        if let Some(target) = target {
+            // SAFETY: moves what the caller owns onto a range that was reserved just now, and which nobody else knows.
+            let moved = unsafe {
+                let fixed = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                libc::mremap(start.cast(), old, new, fixed, target.as_ptr().cast::<libc::c_void>())
+            };
+            if moved != libc::MAP_FAILED {
+                return NonNull::new(moved.cast());
+            }
             // Whether the target is still ours is not known then: these addresses (no memory) are given up.
+        }
+        if layout.align() > LEAST_PAGE {
             return None;
         }
-        NonNull::new(moved.cast())
+        // SAFETY: as above; wherever the system likes.
+        let moved = unsafe { libc::mremap(start.cast(), old, new, libc::MREMAP_MAYMOVE) };
+        if moved == libc::MAP_FAILED { None } else { NonNull::new(moved.cast()) }
+    }
+
+    /// Is there a limit on the addresses of the process (`ulimit -v`)?
+    fn addresses_are_limited() -> bool {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: writes the limit, or nothing.
+        unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+        limit.rlim_cur != libc::RLIM_INFINITY
     }
 
     /// Maps a range of addresses that begins at a multiple of a large page.
@@ -175,8 +199,10 @@ mod mapped {
 }
 
 /// Nothing is mapped.
+#[allow(unsafe_code)]
 #[cfg(not(target_os = "linux"))]
 mod mapped {
+    use std::alloc::Layout;
     use std::ptr::NonNull;
 
     pub fn map(_: usize) -> Option<NonNull<u8>> {
@@ -185,7 +211,7 @@ mod mapped {
 
     pub unsafe fn unmap(_: *mut u8, _: usize) {}
 
-    pub unsafe fn resize(_: *mut u8, _: usize, _: usize) -> Option<NonNull<u8>> {
+    pub unsafe fn resize(_: *mut u8, _: Layout, _: usize) -> Option<NonNull<u8>> {
         None
     }
 }
@@ -239,6 +265,56 @@ mod tests {
                 bytes.fill(pair[1] as u8);
             }
             LargePages.dealloc(array, layout(sizes[sizes.len() - 1]));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn little_is_mapped_that_nobody_has_asked_for() {
+        for size in (MAPPED..40 * MIB).step_by(4099) {
+            let unused = mapped::length(size) - size;
+            assert!(unused <= (64 << 10).max(size / mapped::PER_UNUSED), "{size} bytes, and {unused}");
+            assert!(mapped::length(size + 4099) >= mapped::length(size), "{size} bytes");
+        }
+        // Parts that are almost a large page are one.
+        assert_eq!(mapped::length(10 * MIB - 1000), 10 * MIB);
+    }
+
+    /// Under `ulimit -v` arrays grow where they would with the system's allocator: a limit of a process, so in one of its own.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn arrays_grow_within_a_limit_of_addresses() {
+        let test = "memory::allocator::tests::an_array_grows_within_a_limit_of_addresses";
+        let program = std::env::current_exe().expect("this test");
+        let run = std::process::Command::new(program).args([test, "--exact", "--ignored"]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success() && said.contains("1 passed"), "{said}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[ignore = "limits the process"]
+    #[allow(unsafe_code)]
+    fn an_array_grows_within_a_limit_of_addresses() {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a line");
+        let kib: u64 = size.trim_end_matches("kB").trim().parse().expect("a number");
+        // Room for the array when it has grown, but not for it as it was beside that.
+        let limit = (kib << 10) + (150 << 20);
+        let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+        // SAFETY: sets a limit; the array is used within its size and given back once, with the layout that it has.
+        unsafe {
+            assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
+            let array = LargePages.alloc(layout(64 * MIB));
+            // Something lies behind it, so that it cannot grow where it is.
+            let behind = LargePages.alloc(layout(5 * MIB));
+            *array.add(64 * MIB - 1) = 7;
+            let grown = LargePages.realloc(array, layout(64 * MIB), 128 * MIB);
+            assert!(!grown.is_null());
+            assert_eq!(*grown.add(64 * MIB - 1), 7);
+            *grown.add(128 * MIB - 1) = 8;
+            LargePages.dealloc(grown, layout(128 * MIB));
+            LargePages.dealloc(behind, layout(5 * MIB));
         }
     }
 
