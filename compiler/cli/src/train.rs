@@ -117,14 +117,18 @@ pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
     stop
 }
 
-/// Writes the trained parameters: where they cannot be written, into the folder for temporary files, since training may have
-/// taken days.
+/// Writes the trained parameters: where they cannot be written, into a folder of their own among temporary files, since training
+/// may have taken days.
 fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
     let Err(error) = prepared.trainer.save_weights(path) else { return Ok(()) };
-    let name = format!("{}-{}.safetensors", prepared.trainer.artifact().model, std::process::id());
-    let elsewhere = std::env::temp_dir().join(name);
-    if prepared.trainer.save_weights(&elsewhere).is_ok() {
-        note(&format!("the parameters were written to {} instead", elsewhere.display()));
+    let model = prepared.trainer.artifact().model.clone();
+    // Nobody else can have put anything there.
+    if let Ok(folder) = tempfile::Builder::new().prefix(&format!("hgnnc-{model}-")).tempdir() {
+        let elsewhere = folder.path().join(format!("{model}.safetensors"));
+        if prepared.trainer.save_weights(&elsewhere).is_ok() {
+            let _ = folder.keep();
+            note(&format!("the parameters were written to {} instead", elsewhere.display()));
+        }
     }
     Err(error.into())
 }
