@@ -4,6 +4,7 @@
 //! ([`json`]) can be compared ([`diff`]) and shown again later. [`mod@text`] is for terminals, [`page`] is one file for
 //! browsers with the [`pictures`] in it, [`trace`] is for Perfetto. This crate opens no file and measures nothing.
 
+mod columns;
 pub mod diff;
 pub mod headline;
 pub mod json;

@@ -2,6 +2,7 @@
 
 use hgnnc_machine::Machine;
 
+use crate::columns::Column;
 use crate::profile::{Profile, Run};
 use crate::summary::{KINDS, PHASES, stage_words};
 use crate::table::{Table, amount, bytes, digits, percent, time};
@@ -83,50 +84,31 @@ fn unit(number: f64) -> String {
     if text.ends_with(|c: char| c.is_ascii_alphabetic()) { text } else { format!("{text} ") }
 }
 
+const COLUMNS: [Column; 15] = [
+    Column::NameAndRows,
+    Column::Stores,
+    Column::Stage,
+    Column::Direction,
+    Column::Kind,
+    Column::Measured,
+    Column::Predicted,
+    Column::Ratio,
+    Column::Waits,
+    Column::Bound,
+    Column::FlopsPerSecond,
+    Column::OfPeak,
+    Column::BytesPerSecond,
+    Column::FlopsPerByte,
+    Column::Share,
+];
+
 fn kernels(profile: &Profile) -> String {
-    let mut heads = vec![
-        "kernel",
-        "stores",
-        "stage",
-        "phase",
-        "kind",
-        "measured",
-        "predicted",
-        "ratio",
-        "bound",
-        "FLOP/s",
-        "of peak",
-        "B/s",
-        "FLOP/B",
-        "share",
-    ];
-    // After the ratio.
-    let waits = profile.tells_waits().then_some(8);
-    if let Some(at) = waits {
-        heads.insert(at, "waits");
-    }
-    let mut table = Table::new(5, &heads);
+    let columns = Column::known(&COLUMNS, profile);
+    // A narrower word than `direction`, in lines that are long anyway.
+    let head = |column: &Column| if *column == Column::Direction { "phase" } else { column.head() };
+    let mut table = Table::new(5, &columns.iter().map(head).collect::<Vec<_>>());
     for kernel in profile.by_time() {
-        let mut cells = vec![
-            format!("{} {}", kernel.name(), kernel.rows),
-            kernel.stores.clone(),
-            kernel.stage.clone(),
-            kernel.phase.clone(),
-            kernel.kind.clone(),
-            time(kernel.measured_ms * 1e-3),
-            kernel.predicted_ms.map_or(String::new(), |ms| time(ms * 1e-3)),
-            kernel.ratio().map_or(String::new(), digits),
-            kernel.bound.clone(),
-            amount(kernel.flops_per_s()),
-            percent(kernel.flops_per_s() / profile.machine.fma_flops),
-            bytes(kernel.bytes_per_s()),
-            digits(kernel.intensity()),
-            percent(profile.share(kernel.measured_ms)),
-        ];
-        if let Some(at) = waits {
-            cells.insert(at, kernel.waits().map_or(String::new(), percent));
-        }
-        table.row(cells);
+        table.row(columns.iter().map(|column| column.cell(profile, kernel)).collect());
     }
     table.text()
 }

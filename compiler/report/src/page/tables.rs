@@ -1,9 +1,10 @@
 //! The tables of the page.
 
 use super::{Plain, section};
+use crate::columns::Column;
 use crate::profile::Profile;
 use crate::summary::{PHASES, stage_words};
-use crate::table::{amount, bytes, digits, percent, time};
+use crate::table::{amount, digits, percent, time};
 
 /// A table: the first `words` columns are words, and those from `names` on.
 struct Html {
@@ -109,52 +110,32 @@ fn stages(profile: &Profile) -> String {
     table.end().replacen("<table>", "<table class=\"stages\">", 1)
 }
 
+/// Numbers stand before the long names, so that they are seen without scrolling.
+const COLUMNS: [Column; 16] = [
+    Column::Name,
+    Column::Stage,
+    Column::Direction,
+    Column::Kind,
+    Column::Bound,
+    Column::Measured,
+    Column::Predicted,
+    Column::Ratio,
+    Column::Waits,
+    Column::Share,
+    Column::FlopsPerSecond,
+    Column::OfPeak,
+    Column::BytesPerSecond,
+    Column::FlopsPerByte,
+    Column::Rows,
+    Column::Stores,
+];
+
 fn kernels(profile: &Profile) -> String {
-    // Numbers stand before the long names, so that they are seen without scrolling.
-    let mut heads = vec![
-        "kernel",
-        "stage",
-        "direction",
-        "kind",
-        "bound",
-        "measured",
-        "predicted",
-        "ratio",
-        "share",
-        "FLOP/s",
-        "of peak",
-        "B/s",
-        "FLOP/B",
-        "rows",
-        "stores",
-    ];
-    let waits = profile.tells_waits().then_some(8);
-    if let Some(at) = waits {
-        heads.insert(at, "waits");
-    }
+    let columns = Column::known(&COLUMNS, profile);
+    let heads: Vec<_> = columns.iter().map(|column| column.head()).collect();
     let mut table = Html::new(5, heads.len() - 2, &heads);
     for kernel in profile.by_time() {
-        let mut cells = vec![
-            kernel.name(),
-            kernel.stage.clone(),
-            kernel.phase.clone(),
-            kernel.kind.clone(),
-            kernel.bound.clone(),
-            time(kernel.measured_ms * 1e-3),
-            kernel.predicted_ms.map_or(String::new(), |ms| time(ms * 1e-3)),
-            kernel.ratio().map_or(String::new(), digits),
-            percent(profile.share(kernel.measured_ms)),
-            amount(kernel.flops_per_s()),
-            percent(kernel.flops_per_s() / profile.machine.fma_flops),
-            bytes(kernel.bytes_per_s()),
-            digits(kernel.intensity()),
-            kernel.rows.clone(),
-            kernel.stores.clone(),
-        ];
-        if let Some(at) = waits {
-            cells.insert(at, kernel.waits().map_or(String::new(), percent));
-        }
-        table.row(cells);
+        table.row(columns.iter().map(|column| column.cell(profile, kernel)).collect());
     }
     table.end()
 }
