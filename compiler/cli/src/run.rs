@@ -362,12 +362,11 @@ fn forget_training(model: &mut Analyzed) {
 /// The options of the engine. The number of threads is also that of everything before it: loading the dataset and
 /// building semantic graphs.
 pub fn options(device: &DeviceArgs) -> TrainOptions {
-    let every = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = device.threads.map_or_else(every, |threads| threads as usize);
+    let threads = device.threads.unwrap_or(0) as usize;
     // Fails only where the pool is in use already.
-    let _ = processors::pool(threads, || {}).build_global();
+    let _ = processors::pool(processors::threads(threads), || {}).build_global();
     TrainOptions {
-        threads: device.threads.unwrap_or(0) as usize,
+        threads,
         memory_budget: device.memory_budget,
         precision: device.precision.of_products(),
         code: device.code.mode(),

@@ -60,14 +60,6 @@ fn constants_slab(program: usize) -> u32 {
     4 + 2 * program as u32
 }
 
-/// The number of threads that options ask for.
-fn threads_of(options: EngineOptions) -> usize {
-    match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    }
-}
-
 /// The slab of the first parameter.
 fn params_slab(programs: usize) -> u32 {
     3 + 2 * programs as u32
@@ -156,7 +148,7 @@ impl Planned {
         let params = params_slab(programs.len());
         let first_state = params + num_params as u32;
         let plans = plans_of(programs, data, &states, block_len)?;
-        let threads = threads_of(options);
+        let threads = processors::threads(options.threads);
         let pool = processors::pool(threads, flush_to_zero)
             .thread_name(|i| format!("hgnnc-{i}"))
             .build()

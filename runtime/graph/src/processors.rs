@@ -35,6 +35,14 @@ impl Processors {
     }
 }
 
+/// The number of threads of a pool: what is asked for, or, with 0, as many as the system runs at one time.
+pub fn threads(asked: usize) -> usize {
+    match asked {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
 /// Lets the calling thread run wherever the process may.
 pub fn free() {
     system::allow(&system::allowed());

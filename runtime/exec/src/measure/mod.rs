@@ -10,6 +10,7 @@ mod topology;
 
 use std::path::{Path, PathBuf};
 
+use hgnnc_graph::processors;
 use hgnnc_machine::{FORMAT, Machine, MemoryLevel};
 
 use crate::micro::with_all;
@@ -19,10 +20,7 @@ use topology::{Caches, run_and_wait};
 
 /// The processor with this many threads (0: one per processor), from the file kept in `folder` or measured.
 pub fn machine(folder: Option<&Path>, threads: usize) -> Machine {
-    let threads = match threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
+    let threads = processors::threads(threads);
     let name = topology::model_name();
     kept(folder, &name, threads, || with_all(|| measure(&name, threads)))
 }
