@@ -95,6 +95,9 @@ pub enum Binding {
     EdgeCount(Graph),
     /// Features of the edges of a relation. f32 `edges(g)[width]`.
     EdgeFeatures(Graph),
+    /// A number of each edge that no other edge of its destination (`In`) or source (`Out`) has: how many of these edges come
+    /// before it, ordered by their other ends and, where these are equal, as in the dataset. f32 `edges(g)[]`.
+    EdgeRank(Graph, Direction),
     /// 1 where a pair to score is a link of the relation, else 0. f32 `edges(g)[]` of a graph of links.
     IsLink(Graph),
     /// What another program has computed, by the name of its result. Any dense f32 type.

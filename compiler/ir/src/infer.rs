@@ -32,7 +32,12 @@ fn error<T>(message: impl Into<String>) -> Result<T, TypeError> {
 pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError> {
     let expected = match op {
         Op::Input(_) | Op::Param(_) | Op::State(..) | Op::Const(_) | Op::Count(_) | Op::RandomMask { .. } => Some(0),
-        Op::Binary(_) | Op::MatMul { .. } | Op::MatMulT { .. } | Op::Outer { .. } | Op::Replace(..) => Some(2),
+        Op::Binary(_)
+        | Op::MatMul { .. }
+        | Op::MatMulT { .. }
+        | Op::Outer { .. }
+        | Op::Replace(..)
+        | Op::SegmentArg { .. } => Some(2),
         Op::AddEnds(ends) => Some(1 + ends.len()),
         Op::Concat => None,
         Op::Paths(sum) => Some(sum.term.operands() + usize::from(sum.term != PathTerm::Lse && args.len() > 3)),
@@ -255,6 +260,19 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
                 Ok(Type::new(rows, ty(0).dims.clone()))
             } else {
                 error(format!("{} has no row per edge of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
+            }
+        }
+
+        Op::SegmentArg { graph, direction, .. } => {
+            dense(0)?;
+            dense(1)?;
+            known(graph.index(), flow.graphs.len(), "graph")?;
+            if ty(0).space != Space::Edges(*graph) {
+                error(format!("{} has no row per edge of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
+            } else if *ty(1) != Type::new(Space::Edges(*graph), vec![]) {
+                error(format!("{} has no number per edge of `{}`", show(flow, ty(1)), flow.graphs[graph.index()].name))
+            } else {
+                Ok(Type::new(flow.graph_end(*graph, *direction), ty(0).dims.clone()))
             }
         }
 

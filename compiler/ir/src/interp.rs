@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::Index;
 
-use crate::dataflow::{Dataflow, OutputKind};
-use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::dataflow::{Binding, Dataflow, OutputKind};
+use crate::ops::{BinaryOp, Direction, Extreme, Op, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
 use crate::random;
 use crate::types::{Dim, Graph, Input, Param, Space, Type, Value};
@@ -286,6 +286,32 @@ pub(crate) fn bound(
     }
 }
 
+/// What an input is bound to; ranks of edges follow from the edges.
+pub(crate) fn bound_input(
+    flow: &Dataflow,
+    bindings: &Bindings,
+    input: Input,
+    expected: (usize, usize),
+) -> Result<Tensor, InterpError> {
+    let decl = &flow.inputs[input.index()];
+    match (bindings.inputs.get(&input), &decl.binding) {
+        (None, Binding::EdgeRank(graph, direction)) => {
+            let rows = bindings.rows(flow.graph_end(*graph, *direction));
+            let mut ranks = vec![0.0; expected.0];
+            let other = |edge: usize| match (bindings.edges[graph.index()][edge], direction) {
+                ((src, _), Direction::In) => src,
+                ((_, dst), Direction::Out) => dst,
+            };
+            for mut edges in edges_of_rows(bindings, *graph, *direction, rows) {
+                edges.sort_by_key(|&edge| other(edge));
+                edges.into_iter().enumerate().for_each(|(rank, edge)| ranks[edge] = rank as f64);
+            }
+            Ok(Tensor::new(expected.0, 1, ranks))
+        }
+        (tensor, _) => bound("input", &decl.name, tensor, expected),
+    }
+}
+
 fn evaluate(flow: &Dataflow, bindings: &Bindings, run: &Evaluation, value: Value) -> Result<Tensor, InterpError> {
     let data = flow.value(value);
     let ty = &data.ty;
@@ -295,9 +321,7 @@ fn evaluate(flow: &Dataflow, bindings: &Bindings, run: &Evaluation, value: Value
     let same_rows = |columns: Vec<f64>| Tensor::new(rows, width, columns);
 
     Ok(match &data.op {
-        Op::Input(input) => {
-            bound("input", &flow.inputs[input.index()].name, bindings.inputs.get(input), (rows, width))?
-        }
+        Op::Input(input) => bound_input(flow, bindings, *input, (rows, width))?,
         Op::Param(param) => {
             bound("parameter", &flow.params[param.index()].name, bindings.params.get(param), (rows, width))?
         }
@@ -413,6 +437,13 @@ fn evaluate(flow: &Dataflow, bindings: &Bindings, run: &Evaluation, value: Value
             let owned = edges_of_rows(bindings, *graph, *direction, rows);
             Tensor::from_fn(rows, width, |row, column| {
                 reduced(*reduce, owned[row].iter().map(|&edge| arg(0).at(edge, column)))
+            })
+        }
+        Op::SegmentArg { graph, direction, extreme } => {
+            let owned = edges_of_rows(bindings, *graph, *direction, rows);
+            Tensor::from_fn(rows, width, |row, column| {
+                let edge = |&edge: &usize| (arg(0).at(edge, column), arg(1).at(edge, 0));
+                arg_extreme(*extreme, owned[row].iter().map(edge)).1
             })
         }
 
@@ -546,6 +577,14 @@ pub(crate) fn reduced(reduce: Reduce, elements: impl Iterator<Item = f64> + Clon
             }
         }
     }
+}
+
+/// The winner among (element, rank), and the lowest rank among equals; rank ∞ over nothing.
+pub(crate) fn arg_extreme(extreme: Extreme, elements: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
+    elements.fold((extreme.reduce().identity(), f64::INFINITY), |(best, of), (x, rank)| {
+        let takes = extreme.wins(x, best) || (x == best && rank < of);
+        if takes { (x, rank) } else { (best, of) }
+    })
 }
 
 /// One element of an element-wise function, as the oracle computes it.

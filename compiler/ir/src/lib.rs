@@ -27,7 +27,7 @@ pub mod verify;
 
 pub use artifact::Artifact;
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
-pub use ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+pub use ops::{BinaryOp, Direction, Extreme, Op, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
 pub use paths::{PathSum, PathTerm};
 pub use print::print;

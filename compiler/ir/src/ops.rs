@@ -112,6 +112,21 @@ pub enum Op {
         /// How.
         reduce: Reduce,
     },
+    /// Which edge of each row has the largest (smallest) element: `edges(g)[..]` and the ranks of the edges, `edges(g)[]`
+    /// ([`crate::dataflow::Binding::EdgeRank`]), to `dst(g)[..]` (`src(g)[..]`). The result is the rank of the edge; among
+    /// equal elements the lowest rank; ∞ for a row without edges.
+    ///
+    /// The gradient of a maximum flows through this edge and no other (as in DGL's `copy_u_max` and in `torch.max` along a
+    /// dimension). It is a value of its own so that forward and backward passes cannot disagree on the edge: a backward pass
+    /// that compares elements with their maximum computes them again, and may round them in another way.
+    SegmentArg {
+        /// The graph whose edges are compared.
+        graph: Graph,
+        /// To destinations (`In`) or to sources (`Out`).
+        direction: Direction,
+        /// Is the largest element looked for, or the smallest?
+        extreme: Extreme,
+    },
 
     /// A sum over the paths of two graphs, from vertex values to vertex values: see [`PathSum`].
     Paths(PathSum),
@@ -224,6 +239,41 @@ impl Reduce {
             Reduce::Sum => 0.0,
             Reduce::Max | Reduce::Lse => f64::NEG_INFINITY,
             Reduce::Min => f64::INFINITY,
+        }
+    }
+}
+
+/// The end of an order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Extreme {
+    /// The largest element.
+    Max,
+    /// The smallest element.
+    Min,
+}
+
+impl Extreme {
+    /// The reduction that gives the element itself.
+    pub fn reduce(self) -> Reduce {
+        match self {
+            Extreme::Max => Reduce::Max,
+            Extreme::Min => Reduce::Min,
+        }
+    }
+
+    /// The word for the position of the element.
+    pub fn arg_name(self) -> &'static str {
+        match self {
+            Extreme::Max => "argmax",
+            Extreme::Min => "argmin",
+        }
+    }
+
+    /// Does `x` win over `best`?
+    pub fn wins(self, x: f64, best: f64) -> bool {
+        match self {
+            Extreme::Max => x > best,
+            Extreme::Min => x < best,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::dataflow::{
     Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PathDecl, PatternDecl, RelationDecl,
     Step, ValueData, VertexTypeDecl,
 };
-use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::ops::{BinaryOp, Direction, Extreme, Op, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType};
 use crate::verify::Place;
@@ -581,12 +581,26 @@ impl Parser {
             "edge_weight" => Binding::EdgeWeight(self.graph()?),
             "edge_count" => Binding::EdgeCount(self.graph()?),
             "edge_features" => Binding::EdgeFeatures(self.graph()?),
+            "edge_rank" => {
+                let graph = self.graph()?;
+                self.sign(",")?;
+                Binding::EdgeRank(graph, self.direction()?)
+            }
             "is_link" => Binding::IsLink(self.graph()?),
             "given" => Binding::Given(self.name()?),
             _ => return self.error_at(at, format!("nothing is bound by `{kind}`")),
         };
         self.sign(")")?;
         Ok(binding)
+    }
+
+    fn direction(&mut self) -> Parse<Direction> {
+        let at = self.next;
+        let word = self.name()?;
+        match [Direction::In, Direction::Out].into_iter().find(|known| known.name() == word) {
+            Some(direction) => Ok(direction),
+            None => self.error_at(at, format!("expected `in` or `out`, found `{word}`")),
+        }
     }
 
     fn init(&mut self) -> Parse<Init> {
@@ -675,6 +689,12 @@ impl Parser {
         let segment = mnemonic.strip_prefix("segment.").or_else(|| mnemonic.strip_prefix("segment_ends."));
         if let Some((reduce, direction)) = segment.and_then(|rest| rest.split_once('.')) {
             let direction = [Direction::In, Direction::Out].into_iter().find(|known| known.name() == direction);
+            let extreme = [Extreme::Max, Extreme::Min].into_iter().find(|known| known.arg_name() == reduce);
+            if let (Some(extreme), Some(direction), true) = (extreme, direction, mnemonic.starts_with("segment.")) {
+                let graph = self.graph()?;
+                self.comma_before_value()?;
+                return Ok(Written::Op(Op::SegmentArg { graph, direction, extreme }));
+            }
             let (Some(reduce), Some(direction)) = (reduce_of(reduce), direction) else {
                 return Ok(Written::Unknown(mnemonic.to_owned()));
             };

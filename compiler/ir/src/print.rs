@@ -250,6 +250,7 @@ impl Names<'_> {
             Binding::EdgeWeight(graph) => format!("edge_weight({})", self.graph(*graph)),
             Binding::EdgeCount(graph) => format!("edge_count({})", self.graph(*graph)),
             Binding::EdgeFeatures(graph) => format!("edge_features({})", self.graph(*graph)),
+            Binding::EdgeRank(graph, direction) => format!("edge_rank({}, {})", self.graph(*graph), direction.name()),
             Binding::IsLink(graph) => format!("is_link({})", self.graph(*graph)),
             Binding::Given(name) => format!("given({})", quoted(name)),
             Binding::StepNumber => "step_number".into(),
@@ -300,6 +301,9 @@ impl Names<'_> {
             }
             Op::SegmentEnds { graph, direction, reduce } => {
                 (format!("segment_ends.{}.{}", reduce.name(), direction.name()), Some(self.graph(*graph)))
+            }
+            Op::SegmentArg { graph, direction, extreme } => {
+                (format!("segment.{}.{}", extreme.arg_name(), direction.name()), Some(self.graph(*graph)))
             }
             Op::Paths(sum) => {
                 let name = format!("paths.{}.{}({:?})", sum.term.name(), sum.direction.name(), sum.slope);

@@ -3,7 +3,7 @@
 //!
 //! Programs are well-typed and their numbers stay small (nothing infinite or NaN), so that results can be compared
 //! with tolerances. Functions that jump (step, floor, comparisons) are only applied to inputs, where no rounding
-//! comes before the jump. Graphs have isolated vertices, duplicate edges, self loops and no edges at all. Common
+//! comes before the jump; extremes and gates have gradients that jump, wherever numbers are close to each other. Graphs have isolated vertices, duplicate edges, self loops and no edges at all. Common
 //! prey of passes (projections of gathered values, attention, constants, repeated expressions) is frequent.
 
 use std::collections::BTreeMap;
@@ -602,7 +602,43 @@ impl Generator {
         }
         let messages = self.flow.add(Op::GatherSrc(graph), &[values]);
         let messages = self.flow.binary(BinaryOp::Mul, messages, alpha);
-        let z = self.flow.segment(graph, Direction::In, Reduce::Sum, messages);
+        self.reduced_messages(graph, messages);
+    }
+
+    /// Sums, extremes and gates of weighted messages. Passes may compute the weights in another way where they are summed,
+    /// and anew for the gradient, and all have to agree on which message wins.
+    fn reduced_messages(&mut self, graph: Graph, messages: Value) {
+        let over = |generator: &mut Self, reduce: Reduce, x: Value| {
+            let reduced = generator.flow.segment(graph, Direction::In, reduce, x);
+            if reduce == Reduce::Sum { reduced } else { generator.clamp(reduced) }
+        };
+        let extreme = [Reduce::Max, Reduce::Min][self.below(2)];
+        let z = match self.below(8) {
+            0..3 => over(self, Reduce::Sum, messages),
+            3 | 4 => over(self, extreme, messages),
+            5 => over(self, Reduce::Lse, messages),
+            // The distance to the largest message. It is 0 at that message, where nothing flows on, or everything to it and
+            // back.
+            6 => {
+                let extreme = over(self, extreme, messages);
+                let extreme = self.flow.add(Op::GatherDst(graph), &[extreme]);
+                let distance = self.flow.binary(BinaryOp::Sub, messages, extreme);
+                let gated = self.flow.unary(UnaryOp::Relu, distance);
+                let both = self.flow.binary(BinaryOp::Add, gated, messages);
+                over(self, Reduce::Sum, both)
+            }
+            // Messages meet the mean message.
+            _ => {
+                let sum = over(self, Reduce::Sum, messages);
+                let half = self.flow.constant(0.5);
+                let mean = self.flow.binary(BinaryOp::Mul, sum, half);
+                let mean = self.flow.add(Op::GatherDst(graph), &[mean]);
+                let f = [BinaryOp::Max, BinaryOp::Min][self.below(2)];
+                let gated = self.flow.binary(f, messages, mean);
+                let reduce = [Reduce::Sum, extreme][self.below(2)];
+                over(self, reduce, gated)
+            }
+        };
         self.keep(z);
     }
 

@@ -258,6 +258,7 @@ impl Verifier<'_> {
             Binding::EdgeWeight(graph)
             | Binding::EdgeCount(graph)
             | Binding::EdgeFeatures(graph)
+            | Binding::EdgeRank(graph, _)
             | Binding::IsLink(graph)
                 if graph.index() >= graphs =>
             {
@@ -268,9 +269,10 @@ impl Verifier<'_> {
                 self.report(place, format!("{graph} is no graph of links"));
                 None
             }
-            Binding::EdgeWeight(graph) | Binding::EdgeCount(graph) | Binding::IsLink(graph) => {
-                Some(Type::new(Space::Edges(*graph), vec![]))
-            }
+            Binding::EdgeWeight(graph)
+            | Binding::EdgeCount(graph)
+            | Binding::EdgeRank(graph, _)
+            | Binding::IsLink(graph) => Some(Type::new(Space::Edges(*graph), vec![])),
             Binding::EdgeFeatures(graph) => Some(Type::new(Space::Edges(*graph), ty.dims.clone())),
             Binding::Given(_) => Some(Type { layout: Layout::Dense, dtype: DType::F32, ..ty.clone() }),
             Binding::StepNumber | Binding::EpochNumber => Some(Type::scalar()),
@@ -348,6 +350,7 @@ impl Verifier<'_> {
             | Op::GatherDst(_)
             | Op::Segment { .. }
             | Op::SegmentEnds { .. }
+            | Op::SegmentArg { .. }
             | Op::Paths(_)
             | Op::Select(..)
             | Op::Replace(..)

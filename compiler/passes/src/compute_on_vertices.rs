@@ -104,6 +104,7 @@ pub(crate) fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
         | Op::GatherDst(_)
         | Op::Segment { .. }
         | Op::SegmentEnds { .. }
+        | Op::SegmentArg { .. }
         | Op::Paths(_)
         | Op::Select(..)
         | Op::Replace(..)

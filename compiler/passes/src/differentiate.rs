@@ -9,15 +9,16 @@
 //! - Only values between a parameter of `wrt` and the loss are visited: no input ever gets a gradient.
 //! - A sum copies nothing: the gradient of `a + b` is handed on as it is, by name.
 //! - A gradient belongs to the stage and the origin of the forward value that it is the gradient of, and to
-//!   [`Phase::Backward`].
+//!   [`Phase::Backward`]. The search for the edge that an extreme comes from is forward.
 //! - No rule gives NaN where an edge or a row exists and forward values are finite. Rows without edges hold
 //!   infinities (the identities of max, min and log-sum-exp), so rules that could meet them are guarded; a
 //!   gather never reads such a row.
 
-use hgnnc_ir::dataflow::Cursor;
+use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Graph, Op, Param, PathSum, PathTerm, Phase, Reduce, Space, Type, UnaryOp, Value,
+    BinaryOp, Dataflow, Dim, Direction, Extreme, Graph, Input, Op, Param, PathSum, PathTerm, Phase, Reduce, Space,
+    Type, UnaryOp, Value,
 };
 
 /// Larger than no finite f32 and still finite, the guard against `-∞ - -∞`.
@@ -106,7 +107,7 @@ fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
             Op::Param(param) => wrt.contains(param),
             Op::Input(_) | Op::State(..) | Op::Const(_) | Op::Count(_) | Op::RandomMask { .. } => false,
             // Piecewise constant, or constant on purpose.
-            Op::StopGradient | Op::OneHot { .. } => false,
+            Op::StopGradient | Op::OneHot { .. } | Op::SegmentArg { .. } => false,
             Op::Unary(f) => {
                 !matches!(f, UnaryOp::Sign | UnaryOp::Step | UnaryOp::Floor) && needed[data.args[0].index()]
             }
@@ -183,7 +184,8 @@ impl Tape<'_> {
             | Op::Count(_)
             | Op::RandomMask { .. }
             | Op::StopGradient
-            | Op::OneHot { .. } => Ok(()),
+            | Op::OneHot { .. }
+            | Op::SegmentArg { .. } => Ok(()),
 
             Op::Unary(f) => {
                 let dx = self.unary_rule(f, args[0], y, g)?;
@@ -321,16 +323,9 @@ impl Tape<'_> {
                         let g = self.flow.push(gather, &[g])?;
                         self.flow.push(Op::Binary(BinaryOp::Mul), &[g, weight])?
                     }
-                    // The elements that attain the extremum share the gradient equally.
-                    Reduce::Max | Reduce::Min => {
-                        let own = y;
-                        let y = self.flow.push(gather.clone(), &[y])?;
-                        let mask = self.flow.push(Op::Binary(BinaryOp::Eq), &[x, y])?;
-                        let sum = sum_like(self.flow.ty(own).space, graph, direction);
-                        let share = self.share(g, mask, sum)?;
-                        let share = self.flow.push(gather, &[share])?;
-                        self.flow.push(Op::Binary(BinaryOp::Mul), &[mask, share])?
-                    }
+                    // dx[e] = g[v(e)] if e is the edge that y[v(e)] comes from, else 0.
+                    Reduce::Max => self.to_winner(x, (graph, direction, Extreme::Max), gather, g)?,
+                    Reduce::Min => self.to_winner(x, (graph, direction, Extreme::Min), gather, g)?,
                 };
                 self.give(x, dx)
             }
@@ -593,6 +588,34 @@ impl Tape<'_> {
             }
             Eq | Gt => unreachable!("comparisons hand on no gradient"),
         }
+    }
+
+    /// The gradient `g` of the largest (smallest) elements of rows, at the edges that they come from.
+    fn to_winner(&mut self, x: Value, over: (Graph, Direction, Extreme), gather: Op, g: Value) -> Built {
+        let (graph, direction, extreme) = over;
+        // Forward: where the elements are at hand.
+        let backward = self.flow.cursor;
+        self.flow.cursor.phase = Phase::Forward;
+        let rank = self.edge_rank(graph, direction)?;
+        let winner = self.flow.push(Op::SegmentArg { graph, direction, extreme }, &[x, rank])?;
+        self.flow.cursor = backward;
+        let winner = self.flow.push(gather.clone(), &[winner])?;
+        let mask = self.flow.push(Op::Binary(BinaryOp::Eq), &[winner, rank])?;
+        let g = self.flow.push(gather, &[g])?;
+        self.flow.push(Op::Binary(BinaryOp::Mul), &[g, mask])
+    }
+
+    /// The ranks of the edges of a graph, an input of its own.
+    fn edge_rank(&mut self, graph: Graph, direction: Direction) -> Built {
+        let binding = Binding::EdgeRank(graph, direction);
+        let known = self.flow.inputs.iter().position(|decl| decl.binding == binding);
+        let input = known.map(Input::new).unwrap_or_else(|| {
+            let name = format!("{}.rank.{}", self.flow.graphs[graph.index()].name, direction.name());
+            let ty = Type::new(Space::Edges(graph), vec![]);
+            self.flow.inputs.push(InputDecl { name, ty, binding });
+            Input::new(self.flow.inputs.len() - 1)
+        });
+        self.flow.push(Op::Input(input), &[])
     }
 
     /// `exp(x - y)`

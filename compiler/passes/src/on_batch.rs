@@ -305,6 +305,7 @@ impl Builder<'_> {
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(self.graph(graph, hops)),
             Binding::EdgeCount(graph) => Binding::EdgeCount(self.graph(graph, hops)),
             Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(self.graph(graph, hops)),
+            Binding::EdgeRank(graph, direction) => Binding::EdgeRank(self.graph(graph, hops), direction),
             Binding::IsLink(graph) => Binding::IsLink(self.graph(graph, hops)),
             Binding::Given(name) => Binding::Given(name),
             Binding::StepNumber => Binding::StepNumber,

@@ -96,6 +96,7 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
         | Op::Outer { .. }
         | Op::Segment { .. }
         | Op::SegmentEnds { .. }
+        | Op::SegmentArg { .. }
         | Op::Paths(_)
         | Op::Replace(..)
         | Op::AddEnds(_)

@@ -78,6 +78,7 @@ pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
             | Op::GatherDst(_)
             | Op::Segment { .. }
             | Op::SegmentEnds { .. }
+            | Op::SegmentArg { .. }
             | Op::Paths(_)
             | Op::Select(..)
             | Op::Replace(..)

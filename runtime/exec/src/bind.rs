@@ -370,8 +370,8 @@ impl Binder<'_> {
                 InputData::Numbers(graph.counts.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
             }
             Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?),
-            // Of pairs, which are drawn later, and of other programs.
-            Binding::IsLink(_) | Binding::Given(_) => InputData::Missing,
+            // Of pairs, which are drawn later, of other programs, and of the graph that is bound.
+            Binding::IsLink(_) | Binding::Given(_) | Binding::EdgeRank(..) => InputData::Missing,
             Binding::StepNumber => InputData::StepNumber,
             Binding::EpochNumber => InputData::EpochNumber,
         })

@@ -166,6 +166,34 @@ impl Topology {
         }
     }
 
+    /// How many edges of the same destination (`In`) or source (`Out`) come before each edge, in CSC order.
+    ///
+    /// # Errors
+    /// When a row has so many edges that these numbers are not exact.
+    ///
+    /// # Panics
+    /// When `ranks` has another length than there are edges.
+    pub fn write_ranks(&self, direction: Direction, ranks: &mut [f32]) -> Result<()> {
+        /// Whole numbers up to here are exact.
+        const MOST: u64 = 1 << f32::MANTISSA_DIGITS;
+        assert_eq!(ranks.len(), self.num_edges(), "a rank for each edge");
+        let Incidence { indptr, position, .. } = self.incidence(direction);
+        for (row, edges) in indptr.windows(2).enumerate() {
+            if edges[1] - edges[0] > MOST {
+                return Err(ExecError::Shape {
+                    what: format!("vertex {row} of the graph `{}`", self.name),
+                    found: format!("{} edges", edges[1] - edges[0]),
+                    expected: format!("{MOST} at most, to train a maximum or minimum over them"),
+                });
+            }
+            for (rank, edge) in (edges[0]..edges[1]).enumerate() {
+                let at = position.get(edge as usize).map_or(edge as usize, |&at| at as usize);
+                ranks[at] = rank as f32;
+            }
+        }
+        Ok(())
+    }
+
     /// Lists the distinct ends of a direction, unless that has been done.
     pub fn list_ends(&mut self, direction: Direction) {
         let (rows, edges) = match direction {

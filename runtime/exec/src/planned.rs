@@ -5,7 +5,7 @@ use hgnnc_ir::kernel::Program;
 
 use crate::block::Scratch;
 use crate::data::BoundData;
-use crate::engine::{EngineOptions, add_counters, check_listed, check_tables, collect_states, extent, list_ends};
+use crate::engine::{EngineOptions, add_derived, check_listed, check_tables, collect_states, extent, list_ends, ranks};
 use crate::error::{ExecError, Result};
 use crate::native::Generator;
 use crate::plan::{Plan, Slabs, StateId, plan};
@@ -141,7 +141,7 @@ impl Planned {
         let tables = &first.tables;
         check_tables(tables, data)?;
         check_listed(programs, data)?;
-        add_counters(programs, data);
+        add_derived(programs, data, ranks)?;
         list_ends(programs, data);
         let states = collect_states(programs);
         let num_params = tables.params.len();

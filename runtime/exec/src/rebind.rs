@@ -9,7 +9,7 @@ use hgnnc_ir::types::Param;
 
 use crate::block::Scratch;
 use crate::data::{BoundData, InputData};
-use crate::engine::{Engine, add_counters, check_tables, copies, list_ends};
+use crate::engine::{Engine, add_derived, check_tables, copies, list_ends};
 use crate::error::Result;
 use crate::planned::{BLOCK, plans_of, routines_of, scratch_len};
 use crate::raw::{PerThread, SLACK, Slab};
@@ -31,7 +31,13 @@ impl Engine {
         for (input, slab) in data.inputs.iter().zip(&*inputs) {
             assert!(!matches!(input, InputData::Held(len) if *len > slab.len()), "the numbers of an input are there");
         }
-        add_counters(programs, &mut data);
+        let first_input = self.first_state as usize + self.states.len();
+        add_derived(programs, &mut data, |input, graph, direction| {
+            let (slab, len) = (&mut self.slabs[first_input + input], graph.num_edges());
+            slab.grow(len);
+            graph.write_ranks(direction, &mut slab.elements()[..len])?;
+            Ok(InputData::Held(len))
+        })?;
         self.pool.install(|| list_ends(programs, &mut data));
         self.plans = plans_of(programs, &data, &self.states, BLOCK)?;
         let (plans, pool, generator) = (&self.plans, &self.pool, &mut self.generator);
@@ -56,7 +62,6 @@ impl Engine {
         for (index, state) in self.states.iter().enumerate() {
             self.slabs[self.first_state as usize + index].grow(len(state.0));
         }
-        let first_input = self.first_state as usize + self.states.len();
         for (index, slab) in inputs.iter_mut().enumerate() {
             std::mem::swap(&mut self.slabs[first_input + index], slab);
         }

@@ -327,6 +327,7 @@ fn streams(kind: &BlockKind) -> bool {
         | BlockKind::Dot { .. }
         | BlockKind::WeightedSum { .. }
         | BlockKind::SoftmaxSum { .. }
+        | BlockKind::SegmentArg { .. }
         | BlockKind::PartialReduce(..) => true,
         // Needs the largest of all edges first.
         BlockKind::Segment(reduce, _) => *reduce != Reduce::Lse,

@@ -190,6 +190,8 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
                 let count = |edge: &(u32, u32)| paths.get(edge).map_or(1.0, |&n| n as f64);
                 per_vertex(bindings.edges[graph.index()].iter().map(count).collect())
             }
+            // The interpreter counts them.
+            Binding::EdgeRank(..) => continue,
             Binding::StepNumber => Tensor::scalar(bindings.step as f64),
             Binding::EpochNumber => Tensor::scalar(0.0),
         };

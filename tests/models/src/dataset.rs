@@ -60,6 +60,7 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
             Binding::EdgeWeight(_)
             | Binding::EdgeCount(_)
             | Binding::EdgeFeatures(_)
+            | Binding::EdgeRank(..)
             | Binding::IsLink(_)
             | Binding::Given(_)
             | Binding::StepNumber

@@ -11,7 +11,10 @@ use super::{
     Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
-use crate::interp::{Bindings, InterpError, PathScores, Tensor, binary, bound, check, reduced, sum_paths, unary};
+use crate::interp::{
+    Bindings, InterpError, PathScores, Tensor, arg_extreme, binary, bound, bound_input, check, reduced, sum_paths,
+    unary,
+};
 use crate::ops::{BinaryOp, Direction, Reduce};
 use crate::paths::PathTerm;
 use crate::random;
@@ -112,9 +115,7 @@ impl Machine<'_> {
         let decl = self.program.buffer(buffer);
         let shape = (bindings.rows(decl.ty.space), bindings.width(&decl.ty.dims));
         let tensor = match decl.contents {
-            Contents::Input(input) => {
-                bound("input", &tables.inputs[input.index()].name, bindings.inputs.get(&input), shape)?
-            }
+            Contents::Input(input) => bound_input(tables, bindings, input, shape)?,
             Contents::Param(param) => {
                 bound("parameter", &tables.params[param.index()].name, bindings.params.get(&param), shape)?
             }
@@ -335,6 +336,16 @@ impl Machine<'_> {
                 let out = [state.sums, state.totals, state.largest].concat();
                 self.write(instr, row, edges, vec![out], locals);
             }
+            (_, KernelOp::SegmentArg { extreme, x, rank }) => {
+                let read =
+                    |&edge: &Option<usize>| (self.read(*x, at(edge), locals), self.read(*rank, at(edge), locals)[0]);
+                let all: Vec<(Vec<f64>, f64)> = everywhere.iter().map(read).collect();
+                let winners: Vec<(f64, f64)> = (0..width / 2)
+                    .map(|column| arg_extreme(*extreme, all.iter().map(|(x, rank)| (x[column], *rank))))
+                    .collect();
+                let out = winners.iter().map(|w| w.0).chain(winners.iter().map(|w| w.1)).collect();
+                self.write(instr, row, edges, vec![out], locals);
+            }
             (_, op) => {
                 let out = everywhere.iter().map(|&edge| self.map(op, width, at(edge), locals)).collect();
                 self.write(instr, row, edges, out, locals);
@@ -402,6 +413,7 @@ impl Machine<'_> {
             KernelOp::Segment(..)
             | KernelOp::WeightedSum { .. }
             | KernelOp::SoftmaxSum { .. }
+            | KernelOp::SegmentArg { .. }
             | KernelOp::ReduceAll(..)
             | KernelOp::OuterAll(..) => {
                 unreachable!("a reduction needs more than its own row or edge")

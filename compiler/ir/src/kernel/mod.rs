@@ -31,7 +31,7 @@ pub use verify::verify;
 pub use width::Width;
 
 use crate::dataflow::{Binding, Dataflow, OutputKind};
-use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
+use crate::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
 use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType, handle};
 
@@ -370,7 +370,7 @@ impl Instr {
     /// What the result has one row for.
     pub fn extent(&self) -> Extent {
         match (&self.op, self.level) {
-            (KernelOp::Segment(..) | KernelOp::WeightedSum { .. } | KernelOp::SoftmaxSum { .. }, _) => Extent::Row,
+            (op, _) if op.reduces_edges() => Extent::Row,
             (op, _) if op.is_total() => Extent::Total,
             (_, Level::Row) => Extent::Row,
             (_, Level::Edge) => Extent::Edge,
@@ -499,6 +499,16 @@ pub enum KernelOp {
         /// `t`, a number per head; 1 if there is none.
         times: Option<Operand>,
     },
+    /// The largest (smallest) elements of `x` over the edges of each row, and then the ranks of their edges: twice as many
+    /// elements as `x` has. See [`crate::Op::SegmentArg`].
+    SegmentArg {
+        /// Which elements.
+        extreme: Extreme,
+        /// What is compared.
+        x: Operand,
+        /// The rank of the edge, a number.
+        rank: Operand,
+    },
     /// Over all rows or edges.
     ReduceAll(Reduce, Operand),
     /// The sum of the outer products of all rows or edges.
@@ -509,6 +519,17 @@ impl KernelOp {
     /// Is it a reduction over all rows or edges, complete only after the kernel?
     pub fn is_total(&self) -> bool {
         matches!(self, KernelOp::ReduceAll(..) | KernelOp::OuterAll(..))
+    }
+
+    /// Is it a reduction over the edges of each row?
+    pub fn reduces_edges(&self) -> bool {
+        matches!(
+            self,
+            KernelOp::Segment(..)
+                | KernelOp::WeightedSum { .. }
+                | KernelOp::SoftmaxSum { .. }
+                | KernelOp::SegmentArg { .. }
+        )
     }
 
     /// Its operands, in order.
@@ -527,6 +548,7 @@ impl KernelOp {
             | KernelOp::MatMulT(_, a, b)
             | KernelOp::Dot(a, b)
             | KernelOp::WeightedSum { a, x: b }
+            | KernelOp::SegmentArg { x: a, rank: b, .. }
             | KernelOp::OuterAll(_, a, b) => vec![*a, *b],
             KernelOp::SoftmaxSum { score, x, times } => [*score, *x].into_iter().chain(*times).collect(),
             KernelOp::Concat { parts, .. } | KernelOp::AddEnds(parts) => parts.clone(),
@@ -553,6 +575,7 @@ impl KernelOp {
             KernelOp::Segment(..) => "segment",
             KernelOp::WeightedSum { .. } => "weighted_sum",
             KernelOp::SoftmaxSum { .. } => "softmax_sum",
+            KernelOp::SegmentArg { extreme, .. } => extreme.arg_name(),
             KernelOp::ReduceAll(..) => "reduce_all",
             KernelOp::OuterAll(..) => "outer",
         }

@@ -11,7 +11,7 @@ use super::{
     Level, Local, Operand, Output, PathOut, Paths, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
-use crate::ops::{BinaryOp, Direction, Reduce, UnaryOp};
+use crate::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
 use crate::parse::{Parse, ParseError, Parser, Token};
 use crate::paths::PathTerm;
 use crate::types::{Pattern, Provenance, Space, Stage};
@@ -375,7 +375,7 @@ impl Reader {
         let mnemonic = self.base.name()?;
         let head = self.head(op_at, &mnemonic)?;
         let level = match (&head, extent) {
-            (Head::Segment(_) | Head::WeightedSum | Head::SoftmaxSum, _)
+            (Head::Segment(_) | Head::WeightedSum | Head::SoftmaxSum | Head::SegmentArg(_), _)
             | (Head::ReduceAll(Level::Edge, _) | Head::OuterAll(Level::Edge, _), _)
             | (_, Extent::Edge) => Level::Edge,
             (_, Extent::Row | Extent::Total) => Level::Row,
@@ -468,6 +468,8 @@ impl Reader {
             "dot" => Head::Dot,
             "weighted_sum" => Head::WeightedSum,
             "softmax_sum" => Head::SoftmaxSum,
+            "argmax" => Head::SegmentArg(Extreme::Max),
+            "argmin" => Head::SegmentArg(Extreme::Min),
             "outer_rows" => Head::OuterAll(Level::Row, self.extents()?),
             "outer_edges" => Head::OuterAll(Level::Edge, self.extents()?),
             _ => return self.base.error_at(at, format!("there is no operation `{mnemonic}`")),
@@ -587,6 +589,7 @@ enum Head {
     Segment(Reduce),
     WeightedSum,
     SoftmaxSum,
+    SegmentArg(Extreme),
     ReduceAll(Level, Reduce),
     OuterAll(Level, Extents),
 }
@@ -613,6 +616,7 @@ impl Head {
             (Head::WeightedSum, &[a, x]) => KernelOp::WeightedSum { a, x },
             (Head::SoftmaxSum, &[score, x]) => KernelOp::SoftmaxSum { score, x, times: None },
             (Head::SoftmaxSum, &[score, x, times]) => KernelOp::SoftmaxSum { score, x, times: Some(times) },
+            (Head::SegmentArg(extreme), &[x, rank]) => KernelOp::SegmentArg { extreme, x, rank },
             (Head::OuterAll(_, of), &[a, b]) => KernelOp::OuterAll(of, a, b),
             _ => return None,
         })

@@ -312,7 +312,8 @@ impl Printer<'_> {
             | KernelOp::OneHot(_)
             | KernelOp::Dot(..)
             | KernelOp::WeightedSum { .. }
-            | KernelOp::SoftmaxSum { .. } => instr.op.name().to_owned(),
+            | KernelOp::SoftmaxSum { .. }
+            | KernelOp::SegmentArg { .. } => instr.op.name().to_owned(),
         };
         let operands: Vec<String> =
             instr.op.operands().into_iter().map(|operand| self.operand(rows, locals, instr.level, operand)).collect();

@@ -545,6 +545,11 @@ impl Verifier<'_> {
                 }
                 _ => false,
             },
+            KernelOp::SegmentArg { .. } => {
+                operands[0].as_fixed().is_some()
+                    && operands[0].times(&Width::fixed(2)) == *width
+                    && operands[1].is_one()
+            }
             KernelOp::OuterAll(of, ..) => product(of, of.left(), of.right(), of.all()),
         };
         if !fits {

@@ -360,7 +360,7 @@ impl<'a> Walk<'a> {
                 return results * cycles::WEIGHTED + count * cycles::WEIGHTED_EDGE + self.rows * cycles::WEIGHTED_ROW;
             }
             KernelOp::Segment(Reduce::Lse, _) => results * cycles::LSE + count * cycles::SEGMENT,
-            KernelOp::Segment(..) => results * cycles::ELEMENT + count * cycles::SEGMENT,
+            KernelOp::Segment(..) | KernelOp::SegmentArg { .. } => results * cycles::ELEMENT + count * cycles::SEGMENT,
             KernelOp::ReduceTrailing(_, a) => results * cycles::GROUP + count * self.width(*a) * cycles::ELEMENT,
             KernelOp::Dot(a, b) => {
                 results * cycles::GROUP + count * self.width(*a).max(self.width(*b)) * cycles::ELEMENT
@@ -398,6 +398,8 @@ impl<'a> Walk<'a> {
             KernelOp::ReduceTrailing(reduce, a) | KernelOp::Segment(reduce, a) | KernelOp::ReduceAll(reduce, a) => {
                 rates::add(work, count * self.width(*a), rates::reduce(*reduce));
             }
+            // A comparison and two selections.
+            KernelOp::SegmentArg { x, .. } => rates::add(work, 3.0 * count * self.width(*x), rates::SIMPLE),
             KernelOp::Dot(a, b) => work.products += count * self.width(*a).max(self.width(*b)),
             KernelOp::WeightedSum { .. } => work.products += results,
             KernelOp::SoftmaxSum { score, x, times } => {

@@ -160,6 +160,12 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             }
             Kind::TB
         }
+        Op::SegmentArg { .. } => {
+            rates::add(&mut work, 3.0 * count.elements(args[0]), rates::SIMPLE);
+            work.read += POSITION * (count.rows(value) + 1.0);
+            args.iter().for_each(|&arg| read(&mut work, arg));
+            Kind::TB
+        }
         Op::Paths(sum) => {
             let heads = count.width(args[0]);
             let per_head = count.width(value) / heads.max(1.0);

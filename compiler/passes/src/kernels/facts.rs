@@ -58,6 +58,7 @@ impl<'a> Facts<'a> {
                 | Op::GatherDst(_)
                 | Op::Segment { .. }
                 | Op::SegmentEnds { .. }
+                | Op::SegmentArg { .. }
                 | Op::Paths(_)
                 | Op::Select(..)
                 | Op::Replace(..)
@@ -122,6 +123,7 @@ impl<'a> Facts<'a> {
             | Op::GatherDst(_)
             | Op::Segment { .. }
             | Op::SegmentEnds { .. }
+            | Op::SegmentArg { .. }
             | Op::Paths(_)
             | Op::Select(..)
             | Op::Replace(..)
@@ -233,6 +235,7 @@ pub(crate) fn word(op: &Op) -> &'static str {
         Op::Outer { .. } => "outer",
         Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
         Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => reduce.name(),
+        Op::SegmentArg { extreme, .. } => extreme.arg_name(),
         Op::Paths(sum) => sum.term.name(),
         Op::Select(..) => "select",
         Op::Replace(..) => "replace",

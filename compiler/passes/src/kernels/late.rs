@@ -199,6 +199,7 @@ fn is_cheap(facts: &Facts<'_>, v: Value) -> bool {
         | Op::GatherDst(_)
         | Op::Segment { .. }
         | Op::SegmentEnds { .. }
+        | Op::SegmentArg { .. }
         | Op::Paths(_)
         | Op::Select(..)
         | Op::Replace(..)

@@ -417,7 +417,9 @@ impl Scheduler<'_, '_> {
         };
         let arg_space = |i: usize| facts.flow.ty(node.args[i]).space;
         match &node.op {
-            Op::Segment { graph, direction, .. } => vec![Kind::Edges(Topology::Graph(*graph), *direction)],
+            Op::Segment { graph, direction, .. } | Op::SegmentArg { graph, direction, .. } => {
+                vec![Kind::Edges(Topology::Graph(*graph), *direction)]
+            }
             Op::SegmentEnds { graph, direction, .. } => vec![Kind::Ends(*graph, *direction)],
             Op::Paths(sum) => {
                 let root = |i: usize| facts.root(node.args[i]);

@@ -32,6 +32,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         made: HashMap::new(),
         softmaxes: HashMap::new(),
         onlines: vec![],
+        extremes: HashMap::new(),
         instrs: vec![],
         num_locals: 0,
         from: Provenance::default(),
@@ -96,6 +97,8 @@ pub(super) struct Lowering<'b, 'f, 'a> {
     pub(super) softmaxes: HashMap<Value, Option<Softmax>>,
     /// Softmaxes that are computed in one pass.
     pub(super) onlines: Vec<Online>,
+    /// For each search for an edge that is made: the extreme elements, and the ranks of their edges.
+    extremes: HashMap<Value, Operand>,
     instrs: Vec<Instr>,
     num_locals: u32,
     /// What is lowered now comes from here.
@@ -458,6 +461,16 @@ impl Lowering<'_, '_, '_> {
                 self.instrs.push(Instr { dest, level, op, width, stage, from: self.from });
                 KernelOp::Binary(BinaryOp::Add, base, operand(Source::Local(log), Index::Row))
             }
+            Op::SegmentArg { .. } => {
+                let state = self.extreme_state(value)?;
+                let count = self.fixed_width(value)?;
+                KernelOp::Slice { a: state, last: 2 * count, start: count, len: count }
+            }
+            Op::Segment { .. } if let Some(arg) = self.arg_of(value) => {
+                let state = self.extreme_state(arg)?;
+                let count = self.fixed_width(value)?;
+                KernelOp::Slice { a: state, last: 2 * count, start: 0, len: count }
+            }
             Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => {
                 level = Level::Edge;
                 match self.weighted_sum(arg(0), *reduce, &width)? {
@@ -497,6 +510,43 @@ impl Lowering<'_, '_, '_> {
         };
         self.define(value, level, width, op);
         Ok(())
+    }
+
+    /// For a maximum (minimum) over edges, the member of this traversal that finds the edges it comes from: both are one pass.
+    fn arg_of(&self, value: Value) -> Option<Value> {
+        let (facts, flow) = (self.facts, self.facts.flow);
+        let Op::Segment { graph, direction, reduce } = flow.value(value).op else { return None };
+        let x = facts.root(flow.value(value).args[0]);
+        let finds = |&member: &Value| match flow.value(member).op {
+            Op::SegmentArg { graph: over, direction: to, extreme } => {
+                (over, to, extreme.reduce()) == (graph, direction, reduce)
+                    && facts.root(flow.value(member).args[0]) == x
+                    && flow.ty(member) == flow.ty(value)
+            }
+            _ => false,
+        };
+        self.members.iter().copied().filter(finds).min()
+    }
+
+    /// The largest (smallest) elements of each row and the ranks of their edges, for an [`Op::SegmentArg`].
+    fn extreme_state(&mut self, value: Value) -> Result<Operand> {
+        if let Some(&made) = self.extremes.get(&value) {
+            return Ok(made);
+        }
+        let node = self.facts.flow.value(value);
+        let Op::SegmentArg { extreme, .. } = node.op else {
+            return Err(self.facts.error(value, "internal error: no search for an edge"));
+        };
+        let (x, rank) = (self.operand(node.args[0], Level::Edge)?, self.operand(node.args[1], Level::Edge)?);
+        let width = Width::fixed(2 * self.fixed_width(value)?);
+        let made = self.emit(Level::Edge, KernelOp::SegmentArg { extreme, x, rank }, width, node.stage);
+        self.extremes.insert(value, made);
+        Ok(made)
+    }
+
+    fn fixed_width(&self, value: Value) -> Result<usize> {
+        let fixed = self.width(value).as_fixed();
+        fixed.ok_or_else(|| self.facts.error(value, "a maximum over edges of rows whose length depends on the dataset"))
     }
 
     /// A value of the ends of a graph, at the rows of their vertices.

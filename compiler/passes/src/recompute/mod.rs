@@ -502,6 +502,8 @@ fn class(facts: &Facts<'_>, v: Value) -> Class {
         | Op::Rows
         | Op::Unrows
         | Op::Outer { .. }
+        // Forward and backward passes agree on the edge because it is found once.
+        | Op::SegmentArg { .. }
         | Op::Paths(_)
         | Op::GatherSrc(_)
         | Op::GatherDst(_)

@@ -152,7 +152,13 @@ impl World {
         let num_forward = self.flow.values.len();
         let gradients = differentiate(&mut self.flow, loss, &wrt);
         for data in &self.flow.values[num_forward..] {
-            assert_eq!(data.phase, Phase::Backward, "{name}");
+            // The edge of a maximum is found where its elements are at hand.
+            let rank = |op: &Op| match op {
+                Op::Input(input) => matches!(self.flow.inputs[input.index()].binding, Binding::EdgeRank(..)),
+                _ => false,
+            };
+            let forward = matches!(data.op, Op::SegmentArg { .. }) || rank(&data.op);
+            assert_eq!(data.phase, if forward { Phase::Forward } else { Phase::Backward }, "{name}");
         }
         let here = run(&self.flow, &self.bindings).expect("bound");
         let forward = {
@@ -258,6 +264,8 @@ pub fn kind(op: &Op) -> &'static str {
             Reduce::Min => "segment_ends.min",
             Reduce::Lse => "segment_ends.lse",
         },
+        // Only gradients have it.
+        Op::SegmentArg { .. } => "segment_arg",
         Op::Paths(sum) => match (sum.direction, sum.term) {
             (_, PathTerm::Lse) => "paths.lse",
             (Direction::In, PathTerm::Weight) => "paths.in.sum",

@@ -395,6 +395,27 @@ fn ties_share_the_gradient() {
 }
 
 #[test]
+fn a_maximum_over_edges_hands_its_gradient_to_the_first_edge_that_attains_it() {
+    let mut world = World::new();
+    // All edges are alike: those of each destination tie.
+    let ones = world.input(Type::fixed(Space::Edges(AA), &[]), 1.0, 1.0);
+    let scale = world.param(&[]);
+    let x = world.flow.binary(BinaryOp::Mul, ones, scale);
+    let y = world.flow.segment(AA, Direction::In, Reduce::Max, x);
+    let loss = world.loss_of(y);
+    differentiate(&mut world.flow, loss, &[Param(0)]);
+    let mask = world.flow.handles().find(|&v| world.flow.value(v).op == Op::Binary(BinaryOp::Eq));
+    let found = run(&world.flow, &world.bindings).expect("bound");
+    let edges = &world.bindings.edges[AA.index()];
+    let winners = &found[mask.expect("the gradient has a mask")].data;
+    let order = |edge: usize| (edges[edge].0, edge);
+    let first =
+        |edge: usize| (0..edges.len()).all(|other| edges[other].1 != edges[edge].1 || order(other) >= order(edge));
+    let expected: Vec<f64> = (0..edges.len()).map(|edge| f64::from(u8::from(first(edge)))).collect();
+    assert_eq!(*winners, expected, "edges {edges:?}");
+}
+
+#[test]
 fn a_sum_copies_no_gradient_and_inputs_get_none() {
     let mut world = World::new();
     let x = world.input(Type::fixed(Space::Vertices(A), &[3]), -1.0, 1.0);

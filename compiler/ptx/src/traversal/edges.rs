@@ -1,7 +1,7 @@
 //! Passes over the edges of a row.
 
-use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Extent, KernelOp, Operand};
+use hgnnc_ir::{Extreme, Reduce};
 
 use super::rows::Seen;
 use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Result, Shape, Value, WARP_BITS};
@@ -17,6 +17,17 @@ pub(super) enum Partial {
     Weighted { index: usize, a: (Operand, usize), x: Operand, held: Held },
     /// See [`KernelOp::SoftmaxSum`].
     Softmax { index: usize, score: Operand, x: Operand, times: Option<Operand>, state: State },
+    /// See [`KernelOp::SegmentArg`]. `rank` is an operand and its position in the layout.
+    Extreme { index: usize, x: Operand, rank: (Operand, usize), state: Winners },
+}
+
+/// The extreme elements of a row so far, and the ranks of their edges.
+pub(super) struct Winners {
+    pub extreme: Extreme,
+    pub layout: usize,
+    pub position: usize,
+    pub best: Vec<Option<Reg>>,
+    pub ranks: Vec<Option<Reg>>,
 }
 
 /// The state of an online softmax.
@@ -195,6 +206,18 @@ impl Emit<'_> {
                 };
                 Partial::Softmax { index, score: *score, x: *x, times: *times, state }
             }
+            KernelOp::SegmentArg { extreme, x, rank } => {
+                let (layout, positions) = self.layout(&[width / 2, 1]).expect("one divides every width");
+                let slots = has(self, layout, positions[0]);
+                let state = Winners {
+                    extreme: *extreme,
+                    layout,
+                    position: positions[0],
+                    best: start(&mut self.code, &slots, extreme.reduce().identity()),
+                    ranks: start(&mut self.code, &slots, f64::INFINITY),
+                };
+                Partial::Extreme { index, x: *x, rank: (*rank, positions[1]), state }
+            }
             _ => unreachable!("no other operation reduces edges"),
         }))
     }
@@ -226,6 +249,15 @@ impl Emit<'_> {
                     let weight = weights[self.layouts[held.layout].narrower(held.position, slot, a.1)];
                     let weight = weight.expect("a weight for each element");
                     self.code.set_if(valid, sum, "fma.rn.f32", &[&weight, &x, &sum]);
+                }
+            }
+            Partial::Extreme { x, rank, state, .. } => {
+                let x = self.fetch(*x, state.layout, state.position)?;
+                let ranks = self.fetch(rank.0, state.layout, rank.1)?;
+                for (slot, x) in x.into_iter().enumerate() {
+                    let Some(x) = x else { continue };
+                    let rank = ranks[self.layouts[state.layout].narrower(state.position, slot, rank.1)];
+                    self.compare(state, slot, (x, rank.expect("a rank for each edge")), Some(valid));
                 }
             }
             Partial::Softmax { score, x, times, state, .. } => {
@@ -283,6 +315,23 @@ impl Emit<'_> {
                 }
                 Value::One(held)
             }
+            Partial::Extreme { mut state, .. } => {
+                for &bit in &bits {
+                    let partners = |emit: &mut Self, own: &[Option<Reg>]| -> Vec<Option<Reg>> {
+                        own.iter().map(|own| own.map(|own| emit.partner(own, bit))).collect()
+                    };
+                    let (best, ranks) = (partners(self, &state.best), partners(self, &state.ranks));
+                    self.merge_winners(&mut state, &best, &ranks, None);
+                }
+                let Winners { layout, position, best, ranks, .. } = state;
+                let held = |regs: Vec<Option<Reg>>| Held {
+                    layout,
+                    position,
+                    regs: regs.into_iter().map(|reg| reg.map(Val::Reg)).collect(),
+                };
+                let width = self.layouts[layout].chain.width(position);
+                Value::Parts(vec![(0, held(best)), (width, held(ranks))])
+            }
             Partial::Softmax { mut state, .. } => {
                 for &bit in &bits {
                     self.merge(&mut state, bit)?;
@@ -302,6 +351,39 @@ impl Emit<'_> {
                 Value::Parts(offsets.into_iter().zip(parts).collect())
             }
         })
+    }
+
+    /// Takes an element and the rank of its edge where it wins, and where a condition holds.
+    fn compare(&mut self, state: &mut Winners, slot: usize, (x, rank): (Val, Val), valid: Option<Reg>) {
+        let (Some(best), Some(of)) = (state.best[slot], state.ranks[slot]) else { return };
+        let wins = match state.extreme {
+            Extreme::Max => "setp.gt.f32",
+            Extreme::Min => "setp.lt.f32",
+        };
+        let wins = self.code.p(wins, &[&x, &best]);
+        let equal = self.code.p("setp.eq.f32", &[&x, &best]);
+        let lower = self.code.p("setp.lt.f32", &[&rank, &of]);
+        let tie = self.code.p("and.pred", &[&equal, &lower]);
+        let mut takes = self.code.p("or.pred", &[&wins, &tie]);
+        if let Some(valid) = valid {
+            takes = self.code.p("and.pred", &[&takes, &valid]);
+        }
+        self.code.set_if(takes, best, "mov.f32", &[&x]);
+        self.code.set_if(takes, of, "mov.f32", &[&rank]);
+    }
+
+    /// Takes what wins of another state along. With a condition, only where it holds.
+    pub(super) fn merge_winners(
+        &mut self,
+        state: &mut Winners,
+        best: &[Option<Reg>],
+        ranks: &[Option<Reg>],
+        valid: Option<Reg>,
+    ) {
+        for (slot, (x, rank)) in best.iter().zip(ranks).enumerate() {
+            let (Some(x), Some(rank)) = (*x, *rank) else { continue };
+            self.compare(state, slot, (x.into(), rank.into()), valid);
+        }
     }
 
     /// What the thread has that differs in a bit.
@@ -382,7 +464,10 @@ impl Emit<'_> {
 impl Partial {
     pub(super) fn index(&self) -> usize {
         match self {
-            Partial::Segment { index, .. } | Partial::Weighted { index, .. } | Partial::Softmax { index, .. } => *index,
+            Partial::Segment { index, .. }
+            | Partial::Weighted { index, .. }
+            | Partial::Softmax { index, .. }
+            | Partial::Extreme { index, .. } => *index,
         }
     }
 }

@@ -113,6 +113,7 @@ impl Emit<'_> {
                     let heads = self.width_of(*score).unwrap_or(0);
                     vec![width - 2 * heads, heads, heads]
                 }
+                KernelOp::SegmentArg { .. } => vec![width / 2; 2],
                 _ => vec![width],
             };
             let place = |width: usize| {
@@ -242,6 +243,12 @@ impl Emit<'_> {
         let (reduce, held) = match partial {
             Partial::Segment { reduce, held, .. } => (*reduce, held),
             Partial::Weighted { held, .. } => (Reduce::Sum, held),
+            Partial::Extreme { state, .. } => {
+                let best = load(self, places[0], state.layout, state.position);
+                let ranks = load(self, places[1], state.layout, state.position);
+                self.merge_winners(state, &best, &ranks, Some(valid));
+                return;
+            }
             Partial::Softmax { state, .. } => {
                 let sums = load(self, places[0], state.layout, state.wide);
                 let totals = load(self, places[1], state.layout, state.heads);

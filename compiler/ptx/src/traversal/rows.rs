@@ -182,6 +182,7 @@ impl Emit<'_> {
             KernelOp::Segment(..)
             | KernelOp::WeightedSum { .. }
             | KernelOp::SoftmaxSum { .. }
+            | KernelOp::SegmentArg { .. }
             | KernelOp::ReduceAll(..)
             | KernelOp::OuterAll(..) => unreachable!("a reduction needs more than its own row or edge"),
         }

@@ -3,7 +3,7 @@
 use super::{Block, begin, partial_of};
 use crate::data::InputData;
 use crate::kernels::flat::{self, MaskDraw, Side, Two};
-use crate::kernels::{Rows, product, rows, segment, softmax};
+use crate::kernels::{Rows, extremes, product, rows, segment, softmax};
 use crate::plan::{BlockKind, BlockOp, Drawn, EndRows, Level, Operand, reduces_edges};
 
 impl Block<'_> {
@@ -137,6 +137,11 @@ impl Block<'_> {
             BlockKind::SoftmaxSum { score, x, times } => {
                 begin(op, out);
                 self.softmax_sum([score, x], times.as_ref(), self.offsets, out);
+            }
+            BlockKind::SegmentArg { extreme, x, rank } => {
+                begin(op, out);
+                let (from, ranks) = (self.operand(x, op.level), self.operand(rank, op.level));
+                extremes::segment_arg(*extreme, from, ranks, x.width, self.offsets, out);
             }
             BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => {}
         }

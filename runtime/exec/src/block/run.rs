@@ -4,7 +4,7 @@ use hgnnc_ir::ops::{Direction, Reduce};
 
 use super::{Block, Context, Scratch};
 use crate::data::Ends;
-use crate::kernels::{rows, segment, softmax};
+use crate::kernels::{extremes, rows, segment, softmax};
 use crate::plan::{BlockKind, BlockOp, Domain, Level, Long, Place, Region, reduces_edges};
 use crate::routine::{Chain, Routine};
 
@@ -89,6 +89,7 @@ pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
     match op.kind {
         BlockKind::Segment(reduce, _) => out.fill(reduce.identity() as f32),
         BlockKind::SoftmaxSum { score, x, .. } => softmax::begin(score.width, x.width, out),
+        BlockKind::SegmentArg { extreme, x, .. } => extremes::begin(extreme, x.width, out),
         _ => out.fill(0.0),
     }
 }
@@ -98,6 +99,7 @@ fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
     match op.kind {
         BlockKind::Segment(reduce, _) => accumulate(reduce, parts, out),
         BlockKind::SoftmaxSum { score, x, .. } => softmax::merge(score.width, x.width, parts, out),
+        BlockKind::SegmentArg { extreme, x, .. } => extremes::merge(extreme, x.width, parts, out),
         _ => accumulate(Reduce::Sum, parts, out),
     }
 }
@@ -346,6 +348,16 @@ impl Block<'_> {
                 segment::weighted_sum(weights, from, a.width, *inner, offsets, out, true);
             }
             BlockKind::SoftmaxSum { score, x, times } => self.softmax_sum([score, x], times.as_ref(), offsets, out),
+            BlockKind::SegmentArg { extreme, x, rank } => {
+                extremes::segment_arg(
+                    *extreme,
+                    self.operand(x, op.level),
+                    self.operand(rank, op.level),
+                    x.width,
+                    offsets,
+                    out,
+                );
+            }
             _ => {}
         }
     }

@@ -11,7 +11,7 @@ use hgnnc_ptx::{Blocks, Entry, Hints, Module, Sizes, Slot, Target};
 use super::arrays::{DataSizes, edges, index_array};
 use super::{F32, counts};
 use crate::data::{BoundData, InputData};
-use crate::engine::{add_counters, check_listed, check_tables, collect_states, extent, list_ends};
+use crate::engine::{add_derived, check_listed, check_tables, collect_states, extent, list_ends, ranks};
 use crate::error::{ExecError, Result};
 use crate::plan::StateId;
 use crate::planned::Arena;
@@ -87,7 +87,7 @@ impl Compiled {
         let tables = &first.tables;
         check_tables(tables, data)?;
         check_listed(programs, data)?;
-        add_counters(programs, data);
+        add_derived(programs, data, ranks)?;
         list_ends(programs, data);
         let edges = edges(programs, data);
         let hints = Hints { edges: &edges, source: None };

@@ -6,7 +6,7 @@
 mod params;
 mod tables;
 
-pub(crate) use tables::{add_counters, check_listed, check_tables, collect_states, list_ends};
+pub(crate) use tables::{add_derived, check_listed, check_tables, collect_states, list_ends, ranks};
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::Graph;
 use rayon::prelude::*;
 
-use crate::data::{BoundData, InputData};
+use crate::data::{BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
 use crate::plan::StateId;
 
@@ -90,13 +90,25 @@ pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()
     Ok(())
 }
 
-/// The inputs that an optimiser adds to a training program need no dataset: they count steps and epochs.
-pub(crate) fn add_counters(programs: &[&Program], data: &mut BoundData) {
+/// Adds the inputs that differentiation and optimisers add to a training program. They need no dataset: counters of steps and
+/// epochs, and ranks of edges, which `hold` puts where the program reads them; it is told the number of the input.
+///
+/// # Errors
+/// Those of `hold`.
+pub(crate) fn add_derived(
+    programs: &[&Program],
+    data: &mut BoundData,
+    mut hold: impl FnMut(usize, &Topology, Direction) -> Result<InputData>,
+) -> Result<()> {
     for program in programs {
-        for decl in program.tables.inputs.iter().skip(data.inputs.len()) {
-            data.inputs.push(match decl.binding {
+        for (index, decl) in program.tables.inputs.iter().enumerate() {
+            if data.inputs.get(index).is_some_and(|known| !matches!(known, InputData::Missing)) {
+                continue;
+            }
+            let made = match decl.binding {
                 Binding::StepNumber => InputData::StepNumber,
                 Binding::EpochNumber => InputData::EpochNumber,
+                Binding::EdgeRank(graph, direction) => hold(index, &data.graphs[graph.index()], direction)?,
                 Binding::Features(_)
                 | Binding::Label(..)
                 | Binding::TrainMask(_)
@@ -105,9 +117,21 @@ pub(crate) fn add_counters(programs: &[&Program], data: &mut BoundData) {
                 | Binding::EdgeFeatures(_)
                 | Binding::IsLink(_)
                 | Binding::Given(_) => InputData::Missing,
-            });
+            };
+            match data.inputs.get_mut(index) {
+                Some(missing) => *missing = made,
+                None => data.inputs.push(made),
+            }
         }
     }
+    Ok(())
+}
+
+/// The ranks of the edges of a graph, in memory of their own.
+pub(crate) fn ranks(_: usize, graph: &Topology, direction: Direction) -> Result<InputData> {
+    let mut ranks = vec![0.0; graph.num_edges()];
+    graph.write_ranks(direction, &mut ranks)?;
+    Ok(InputData::Numbers(ranks))
 }
 
 /// Lists the ends of graphs that programs have rows for.

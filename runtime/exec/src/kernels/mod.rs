@@ -2,6 +2,7 @@
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod eights;
+pub mod extremes;
 pub mod flat;
 pub mod paths;
 mod prefetch;

@@ -134,6 +134,7 @@ fn covers(region: &Region, op: &BlockOp, chooser: &Chooser<'_>) -> bool {
         | BlockKind::WeightedSum { .. }
         | BlockKind::Store(_)
         | BlockKind::SoftmaxSum { .. }
+        | BlockKind::SegmentArg { .. }
         | BlockKind::PartialOuter(..) => false,
     };
     let operands = operands(&op.kind);
@@ -355,6 +356,7 @@ impl Maker<'_> {
             | BlockKind::WeightedSum { .. }
             | BlockKind::Store(_)
             | BlockKind::SoftmaxSum { .. }
+            | BlockKind::SegmentArg { .. }
             | BlockKind::PartialOuter(..) => unreachable!("no part has an operation that is not covered"),
         }
     }

@@ -286,6 +286,7 @@ fn word(op: &KernelOp) -> &'static str {
         | KernelOp::Segment(..)
         | KernelOp::WeightedSum { .. }
         | KernelOp::SoftmaxSum { .. }
+        | KernelOp::SegmentArg { .. }
         | KernelOp::ReduceAll(..)
         | KernelOp::OuterAll(..) => op.name(),
     }

@@ -16,7 +16,7 @@ pub use long::{Areas, Long};
 pub use paths::{Norm, PathStep, Turn};
 pub use region::operands;
 
-use hgnnc_ir::ops::{BinaryOp, Direction, Reduce, UnaryOp};
+use hgnnc_ir::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
 use hgnnc_ir::types::{Param, Stage, Type, VertexType};
 
 use crate::kernels::flat::Pair;
@@ -205,7 +205,13 @@ impl Region {
 
 /// Does it have edges as operands and rows as results?
 pub fn reduces_edges(kind: &BlockKind) -> bool {
-    matches!(kind, BlockKind::Segment(..) | BlockKind::WeightedSum { .. } | BlockKind::SoftmaxSum { .. })
+    matches!(
+        kind,
+        BlockKind::Segment(..)
+            | BlockKind::WeightedSum { .. }
+            | BlockKind::SoftmaxSum { .. }
+            | BlockKind::SegmentArg { .. }
+    )
 }
 
 /// What a value of a block has a row for.
@@ -397,6 +403,16 @@ pub enum BlockKind {
         x: Operand,
         /// Multipliers of the weights.
         times: Option<Operand>,
+    },
+    /// Extreme elements over the edges of each row, then the ranks of their edges: see
+    /// [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
+    SegmentArg {
+        /// Which elements.
+        extreme: Extreme,
+        /// Elements of edges.
+        x: Operand,
+        /// The rank of each edge.
+        rank: Operand,
     },
     /// Over all rows or edges, into a partial.
     PartialReduce(Reduce, Operand),

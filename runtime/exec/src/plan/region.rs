@@ -315,6 +315,11 @@ impl RegionBinder<'_, '_> {
                 let times = times.map(|times| self.operand(instr, times)).transpose()?;
                 BlockKind::SoftmaxSum { score, x, times }
             }
+            KernelOp::SegmentArg { extreme, x, rank } => BlockKind::SegmentArg {
+                extreme: *extreme,
+                x: self.operand(instr, *x)?,
+                rank: self.operand(instr, *rank)?,
+            },
             KernelOp::ReduceAll(reduce, a) => BlockKind::PartialReduce(*reduce, self.contiguous(instr, *a)?),
             KernelOp::OuterAll(of, x, y) => {
                 let of = self.binder.extents(of);
@@ -608,7 +613,7 @@ pub fn operands(kind: &BlockKind) -> Vec<Operand> {
         | BlockKind::MatMulT(_, a, b)
         | BlockKind::Dot { a, b, .. }
         | BlockKind::PartialOuter(_, a, b) => vec![*a, *b],
-        BlockKind::WeightedSum { a, x, .. } => vec![*a, *x],
+        BlockKind::WeightedSum { a, x, .. } | BlockKind::SegmentArg { x: a, rank: x, .. } => vec![*a, *x],
         BlockKind::SoftmaxSum { score, x, times } => [*score, *x].into_iter().chain(*times).collect(),
         BlockKind::Concat(parts, _) => parts.iter().map(|p| p.0).collect(),
         BlockKind::OneHot { .. } | BlockKind::Mask { .. } => vec![],
@@ -627,6 +632,7 @@ fn op_cost(kind: &BlockKind, width: usize) -> f64 {
         BlockKind::Mask { .. } => 2.0 * width,
         BlockKind::WeightedSum { x, .. } => x.width as f64,
         BlockKind::SoftmaxSum { score, x, .. } => (4 * score.width + x.width) as f64,
+        BlockKind::SegmentArg { x, .. } => 2.0 * x.width as f64,
         BlockKind::Segment(..)
         | BlockKind::Binary(..)
         | BlockKind::Choose { .. }
