@@ -586,7 +586,12 @@ impl Generator {
             let score = self.flow.reduce_trailing(Reduce::Sum, axes, product);
             ends.push(self.flow.add(op, &[score]));
         }
-        let score = self.flow.binary(BinaryOp::Add, ends[0], ends[1]);
+        // Scores of one end belong to vertices, of which some have no edges.
+        let score = match self.below(8) {
+            0 => ends[0],
+            1 => ends[1],
+            _ => self.flow.binary(BinaryOp::Add, ends[0], ends[1]),
+        };
         let score = self.flow.unary(UnaryOp::LeakyRelu(0.2), score);
         let lse = self.flow.segment(graph, Direction::In, Reduce::Lse, score);
         let lse = self.flow.add(Op::GatherDst(graph), &[lse]);
@@ -687,10 +692,17 @@ impl Generator {
         let out = 1 + self.below(5);
         let w = self.weight(vec![Dim::Fixed(width), Dim::Fixed(out)]);
         let projected = self.flow.add(Op::MatMul { batch: 0 }, &[src, w]);
-        let messages = self.flow.add(Op::GatherSrc(graph), &[projected]);
-        let sum = self.flow.segment(graph, Direction::In, Reduce::Sum, messages);
+        let mut messages = self.flow.add(Op::GatherSrc(graph), &[projected]);
         let one = self.flow.constant(1.0);
         let ones = self.flow.add(Op::Broadcast(Type::new(Space::Edges(graph), vec![])), &[one]);
+        if self.chance(0.4) {
+            // At an edge, its source has one. Elsewhere it may be 0.
+            let degree = self.flow.segment(graph, Direction::Out, Reduce::Sum, ones);
+            let degree = self.flow.add(Op::GatherSrc(graph), &[degree]);
+            let root = self.flow.unary(UnaryOp::Sqrt, degree);
+            messages = self.flow.binary(BinaryOp::Div, messages, root);
+        }
+        let sum = self.flow.segment(graph, Direction::In, Reduce::Sum, messages);
         let degree = self.flow.segment(graph, Direction::In, Reduce::Sum, ones);
         let degree = self.flow.binary(BinaryOp::Max, degree, one);
         let mean = self.flow.binary(BinaryOp::Div, sum, degree);

@@ -14,19 +14,22 @@
 //! ```
 //!
 //! Applies to operations that work row by row, where every operand is a unit value or gathered in the same way over the
-//! same graph, at least one is gathered, and |V| ≤ |E|. Needs sizes.
+//! same graph, at least one is gathered, and |V| ≤ |E|. What is computed for vertices without edges must be finite: see
+//! [`crate::unread_rows`]. Needs sizes.
 
 use hgnnc_ir::{Dataflow, Op, Space, Type, Value};
 
 use crate::bounds::{Times, operation_work};
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::rewrite;
+use crate::unread_rows::{Infinite, is_total};
 
 /// See the module.
 pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("compute_on_vertices") else { return Changed(false) };
     let machine = cx.machine.clone();
     let mut log = vec![];
+    let mut infinite = Infinite::default();
     let moved = rewrite(flow, |r, value, args| {
         let op = &r.old.value(value).op;
         let mut gather: Option<(&Op, Space)> = None;
@@ -49,6 +52,13 @@ pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         let (Op::GatherSrc(graph) | Op::GatherDst(graph)) = gather else { return None };
         let on_vertices = by_row(op, |ty| Type { space, ..ty.clone() })?;
         let (vertices, edges) = (sizes.rows(space), sizes.edges[graph.index()]);
+        // Ends of a graph all have edges.
+        let all_read = matches!(space, Space::Ends(..));
+        if !all_read && (!is_total(&r.new, op, &ends) || ends.iter().any(|&end| infinite.has(&r.new, end))) {
+            let name = &r.old.graphs[graph.index()].name;
+            log.push(format!("{value} over `{name}`: may be infinite at vertices without edges; stays on the edges"));
+            return None;
+        }
         // With as many: edge values are computed anew by every traversal that needs them, vertex values once.
         let moves = vertices <= edges;
         let verdict = if moves { "moved to the vertices" } else { "stays on the edges" };
@@ -69,6 +79,7 @@ pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         log.push(predicted.map_or(line.clone(), |text| format!("{line}; {text}")));
         if !moves {
             r.new.values.truncate(before);
+            infinite.truncate(before);
             return None;
         }
         Some(r.add(gather, &[computed]))

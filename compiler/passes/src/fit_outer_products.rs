@@ -24,6 +24,7 @@ use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, Reduce, Space, Value};
 use crate::kernels::LowerForm;
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
+use crate::unread_rows::Infinite;
 
 /// See the module.
 pub fn fit_outer_products(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
@@ -79,6 +80,9 @@ fn gathered(r: &mut Rewriter<'_>, this: Value, other: Value, batch: usize) -> Op
         _ => return None,
     };
     let rows = data.args[0];
+    if Infinite::default().has(&r.new, rows) {
+        return None;
+    }
     let other = match weight {
         Some(weight) => r.add(Op::Binary(BinaryOp::Mul), &[other, weight]),
         None => other,

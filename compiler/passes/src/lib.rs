@@ -24,6 +24,7 @@ pub mod share_common;
 pub mod simplify;
 pub mod sum_along_paths;
 pub mod sum_before_projecting;
+mod unread_rows;
 
 pub use batch_sizes::batch_sizes;
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};

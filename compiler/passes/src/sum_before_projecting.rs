@@ -30,6 +30,7 @@ use hgnnc_machine::Machine;
 use crate::bounds::{Times, dense_product, gather_sum, seconds};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
+use crate::unread_rows::Infinite;
 
 /// See the module.
 pub fn sum_before_projecting(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
@@ -163,7 +164,7 @@ fn project_first(r: &mut Rewriter<'_>, known: Known<'_>, value: Value, log: &mut
     let Op::Segment { graph, direction, reduce: Reduce::Sum } = sum.op else { return None };
     let messages = messages(old, sum.args[0], graph, direction);
     // Edge values that are not gathered are never cheaper to project one by one.
-    if messages.gather.is_none() || !messages.weight_fits(old, batch) {
+    if messages.gather.is_none() || !messages.weight_fits(old, batch) || Infinite::default().has(old, messages.of) {
         return None;
     }
     let name = &old.graphs[graph.index()].name;

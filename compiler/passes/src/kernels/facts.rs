@@ -3,7 +3,9 @@
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::{Extents, Width};
-use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Layout, Op, Output, OutputKind, Pattern, Space, Type, Value};
+use hgnnc_ir::{
+    BinaryOp, Dataflow, Direction, Graph, Layout, Op, Output, OutputKind, Pattern, Reduce, Space, Type, UnaryOp, Value,
+};
 
 use super::NotLowered;
 
@@ -25,12 +27,15 @@ pub(crate) struct Facts<'a> {
     fixed: Vec<bool>,
     /// Is it (the storage of) an output?
     output: Vec<bool>,
+    /// Does an edge value, perhaps through others, come to an operation whose derivative jumps?
+    decides: Vec<bool>,
 }
 
 impl<'a> Facts<'a> {
     pub fn new(flow: &'a Dataflow) -> Self {
         let none = vec![false; flow.values.len()];
-        let mut facts = Self { flow, root: vec![], live: none.clone(), fixed: vec![], output: none };
+        let mut facts =
+            Self { flow, root: vec![], live: none.clone(), fixed: vec![], output: none.clone(), decides: none };
         for value in flow.handles() {
             let node = flow.value(value);
             let root = if facts.is_alias(value) { facts.root[node.args[0].index()] } else { value };
@@ -67,6 +72,14 @@ impl<'a> Facts<'a> {
                 | Op::ReduceSpace(_) => node.args.iter().all(|a| facts.fixed[a.index()]),
             };
             facts.fixed.push(fixed);
+        }
+        for value in flow.handles().rev() {
+            let node = flow.value(value);
+            let edges = |v: Value| facts.topology(v).is_some();
+            if derivative_jumps(&node.op) || (edges(value) && facts.decides[value.index()]) {
+                let args: Vec<Value> = node.args.iter().copied().filter(|&arg| edges(arg)).collect();
+                args.into_iter().for_each(|arg| facts.decides[arg.index()] = true);
+            }
         }
         let mut pending: Vec<Value> = flow.outputs.iter().map(|output| facts.output_value(output)).collect();
         for &value in &pending {
@@ -160,6 +173,12 @@ impl<'a> Facts<'a> {
     }
 
     /// The graph or pattern whose edges (stored elements) the value has rows for.
+    /// Does an edge value decide which way a derivative goes (at a relu, at the larger of two values)? Every traversal that
+    /// computes it has to round it alike, or forward and backward passes differ on the decision.
+    pub fn decides(&self, value: Value) -> bool {
+        self.decides[value.index()]
+    }
+
     pub fn topology(&self, value: Value) -> Option<Topology> {
         let ty = self.flow.ty(value);
         match (ty.layout, ty.space) {
@@ -208,6 +227,24 @@ impl<'a> Facts<'a> {
             types: types.join(", "),
             reason: reason.into(),
         }
+    }
+}
+
+fn derivative_jumps(op: &Op) -> bool {
+    match op {
+        Op::Unary(f) => matches!(
+            f,
+            UnaryOp::Relu
+                | UnaryOp::LeakyRelu(_)
+                | UnaryOp::Elu
+                | UnaryOp::Abs
+                | UnaryOp::Sign
+                | UnaryOp::Step
+                | UnaryOp::Floor
+        ),
+        Op::Binary(f) => matches!(f, BinaryOp::Max | BinaryOp::Min | BinaryOp::Eq | BinaryOp::Gt),
+        Op::ReduceTrailing { reduce, .. } | Op::ReduceSpace(reduce) => matches!(reduce, Reduce::Max | Reduce::Min),
+        _ => false,
     }
 }
 

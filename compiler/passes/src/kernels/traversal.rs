@@ -3,7 +3,8 @@
 //! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become
 //! ways to read an operand, and products that feed a sum are fused into it. Where the exponentials `exp(x - lse x)` of a
 //! softmax are needed with their `lse`, both come from the same `exp(x - max x)`: it is divided by its sum, so that
-//! there is one exponential per edge and the weights of a row sum to one however large the scores are. Where [`super::online`]
+//! there is one exponential per edge and the weights of a row sum to one however large the scores are. That rounds weights in
+//! another way than traversals without the `lse` do, so it is not done for weights on which decisions depend. Where [`super::online`]
 //! says so, the weights are not made at all, and one pass over the edges gives the weighted sum and the `lse`.
 
 use std::collections::{HashMap, HashSet};
@@ -146,6 +147,9 @@ impl Lowering<'_, '_, '_> {
             return None;
         }
         let (facts, flow) = (self.facts, self.facts.flow);
+        if facts.decides(value) {
+            return None;
+        }
         let (own, direction) = self.edges()?;
         let argument = |of: Value, i: usize| facts.root(flow.value(of).args[i]);
         if flow.value(value).op != Op::Unary(UnaryOp::Exp) || facts.topology(value) != Some(own) {

@@ -169,7 +169,7 @@ pub fn bindings_of(
 
 /// Does a value of a vertex depend on what is not in its neighbourhood, or on the numbers of rows?
 pub fn is_global(op: &Op) -> bool {
-    matches!(op, Op::ReduceSpace(_) | Op::Count(_) | Op::RandomMask { .. })
+    matches!(op, Op::ReduceSpace(_) | Op::Outer { .. } | Op::Count(_) | Op::RandomMask { .. })
 }
 
 /// A random program with its results at vertices of one type only, of which some can be seeds. `None` where there are no

@@ -1,0 +1,81 @@
+//! Rows that nothing reads, and what must not be computed for them.
+//!
+//! A gather reads the vertices that have edges. A pass that moves an operation in front of a gather computes it for the other
+//! vertices as well. Their rows are never read, but the gradient of the moved operation is multiplied with them: it is 0
+//! there, and 0 · ∞ is NaN, which a sum over all rows takes into the gradient of a parameter. So an operation may be moved
+//! only if it is finite, with finite derivatives, wherever its operands are; and an operand that is infinite in rows without
+//! edges (the identity of a maximum or a log-sum-exp) may not be an operand of anything that is moved.
+//!
+//! Whether some vertices have no edges is not asked: a program is valid for all data, and vertices of a mini-batch have fewer edges
+//! than those of the graph whose sizes are known.
+
+use hgnnc_ir::{BinaryOp, Dataflow, Op, PathTerm, Reduce, Type, UnaryOp, Value};
+
+use crate::compute_on_vertices::by_row;
+
+/// Which values of a program may be infinite in rows without edges. The program may grow between questions.
+#[derive(Default)]
+pub(crate) struct Infinite {
+    known: Vec<bool>,
+}
+
+impl Infinite {
+    /// May this value be infinite in rows without edges?
+    pub fn has(&mut self, flow: &Dataflow, value: Value) -> bool {
+        for index in self.known.len()..=value.index() {
+            let data = &flow.values[index];
+            let operand = || data.args.iter().any(|arg| self.known[arg.index()]);
+            let bounded = || data.args.iter().any(|&arg| constant(flow, arg).is_some());
+            let infinite = match &data.op {
+                Op::Segment { reduce: Reduce::Max | Reduce::Min | Reduce::Lse, .. } | Op::SegmentArg { .. } => true,
+                Op::Paths(sum) => sum.term == PathTerm::Lse,
+                // The guard against an identity.
+                Op::Binary(BinaryOp::Max | BinaryOp::Min) if bounded() => false,
+                Op::Replace(..) | Op::AddEnds(_) => operand(),
+                op => by_row(op, Type::clone).is_some() && operand(),
+            };
+            self.known.push(infinite);
+        }
+        self.known[value.index()]
+    }
+
+    /// Forgets values that a program has lost at its end.
+    pub fn truncate(&mut self, len: usize) {
+        self.known.truncate(len);
+    }
+}
+
+/// Is an operation finite, with finite derivatives, wherever its operands are?
+pub(crate) fn is_total(flow: &Dataflow, op: &Op, args: &[Value]) -> bool {
+    match op {
+        Op::Unary(UnaryOp::Log | UnaryOp::Sqrt | UnaryOp::Recip) => is_positive(flow, args[0]),
+        // It overflows.
+        Op::Unary(UnaryOp::Exp) => false,
+        Op::Binary(BinaryOp::Div) => flow.ty(args[1]).is_unit() || is_positive(flow, args[1]),
+        Op::Binary(BinaryOp::Pow) => is_positive(flow, args[0]) && flow.ty(args[1]).is_unit(),
+        _ => true,
+    }
+}
+
+/// Is every element a positive number, whatever the rows hold?
+fn is_positive(flow: &Dataflow, value: Value) -> bool {
+    let data = flow.value(value);
+    let operand = |i: usize| is_positive(flow, data.args[i]);
+    match data.op {
+        Op::Const(number) => number > 0.0,
+        Op::Broadcast(_) | Op::Reshape(_) | Op::Slice { .. } | Op::GatherSrc(_) | Op::GatherDst(_) => operand(0),
+        Op::Unary(UnaryOp::Sqrt) => operand(0),
+        Op::Binary(BinaryOp::Max) => operand(0) || operand(1),
+        Op::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min) => operand(0) && operand(1),
+        _ => false,
+    }
+}
+
+fn constant(flow: &Dataflow, value: Value) -> Option<f64> {
+    let data = flow.value(value);
+    match data.op {
+        Op::Const(number) => Some(number),
+        Op::Broadcast(_) => constant(flow, data.args[0]),
+        _ => None,
+    }
+}
