@@ -23,6 +23,11 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
     data.patterns = vec![Topology::default(); flow.patterns.len()];
     let (mut classes, mut trained) = (vec![], vec![]);
     for (index, decl) in flow.inputs.iter().enumerate() {
+        if let Binding::EdgeRank(..) = decl.binding {
+            // The engine counts them.
+            data.inputs.push(InputData::Missing);
+            continue;
+        }
         let tensor = &bindings.inputs[&Input::new(index)];
         let numbers = || tensor.data.iter().map(|&x| x as f32).collect::<Vec<f32>>();
         if let Binding::TrainMask(_) = decl.binding {

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::{Dataflow, Op, Phase, Space, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Op, Phase, Space, Value};
 
 use self::mincut::{INFINITE, Network};
 use crate::bounds::operation_work;
@@ -201,14 +201,7 @@ impl<'a> Search<'a> {
             let root = facts.root(v);
             facts.is_leaf(root) || facts.is_fixed(root) || facts.is_output(root)
         };
-        Self {
-            flow,
-            sizes,
-            form,
-            class: flow.handles().map(|v| class(&facts, v)).collect(),
-            there: flow.handles().map(there).collect(),
-            read,
-        }
+        Self { flow, sizes, form, class: classes(&facts), there: flow.handles().map(there).collect(), read }
     }
 
     fn bytes(&self, v: Value) -> u64 {
@@ -471,7 +464,26 @@ fn mib(bytes: u64) -> String {
     format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// What computing a value again takes.
+/// What computing each value again takes.
+///
+/// The gradient of an extreme goes to the elements that are equal to it. Elements that are computed again by other kernels may
+/// be rounded in another way, and then none is: values that are compared are kept, or are element-wise in values that are.
+fn classes(facts: &Facts<'_>) -> Vec<Class> {
+    let flow = facts.flow;
+    let mut classes: Vec<Class> = flow.handles().map(|v| class(facts, v)).collect();
+    let comparisons = flow.values.iter().filter(|data| data.op == Op::Binary(BinaryOp::Eq));
+    let mut pending: Vec<Value> = comparisons.flat_map(|data| &data.args).copied().collect();
+    let mut seen = BTreeSet::new();
+    while let Some(v) = pending.pop() {
+        match classes[v.index()] {
+            Class::Free | Class::Cheap if seen.insert(v) => pending.extend(&flow.value(v).args),
+            Class::Free | Class::Cheap | Class::Never => {}
+            Class::Row | Class::Product | Class::Sparse | Class::Edges => classes[v.index()] = Class::Never,
+        }
+    }
+    classes
+}
+
 fn class(facts: &Facts<'_>, v: Value) -> Class {
     let flow = facts.flow;
     if facts.root(v) != v || facts.topology(v).is_some() {
