@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use hgnnc_driver::{Analysis, analyze};
+use hgnnc_driver::{Analysis, LowerOptions, analyze, lower};
 
 /// Declarations of each program.
 const MANY: usize = 20_000;
@@ -116,4 +116,51 @@ fn brackets_without_end() {
 #[test]
 fn long_files_are_refused() {
     assert_eq!(codes(&timely("a long file", &"// nothing\n".repeat(2 << 20))), ["E0109"]);
+}
+
+/// A model whose values form one long chain, lowered.
+fn lowered(what: &str, text: &str) {
+    let analysis = analyze(what, text);
+    assert!(!analysis.diagnostics.has_errors(), "{what}: {:?}", codes(&analysis));
+    let model = analysis.model.expect("there is no error");
+    if let Err(error) = lower(&model, &LowerOptions::default()) {
+        panic!("{what}: {error}");
+    }
+}
+
+/// No pass may walk a chain of operations by recursion: threads of tests have small stacks.
+#[test]
+fn long_chains_are_lowered() {
+    let schema = "schema S {\n vertex P { x: f32[4], y: class[3] }\n vertex E { x: embedding[3], y: class[3] }\n \
+                  relation r: P -> P\n}\n";
+    let train = "train M {\n loss cross_entropy(o, P.y)\n optimizer adam(lr: 0.01)\n epochs 3\n}\n";
+    let chain = |count: usize, step: &dyn Fn(usize) -> String| (1..=count).map(step).collect::<String>();
+    let model = |start: &str, steps: String, count: usize| {
+        format!("{schema}model M(schema: S) {{\n {start}\n{steps} output o: P = h{count}\n}}\n{train}")
+    };
+    let from_x = "let h0 = linear(P.x, 3)";
+    let steps: [(&str, &str, &dyn Fn(usize) -> String); 5] = [
+        ("linear", from_x, &|i| format!(" let h{i} = linear(h{}, 3)\n", i - 1)),
+        ("rows", from_x, &|i| format!(" let h{i} = tanh(h{0} + 1.0) * h{0}\n", i - 1)),
+        ("stops", from_x, &|i| format!(" let h{i} = stop_gradient(h{}) + h0\n", i - 1)),
+        ("parameters", "param h0: [3]", &|i| format!(" let h{i} = sigmoid(h{0}) * h{0}\n", i - 1)),
+        ("tables", "let h0 = softplus(E.x)", &|i| format!(" let h{i} = sigmoid(h{0}) * h{0}\n", i - 1)),
+    ];
+    const LONG: usize = 2500;
+    for (what, start, step) in steps {
+        let text = model(start, chain(LONG, step), LONG);
+        let text = match what {
+            "parameters" => text.replace(&format!("= h{LONG}\n"), &format!("= linear(P.x, 3) + h{LONG}\n")),
+            "tables" => text.replace("output o: P", "output o: E").replace("P.y", "E.y"),
+            _ => text,
+        };
+        lowered(what, &text);
+    }
+    let edges = chain(LONG, &|i| format!(" let a{i} = tanh(a{0}) * a{0} + e.dst.x\n", i - 1));
+    let layer = format!(
+        "layer Long()\n over graphs: [V -> V]\n of x: V[in]\n -> V[in]\n{{\n aggregate e: g in graphs {{\n \
+         let a0 = e.src.x\n{edges} m = sum(a{LONG}) over in_edges\n }}\n \
+         fuse v: V across graphs {{ out = sum(v.m) across graphs }}\n}}\n"
+    );
+    lowered("edges", &(layer + &model("let h0 = Long() over [r] of linear(P.x, 3)", String::new(), 0)));
 }
