@@ -21,7 +21,7 @@ use crate::data;
 use crate::failure::Failure;
 use crate::fused;
 use crate::model;
-use crate::output::{check_folder, make_folder, note, print, write};
+use crate::output::{check_folder, make_folder, note, print, print_data, write};
 use crate::plan;
 use crate::run::{Purpose, bind_sizes, order_options};
 use crate::source;
@@ -93,7 +93,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         None if texts.is_empty() && !args.explain => {
             print(&summary(&model, &lowered, memory_text(&lowered, arenas.as_ref())))?
         }
-        None => texts.iter().try_for_each(|(_, text)| print(text))?,
+        None => texts.iter().try_for_each(|(_, text)| print_data(text))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ use hgnnc_graph::{Dataset, Entry, GraphCache, schema_text, show_bytes};
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;
-use crate::output::{check_folder, print};
+use crate::output::{check_folder, print, print_data};
 
 /// Seed of the synthetic datasets that models name.
 const SYNTH_SEED: u64 = 0;
@@ -23,12 +23,12 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             let dataset = load(dir)?;
             let info = DatasetInfo::new(&dataset)?;
             if *json {
-                print(&format!("{:#}\n", info.json()))?;
+                print_data(&format!("{:#}\n", info.json()))?;
             } else {
                 print(&info.text())?;
             }
         }
-        DataCommand::Schema { dir } => print(&schema_text(&load(dir)?))?,
+        DataCommand::Schema { dir } => print_data(&schema_text(&load(dir)?))?,
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(synth_failure)?;

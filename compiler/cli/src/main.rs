@@ -18,9 +18,11 @@ mod run;
 mod source;
 mod train;
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use clap::Parser;
+use hgnnc_diag::terminal::escaped;
 
 use args::{Args, Command};
 
@@ -30,7 +32,10 @@ static MEMORY: hgnnc_graph::LargePages = hgnnc_graph::LargePages;
 
 fn main() -> ExitCode {
     hgnnc_exec::proc::fail_writes_beyond_the_limit();
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return wrong_usage(&error),
+    };
     let outcome = match &args.command {
         Command::Check(args) => check::check(args),
         Command::Build(args) => build::build(args),
@@ -48,4 +53,14 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// Shows what is wrong with the arguments, or the help that they ask for. An argument may be the name of a file that another
+/// made: where one would command a terminal, the message has no colours, and no escape sequences at all.
+fn wrong_usage(error: &clap::Error) -> ExitCode {
+    if std::env::args_os().all(|arg| matches!(escaped(&arg.to_string_lossy()), Cow::Borrowed(_))) {
+        error.exit();
+    }
+    output::note(error.render().to_string().trim_end());
+    ExitCode::from(2)
 }

@@ -1,14 +1,26 @@
 //! What the command writes: standard output, standard error and files.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use hgnnc_diag::terminal::escaped;
 use hgnnc_exec::{ExecError, weights};
 
 use crate::failure::Failure;
 
-/// Prints to standard output and ends the line. A closed pipe (`hgnnc … | head`) is not an error, a full disk is.
+/// Prints text for people to standard output and ends the line. Names of sources and datasets in it are not obeyed by a
+/// terminal.
 pub fn print(text: &str) -> Result<(), Failure> {
+    write_out(&escaped(text))
+}
+
+/// Prints what programs read (JSON, IR, code) to standard output as it is. Shown on a terminal, it is made safe as well.
+pub fn print_data(text: &str) -> Result<(), Failure> {
+    if std::io::stdout().is_terminal() { print(text) } else { write_out(text) }
+}
+
+/// A closed pipe (`hgnnc … | head`) is not an error, a full disk is.
+fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes())).and_then(|()| out.flush()) {
@@ -19,9 +31,9 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Tells the user something on standard error. Where that is closed there is nobody to tell.
+/// Tells the user something on standard error, whatever its names hold. Where that is closed there is nobody to tell.
 pub fn note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", escaped(line));
 }
 
 /// Finds before the work what would keep its result from being written after it.

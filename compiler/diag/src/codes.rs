@@ -86,6 +86,7 @@ codes! {
     NUMBER_OUT_OF_RANGE "E0106" "number out of range"
     BAD_ESCAPE "E0107" "unknown escape in a string"
     TOO_DEEP "E0108" "expression nested too deeply"
+    TOO_LARGE "E0109" "program too large"
     UNKNOWN_NAME "E0201" "unknown name"
     DUPLICATE_NAME "E0202" "name declared twice"
     UNKNOWN_VERTEX_TYPE "E0203" "unknown vertex type"

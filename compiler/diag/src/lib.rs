@@ -6,7 +6,9 @@
 
 pub mod codes;
 pub mod render;
+pub mod terminal;
 
+use std::collections::HashSet;
 use std::fmt;
 
 pub use codes::Code;
@@ -93,7 +95,7 @@ pub enum Severity {
 }
 
 /// A span with something to say.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Label {
     /// Where.
     pub span: Span,
@@ -156,24 +158,38 @@ impl Diagnostic {
     }
 }
 
+/// Errors after which checking stops: nobody corrects so many at once, and a suggestion for each takes time.
+const MAX_ERRORS: usize = 1000;
+
 /// What a compilation has found so far.
 #[derive(Clone, Default, Debug)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
+    /// Code and primary label of those in `list` that have a place.
+    places: HashSet<(Code, Label)>,
+    errors: usize,
 }
 
 impl Diagnostics {
     /// Adds one, unless the same was said already (templates are checked once per use).
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        let same = |known: &Diagnostic| known.code == diagnostic.code && known.primary == diagnostic.primary;
-        if diagnostic.primary.is_none() || !self.list.iter().any(same) {
-            self.list.push(diagnostic);
+        if let Some(primary) = &diagnostic.primary
+            && !self.places.insert((diagnostic.code, primary.clone()))
+        {
+            return;
         }
+        self.errors += usize::from(diagnostic.severity() == Severity::Error);
+        self.list.push(diagnostic);
     }
 
     /// Is there an error among them?
     pub fn has_errors(&self) -> bool {
-        self.list.iter().any(|d| d.severity() == Severity::Error)
+        self.errors > 0
+    }
+
+    /// Are there so many errors that looking for more is of no use? Loops over declarations and statements stop then.
+    pub fn has_enough(&self) -> bool {
+        self.errors >= MAX_ERRORS
     }
 
     /// Is there nothing at all?

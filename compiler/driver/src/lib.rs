@@ -39,10 +39,18 @@ pub struct Analysis {
     pub model: Option<Analyzed>,
 }
 
+/// Bytes of a source file.
+pub const MAX_SOURCE: usize = 16 << 20;
+
 /// Parses and checks a file.
 pub fn analyze(name: &str, text: &str) -> Analysis {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
+    if text.len() > MAX_SOURCE {
+        let report = Diagnostic::new(codes::TOO_LARGE, format!("`{name}` has {} bytes", text.len()));
+        diagnostics.push(report.note(format!("a source file has at most {MAX_SOURCE} bytes")));
+        return Analysis { sources, diagnostics, module: Module::default(), model: None };
+    }
     let file = sources.add(name, text);
     let module = hgnnc_syntax::parse(file, text, &mut diagnostics);
     // A file that does not parse is still analyzed where it can be: what parsed may hold other mistakes, but

@@ -30,7 +30,7 @@
 //! Applies where at most half of the vertices have edges, and where N such vertices with c operations each and r elements
 //! to select before (each is read and written) cost less than V vertices: `N (c + 2 r) < V c`. Needs sizes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::interp;
@@ -517,29 +517,38 @@ impl Builder<'_> {
 
     /// Notes which rows of a state change: an operand of the same element-wise operation has rows at these ends.
     fn meet(&mut self, value: Value, ends: Ends) {
-        let data = self.old.value(value);
-        if !self.is_table(value, ends) || self.parts[value.index()].is_some() {
-            return;
-        }
-        match &data.op {
-            Op::State(param, slot) => {
-                let state = (*param, *slot);
-                if !self.hints.contains_key(&state) && !self.refused.contains(&state) {
-                    self.met.push((state, ends));
-                }
+        let mut pending = vec![value];
+        let mut seen = BTreeSet::from([value]);
+        while let Some(value) = pending.pop() {
+            let data = self.old.value(value);
+            if !self.is_table(value, ends) || self.parts[value.index()].is_some() {
+                continue;
             }
-            Op::Unary(_) | Op::Binary(_) => data.args.iter().for_each(|&arg| self.meet(arg, ends)),
-            _ => {}
+            match &data.op {
+                Op::State(param, slot) => {
+                    let state = (*param, *slot);
+                    if !self.hints.contains_key(&state) && !self.refused.contains(&state) {
+                        self.met.push((state, ends));
+                    }
+                }
+                // The first operand comes first.
+                Op::Unary(_) | Op::Binary(_) => {
+                    pending.extend(data.args.iter().rev().copied().filter(|&arg| seen.insert(arg)));
+                }
+                _ => {}
+            }
         }
     }
 
     /// Is it 0 in all elements?
-    fn is_zero(&self, value: Value) -> bool {
-        let data = self.old.value(value);
-        match data.op {
-            Op::Const(number) => number == 0.0,
-            Op::Broadcast(_) => self.is_zero(data.args[0]),
-            _ => false,
+    fn is_zero(&self, mut value: Value) -> bool {
+        loop {
+            let data = self.old.value(value);
+            match data.op {
+                Op::Const(number) => return number == 0.0,
+                Op::Broadcast(_) => value = data.args[0],
+                _ => return false,
+            }
         }
     }
 

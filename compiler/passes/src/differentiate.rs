@@ -703,14 +703,14 @@ impl Tape<'_> {
     }
 
     /// The number that every element of a value is.
-    fn constant_of(&self, v: Value) -> Option<f64> {
-        let data = self.flow.value(v);
-        if let Op::Const(number) = data.op {
-            Some(number)
-        } else if matches!(data.op, Op::Broadcast(_)) {
-            self.constant_of(data.args[0])
-        } else {
-            None
+    fn constant_of(&self, mut v: Value) -> Option<f64> {
+        loop {
+            let data = self.flow.value(v);
+            match data.op {
+                Op::Const(number) => return Some(number),
+                Op::Broadcast(_) => v = data.args[0],
+                _ => return None,
+            }
         }
     }
 

@@ -271,14 +271,14 @@ fn reduce_trailing(r: &mut Rewriter<'_>, reduce: Reduce, axes: usize, x: Value) 
 }
 
 /// The number that every element of a value is.
-fn constant(r: &Rewriter<'_>, v: Value) -> Option<f64> {
-    let data = r.new.value(v);
-    if let Op::Const(number) = data.op {
-        Some(number)
-    } else if matches!(data.op, Op::Broadcast(_)) {
-        constant(r, data.args[0])
-    } else {
-        None
+fn constant(r: &Rewriter<'_>, mut v: Value) -> Option<f64> {
+    loop {
+        let data = r.new.value(v);
+        match data.op {
+            Op::Const(number) => return Some(number),
+            Op::Broadcast(_) => v = data.args[0],
+            _ => return None,
+        }
     }
 }
 

@@ -188,7 +188,7 @@ impl Elaborator<'_> {
                 fine = false;
             }
             for graph in graphs {
-                let position = self.flow.graphs.iter().position(|decl| graph.makes(decl));
+                let position = self.declared_graph(&graph).map(|graph| graph.index());
                 let used = |position: usize| seen.is_none_or(|seen| seen.graphs[position]);
                 let Some(position) = position.filter(|position| used(*position)) else {
                     fine = false;

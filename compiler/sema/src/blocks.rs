@@ -25,7 +25,7 @@ impl<'a> Elaborator<'a> {
     {
         let graphs = match place {
             Place::Aggregate => (0..cx.graphs.len()).collect(),
-            Place::Fuse(vertex, _) => (0..cx.graphs.len()).filter(|&g| cx.ends[g].1 == vertex).collect(),
+            Place::Fuse(vertex, _) => cx.into.get(&vertex).cloned().unwrap_or_default(),
             Place::Model | Place::Layer | Place::Project(..) => vec![],
         };
         Scope {
@@ -174,9 +174,13 @@ impl<'a> Elaborator<'a> {
     ) -> Option<Vec<(&'a Binding, Term)>> {
         // Fields assigned in this block are visible to the statements behind them.
         let mut assigned: Vec<(&'a Binding, Term)> = vec![];
+        let mut fields: HashMap<&str, Span> = HashMap::new();
         let mut scope = self.layer_scope(def, cx, place, Some(&block.variable));
         let mut fine = true;
         for stmt in &block.body {
+            if self.gives_up() {
+                return None;
+            }
             match stmt {
                 Stmt::Param(decl) => {
                     let term = self.declare(decl, &scope);
@@ -195,8 +199,9 @@ impl<'a> Elaborator<'a> {
                     let term = self.eval(value, &scope);
                     scope.path.clone_from(&cx.path);
                     fine &= !matches!(term, Term::Error);
-                    if let Some((first, _)) = assigned.iter().find(|(known, _)| known.name.name == name.name) {
-                        let report = duplicate("field", name, first.name.span);
+                    let first = *fields.entry(&name.name).or_insert(name.span);
+                    if first != name.span {
+                        let report = duplicate("field", name, first);
                         self.report(report);
                         fine = false;
                     }
@@ -392,7 +397,7 @@ impl<'a> Elaborator<'a> {
     /// when it is known what the outputs need.
     fn note_messages(&mut self, def: LayerDef<'a>, cx: &LayerCx<'a>, vertex: VertexType, val: &Val) {
         if let (Some(span), ValKind::Stored(value)) = (cx.family_span, &val.kind)
-            && !cx.ends.iter().any(|(_, dst)| *dst == vertex)
+            && !cx.into.contains_key(&vertex)
         {
             let layer = def.layer.name.name.clone();
             self.without_messages.push(WithoutMessages { span, layer, vertex, value: *value });

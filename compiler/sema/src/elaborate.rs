@@ -8,14 +8,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Label, Span, codes};
 use hgnnc_ir::dataflow::{Binding, Init, InputDecl, ParamDecl, RelationDecl, VertexTypeDecl};
-use hgnnc_ir::{Dataflow, Dim, Graph, Layout, Op, Origin, Param, Phase, Space, Stage, Type, Value, VertexType};
+use hgnnc_ir::{Dataflow, Dim, Graph, Input, Layout, Op, Origin, Param, Phase, Space, Stage, Type, Value, VertexType};
 use hgnnc_syntax::ast::{self, Ident};
 
 use crate::consts::Consts;
 use crate::layer::LayerCx;
 use crate::names::duplicate;
-use crate::schema::{FieldKind, GraphRef, Schema};
+use crate::schema::{EdgesKey, FieldKind, GraphRef, Schema};
 use crate::value::{Term, Val, ValKind, Width};
+
+/// Operations of a program. One takes about 300 bytes here, and more in the passes.
+const MAX_OPERATIONS: usize = 1 << 20;
+
+/// Values that expressions may stand for, all in all. A name of a value for each semantic graph stands for as many.
+const MAX_VALUES: usize = 1 << 24;
 
 /// A mistake found while evaluating; boxed, since it is rare and large.
 pub type Mistake = Box<Diagnostic>;
@@ -55,9 +61,24 @@ pub struct Elaborator<'a> {
     pub not_imported: HashSet<&'a str>,
     file: FileId,
     reported: HashSet<(Code, Span, Span)>,
-    paths: HashSet<String>,
+    paths: UniqueNames,
     embeddings: HashMap<VertexType, Value>,
     streams: u32,
+    /// Parameters by name.
+    params: HashMap<String, Param>,
+    /// The first declaration of a parameter whose name is this or starts with this and a dot, and whether others follow.
+    param_prefixes: HashMap<String, (Span, bool)>,
+    /// For parameters such as `conv.weight.Paper`, each part before a dot with the last part, and with nothing.
+    param_members: HashSet<(String, String)>,
+    /// The number of the first base that was free for a path and members.
+    pub free_bases: HashMap<(String, Vec<String>), usize>,
+    param_names: UniqueNames,
+    graphs: HashMap<EdgesKey, Graph>,
+    graph_names: UniqueNames,
+    inputs: HashMap<Binding, Input>,
+    /// Values that expressions stood for so far.
+    values: usize,
+    too_large: bool,
 }
 
 /// A layer's result for a vertex type that receives no messages there.
@@ -153,9 +174,19 @@ impl<'a> Elaborator<'a> {
             not_imported: HashSet::new(),
             file: name.span.file,
             reported: HashSet::new(),
-            paths: HashSet::new(),
+            paths: UniqueNames::default(),
             embeddings: HashMap::new(),
             streams: 0,
+            params: HashMap::new(),
+            param_prefixes: HashMap::new(),
+            param_members: HashSet::new(),
+            free_bases: HashMap::new(),
+            param_names: UniqueNames::default(),
+            graphs: HashMap::new(),
+            graph_names: UniqueNames::default(),
+            inputs: HashMap::new(),
+            values: 0,
+            too_large: false,
         }
     }
 
@@ -218,35 +249,105 @@ impl<'a> Elaborator<'a> {
 
     /// A path that no other parameter starts with: `base`, `base_2`, …
     pub fn unique_path(&mut self, base: &str) -> String {
-        let mut path = base.to_string();
-        let mut count = 1;
-        while !self.paths.insert(path.clone()) {
-            count += 1;
-            path = format!("{base}_{count}");
-        }
-        path
+        self.paths.take(base)
     }
 
     /// Declares a parameter and returns its value.
     pub fn parameter(&mut self, name: String, widths: Vec<Width>, init: Init, decay: bool, span: Span) -> Val {
-        let name = unique_name(name, |name| self.flow.params.iter().any(|p| p.name == name));
+        let name = self.param_names.take(&name);
         let dims = widths.iter().map(|w| w.dim).collect();
-        let param: Param = self.flow.declare_param(ParamDecl { name, dims, init, decay });
+        let param: Param = self.flow.declare_param(ParamDecl { name: name.clone(), dims, init, decay });
+        let last = name.rfind('.').map_or("", |dot| &name[dot + 1..]);
+        for end in name.match_indices('.').map(|(dot, _)| dot) {
+            self.param_members.insert((name[..end].to_owned(), last.to_owned()));
+            self.param_members.insert((name[..end].to_owned(), String::new()));
+        }
+        for end in name.match_indices('.').map(|(dot, _)| dot).chain([name.len()]) {
+            match self.param_prefixes.get_mut(&name[..end]) {
+                Some((first, others)) => *others |= *first != span,
+                None => {
+                    self.param_prefixes.insert(name[..end].to_owned(), (span, false));
+                }
+            }
+        }
+        self.params.insert(name, param);
         self.param_spans.push(span);
         self.param_widths.push(widths.clone());
         Val { kind: ValKind::Stored(self.emit(Op::Param(param), &[], span)), widths }
     }
 
+    /// The parameter of that name.
+    pub fn param_named(&self, name: &str) -> Option<Param> {
+        self.params.get(name).copied()
+    }
+
+    /// Is there a parameter of another declaration with that name, or one that starts with it and a dot?
+    pub fn has_other_params(&self, base: &str, decl: Span) -> bool {
+        self.param_prefixes.get(base).is_some_and(|&(first, others)| others || first != decl)
+    }
+
+    /// Is there a parameter whose name starts with `base` and a dot, and ends with `suffix` (`.Paper`, or nothing)?
+    pub fn has_member_params(&self, base: &str, suffix: &str) -> bool {
+        let last = suffix.rsplit('.').next().unwrap_or_default();
+        self.param_members.contains(&(base.to_owned(), last.to_owned()))
+    }
+
     /// The semantic graph in the program's table.
     pub fn declare_graph(&mut self, graph: &GraphRef) -> Graph {
-        let found = self.flow.graphs.iter().position(|known| graph.makes(known));
-        Graph::new(found.unwrap_or_else(|| {
-            let mut decl = graph.declaration();
-            // `reverse_cites` may also be the name of a metapath.
-            decl.name = unique_name(decl.name, |name| self.flow.graphs.iter().any(|g| g.name == name));
-            self.flow.graphs.push(decl);
-            self.flow.graphs.len() - 1
-        }))
+        let key = graph.edges_key();
+        if let Some(known) = self.graphs.get(&key) {
+            return *known;
+        }
+        let mut decl = graph.declaration();
+        // `reverse_cites` may also be the name of a metapath.
+        decl.name = self.graph_names.take(&decl.name);
+        self.flow.graphs.push(decl);
+        let graph = Graph::new(self.flow.graphs.len() - 1);
+        self.graphs.insert(key, graph);
+        graph
+    }
+
+    /// The semantic graph in the program's table, where it is there.
+    pub fn declared_graph(&self, graph: &GraphRef) -> Option<Graph> {
+        self.graphs.get(&graph.edges_key()).copied()
+    }
+
+    /// The input in the program's table.
+    pub fn declare_input(&mut self, decl: InputDecl) -> Input {
+        if let Some(known) = self.inputs.get(&decl.binding) {
+            return *known;
+        }
+        let input = Input::new(self.flow.inputs.len());
+        self.inputs.insert(decl.binding.clone(), input);
+        self.flow.inputs.push(decl);
+        input
+    }
+
+    /// Counts what an expression stands for. A program that becomes too large is reported once, and the rest of it is not
+    /// elaborated.
+    pub fn keeps_size(&mut self, term: &Term, span: Span) -> bool {
+        self.values += term.num_values();
+        if self.values <= MAX_VALUES && self.flow.values.len() <= MAX_OPERATIONS {
+            return true;
+        }
+        if !std::mem::replace(&mut self.too_large, true) {
+            self.report(
+                Diagnostic::at(
+                    codes::TOO_LARGE,
+                    span,
+                    "the program becomes too large",
+                    format!("here it has {} operations", self.flow.values.len()),
+                )
+                .note(format!("at most {MAX_OPERATIONS} operations are compiled"))
+                .help("use fewer layers, or layers over fewer semantic graphs: each has operations of its own"),
+            );
+        }
+        false
+    }
+
+    /// Is there no use in elaborating more?
+    pub fn gives_up(&self) -> bool {
+        self.too_large || self.diagnostics.has_enough()
     }
 
     /// The features of a vertex type: `Paper.x`.
@@ -281,7 +382,7 @@ impl<'a> Elaborator<'a> {
                 if sparse {
                     ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
                 }
-                let input = self.flow.declare_input(InputDecl { name, ty, binding: Binding::Features(vertex) });
+                let input = self.declare_input(InputDecl { name, ty, binding: Binding::Features(vertex) });
                 Val { kind: ValKind::Stored(self.emit(Op::Input(input), &[], span)), widths: vec![fixed(width)] }
             }
             FieldKind::Number | FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => {
@@ -361,4 +462,29 @@ pub fn unique_name(name: String, taken: impl Fn(&str) -> bool) -> String {
         unique = format!("{name}_{count}");
     }
     unique
+}
+
+/// Names that are taken, and never become free.
+#[derive(Default)]
+struct UniqueNames {
+    taken: HashSet<String>,
+    /// For each base with `base_2`, …: up to which number they are taken.
+    counts: HashMap<String, usize>,
+}
+
+impl UniqueNames {
+    /// `name`, or `name_2`, …: the first that is not taken. It is from now on.
+    fn take(&mut self, name: &str) -> String {
+        if self.taken.insert(name.to_owned()) {
+            return name.to_owned();
+        }
+        let count = self.counts.entry(name.to_owned()).or_insert(1);
+        loop {
+            *count += 1;
+            let unique = format!("{name}_{count}");
+            if self.taken.insert(unique.clone()) {
+                return unique;
+            }
+        }
+    }
 }

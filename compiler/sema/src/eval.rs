@@ -8,12 +8,20 @@ use hgnnc_syntax::ast::{self, Expr, ExprKind};
 use crate::consts::{as_dimension, bad_dimension, not_constant};
 use crate::elaborate::{Elaborator, Mistake, Place, Scope};
 use crate::functions;
-use crate::names::did_you_mean;
+use crate::names::{MAX_COMPARED, did_you_mean};
 use crate::value::{Term, Width, show_dim, show_widths};
 
 impl Elaborator<'_> {
     /// The meaning of an expression. Mistakes are reported and give [`Term::Error`].
     pub fn eval(&mut self, expr: &Expr, scope: &Scope<'_>) -> Term {
+        if self.gives_up() {
+            return Term::Error;
+        }
+        let term = self.meaning(expr, scope);
+        if self.keeps_size(&term, expr.span) { term } else { Term::Error }
+    }
+
+    fn meaning(&mut self, expr: &Expr, scope: &Scope<'_>) -> Term {
         match &expr.kind {
             ExprKind::Number(number) => Term::Number(*number),
             ExprKind::Bool(value) => Term::Bool(*value),
@@ -97,10 +105,11 @@ impl Elaborator<'_> {
                     .help("functions of one value and no options can be passed: `relu`, `elu`, `gelu`, `tanh`, …"),
             ));
         }
-        let mut known: Vec<&str> = scope.locals.keys().map(String::as_str).chain(scope.consts.names()).collect();
+        let locals = scope.locals.keys().map(String::as_str).chain(scope.consts.names());
+        let mut known: Vec<&str> = locals.take(MAX_COMPARED + 1).collect();
         if scope.place == Place::Model {
             known.push("features");
-            known.extend(self.schema.vertices.iter().map(|vertex| vertex.name.as_str()));
+            known.extend(self.schema.vertices.iter().map(|vertex| vertex.name.as_str()).take(MAX_COMPARED + 1));
         }
         if let Some(layer) = scope.layer {
             known.extend(layer.arguments.keys().map(String::as_str));
@@ -112,7 +121,7 @@ impl Elaborator<'_> {
                 report = report.help(format!("`{name}` is a field: write `{}{end}.{name}`", variable.name));
                 return Err(Box::new(report));
             }
-        } else if self.schema.vertices.iter().any(|v| v.name == name) {
+        } else if self.schema.vertex_named(name).is_some() {
             report = report.help(format!("`{name}` is a vertex type: name one of its fields, as in `{name}.x`"));
             return Err(Box::new(report));
         }

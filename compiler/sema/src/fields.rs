@@ -49,7 +49,7 @@ impl Elaborator<'_> {
         if let ExprKind::Name(name) = &base.kind
             && scope.place == Place::Model
             && !scope.locals.contains_key(name)
-            && self.schema.vertices.iter().any(|v| v.name == *name)
+            && self.schema.vertex_named(name).is_some()
         {
             let result = self.schema_field(name, field, span);
             return self.settle(result);
@@ -120,7 +120,7 @@ impl Elaborator<'_> {
     }
 
     fn schema_field(&mut self, vertex: &str, field: &Ident, span: Span) -> Result<Term, Mistake> {
-        let index = self.schema.vertices.iter().position(|v| v.name == vertex).expect("checked by the caller");
+        let index = self.schema.vertex_named(vertex).expect("checked by the caller");
         let info = &self.schema.vertices[index];
         info.used.set(true);
         if self.schema.broken.contains(&format!("{vertex}.{}", field.name)) {
@@ -290,7 +290,7 @@ impl Elaborator<'_> {
         let space = Space::Edges(graph);
         let input = |this: &mut Self, ty: Type, binding| {
             let name = format!("{name}.{}", field.name);
-            let input = this.flow.declare_input(InputDecl { name, ty, binding });
+            let input = this.declare_input(InputDecl { name, ty, binding });
             this.emit(Op::Input(input), &[], span)
         };
         if field.name == "count" {

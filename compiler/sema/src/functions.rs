@@ -319,7 +319,7 @@ impl Elaborator<'_> {
             }],
         };
         // One base for all members, so that `out.weight.Paper` and `out.weight.Author` belong together.
-        let base = self.free_base(&scope.path, &suffixes);
+        let base = self.free_base(&scope.path, suffixes.clone());
         let mut index = 0;
         self.map(x, span, |this, val| {
             let suffix = suffixes.get(index).cloned().unwrap_or_default();
@@ -330,14 +330,19 @@ impl Elaborator<'_> {
     }
 
     /// `path`, or `path_2`, …: the first under which no member has parameters yet.
-    fn free_base(&self, path: &str, suffixes: &[String]) -> String {
-        let taken = |base: &str| {
-            let prefix = format!("{base}.");
-            let member = |name: &str| suffixes.iter().any(|s| name.ends_with(s.as_str()));
-            self.flow.params.iter().any(|p| p.name.starts_with(&prefix) && member(&p.name))
+    fn free_base(&mut self, path: &str, suffixes: Vec<String>) -> String {
+        let key = (path.to_string(), suffixes);
+        // Names never become free again: those below were taken the last time.
+        let mut number = self.free_bases.get(&key).copied().unwrap_or(1);
+        let base = loop {
+            let base = if number == 1 { path.to_string() } else { format!("{path}_{number}") };
+            if !key.1.iter().any(|suffix| self.has_member_params(&base, suffix)) {
+                break base;
+            }
+            number += 1;
         };
-        let candidates = (2..).map(|n| format!("{path}_{n}"));
-        std::iter::once(path.to_string()).chain(candidates).find(|base| !taken(base)).expect("an endless list")
+        self.free_bases.insert(key, number);
+        base
     }
 
     fn dropout(&mut self, val: Val, rate: f64, at: Span, span: Span) -> Result<Val, Mistake> {

@@ -1,5 +1,6 @@
 //! The use of a layer: arguments, the family, inputs, blocks, results.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
@@ -10,7 +11,7 @@ use crate::elaborate::{Elaborator, Frame, LayerDef, Place, Scope};
 use crate::eval::known_number;
 use crate::functions::{is_function, is_unary_function, match_arguments};
 use crate::names::duplicate;
-use crate::schema::GraphRef;
+use crate::schema::{EdgesKey, GraphRef, duplicate_graph};
 use crate::value::{Term, Val, Width, show_dim, show_widths};
 
 /// A layer in use.
@@ -23,6 +24,8 @@ pub struct LayerCx<'s> {
     pub graphs: Vec<Graph>,
     /// Source and destination type of each semantic graph.
     pub ends: Vec<(VertexType, VertexType)>,
+    /// Positions of the semantic graphs that end in each vertex type.
+    pub into: HashMap<VertexType, Vec<usize>>,
     /// Type variables.
     pub types: HashMap<String, VertexType>,
     /// Widths bound by the inputs, by vertex type.
@@ -101,6 +104,7 @@ impl<'a> Elaborator<'a> {
             arguments: HashMap::new(),
             graphs: vec![],
             ends: vec![],
+            into: HashMap::new(),
             types: HashMap::new(),
             dims: HashMap::new(),
             params: HashMap::new(),
@@ -270,30 +274,22 @@ impl<'a> Elaborator<'a> {
             return false;
         }
         let mut fine = true;
-        let mut seen: Vec<&GraphRef> = vec![];
+        let mut seen: HashMap<EdgesKey, &GraphRef> = HashMap::new();
         for graph in &graphs {
-            if let Some(first) = seen.iter().find(|known| known.same_edges(graph)) {
-                let message = if first.name == graph.name {
-                    format!("semantic graph `{}` is in the family twice", graph.name)
-                } else {
-                    format!("`{}` has the same edges as `{}`, which is in the family too", graph.name, first.name)
-                };
-                let report = if first.span == graph.span {
-                    Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "holds it twice")
-                } else {
-                    Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "again here")
-                        .label(first.span, "first here")
-                };
-                self.report(report.help("its edges would count twice; leave one of the two out"));
-                fine = false;
-                continue;
-            }
-            seen.push(graph);
+            match seen.entry(graph.edges_key()) {
+                Entry::Occupied(first) => {
+                    self.report(duplicate_graph(first.get(), graph));
+                    fine = false;
+                    continue;
+                }
+                Entry::Vacant(place) => place.insert(graph),
+            };
             self.vertex_used(graph);
             if let Some((src, dst)) = &family.ends {
                 fine &= self.unify(layer, graph, src, dst, cx);
             }
             let handle = self.declare_graph(graph);
+            cx.into.entry(VertexType::new(graph.dst)).or_default().push(cx.graphs.len());
             cx.graphs.push(handle);
             cx.ends.push((VertexType::new(graph.src), VertexType::new(graph.dst)));
         }
@@ -641,18 +637,20 @@ pub fn reserved_field(name: &Ident) -> Diagnostic {
 
 /// Checks what a layer's signature says by itself, whether the layer is used or not.
 pub fn check_signature(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
-    let mut seen: Vec<&Ident> = vec![];
+    let mut seen: HashMap<&str, Span> = HashMap::new();
     let inputs = layer.inputs.iter().map(|i| ("input", &i.name));
     let family = layer.over.iter().map(|o| ("family", &o.name));
     for (what, name) in layer.params.iter().map(|p| ("argument", &p.name)).chain(inputs).chain(family) {
-        match seen.iter().find(|known| known.name == name.name) {
-            Some(first) => diagnostics.push(duplicate(what, name, first.span)),
-            None => seen.push(name),
+        match seen.entry(&name.name) {
+            Entry::Occupied(first) => diagnostics.push(duplicate(what, name, *first.get())),
+            Entry::Vacant(place) => _ = place.insert(name.span),
         }
     }
-    for (position, result) in layer.results.iter().enumerate() {
-        if let Some(first) = layer.results[..position].iter().find(|known| known.name.name == result.name.name) {
-            diagnostics.push(duplicate("result", &result.name, first.name.span));
+    let mut seen: HashMap<&str, Span> = HashMap::new();
+    for result in &layer.results {
+        match seen.entry(&result.name.name) {
+            Entry::Occupied(first) => diagnostics.push(duplicate("result", &result.name, *first.get())),
+            Entry::Vacant(place) => _ = place.insert(result.name.span),
         }
     }
     for input in &layer.inputs {

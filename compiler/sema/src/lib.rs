@@ -26,7 +26,8 @@ pub mod train;
 mod usage;
 mod value;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::Dataflow;
@@ -83,15 +84,16 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
         _ => None,
     });
     let resolved: Vec<Schema> = schemas.iter().map(|s| Schema::resolve(s, &consts, diagnostics)).collect();
+    let model_names: HashSet<&str> = models.iter().map(|m| m.name.name.as_str()).collect();
     for train in &trains {
-        if !models.iter().any(|m| m.name.name == train.model.name) {
+        if !model_names.contains(train.model.name.as_str()) && !diagnostics.has_enough() {
             let report = Diagnostic::at(
                 codes::UNKNOWN_MODEL,
                 train.model.span,
                 format!("there is no model `{}`", train.model.name),
                 "not declared",
             );
-            diagnostics.push(did_you_mean(report, &train.model.name, models.iter().map(|m| m.name.name.as_str())));
+            diagnostics.push(did_you_mean(report, &train.model.name, model_names.iter().copied()));
         }
     }
     let Some(model) = models.first() else {
@@ -234,6 +236,14 @@ fn no_gradient(
     unused: &[Span],
     diagnostics: &mut Diagnostics,
 ) {
+    // Spans of unused declarations and values, with the furthest end of all that start no later.
+    let mut said: Vec<Span> = unused.iter().copied().filter(|span| span.file == model.name.span.file).collect();
+    said.sort();
+    let mut furthest = 0;
+    for span in &mut said {
+        furthest = furthest.max(span.end);
+        span.end = furthest;
+    }
     let mut by_span: BTreeMap<Span, (bool, bool, &str)> = BTreeMap::new();
     for ((name, span, read), kept) in params.iter().zip(kept) {
         let entry = by_span.entry(*span).or_insert((false, false, name));
@@ -241,7 +251,8 @@ fn no_gradient(
         entry.1 |= read;
     }
     for (span, (reaches, read, name)) in by_span {
-        let said = unused.iter().any(|u| u.file == span.file && u.start <= span.start && span.end <= u.end);
+        let before = said.partition_point(|known| known.start <= span.start);
+        let said = before > 0 && span.end <= said[before - 1].end;
         if !reaches && read && !said && span.file == model.name.span.file {
             diagnostics.push(Diagnostic::at(
                 codes::NO_GRADIENT,
@@ -359,15 +370,19 @@ fn unique<'a, T>(
     diagnostics: &mut Diagnostics,
     pick: impl Fn(&'a Item) -> Option<(&'a T, &'a ast::Ident)>,
 ) -> Vec<&'a T> {
-    let mut found: Vec<(&T, &ast::Ident)> = vec![];
+    let mut found: Vec<&T> = vec![];
+    let mut seen: HashMap<&str, Span> = HashMap::new();
     for item in &file.items {
         let Some((item, name)) = pick(item) else { continue };
-        match found.iter().find(|(_, known)| known.name == name.name) {
-            Some((_, first)) => diagnostics.push(duplicate(what, name, first.span)),
-            None => found.push((item, name)),
+        match seen.entry(&name.name) {
+            Entry::Occupied(first) => diagnostics.push(duplicate(what, name, *first.get())),
+            Entry::Vacant(place) => {
+                place.insert(name.span);
+                found.push(item);
+            }
         }
     }
-    found.into_iter().map(|(item, _)| item).collect()
+    found
 }
 
 fn unused_declarations(schema: &Schema, diagnostics: &mut Diagnostics) {

@@ -83,7 +83,7 @@ impl Elaborator<'_> {
             let space = Space::Edges(graph);
             let name = format!("{}.is_link", self.flow.graphs[graph.index()].name);
             let decl = InputDecl { name, ty: Type::fixed(space, &[]), binding: Binding::IsLink(graph) };
-            let input = self.flow.declare_input(decl);
+            let input = self.declare_input(decl);
             let is_link = self.emit(Op::Input(input), &[], at);
             let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[score], at);
             let product = self.emit(Op::Binary(BinaryOp::Mul), &[score, is_link], at);

@@ -368,7 +368,7 @@ impl Elaborator<'_> {
         };
         let name = format!("{}.{}", self.vertex_name(vertex), decl.name);
         let binding = Binding::Label(vertex, decl.dataset_name.clone().unwrap_or_default());
-        let input = self.flow.declare_input(InputDecl { name, ty, binding });
+        let input = self.declare_input(InputDecl { name, ty, binding });
         self.emit(Op::Input(input), &[], at)
     }
 
@@ -440,7 +440,7 @@ impl Elaborator<'_> {
     fn mean_loss(&mut self, row: Value, weight: Option<Value>, vertex: VertexType, at: Span, on_batches: bool) {
         let ty = Type::fixed(Space::Vertices(vertex), &[]);
         let name = format!("{}.train", self.vertex_name(vertex));
-        let mask = self.flow.declare_input(InputDecl { name, ty, binding: Binding::TrainMask(vertex) });
+        let mask = self.declare_input(InputDecl { name, ty, binding: Binding::TrainMask(vertex) });
         let mask = self.emit(Op::Input(mask), &[], at);
         let masked = self.emit(Op::Binary(BinaryOp::Mul), &[row, mask], at);
         let sum = self.emit(Op::ReduceSpace(Reduce::Sum), &[masked], at);

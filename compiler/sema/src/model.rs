@@ -51,6 +51,9 @@ impl Elaborator<'_> {
             })
             .collect();
         for stmt in &model.body {
+            if self.gives_up() {
+                break;
+            }
             match stmt {
                 Stmt::Param(decl) => {
                     let term = self.declare(decl, &scope);
@@ -91,7 +94,7 @@ impl Elaborator<'_> {
                     scope.path.clone_from(&output.name.name);
                     let term = self.eval(&output.value, &scope);
                     scope.path.clear();
-                    let of_vertices = self.schema.vertices.iter().any(|vertex| vertex.name == output.vertex.name);
+                    let of_vertices = self.schema.vertex_named(&output.vertex.name).is_some();
                     if output.vertex.name == LINKS && !of_vertices {
                         let scores = if matches!(term, Term::Error) { None } else { self.link_output(output, term) };
                         if let Some(scores) = scores {

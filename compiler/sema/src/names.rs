@@ -3,9 +3,16 @@
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_syntax::ast::Ident;
 
+/// Known names among which a suggestion is looked for. Comparing a name with another takes a microsecond, and each of a
+/// thousand errors may be compared with all of them.
+pub const MAX_COMPARED: usize = 10_000;
+
 /// Adds "did you mean" where a known name is close, and else a list of the known names when it is short.
 pub fn did_you_mean<'a>(diagnostic: Diagnostic, name: &str, known: impl IntoIterator<Item = &'a str>) -> Diagnostic {
-    let mut known: Vec<&str> = known.into_iter().collect();
+    let mut known: Vec<&str> = known.into_iter().take(MAX_COMPARED + 1).collect();
+    if known.len() > MAX_COMPARED {
+        return diagnostic;
+    }
     known.sort_unstable();
     known.dedup();
     match closest(name, &known) {
@@ -22,9 +29,11 @@ pub fn did_you_mean<'a>(diagnostic: Diagnostic, name: &str, known: impl IntoIter
 pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&folded, &candidate.to_lowercase());
-    let best = known.iter().copied().min_by_key(|candidate| distance(candidate))?;
     // A single letter is near every other one.
     let length = name.chars().count();
+    // A distance is at least the difference in length.
+    let near = |candidate: &&str| candidate.chars().count().abs_diff(length) <= (length / 3).max(1);
+    let best = known.iter().copied().filter(near).min_by_key(|candidate| distance(candidate))?;
     (distance(best) <= (length / 3).max(1) && distance(best) < length).then_some(best)
 }
 

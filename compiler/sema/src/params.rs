@@ -148,20 +148,16 @@ impl Elaborator<'_> {
             _ => format!("{}.{name}", scope.path),
         };
         let base = base.strip_prefix('.').unwrap_or(&base).to_string();
-        unique_name(base, |base| {
-            let of_base = |p: &str| p.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-            let mut known = self.flow.params.iter().zip(&self.param_spans);
-            known.any(|(p, span)| *span != decl.span && of_base(&p.name))
-        })
+        unique_name(base, |base| self.has_other_params(base, decl.span))
     }
 
     /// A parameter declared before under the same name: blocks that run for several vertex types share it.
     fn shared_parameter(&mut self, name: &str, shape: &[Width], decl: &ParamDecl) -> Result<Option<Val>, Mistake> {
-        let Some(position) = self.flow.params.iter().position(|p| p.name == name) else { return Ok(None) };
+        let Some(param) = self.param_named(name) else { return Ok(None) };
+        let position = param.index();
         if decl.decomposition.is_some() || self.param_spans[position] != decl.span {
             return Ok(None);
         }
-        let param = hgnnc_ir::Param::new(position);
         if self.flow.params[position].dims != dims(shape) {
             return Err(Box::new(self.two_shapes(decl, &self.param_widths[position], &[shape.to_vec()])));
         }
@@ -302,9 +298,9 @@ impl Elaborator<'_> {
         let mut bases_shape = vec![number];
         bases_shape.extend(&shape);
         self.check_size(&bases_shape, decl.span)?;
-        let bases = match self.flow.params.iter().position(|p| p.name == bases_name) {
-            Some(known) => {
-                let param = hgnnc_ir::Param::new(known);
+        let bases = match self.param_named(&bases_name) {
+            Some(param) => {
+                let known = param.index();
                 let found = self.flow.params[known].dims.clone();
                 if found != dims(&bases_shape) {
                     return Err(Box::new(self.two_shapes(decl, &self.param_widths[known][1..], &[shape])));

@@ -23,24 +23,28 @@ pub fn live(flow: &Dataflow) -> Vec<bool> {
 /// parameter, its new handle.
 pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
     let live = live(flow);
-    let used =
-        |wanted: &dyn Fn(&Op) -> bool| flow.values.iter().zip(&live).any(|(value, live)| *live && wanted(&value.op));
+    let (mut read_params, mut read_inputs) = (vec![false; flow.params.len()], vec![false; flow.inputs.len()]);
+    for (value, _) in flow.values.iter().zip(&live).filter(|(_, live)| **live) {
+        match value.op {
+            Op::Param(param) => read_params[param.index()] = true,
+            Op::Input(input) => read_inputs[input.index()] = true,
+            _ => {}
+        }
+    }
     let mut params: Vec<ParamDecl> = vec![];
-    let new_params: Vec<Option<Param>> = (0..flow.params.len())
-        .map(|index| {
-            let param = Param::new(index);
-            used(&|op| *op == Op::Param(param)).then(|| {
-                params.push(flow.params[index].clone());
+    let new_params: Vec<Option<Param>> = (flow.params.iter().zip(read_params))
+        .map(|(decl, read)| {
+            read.then(|| {
+                params.push(decl.clone());
                 Param::new(params.len() - 1)
             })
         })
         .collect();
     let mut inputs: Vec<InputDecl> = vec![];
-    let new_inputs: Vec<Option<Input>> = (0..flow.inputs.len())
-        .map(|index| {
-            let input = Input::new(index);
-            used(&|op| *op == Op::Input(input)).then(|| {
-                inputs.push(flow.inputs[index].clone());
+    let new_inputs: Vec<Option<Input>> = (flow.inputs.iter().zip(read_inputs))
+        .map(|(decl, read)| {
+            read.then(|| {
+                inputs.push(decl.clone());
                 Input::new(inputs.len() - 1)
             })
         })

@@ -401,7 +401,7 @@ impl Elaborator<'_> {
         // `vertices`, or the vertex type that they must belong to.
         let vertex = match scope.layer {
             Some(layer) => layer.types.get(&over.name).copied(),
-            None => self.schema.vertices.iter().position(|v| v.name == over.name).map(VertexType::new),
+            None => self.schema.vertex_named(&over.name).map(VertexType::new),
         };
         let is_vertices = over.name == "vertices" || vertex.is_some();
         match over.name.as_str() {

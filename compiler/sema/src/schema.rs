@@ -1,6 +1,7 @@
 //! Schemas: vertex types, relations, metapaths and families, resolved and joined with types checked.
 
 use std::cell::Cell;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
@@ -10,6 +11,10 @@ use hgnnc_syntax::ast::{self, GraphExpr};
 
 use crate::consts::Consts;
 use crate::names::{did_you_mean, duplicate};
+
+/// Semantic graphs that all families and all uses of layers of a model may name together, each counted once for itself and
+/// once for each of its steps. Lists of lists multiply what is written.
+const MAX_NAMED: usize = 1 << 22;
 
 /// A resolved schema. Everything in it is named by its position.
 #[derive(Debug, Default)]
@@ -27,7 +32,23 @@ pub struct Schema {
     /// Names whose declarations are wrong: reported once, and not again where they are used. Fields are
     /// `Paper.x`.
     pub broken: HashSet<String>,
+    /// What has been declared under each name.
+    index: HashMap<String, Named>,
+    /// How much of [`MAX_NAMED`] is used up.
+    named: Cell<usize>,
 }
+
+/// What a name of a schema stands for, with its position.
+#[derive(Debug, Clone, Copy)]
+enum Named {
+    Vertex(usize),
+    Relation(usize),
+    Metapath(usize),
+    Family(usize),
+}
+
+/// What tells the edges of semantic graphs apart: the types at the ends, the steps, `counted`, `self_loops`, `links`.
+pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool);
 
 /// A vertex type.
 #[derive(Debug)]
@@ -178,6 +199,9 @@ impl Schema {
         let mut resolved = Schema { name: schema.name.name.clone(), ..Schema::default() };
         let mut seen: HashMap<String, Span> = HashMap::new();
         let mut declare = |name: &ast::Ident, what: &str, diagnostics: &mut Diagnostics| {
+            if diagnostics.has_enough() {
+                return false;
+            }
             if let Some(first) = seen.get(&name.name) {
                 diagnostics.push(duplicate(what, name, *first));
                 return false;
@@ -203,11 +227,13 @@ impl Schema {
                 && declare(&vertex.name, "vertex type", diagnostics)
             {
                 let fields = resolve_fields(&vertex.fields, true, consts, diagnostics);
+                let known: HashSet<&str> = fields.iter().map(|f| f.name.as_str()).collect();
                 for field in &vertex.fields {
-                    if !fields.iter().any(|f| f.name == field.name.name) {
+                    if !known.contains(field.name.name.as_str()) {
                         resolved.broken.insert(format!("{}.{}", vertex.name.name, field.name.name));
                     }
                 }
+                resolved.index.insert(vertex.name.name.clone(), Named::Vertex(resolved.vertices.len()));
                 resolved.vertices.push(VertexInfo {
                     name: vertex.name.name.clone(),
                     dataset_name: vertex.from.as_ref().map_or(vertex.name.name.clone(), |t| t.value.clone()),
@@ -241,6 +267,7 @@ impl Schema {
                     resolved.broken.insert(relation.name.name.clone());
                 }
                 if let (Some(src), Some(dst)) = (src, dst) {
+                    resolved.index.insert(relation.name.name.clone(), Named::Relation(resolved.relations.len()));
                     resolved.relations.push(RelationInfo {
                         name: relation.name.name.clone(),
                         dataset_name: relation.from.as_ref().map_or(relation.name.name.clone(), |t| t.value.clone()),
@@ -258,7 +285,10 @@ impl Schema {
                 && declare(&metapath.name, "metapath", diagnostics)
             {
                 match resolved.join(metapath, diagnostics) {
-                    Some(info) => resolved.metapaths.push(info),
+                    Some(info) => {
+                        resolved.index.insert(metapath.name.name.clone(), Named::Metapath(resolved.metapaths.len()));
+                        resolved.metapaths.push(info);
+                    }
                     None => {
                         resolved.broken.insert(metapath.name.name.clone());
                     }
@@ -270,8 +300,11 @@ impl Schema {
                 && declare(&family.name, "family", diagnostics)
             {
                 let (name, span) = (family.name.name.clone(), family.name.span);
-                match resolved.graphs(&family.graphs, diagnostics) {
+                let members = resolved.graphs(&family.graphs, diagnostics);
+                // A family of families that doubles at each level would have no end of members.
+                match members.filter(|members| resolved.each_once(family, members, diagnostics)) {
                     Some(members) => {
+                        resolved.index.insert(name.clone(), Named::Family(resolved.families.len()));
                         resolved.families.push(FamilyInfo { name, span, members, used: Cell::new(false) });
                     }
                     None => {
@@ -283,9 +316,33 @@ impl Schema {
         resolved
     }
 
+    /// Reports the first semantic graph that a family holds twice.
+    fn each_once(&self, family: &ast::FamilyDecl, members: &[GraphRef], diagnostics: &mut Diagnostics) -> bool {
+        let mut seen: HashMap<EdgesKey, &GraphRef> = HashMap::new();
+        for graph in members {
+            match seen.entry(graph.edges_key()) {
+                Entry::Occupied(first) => {
+                    let report = duplicate_graph(first.get(), graph);
+                    diagnostics.push(report.label(family.name.span, "in this family"));
+                    return false;
+                }
+                Entry::Vacant(place) => place.insert(graph),
+            };
+        }
+        true
+    }
+
+    /// The position of the vertex type of that name.
+    pub fn vertex_named(&self, name: &str) -> Option<usize> {
+        match self.index.get(name) {
+            Some(Named::Vertex(position)) => Some(*position),
+            Some(Named::Relation(_) | Named::Metapath(_) | Named::Family(_)) | None => None,
+        }
+    }
+
     /// The position of a vertex type; marks it as used.
     pub fn vertex(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<usize> {
-        let found = self.vertices.iter().position(|v| v.name == name.name);
+        let found = self.vertex_named(&name.name);
         match found {
             Some(index) => self.vertices[index].used.set(true),
             None => diagnostics.push(did_you_mean(
@@ -304,11 +361,15 @@ impl Schema {
 
     /// The position of a relation; marks it as used.
     fn relation(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<usize> {
-        let found = self.relations.iter().position(|r| r.name == name.name);
+        let named = self.index.get(&name.name);
+        let found = match named {
+            Some(Named::Relation(position)) => Some(*position),
+            Some(Named::Vertex(_) | Named::Metapath(_) | Named::Family(_)) | None => None,
+        };
         match found {
             Some(index) => self.relations[index].used.set(true),
             None if self.broken.contains(&name.name) => {}
-            None if self.metapaths.iter().any(|metapath| metapath.name == name.name) => diagnostics.push(
+            None if matches!(named, Some(Named::Metapath(_))) => diagnostics.push(
                 Diagnostic::at(
                     codes::UNKNOWN_RELATION,
                     name.span,
@@ -391,31 +452,58 @@ impl Schema {
         })
     }
 
-    /// The semantic graphs that an expression names, in order.
+    /// The semantic graphs that an expression names, in order. Names of too many are reported.
     pub fn graphs(&self, expr: &GraphExpr, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
+        let graphs = self.members(expr, diagnostics)?;
+        (self.named.get() <= MAX_NAMED).then_some(graphs)
+    }
+
+    /// Counts semantic graphs before they are written out. Says so when they become too many, once.
+    fn count<'g>(
+        &self,
+        graphs: impl Iterator<Item = &'g [Step]>,
+        span: Span,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<()> {
+        let before = self.named.get();
+        let after = graphs.fold(before, |sum, steps| sum.saturating_add(1 + steps.len()));
+        self.named.set(after);
+        if before <= MAX_NAMED && after > MAX_NAMED {
+            let report = Diagnostic::at(
+                codes::TOO_LARGE,
+                span,
+                "the families of this model name too many semantic graphs",
+                format!("here they come to more than {MAX_NAMED} semantic graphs and steps"),
+            );
+            diagnostics.push(report.help("name each semantic graph in as few families as possible"));
+        }
+        (after <= MAX_NAMED).then_some(())
+    }
+
+    fn members(&self, expr: &GraphExpr, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
         match expr {
             GraphExpr::Name(name) => self.named_graphs(name, diagnostics),
             GraphExpr::List(items, _) => {
                 // Every item is looked at, so that all mistakes are reported.
-                let found: Vec<_> = items.iter().map(|item| self.graphs(item, diagnostics)).collect();
+                let found: Vec<_> = items.iter().map(|item| self.members(item, diagnostics)).collect();
                 Some(found.into_iter().collect::<Option<Vec<_>>>()?.concat())
             }
             GraphExpr::Filter { graphs, into, vertex } => {
-                let all = self.graphs(graphs, diagnostics)?;
+                let all = self.members(graphs, diagnostics)?;
                 let vertex = self.vertex(vertex, diagnostics)?;
                 Some(all.into_iter().filter(|g| if *into { g.dst == vertex } else { g.src == vertex }).collect())
             }
             GraphExpr::Call { function, argument, span } => match function.name.as_str() {
                 "reverse" => {
-                    let graphs = self.graphs(argument, diagnostics)?;
+                    let graphs = self.members(argument, diagnostics)?;
                     graphs.into_iter().map(|g| self.reverse(g, *span, diagnostics)).collect()
                 }
                 "self_loops" => {
-                    let graphs = self.graphs(argument, diagnostics)?;
+                    let graphs = self.members(argument, diagnostics)?;
                     graphs.into_iter().map(|g| self.with_self_loops(g, *span, diagnostics)).collect()
                 }
                 "links" => {
-                    let graphs = self.graphs(argument, diagnostics)?;
+                    let graphs = self.members(argument, diagnostics)?;
                     graphs.into_iter().map(|g| self.links(g, *span, diagnostics)).collect()
                 }
                 "identity" => {
@@ -511,22 +599,39 @@ impl Schema {
 
     fn named_graphs(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
         let span = name.span;
-        let all = 0..self.relations.len();
+        let one = [Step { relation: 0, reverse: false }];
         match name.name.as_str() {
-            "relations" => return Some(all.map(|r| self.relation_graph(r, span)).collect()),
-            "reverses" => return Some(all.map(|r| self.relation_graph(r, span).reversed()).collect()),
-            "metapaths" => return Some((0..self.metapaths.len()).map(|m| self.metapath_graph(m, span)).collect()),
+            all @ ("relations" | "reverses") => {
+                self.count(self.relations.iter().map(|_| &one[..]), span, diagnostics)?;
+                let graphs = (0..self.relations.len()).map(|r| self.relation_graph(r, span));
+                return Some(if all == "relations" {
+                    graphs.collect()
+                } else {
+                    graphs.map(GraphRef::reversed).collect()
+                });
+            }
+            "metapaths" => {
+                self.count(self.metapaths.iter().map(|m| &m.steps[..]), span, diagnostics)?;
+                return Some((0..self.metapaths.len()).map(|m| self.metapath_graph(m, span)).collect());
+            }
             _ => {}
         }
-        if let Some(relation) = self.relations.iter().position(|r| r.name == name.name) {
-            return Some(vec![self.relation_graph(relation, span)]);
-        }
-        if let Some(metapath) = self.metapaths.iter().position(|m| m.name == name.name) {
-            return Some(vec![self.metapath_graph(metapath, span)]);
-        }
-        if let Some(family) = self.families.iter().find(|f| f.name == name.name) {
-            family.used.set(true);
-            return Some(family.members.iter().map(|g| GraphRef { span, ..g.clone() }).collect());
+        match self.index.get(&name.name) {
+            Some(Named::Relation(relation)) => {
+                self.count([&one[..]].into_iter(), span, diagnostics)?;
+                return Some(vec![self.relation_graph(*relation, span)]);
+            }
+            Some(Named::Metapath(metapath)) => {
+                self.count([&self.metapaths[*metapath].steps[..]].into_iter(), span, diagnostics)?;
+                return Some(vec![self.metapath_graph(*metapath, span)]);
+            }
+            Some(Named::Family(family)) => {
+                let family = &self.families[*family];
+                family.used.set(true);
+                self.count(family.members.iter().map(|g| &g.steps[..]), span, diagnostics)?;
+                return Some(family.members.iter().map(|g| GraphRef { span, ..g.clone() }).collect());
+            }
+            Some(Named::Vertex(_)) | None => {}
         }
         if self.broken.contains(&name.name) {
             return None;
@@ -541,7 +646,7 @@ impl Schema {
             format!("schema `{}` has no relation, metapath or family `{}`", self.name, name.name),
             "not declared",
         );
-        if self.vertices.iter().any(|v| v.name == name.name) {
+        if self.vertex_named(&name.name).is_some() {
             report = report.help(format!("`{0}` is a vertex type; its identity graph is `identity({0})`", name.name));
         } else {
             report = did_you_mean(report, &name.name, known);
@@ -582,11 +687,25 @@ impl Schema {
     }
 }
 
+/// The report of a semantic graph whose edges a family has already.
+pub fn duplicate_graph(first: &GraphRef, graph: &GraphRef) -> Diagnostic {
+    let message = if first.name == graph.name {
+        format!("semantic graph `{}` is in the family twice", graph.name)
+    } else {
+        format!("`{}` has the same edges as `{}`, which is in the family too", graph.name, first.name)
+    };
+    let report = if first.span == graph.span {
+        Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "holds it twice")
+    } else {
+        Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "again here").label(first.span, "first here")
+    };
+    report.help("its edges would count twice; leave one of the two out")
+}
+
 impl GraphRef {
-    /// Do both have the same edges?
-    pub fn same_edges(&self, other: &GraphRef) -> bool {
-        (self.src, self.dst, &self.steps) == (other.src, other.dst, &other.steps)
-            && (self.counted, self.self_loops, self.links) == (other.counted, other.self_loops, other.links)
+    /// Graphs with the same edges have the same key.
+    pub fn edges_key(&self) -> EdgesKey {
+        (self.src, self.dst, self.steps.clone(), self.counted, self.self_loops, self.links)
     }
 
     /// As a row of a program's table.
@@ -626,9 +745,11 @@ fn resolve_fields(
     diagnostics: &mut Diagnostics,
 ) -> Vec<FieldInfo> {
     let mut resolved: Vec<FieldInfo> = vec![];
+    let mut seen: HashMap<&str, Span> = HashMap::new();
+    let mut features: Vec<(bool, Span)> = vec![];
     for field in fields {
-        if let Some(first) = resolved.iter().find(|f| f.name == field.name.name) {
-            diagnostics.push(duplicate("field", &field.name, first.span));
+        if let Some(first) = seen.get(field.name.name.as_str()) {
+            diagnostics.push(duplicate("field", &field.name, *first));
             continue;
         }
         if ["src", "dst", "count", "in_degree", "out_degree"].contains(&field.name.name.as_str()) {
@@ -657,21 +778,24 @@ fn resolve_fields(
             ast::FieldType::Target(width) => dim(width).map(FieldKind::Target),
         };
         if let Some(kind) = kind {
-            let is_weight = |kind: FieldKind| kind == FieldKind::Number;
-            let same = |f: &&FieldInfo| f.kind.is_feature() && is_weight(f.kind) == is_weight(kind);
+            let is_weight = kind == FieldKind::Number;
             if kind.is_feature()
-                && let Some(first) = resolved.iter().find(same)
+                && let Some((_, first)) = features.iter().find(|(weight, _)| *weight == is_weight)
             {
-                let (message, label) = match (of_vertex, is_weight(kind)) {
+                let (message, label) = match (of_vertex, is_weight) {
                     (true, _) => ("a vertex type has one field of features", "a second field of features"),
                     (false, true) => ("a relation has one weight", "a second weight"),
                     (false, false) => ("a relation has one field of features", "a second field of features"),
                 };
                 let report = Diagnostic::at(codes::DUPLICATE_NAME, field.name.span, message, label)
-                    .label(first.span, "the first one")
+                    .label(*first, "the first one")
                     .help("a dataset holds one matrix of each kind: join the columns there");
                 diagnostics.push(report);
                 continue;
+            }
+            seen.insert(&field.name.name, field.name.span);
+            if kind.is_feature() {
+                features.push((is_weight, field.name.span));
             }
             resolved.push(FieldInfo {
                 name: field.name.name.clone(),

@@ -91,6 +91,19 @@ pub enum Term {
 }
 
 impl Term {
+    /// How many values it holds.
+    pub fn num_values(&self) -> usize {
+        match self {
+            Term::Error | Term::Absent | Term::Number(_) | Term::Width(_) | Term::Bool(_) => 1,
+            Term::Function(_) | Term::List | Term::One(_) | Term::Label(..) => 1,
+            Term::Widths(all) => all.len(),
+            Term::PerGraph(all) => all.len(),
+            Term::PerType(all) => all.len(),
+            Term::PerEdge(all) => all.len(),
+            Term::Record(all) => all.iter().map(|(_, term)| term.num_values()).sum(),
+        }
+    }
+
     /// What it is, for messages.
     pub fn describe(&self) -> &'static str {
         match self {

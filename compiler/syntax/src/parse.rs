@@ -1,5 +1,7 @@
 //! Text to tree, whatever the text.
 
+use std::collections::HashMap;
+
 use hgnnc_diag::{Diagnostics, FileId, Span, codes};
 use lalrpop_util::{ParseError, lalrpop_mod};
 
@@ -17,6 +19,9 @@ lalrpop_mod!(
 /// Repairs of one declaration before it is given up: nobody reads more reports at once.
 const MAX_REPAIRS: usize = 64;
 
+/// Tokens that are read again for repairs of one declaration, all in all: each repair reads the whole declaration.
+const MAX_READ_AGAIN: usize = 8 << 20;
+
 /// Parses a file. What does not parse is reported and left out of the tree, or an
 /// [`ExprKind::Error`](crate::ast::ExprKind::Error) in it.
 pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Module {
@@ -27,17 +32,17 @@ pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Module 
     module.end = Some(Span::new(file, start, end));
     take_module_doc(file, &mut lexemes, &mut module, &mut found);
     lexemes.retain(|lexeme| lexeme.token != Token::Comment);
-    let docs = take_docs(&mut lexemes);
+    let mut docs = take_docs(&mut lexemes);
     let tokens = balance(file, lexemes, &mut found);
     let starts = item_starts(&tokens);
     for (number, &start) in starts.iter().enumerate() {
         let end = starts.get(number + 1).copied().unwrap_or(tokens.len());
         let mut item = parse_item(file, text, tokens[start..end].to_vec(), tokens.get(end), &mut found);
         if let Some(Item::Layer(_) | Item::Model(_)) = item {
-            let lines = docs.iter().filter(|(at, _)| *at == tokens[start].start).map(|(_, line)| line.clone());
+            let lines = docs.remove(&tokens[start].start).unwrap_or_default();
             match &mut item {
-                Some(Item::Layer(layer)) => layer.doc = lines.collect(),
-                Some(Item::Model(model)) => model.doc = lines.collect(),
+                Some(Item::Layer(layer)) => layer.doc = lines,
+                Some(Item::Model(model)) => model.doc = lines,
                 _ => {}
             }
         }
@@ -69,17 +74,17 @@ fn take_module_doc(file: FileId, lexemes: &mut Vec<Lexeme>, module: &mut Module,
     });
 }
 
-/// Takes the `///` lines out; each goes with the start of the token that follows it.
-fn take_docs(lexemes: &mut Vec<Lexeme>) -> Vec<(usize, String)> {
-    let mut docs: Vec<(usize, String)> = Vec::new();
-    let mut next = usize::MAX;
-    for lexeme in lexemes.iter().rev() {
+/// Takes the `///` lines out; they are found by the start of the token that follows them.
+fn take_docs(lexemes: &mut Vec<Lexeme>) -> HashMap<usize, Vec<String>> {
+    let mut docs: HashMap<usize, Vec<String>> = HashMap::new();
+    let mut waiting = vec![];
+    for lexeme in lexemes.iter() {
         match &lexeme.token {
-            Token::Doc(line) => docs.push((next, line.clone())),
-            _ => next = lexeme.start,
+            Token::Doc(line) => waiting.push(line.clone()),
+            _ if waiting.is_empty() => {}
+            _ => _ = docs.insert(lexeme.start, std::mem::take(&mut waiting)),
         }
     }
-    docs.reverse();
     lexemes.retain(|lexeme| !matches!(lexeme.token, Token::Doc(_)));
     docs
 }
@@ -106,7 +111,7 @@ fn parse_item(
     diagnostics: &mut Diagnostics,
 ) -> Option<Item> {
     let parser = grammar::TopItemParser::new();
-    for _ in 0..MAX_REPAIRS {
+    for _ in 0..MAX_REPAIRS.min(MAX_READ_AGAIN / tokens.len().max(1)).max(2) {
         let groups = Groups::new(&tokens);
         if let Some(at) = too_deep(&tokens, &groups) {
             let lexeme = &tokens[at];

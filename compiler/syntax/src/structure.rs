@@ -11,6 +11,9 @@ use crate::tokens::{Lexeme, Token};
 /// Deeper trees would endanger the stack of whoever walks them.
 const MAX_DEPTH: usize = 200;
 
+/// Open brackets among which the partner of a closing one is looked for. Deeper trees are refused anyway.
+const MAX_OPEN: usize = 4 * MAX_DEPTH;
+
 /// Brackets that are pointed at when several are not closed.
 const MAX_LABELS: usize = 3;
 
@@ -149,7 +152,9 @@ pub(crate) fn balance(file: FileId, tokens: Vec<Lexeme>, diagnostics: &mut Diagn
         } else if lexeme.token.is_closing() {
             let closes = |open: &Open| out[open.bracket].token.closing() == lexeme.token;
             // A parenthesis does not close what stands outside the braces around it.
-            let partner = stack.iter().skip(1).rposition(|open| closes(open) || open.is_brace).map(|i| i + 1);
+            let outermost = stack.len().saturating_sub(MAX_OPEN).max(1);
+            let near = &stack[outermost..];
+            let partner = near.iter().rposition(|open| closes(open) || open.is_brace).map(|i| i + outermost);
             match partner.filter(|&i| closes(&stack[i])) {
                 Some(partner) => {
                     at_fault.close(&mut stack, &mut out, partner + 1, Some(lexeme));
@@ -351,9 +356,9 @@ pub(crate) fn too_deep(tokens: &[Lexeme], groups: &Groups) -> Option<usize> {
         max: usize,
     }
     let mut levels = vec![Level::default()];
+    let mut outside = 0;
     for (index, lexeme) in tokens.iter().enumerate() {
         let group = groups.of[index];
-        let outside: usize = levels[..levels.len() - 1].iter().map(|l| l.operators + 1).sum();
         let level = levels.last_mut().expect("brackets match");
         let token = &lexeme.token;
         let frame = groups.list[group].frame;
@@ -389,11 +394,13 @@ pub(crate) fn too_deep(tokens: &[Lexeme], groups: &Groups) -> Option<usize> {
             return Some(index);
         }
         if token.is_opening() {
+            outside += level.operators + 1;
             levels.push(Level::default());
         } else if token.is_closing() {
             let inner = levels.pop().expect("brackets match");
             let depth = 1 + inner.max.max(inner.operators + inner.deepest);
             let level = levels.last_mut().expect("brackets match");
+            outside -= level.operators + 1;
             level.deepest = level.deepest.max(depth);
         }
     }

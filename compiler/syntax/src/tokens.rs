@@ -8,6 +8,9 @@ use logos::{Lexer, Logos};
 
 use crate::report::push;
 
+/// Bytes of a name. Names of parameters are put together from those of layers, vertex types and semantic graphs.
+const MAX_NAME: usize = 255;
+
 macro_rules! tokens {
     (reserved { $($reserved:ident $reserved_text:tt)* }
      contextual { $($contextual:ident $contextual_text:tt)* }
@@ -260,6 +263,20 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
             Ok(Token::Bang) => {
                 misspelled("not");
                 Token::Not
+            }
+            Ok(Token::Name(mut name)) => {
+                if name.len() > MAX_NAME {
+                    report(Problem {
+                        code: codes::TOO_LARGE,
+                        start: range.start,
+                        end: range.end,
+                        message: format!("a name of {} bytes", name.len()),
+                        label: "too long",
+                        help: Some(format!("names have at most {MAX_NAME} bytes")),
+                    });
+                    name.truncate(name.floor_char_boundary(MAX_NAME));
+                }
+                Token::Name(name)
             }
             Ok(token) => token,
             Err(()) => {

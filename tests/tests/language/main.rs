@@ -6,3 +6,4 @@ mod library;
 mod meaning;
 mod mutations;
 mod reference;
+mod scale;

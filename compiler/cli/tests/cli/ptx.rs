@@ -21,3 +21,27 @@ fn products_are_as_exact_as_was_asked_for() {
     assert_eq!(count("f32", "mma.sync"), 0);
     ptx("han/acm", &["--precision", "f16"]).fails(2, &["f16", "tf32x3"]);
 }
+
+#[test]
+fn rows_that_no_team_can_hold_are_refused() {
+    let place = Place::new();
+    let model = |hidden: u64| {
+        let schema = "schema S {\n vertex P { x: f32[4] }\n relation r: P -> P\n}\n";
+        let layer = format!(
+            "use std::link::MlpScore\n{schema}model M(schema: S) {{\n \
+             output score: links = MlpScore(hidden: {hidden}) over links(r) of linear(features, 4)\n}}\n"
+        );
+        layer
+            + "train M {\n loss binary_cross_entropy(score, links)\n optimizer adam(lr: 0.01)\n batch 16\n \
+                 negatives uniform(2)\n epochs 1\n}\n"
+    };
+    let build = |hidden: u64| {
+        place.model(&model(hidden));
+        place.run(&["build", "m.hgnn", "--emit", "ptx"])
+    };
+    let text = build(1000).works().out;
+    assert!(text.len() < 2_000_000, "{} bytes", text.len());
+    for hidden in [1_000_000, (1 << 31) - 1] {
+        build(hidden).fails(1, &["elements", "registers of a team"]);
+    }
+}

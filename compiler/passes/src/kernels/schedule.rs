@@ -206,6 +206,7 @@ impl Scheduler<'_, '_> {
         }
         let mut members = vec![];
         let mut known = HashSet::new();
+        let mut edge_outer = 0;
         let early = *kind == Kind::Unit && !self.lists.early().is_empty();
         // In SSA order: what has all its operands, then also what reads the members.
         let mut candidates = if early { self.lists.early().clone() } else { self.lists.ready(*phase, kind) };
@@ -239,10 +240,16 @@ impl Scheduler<'_, '_> {
             let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
             let full = matches!(kind, Kind::Paths(_)) && members.len() == Paths::MOST_SUMS;
             let alone = !members.is_empty() && self.is_alone(v, members[0], kind, own);
-            if (own || follows()) && !alone && joins && !full && self.adds_up(v, &members) && self.fits(v, kind, &known)
+            if (own || follows())
+                && !alone
+                && joins
+                && !full
+                && self.adds_up(v, edge_outer)
+                && self.fits(v, kind, &known)
             {
                 members.push(v);
                 known.insert(v);
+                edge_outer += self.edge_outer(v);
                 candidates.extend(self.lists.readers(v));
             }
         }
@@ -261,17 +268,21 @@ impl Scheduler<'_, '_> {
         self.form.without.has(decision) || self.apart.contains(&v) || self.apart.contains(&other)
     }
 
-    /// Has a group with an operation no more gradients of weights to add up over edges than the back end can?
-    fn adds_up(&self, v: Value, members: &[Value]) -> bool {
+    /// Elements of a gradient of weights that is added up over edges; 0 for any other value.
+    fn edge_outer(&self, v: Value) -> usize {
         let facts = self.facts;
-        let elements = |v: Value| match facts.flow.value(v).op {
+        match facts.flow.value(v).op {
             Op::Outer { .. } if matches!(facts.topology(facts.flow.value(v).args[0]), Some(Topology::Graph(_))) => {
                 facts.width(v).as_fixed().unwrap_or(0)
             }
             _ => 0,
-        };
-        let own = elements(v);
-        let others: usize = members.iter().map(|&member| elements(member)).sum();
+        }
+    }
+
+    /// Has a group with an operation no more gradients of weights to add up over edges than the back end can? `others`: the
+    /// elements of those that it has.
+    fn adds_up(&self, v: Value, others: usize) -> bool {
+        let own = self.edge_outer(v);
         own == 0 || others == 0 || own + others <= self.form.edge_outer
     }
 
@@ -281,9 +292,9 @@ impl Scheduler<'_, '_> {
 
     /// Does a group compute the operand of a product in tiles, and has it room for it?
     fn joins_tiles(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
-        let columns: usize = members.iter().chain([&v]).map(|&member| self.tile_columns(member, members)).sum();
+        let columns = || members.iter().chain([&v]).map(|&member| self.tile_columns(member, members)).sum::<usize>();
         let operand = self.facts.flow.value(v).args[0];
-        matches!(kind, Kind::Map(_)) && self.touches(operand, members) && columns <= MOST_TILE_COLUMNS
+        matches!(kind, Kind::Map(_)) && self.touches(operand, members) && columns() <= MOST_TILE_COLUMNS
     }
 
     /// Columns that a tile has for a product: of its result, and of its operand if the group computes it.
@@ -369,10 +380,23 @@ impl Scheduler<'_, '_> {
 
     /// Is a value computed by the group, or for each reader from such a value?
     fn touches(&self, arg: Value, members: &HashSet<Value>) -> bool {
-        let root = self.facts.root(arg);
-        let inline = self.late[root.index()] == Late::Inline;
-        members.contains(&root)
-            || (inline && self.facts.flow.value(root).args.iter().any(|&a| self.touches(a, members)))
+        !self.behind(self.facts.root(arg), members).is_empty()
+    }
+
+    /// The members of a group that a value is, or is computed from where each reader computes it for itself.
+    fn behind(&self, root: Value, members: &HashSet<Value>) -> Vec<Value> {
+        let mut found = vec![];
+        let mut pending = vec![root];
+        let mut seen = HashSet::from([root]);
+        while let Some(root) = pending.pop() {
+            if members.contains(&root) {
+                found.push(root);
+            } else if self.late[root.index()] == Late::Inline {
+                let args = self.facts.flow.value(root).args.iter().map(|&arg| self.facts.root(arg));
+                pending.extend(args.filter(|&arg| seen.insert(arg)));
+            }
+        }
+        found
     }
 
     /// Is a late value no larger than an operand that the group computes? Then it is computed with it.
@@ -383,14 +407,9 @@ impl Scheduler<'_, '_> {
 
     /// The most elements of an operand that the group computes, be it one of a value that each reader computes for itself.
     fn width_at_hand(&self, v: Value, members: &HashSet<Value>) -> Option<usize> {
-        let facts = self.facts;
-        let roots = facts.flow.value(v).args.iter().map(|&arg| facts.root(arg));
-        let known = roots.filter_map(|root| match (members.contains(&root), self.late[root.index()]) {
-            (true, _) => facts.width(root).as_fixed(),
-            (false, Late::Inline) => self.width_at_hand(root, members),
-            (false, Late::No | Late::Stored) => None,
-        });
-        known.max()
+        let roots = self.facts.flow.value(v).args.iter().map(|&arg| self.facts.root(arg));
+        let found = roots.flat_map(|root| self.behind(root, members));
+        found.filter_map(|root| self.facts.width(root).as_fixed()).max()
     }
 
     /// The kinds of groups that an operation can be in, the best first.
@@ -501,11 +520,29 @@ impl Scheduler<'_, '_> {
 
     /// Can a group of this kind with these members compute `v` next?
     pub fn fits(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
-        self.operands_available(v, kind, members, &mut HashSet::new())
+        let mut seen = HashSet::new();
+        let mut pending = vec![v];
+        while let Some(v) = pending.pop() {
+            if !self.operands_available(v, kind, members, |computed| {
+                if seen.insert(computed) {
+                    pending.push(computed);
+                }
+            }) {
+                return false;
+            }
+        }
+        true
     }
 
-    /// Are the operands of an operation stored, or at hand where the operation reads them?
-    fn operands_available(&self, v: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
+    /// Are the operands of an operation stored, or at hand where the operation reads them? Those that the group would compute
+    /// for it are named: their operands are to be available too.
+    fn operands_available(
+        &self,
+        v: Value,
+        kind: &Kind,
+        members: &HashSet<Value>,
+        mut computed: impl FnMut(Value),
+    ) -> bool {
         let facts = self.facts;
         let node = facts.flow.value(v);
         if let Op::Paths(_) = node.op {
@@ -523,18 +560,21 @@ impl Scheduler<'_, '_> {
             (Op::GatherDst(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::Out,
             _ => node.ty.is_sparse() && facts.topology(arg).is_none() && !facts.flow.ty(arg).dims.is_empty(),
         };
-        node.args.iter().all(|&a| if foreign(a) { self.stored(a) } else { self.available(a, kind, members, seen) })
+        node.args
+            .iter()
+            .all(|&a| if foreign(a) { self.stored(a) } else { self.available(a, kind, members, &mut computed) })
     }
 
-    /// Is an operand stored, or at hand in the group at its own row?
-    fn available(&self, arg: Value, kind: &Kind, members: &HashSet<Value>, seen: &mut HashSet<Value>) -> bool {
+    /// Is an operand stored, or at hand in the group at its own row, or `computed` there?
+    fn available(&self, arg: Value, kind: &Kind, members: &HashSet<Value>, computed: &mut impl FnMut(Value)) -> bool {
         let facts = self.facts;
         let root = facts.root(arg);
         if facts.is_leaf(root) || self.done[root.index()] {
             return true;
         }
         if facts.topology(root).is_some() {
-            return !seen.insert(root) || self.operands_available(root, kind, members, seen);
+            computed(root);
+            return true;
         }
         let space = facts.flow.ty(arg).space;
         let own_space = match kind {
@@ -554,7 +594,10 @@ impl Scheduler<'_, '_> {
             return false;
         }
         match self.late[root.index()] {
-            Late::Inline => !seen.insert(root) || self.operands_available(root, kind, members, seen),
+            Late::Inline => {
+                computed(root);
+                true
+            }
             Late::No | Late::Stored => members.contains(&root),
         }
     }

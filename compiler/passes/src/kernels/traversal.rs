@@ -37,6 +37,8 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         instrs: vec![],
         num_locals: 0,
         from: Provenance::default(),
+        waiting: 0,
+        postponed: None,
     };
     lowering.count_uses(&group.members);
     let without = builder.form.without;
@@ -104,7 +106,14 @@ pub(super) struct Lowering<'b, 'f, 'a> {
     num_locals: u32,
     /// What is lowered now comes from here.
     from: Provenance,
+    /// Values whose lowering waits for that of an operand.
+    waiting: usize,
+    /// The operand for which too many would wait: it is lowered first.
+    postponed: Option<Value>,
 }
+
+/// Values that wait for an operand at a time, each with a part of the stack. A chain of operations may have any length.
+const MAX_WAITING: usize = 256;
 
 /// Values that a softmax over the edges of rows and its log-sum-exp share.
 #[derive(Clone, Copy)]
@@ -333,12 +342,17 @@ impl Lowering<'_, '_, '_> {
 
     /// Looks through the broadcasts that this traversal would make, for consumers that repeat elements themselves.
     /// A broadcast stored by an earlier kernel is read as it is: its operand may be gone.
-    pub(super) fn peel(&self, value: Value) -> Value {
+    pub(super) fn peel(&self, mut value: Value) -> Value {
         let facts = self.facts;
-        let node = facts.flow.value(value);
-        let root = facts.root(value);
-        let here = root != value || facts.topology(root).is_some() || self.members.contains(&root);
-        if here && matches!(node.op, Op::Broadcast(_) | Op::StopGradient) { self.peel(node.args[0]) } else { value }
+        loop {
+            let node = facts.flow.value(value);
+            let root = facts.root(value);
+            let here = root != value || facts.topology(root).is_some() || self.members.contains(&root);
+            if !(here && matches!(node.op, Op::Broadcast(_) | Op::StopGradient)) {
+                return value;
+            }
+            value = node.args[0];
+        }
     }
 
     /// A dense operand of an element-wise operation on stored elements.
@@ -368,7 +382,35 @@ impl Lowering<'_, '_, '_> {
         if free { self.facts.as_product(root) } else { None }
     }
 
+    /// Appends the instructions of a value and of what it needs of this traversal. Operands are lowered by recursion, up to
+    /// [`MAX_WAITING`]; where they are nested more deeply, those that wait give up, and start again when the operand is
+    /// there. A value appends nothing before all its operands are there, so the order of instructions is the same.
     fn lower(&mut self, value: Value) -> Result<()> {
+        if self.waiting > 0 {
+            if self.waiting == MAX_WAITING {
+                self.postponed = Some(value);
+                return Err(self.facts.error(value, "internal error: postponed, and never lowered"));
+            }
+            self.waiting += 1;
+            let lowered = self.lower_now(value);
+            self.waiting -= 1;
+            return lowered;
+        }
+        let mut pending = vec![value];
+        while let Some(&next) = pending.last() {
+            self.waiting = 1;
+            let lowered = self.lower_now(next);
+            self.waiting = 0;
+            match (lowered, self.postponed.take()) {
+                (Ok(()), _) => _ = pending.pop(),
+                (Err(_), Some(operand)) => pending.push(operand),
+                (Err(error), None) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn lower_now(&mut self, value: Value) -> Result<()> {
         let facts = self.facts;
         let flow = facts.flow;
         let node = flow.value(value);

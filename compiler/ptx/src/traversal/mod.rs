@@ -52,6 +52,9 @@ const MOST_BLOCKS: usize = 2048;
 const MOST_PARTS: usize = 1056;
 /// Buffers whose addresses may be kept in registers.
 const MOST_ADDRESSES: usize = 12;
+/// Elements of a row that a lane may hold, as a power of two: each is a register and a few lines of text. Devices have 255
+/// registers for a thread; what is beyond them lies in memory, and assembling it takes minutes.
+const MOST_ELEMENTS: u32 = 10;
 /// Registers that values of the whole kernel may take.
 const MOST_HOISTED: usize = 40;
 
@@ -280,6 +283,13 @@ pub(crate) fn emit(
     };
     let long = traversal.instrs.iter().any(reads_long);
     let chain = Chain::main(all);
+    let most_lanes = if traversal.rows == Rows::Once { BLOCK_BITS } else { WARP_BITS };
+    if chain.bits() > most_lanes + MOST_ELEMENTS {
+        let (widest, most) = (chain.widest(), 1u64 << (most_lanes + MOST_ELEMENTS));
+        return Err(unsupported(format!(
+            "rows of {widest} elements, of which {most} fit into the registers of a team"
+        )));
+    }
     let mut shape = shape(traversal, &chain, long, edges.map(|edges| edges.mean));
     if tiles.is_some() {
         shape.lanes = shape.lanes.max(tiles::LEAST_LANES);
