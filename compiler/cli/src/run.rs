@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower};
+use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower, settings};
 use hgnnc_exec::{
-    BindOptions, BoundData, ExecError, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint, list_edges,
-    order_vertices,
+    BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
+    list_edges, order_vertices,
 };
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
@@ -29,8 +29,20 @@ pub fn bind_sizes(
     options: &BindOptions,
     lower: &LowerOptions,
 ) -> Result<(BoundData, SizeInfo), Failure> {
-    // The tables are those of the compiled model: passes change values only.
-    let tables = Artifact {
+    let unlisted = BindOptions { unlisted: true, ..options.clone() };
+    let mut data = bind(&tables(model), dataset, &unlisted)?;
+    if data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
+        let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
+        let needed = graphs_with_edges(model, &lower).map_err(source::not_lowered)?;
+        list_edges(&mut data, &model.flow, dataset, options, |graph| needed.contains(&graph))?;
+    }
+    let sizes = data.sizes();
+    Ok((data, sizes))
+}
+
+/// The tables of a model, which are those of the compiled one: passes change values only.
+fn tables(model: &Analyzed) -> Artifact {
+    Artifact {
         version: VERSION,
         model: model.name.clone(),
         train: None,
@@ -40,16 +52,7 @@ pub fn bind_sizes(
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
         bottom: None,
-    };
-    let unlisted = BindOptions { unlisted: true, ..options.clone() };
-    let mut data = bind(&tables, dataset, &unlisted)?;
-    if data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
-        let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
-        let needed = graphs_with_edges(model, &lower).map_err(source::not_lowered)?;
-        list_edges(&mut data, &model.flow, dataset, options, |graph| needed.contains(&graph))?;
     }
-    let sizes = data.sizes();
-    Ok((data, sizes))
 }
 
 /// A trainer with the times that the steps before it took.
@@ -120,7 +123,7 @@ pub fn prepare(
     args: &ModelArgs,
     device: Device,
     disabled: &[String],
-    options: TrainOptions,
+    mut options: TrainOptions,
     warnings: bool,
     say: &mut dyn FnMut(String),
 ) -> Result<Prepared, Failure> {
@@ -154,6 +157,9 @@ pub fn prepare(
         outputs_only: purpose.is_of_outputs(),
         ..BindOptions::default()
     };
+    if options.checkpoint.is_some() {
+        options.identity = Some(Identity::new(&tables(&model), settings(&model), &dataset, &bind_options)?);
+    }
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
     let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;

@@ -21,13 +21,17 @@ const INTERRUPTED: u8 = 130;
 
 /// Trains a model.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    check_outputs(args)?;
+    // Held until the command ends.
+    let lock = check_outputs(args)?;
     let quiet = args.quiet;
     let mut say = |line: String| {
         if !quiet {
             note(&line);
         }
     };
+    if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {
+        say(format!("warning: {warning}"));
+    }
     let (device, options) = (args.device.device, train_options(args));
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, !quiet, &mut say)?;
     if let Some(path) = &args.init {
@@ -76,13 +80,15 @@ fn train_options(args: &TrainArgs) -> TrainOptions {
         checkpoint: args.checkpoint.clone(),
         checkpoint_every: Duration::from_secs(args.checkpoint_every),
         resume: args.resume,
+        allow_changed: args.allow_changed,
         cache: args.cache.map(|bytes| CacheOptions { bytes, policy: args.cache_policy.of_cache() }),
         ..options(&args.device)
     }
 }
 
-/// What cannot be read or written, or should not be, is found before training, not after it.
-fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
+/// What cannot be read or written, or should not be, is found before training, not after it. Gives the lock of the checkpoint
+/// folder.
+fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> {
     for path in [&args.report, &args.weights_out].into_iter().flatten() {
         check_writable(path)?;
     }
@@ -94,11 +100,13 @@ fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
     ];
     check_apart(&written, &[("the model", Some(&args.model.model))], args.model.data.as_deref())?;
     args.init.as_deref().map_or(Ok(()), check_readable)?;
-    if let Some(folder) = &args.checkpoint {
-        check_folder(folder)?;
-        checkpoint::check_start(folder, args.resume)?;
-    }
-    Ok(())
+    let Some(folder) = &args.checkpoint else { return Ok(None) };
+    check_folder(folder)?;
+    checkpoint::check_start(folder, args.resume)?;
+    let lock = checkpoint::Lock::new(folder)?;
+    // Another run may have ended meanwhile.
+    checkpoint::check_start(folder, args.resume)?;
+    Ok(Some(lock))
 }
 
 /// A flag that the first Ctrl-C sets, or a request to end (SIGTERM, as batch systems send it before they kill). A second

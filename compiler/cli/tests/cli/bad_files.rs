@@ -144,10 +144,6 @@ fn checkpoints_of_another_run() {
     eval.fails(1, &["is a checkpoint, which holds more than weights", "--weights-out FILE"]);
     place.model(&usual().replace("Net", "Other"));
     resume(&[]).fails(1, &["checkpoint of the model `Net`, not of `Other`"]);
-    place.model(&usual().replace("hidden: 8", "hidden: 9"));
-    resume(&[]).fails(1, &["does not fit the model", "hidden.w.writes"]);
-    place.model(&usual().replace("adam(lr: 0.02)", "sgd(lr: 0.02)"));
-    resume(&[]).fails(1, &["does not fit the model", "state"]);
     place.model(&usual());
     std::fs::write(place.path("c/checkpoint.safetensors"), &good[..good.len() / 2]).expect("written");
     resume(&[]).fails(1, &["checkpoint.safetensors", "not a safetensors file"]);
@@ -270,8 +266,7 @@ fn files_beyond_the_limit_of_the_process() {
     };
     limited(&["--weights-out", "w"]).fails(3, &["cannot write w: File too large"]);
     limited(&["--checkpoint", "c"]).fails(3, &["cannot write c/checkpoint.safetensors: File too large"]);
-    assert_eq!(place.names(), ["c", "data", "m.hgnn"]);
-    assert!(names(&place.path("c")).is_empty());
+    assert_eq!(place.names(), ["data", "m.hgnn"]);
 }
 
 #[test]

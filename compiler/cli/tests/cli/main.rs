@@ -12,6 +12,7 @@ mod links;
 mod metapaths;
 mod profile;
 mod ptx;
+mod resume;
 mod sampling;
 mod switches;
 mod training;

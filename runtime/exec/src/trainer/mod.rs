@@ -146,7 +146,8 @@ impl Trainer {
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
         executor.init_params(&artifact.infer, seed)?;
         let links = LinkMeasures::new(&artifact, executor.data(), engine_options(&options))?;
-        let progress = Progress::new(&artifact.model, seed, executor.data().orders.kind());
+        let mut progress = Progress::new(&artifact.model, seed, executor.data().orders.kind());
+        progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
             artifact,
             executor,

@@ -7,6 +7,7 @@ use hgnnc_ir::artifact::Criterion;
 use hgnnc_ptx::Precision;
 
 use crate::batches::CacheOptions;
+use crate::identity::Identity;
 use crate::native::CodeMode;
 use crate::planned::Arena;
 
@@ -27,6 +28,10 @@ pub struct TrainOptions {
     pub checkpoint: Option<PathBuf>,
     /// Continue from the checkpoint in that folder.
     pub resume: bool,
+    /// What this run is of: checkpoints note it, and one of another run is not resumed. `None` where it is not known.
+    pub identity: Option<Identity>,
+    /// Resume the checkpoint of another program, train block or data, with a warning.
+    pub allow_changed: bool,
     /// Time between two checkpoints.
     pub checkpoint_every: Duration,
     /// How chains of operations are executed.
@@ -45,6 +50,8 @@ impl Default for TrainOptions {
             epochs: None,
             checkpoint: None,
             resume: false,
+            identity: None,
+            allow_changed: false,
             checkpoint_every: Duration::from_secs(60),
             code: CodeMode::default(),
             cache: None,
