@@ -7,7 +7,7 @@ use std::time::Instant;
 use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower, settings};
 use hgnnc_exec::{
     BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
-    list_edges, order_vertices,
+    list_edges, order_vertices, weights,
 };
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
@@ -430,8 +430,17 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     let bytes =
         npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?;
     write(&args.out, &bytes)?;
+    let name = args.output.as_deref().or(prepared.output.as_deref()).unwrap_or("the output");
+    warn_of_not_finite(name, &[output.rows, output.width], &output.data);
     print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Results that are no numbers are written, since the rest may be of use, but not without a word.
+fn warn_of_not_finite(name: &str, shape: &[usize], numbers: &[f32]) {
+    if let Some(found) = weights::not_finite(name, shape, numbers) {
+        note(&format!("warning: not all results are finite: {found}"));
+    }
 }
 
 /// Writes the scores of pairs: an array of three rows, source, position of the relation in the dataset, destination.
@@ -483,15 +492,23 @@ fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<
     let scores: Vec<f32> = places.into_iter().map(|(graph, place)| scores[graph][place]).collect();
     let bytes = npy::to_bytes(&[scores.len()], &scores).map_err(|error| Failure::write(&args.out, &error))?;
     write(&args.out, &bytes)?;
+    warn_of_not_finite(prepared.output.as_deref().unwrap_or("the output"), &[scores.len()], &scores);
     print(&format!("wrote {} ({} scores)", args.out.display(), scores.len()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report of a finished run.
+/// The report of a finished run. Warns of metrics that are not finite.
 pub fn finish(prepared: &mut Prepared) -> Result<Report, Failure> {
     let mut report = prepared.trainer.report()?;
     report.load_s += prepared.load_s;
     report.compile_s = prepared.compile_s;
+    for (part, metrics) in &report.metrics {
+        for (name, value) in metrics.iter().filter(|(_, value)| !value.is_finite()) {
+            let warning = format!("`{part}.{name}` is {value}");
+            note(&format!("warning: {warning}"));
+            report.warnings.push(warning);
+        }
+    }
     Ok(report)
 }
 

@@ -65,6 +65,9 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         print(&summary(&report))?;
     }
     saved.and(reported)?;
+    if let (Some(error), Some(folder)) = (prepared.trainer.unsaved(), &args.checkpoint) {
+        return Err(Failure::Machine(unsaved(error, folder)));
+    }
     if outcome == Outcome::Interrupted {
         say(interrupted(args, &report));
         return Ok(ExitCode::from(INTERRUPTED));
@@ -172,6 +175,17 @@ fn summary(report: &Report) -> String {
     )
 }
 
+/// The last checkpoint could not be written.
+fn unsaved(error: &ExecError, folder: &Path) -> String {
+    let before = match checkpoint::progress_of(folder) {
+        Some(progress) => {
+            format!("the checkpoint in `{}` is that after epoch {}", folder.display(), progress.epochs_done)
+        }
+        None => format!("there is no checkpoint in `{}`", folder.display()),
+    };
+    format!("the last checkpoint could not be written: {error}; {before}")
+}
+
 fn interrupted(args: &TrainArgs, report: &Report) -> String {
     let saved = match &args.checkpoint {
         Some(folder) => format!("; continue with --checkpoint {} --resume", folder.display()),
@@ -196,8 +210,11 @@ impl Progress {
         }
     }
 
-    fn epoch(&mut self, epoch: &Epoch) {
+    fn epoch(&mut self, epoch: &Epoch<'_>) {
         let state = state(epoch);
+        if let Some(warning) = epoch.warning {
+            self.warn(&format!("warning: {warning}"));
+        }
         match self {
             Progress::Quiet => {}
             Progress::Lines if epoch.within.is_some() => {}
@@ -222,6 +239,14 @@ impl Progress {
         }
     }
 
+    fn warn(&self, warning: &str) {
+        match self {
+            Progress::Quiet => {}
+            Progress::Bar(Some(bar)) => bar.suspend(|| note(warning)),
+            Progress::Bar(None) | Progress::Lines => note(warning),
+        }
+    }
+
     fn finish(&self) {
         if let Progress::Bar(Some(bar)) = self {
             bar.abandon();
@@ -230,7 +255,7 @@ impl Progress {
 }
 
 /// Loss, the criterion and the time of an epoch.
-fn state(epoch: &Epoch) -> String {
+fn state(epoch: &Epoch<'_>) -> String {
     let criterion = match epoch.criterion {
         Some((c, value)) => format!("  {}.{} {value:.4}", c.part.name(), c.metric.name()),
         None => String::new(),

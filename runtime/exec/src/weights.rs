@@ -235,6 +235,39 @@ fn shorten(mut problems: Vec<String>) -> String {
     problems.join("; ")
 }
 
+/// Checks that all elements of all tensors are numbers.
+///
+/// # Errors
+/// Names the tensors with NaN or infinite elements, how many of them there are, and where the first one stands.
+pub fn check_finite(path: &Path, file: &File) -> Result<()> {
+    let problems: Vec<String> =
+        file.tensors.iter().filter_map(|(name, (shape, data))| not_finite(name, shape, data)).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let reason = format!("holds elements that are not finite: {}", shorten(problems));
+    Err(ExecError::Weights { path: path.into(), reason })
+}
+
+/// How many elements of a tensor are NaN or infinite, and where the first one stands, if there is one.
+pub fn not_finite(name: &str, shape: &[usize], data: &[f32]) -> Option<String> {
+    let first = data.iter().position(|x| !x.is_finite())?;
+    let count = data[first..].iter().filter(|x| !x.is_finite()).count();
+    let mut rest = first;
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&extent| {
+            let at = rest % extent.max(1);
+            rest /= extent.max(1);
+            at
+        })
+        .collect();
+    index.reverse();
+    let what = data[first];
+    Some(format!("{count} of the {} elements of `{name}`, the first one {what} at {index:?}", data.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,6 +293,15 @@ mod tests {
         }
         let message = check(&path, &file, &[]).expect_err("does not fit").to_string();
         assert!(message.contains("the model has no parameter `conv.w`"), "{message}");
+    }
+
+    #[test]
+    fn elements_that_are_not_finite_are_counted_and_placed() {
+        let data = [0.0, 1.0, 2.0, f32::NAN, 4.0, f32::INFINITY];
+        let found = not_finite("w", &[2, 3], &data).expect("not finite");
+        assert_eq!(found, "2 of the 6 elements of `w`, the first one NaN at [1, 0]");
+        assert_eq!(not_finite("w", &[3], &data[..3]), None);
+        assert_eq!(not_finite("w", &[], &[f32::NEG_INFINITY]).expect("a scalar").split("-inf at ").nth(1), Some("[]"));
     }
 
     /// Files of a process that is writing, and files of others, stay.

@@ -1,5 +1,7 @@
 //! Models, weights, checkpoints and outputs that cannot be read or written, and machines that are too small.
 
+use hgnnc_exec::{checkpoint, weights};
+
 use crate::common::{BODY, Place, Run, TRAIN, model_of, names, usual, with_metapath};
 
 #[test]
@@ -285,6 +287,55 @@ fn a_memory_budget_that_is_too_small() {
 }
 
 #[test]
+fn weights_that_are_not_finite() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w.safetensors"]).is_silent();
+    let good = place.weights("w.safetensors");
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut tensors = good.clone();
+        let changed = &mut tensors.get_mut("hidden.w.writes").expect("a parameter").1;
+        (changed[9], changed[17]) = (bad, f32::NAN);
+        let named =
+            tensors.iter().map(|(name, (shape, data))| (name.clone(), weights::Tensor { shape: shape.clone(), data }));
+        weights::write(&place.path("w.safetensors"), named.collect(), None).expect("written");
+        let words = format!("2 of the 24 elements of `hidden.w.writes`, the first one {bad} at [1, 1]");
+        let words = &["w.safetensors: holds elements that are not finite: ", &words][..];
+        place.with_data("eval", &["--weights", "w.safetensors"]).fails(1, words);
+        place.with_data("infer", &["--weights", "w.safetensors", "--out", "o.npy"]).fails(1, words);
+        place.with_data("train", &["--init", "w.safetensors"]).fails(1, words);
+    }
+    assert_eq!(place.names(), ["data", "m.hgnn", "w.safetensors"]);
+}
+
+/// The only loss is finite, and the step after it is too long.
+#[test]
+fn a_criterion_that_is_never_finite() {
+    let place = Place::new();
+    let model = |train: &str| model_of(&BODY.replace("relu(", "square("), train);
+    let train = TRAIN.replace("adam(lr: 0.02)", "sgd(lr: 1e20)");
+    let args = ["--epochs", "1", "--weights-out", "w", "--report", "r.json"];
+    for (lr, words) in [
+        ("1e20", "`val.loss` is NaN after every epoch, so that none is the best one"),
+        ("1e300", "parameters are not finite after training: "),
+    ] {
+        place.model(&model(&train.replace("1e20", lr)));
+        place.with_data("train", &args).fails(1, &[words]);
+        place.with_data("train", &[&args[..], &["--checkpoint", lr]].concat()).fails(1, &[words]);
+    }
+    assert_eq!(place.names(), ["1e20", "1e300", "data", "m.hgnn"]);
+    // Guesses can be counted all the same; what is not finite is not passed over in silence.
+    place.model(&model(&train.replace("metrics", "select val.accuracy metrics")));
+    let run = place.with_data("train", &args).works();
+    assert!(run.err.contains("warning: `val.loss` is NaN"), "{}", run.err);
+    let run = place.with_data("eval", &["--weights", "w"]).works();
+    assert!(run.err.contains("warning: `val.loss` is NaN"), "{}", run.err);
+    let run = place.with_data("infer", &["--weights", "w", "--out", "o.npy"]).works();
+    let words = ["warning: not all results are finite: ", " of the 120 elements of `logits`, the first one NaN at ["];
+    assert!(words.iter().all(|words| run.err.contains(words)), "{}", run.err);
+}
+
+#[test]
 fn a_loss_that_explodes_leaves_the_best_weights() {
     let place = Place::new();
     let train = TRAIN.replace("adam(lr: 0.02)", "sgd(lr: 5)");
@@ -353,13 +404,26 @@ fn a_full_disk_leaves_old_files_alone() {
     let kept = kept.expect("another file");
     place.with_data("eval", &["--weights", kept]).works();
     std::fs::remove_file(kept).expect("gone");
-    // A checkpoint that does not fit does not take the weights with it.
-    let args = ["--epochs", "2", "--checkpoint", "disk", "--weights-out", "w.safetensors"];
-    place
-        .with_data("train", &args)
-        .fails(3, &["cannot write", "disk/checkpoint.safetensors", "written to w.safetensors"]);
+    // A checkpoint that does not fit takes neither the rest of the training nor its results with it.
+    let checkpoint = ["--checkpoint", "disk", "--checkpoint-every", "0"];
+    let results = ["--epochs", "12", "--weights-out", "w.safetensors", "--report", "r.json"];
+    let run = place.with_data("train", &[&checkpoint[..], &results].concat());
+    run.fails(
+        3,
+        &[
+            "warning: no checkpoint could be written after epoch 1: cannot write disk/checkpoint.safetensors: No space",
+            "error: the last checkpoint could not be written: cannot write disk/checkpoint.safetensors: No space",
+            "there is no checkpoint in `disk`",
+        ],
+    );
+    assert_eq!(run.err.matches("warning: no checkpoint").count(), 1, "{}", run.err);
+    assert!(run.out.contains("finished: 12 epochs"), "{}", run.out);
     unchanged();
-    place.with_data("eval", &["--weights", "w.safetensors"]).works();
+    place.with_data("eval", &["--weights", "w.safetensors", "--report", "e.json"]).works();
+    assert_eq!(place.json("e.json")["metrics"], place.json("r.json")["metrics"]);
+    let warnings = place.json("r.json")["warnings"].to_string();
+    assert!(warnings.contains("no checkpoint could be written"), "{warnings}");
+    assert_eq!(place.json("r.json")["epochs"], 12);
     // Fill the rest, and write an output of a few hundred bytes.
     let used = std::fs::write(disk.0.join("ballast"), vec![1u8; 1 << 20]);
     assert!(used.is_err(), "the disk is larger than it should be");
@@ -372,6 +436,35 @@ fn a_full_disk_leaves_old_files_alone() {
     let synth = place.run(&["data", "synth", "cora", "disk/cora"]);
     synth.fails(3, &["cannot write"]);
     unchanged();
+}
+
+/// Training outlives a disk that is full for a while.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_that_is_cleared_gets_the_next_checkpoint() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    place.model(&usual());
+    let Some(disk) = tiny_disk(&place) else { return };
+    let fill = || std::fs::write(disk.0.join("ballast"), vec![1u8; 1 << 20]).expect_err("it is full");
+    let args = ["train", "m.hgnn", "--data", "data", "--epochs", "100000000", "--checkpoint", "disk/c"];
+    let mut command = place.command(&[&args[..], &["--checkpoint-every", "0"]].concat());
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut wait_for = |words: &str| {
+        lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(words))).expect("the words").expect("a line")
+    };
+    wait_for("epoch ");
+    fill();
+    wait_for("warning: no checkpoint could be written after epoch ");
+    let before = checkpoint::progress_of(&place.path("disk/c")).expect("the one before").epochs_done;
+    std::fs::remove_file(disk.0.join("ballast")).expect("gone");
+    wait_for("warning: a checkpoint could be written again after epoch ");
+    assert!(checkpoint::progress_of(&place.path("disk/c")).expect("a newer one").epochs_done > before);
+    let interrupted = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupted.is_ok_and(|status| status.success()));
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(names(&place.path("disk/c")), ["checkpoint.safetensors"]);
 }
 
 #[cfg(target_os = "linux")]

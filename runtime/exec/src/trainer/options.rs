@@ -61,7 +61,7 @@ impl Default for TrainOptions {
 
 /// An epoch that has just ended, or a batch of one that goes on.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Epoch {
+pub struct Epoch<'a> {
     /// Its number, from 0.
     pub epoch: u64,
     /// How many are planned.
@@ -76,6 +76,8 @@ pub struct Epoch {
     pub ms: f64,
     /// Batches that are done, and all of them, of an epoch that goes on: `loss` is that of those.
     pub within: Option<(u64, u64)>,
+    /// What has gone wrong since the last one, with which training goes on.
+    pub warning: Option<&'a str>,
 }
 
 /// How training ended.

@@ -126,6 +126,7 @@ impl Trainer {
             return Err(ExecError::Weights { path: path.into(), reason: reason.into() });
         }
         weights::check(path, &file, &shapes)?;
+        weights::check_finite(path, &file)?;
         for (i, (name, _)) in shapes.iter().enumerate() {
             self.executor.set_param(i, &file.tensors[name].1)?;
         }
