@@ -367,17 +367,19 @@ fn forget_training(model: &mut Analyzed) {
 
 /// The options of the engine. The number of threads is also that of everything before it: loading the dataset and
 /// building semantic graphs.
-pub fn options(device: &DeviceArgs) -> TrainOptions {
+///
+/// # Errors
+/// When so many threads cannot be started.
+pub fn options(device: &DeviceArgs) -> Result<TrainOptions, Failure> {
     let threads = device.threads.unwrap_or(0) as usize;
-    // Fails only where the pool is in use already.
-    let _ = processors::pool(processors::threads(threads), || {}).build_global();
-    TrainOptions {
+    processors::start(threads).map_err(Failure::threads)?;
+    Ok(TrainOptions {
         threads,
         memory_budget: device.memory_budget,
         precision: device.precision.of_products(),
         code: device.code.mode(),
         ..TrainOptions::default()
-    }
+    })
 }
 
 /// Measures a trained model.
@@ -388,7 +390,7 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let read = [("the model", Some(&*args.model.model)), ("the weights", Some(&*args.weights))];
     check_apart(&[("the report", args.report.as_deref())], &read, args.model.data.as_deref())?;
     check_readable(&args.weights)?;
-    let options = options(&args.device);
+    let options = options(&args.device)?;
     let device = args.device.device;
     let mut prepared =
         prepare(Purpose::Measure, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
@@ -411,7 +413,7 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     ];
     check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
     check_readable(&args.weights)?;
-    let options = options(&args.device);
+    let options = options(&args.device)?;
     let device = args.device.device;
     if let Some(pairs) = &args.links {
         return score_links(args, pairs, options);

@@ -32,7 +32,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {
         say(format!("warning: {warning}"));
     }
-    let (device, options) = (args.device.device, train_options(args));
+    let (device, options) = (args.device.device, train_options(args)?);
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, !quiet, &mut say)?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
@@ -48,7 +48,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         (epochs, batches) => say(format!("continuing in epoch {}, after batch {batches}", epochs + 1)),
     }
 
-    let stop = stop_on_interrupt(&mut say);
+    let stop = stop_on_interrupt()?;
     let mut progress = Progress::new(quiet);
     let outcome = prepared.trainer.run(&stop, &mut |epoch| progress.epoch(epoch));
     progress.finish();
@@ -76,8 +76,8 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The options of the engine.
-fn train_options(args: &TrainArgs) -> TrainOptions {
-    TrainOptions {
+fn train_options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
+    Ok(TrainOptions {
         seed: args.seed,
         epochs: args.epochs,
         checkpoint: args.checkpoint.clone(),
@@ -85,8 +85,8 @@ fn train_options(args: &TrainArgs) -> TrainOptions {
         resume: args.resume,
         allow_changed: args.allow_changed,
         cache: args.cache.map(|bytes| CacheOptions { bytes, policy: args.cache_policy.of_cache() }),
-        ..options(&args.device)
-    }
+        ..options(&args.device)?
+    })
 }
 
 /// What cannot be read or written, or should not be, is found before training, not after it. Gives the lock of the checkpoint
@@ -114,7 +114,10 @@ fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> 
 
 /// A flag that the first Ctrl-C sets, or a request to end (SIGTERM, as batch systems send it before they kill). A second
 /// one ends the program at once, should an epoch take long.
-pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
+///
+/// # Errors
+/// When signals cannot be waited for. They would be lost then, and nothing but a kill would end the program.
+pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     let handler = ctrlc::set_handler(move || {
@@ -122,10 +125,10 @@ pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
             std::process::exit(i32::from(INTERRUPTED));
         }
     });
-    if let Err(error) = handler {
-        say(format!("warning: Ctrl-C and SIGTERM will not save: {error}"));
+    match handler {
+        Ok(()) => Ok(stop),
+        Err(error) => Err(Failure::Machine(format!("cannot start the thread that waits for Ctrl-C: {error}"))),
     }
-    stop
 }
 
 /// Writes the trained parameters: where they cannot be written, into a folder of their own among temporary files, since training

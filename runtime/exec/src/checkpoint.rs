@@ -188,6 +188,10 @@ impl Lock {
                 path: folder.into(),
                 source,
             })?;
+            // Opening a pipe would wait for its reader.
+            if path.exists() && !path.is_file() {
+                return Err(ExecError::Weights { path, reason: "is not a file, and cannot be locked".into() });
+            }
             let open = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
             let file = open.map_err(|source| ExecError::Io { action: "write", path: path.clone(), source })?;
             let unlocked = match file.try_lock() {

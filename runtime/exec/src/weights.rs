@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::path::Path;
 
+use hgnnc_graph::files;
 use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
 
 use crate::error::{ExecError, Result};
@@ -159,7 +160,7 @@ pub struct File {
 /// # Errors
 /// When the file cannot be read, is damaged, or holds anything but 32-bit floats.
 pub fn read(path: &Path) -> Result<File> {
-    let bytes = std::fs::read(path).map_err(|source| ExecError::Io { action: "read", path: path.into(), source })?;
+    let bytes = files::read(path).map_err(|source| ExecError::Io { action: "read", path: path.into(), source })?;
     let wrong = |reason: String| ExecError::Weights { path: path.into(), reason };
     let damaged = |e: safetensors::SafeTensorError| wrong(format!("is not a safetensors file: {e}"));
     let tensors = SafeTensors::deserialize(&bytes).map_err(damaged)?;
@@ -190,7 +191,7 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
     const MOST: u64 = 100_000_000;
     let mut bytes = vec![];
     let mut read = || {
-        let mut file = std::fs::File::open(path)?;
+        let mut file = files::open(path)?;
         let mut length = [0; 8];
         file.read_exact(&mut length)?;
         file.take(u64::from_le_bytes(length).min(MOST)).read_to_end(&mut bytes)

@@ -14,7 +14,7 @@ fn models_that_are_no_models() {
     };
     check(&["cannot read `m.hgnn`", "No such file"]);
     std::fs::create_dir(place.path("m.hgnn")).expect("made");
-    check(&["cannot read `m.hgnn`", "directory"]);
+    check(&["cannot read `m.hgnn`", "it is a folder"]);
     std::fs::remove_dir(place.path("m.hgnn")).expect("gone");
     std::fs::write(place.path("m.hgnn"), b"// caf\xe9\n").expect("written");
     check(&["`m.hgnn` is not UTF-8 text: byte 6"]);
@@ -233,21 +233,6 @@ fn weights_that_are_not_there_are_missed_before_the_work() {
     {
         place.run(&[args, &["m.hgnn", "--data", "no such data"]].concat()).fails(1, &["cannot read w: No such file"]);
     }
-}
-
-/// Looking whether they are there does not take them out of a pipe.
-#[cfg(target_os = "linux")]
-#[test]
-fn weights_may_come_from_a_pipe() {
-    let place = Place::new();
-    place.model(&usual());
-    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w"]).is_silent();
-    let made = std::process::Command::new("mkfifo").arg(place.path("pipe")).status().expect("a command of the system");
-    assert!(made.success());
-    let (from, to) = (place.path("w"), place.path("pipe"));
-    let writer = std::thread::spawn(move || std::fs::write(to, std::fs::read(from).expect("weights")));
-    place.with_data("eval", &["--weights", "pipe"]).works();
-    writer.join().expect("no panic").expect("all was read");
 }
 
 /// A limit on the size of files (`ulimit -f`) is met as a full disk is.

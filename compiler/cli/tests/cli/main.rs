@@ -7,6 +7,7 @@ mod commands;
 mod common;
 mod cuda;
 mod device;
+mod environment;
 mod interrupt;
 mod links;
 mod metapaths;
