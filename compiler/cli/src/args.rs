@@ -287,9 +287,12 @@ pub struct TrainArgs {
     #[arg(long, value_name = "SECONDS", requires = "checkpoint", default_value_t = 60,
         value_parser = parse_whole, allow_negative_numbers = true)]
     pub checkpoint_every: u64,
-    /// Continue from the checkpoint
+    /// Continue from the checkpoint, with the same program, train block and data
     #[arg(long, requires = "checkpoint")]
     pub resume: bool,
+    /// With `--resume`: continue although the program, the train block or the data are others than those of the checkpoint
+    #[arg(long, requires = "resume")]
+    pub allow_changed: bool,
     /// Start from these parameters instead of random ones
     #[arg(long, value_name = "FILE.safetensors", conflicts_with = "resume")]
     pub init: Option<PathBuf>,

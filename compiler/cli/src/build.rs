@@ -6,10 +6,8 @@ use std::process::ExitCode;
 use hgnnc_driver::{
     Analysis, Analyzed, Ends, LowerOptions, Lowered, ORDER, SizeInfo, bounds, format as canonical, lower,
 };
-use hgnnc_exec::{
-    Arenas, BindOptions, BoundData, Engine, EngineOptions, TrainOptions, Trainer, measure, order_vertices,
-};
-use hgnnc_graph::show_bytes;
+use hgnnc_exec::{Arenas, BindOptions, BoundData, Engine, EngineOptions, TrainOptions, Trainer, order_vertices};
+use hgnnc_graph::{files, show_bytes};
 use hgnnc_ir::Artifact;
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
@@ -224,7 +222,7 @@ fn machine(target: Target) -> Machine {
         Target::Sm80 => Machine::sheet("sm_80"),
         Target::Sm90 => Machine::sheet("sm_90"),
     };
-    sheet.unwrap_or_else(|| measure::machine(Some(&data::cache_folder()), 0))
+    sheet.unwrap_or_else(|| data::processor(0))
 }
 
 /// `None` where a model without a train block has no such level, and where sizes are not known.
@@ -330,7 +328,7 @@ fn summary(model: &Analyzed, lowered: &Lowered, memory: Option<String>) -> Strin
 
 /// Sizes by name, for a dataset that is not at hand.
 fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::read(path, &error))?;
+    let text = files::read_to_string(path).map_err(|error| Failure::read(path, &error))?;
     let json: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| Failure::input(format!("`{}` is not JSON: {error}", path.display())))?;
     let missing =

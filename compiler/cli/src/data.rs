@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
+use hgnnc_exec::measure;
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::synth::{Outcome, Size, SynthError, generate_size};
-use hgnnc_graph::{Dataset, Entry, GraphCache, schema_text, show_bytes};
+use hgnnc_graph::{Dataset, Entry, GraphCache, files, processors, schema_text, show_bytes};
+use hgnnc_machine::Machine;
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;
-use crate::output::{check_folder, print, print_data};
+use crate::output::{check_folder, note, print, print_data};
 
 /// Seed of the synthetic datasets that models name.
 const SYNTH_SEED: u64 = 0;
@@ -35,6 +37,7 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             // The parser has seen to it that there is one of the two.
             let dir = dir.as_deref().or(out.as_deref()).unwrap_or(Path::new("."));
             check_folder(dir)?;
+            processors::start(0).map_err(Failure::threads)?;
             match generate_size(size, *seed, dir).map_err(synth_failure)? {
                 Outcome::Written => print(&format!("wrote {}\n", dir.display()))?,
                 Outcome::Kept => print(&format!("{} holds this dataset already\n", dir.display()))?,
@@ -94,6 +97,7 @@ fn synth_failure(error: SynthError) -> Failure {
 
 /// Loads and validates a dataset.
 pub fn load(folder: &Path) -> Result<Dataset, Failure> {
+    processors::start(0).map_err(Failure::threads)?;
     Ok(Dataset::load(folder)?)
 }
 
@@ -119,7 +123,7 @@ pub fn folder(
         return Ok(model_path.parent().unwrap_or(Path::new(".")).join(own));
     };
     let size: Size = shape.parse().map_err(synth_failure)?;
-    let folder = cache_folder().join(format!("synth-{}-{SYNTH_SEED}", size.to_string().replace(' ', "-")));
+    let folder = cache_folder()?.join(format!("synth-{}-{SYNTH_SEED}", size.to_string().replace(' ', "-")));
     if let Some(parent) = folder.parent() {
         std::fs::create_dir_all(parent).map_err(|error| Failure::write(parent, &error))?;
     }
@@ -129,13 +133,24 @@ pub fn folder(
     Ok(folder)
 }
 
-/// Where generated datasets and the description of the processor are kept: `HGNNC_CACHE`, or the user's cache folder.
-pub fn cache_folder() -> PathBuf {
+/// The description of the processor with this many threads (0: one per processor).
+pub fn processor(threads: usize) -> Machine {
+    // Where there is no folder for it, it is measured each time.
+    let folder = cache_folder().ok();
+    measure::machine(folder.as_deref(), threads, &mut |warning| note(&format!("warning: {warning}")))
+}
+
+/// Where generated datasets and the description of the processor are kept: `HGNNC_CACHE`, or the user's cache folder. Who has
+/// none gets a private one among temporary files.
+fn cache_folder() -> Result<PathBuf, Failure> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    named("HGNNC_CACHE")
+    let found = named("HGNNC_CACHE")
         .or_else(|| named("XDG_CACHE_HOME").map(|p| p.join("hgnnc")))
-        .or_else(|| named("HOME").map(|p| p.join(".cache").join("hgnnc")))
-        .unwrap_or_else(|| std::env::temp_dir().join("hgnnc"))
+        .or_else(|| named("HOME").map(|p| p.join(".cache").join("hgnnc")));
+    match found {
+        Some(folder) => Ok(folder),
+        None => files::private_folder("hgnnc").map_err(|error| Failure::write(&std::env::temp_dir(), &error)),
+    }
 }
 
 /// What a schema is compared with.

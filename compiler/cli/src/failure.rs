@@ -33,6 +33,13 @@ impl Failure {
         Failure::Machine(format!("cannot write `{}`: {error}", path.display()))
     }
 
+    /// Threads that cannot be started.
+    pub fn threads(error: std::io::Error) -> Self {
+        Failure::Machine(format!(
+            "cannot start threads: {error}; `ulimit -u` and `--threads N` say how many there may be"
+        ))
+    }
+
     /// Shows the message.
     pub fn print(&self) {
         if let Failure::Input(Some(message)) | Failure::Machine(message) = self {

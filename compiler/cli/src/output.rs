@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_diag::terminal::escaped;
 use hgnnc_exec::{ExecError, weights};
+use hgnnc_graph::files;
 
 use crate::failure::Failure;
 
@@ -48,13 +49,10 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     Ok(weights::check_writable(path)?)
 }
 
-/// Finds before the work whether files that are read can be. What comes from a pipe is there once, so it is not asked for.
+/// Finds before the work whether files that are read can be.
 pub fn check_readable(path: &Path) -> Result<(), Failure> {
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return Ok(());
-    }
     let failed = |source| ExecError::Io { action: "read", path: path.into(), source };
-    Ok(std::fs::File::open(path).map(drop).map_err(failed)?)
+    Ok(files::open(path).map(drop).map_err(failed)?)
 }
 
 /// A file that a command reads or writes, with what it is for people.
@@ -95,7 +93,7 @@ fn place(path: &Path) -> Option<PathBuf> {
 
 /// Is this a file that a `dataset.toml` names, or that one itself? Files may be links that lead out of the folder.
 fn is_of_dataset(folder: &Path, path: &Path) -> bool {
-    let Ok(text) = std::fs::read_to_string(folder.join("dataset.toml")) else { return false };
+    let Ok(text) = files::read_to_string(&folder.join("dataset.toml")) else { return false };
     // Whatever stands between quotes may be a file; what does not is none that is there.
     let mut names = text.split(['"', '\'']).filter(|name| !name.is_empty()).chain(["dataset.toml"]);
     names.any(|name| place(&folder.join(name)).is_some_and(|place| place == path))
@@ -117,7 +115,8 @@ pub fn check_folder(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file that is complete or, after a failure, as it was.
+/// Writes a file that is complete or, after a failure, as it was. Removes what killed runs have left beside it.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    weights::remove_leftovers(path);
     Ok(weights::write_atomically(path, bytes)?)
 }

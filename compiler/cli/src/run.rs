@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower};
+use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower, settings};
 use hgnnc_exec::{
-    BindOptions, BoundData, ExecError, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint, list_edges,
-    order_vertices,
+    BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
+    list_edges, order_vertices, weights,
 };
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target, VERSION};
@@ -29,8 +29,20 @@ pub fn bind_sizes(
     options: &BindOptions,
     lower: &LowerOptions,
 ) -> Result<(BoundData, SizeInfo), Failure> {
-    // The tables are those of the compiled model: passes change values only.
-    let tables = Artifact {
+    let unlisted = BindOptions { unlisted: true, ..options.clone() };
+    let mut data = bind(&tables(model), dataset, &unlisted)?;
+    if data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
+        let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
+        let needed = graphs_with_edges(model, &lower).map_err(source::not_lowered)?;
+        list_edges(&mut data, &model.flow, dataset, options, |graph| needed.contains(&graph))?;
+    }
+    let sizes = data.sizes();
+    Ok((data, sizes))
+}
+
+/// The tables of a model, which are those of the compiled one: passes change values only.
+fn tables(model: &Analyzed) -> Artifact {
+    Artifact {
         version: VERSION,
         model: model.name.clone(),
         train: None,
@@ -40,16 +52,7 @@ pub fn bind_sizes(
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
         bottom: None,
-    };
-    let unlisted = BindOptions { unlisted: true, ..options.clone() };
-    let mut data = bind(&tables, dataset, &unlisted)?;
-    if data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
-        let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
-        let needed = graphs_with_edges(model, &lower).map_err(source::not_lowered)?;
-        list_edges(&mut data, &model.flow, dataset, options, |graph| needed.contains(&graph))?;
     }
-    let sizes = data.sizes();
-    Ok((data, sizes))
 }
 
 /// A trainer with the times that the steps before it took.
@@ -120,7 +123,7 @@ pub fn prepare(
     args: &ModelArgs,
     device: Device,
     disabled: &[String],
-    options: TrainOptions,
+    mut options: TrainOptions,
     warnings: bool,
     say: &mut dyn FnMut(String),
 ) -> Result<Prepared, Failure> {
@@ -154,6 +157,9 @@ pub fn prepare(
         outputs_only: purpose.is_of_outputs(),
         ..BindOptions::default()
     };
+    if options.checkpoint.is_some() {
+        options.identity = Some(Identity::new(&tables(&model), settings(&model), &dataset, &bind_options)?);
+    }
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
     let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
@@ -361,17 +367,19 @@ fn forget_training(model: &mut Analyzed) {
 
 /// The options of the engine. The number of threads is also that of everything before it: loading the dataset and
 /// building semantic graphs.
-pub fn options(device: &DeviceArgs) -> TrainOptions {
+///
+/// # Errors
+/// When so many threads cannot be started.
+pub fn options(device: &DeviceArgs) -> Result<TrainOptions, Failure> {
     let threads = device.threads.unwrap_or(0) as usize;
-    // Fails only where the pool is in use already.
-    let _ = processors::pool(processors::threads(threads), || {}).build_global();
-    TrainOptions {
+    processors::start(threads).map_err(Failure::threads)?;
+    Ok(TrainOptions {
         threads,
         memory_budget: device.memory_budget,
         precision: device.precision.of_products(),
         code: device.code.mode(),
         ..TrainOptions::default()
-    }
+    })
 }
 
 /// Measures a trained model.
@@ -382,7 +390,7 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let read = [("the model", Some(&*args.model.model)), ("the weights", Some(&*args.weights))];
     check_apart(&[("the report", args.report.as_deref())], &read, args.model.data.as_deref())?;
     check_readable(&args.weights)?;
-    let options = options(&args.device);
+    let options = options(&args.device)?;
     let device = args.device.device;
     let mut prepared =
         prepare(Purpose::Measure, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
@@ -405,7 +413,7 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     ];
     check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
     check_readable(&args.weights)?;
-    let options = options(&args.device);
+    let options = options(&args.device)?;
     let device = args.device.device;
     if let Some(pairs) = &args.links {
         return score_links(args, pairs, options);
@@ -424,8 +432,17 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     let bytes =
         npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?;
     write(&args.out, &bytes)?;
+    let name = args.output.as_deref().or(prepared.output.as_deref()).unwrap_or("the output");
+    warn_of_not_finite(name, &[output.rows, output.width], &output.data);
     print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Results that are no numbers are written, since the rest may be of use, but not without a word.
+fn warn_of_not_finite(name: &str, shape: &[usize], numbers: &[f32]) {
+    if let Some(found) = weights::not_finite(name, shape, numbers) {
+        note(&format!("warning: not all results are finite: {found}"));
+    }
 }
 
 /// Writes the scores of pairs: an array of three rows, source, position of the relation in the dataset, destination.
@@ -477,15 +494,23 @@ fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<
     let scores: Vec<f32> = places.into_iter().map(|(graph, place)| scores[graph][place]).collect();
     let bytes = npy::to_bytes(&[scores.len()], &scores).map_err(|error| Failure::write(&args.out, &error))?;
     write(&args.out, &bytes)?;
+    warn_of_not_finite(prepared.output.as_deref().unwrap_or("the output"), &[scores.len()], &scores);
     print(&format!("wrote {} ({} scores)", args.out.display(), scores.len()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report of a finished run.
+/// The report of a finished run. Warns of metrics that are not finite.
 pub fn finish(prepared: &mut Prepared) -> Result<Report, Failure> {
     let mut report = prepared.trainer.report()?;
     report.load_s += prepared.load_s;
     report.compile_s = prepared.compile_s;
+    for (part, metrics) in &report.metrics {
+        for (name, value) in metrics.iter().filter(|(_, value)| !value.is_finite()) {
+            let warning = format!("`{part}.{name}` is {value}");
+            note(&format!("warning: {warning}"));
+            report.warnings.push(warning);
+        }
+    }
     Ok(report)
 }
 

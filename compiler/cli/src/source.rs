@@ -9,7 +9,7 @@ use hgnnc_driver::{
     check_dataset, codes, unknown_pass,
 };
 use hgnnc_exec::{Micro, declare_metapaths};
-use hgnnc_graph::Dataset;
+use hgnnc_graph::{Dataset, files};
 
 use crate::data;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use crate::run::Purpose;
 
 /// Reads and analyzes a model.
 pub fn read(path: &Path) -> Result<Analysis, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| Failure::read(path, &error))?;
+    let bytes = files::read(path).map_err(|error| Failure::read(path, &error))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::input(format!("`{}` is not UTF-8 text: byte {at} begins no character", path.display()))

@@ -21,14 +21,18 @@ const INTERRUPTED: u8 = 130;
 
 /// Trains a model.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    check_outputs(args)?;
+    // Held until the command ends.
+    let lock = check_outputs(args)?;
     let quiet = args.quiet;
     let mut say = |line: String| {
         if !quiet {
             note(&line);
         }
     };
-    let (device, options) = (args.device.device, train_options(args));
+    if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {
+        say(format!("warning: {warning}"));
+    }
+    let (device, options) = (args.device.device, train_options(args)?);
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, !quiet, &mut say)?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
@@ -44,7 +48,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         (epochs, batches) => say(format!("continuing in epoch {}, after batch {batches}", epochs + 1)),
     }
 
-    let stop = stop_on_interrupt(&mut say);
+    let stop = stop_on_interrupt()?;
     let mut progress = Progress::new(quiet);
     let outcome = prepared.trainer.run(&stop, &mut |epoch| progress.epoch(epoch));
     progress.finish();
@@ -61,6 +65,9 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         print(&summary(&report))?;
     }
     saved.and(reported)?;
+    if let (Some(error), Some(folder)) = (prepared.trainer.unsaved(), &args.checkpoint) {
+        return Err(Failure::Machine(unsaved(error, folder)));
+    }
     if outcome == Outcome::Interrupted {
         say(interrupted(args, &report));
         return Ok(ExitCode::from(INTERRUPTED));
@@ -69,20 +76,22 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The options of the engine.
-fn train_options(args: &TrainArgs) -> TrainOptions {
-    TrainOptions {
+fn train_options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
+    Ok(TrainOptions {
         seed: args.seed,
         epochs: args.epochs,
         checkpoint: args.checkpoint.clone(),
         checkpoint_every: Duration::from_secs(args.checkpoint_every),
         resume: args.resume,
+        allow_changed: args.allow_changed,
         cache: args.cache.map(|bytes| CacheOptions { bytes, policy: args.cache_policy.of_cache() }),
-        ..options(&args.device)
-    }
+        ..options(&args.device)?
+    })
 }
 
-/// What cannot be read or written, or should not be, is found before training, not after it.
-fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
+/// What cannot be read or written, or should not be, is found before training, not after it. Gives the lock of the checkpoint
+/// folder.
+fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> {
     for path in [&args.report, &args.weights_out].into_iter().flatten() {
         check_writable(path)?;
     }
@@ -94,16 +103,21 @@ fn check_outputs(args: &TrainArgs) -> Result<(), Failure> {
     ];
     check_apart(&written, &[("the model", Some(&args.model.model))], args.model.data.as_deref())?;
     args.init.as_deref().map_or(Ok(()), check_readable)?;
-    if let Some(folder) = &args.checkpoint {
-        check_folder(folder)?;
-        checkpoint::check_start(folder, args.resume)?;
-    }
-    Ok(())
+    let Some(folder) = &args.checkpoint else { return Ok(None) };
+    check_folder(folder)?;
+    checkpoint::check_start(folder, args.resume)?;
+    let lock = checkpoint::Lock::new(folder)?;
+    // Another run may have ended meanwhile.
+    checkpoint::check_start(folder, args.resume)?;
+    Ok(Some(lock))
 }
 
 /// A flag that the first Ctrl-C sets, or a request to end (SIGTERM, as batch systems send it before they kill). A second
 /// one ends the program at once, should an epoch take long.
-pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
+///
+/// # Errors
+/// When signals cannot be waited for. They would be lost then, and nothing but a kill would end the program.
+pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     let handler = ctrlc::set_handler(move || {
@@ -111,10 +125,10 @@ pub fn stop_on_interrupt(say: &mut dyn FnMut(String)) -> Arc<AtomicBool> {
             std::process::exit(i32::from(INTERRUPTED));
         }
     });
-    if let Err(error) = handler {
-        say(format!("warning: Ctrl-C and SIGTERM will not save: {error}"));
+    match handler {
+        Ok(()) => Ok(stop),
+        Err(error) => Err(Failure::Machine(format!("cannot start the thread that waits for Ctrl-C: {error}"))),
     }
-    stop
 }
 
 /// Writes the trained parameters: where they cannot be written, into a folder of their own among temporary files, since training
@@ -164,6 +178,17 @@ fn summary(report: &Report) -> String {
     )
 }
 
+/// The last checkpoint could not be written.
+fn unsaved(error: &ExecError, folder: &Path) -> String {
+    let before = match checkpoint::progress_of(folder) {
+        Some(progress) => {
+            format!("the checkpoint in `{}` is that after epoch {}", folder.display(), progress.epochs_done)
+        }
+        None => format!("there is no checkpoint in `{}`", folder.display()),
+    };
+    format!("the last checkpoint could not be written: {error}; {before}")
+}
+
 fn interrupted(args: &TrainArgs, report: &Report) -> String {
     let saved = match &args.checkpoint {
         Some(folder) => format!("; continue with --checkpoint {} --resume", folder.display()),
@@ -188,8 +213,11 @@ impl Progress {
         }
     }
 
-    fn epoch(&mut self, epoch: &Epoch) {
+    fn epoch(&mut self, epoch: &Epoch<'_>) {
         let state = state(epoch);
+        if let Some(warning) = epoch.warning {
+            self.warn(&format!("warning: {warning}"));
+        }
         match self {
             Progress::Quiet => {}
             Progress::Lines if epoch.within.is_some() => {}
@@ -214,6 +242,14 @@ impl Progress {
         }
     }
 
+    fn warn(&self, warning: &str) {
+        match self {
+            Progress::Quiet => {}
+            Progress::Bar(Some(bar)) => bar.suspend(|| note(warning)),
+            Progress::Bar(None) | Progress::Lines => note(warning),
+        }
+    }
+
     fn finish(&self) {
         if let Progress::Bar(Some(bar)) = self {
             bar.abandon();
@@ -222,7 +258,7 @@ impl Progress {
 }
 
 /// Loss, the criterion and the time of an epoch.
-fn state(epoch: &Epoch) -> String {
+fn state(epoch: &Epoch<'_>) -> String {
     let criterion = match epoch.criterion {
         Some((c, value)) => format!("  {}.{} {value:.4}", c.part.name(), c.metric.name()),
         None => String::new(),

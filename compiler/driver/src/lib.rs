@@ -6,6 +6,7 @@
 
 mod gpu;
 mod lower;
+mod settings;
 mod stdlib;
 
 pub use gpu::ptx;
@@ -20,6 +21,7 @@ pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::{Analyzed, train::TrainSpec};
 pub use hgnnc_syntax::format;
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges, lower};
+pub use settings::settings;
 pub use stdlib::STDLIB;
 
 use hgnnc_passes::kernels::SINGLE;

@@ -11,6 +11,7 @@
 pub mod artifact;
 pub mod batch;
 pub mod dataflow;
+pub mod fingerprint;
 pub mod infer;
 pub mod interp;
 pub mod kernel;
@@ -27,6 +28,7 @@ pub mod verify;
 
 pub use artifact::Artifact;
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
+pub use fingerprint::Fingerprint;
 pub use ops::{BinaryOp, Direction, Extreme, Op, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
 pub use paths::{PathSum, PathTerm};

@@ -242,7 +242,7 @@ impl Names<'_> {
         }
     }
 
-    fn binding(&self, binding: &Binding) -> String {
+    pub(crate) fn binding(&self, binding: &Binding) -> String {
         match binding {
             Binding::Features(vertex) => format!("features({})", self.vertex(*vertex)),
             Binding::Label(vertex, name) => format!("label({}, {})", self.vertex(*vertex), quoted(name)),
@@ -258,7 +258,7 @@ impl Names<'_> {
         }
     }
 
-    fn init(&self, init: Init) -> String {
+    pub(crate) fn init(&self, init: Init) -> String {
         match init {
             Init::Constant(number) => format!("constant({number:?})"),
             Init::Glorot { fan_in, fan_out } => format!("glorot({}, {fan_out})", self.dim(fan_in)),

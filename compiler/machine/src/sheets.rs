@@ -23,6 +23,14 @@ impl fmt::Display for BadSheet {
 
 impl std::error::Error for BadSheet {}
 
+/// Operations and bytes in a second that a machine could have: from a hundredth of what one processor did in 1980 to a
+/// thousand times what a device does now. What is predicted from others takes for ever to draw.
+const RATES: std::ops::RangeInclusive<f64> = 1e4..=1e18;
+/// Bytes of a level of memory.
+const BYTES: std::ops::RangeInclusive<f64> = 1.0..=1e16;
+/// Seconds of a launch, a barrier or a cycle.
+const SECONDS: std::ops::RangeInclusive<f64> = 0.0..=1.0;
+
 impl Machine {
     /// The machine of a name of [`SHEETS`].
     pub fn sheet(name: &str) -> Option<Machine> {
@@ -61,17 +69,19 @@ impl Machine {
         ];
         rates.extend(self.tensor.iter().flat_map(|t| [("tf32_flops", t.tf32_flops), ("bf16_flops", t.bf16_flops)]));
         for level in &self.levels {
-            rates.push(("bytes", level.bytes));
             rates.push(("stream_bytes_per_s", level.stream_bytes_per_s));
             rates.push(("gather_bytes_per_s", level.gather_bytes_per_s));
         }
-        if let Some((name, rate)) = rates.iter().find(|(_, rate)| !(rate.is_finite() && *rate > 0.0)) {
+        if let Some((name, rate)) = rates.iter().find(|(_, rate)| !RATES.contains(rate)) {
             return wrong(format!("`{name}` is {rate}"));
         }
         for (name, seconds) in [("launch_s", self.launch_s), ("barrier_s", self.barrier_s), ("cycle_s", self.cycle_s)] {
-            if !(seconds.is_finite() && seconds >= 0.0) {
+            if !SECONDS.contains(&seconds) {
                 return wrong(format!("`{name}` is {seconds}"));
             }
+        }
+        if !self.levels.iter().all(|level| BYTES.contains(&level.bytes)) {
+            return wrong("a memory level that no machine has".to_string());
         }
         if self.cores == 0 || self.line_bytes == 0 {
             return wrong("without cores or without lines".to_string());
@@ -103,7 +113,13 @@ mod tests {
         for (from, to, why) in [
             ("format = 2", "format = 1", "format 1 instead of 2"),
             ("fma_flops = 19.5e12", "fma_flops = nan", "`fma_flops` is NaN"),
+            ("fma_flops = 19.5e12", "fma_flops = 0.0", "`fma_flops` is 0"),
+            ("fma_flops = 19.5e12", "fma_flops = inf", "`fma_flops` is inf"),
+            ("fma_flops = 19.5e12", "fma_flops = 1e300", "`fma_flops` is 1000"),
+            ("fma_flops = 19.5e12", "fma_flops = 1e-300", "`fma_flops` is 0.000"),
+            ("bytes = 80e9", "bytes = 1e300", "a memory level that no machine has"),
             ("launch_s = 2.5e-6", "launch_s = -1.0", "`launch_s` is -1"),
+            ("launch_s = 2.5e-6", "launch_s = 1e300", "`launch_s` is 1000"),
             ("cores = 108", "cores = 0", "without cores"),
             ("bytes = 80e9", "bytes = 1.0", "do not ascend"),
             ("line_bytes = 32", "lines = 32", "unknown field"),

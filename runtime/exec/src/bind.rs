@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use hgnnc_graph::{
-    Dataset, Features, GraphCache, LabelValues, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions, SemanticGraph,
-    SemanticGraphs, SgbError, Step,
+    Dataset, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions,
+    SemanticGraph, SemanticGraphs, SgbError, Step,
 };
 use hgnnc_ir::artifact::{self, Artifact, Fanout, LinkTarget, MiniBatch};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
@@ -115,9 +115,9 @@ pub(crate) struct Binder<'a> {
     dataset: &'a Dataset,
     options: &'a BindOptions,
     /// Position in the dataset of each vertex type of the model.
-    types: Vec<usize>,
+    pub(crate) types: Vec<usize>,
     /// Position in the dataset of each relation of the model.
-    relations: Vec<usize>,
+    pub(crate) relations: Vec<usize>,
     graphs: Vec<SemanticGraph>,
     /// Where those of metapaths came from.
     origins: Vec<Option<Origin>>,
@@ -434,14 +434,8 @@ impl Binder<'_> {
 
     /// The links of the validation and the test part of the split to use.
     fn held_out(&self, target: &LinkTarget, own: Option<&str>) -> Result<[LinksByGraph; 2]> {
-        let wanted = self.options.split.as_deref().or(own);
-        let splits = &self.dataset.link_splits;
-        let split = splits.iter().find(|split| wanted.is_none_or(|wanted| split.name == wanted));
-        let Some(split) = split else {
-            return match wanted {
-                Some(name) => Err(self.missing("split of links", name, splits.iter().map(|s| s.name.clone()))),
-                None => Ok([(); 2].map(|()| vec![vec![]; target.graphs.len()])),
-            };
+        let Some(split) = self.link_split(own)? else {
+            return Ok([(); 2].map(|()| vec![vec![]; target.graphs.len()]));
         };
         let relation = |graph: &Graph| self.relations[self.flow.graphs[graph.index()].steps[0].relation as usize];
         let relations: Vec<usize> = target.graphs.iter().map(relation).collect();
@@ -456,8 +450,19 @@ impl Binder<'_> {
         }))
     }
 
+    /// The split of links to use.
+    pub fn link_split(&self, own: Option<&str>) -> Result<Option<&LinkSplitData>> {
+        let wanted = self.options.split.as_deref().or(own);
+        let splits = &self.dataset.link_splits;
+        let found = splits.iter().find(|split| wanted.is_none_or(|wanted| split.name == wanted));
+        match (found, wanted) {
+            (None, Some(name)) => Err(self.missing("split of links", name, splits.iter().map(|s| s.name.clone()))),
+            (found, _) => Ok(found),
+        }
+    }
+
     /// Position of the split to use.
-    fn split(&self, artifact: &Artifact) -> Result<Option<usize>> {
+    pub fn split(&self, artifact: &Artifact) -> Result<Option<usize>> {
         let masked = self.flow.inputs.iter().find_map(|decl| match &decl.binding {
             Binding::TrainMask(vertex) => Some(*vertex),
             _ => None,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ExecError, Result};
+use crate::identity::Identity;
 use crate::order::OrderKind;
 use crate::weights::{self, Tensor};
 
@@ -42,6 +43,9 @@ pub struct Progress {
     /// has given the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderKind>,
+    /// The program, train block and data of the run. Checkpoints of older versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
 }
 
 /// Where in an epoch a run is that trains on batches.
@@ -157,6 +161,88 @@ pub fn order_of(folder: &Path) -> Option<OrderKind> {
     progress_of(folder)?.order
 }
 
+/// A checkpoint folder that this process alone writes to, as long as this lives. A process that is killed leaves no lock.
+#[derive(Debug)]
+pub struct Lock {
+    /// Open, and locked; closing it ends the lock.
+    file: std::fs::File,
+    path: PathBuf,
+    /// Folders that were made for it, innermost first.
+    made: Vec<PathBuf>,
+    /// Why the folder could not be locked.
+    unlocked: Option<std::io::Error>,
+}
+
+impl Lock {
+    /// Locks a folder, which is made if needed, and removes what killed runs have left there.
+    ///
+    /// # Errors
+    /// When another process has locked it, or it cannot be made or written.
+    pub fn new(folder: &Path) -> Result<Self> {
+        let path = folder.join("checkpoint.lock");
+        let made: Vec<PathBuf> =
+            folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists()).map(Into::into).collect();
+        loop {
+            std::fs::create_dir_all(folder).map_err(|source| ExecError::Io {
+                action: "make",
+                path: folder.into(),
+                source,
+            })?;
+            // Opening a pipe would wait for its reader.
+            if path.exists() && !path.is_file() {
+                return Err(ExecError::Weights { path, reason: "is not a file, and cannot be locked".into() });
+            }
+            let open = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+            let file = open.map_err(|source| ExecError::Io { action: "write", path: path.clone(), source })?;
+            let unlocked = match file.try_lock() {
+                Ok(()) => None,
+                Err(std::fs::TryLockError::WouldBlock) => {
+                    let reason =
+                        "is the checkpoint folder of a run that goes on: wait for its end, or name another folder";
+                    return Err(ExecError::Weights { path: folder.into(), reason: reason.into() });
+                }
+                // Some network file systems have no locks.
+                Err(std::fs::TryLockError::Error(error)) => Some(error),
+            };
+            // Its last owner may have removed it before it was locked here: then others lock a new one.
+            if unlocked.is_some() || is_at(&file, &path) {
+                weights::remove_leftovers(&file_of(folder));
+                return Ok(Self { file, path, made, unlocked });
+            }
+        }
+    }
+
+    /// What to tell the user where the file system has no locks.
+    pub fn warning(&self) -> Option<String> {
+        let error = self.unlocked.as_ref()?;
+        Some(format!("{} cannot be locked, so take care that no other run writes to it: {error}", self.path.display()))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is locked, so that nobody else's file is removed. Folders that hold anything stay.
+        if self.unlocked.is_none() && is_at(&self.file, &self.path) {
+            let _ = std::fs::remove_file(&self.path);
+            let _ = self.made.iter().try_for_each(std::fs::remove_dir);
+        }
+    }
+}
+
+/// Does a path lead to a file that is open?
+#[cfg(unix)]
+fn is_at(file: &std::fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+    file.metadata().is_ok_and(|own| std::fs::metadata(path).is_ok_and(|there| place(own) == place(there)))
+}
+
+/// Open files are not removed here.
+#[cfg(not(unix))]
+fn is_at(_: &std::fs::File, _: &Path) -> bool {
+    true
+}
+
 /// Can a run begin or go on in a folder? One that begins would write over the checkpoint of another one.
 ///
 /// # Errors
@@ -201,9 +287,63 @@ pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
     Ok((progress, file))
 }
 
+/// Is a run the one that a checkpoint is of? Gives what to tell the user where it is not, or cannot be known, and that is
+/// allowed. `except` are settings that may differ.
+///
+/// # Errors
+/// It is another one, or cannot be known, and that is not `allowed`.
+pub fn check_identity(
+    path: &Path,
+    before: Option<&Identity>,
+    now: &Identity,
+    allowed: bool,
+    except: &[&str],
+) -> Result<Option<String>> {
+    const ANYWAY: &str = "`--resume --allow-changed` continues it all the same";
+    let problem = match before {
+        None => "was written by a version of hgnnc that did not note program, train block and data, so it is not known whether \
+                 these have changed"
+            .to_owned(),
+        Some(before) => {
+            let difference = before.difference(now, except);
+            if difference.is_empty() {
+                return Ok(None);
+            }
+            format!("is of another run: {difference}")
+        }
+    };
+    if allowed {
+        return Ok(Some(format!("{} {problem}", path.display())));
+    }
+    Err(ExecError::Weights { path: path.into(), reason: format!("{problem}; {ANYWAY}") })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_locked_once() {
+        let place = tempfile::tempdir().expect("a folder for a test");
+        let folder = place.path().join("a/b");
+        let lock = Lock::new(&folder).expect("free");
+        assert_eq!(lock.warning(), None);
+        let error = Lock::new(&folder).expect_err("locked").to_string();
+        assert!(error.contains("is the checkpoint folder of a run that goes on"), "{error}");
+        drop(lock);
+        assert!(!place.path().join("a").exists(), "nothing is left behind");
+        // What a killed run leaves is no lock, and its remains are removed.
+        std::fs::create_dir_all(&folder).expect("made");
+        for name in ["checkpoint.lock", ".checkpoint.safetensors.abcdef.hgnnc-tmp"] {
+            std::fs::write(folder.join(name), "").expect("written");
+        }
+        let lock = Lock::new(&folder).expect("free");
+        assert_eq!(std::fs::read_dir(&folder).expect("listed").count(), 1);
+        std::fs::write(file_of(&folder), "").expect("written");
+        drop(lock);
+        let names = std::fs::read_dir(&folder).expect("listed").flatten().map(|entry| entry.path());
+        assert_eq!(names.collect::<Vec<_>>(), [file_of(&folder)]);
+    }
 
     /// What older versions wrote says nothing of batches, nor of the order of vertices.
     #[test]

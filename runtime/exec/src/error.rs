@@ -74,6 +74,15 @@ pub enum ExecError {
         /// Which parameters the trainer holds now.
         kept: String,
     },
+    /// Training has ended without a result that can be used.
+    #[error(
+        "{what}. A smaller learning rate, normalised features or gradient clipping usually helps, as does looking for \
+         divisions by zero and logarithms of zero"
+    )]
+    NotFinite {
+        /// What is not finite.
+        what: String,
+    },
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -121,6 +130,7 @@ impl ExecError {
             | Self::Operation { .. }
             | Self::Shape { .. }
             | Self::Diverged { .. }
+            | Self::NotFinite { .. }
             | Self::Weights { .. } => false,
         }
     }

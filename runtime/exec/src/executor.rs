@@ -267,6 +267,15 @@ impl Executor {
         Ok(())
     }
 
+    /// Are all elements of all parameters finite? Those of a device are not looked at.
+    pub fn has_finite_params(&mut self) -> bool {
+        match self {
+            Executor::Cpu(engine) => (0..engine.num_params()).all(|index| are_finite(engine.param(index))),
+            Executor::Batches(it) => (0..it.whole.num_params()).all(|index| are_finite(it.param(index))),
+            Executor::Device(_) => true,
+        }
+    }
+
     /// Sets a parameter.
     pub fn set_param(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         match self {
@@ -335,4 +344,10 @@ impl Executor {
             Executor::Device(it) => it.engine.memory().bytes(),
         }
     }
+}
+
+/// Are all of these numbers finite? Looks at all of them, many at a time.
+fn are_finite(numbers: &[f32]) -> bool {
+    let magnitude = |x: &f32| x.to_bits() & (u32::MAX >> 1);
+    numbers.chunks(1 << 12).all(|chunk| chunk.iter().map(magnitude).fold(0, u32::max) < f32::INFINITY.to_bits())
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::path::Path;
 
+use hgnnc_graph::files;
 use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
 
 use crate::error::{ExecError, Result};
@@ -69,7 +70,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Would [`write_atomically`] find a folder that it can write? Leaves nothing behind.
+/// Would [`write_atomically`] find a folder that it can write? Leaves nothing behind, and removes what killed processes have
+/// left there of this file.
 ///
 /// # Errors
 /// When it would not.
@@ -78,6 +80,7 @@ pub fn check_writable(path: &Path) -> Result<()> {
         return Ok(());
     }
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    remove_leftovers(&target);
     match temporary_beside(&target) {
         Ok(_) => Ok(()),
         Err(source) => Err(ExecError::Io { action: "write", path: path.into(), source }),
@@ -95,21 +98,52 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// A file that disappears unless it is renamed, with the permissions of any new file.
+/// End of the names of temporary files.
+const TEMPORARY: &str = ".hgnnc-tmp";
+
+/// Begin of the names of temporary files for a target, so that remains of a killed process tell what they are of.
+fn temporary_prefix(target: &Path) -> std::ffi::OsString {
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(target.file_name().unwrap_or_default());
+    prefix.push(".");
+    prefix
+}
+
+/// A file that disappears unless it is renamed, with the permissions of any new file. It is locked as long as it is written,
+/// which tells it from one that a killed process has left.
 fn temporary_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    // Should the machine fail meanwhile, the name tells whose remains these are.
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(path.file_name().unwrap_or_default());
-    prefix.push(".");
-    builder.prefix(&prefix).tempfile_in(folder_of(path)).map_err(|error| {
+    let prefix = temporary_prefix(path);
+    let file = builder.prefix(&prefix).suffix(TEMPORARY).tempfile_in(folder_of(path)).map_err(|error| {
         // Errors of temporary files tell their paths as well, which nobody has asked for.
         let text = error.to_string();
         let of_the_system = text.split(" at path ").next().unwrap_or_default();
         std::io::Error::new(error.kind(), of_the_system.to_owned())
-    })
+    })?;
+    // Where files cannot be locked, nothing is removed either.
+    let _ = file.as_file().try_lock();
+    Ok(file)
+}
+
+/// Removes the temporary files that killed processes have left beside a file that they were writing.
+pub fn remove_leftovers(path: &Path) {
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let prefix = temporary_prefix(&target);
+    let entries = std::fs::read_dir(folder_of(&target)).into_iter().flatten().flatten();
+    let is_temporary = |name: &std::ffi::OsStr| {
+        let name = name.as_encoded_bytes();
+        name.starts_with(prefix.as_encoded_bytes()) && name.ends_with(TEMPORARY.as_bytes())
+    };
+    for entry in entries.filter(|entry| is_temporary(&entry.file_name())) {
+        // One that is locked is being written by another process.
+        let unlocked = |file: &std::fs::File| file.try_lock().is_ok();
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && std::fs::OpenOptions::new().write(true).open(entry.path()).is_ok_and(|file| unlocked(&file)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// A file that was read.
@@ -126,7 +160,7 @@ pub struct File {
 /// # Errors
 /// When the file cannot be read, is damaged, or holds anything but 32-bit floats.
 pub fn read(path: &Path) -> Result<File> {
-    let bytes = std::fs::read(path).map_err(|source| ExecError::Io { action: "read", path: path.into(), source })?;
+    let bytes = files::read(path).map_err(|source| ExecError::Io { action: "read", path: path.into(), source })?;
     let wrong = |reason: String| ExecError::Weights { path: path.into(), reason };
     let damaged = |e: safetensors::SafeTensorError| wrong(format!("is not a safetensors file: {e}"));
     let tensors = SafeTensors::deserialize(&bytes).map_err(damaged)?;
@@ -157,7 +191,7 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
     const MOST: u64 = 100_000_000;
     let mut bytes = vec![];
     let mut read = || {
-        let mut file = std::fs::File::open(path)?;
+        let mut file = files::open(path)?;
         let mut length = [0; 8];
         file.read_exact(&mut length)?;
         file.take(u64::from_le_bytes(length).min(MOST)).read_to_end(&mut bytes)
@@ -188,13 +222,51 @@ pub fn check(path: &Path, file: &File, expected: &[(String, Vec<usize>)]) -> Res
     if problems.is_empty() {
         return Ok(());
     }
+    let reason = format!("does not fit the model: {}", shorten(problems));
+    Err(ExecError::Weights { path: path.into(), reason })
+}
+
+/// Up to eight problems in one line.
+fn shorten(mut problems: Vec<String>) -> String {
     let more = problems.len().saturating_sub(8);
     problems.truncate(8);
     if more > 0 {
         problems.push(format!("and {more} more"));
     }
-    let reason = format!("does not fit the model: {}", problems.join("; "));
+    problems.join("; ")
+}
+
+/// Checks that all elements of all tensors are numbers.
+///
+/// # Errors
+/// Names the tensors with NaN or infinite elements, how many of them there are, and where the first one stands.
+pub fn check_finite(path: &Path, file: &File) -> Result<()> {
+    let problems: Vec<String> =
+        file.tensors.iter().filter_map(|(name, (shape, data))| not_finite(name, shape, data)).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let reason = format!("holds elements that are not finite: {}", shorten(problems));
     Err(ExecError::Weights { path: path.into(), reason })
+}
+
+/// How many elements of a tensor are NaN or infinite, and where the first one stands, if there is one.
+pub fn not_finite(name: &str, shape: &[usize], data: &[f32]) -> Option<String> {
+    let first = data.iter().position(|x| !x.is_finite())?;
+    let count = data[first..].iter().filter(|x| !x.is_finite()).count();
+    let mut rest = first;
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&extent| {
+            let at = rest % extent.max(1);
+            rest /= extent.max(1);
+            at
+        })
+        .collect();
+    index.reverse();
+    let what = data[first];
+    Some(format!("{count} of the {} elements of `{name}`, the first one {what} at {index:?}", data.len()))
 }
 
 #[cfg(test)]
@@ -222,6 +294,35 @@ mod tests {
         }
         let message = check(&path, &file, &[]).expect_err("does not fit").to_string();
         assert!(message.contains("the model has no parameter `conv.w`"), "{message}");
+    }
+
+    #[test]
+    fn elements_that_are_not_finite_are_counted_and_placed() {
+        let data = [0.0, 1.0, 2.0, f32::NAN, 4.0, f32::INFINITY];
+        let found = not_finite("w", &[2, 3], &data).expect("not finite");
+        assert_eq!(found, "2 of the 6 elements of `w`, the first one NaN at [1, 0]");
+        assert_eq!(not_finite("w", &[3], &data[..3]), None);
+        assert_eq!(not_finite("w", &[], &[f32::NEG_INFINITY]).expect("a scalar").split("-inf at ").nth(1), Some("[]"));
+    }
+
+    /// Files of a process that is writing, and files of others, stay.
+    #[test]
+    fn leftovers_of_killed_processes_are_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("w");
+        let kept = temporary_beside(&path).expect("made");
+        for name in [".w.abcdef.hgnnc-tmp", ".w.backup", ".v.abcdef.hgnnc-tmp", "w.abcdef.hgnnc-tmp"] {
+            std::fs::write(folder.path().join(name), "some").expect("written");
+        }
+        check_writable(&path).expect("writable");
+        let mut names: Vec<String> = (std::fs::read_dir(folder.path()).expect("listed").flatten())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        let own = kept.path().file_name().expect("a name").to_string_lossy().into_owned();
+        let mut expected = vec![own, ".w.backup".into(), ".v.abcdef.hgnnc-tmp".into(), "w.abcdef.hgnnc-tmp".into()];
+        expected.sort();
+        assert_eq!(names, expected);
     }
 
     #[test]

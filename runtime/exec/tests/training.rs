@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::Case;
 use hgnnc_exec::{BoundData, ExecError, InputData, Outcome, Target, TrainOptions, Trainer};
@@ -224,6 +225,49 @@ fn a_resumed_run_equals_the_uninterrupted_one() {
     let wrong_seed = TrainOptions { seed: Some(9), ..with_checkpoint(true) };
     let error = Trainer::new(artifact, data, wrong_seed).expect_err("another seed").to_string();
     assert!(error.contains("seed 3"), "{error}");
+}
+
+/// A disk that is full for a while costs no more than the checkpoints of that time.
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_tried_again() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = place.path().join("run");
+    let options = |resume| TrainOptions {
+        checkpoint: Some(folder.clone()),
+        resume,
+        checkpoint_every: Duration::ZERO,
+        ..options(2)
+    };
+    let mut whole = trainer(TrainOptions { checkpoint: None, ..options(false) });
+    let expected = losses(&mut whole);
+
+    // A file stands in the way.
+    std::fs::write(&folder, "").expect("written");
+    let (mut warnings, mut losses) = (vec![], vec![]);
+    let mut first = trainer(options(false));
+    let outcome = first.run(&never(), &mut |epoch| {
+        losses.push(epoch.loss.to_bits());
+        warnings.extend(epoch.warning.map(|warning| (epoch.epoch, warning.to_owned())));
+        if epoch.epoch == 9 {
+            std::fs::remove_file(&folder).expect("removed");
+        }
+    });
+    assert_eq!(outcome.expect("trains"), Outcome::Finished);
+    assert!(first.unsaved().is_none());
+    assert_eq!((losses, bits(&mut first)), (expected.clone(), bits(&mut whole)));
+    let epochs: Vec<u64> = warnings.iter().map(|warning| warning.0).collect();
+    assert_eq!(epochs, [0, 10], "{warnings:?}");
+    assert!(warnings[0].1.contains("no checkpoint could be written after epoch 1: cannot make"), "{warnings:?}");
+    assert!(warnings[1].1.contains("a checkpoint could be written again after epoch 11"), "{warnings:?}");
+    assert_eq!(trainer(options(true)).epochs_done(), 60);
+
+    // In the way at the end: the caller is told, and has the parameters.
+    std::fs::remove_dir_all(&folder).expect("removed");
+    std::fs::write(&folder, "").expect("written");
+    let mut last = trainer(options(false));
+    assert_eq!(last.run(&never(), &mut |_| {}).expect("trains"), Outcome::Finished);
+    assert!(matches!(last.unsaved(), Some(ExecError::Io { action: "make", .. })), "{:?}", last.unsaved());
+    assert_eq!(bits(&mut last), bits(&mut whole));
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod csr;
 pub mod dataset;
 pub mod degrees;
 pub mod error;
+pub mod files;
 pub mod info;
 pub mod load;
 mod memory;

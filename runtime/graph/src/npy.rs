@@ -14,6 +14,8 @@ use std::sync::Arc;
 use memmap2::Mmap;
 use rayon::prelude::*;
 
+use crate::files;
+
 /// Below this many elements one thread is faster than several.
 const PARALLEL_ELEMENTS: usize = 1 << 15;
 
@@ -309,10 +311,7 @@ fn words<const N: usize>(data: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
 }
 
 fn map_file(path: &Path) -> io::Result<Mmap> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
-    }
+    let file = files::open(path)?;
     // SAFETY: the mapping is read-only and every byte pattern is a valid `u8` and `f32`. Anything used as an index is
     // copied out before it is checked, so a file that changes underneath gives wrong numbers, never a wild access.
     #[allow(unsafe_code)]

@@ -57,6 +57,20 @@ pub fn pool(threads: usize, start: impl Fn() + Send + Sync + 'static) -> rayon::
     })
 }
 
+/// Starts the pool of all that runs outside of a pool of its own, with so many threads (0: one per processor), unless it is there
+/// already. Where nobody does, the first use starts it, and panics where threads cannot be started.
+///
+/// # Errors
+/// When so many threads cannot be started.
+pub fn start(asked: usize) -> std::io::Result<()> {
+    let Err(error) = pool(threads(asked), || {}).build_global() else { return Ok(()) };
+    // Without a source the pool is there already.
+    match std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>()) {
+        Some(source) => Err(std::io::Error::new(source.kind(), format!("{} threads: {source}", threads(asked)))),
+        None => Ok(()),
+    }
+}
+
 #[cfg(target_os = "linux")]
 mod system {
     use rustix::process::getpid;

@@ -67,7 +67,10 @@ fn divide<W: Send, E: Send>(
     };
     let Some((own, others)) = workers.split_first_mut() else { return Ok(()) };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = others.iter_mut().map(|worker| scope.spawn(|| (free(), all(worker)).1)).collect();
+        // Where no more threads can be started, those that are there do the work.
+        let all = &all;
+        let spawn = |worker| std::thread::Builder::new().spawn_scoped(scope, move || (free(), all(worker)).1).ok();
+        let threads: Vec<_> = others.iter_mut().map_while(spawn).collect();
         let result = all(own);
         threads.into_iter().fold(result, |result, thread| {
             result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

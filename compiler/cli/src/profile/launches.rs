@@ -55,8 +55,8 @@ impl Line {
 }
 
 /// Trains on the device of a trainer and shows what each launch takes, or does.
-pub fn profile(args: &ProfileArgs, prepared: &mut Prepared, say: &mut dyn FnMut(String)) -> Result<ExitCode, Failure> {
-    let stop = stop_on_interrupt(say);
+pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, Failure> {
+    let stop = stop_on_interrupt()?;
     let found = profile_device(&mut prepared.trainer, args.epochs.unwrap_or(10), &stop)?;
     if found.epochs == 0 {
         return Err(Failure::Machine("interrupted before an epoch was measured".into()));

@@ -8,7 +8,8 @@ mod spans;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hgnnc_exec::{ProfileOptions, measure, profile as measure_kernels};
+use hgnnc_exec::{ProfileOptions, profile as measure_kernels};
+use hgnnc_graph::files;
 use hgnnc_machine::Machine;
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
@@ -33,7 +34,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.out {
         check_folder(folder)?;
     }
-    let options = options(&args.device);
+    let options = options(&args.device)?;
     let mut say = |line: String| note(&line);
     let device = args.device.device;
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, true, &mut say)?;
@@ -41,11 +42,11 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
         if args.in_cache {
             return Err(Failure::input("`--in-cache` measures this processor: add `--device cpu`"));
         }
-        return launches::profile(args, &mut prepared, &mut say);
+        return launches::profile(args, &mut prepared);
     }
     // Before training, whose threads would be in its way.
-    let machine = measure::machine(Some(&data::cache_folder()), prepared.trainer.threads());
-    let stop = stop_on_interrupt(&mut say);
+    let machine = data::processor(prepared.trainer.threads());
+    let stop = stop_on_interrupt()?;
     let in_cache = args.in_cache.then(|| room(&machine));
     let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache };
     let found = measure_kernels(&mut prepared.trainer, options, &stop)?;
@@ -90,6 +91,6 @@ fn compare(args: &DiffArgs) -> Result<ExitCode, Failure> {
 /// A `profile.json`, or the one in a folder.
 fn read(path: &Path) -> Result<Profile, Failure> {
     let file: PathBuf = if path.is_dir() { path.join("profile.json") } else { path.into() };
-    let text = std::fs::read_to_string(&file).map_err(|error| Failure::read(&file, &error))?;
+    let text = files::read_to_string(&file).map_err(|error| Failure::read(&file, &error))?;
     json::read(&text).map_err(|error| Failure::input(format!("`{}` is {error}", file.display())))
 }

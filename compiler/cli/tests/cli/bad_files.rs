@@ -1,5 +1,7 @@
 //! Models, weights, checkpoints and outputs that cannot be read or written, and machines that are too small.
 
+use hgnnc_exec::{checkpoint, weights};
+
 use crate::common::{BODY, Place, Run, TRAIN, model_of, names, usual, with_metapath};
 
 #[test]
@@ -12,7 +14,7 @@ fn models_that_are_no_models() {
     };
     check(&["cannot read `m.hgnn`", "No such file"]);
     std::fs::create_dir(place.path("m.hgnn")).expect("made");
-    check(&["cannot read `m.hgnn`", "directory"]);
+    check(&["cannot read `m.hgnn`", "it is a folder"]);
     std::fs::remove_dir(place.path("m.hgnn")).expect("gone");
     std::fs::write(place.path("m.hgnn"), b"// caf\xe9\n").expect("written");
     check(&["`m.hgnn` is not UTF-8 text: byte 6"]);
@@ -144,10 +146,6 @@ fn checkpoints_of_another_run() {
     eval.fails(1, &["is a checkpoint, which holds more than weights", "--weights-out FILE"]);
     place.model(&usual().replace("Net", "Other"));
     resume(&[]).fails(1, &["checkpoint of the model `Net`, not of `Other`"]);
-    place.model(&usual().replace("hidden: 8", "hidden: 9"));
-    resume(&[]).fails(1, &["does not fit the model", "hidden.w.writes"]);
-    place.model(&usual().replace("adam(lr: 0.02)", "sgd(lr: 0.02)"));
-    resume(&[]).fails(1, &["does not fit the model", "state"]);
     place.model(&usual());
     std::fs::write(place.path("c/checkpoint.safetensors"), &good[..good.len() / 2]).expect("written");
     resume(&[]).fails(1, &["checkpoint.safetensors", "not a safetensors file"]);
@@ -237,21 +235,6 @@ fn weights_that_are_not_there_are_missed_before_the_work() {
     }
 }
 
-/// Looking whether they are there does not take them out of a pipe.
-#[cfg(target_os = "linux")]
-#[test]
-fn weights_may_come_from_a_pipe() {
-    let place = Place::new();
-    place.model(&usual());
-    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w"]).is_silent();
-    let made = std::process::Command::new("mkfifo").arg(place.path("pipe")).status().expect("a command of the system");
-    assert!(made.success());
-    let (from, to) = (place.path("w"), place.path("pipe"));
-    let writer = std::thread::spawn(move || std::fs::write(to, std::fs::read(from).expect("weights")));
-    place.with_data("eval", &["--weights", "pipe"]).works();
-    writer.join().expect("no panic").expect("all was read");
-}
-
 /// A limit on the size of files (`ulimit -f`) is met as a full disk is.
 #[cfg(target_os = "linux")]
 #[test]
@@ -270,8 +253,7 @@ fn files_beyond_the_limit_of_the_process() {
     };
     limited(&["--weights-out", "w"]).fails(3, &["cannot write w: File too large"]);
     limited(&["--checkpoint", "c"]).fails(3, &["cannot write c/checkpoint.safetensors: File too large"]);
-    assert_eq!(place.names(), ["c", "data", "m.hgnn"]);
-    assert!(names(&place.path("c")).is_empty());
+    assert_eq!(place.names(), ["data", "m.hgnn"]);
 }
 
 #[test]
@@ -287,6 +269,55 @@ fn a_memory_budget_that_is_too_small() {
     let run = place.with_data("train", &["--memory-budget", "500", "--report", "r.json"]);
     run.fails(3, &["PAP", "bytes", "500 bytes"]);
     assert_eq!(place.names(), ["data", "m.hgnn"]);
+}
+
+#[test]
+fn weights_that_are_not_finite() {
+    let place = Place::new();
+    place.model(&usual());
+    place.with_data("train", &["--quiet", "--epochs", "1", "--weights-out", "w.safetensors"]).is_silent();
+    let good = place.weights("w.safetensors");
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut tensors = good.clone();
+        let changed = &mut tensors.get_mut("hidden.w.writes").expect("a parameter").1;
+        (changed[9], changed[17]) = (bad, f32::NAN);
+        let named =
+            tensors.iter().map(|(name, (shape, data))| (name.clone(), weights::Tensor { shape: shape.clone(), data }));
+        weights::write(&place.path("w.safetensors"), named.collect(), None).expect("written");
+        let words = format!("2 of the 24 elements of `hidden.w.writes`, the first one {bad} at [1, 1]");
+        let words = &["w.safetensors: holds elements that are not finite: ", &words][..];
+        place.with_data("eval", &["--weights", "w.safetensors"]).fails(1, words);
+        place.with_data("infer", &["--weights", "w.safetensors", "--out", "o.npy"]).fails(1, words);
+        place.with_data("train", &["--init", "w.safetensors"]).fails(1, words);
+    }
+    assert_eq!(place.names(), ["data", "m.hgnn", "w.safetensors"]);
+}
+
+/// The only loss is finite, and the step after it is too long.
+#[test]
+fn a_criterion_that_is_never_finite() {
+    let place = Place::new();
+    let model = |train: &str| model_of(&BODY.replace("relu(", "square("), train);
+    let train = TRAIN.replace("adam(lr: 0.02)", "sgd(lr: 1e20)");
+    let args = ["--epochs", "1", "--weights-out", "w", "--report", "r.json"];
+    for (lr, words) in [
+        ("1e20", "`val.loss` is NaN after every epoch, so that none is the best one"),
+        ("1e300", "parameters are not finite after training: "),
+    ] {
+        place.model(&model(&train.replace("1e20", lr)));
+        place.with_data("train", &args).fails(1, &[words]);
+        place.with_data("train", &[&args[..], &["--checkpoint", lr]].concat()).fails(1, &[words]);
+    }
+    assert_eq!(place.names(), ["1e20", "1e300", "data", "m.hgnn"]);
+    // Guesses can be counted all the same; what is not finite is not passed over in silence.
+    place.model(&model(&train.replace("metrics", "select val.accuracy metrics")));
+    let run = place.with_data("train", &args).works();
+    assert!(run.err.contains("warning: `val.loss` is NaN"), "{}", run.err);
+    let run = place.with_data("eval", &["--weights", "w"]).works();
+    assert!(run.err.contains("warning: `val.loss` is NaN"), "{}", run.err);
+    let run = place.with_data("infer", &["--weights", "w", "--out", "o.npy"]).works();
+    let words = ["warning: not all results are finite: ", " of the 120 elements of `logits`, the first one NaN at ["];
+    assert!(words.iter().all(|words| run.err.contains(words)), "{}", run.err);
 }
 
 #[test]
@@ -358,13 +389,26 @@ fn a_full_disk_leaves_old_files_alone() {
     let kept = kept.expect("another file");
     place.with_data("eval", &["--weights", kept]).works();
     std::fs::remove_file(kept).expect("gone");
-    // A checkpoint that does not fit does not take the weights with it.
-    let args = ["--epochs", "2", "--checkpoint", "disk", "--weights-out", "w.safetensors"];
-    place
-        .with_data("train", &args)
-        .fails(3, &["cannot write", "disk/checkpoint.safetensors", "written to w.safetensors"]);
+    // A checkpoint that does not fit takes neither the rest of the training nor its results with it.
+    let checkpoint = ["--checkpoint", "disk", "--checkpoint-every", "0"];
+    let results = ["--epochs", "12", "--weights-out", "w.safetensors", "--report", "r.json"];
+    let run = place.with_data("train", &[&checkpoint[..], &results].concat());
+    run.fails(
+        3,
+        &[
+            "warning: no checkpoint could be written after epoch 1: cannot write disk/checkpoint.safetensors: No space",
+            "error: the last checkpoint could not be written: cannot write disk/checkpoint.safetensors: No space",
+            "there is no checkpoint in `disk`",
+        ],
+    );
+    assert_eq!(run.err.matches("warning: no checkpoint").count(), 1, "{}", run.err);
+    assert!(run.out.contains("finished: 12 epochs"), "{}", run.out);
     unchanged();
-    place.with_data("eval", &["--weights", "w.safetensors"]).works();
+    place.with_data("eval", &["--weights", "w.safetensors", "--report", "e.json"]).works();
+    assert_eq!(place.json("e.json")["metrics"], place.json("r.json")["metrics"]);
+    let warnings = place.json("r.json")["warnings"].to_string();
+    assert!(warnings.contains("no checkpoint could be written"), "{warnings}");
+    assert_eq!(place.json("r.json")["epochs"], 12);
     // Fill the rest, and write an output of a few hundred bytes.
     let used = std::fs::write(disk.0.join("ballast"), vec![1u8; 1 << 20]);
     assert!(used.is_err(), "the disk is larger than it should be");
@@ -377,6 +421,35 @@ fn a_full_disk_leaves_old_files_alone() {
     let synth = place.run(&["data", "synth", "cora", "disk/cora"]);
     synth.fails(3, &["cannot write"]);
     unchanged();
+}
+
+/// Training outlives a disk that is full for a while.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_that_is_cleared_gets_the_next_checkpoint() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    place.model(&usual());
+    let Some(disk) = tiny_disk(&place) else { return };
+    let fill = || std::fs::write(disk.0.join("ballast"), vec![1u8; 1 << 20]).expect_err("it is full");
+    let args = ["train", "m.hgnn", "--data", "data", "--epochs", "100000000", "--checkpoint", "disk/c"];
+    let mut command = place.command(&[&args[..], &["--checkpoint-every", "0"]].concat());
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut wait_for = |words: &str| {
+        lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(words))).expect("the words").expect("a line")
+    };
+    wait_for("epoch ");
+    fill();
+    wait_for("warning: no checkpoint could be written after epoch ");
+    let before = checkpoint::progress_of(&place.path("disk/c")).expect("the one before").epochs_done;
+    std::fs::remove_file(disk.0.join("ballast")).expect("gone");
+    wait_for("warning: a checkpoint could be written again after epoch ");
+    assert!(checkpoint::progress_of(&place.path("disk/c")).expect("a newer one").epochs_done > before);
+    let interrupted = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupted.is_ok_and(|status| status.success()));
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(names(&place.path("disk/c")), ["checkpoint.safetensors"]);
 }
 
 #[cfg(target_os = "linux")]

@@ -340,11 +340,14 @@ fn synthetic_data_are_made_once() {
         command.envs(variables.iter().copied()).env("TMPDIR", place.folder.path());
         crate::common::Run::of(command.output().expect("it starts"))
     };
+    // What a killed run has left goes, and what only looks like it stays.
+    std::fs::create_dir_all(place.path("cache/.synth-abc123/new")).expect("made");
+    std::fs::create_dir_all(place.path("cache/.synth-backup/mine")).expect("made");
     let first = run(&[("HGNNC_CACHE", "cache")]).works();
     assert!(first.err.contains("generated a synthetic graph"), "{}", first.err);
     let second = run(&[("HGNNC_CACHE", "cache")]).works();
     assert!(!second.err.contains("generated"), "{}", second.err);
-    assert_eq!(names(&place.path("cache")), ["synth-cora-0"]);
+    assert_eq!(names(&place.path("cache")), [".synth-backup", "synth-cora-0"]);
     // Several at once, as in a loop over seeds that nobody waits for.
     let start = || {
         let mut command = place.command(&["train", "m.hgnn", "--quiet"]);
@@ -358,8 +361,27 @@ fn synthetic_data_are_made_once() {
     // The variables that say where it is kept, from strongest to weakest; empty ones do not count.
     std::fs::rename(place.path("cache"), place.path("hgnnc")).expect("moved");
     let here = place.folder.path().to_str().expect("a text");
-    for variables in [&[("XDG_CACHE_HOME", here), ("HOME", "/nowhere")][..], &[("HGNNC_CACHE", ""), ("HOME", "")]] {
-        assert!(!run(variables).works().err.contains("generated"), "{variables:?}");
+    assert!(!run(&[("XDG_CACHE_HOME", here), ("HOME", "/nowhere")]).works().err.contains("generated"));
+    // Without any, a folder that nobody else can have made or can read: not one of the name that anyone could know.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let private = || names(place.folder.path()).into_iter().filter(|name| name.starts_with("hgnnc-"));
+        let nowhere = [("HGNNC_CACHE", ""), ("HOME", "")];
+        assert!(run(&nowhere).works().err.contains("generated"));
+        assert!(!run(&nowhere).works().err.contains("generated"), "the one of the run before");
+        let own: Vec<String> = private().collect();
+        assert_eq!(own.len(), 1, "{own:?}");
+        let mode = std::fs::metadata(place.path(&own[0])).expect("a folder").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        // One that others can write to may hold anything, and so may one that a link leads to.
+        std::fs::set_permissions(place.path(&own[0]), PermissionsExt::from_mode(0o777)).expect("ours");
+        assert!(run(&nowhere).works().err.contains("generated"));
+        std::fs::rename(place.path(&own[0]), place.path("elsewhere")).expect("moved");
+        std::fs::set_permissions(place.path("elsewhere"), PermissionsExt::from_mode(0o700)).expect("ours");
+        std::os::unix::fs::symlink("elsewhere", place.path(&own[0])).expect("a link");
+        assert!(run(&nowhere).works().err.contains("generated"));
+        assert_eq!(private().count(), 3, "a fresh one each time");
     }
     // A cache that cannot be written is the machine's fault.
     std::fs::write(place.path("file"), "").expect("written");

@@ -10,7 +10,7 @@ mod topology;
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::processors;
+use hgnnc_graph::{files, processors};
 use hgnnc_machine::{FORMAT, Machine, MemoryLevel};
 
 use crate::micro::with_all;
@@ -18,11 +18,12 @@ use crate::weights::write_atomically;
 use micro::Bench;
 use topology::{Caches, run_and_wait};
 
-/// The processor with this many threads (0: one per processor), from the file kept in `folder` or measured.
-pub fn machine(folder: Option<&Path>, threads: usize) -> Machine {
+/// The processor with this many threads (0: one per processor), from the file kept in `folder` or measured. `warn` is told
+/// why a file is of no use.
+pub fn machine(folder: Option<&Path>, threads: usize, warn: &mut dyn FnMut(String)) -> Machine {
     let threads = processors::threads(threads);
     let name = topology::model_name();
-    kept(folder, &name, threads, || with_all(|| measure(&name, threads)))
+    kept(folder, &name, threads, warn, || with_all(|| measure(&name, threads)))
 }
 
 /// Bytes of the largest cache, as the system tells.
@@ -35,13 +36,29 @@ pub(crate) fn last_level_bytes() -> usize {
 type Measured = (Machine, bool);
 
 /// What is kept in a folder for a processor and a number of threads, or what `measure` finds, which is kept from now on.
-fn kept(folder: Option<&Path>, name: &str, threads: usize, measure: impl FnOnce() -> Measured) -> Machine {
+fn kept(
+    folder: Option<&Path>,
+    name: &str,
+    threads: usize,
+    warn: &mut dyn FnMut(String),
+    measure: impl FnOnce() -> Measured,
+) -> Machine {
     let file = folder.map(|folder| folder.join(file_name(name, threads)));
     let fits = |machine: &Machine| machine.name == name && machine.cores as usize == threads;
-    if let Some(known) = file.as_deref().and_then(read).filter(fits) {
-        return known;
+    if let Some(file) = &file {
+        let problem = match read(file) {
+            Ok(Some(known)) if fits(&known) => return known,
+            Ok(Some(_)) => Some("it is of another processor".to_owned()),
+            Ok(None) => None,
+            Err(problem) => Some(problem),
+        };
+        if let Some(problem) = problem {
+            warn(format!("the processor is measured again, since {} cannot be used: {problem}", file.display()));
+        }
     }
     let (machine, disturbed) = measure();
+    // Writing into a pipe would wait for a reader.
+    let file = file.filter(|file| file.is_file() || !file.exists());
     if let (Some(file), Ok(text), false) = (file, machine.to_toml(), disturbed) {
         // Whoever cannot keep it measures again.
         let folder_made = file.parent().is_none_or(|folder| std::fs::create_dir_all(folder).is_ok());
@@ -50,8 +67,16 @@ fn kept(folder: Option<&Path>, name: &str, threads: usize, measure: impl FnOnce(
     machine
 }
 
-fn read(file: &Path) -> Option<Machine> {
-    Machine::from_toml(&std::fs::read_to_string(file).ok()?).ok()
+/// What a file describes; `None` where there is none.
+///
+/// # Errors
+/// When it cannot be read, or describes no machine.
+fn read(file: &Path) -> Result<Option<Machine>, String> {
+    match files::read_to_string(file) {
+        Ok(text) => Machine::from_toml(&text).map(Some).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// A file for each processor, number of threads, version of the format, and kind of build, since code that is not
@@ -122,13 +147,13 @@ mod tests {
     fn a_machine_is_measured_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let deep = folder.path().join("deep/er");
-        let first = kept(Some(&deep), "Some CPU", 2, || (some("Some CPU", 2), false));
-        let again = kept(Some(&deep), "Some CPU", 2, || panic!("it is known"));
+        let first = kept(Some(&deep), "Some CPU", 2, &mut |_| {}, || (some("Some CPU", 2), false));
+        let again = kept(Some(&deep), "Some CPU", 2, &mut |_| {}, || panic!("it is known"));
         assert_eq!(first, again);
         // Another processor, and another number of threads.
-        let other = kept(Some(&deep), "Some GPU", 2, || (some("Some GPU", 2), false));
+        let other = kept(Some(&deep), "Some GPU", 2, &mut |_| {}, || (some("Some GPU", 2), false));
         assert_eq!(other.name, "Some GPU");
-        assert_eq!(kept(Some(&deep), "Some CPU", 1, || (some("Some CPU", 1), false)).cores, 1);
+        assert_eq!(kept(Some(&deep), "Some CPU", 1, &mut |_| {}, || (some("Some CPU", 1), false)).cores, 1);
         assert_eq!(std::fs::read_dir(&deep).expect("a folder").count(), 3, "nothing else is left behind");
     }
 
@@ -139,27 +164,32 @@ mod tests {
         let text = some("X", 1).to_toml().expect("text");
         let nothing = String::new();
         let other_format = text.replace("format = 2", "format = 0");
-        for broken in [&nothing, &text[..text.len() / 2].to_string(), &other_format, &text.replace("\"X\"", "\"Y\"")] {
+        let line = text.lines().find(|line| line.starts_with("fma_flops = ")).expect("a rate");
+        let absurd = |rate: &str| text.replace(line, &format!("fma_flops = {rate}"));
+        let absurd = ["0.0", "nan", "inf", "1e300", "1e-300", "-1.0"].map(absurd);
+        let broken = [nothing, text[..text.len() / 2].to_string(), other_format, text.replace("\"X\"", "\"Y\"")];
+        for broken in broken.iter().chain(&absurd) {
             std::fs::write(&file, broken).expect("written");
-            let mut measured = false;
-            let found = kept(Some(folder.path()), "X", 1, || {
+            let (mut measured, mut warnings) = (false, vec![]);
+            let found = kept(Some(folder.path()), "X", 1, &mut |warning| warnings.push(warning), || {
                 measured = true;
                 (some("X", 1), false)
             });
             assert!(measured && found == some("X", 1), "{broken}");
-            assert_eq!(read(&file), Some(found), "it is repaired");
+            assert!(warnings.iter().all(|it| it.contains("measured again")) && warnings.len() == 1, "{warnings:?}");
+            assert_eq!(read(&file), Ok(Some(found)), "it is repaired");
         }
         // What was disturbed is used, and not kept.
         std::fs::remove_file(&file).expect("removed");
-        assert_eq!(kept(Some(folder.path()), "X", 1, || (some("X", 1), true)), some("X", 1));
+        assert_eq!(kept(Some(folder.path()), "X", 1, &mut |_| {}, || (some("X", 1), true)), some("X", 1));
         assert!(!file.exists());
         std::fs::write(&file, "").expect("written");
         // Not a folder, a folder in place of the file, and no place at all.
-        assert_eq!(kept(Some(&file), "X", 1, || (some("X", 1), false)), some("X", 1));
+        assert_eq!(kept(Some(&file), "X", 1, &mut |_| {}, || (some("X", 1), false)), some("X", 1));
         std::fs::remove_file(&file).expect("removed");
         std::fs::create_dir(&file).expect("made");
-        assert_eq!(kept(Some(folder.path()), "X", 1, || (some("X", 1), false)), some("X", 1));
-        assert_eq!(kept(None, "X", 1, || (some("X", 1), false)), some("X", 1));
+        assert_eq!(kept(Some(folder.path()), "X", 1, &mut |_| {}, || (some("X", 1), false)), some("X", 1));
+        assert_eq!(kept(None, "X", 1, &mut |_| {}, || (some("X", 1), false)), some("X", 1));
     }
 
     #[test]

@@ -38,13 +38,15 @@ impl Trainer {
             let within = &mut self.progress.within;
             within.add(loss, seeds);
             within.of = (num, size);
-            if within.batches < num {
-                let (loss, ms) = (within.loss(), start.elapsed().as_secs_f64() * 1e3);
-                let within = Some((within.batches, num));
-                on_batch(&Epoch { epoch, epochs, loss, criterion: None, best: false, ms, within });
-            }
+            let (done, loss) = (within.batches, within.loss());
             if may_pause {
                 self.save_now_and_then()?;
+            }
+            if done < num {
+                let (ms, within) = (start.elapsed().as_secs_f64() * 1e3, Some((done, num)));
+                let warning = self.unsaid.take();
+                let warning = warning.as_deref();
+                on_batch(&Epoch { epoch, epochs, loss, criterion: None, best: false, ms, within, warning });
             }
         }
         let loss = std::mem::take(&mut self.progress.within).loss();

@@ -10,6 +10,7 @@ use super::{Epoch, Outcome, TRAIN, Trainer};
 use crate::error::{ExecError, Result};
 use crate::executor::{Executor, Rows};
 use crate::times::Times;
+use crate::weights;
 
 impl Trainer {
     /// Trains until all epochs are done, early stopping ends it, or `stop` is set; then the parameters of the best
@@ -17,9 +18,12 @@ impl Trainer {
     /// `on_epoch` is called by a thread of the engine. From the second epoch on nothing is allocated, but for checkpoints
     /// and the workspace of large products.
     ///
+    /// A checkpoint that cannot be written is a warning, and is tried again when the next one is due. Where the last one could
+    /// not be written, [`Trainer::unsaved`] says why.
+    ///
     /// # Errors
-    /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), a
-    /// checkpoint that cannot be written, or a device that fails.
+    /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), a criterion or parameters
+    /// that are not finite at the end, or a device that fails.
     pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
         let training = self.check_trainable()?;
         let (select, early) = (training.select, training.stop);
@@ -67,10 +71,13 @@ impl Trainer {
             let watched = early.map(|e| e.criterion);
             let (selected, stopping) = self.measure(select, watched)?;
             let better = |criterion: Criterion, new: f64, old: Option<f64>| {
-                !new.is_nan()
+                new.is_finite()
                     && old.is_none_or(|old| if criterion.metric.smaller_is_better() { new < old } else { new > old })
             };
-            let best = selected.is_some_and(|value| better(select, value, self.progress.best()));
+            self.not_finite = selected.filter(|value| !value.is_finite()).or(self.not_finite);
+            // Parameters that are not finite are no use, however well their guesses do.
+            let best = selected.is_some_and(|value| better(select, value, self.progress.best()))
+                && self.executor.has_finite_params();
             if let (true, Some(value)) = (best, selected) {
                 self.progress.set_best(epoch, value);
                 self.keep_best(epoch)?;
@@ -87,16 +94,42 @@ impl Trainer {
                 }
             }
             let criterion = selected.map(|value| (select, value));
-            on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms, within: None });
             self.save_now_and_then()?;
+            let warning = self.unsaid.take();
+            let warning = warning.as_deref();
+            on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms, within: None, warning });
         }
         // Whoever cannot save a checkpoint may still save the best parameters elsewhere.
         let saved = self.save_checkpoint();
         self.restore_best()?;
-        saved?;
+        self.unsaved = tolerated(saved)?;
         self.timing.train_s += started.elapsed().as_secs_f64();
         self.outcome = outcome;
+        if outcome != Outcome::Interrupted {
+            self.check_trained(select)?;
+        }
         Ok(outcome)
+    }
+
+    /// Refuses a run without a result: parameters that are not finite, or no epoch that could be the best one.
+    fn check_trained(&mut self, select: Criterion) -> Result<()> {
+        let values = self.params()?;
+        let shapes = self.shapes();
+        let found: Vec<String> = (shapes.iter().zip(&values))
+            .filter_map(|((name, shape), data)| weights::not_finite(name, shape, data))
+            .collect();
+        if let Some(first) = found.first() {
+            let what = format!("parameters are not finite after training: {first}");
+            return Err(ExecError::NotFinite { what });
+        }
+        match (self.not_finite, self.progress.best_epoch) {
+            (Some(value), None) => {
+                let name = format!("{}.{}", select.part.name(), select.metric.name());
+                let what = format!("`{name}` is {value} after every epoch, so that none is the best one");
+                Err(ExecError::NotFinite { what })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Room for the records of so many epochs, so that the loop does not allocate.
@@ -113,16 +146,41 @@ impl Trainer {
         Ok(())
     }
 
-    /// Writes a checkpoint where it is time for one.
+    /// Writes a checkpoint where it is time for one. What cannot be written is tried again next time.
     pub(super) fn save_now_and_then(&mut self) -> Result<()> {
-        if self.options.checkpoint.is_some() && self.saved.elapsed() >= self.options.checkpoint_every {
-            if let Err(error) = self.save_checkpoint() {
-                self.restore_best()?;
-                return Err(error);
+        if self.options.checkpoint.is_none() || self.saved.elapsed() < self.options.checkpoint_every {
+            return Ok(());
+        }
+        let failed_before = self.unsaved.is_some();
+        let saved = self.save_checkpoint();
+        if saved.as_ref().is_err_and(|error| !is_tolerated(error)) {
+            self.restore_best()?;
+        }
+        self.unsaved = tolerated(saved)?;
+        self.saved = Instant::now();
+        // Once, however often it is tried.
+        match &self.unsaved {
+            Some(error) if !failed_before => self.warn(format!(
+                "no checkpoint could be written after epoch {}: {error}; training goes on, and the next one is tried",
+                self.progress.epochs_done
+            )),
+            None if failed_before => {
+                self.warn(format!("a checkpoint could be written again after epoch {}", self.progress.epochs_done));
             }
-            self.saved = Instant::now();
+            _ => {}
         }
         Ok(())
+    }
+
+    /// Warns while training goes on.
+    fn warn(&mut self, warning: String) {
+        self.unsaid = Some(warning.clone());
+        self.warnings.push(warning);
+    }
+
+    /// Why the last checkpoint could not be written, where it could not.
+    pub fn unsaved(&self) -> Option<&ExecError> {
+        self.unsaved.as_ref()
     }
 
     /// One epoch: its loss and milliseconds; `None` where it was stopped within.
@@ -205,5 +263,19 @@ impl Trainer {
         };
         self.restore_best()?;
         Err(ExecError::Diverged { epoch, loss, kept })
+    }
+}
+
+/// A full disk and the like, which may be over when the next checkpoint is due.
+fn is_tolerated(error: &ExecError) -> bool {
+    matches!(error, ExecError::Io { .. })
+}
+
+/// The error of a checkpoint with which training goes on.
+fn tolerated(saved: Result<()>) -> Result<Option<ExecError>> {
+    match saved {
+        Ok(()) => Ok(None),
+        Err(error) if is_tolerated(&error) => Ok(Some(error)),
+        Err(error) => Err(error),
     }
 }

@@ -53,6 +53,12 @@ pub struct Trainer {
     /// Has there been an evaluation since links were measured?
     links_behind: bool,
     warnings: Vec<String>,
+    /// The warning that the user has not been told yet.
+    unsaid: Option<String>,
+    /// Why the last checkpoint could not be written.
+    unsaved: Option<ExecError>,
+    /// A value of the criterion that is not finite.
+    not_finite: Option<f64>,
     outcome: Outcome,
 }
 
@@ -146,7 +152,8 @@ impl Trainer {
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
         executor.init_params(&artifact.infer, seed)?;
         let links = LinkMeasures::new(&artifact, executor.data(), engine_options(&options))?;
-        let progress = Progress::new(&artifact.model, seed, executor.data().orders.kind());
+        let mut progress = Progress::new(&artifact.model, seed, executor.data().orders.kind());
+        progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
             artifact,
             executor,
@@ -163,6 +170,9 @@ impl Trainer {
             links,
             links_behind: true,
             warnings: vec![],
+            unsaid: None,
+            unsaved: None,
+            not_finite: None,
             outcome: Outcome::Finished,
         };
         trainer.check_target()?;

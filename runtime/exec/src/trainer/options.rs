@@ -7,6 +7,7 @@ use hgnnc_ir::artifact::Criterion;
 use hgnnc_ptx::Precision;
 
 use crate::batches::CacheOptions;
+use crate::identity::Identity;
 use crate::native::CodeMode;
 use crate::planned::Arena;
 
@@ -27,6 +28,10 @@ pub struct TrainOptions {
     pub checkpoint: Option<PathBuf>,
     /// Continue from the checkpoint in that folder.
     pub resume: bool,
+    /// What this run is of: checkpoints note it, and one of another run is not resumed. `None` where it is not known.
+    pub identity: Option<Identity>,
+    /// Resume the checkpoint of another program, train block or data, with a warning.
+    pub allow_changed: bool,
     /// Time between two checkpoints.
     pub checkpoint_every: Duration,
     /// How chains of operations are executed.
@@ -45,6 +50,8 @@ impl Default for TrainOptions {
             epochs: None,
             checkpoint: None,
             resume: false,
+            identity: None,
+            allow_changed: false,
             checkpoint_every: Duration::from_secs(60),
             code: CodeMode::default(),
             cache: None,
@@ -54,7 +61,7 @@ impl Default for TrainOptions {
 
 /// An epoch that has just ended, or a batch of one that goes on.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Epoch {
+pub struct Epoch<'a> {
     /// Its number, from 0.
     pub epoch: u64,
     /// How many are planned.
@@ -69,6 +76,8 @@ pub struct Epoch {
     pub ms: f64,
     /// Batches that are done, and all of them, of an epoch that goes on: `loss` is that of those.
     pub within: Option<(u64, u64)>,
+    /// What has gone wrong since the last one, with which training goes on.
+    pub warning: Option<&'a str>,
 }
 
 /// How training ended.

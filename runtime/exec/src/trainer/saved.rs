@@ -9,6 +9,7 @@ use super::Trainer;
 use crate::checkpoint;
 use crate::error::{ExecError, Result};
 use crate::executor::Executor;
+use crate::identity::SEED;
 use crate::weights::{self, Tensor};
 
 impl Trainer {
@@ -125,6 +126,7 @@ impl Trainer {
             return Err(ExecError::Weights { path: path.into(), reason: reason.into() });
         }
         weights::check(path, &file, &shapes)?;
+        weights::check_finite(path, &file)?;
         for (i, (name, _)) in shapes.iter().enumerate() {
             self.executor.set_param(i, &file.tensors[name].1)?;
         }
@@ -160,6 +162,22 @@ impl Trainer {
         };
         let (progress, file) = checkpoint::load(&folder, &self.artifact.model)?;
         let path = checkpoint::file_of(&folder);
+        let identity = self.progress.identity.take();
+        if let Some(now) = &identity {
+            let (before, allowed) = (progress.identity.as_ref(), self.options.allow_changed);
+            // A run keeps its seed, wherever that came from.
+            let warning = checkpoint::check_identity(&path, before, now, allowed, &[SEED])?;
+            self.warnings.extend(warning);
+            if let Some((before, now)) = before.and_then(|it| it.setting(SEED)).zip(now.setting(SEED))
+                && before != now
+                && self.options.seed.is_none()
+            {
+                self.warnings.push(format!(
+                    "the train block has the seed {now}, and had the seed {before}: the run goes on with its own, {}",
+                    progress.seed
+                ));
+            }
+        }
         if self.options.seed.is_some_and(|seed| seed != progress.seed) {
             let reason =
                 format!("was trained with seed {}, so it cannot be resumed with seed {}", progress.seed, self.seed);
@@ -218,6 +236,7 @@ impl Trainer {
         }
         self.progress = progress;
         self.progress.order = order;
+        self.progress.identity = identity.or(self.progress.identity.take());
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use crate::dataset::{
     Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, VertexTypeData,
 };
 use crate::error::{DataError, DataErrors};
+use crate::files;
 use crate::npy::Dtype;
 use crate::sgb::Step;
 
@@ -55,7 +56,7 @@ struct RelationSketch {
 }
 
 fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
-    let text = match std::fs::read_to_string(folder.join("dataset.toml")) {
+    let text = match files::read_to_string(&folder.join("dataset.toml")) {
         Ok(text) => text,
         Err(e) => {
             let reason = match e.kind() {

@@ -27,6 +27,7 @@ use self::draw::Pool;
 use self::shapes::{GraphShape, Pattern, SplitShape};
 use crate::dataset::Dataset;
 use crate::error::DataErrors;
+use crate::files;
 use crate::npy;
 use crate::sgb::SemanticGraphs;
 
@@ -221,8 +222,11 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
     if lock.is_some() && is_made_by(target, &generator) {
         return Ok(Outcome::Kept);
     }
+    if lock.is_some() {
+        remove_leftovers(parent);
+    }
     // In the same folder, so that the final rename stays on one file system. It disappears on failure.
-    let work = tempfile::Builder::new().prefix(".synth-").tempdir_in(parent).map_err(failed(parent))?;
+    let work = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(parent).map_err(failed(parent))?;
     let folder = work.path().join("new");
     std::fs::create_dir(&folder).map_err(failed(&folder))?;
     let mut writer = Writer { folder: &folder, toml: String::new() };
@@ -258,6 +262,27 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
     }
 }
 
+/// Begin of the names of folders in which datasets are written.
+const UNFINISHED: &str = ".synth-";
+
+/// Removes what killed processes have left in a folder that no other process is writing to: it is locked.
+fn remove_leftovers(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let random = name.to_str().and_then(|name| name.strip_prefix(UNFINISHED));
+        let is_ours =
+            random.is_some_and(|random| random.len() == 6 && random.bytes().all(|b| b.is_ascii_alphanumeric()));
+        // Whatever else may have such a name holds something else.
+        let is_known = |name: &std::ffi::OsStr| name == "new" || name == "old";
+        let only_known =
+            || std::fs::read_dir(entry.path()).is_ok_and(|all| all.flatten().all(|found| is_known(&found.file_name())));
+        if is_ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) && only_known() {
+            // What cannot be removed does no harm.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Whether `target` is a complete dataset with this `generator` line.
 fn is_made_by(target: &Path, generator: &str) -> bool {
     target.join("dataset.toml").exists()
@@ -271,7 +296,7 @@ fn may_replace(target: &Path) -> bool {
     }
     let empty = std::fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_none());
     empty
-        || std::fs::read_to_string(target.join("dataset.toml"))
+        || files::read_to_string(&target.join("dataset.toml"))
             .is_ok_and(|text| text.lines().any(|l| l.starts_with("generator = \"hgnnc synth ")))
 }
 

@@ -47,7 +47,9 @@ pub fn presample(
         }
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(|| (free(), work()).1)).collect();
+        // Where no more threads can be started, those that are there do the work.
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, || (free(), work()).1).ok();
+        let others: Vec<_> = (1..threads.max(1)).map_while(spawn).collect();
         let own = work();
         others.into_iter().fold(own, |result, other| {
             result.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use super::key::{Key, VERSION};
 use super::{EntryGraph, Incoming};
 use crate::csr::{Csc, row_blocks};
+use crate::files;
 use crate::memory::zeros;
 
 const MAGIC: [u8; 8] = *b"hgnncSG\n";
@@ -143,7 +144,7 @@ pub struct Read {
 
 /// Opens a file of this version. The arrays are not looked at.
 pub fn open(path: &Path) -> io::Result<Read> {
-    let mut file = File::open(path)?;
+    let mut file = files::open(path)?;
     let length = file.metadata()?.len();
     let mut bytes = [0; HEADER_BYTES];
     file.read_exact(&mut bytes)?;

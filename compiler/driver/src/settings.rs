@@ -1,0 +1,91 @@
+//! A train block as a table of settings, so that two of them can be compared when one is only remembered.
+
+use std::collections::BTreeMap;
+
+use hgnnc_ir::artifact::{Criterion, NegativeEnds, Target};
+use hgnnc_passes::{Clip, Optimizer, Schedule};
+use hgnnc_sema::Analyzed;
+
+/// All settings of a train block on which the course of training depends, by name. Not among them: the loss, which is part
+/// of the program, the split, which is part of the data, the number of epochs, and the metrics of the report.
+pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
+    let mut settings = BTreeMap::new();
+    let Some(spec) = &model.train else { return settings };
+    let mut set = |name: &str, value: String| {
+        settings.insert(name.to_owned(), value);
+    };
+    let training = &spec.training;
+    set("seed", training.seed.to_string());
+    set("select", criterion(training.select));
+    if let Some(stop) = &training.stop {
+        set("stop", criterion(stop.criterion));
+        set("patience", stop.patience.to_string());
+    }
+
+    let options = &spec.optimizer;
+    let (name, decay) = match options.optimizer {
+        Optimizer::Sgd { momentum, nesterov, weight_decay, .. } => {
+            set("momentum", number(momentum));
+            set("nesterov", nesterov.to_string());
+            ("sgd", weight_decay)
+        }
+        Optimizer::Adam { beta1, beta2, eps, weight_decay, .. }
+        | Optimizer::AdamW { beta1, beta2, eps, weight_decay, .. } => {
+            set("beta1", number(beta1));
+            set("beta2", number(beta2));
+            set("eps", number(eps));
+            let name = if matches!(options.optimizer, Optimizer::Adam { .. }) { "adam" } else { "adamw" };
+            (name, weight_decay)
+        }
+    };
+    set("optimizer", name.to_owned());
+    set("learning rate", number(options.optimizer.learning_rate()));
+    set("weight decay", number(decay));
+    set("schedule", schedule(&options.schedule));
+    match options.clip {
+        None => {}
+        Some(Clip::GlobalNorm(limit)) => set("clip", format!("norm({})", number(limit))),
+        Some(Clip::Value(limit)) => set("clip", format!("value({})", number(limit))),
+    }
+
+    if let Some(batch) = &training.batch {
+        set("batch", batch.size.to_string());
+        let drawn = model.flow.graphs.iter().enumerate().filter(|(_, graph)| !graph.links);
+        for (index, graph) in drawn.filter(|_| !batch.fanouts.is_empty()) {
+            let hops: Vec<String> = batch.fanouts.iter().map(|hop| hop[index].to_string()).collect();
+            set(&format!("fanout of `{}`", graph.name), format!("[{}]", hops.join(", ")));
+        }
+        if let Some(reuse) = batch.reuse {
+            set("reuse", format!("hot({}, batches: {})", number(reuse.share), reuse.batches));
+        }
+    }
+    if let Target::Links(links) = &training.target {
+        let by = match links.negatives.by {
+            NegativeEnds::Uniform => "uniform",
+            NegativeEnds::InBatch => "in_batch",
+        };
+        set("negatives", format!("{by}({})", links.negatives.count));
+        let name = |&relation: &u32| &model.flow.relations[relation as usize].name[..];
+        let exclude: Vec<&str> = links.exclude.iter().map(name).collect();
+        set("exclude", format!("[{}]", exclude.join(", ")));
+    }
+    settings
+}
+
+fn number(number: f64) -> String {
+    format!("{number:?}")
+}
+
+fn criterion(criterion: Criterion) -> String {
+    format!("{}.{}", criterion.part.name(), criterion.metric.name())
+}
+
+fn schedule(of: &Schedule) -> String {
+    match of {
+        Schedule::Constant => "constant".into(),
+        Schedule::Step { every, factor } => format!("step(every: {every}, factor: {factor:?})"),
+        Schedule::Exponential { factor } => format!("exponential(factor: {factor:?})"),
+        Schedule::Cosine { epochs, floor } => format!("cosine(epochs: {epochs}, floor: {floor:?})"),
+        Schedule::Warmup { epochs, then } => format!("warmup(epochs: {epochs}, then: {})", schedule(then)),
+    }
+}

@@ -1,0 +1,170 @@
+//! The meaning of a program as hashes, so that two programs can be compared when one of them is only remembered.
+//!
+//! Equal fingerprints: every result is computed by the same operations from the same inputs and parameters. The text of
+//! the source, its comments, the order of its statements, values that no result depends on, and the names that a schema
+//! gives to vertex types, relations and metapaths do not matter; names in the dataset, the streams of random masks, and
+//! the names, shapes and initial values of parameters do. Passes change programs, so only programs before any pass are
+//! compared.
+
+use std::collections::BTreeMap;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::dataflow::{Dataflow, OutputKind, ValueData};
+use crate::print::{Names, print_op, print_type};
+use crate::types::{Layout, Space, Type};
+
+/// What a program computes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Fingerprint {
+    /// A hash of 128 bits of the expression that each result is, by name.
+    pub results: BTreeMap<String, u128>,
+    /// How often each operation occurs in these expressions, by its text without operands.
+    pub operations: BTreeMap<String, u64>,
+    /// Type and initial value of each parameter, by name.
+    pub params: BTreeMap<String, String>,
+}
+
+impl Fingerprint {
+    /// Of a program before any pass.
+    pub fn new(flow: &Dataflow) -> Self {
+        let tables = named_by_content(flow);
+        let names = Names(&tables);
+        let mut fingerprint = Self::default();
+        for decl in &tables.params {
+            let ty = names.ty(&Type::new(Space::Unit, decl.dims.clone()));
+            let decay = if decl.decay { ", decays" } else { "" };
+            fingerprint.params.insert(decl.name.clone(), format!("{ty} = {}{decay}", names.init(decl.init)));
+        }
+        let needed = needed(flow);
+        let mut hashes: Vec<u128> = Vec::with_capacity(flow.values.len());
+        for (data, needed) in flow.values.iter().zip(needed) {
+            if !needed {
+                hashes.push(0);
+                continue;
+            }
+            let op = print_op(&tables, &ValueData { args: vec![], ..data.clone() });
+            let mut hash = Xxh3::new();
+            for text in [&op, &type_by_content(&tables, &data.ty)] {
+                hash.update(&(text.len() as u64).to_le_bytes());
+                hash.update(text.as_bytes());
+            }
+            data.args.iter().for_each(|arg| hash.update(&hashes[arg.index()].to_le_bytes()));
+            hashes.push(hash.digest128());
+            *fingerprint.operations.entry(op).or_default() += 1;
+        }
+        for output in &flow.outputs {
+            if let OutputKind::Result(name) = &output.kind {
+                fingerprint.results.insert(name.clone(), hashes[output.value.index()]);
+            }
+        }
+        fingerprint
+    }
+}
+
+/// Whether a result depends on each value.
+fn needed(flow: &Dataflow) -> Vec<bool> {
+    let mut needed = vec![false; flow.values.len()];
+    for output in &flow.outputs {
+        needed[output.value.index()] |= matches!(output.kind, OutputKind::Result(_));
+    }
+    for index in (0..needed.len()).rev() {
+        if needed[index] {
+            flow.values[index].args.iter().for_each(|arg| needed[arg.index()] = true);
+        }
+    }
+    needed
+}
+
+/// The tables of a program, where everything but parameters has what it stands for as its name.
+fn named_by_content(flow: &Dataflow) -> Dataflow {
+    let mut tables = flow.with_tables_of("");
+    tables.vertex_types.iter_mut().for_each(|decl| decl.name.clone_from(&decl.dataset_name));
+    tables.relations.iter_mut().for_each(|decl| decl.name.clone_from(&decl.dataset_name));
+    for index in 0..tables.graphs.len() {
+        let decl = &tables.graphs[index];
+        let vertex = |vertex: crate::VertexType| &tables.vertex_types[vertex.index()].name;
+        let mut text = vertex(decl.src).clone();
+        for step in &decl.steps {
+            let relation = &tables.relations[step.relation as usize].name;
+            text += &format!(" {}{relation}", if step.reverse { '<' } else { '>' });
+        }
+        text += &format!(" {}", vertex(decl.dst));
+        for (flag, word) in [(decl.counted, "counted"), (decl.self_loops, "self_loops"), (decl.links, "links")] {
+            if flag {
+                text += &format!(" {word}");
+            }
+        }
+        tables.graphs[index].name = text;
+    }
+    let bindings: Vec<String> = tables.inputs.iter().map(|decl| Names(&tables).binding(&decl.binding)).collect();
+    tables.inputs.iter_mut().zip(bindings).for_each(|(decl, binding)| decl.name = binding);
+    tables
+}
+
+/// The text of a type, with the pattern of a sparse one instead of its number.
+fn type_by_content(tables: &Dataflow, ty: &Type) -> String {
+    let Layout::Sparse(pattern) = ty.layout else { return print_type(tables, ty) };
+    let decl = &tables.patterns[pattern.index()];
+    let dense = print_type(tables, &Type { layout: Layout::Dense, ..ty.clone() });
+    format!("{dense} sparse({} x {})", Names(tables).vertex(decl.vertex), decl.columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    const TEXT: &str = r#"dataflow m {
+  vertex Paper from "paper"
+  relation cites: Paper -> Paper from "paper-paper"
+  graph G: Paper -> Paper = >cites
+  input Paper.x : f32[Paper; 3] = features(Paper)
+  param w : f32[3, 2] = glorot(3, 2) decay
+  %0 = input Paper.x : f32[Paper; 3] @FP
+  %1 = param w       : f32[3, 2]     @FP
+  %2 = matmul %0, %1 : f32[Paper; 2] @FP
+  %3 = relu %2       : f32[Paper; 2] @FP
+  %4 = gather.src G, %3 : f32[edges(G); 2] @NA
+  %5 = segment.sum.in G, %4 : f32[Paper; 2] @NA
+  result out = %5
+}
+"#;
+
+    fn of(text: &str) -> Fingerprint {
+        Fingerprint::new(&parse(text).unwrap_or_else(|error| panic!("{error:?}\n{text}")))
+    }
+
+    #[test]
+    fn names_order_and_unused_values_do_not_matter() {
+        let before = of(TEXT);
+        assert_eq!(before.operations["relu"], 1);
+        assert_eq!(before.params["w"], "f32[3, 2] = glorot(3, 2), decays");
+        assert_eq!(before, of(&TEXT.replace("Paper", "P").replace("cites", "c").replace('G', "H")));
+        let unused = TEXT.replace("  result", "  %6 = tanh %5 : f32[Paper; 2] @NA\n  result");
+        assert_eq!(before, of(&unused));
+        let swapped = TEXT
+            .replace("%0 = input Paper.x : f32[Paper; 3] @FP", "%0 = param w : f32[3, 2] @FP")
+            .replace("%1 = param w       : f32[3, 2]     @FP", "%1 = input Paper.x : f32[Paper; 3] @FP")
+            .replace("matmul %0, %1", "matmul %1, %0");
+        assert_eq!(before, of(&swapped));
+    }
+
+    #[test]
+    fn what_is_computed_matters() {
+        let before = of(TEXT);
+        for (from, to) in [
+            ("relu", "tanh"),
+            ("paper-paper", "paper-other"),
+            (">cites", "<cites"),
+            ("segment.sum", "segment.max"),
+            ("matmul %0, %1 : f32[Paper; 2] @FP\n  %3 = relu %2 ", "matmul %0, %1 : f32[Paper; 2] @FP\n  %3 = neg %2 "),
+            ("gather.src G, %3", "gather.src G, %2"),
+            ("result out = %5", "result out = %3"),
+        ] {
+            assert!(TEXT.contains(from), "{from}");
+            assert_ne!(before.results, of(&TEXT.replace(from, to)).results, "{from} -> {to}");
+        }
+        assert_ne!(before.params, of(&TEXT.replace("glorot(3, 2) decay", "glorot(3, 2)")).params);
+    }
+}
