@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use hgnnc_diag::SourceMap;
 use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower, settings};
 use hgnnc_exec::{
     BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
@@ -59,6 +60,8 @@ fn tables(model: &Analyzed) -> Artifact {
 pub struct Prepared {
     /// Bound to the data.
     pub trainer: Trainer,
+    /// The texts of the model.
+    pub sources: SourceMap,
     /// The output that is trained.
     pub output: Option<String>,
     /// Does that output belong to pairs of vertices?
@@ -216,7 +219,8 @@ pub fn prepare(
         }
     };
     let compile_s = front_s + start.elapsed().as_secs_f64();
-    Ok(Prepared { trainer, output, scores_pairs, relations, sizes, load_s, compile_s })
+    let sources = analysis.sources;
+    Ok(Prepared { trainer, sources, output, scores_pairs, relations, sizes, load_s, compile_s })
 }
 
 /// The number of processors, where there are fewer than threads were asked for.

@@ -149,7 +149,8 @@ fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
 
 /// Training failed after it had begun: the best parameters so far are still worth a file.
 fn rescue(args: &TrainArgs, mut prepared: Prepared, error: ExecError) -> Failure {
-    let (Some(path), Some(best)) = (&args.weights_out, prepared.trainer.best_epoch()) else { return error.into() };
+    let error = located(&prepared, error);
+    let (Some(path), Some(best)) = (&args.weights_out, prepared.trainer.best_epoch()) else { return error };
     match prepared.trainer.save_best(path) {
         Ok(Some(epoch)) if epoch == best => {
             note(&format!("the parameters of the best epoch were written to {}", path.display()));
@@ -162,7 +163,19 @@ fn rescue(args: &TrainArgs, mut prepared: Prepared, error: ExecError) -> Failure
         Ok(None) => note("the parameters of the best epoch were on the device only, and are lost"),
         Err(second) => note(&format!("error: {second}")),
     }
-    error.into()
+    error
+}
+
+/// An error with the place in the model that it comes from, where one is known.
+fn located(prepared: &Prepared, error: ExecError) -> Failure {
+    let origin = match &error {
+        ExecError::Diverged { cause: Some(cause), .. } => cause.origin,
+        _ => None,
+    };
+    let place = origin.and_then(|origin| prepared.sources.place(origin.file, origin.start));
+    let Some(place) = place else { return error.into() };
+    let text = format!("{error} ({place})");
+    if error.is_machine() { Failure::Machine(text) } else { Failure::input(text) }
 }
 
 /// How training ended, in two lines and the metrics.

@@ -79,6 +79,14 @@ impl SourceMap {
         &self.files
     }
 
+    /// `model.hgnn:14:22`: the file, line and column (from 1, in characters) of a byte. `None` where there is no such file.
+    pub fn place(&self, file: u32, byte: u32) -> Option<String> {
+        let file = self.files.get(file as usize)?;
+        let before = file.text.get(..byte as usize)?;
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        Some(format!("{}:{}:{}", file.name, before.matches('\n').count() + 1, line.chars().count() + 1))
+    }
+
     /// The text under a span.
     pub fn text(&self, span: Span) -> &str {
         self.file(span.file).text.get(span.start as usize..span.end as usize).unwrap_or("")

@@ -312,7 +312,13 @@ pub(crate) fn bound_input(
     }
 }
 
-fn evaluate(flow: &Dataflow, bindings: &Bindings, run: &Evaluation, value: Value) -> Result<Tensor, InterpError> {
+/// One value, from its operands in `run`.
+pub(crate) fn evaluate(
+    flow: &Dataflow,
+    bindings: &Bindings,
+    run: &Evaluation,
+    value: Value,
+) -> Result<Tensor, InterpError> {
     let data = flow.value(value);
     let ty = &data.ty;
     let (rows, width) = (bindings.rows(ty.space), bindings.width(&ty.dims));

@@ -16,6 +16,7 @@ pub mod infer;
 pub mod interp;
 pub mod kernel;
 pub mod names;
+pub mod not_finite;
 pub mod ops;
 pub mod parse;
 pub mod paths;

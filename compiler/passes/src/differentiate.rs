@@ -324,8 +324,8 @@ impl Tape<'_> {
                         self.flow.push(Op::Binary(BinaryOp::Mul), &[g, weight])?
                     }
                     // dx[e] = g[v(e)] if e is the edge that y[v(e)] comes from, else 0.
-                    Reduce::Max => self.to_winner(x, (graph, direction, Extreme::Max), gather, g)?,
-                    Reduce::Min => self.to_winner(x, (graph, direction, Extreme::Min), gather, g)?,
+                    Reduce::Max => self.gradient_of_extreme(x, (graph, direction, Extreme::Max), gather, g)?,
+                    Reduce::Min => self.gradient_of_extreme(x, (graph, direction, Extreme::Min), gather, g)?,
                 };
                 self.give(x, dx)
             }
@@ -591,7 +591,7 @@ impl Tape<'_> {
     }
 
     /// The gradient `g` of the largest (smallest) elements of rows, at the edges that they come from.
-    fn to_winner(&mut self, x: Value, over: (Graph, Direction, Extreme), gather: Op, g: Value) -> Built {
+    fn gradient_of_extreme(&mut self, x: Value, over: (Graph, Direction, Extreme), gather: Op, g: Value) -> Built {
         let (graph, direction, extreme) = over;
         // Forward: where the elements are at hand.
         let backward = self.flow.cursor;

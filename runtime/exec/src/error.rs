@@ -3,6 +3,16 @@
 use std::path::PathBuf;
 
 use hgnnc_graph::show_bytes;
+use hgnnc_ir::Origin;
+
+/// Where a number that is not finite comes from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cause {
+    /// The operation, the vertex or edge, and its numbers.
+    pub text: String,
+    /// The place in the model.
+    pub origin: Option<Origin>,
+}
 
 /// An error of planning, running, training or saving.
 #[derive(Debug, thiserror::Error)]
@@ -62,9 +72,12 @@ pub enum ExecError {
     GraphTooLarge(String),
     /// The loss is not finite.
     #[error(
-        "the loss is {loss} in epoch {}; the parameters of {kept} are kept. A smaller learning rate, \
-         normalised features or gradient clipping usually helps",
-        epoch + 1
+        "the loss is {loss} in epoch {}; the parameters of {kept} are kept. {}",
+        epoch + 1,
+        cause.as_ref().map_or(
+            "A smaller learning rate, normalised features or gradient clipping usually helps",
+            |cause| &cause.text
+        )
     )]
     Diverged {
         /// Epoch, from 0.
@@ -73,6 +86,8 @@ pub enum ExecError {
         loss: f64,
         /// Which parameters the trainer holds now.
         kept: String,
+        /// Where the first number that is not finite comes from, if that could be found.
+        cause: Option<Box<Cause>>,
     },
     /// Training has ended without a result that can be used.
     #[error(

@@ -5,7 +5,7 @@ use hgnnc_ir::artifact::{Part, Task};
 use hgnnc_ir::types::Space;
 
 use crate::batches::Batches;
-use crate::data::BoundData;
+use crate::data::{BoundData, InputData};
 use crate::device::DeviceEngine;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -265,6 +265,21 @@ impl Executor {
             Executor::Device(it) => it.engine.read_param(index, into)?,
         }
         Ok(())
+    }
+
+    /// The numbers of an input of the whole graph; `None` where it has none.
+    pub fn input(&self, index: usize) -> Option<Vec<f32>> {
+        let frozen = match self {
+            Executor::Cpu(engine) => engine.frozen_input(index),
+            Executor::Batches(it) => it.whole.frozen_input(index),
+            Executor::Device(_) => None,
+        };
+        match (frozen, self.data().inputs.get(index)?) {
+            (Some(numbers), _) => Some(numbers.to_vec()),
+            (None, InputData::Numbers(numbers)) => Some(numbers.clone()),
+            (None, InputData::Classes(classes)) => Some(classes.iter().map(|&class| class as f32).collect()),
+            (None, InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing) => None,
+        }
     }
 
     /// Are all elements of all parameters finite? Those of a device are not looked at.

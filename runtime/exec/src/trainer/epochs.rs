@@ -9,6 +9,7 @@ use super::timing::{Timing, WARM_UP};
 use super::{Epoch, Outcome, TRAIN, Trainer};
 use crate::error::{ExecError, Result};
 use crate::executor::{Executor, Rows};
+use crate::not_finite;
 use crate::times::Times;
 use crate::weights;
 
@@ -261,8 +262,15 @@ impl Trainer {
             Some(best) => format!("epoch {}, the best one", best + 1),
             None => before.to_owned(),
         };
+        // Forward, with the parameters that gave the loss; and if some of these are not finite, the step that made them so.
+        let step = (self.seed, self.progress.steps_done + 1, epoch);
+        let mut cause = not_finite::of_loss(&self.artifact, &mut self.executor, step);
         self.restore_best()?;
-        Err(ExecError::Diverged { epoch, loss, kept })
+        if let Some(not_finite::Found::Param(name)) = cause {
+            cause = not_finite::of_update(&self.artifact, &mut self.executor, step, &name);
+        }
+        let cause = cause.map(|found| Box::new(found.into_cause()));
+        Err(ExecError::Diverged { epoch, loss, kept, cause })
     }
 }
 

@@ -1,0 +1,190 @@
+//! Says where the first number of a training step comes from that is not finite, by interpreting the step once more.
+//!
+//! Only after training has failed, and only where the values of the program fit into [`MOST_BYTES`]: the interpreter is slow.
+
+use std::collections::BTreeMap;
+
+use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::interp::{Bindings, Tensor};
+use hgnnc_ir::not_finite::{NotFinite, bytes, trace};
+use hgnnc_ir::{Artifact, Dataflow, Input, Layout, Op, OutputKind, Param, Phase, Space, Value};
+
+use crate::data::{BoundData, InputData};
+use crate::error::Cause;
+use crate::executor::Executor;
+
+/// Memory for the values of the interpreter.
+const MOST_BYTES: u64 = 2 << 30;
+
+/// What was found.
+pub(crate) enum Found {
+    /// A parameter is not finite.
+    Param(String),
+    /// An operation gave a number that is not finite.
+    Operation(Cause),
+}
+
+impl Found {
+    pub fn into_cause(self) -> Cause {
+        match self {
+            Found::Operation(cause) => cause,
+            Found::Param(name) => Cause {
+                text: format!(
+                    "The parameter `{name}` is not finite: its update was not. A smaller learning rate, normalised features or \
+                     gradient clipping usually helps"
+                ),
+                origin: None,
+            },
+        }
+    }
+}
+
+/// Why the loss of a step (seed, step, epoch) is not finite.
+pub(crate) fn of_loss(artifact: &Artifact, executor: &mut Executor, step: (u64, u64, u64)) -> Option<Found> {
+    // The program of a batch has tables of its own; that of evaluation is of the whole graph.
+    let (flow, name) = match (&artifact.train, &artifact.batch) {
+        (Some(train), None) => (train, "loss"),
+        _ => (&artifact.infer, "row_loss"),
+    };
+    find(flow, executor, step, &[flow.result(name)?])
+}
+
+/// Why the update of a parameter is not finite, as far as the parameters that are kept show it.
+pub(crate) fn of_update(
+    artifact: &Artifact,
+    executor: &mut Executor,
+    step: (u64, u64, u64),
+    name: &str,
+) -> Option<Found> {
+    let as_it_is = Some(Found::Param(name.to_owned()));
+    let (Some(flow), None) = (&artifact.train, &artifact.batch) else { return as_it_is };
+    let updates = flow.outputs.iter().filter(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
+    let updates: Vec<Value> = updates.map(|output| output.value).collect();
+    find(flow, executor, step, &updates).or(as_it_is)
+}
+
+fn find(flow: &Dataflow, executor: &mut Executor, step: (u64, u64, u64), from: &[Value]) -> Option<Found> {
+    let data = executor.data();
+    // Numbers of vertices are told to people.
+    if data.orders.any() || data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
+        return None;
+    }
+    let mut bindings =
+        Bindings { num_vertices: data.num_vertices.clone(), seed: step.0, step: step.1, ..Bindings::default() };
+    bindings.edges = data.graphs.iter().map(|graph| edges(&graph.incoming.indptr, &graph.incoming.other)).collect();
+    let inputs = |v: &Value| matches!(flow.value(*v).op, Op::Input(_));
+    let all: Vec<Value> = flow.handles().filter(inputs).chain(from.iter().copied()).collect();
+    if bytes(flow, &bindings, &all) > MOST_BYTES {
+        return None;
+    }
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        if let Some(tensor) = input(executor, &bindings, index, decl, step) {
+            bindings.inputs.insert(Input::new(index), tensor);
+        }
+    }
+    let mut params = BTreeMap::new();
+    for (index, decl) in flow.params.iter().enumerate() {
+        let mut numbers = vec![0.0; executor.param_len(index)];
+        executor.read_param(index, &mut numbers).ok()?;
+        if numbers.iter().any(|x| !x.is_finite()) {
+            return Some(Found::Param(decl.name.clone()));
+        }
+        if bindings.width(&decl.dims) != numbers.len() {
+            return None;
+        }
+        params.insert(Param::new(index), Tensor::new(1, numbers.len(), numbers.into_iter().map(f64::from).collect()));
+    }
+    bindings.params = params;
+    let found = trace(flow, &bindings, from).ok()??;
+    Some(Found::Operation(described(flow, &bindings, &found)))
+}
+
+/// Edges in CSC order.
+fn edges(indptr: &[u64], sources: &[u32]) -> Vec<(u32, u32)> {
+    let row = |(dst, range): (usize, &[u64])| {
+        sources[range[0] as usize..range[1] as usize].iter().map(move |&src| (src, dst as u32))
+    };
+    indptr.windows(2).enumerate().flat_map(row).collect()
+}
+
+fn input(
+    executor: &Executor,
+    bindings: &Bindings,
+    index: usize,
+    decl: &InputDecl,
+    (_, step, epoch): (u64, u64, u64),
+) -> Option<Tensor> {
+    match decl.binding {
+        Binding::StepNumber => return Some(Tensor::scalar(step as f64)),
+        Binding::EpochNumber => return Some(Tensor::scalar(epoch as f64)),
+        Binding::EdgeRank(..) => return None,
+        _ => {}
+    }
+    let data: &BoundData = executor.data();
+    if let Some(InputData::Missing) = data.inputs.get(index) {
+        return None;
+    }
+    let numbers: Vec<f64> = executor.input(index)?.into_iter().map(f64::from).collect();
+    let (rows, width) = (bindings.rows(decl.ty.space), bindings.width(&decl.ty.dims));
+    if let Layout::Sparse(pattern) = decl.ty.layout {
+        let stored = &data.patterns[pattern.index()].incoming;
+        let mut dense = vec![0.0; rows * width];
+        for (row, range) in stored.indptr.windows(2).enumerate() {
+            for at in range[0] as usize..range[1] as usize {
+                dense[row * width + stored.other[at] as usize] = *numbers.get(at)?;
+            }
+        }
+        return Some(Tensor::new(rows, width, dense));
+    }
+    (numbers.len() == rows * width).then(|| Tensor::new(rows, width, numbers))
+}
+
+fn described(flow: &Dataflow, bindings: &Bindings, found: &NotFinite) -> Cause {
+    let data = flow.value(found.value);
+    let place = match data.ty.space {
+        Space::Vertices(vertex) => format!(" at vertex {} of `{}`", found.row, flow.vertex_types[vertex.index()].name),
+        Space::Edges(graph) => {
+            let (src, dst) = bindings.edges[graph.index()][found.row];
+            format!(" at the edge from vertex {src} to vertex {dst} of `{}`", flow.graphs[graph.index()].name)
+        }
+        Space::Ends(graph, direction) => {
+            let vertex = bindings.ends(graph, direction).get(found.row).copied().unwrap_or_default();
+            let of = flow.graph_end(graph, direction);
+            let of = match of {
+                Space::Vertices(vertex) => flow.vertex_types[vertex.index()].name.as_str(),
+                _ => "its graph",
+            };
+            format!(" at vertex {vertex} of `{of}`")
+        }
+        Space::Unit | Space::Index(_) => String::new(),
+    };
+    let of = match found.operands[..] {
+        [] => String::new(),
+        [x] => format!(" of {}", show(x)),
+        _ => format!(" of {}", found.operands.iter().map(|&x| show(x)).collect::<Vec<_>>().join(" and ")),
+    };
+    let when = match data.phase {
+        Phase::Forward => "",
+        Phase::Backward => " of the gradient",
+        Phase::Update => " of the update",
+    };
+    let name = match &data.op {
+        Op::Input(input) => format!("the input `{}`", flow.inputs[input.index()].name),
+        Op::Unary(f) => format!("`{}`", f.name()),
+        Op::Binary(f) => format!("`{}`", f.name()),
+        Op::MatMul { .. } | Op::MatMulT { .. } | Op::Outer { .. } => "a matrix product".to_owned(),
+        Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => format!("`{}` over edges", reduce.name()),
+        Op::ReduceTrailing { reduce, .. } => format!("`{}` over dimensions", reduce.name()),
+        Op::ReduceSpace(reduce) => format!("`{}` over all rows", reduce.name()),
+        _ => "a value".to_owned(),
+    };
+    let column = if bindings.width(&data.ty.dims) > 1 { format!(", element {}", found.column) } else { String::new() };
+    Cause {
+        text: format!("The first number{when} that is not finite is {}: {name}{of}{place}{column}", show(found.number)),
+        origin: data.origin,
+    }
+}
+
+fn show(number: f64) -> String {
+    if number.is_finite() { format!("{number:.6}") } else { format!("{number}") }
+}
