@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hgnnc_diag::{Severity, render};
 use hgnnc_driver::{
-    Analysis, Analyzed, Diagnostic, Diagnostics, LowerError, PassManager, SourceMap, analyze, bind_names,
+    Analysis, Analyzed, Diagnostic, Diagnostics, LowerError, MAX_SOURCE, PassManager, SourceMap, analyze, bind_names,
     check_dataset, codes, unknown_pass,
 };
 use hgnnc_exec::{Micro, declare_metapaths};
@@ -17,14 +17,15 @@ use crate::run::Purpose;
 
 /// Reads and analyzes a model.
 pub fn read(path: &Path) -> Result<Analysis, Failure> {
+    // A file of any length would be read into memory before the front end could refuse it.
+    if let Some(len) = std::fs::metadata(path).ok().map(|found| found.len()).filter(|&len| len > MAX_SOURCE as u64) {
+        return Err(Failure::input(format!("`{}` has {len} bytes; a model has at most {MAX_SOURCE}", path.display())));
+    }
     let bytes = files::read(path).map_err(|error| Failure::read(path, &error))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::input(format!("`{}` is not UTF-8 text: byte {at} begins no character", path.display()))
     })?;
-    if u32::try_from(text.len()).is_err() {
-        return Err(Failure::input(format!("`{}` is larger than 4 GiB", path.display())));
-    }
     Ok(analyze(&path.display().to_string(), &text))
 }
 

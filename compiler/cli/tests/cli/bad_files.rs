@@ -18,6 +18,10 @@ fn models_that_are_no_models() {
     std::fs::remove_dir(place.path("m.hgnn")).expect("gone");
     std::fs::write(place.path("m.hgnn"), b"// caf\xe9\n").expect("written");
     check(&["`m.hgnn` is not UTF-8 text: byte 6"]);
+    // Longer than memory, and empty on the disk.
+    let long = std::fs::File::create(place.path("m.hgnn")).expect("made");
+    long.set_len(1 << 40).expect("a sparse file");
+    check(&["`m.hgnn` has 1099511627776 bytes"]);
     for empty in ["", "\n", "// nothing\n", "\u{feff}"] {
         place.model(empty);
         check(&["E0505", "declares no model"]);
