@@ -32,11 +32,19 @@ pub enum Place {
     Declaration,
     /// The word that starts a declaration of a file.
     Item,
+    /// The word that starts a block of a layer.
+    Block,
+    /// The kind of a layer's parameter.
+    Kind,
+    /// Behind `over` in a reduction.
+    Scope,
+    /// An end of an edge.
+    End,
 }
 
 impl Place {
     /// All places.
-    pub const ALL: [Place; 13] = [
+    pub const ALL: [Place; 17] = [
         Place::Function,
         Place::Argument,
         Place::Value,
@@ -50,6 +58,10 @@ impl Place {
         Place::FieldType,
         Place::Declaration,
         Place::Item,
+        Place::Block,
+        Place::Kind,
+        Place::Scope,
+        Place::End,
     ];
 
     fn table(self) -> &'static [Row] {
@@ -67,6 +79,10 @@ impl Place {
             Place::FieldType => FIELD_TYPES,
             Place::Declaration => DECLARATIONS,
             Place::Item => ITEMS,
+            Place::Block => BLOCKS,
+            Place::Kind => KINDS,
+            Place::Scope => SCOPES,
+            Place::End => ENDS,
         }
     }
 }
@@ -257,6 +273,7 @@ const FUNCTIONS: &[Row] = &[
         &["crossentropy", "binarycrossentropy", "nllloss", "mseloss", "crossentropyloss"],
         Advice("a loss stands in the train block: `loss cross_entropy(OUTPUT, VertexType.label)`"),
     ),
+    (&["to", "cuda", "cpu"], Advice("a model does not say where it runs: that is an option of the command")),
     (&["print", "display"], Advice("nothing is printed; `hgnnc infer` writes the outputs of a model")),
     (&["ln", "log1p"], Names(&["log"])),
     (&["power"], Names(&["pow"])),
@@ -288,6 +305,10 @@ const ARGUMENTS: &[Row] = &[
     (
         &[
             "outfeatures",
+            "out",
+            "outputdim",
+            "outputsize",
+            "nout",
             "outdim",
             "outchannels",
             "outfeats",
@@ -633,6 +654,49 @@ const ITEMS: &[Row] = &[
         Advice("training is declared as `train MODEL { … }`"),
     ),
     (&["let", "var", "val", "param"], Advice("outside of models and layers, values are declared with `const`")),
+];
+
+const BLOCKS: &[Row] = &[
+    (
+        &[
+            "message",
+            "messages",
+            "messagefunc",
+            "reduce",
+            "reducefunc",
+            "propagate",
+            "applyedges",
+            "edge",
+            "edges",
+            "attention",
+        ],
+        Names(&["aggregate"]),
+    ),
+    (&["transform", "node", "nodes", "vertex", "vertices", "init", "linear"], Names(&["project"])),
+    (&["update", "updatefunc", "combine", "readout", "applynodes", "output"], Names(&["fuse"])),
+    (&["forward", "def", "fn"], Advice("the body of a layer is made of the blocks `project`, `aggregate` and `fuse`")),
+];
+
+const KINDS: &[Row] = &[
+    (&["int", "i32", "int32", "i64", "int64", "uint", "usize", "integer", "size"], Names(&["dim"])),
+    (&["float", "f32", "f64", "float32", "float64", "double", "number"], Names(&["real"])),
+    (&["boolean", "flag"], Names(&["bool"])),
+    (&["function", "callable", "str", "string", "activation", "act"], Names(&["fn"])),
+];
+
+const SCOPES: &[Row] = &[
+    (
+        &["incomingedges", "edges", "neighbors", "neighbours", "messages", "mailbox", "sources", "src", "inneighbors"],
+        Names(&["in_edges"]),
+    ),
+    (&["nodes", "node", "batch", "graph", "rows", "all", "vertex"], Names(&["vertices"])),
+    (&["features", "channels", "columns", "lastdim", "dim", "width", "classes"], Names(&["last"])),
+    (&["heads", "head", "firstdim"], Names(&["first"])),
+];
+
+const ENDS: &[Row] = &[
+    (&["u", "j", "source", "from", "sender", "head", "start", "s"], Names(&["src"])),
+    (&["v", "i", "target", "to", "receiver", "tail", "end", "d", "destination"], Names(&["dst"])),
 ];
 
 #[cfg(test)]

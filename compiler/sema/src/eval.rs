@@ -155,6 +155,9 @@ impl Elaborator<'_> {
         if scope.place != Place::Aggregate {
             return None;
         }
+        if ["src", "dst"].contains(&name) {
+            return Some(format!("an end of the edge is `{}.{name}`", variable.name));
+        }
         let (field, end) = name.rsplit_once('_')?;
         let end = match end {
             "j" | "src" | "u" | "source" => "src",

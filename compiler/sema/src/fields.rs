@@ -33,12 +33,9 @@ impl Elaborator<'_> {
                 "src" => Direction::Out,
                 "dst" => Direction::In,
                 _ => {
-                    self.report(Diagnostic::at(
-                        codes::UNKNOWN_FIELD,
-                        end.span,
-                        "an edge has the ends `src` and `dst`",
-                        "not an end",
-                    ));
+                    let message = "an edge has the ends `src` and `dst`";
+                    let report = Diagnostic::at(codes::UNKNOWN_FIELD, end.span, message, "not an end");
+                    self.report(suggest(report, habits::Place::End, &end.name, ["src", "dst"]));
                     return Term::Error;
                 }
             };

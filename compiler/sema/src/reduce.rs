@@ -10,6 +10,7 @@ use hgnnc_syntax::format_expr;
 
 use crate::elaborate::{Elaborator, Mistake, Place, Scope};
 use crate::layer::LayerCx;
+use crate::names::suggest;
 use crate::value::{Term, Val, ValKind, Width, show_space, show_widths};
 
 /// What a reduction computes.
@@ -123,6 +124,14 @@ impl Elaborator<'_> {
         };
         let x = self.eval(&arg.value, scope);
         if matches!(x, Term::Error) {
+            // The scope may be wrong by itself.
+            if let Some(GraphExpr::Name(over)) = &call.over
+                && !SCOPES.contains(&over.name.as_str())
+                && scope.layer.is_none_or(|layer| !layer.types.contains_key(&over.name))
+                && self.schema.vertices.iter().all(|vertex| vertex.name != over.name)
+            {
+                self.unknown_scope(over);
+            }
             return Term::Error;
         }
         let over = match &call.over {
@@ -194,6 +203,11 @@ impl Elaborator<'_> {
                     [Expr { kind: ExprKind::List(items) | ExprKind::Tuple(items), .. }] if !items.is_empty() => {
                         let items: Vec<String> = items.iter().map(format_expr).collect();
                         report.help(format!("values stand without brackets: `{name}({})`", items.join(", ")))
+                    }
+                    [x, Expr { kind: ExprKind::Number(_) | ExprKind::Unary(..), .. }] => {
+                        let forms =
+                            scopes(scope.place).iter().map(|over| format!("`{name}({}) {over}`", format_expr(x)));
+                        report.help(format!("dimensions have no numbers: {}", forms.collect::<Vec<_>>().join(" or ")))
                     }
                     [x, Expr { kind: ExprKind::Name(over), .. }] if SCOPES.contains(&over.as_str()) => {
                         report.help(format!("write `{name}({}) over {over}`", format_expr(x)))
@@ -449,17 +463,16 @@ impl Elaborator<'_> {
             "first" => self.map(x, span, |this, val| this.over_first(kind, val, arg.span, span)),
             _ if is_vertices => self.map(x, span, |this, val| this.over_rows(kind, val, arg.span, over, vertex, span)),
             _ => {
-                let report = Diagnostic::at(
-                    codes::WRONG_SCOPE,
-                    over.span,
-                    format!("`{}` is not a scope", over.name),
-                    "unknown scope",
-                );
-                let report = crate::names::did_you_mean(report, &over.name, ["in_edges", "vertices", "last", "first"]);
-                self.report(report);
+                self.unknown_scope(over);
                 Term::Error
             }
         }
+    }
+
+    fn unknown_scope(&mut self, over: &Ident) {
+        let message = format!("`{}` is not a scope", over.name);
+        let report = Diagnostic::at(codes::WRONG_SCOPE, over.span, message, "unknown scope");
+        self.report(suggest(report, habits::Place::Scope, &over.name, SCOPES.iter().copied()));
     }
 
     fn over_last(&mut self, kind: Kind, val: Val, at: Span, span: Span) -> Result<Val, Mistake> {

@@ -223,6 +223,7 @@ const ENTRY_WORDS: &[&str] = &[
     "seed",
 ];
 const SCHEMA_WORDS: &[&str] = &["vertex", "relation", "metapath", "family"];
+const BLOCK_WORDS: &[&str] = &["param", "project", "aggregate", "fuse"];
 const ITEM_WORDS: &[&str] = &["use", "const", "schema", "layer", "model", "train"];
 
 /// `a`, `a or b`, `a, b or c`
@@ -312,7 +313,10 @@ impl Mistake<'_> {
             Frame::Schema if self.expected.has("vertex") => {
                 (Place::Declaration, "declaration of a schema", SCHEMA_WORDS)
             }
-            Frame::Top if self.at == 0 => (Place::Item, "declaration", ITEM_WORDS),
+            Frame::Layer if self.expected.has("project") => (Place::Block, "block of a layer", BLOCK_WORDS),
+            Frame::Top if self.at == 0 || self.expected.terminals.is_empty() => {
+                (Place::Item, "declaration", ITEM_WORDS)
+            }
             _ => return None,
         };
         let starts_part = found.first || self.at == 0;
@@ -346,6 +350,12 @@ impl Mistake<'_> {
         let is_sign = |lexeme: &Lexeme| matches!(lexeme.token, Token::Colon | Token::Assign);
         let start = at + 1 + usize::from(self.tokens.get(at + 1).is_some_and(is_sign));
         let first = self.tokens.get(start).filter(|lexeme| !lexeme.first)?;
+        // Of arguments, the number.
+        if first.token == Token::LeftParen {
+            let inside = self.tokens[start..].iter().take_while(|lexeme| !lexeme.first);
+            let number = inside.into_iter().find(|lexeme| matches!(lexeme.token, Token::Number(_)))?;
+            return self.text.get(number.start..number.end);
+        }
         let mut depth = 0usize;
         let mut end = first.end;
         for (index, lexeme) in self.tokens.iter().enumerate().skip(start) {
@@ -383,6 +393,13 @@ impl Mistake<'_> {
             let close = self.tokens[self.at..].iter().find(|lexeme| lexeme.token == RightBracket);
             let width = open.zip(close).and_then(|(open, close)| self.text.get(open.start..close.end));
             return Some(habits::fill(advice, width));
+        }
+        if expected.has("dim")
+            && expected.has("bool")
+            && !expected.has("NAME")
+            && let Some(Meant::Names(names)) = habits::meant(Place::Kind, word)
+        {
+            return Some(did_you_mean(names));
         }
         if let Some(help) = self.other_syntax(groups, found, word) {
             return Some(help);
@@ -482,7 +499,39 @@ impl Mistake<'_> {
         if frame == Frame::Statements && expected.has("=") && previous.is_some_and(Token::is_name) {
             return Some(format!("a statement gives a name a value: `{} = …`", text_of(self.at - 1)));
         }
-        None
+        self.form(groups)
+    }
+
+    /// The form of the construct that the mistake is in the head of.
+    fn form(&self, groups: &Groups) -> Option<String> {
+        let group = groups.of.get(self.at).copied().unwrap_or(0);
+        let mut heads = (groups.begin(group)..self.at).rev().filter(|&i| groups.of[i] == group);
+        let (what, form) = heads.find_map(|i| {
+            Some(match self.tokens[i].token {
+                Token::Vertex => ("a vertex type", "vertex Paper { x: f32[128], topic: class[7] }"),
+                Token::Relation => ("a relation", "relation writes: Author -> Paper"),
+                Token::Metapath => ("a metapath", "metapath PAP = Paper <-writes- Author -writes-> Paper"),
+                Token::Family => ("a family", "family all = [relations, reverses]"),
+                Token::Project => ("this block", "project v: V { … }"),
+                Token::Aggregate => ("this block", "aggregate e: g in graphs { … }"),
+                Token::Fuse => ("this block", "fuse v: V across graphs { … }"),
+                Token::Param => ("a parameter", "param w: [in, hidden] = glorot"),
+                Token::Output => ("an output", "output logits: Paper = …"),
+                Token::Layer => {
+                    ("a layer", "layer NAME(hidden: dim) over graphs: [V -> V] of x: V[in] -> V[hidden] { … }")
+                }
+                Token::Model => ("a model", "model NAME(schema: SCHEMA) { … }"),
+                Token::Train => ("training", "train MODEL { … }"),
+                Token::Use => ("an import", "use std::han::HanConv"),
+                Token::Stop => ("early stopping", "stop when val.loss has not improved for 20 epochs"),
+                Token::Select => ("the best epoch", "select val.loss"),
+                // Behind these, the mistake is one of an expression or of the next part.
+                Token::Assign | Token::Let | Token::RightBrace => return Some(("", "")),
+                _ => return None,
+            })
+        })?;
+        let is_head = !form.is_empty() && !self.expected.after_operand();
+        is_head.then(|| format!("{what} is written `{form}`"))
     }
 }
 
@@ -558,6 +607,22 @@ impl Mistake<'_> {
             Star if previous.is_some_and(|l| l.token == Over) => {
                 Some("`over relations` is over all relations, `over metapaths` over all metapaths".to_owned())
             }
+            LeftBrace | LeftParen if previous.is_some_and(|l| l.token == Over) => {
+                let group = groups.list.iter().find(|inner| inner.open == self.at);
+                let inside = group.and_then(|group| {
+                    let (first, last) = (self.tokens.get(group.open + 1)?, self.tokens.get(group.close.checked_sub(1)?)?);
+                    self.text.get(first.start..last.end)
+                });
+                Some(format!("several semantic graphs stand in square brackets: `over [{}]`", inside.unwrap_or("…")))
+            }
+            Comma if frame == Frame::Statements && self.at >= 2 && self.tokens[self.at - 2].token == Over => {
+                let (first, second) = (self.text_of(self.at - 1), self.tokens.get(self.at + 1));
+                let second = second.map_or("…", |l| &self.text[l.start..l.end]);
+                Some(format!("several semantic graphs stand in square brackets: `over [{first}, {second}]`"))
+            }
+            token if entry == Some(&Metrics) && token.is_name() && !found.first => {
+                Some("metrics are separated by commas: `metrics accuracy, macro_f1`".to_owned())
+            }
             LeftBracket if entry == Some(&Metrics) => Some("metrics stand without brackets: `metrics accuracy, macro_f1`".to_owned()),
             At if entry == Some(&Metrics) => Some("metrics of ranks are `hits_1`, `hits_3` and `hits_10`".to_owned()),
             _ if entry == Some(&Stop) && !(expected.has("COMMA")) && expected.has("when") => {
@@ -568,6 +633,9 @@ impl Mistake<'_> {
             }
             Text(_) if expected.has("counted") => {
                 Some("a metapath is written as a path: `metapath PAP = Paper <-writes- Author -writes-> Paper`".to_owned())
+            }
+            Text(number) if number.parse::<f64>().is_ok() && expected.has("NUMBER") => {
+                Some(format!("numbers stand without quotes: `{number}`"))
             }
             Text(name) if expected.has("NUMBER") || expected.has("NAME") => {
                 let place = match previous.map(|l| &l.token) {
@@ -591,6 +659,10 @@ impl Mistake<'_> {
             Plus | Minus | Star | Slash if next == Some(&Assign) && previous.is_some_and(|l| l.token.is_name()) => {
                 let name = self.text_of(self.at - 1);
                 Some(format!("names keep their values: `let {name}_2 = {name} {word} …`"))
+            }
+            LeftParen if expected.has("[") && previous.is_some_and(|l| l.token.is_name()) && !expected.has("NAME") => {
+                let width = self.tokens.get(self.at + 1).map_or("…", |l| &self.text[l.start..l.end]);
+                Some(format!("widths stand in square brackets: `{}[{width}]`", self.text_of(self.at - 1)))
             }
             LeftParen | TupleOpen if expected.has("[") && !expected.has("NAME") => {
                 Some("shapes stand in square brackets: `[heads, hidden]`".to_owned())

@@ -226,7 +226,9 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
         let first = lexemes.is_empty() || text[line_end..range.start].contains('\n');
         line_end = range.end;
         let problems = std::mem::take(&mut lexer.extras);
-        let mut reported = !problems.is_empty();
+        // A string in other quotes is read as what it is.
+        let is_read = text[range.clone()].starts_with('\'');
+        let mut reported = !problems.is_empty() && !is_read;
         let mut report = |problem: Problem| {
             let span = Span::new(file, problem.start, problem.end);
             let mut diagnostic = Diagnostic::at(problem.code, span, problem.message, problem.label);
