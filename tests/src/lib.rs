@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_driver::{
     Analysis, DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerError, LowerOptions, RelationSummary,
-    VertexSummary, analyze, check_dataset, diag, lower, unknown_pass,
+    VertexSummary, analyze, check_dataset, codes, diag, lower, silence, unknown_pass,
 };
 
 /// What the head of a case says.
@@ -118,6 +118,7 @@ pub fn check(name: &str, text: &str) -> Outcome {
         if let Some(dataset) = &setting.dataset {
             let split = setting.split.as_deref();
             check_dataset(&model.schema, model.train.as_ref(), dataset, split, &mut diagnostics);
+            silence(&analysis.module.allows, &mut diagnostics, |code| code == codes::EMPTY_RELATION);
             diagnostics.sort();
         }
         let options = LowerOptions { disabled: setting.disabled, ..LowerOptions::default() };

@@ -6,7 +6,7 @@ use std::path::Path;
 use hgnnc_diag::{Severity, render};
 use hgnnc_driver::{
     Analysis, Analyzed, Diagnostic, Diagnostics, LowerError, MAX_SOURCE, PassManager, SourceMap, analyze, bind_names,
-    check_dataset, codes, unknown_pass,
+    check_dataset, codes, silence, unknown_pass,
 };
 use hgnnc_exec::{Micro, declare_metapaths};
 use hgnnc_graph::{Dataset, files};
@@ -90,6 +90,7 @@ pub fn meet(
     if purpose.is_of_outputs() {
         found = without_targets(found);
     }
+    silence(&analysis.module.allows, &mut found, |code| code == codes::EMPTY_RELATION);
     report(analysis, &found, warnings)?;
     bind_names(&mut model, &summary);
     // Batches are sampled from the edges of metapaths.

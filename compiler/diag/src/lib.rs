@@ -5,6 +5,7 @@
 //! behind the codes in `explain/`, one file per code.
 
 pub mod codes;
+pub mod habits;
 pub mod render;
 pub mod terminal;
 
@@ -198,6 +199,12 @@ impl Diagnostics {
     /// Are there so many errors that looking for more is of no use? Loops over declarations and statements stop then.
     pub fn has_enough(&self) -> bool {
         self.errors >= MAX_ERRORS
+    }
+
+    /// Keeps those that `keep` says yes to.
+    pub fn retain(&mut self, keep: impl FnMut(&Diagnostic) -> bool) {
+        self.list.retain(keep);
+        self.errors = self.list.iter().filter(|kept| kept.severity() == Severity::Error).count();
     }
 
     /// Is there nothing at all?

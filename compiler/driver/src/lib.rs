@@ -24,10 +24,11 @@ pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges
 pub use settings::settings;
 pub use stdlib::STDLIB;
 
+use hgnnc_diag::Severity;
 use hgnnc_passes::kernels::SINGLE;
 use hgnnc_sema::Library;
 use hgnnc_sema::names::closest;
-use hgnnc_syntax::ast::{Item, Module};
+use hgnnc_syntax::ast::{Allow, Item, Module};
 
 /// What is known of a file after [`analyze`].
 pub struct Analysis {
@@ -57,7 +58,7 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
     let module = hgnnc_syntax::parse(file, text, &mut diagnostics);
     // A file that does not parse is still analyzed where it can be: what parsed may hold other mistakes, but
     // what is missing must not be reported as unknown.
-    let parsed = !diagnostics.has_errors();
+    let complete = !module.incomplete;
     let libraries = libraries(&module, &mut sources, &mut diagnostics);
     let libraries: Vec<Library<'_>> = (libraries.iter().zip(STDLIB))
         .map(|((name, module), (_, text))| Library { name, module, layers: layer_names(text) })
@@ -65,13 +66,68 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
     let mut found = Diagnostics::default();
     let model = hgnnc_sema::analyze(&module, &libraries, &mut found);
     for diagnostic in found {
-        if parsed || stands_alone(diagnostic.code) {
+        if complete || stands_alone(diagnostic.code) {
             diagnostics.push(diagnostic);
         }
+    }
+    // What is doubtful is often a consequence of what is wrong: said when nothing is.
+    if diagnostics.has_errors() {
+        diagnostics.retain(|diagnostic| diagnostic.severity() == Severity::Error);
+    }
+    let silenced = silence(&module.allows, &mut diagnostics, |code| code != codes::EMPTY_RELATION);
+    if !diagnostics.has_errors() {
+        useless(&module.allows, &silenced, &mut diagnostics);
     }
     diagnostics.sort();
     let model = if diagnostics.has_errors() { None } else { model };
     Analysis { sources, diagnostics, module, model }
+}
+
+/// Takes the warnings out that an `allow` of the file silences, of the codes that `of` says yes to. Gives, for each `allow`,
+/// whether it silences something.
+pub fn silence(allows: &[Allow], diagnostics: &mut Diagnostics, of: impl Fn(Code) -> bool) -> Vec<bool> {
+    let mut used = vec![false; allows.len()];
+    diagnostics.retain(|diagnostic| {
+        let Some(place) = diagnostic.primary.as_ref().filter(|_| diagnostic.severity() == Severity::Warning) else {
+            return true;
+        };
+        let mut silenced = false;
+        for (allow, used) in allows.iter().zip(&mut used) {
+            let (extent, span) = (allow.extent, place.span);
+            let holds = extent.file == span.file && extent.start <= span.start && span.end <= extent.end;
+            if holds && of(diagnostic.code) && Code::find(&allow.code.name) == Some(diagnostic.code) {
+                *used = true;
+                silenced = true;
+            }
+        }
+        !silenced
+    });
+    used
+}
+
+/// Reports each `allow` that silences nothing. One of a warning about a dataset may silence it there.
+fn useless(allows: &[Allow], used: &[bool], diagnostics: &mut Diagnostics) {
+    for (allow, used) in allows.iter().zip(used) {
+        let name = &allow.code.name;
+        let at = |message: String, label: &str| Diagnostic::at(codes::USELESS_ALLOW, allow.code.span, message, label);
+        let report = match Code::find(name) {
+            None => {
+                let known: Vec<&str> =
+                    Code::all().filter(|c| c.severity() == Severity::Warning).map(Code::name).collect();
+                let report = at(format!("there is no warning `{name}`"), "unknown code");
+                match closest(name, &known).filter(|_| name.len() == 5) {
+                    Some(meant) => report.help(format!("did you mean `{meant}`?")),
+                    None => report.help("codes of warnings look like W0003 and stand in brackets behind `warning`"),
+                }
+            }
+            Some(code) if code.severity() == Severity::Error => {
+                at(format!("`{code}` is an error, and only warnings can be silenced"), "not a warning")
+            }
+            Some(code) if *used || code == codes::EMPTY_RELATION => continue,
+            Some(code) => at(format!("there is no `{code}` to silence here"), "silences nothing").help("remove it"),
+        };
+        diagnostics.push(report);
+    }
 }
 
 /// Is a mistake of this kind one whatever the parts of the file hold that could not be read? Something unknown
@@ -91,6 +147,9 @@ fn stands_alone(code: Code) -> bool {
         codes::FAMILY_TYPES,
         codes::METRIC_TASK,
         codes::UNKNOWN_CHOICE,
+        codes::UNKNOWN_ARGUMENT,
+        codes::EXTRA_ARGUMENT,
+        codes::DIVISION_BY_ZERO,
     ]
     .contains(&code)
 }

@@ -79,7 +79,13 @@ impl Consts {
             }
             ExprKind::Unary(UnaryOp::Neg, a) => Some(-self.number(a, diagnostics)?),
             ExprKind::Binary(op, a, b) => {
-                let (a, b) = (self.number(a, diagnostics)?, self.number(b, diagnostics)?);
+                let at = b.span;
+                let (a, b) = (self.number(a, diagnostics), self.number(b, diagnostics));
+                let (a, b) = (a?, b?);
+                if *op == BinaryOp::Div && b == 0.0 {
+                    diagnostics.push(division_by_zero(at));
+                    return None;
+                }
                 let value = arithmetic(*op, a, b);
                 match value {
                     None => diagnostics.push(not_constant(expr.span)),
@@ -147,6 +153,12 @@ pub fn bad_dimension(span: Span, number: f64) -> Diagnostic {
 /// The report of an expression that is not known at compile time.
 pub fn not_constant(span: Span) -> Diagnostic {
     Diagnostic::at(codes::NOT_CONSTANT, span, "a number known at compile time is expected", "not a constant")
+}
+
+/// The report of a division by a constant 0.
+pub fn division_by_zero(divisor: Span) -> Diagnostic {
+    Diagnostic::at(codes::DIVISION_BY_ZERO, divisor, "division by 0", "this is 0")
+        .help("what may become 0 is kept from it: `x / max(y, 1e-6)`")
 }
 
 /// The report of arithmetic that leaves the numbers.

@@ -12,6 +12,7 @@ use hgnnc_ir::{Dataflow, Dim, Graph, Input, Layout, Op, Origin, Param, Phase, Sp
 use hgnnc_syntax::ast::{self, Ident};
 
 use crate::consts::Consts;
+use crate::doubts::Doubts;
 use crate::layer::LayerCx;
 use crate::names::duplicate;
 use crate::schema::{EdgesKey, FieldKind, GraphRef, Schema};
@@ -55,6 +56,8 @@ pub struct Elaborator<'a> {
     pub declared_outputs: HashSet<String>,
     /// Results of layers for vertex types that no semantic graph of the layer's family ends in.
     pub without_messages: Vec<WithoutMessages>,
+    /// What is right and was probably not meant.
+    pub doubts: Doubts,
     /// The library layers by the module to import them from.
     pub importable: &'a BTreeMap<&'a str, &'a str>,
     /// Layers whose import is wrong, which was reported: their uses are not.
@@ -101,6 +104,8 @@ pub struct Frame {
     pub layer: String,
     /// "for vertex type `Author`", where the body runs for one thing at a time.
     pub instance: Option<String>,
+    /// The names that the layer has for widths, by where these come from.
+    pub widths: Vec<(Span, String)>,
 }
 
 /// Names in scope and what a block runs for.
@@ -170,6 +175,7 @@ impl<'a> Elaborator<'a> {
             frames: vec![],
             declared_outputs: HashSet::new(),
             without_messages: vec![],
+            doubts: Doubts::default(),
             importable,
             not_imported: HashSet::new(),
             file: name.span.file,
@@ -193,14 +199,21 @@ impl<'a> Elaborator<'a> {
     /// Reports a mistake, with the uses of layers that led to it. A mistake inside a library layer is one of
     /// its use: the library cannot be edited, so the report points to the use first, and once for all vertex
     /// types that the layer runs for.
-    pub fn report(&mut self, mut mistake: Diagnostic) {
+    pub fn report(&mut self, mistake: Diagnostic) {
+        if let Some(mistake) = self.attribute(mistake) {
+            self.diagnostics.push(mistake);
+        }
+    }
+
+    /// A report with the uses of layers that led to it; `None` where it was made before.
+    pub fn attribute(&mut self, mut mistake: Diagnostic) -> Option<Diagnostic> {
         for frame in self.frames.iter().rev() {
             let instance = frame.instance.as_ref().map(|i| format!(", {i}")).unwrap_or_default();
             let text = format!("in this use of `{}`{instance}", frame.layer);
             match &mistake.primary {
                 Some(inner) if inner.span.file != self.file && frame.span.file == self.file => {
                     if !self.reported.insert((mistake.code, inner.span, frame.span)) {
-                        return;
+                        return None;
                     }
                     let inner = mistake.primary.replace(Label { span: frame.span, text });
                     mistake.secondary.splice(..0, inner);
@@ -208,7 +221,7 @@ impl<'a> Elaborator<'a> {
                 _ => mistake = mistake.label(frame.span, text),
             }
         }
-        self.diagnostics.push(mistake);
+        Some(mistake)
     }
 
     /// Is this place in the model's file?

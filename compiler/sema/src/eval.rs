@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_diag::{Diagnostic, Span, codes, habits};
 use hgnnc_syntax::ast::{self, Expr, ExprKind};
+use hgnnc_syntax::format_expr;
 
 use crate::consts::{as_dimension, bad_dimension, not_constant};
 use crate::elaborate::{Elaborator, Mistake, Place, Scope};
 use crate::functions;
-use crate::names::{MAX_COMPARED, did_you_mean};
+use crate::names::{MAX_COMPARED, suggest};
 use crate::value::{Term, Width, show_dim, show_widths};
 
 impl Elaborator<'_> {
@@ -42,6 +43,14 @@ impl Elaborator<'_> {
                     (ast::BinaryOp::Or, Term::Bool(true)) => return Term::Bool(true),
                     _ => {}
                 }
+                if let (ast::BinaryOp::MatMul, Some((inner, field))) = (op, transposed(b, scope)) {
+                    let right = self.eval(inner, scope);
+                    if !matches!(left, Term::Error) && !matches!(right, Term::Error) {
+                        let report = self.no_transpose((a, &left), (inner, &right), field);
+                        self.report(report);
+                    }
+                    return Term::Error;
+                }
                 let right = self.eval(b, scope);
                 self.binary_operator(*op, (left, a.span), (right, b.span), expr.span)
             }
@@ -52,6 +61,15 @@ impl Elaborator<'_> {
                     self.eval(item, scope);
                 }
                 Term::List
+            }
+            ExprKind::Tuple(items) => {
+                let list: Vec<String> = items.iter().map(format_expr).collect();
+                let message = "a list stands in square brackets";
+                self.report(
+                    Diagnostic::at(codes::NOT_A_VALUE, expr.span, message, "not a list")
+                        .help(format!("write `[{}]`; values are joined by `concat(a, b)`", list.join(", "))),
+                );
+                Term::Error
             }
             ExprKind::Bundle(items) => self.bundle(items, scope),
             ExprKind::If(condition, yes, no) => match self.eval(condition, scope) {
@@ -125,7 +143,47 @@ impl Elaborator<'_> {
             report = report.help(format!("`{name}` is a vertex type: name one of its fields, as in `{name}.x`"));
             return Err(Box::new(report));
         }
-        Err(Box::new(did_you_mean(report, name, known)))
+        if let Some(end) = self.end_of_edge(name, scope) {
+            return Err(Box::new(report.help(end)));
+        }
+        Err(Box::new(suggest(report, habits::Place::Value, name, known)))
+    }
+
+    /// The value at an end of an edge that `h_j` or `h_src` means in papers and other tools.
+    fn end_of_edge(&self, name: &str, scope: &Scope<'_>) -> Option<String> {
+        let (layer, variable) = (scope.layer?, scope.variable?);
+        if scope.place != Place::Aggregate {
+            return None;
+        }
+        if ["src", "dst"].contains(&name) {
+            return Some(format!("an end of the edge is `{}.{name}`", variable.name));
+        }
+        let (field, end) = name.rsplit_once('_')?;
+        let end = match end {
+            "j" | "src" | "u" | "source" => "src",
+            "i" | "dst" | "v" | "target" => "dst",
+            _ => return None,
+        };
+        let known = layer.vertex_fields.contains_key(field);
+        let which = if end == "src" { "source" } else { "destination" };
+        known.then(|| format!("at the {which} of the edge it is `{}.{end}.{field}`", variable.name))
+    }
+
+    /// The report of `a @ b.T`.
+    fn no_transpose(&self, (a, left): (&Expr, &Term), (b, right): (&Expr, &Term), field: &ast::Ident) -> Diagnostic {
+        let is_single = |term: &Term| match term {
+            Term::One(val) => val.space(&self.flow) == hgnnc_ir::Space::Unit,
+            Term::PerGraph(vals) => vals.iter().all(|val| val.space(&self.flow) == hgnnc_ir::Space::Unit),
+            _ => false,
+        };
+        let report = Diagnostic::at(codes::UNKNOWN_FIELD, field.span, "nothing is transposed", "not a field");
+        let (a, b) = (format_expr(a), format_expr(b));
+        match is_single(right) && !is_single(left) {
+            true => {
+                report.help(format!("declare `{b}` with the dimension that is summed in front, and write `{a} @ {b}`"))
+            }
+            false => report.help(format!("row by row, the product summed over the last dimension is `dot({a}, {b})`")),
+        }
     }
 
     /// A name bound to a width by `of x: V[in]`: it may differ between vertex types. In an `aggregate`
@@ -165,7 +223,7 @@ impl Elaborator<'_> {
                             format!("`{name}` differs between vertex types"),
                             "one width is needed here",
                         )
-                        .help("declare the parameter in a `project` block"),
+                        .help("declare the parameter in a `project` block, where there is one for each vertex type"),
                     )),
                 }
             }
@@ -296,6 +354,16 @@ impl Elaborator<'_> {
             "no machine could hold it",
         )))
     }
+}
+
+/// What `x.T` and `x.t` transpose, where they are no ends of an edge.
+fn transposed<'e>(expr: &'e Expr, scope: &Scope<'_>) -> Option<(&'e Expr, &'e ast::Ident)> {
+    let ExprKind::Field(base, field) = &expr.kind else { return None };
+    let is_variable = |e: &Expr| matches!(&e.kind, ExprKind::Name(n) if scope.variable.is_some_and(|v| v.name == *n));
+    let is_end = matches!(&base.kind, ExprKind::Field(inner, _) if is_variable(inner) && scope.place == Place::Aggregate)
+        && !matches!(&base.kind, ExprKind::Field(_, end) if !["src", "dst"].contains(&end.name.as_str()));
+    let is_field = is_variable(base) || is_end;
+    (["T", "mT", "t"].contains(&field.name.as_str()) && !is_field).then_some((base, field))
 }
 
 /// The report of something else than a number that is known at compile time.

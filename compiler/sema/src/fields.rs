@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_diag::{Diagnostic, Span, codes, habits};
 use hgnnc_ir::dataflow::{Binding, InputDecl};
 use hgnnc_ir::{Direction, Graph, Op, Reduce, Space, Type};
 use hgnnc_syntax::ast::{Expr, ExprKind, Ident};
 
 use crate::elaborate::{Elaborator, Mistake, Place, Scope};
-use crate::names::did_you_mean;
+use crate::names::{did_you_mean, suggest};
 use crate::schema::FieldKind;
 use crate::value::{Term, Val, ValKind, Width, show_space};
 
@@ -33,12 +33,9 @@ impl Elaborator<'_> {
                 "src" => Direction::Out,
                 "dst" => Direction::In,
                 _ => {
-                    self.report(Diagnostic::at(
-                        codes::UNKNOWN_FIELD,
-                        end.span,
-                        "an edge has the ends `src` and `dst`",
-                        "not an end",
-                    ));
+                    let message = "an edge has the ends `src` and `dst`";
+                    let report = Diagnostic::at(codes::UNKNOWN_FIELD, end.span, message, "not an end");
+                    self.report(suggest(report, habits::Place::End, &end.name, ["src", "dst"]));
                     return Term::Error;
                 }
             };
@@ -108,12 +105,9 @@ impl Elaborator<'_> {
                 }
             }
             other => {
-                self.report(Diagnostic::at(
-                    codes::UNKNOWN_FIELD,
-                    field.span,
-                    format!("{} has no field `{}`", other.describe(), field.name),
-                    "not a field",
-                ));
+                let message = format!("{} has no field `{}`", other.describe(), field.name);
+                let report = Diagnostic::at(codes::UNKNOWN_FIELD, field.span, message, "not a field");
+                self.report(suggest(report, habits::Place::Field, &field.name, []));
                 Term::Error
             }
         }
@@ -256,6 +250,14 @@ impl Elaborator<'_> {
         }
         if layer.failed.contains(&field.name) {
             return Ok(Term::Error);
+        }
+        if ["src", "dst"].contains(&field.name.as_str()) {
+            let message = "an end of an edge is a vertex, not a value";
+            let mut report = Diagnostic::at(codes::NOT_A_VALUE, span, message, "which of its fields?");
+            if let (Some(variable), Some(known)) = (scope.variable, layer.vertex_fields.keys().min()) {
+                report = report.help(format!("name one, as in `{}.{}.{known}`", variable.name, field.name));
+            }
+            return Err(Box::new(report));
         }
         if layer.vertex_fields.contains_key(&field.name) {
             return Err(Box::new(

@@ -1,12 +1,14 @@
 //! Calls: the built-in functions of the language.
 
+use hgnnc_diag::habits::{self, Meant};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::{BinaryOp, Dim, Op, Reduce, Space, Type, UnaryOp, Value};
-use hgnnc_syntax::ast::{Arg, Call, Expr, Ident};
+use hgnnc_syntax::ast::{Arg, Call, Expr, ExprKind, Ident};
+use hgnnc_syntax::format_expr;
 
 use crate::elaborate::{Elaborator, Mistake, Place, Scope};
-use crate::names::did_you_mean;
+use crate::names::suggest;
 use crate::value::{Term, Val, ValKind, Width, show_widths};
 
 /// Element-wise functions of one value without options: these can also be passed to layers by name.
@@ -80,10 +82,14 @@ impl Elaborator<'_> {
         };
         if !call.of.is_empty() || call.over.is_some() || call.across.is_some() {
             let unknown = !FUNCTIONS.iter().any(|f| f.0 == name) && !is_unary_function(&name);
+            // A local value that is called is wrong here as well.
+            if unknown && matches!(scope.locals.get(call.callee.name.as_str()), Some(Term::Error)) {
+                return Term::Error;
+            }
             let report = if unknown && !call.of.is_empty() {
                 self.unknown_layer(&call.callee)
             } else if unknown {
-                self.unknown_function(&call.callee)
+                self.unknown_function(&call.callee, scope)
             } else {
                 Diagnostic::at(
                     codes::WRONG_SCOPE,
@@ -96,23 +102,42 @@ impl Elaborator<'_> {
             return Term::Error;
         }
         if let Some((_, op)) = UNARY.iter().find(|(known, _)| *known == name) {
-            let Some(args) = self.arguments(call, span, &["x"], 1) else { return Term::Error };
+            let Some(args) = self.arguments(call, span, &["x"], 1) else { return self.wrong_call(call, scope) };
             let x = self.eval(args[0].expect("required"), scope);
             let at = args[0].expect("required").span;
             return self.map(x, at, |this, val| this.apply_unary(*op, val, span));
         }
         let Some((_, names, required)) = FUNCTIONS.iter().find(|f| f.0 == name) else {
-            let report = self.unknown_function(&call.callee);
-            self.report(report);
+            if !matches!(scope.locals.get(call.callee.name.as_str()), Some(Term::Error)) {
+                let report = self.unknown_function(&call.callee, scope);
+                self.report(report);
+            }
+            // Functions of other tools have arguments of another kind.
+            if habits::meant(habits::Place::Function, &name).is_none() {
+                return self.wrong_call(call, scope);
+            }
             return Term::Error;
         };
         match self.arguments(call, span, names, *required) {
             Some(args) => self.function(&name, &args, span, scope),
-            None => Term::Error,
+            None => self.wrong_call(call, scope),
         }
     }
 
-    fn unknown_function(&self, callee: &Ident) -> Diagnostic {
+    /// A call that is wrong, and reported: what is wrong inside of it is wrong wherever it goes.
+    fn wrong_call(&mut self, call: &Call, scope: &Scope<'_>) -> Term {
+        for arg in &call.args {
+            self.eval(&arg.value, scope);
+        }
+        Term::Error
+    }
+
+    fn unknown_function(&self, callee: &Ident, scope: &Scope<'_>) -> Diagnostic {
+        if scope.locals.contains_key(&callee.name) {
+            let message = format!("`{}` is a value and cannot be called", callee.name);
+            return Diagnostic::at(codes::UNKNOWN_FUNCTION, callee.span, message, "no function")
+                .help("a layer is used where it is named: `linear(x, 8)`, `GcnConv(hidden: 8) over [cites] of x`");
+        }
         let report = Diagnostic::at(
             codes::UNKNOWN_FUNCTION,
             callee.span,
@@ -120,7 +145,11 @@ impl Elaborator<'_> {
             "not known here",
         );
         let known = UNARY.iter().map(|f| f.0).chain(FUNCTIONS.iter().map(|f| f.0)).chain(REDUCTIONS.iter().copied());
-        did_you_mean(report, &callee.name, known.chain(self.layers.keys().map(String::as_str)))
+        let layers = self.layers.keys().map(String::as_str);
+        if let Some(module) = self.module_of(&callee.name) {
+            return report.help(format!("it is a layer of the standard library: add `use {module}`"));
+        }
+        suggest(report, habits::Place::Function, &callee.name, known.chain(layers))
     }
 
     fn unknown_layer(&self, callee: &Ident) -> Diagnostic {
@@ -130,12 +159,18 @@ impl Elaborator<'_> {
             format!("no layer `{}`", callee.name),
             "not declared or imported",
         );
-        if let Some(module) = self.importable.get(callee.name.as_str()) {
-            return report.help(format!("it is in the standard library: add `use std::{module}::{}`", callee.name));
+        if let Some(module) = self.module_of(&callee.name) {
+            return report.help(format!("it is in the standard library: add `use {module}`"));
         }
         let known = self.layers.keys().map(String::as_str).chain(self.importable.keys().copied());
-        did_you_mean(report, &callee.name, known)
+        suggest(report, habits::Place::Function, &callee.name, known)
             .help("layers are declared with `layer`, or imported: `use std::han::HanConv`")
+    }
+
+    /// The path of the library layer that has this name, in whatever spelling.
+    fn module_of(&self, name: &str) -> Option<String> {
+        let (layer, module) = self.importable.iter().find(|(layer, _)| habits::alike(layer, name))?;
+        Some(format!("std::{module}::{layer}"))
     }
 
     /// Sorts arguments by parameter.
@@ -160,8 +195,8 @@ impl Elaborator<'_> {
                     None
                 }
             },
-            Err(mistake) => {
-                self.report(*mistake);
+            Err(mistakes) => {
+                mistakes.into_iter().for_each(|mistake| self.report(mistake));
                 None
             }
         }
@@ -171,6 +206,10 @@ impl Elaborator<'_> {
         let first = args[0].expect("every function has a first argument");
         let x = self.eval(first, scope);
         if matches!(x, Term::Error) {
+            // The other arguments may be wrong by themselves.
+            for arg in args[1..].iter().flatten() {
+                self.eval(arg, scope);
+            }
             return Term::Error;
         }
         let at = first.span;
@@ -651,19 +690,20 @@ impl Elaborator<'_> {
     }
 }
 
-/// Sorts arguments by parameter: those without a name by position, in front of those with one.
+/// Sorts arguments by parameter: those without a name by position, in front of those with one. Gives all mistakes.
 pub fn match_arguments<'c>(
     args: &'c [Arg],
     names: &[&str],
     callee: &str,
     span: Span,
-) -> Result<Vec<Option<&'c Expr>>, Mistake> {
-    let mut sorted: Vec<Option<&Expr>> = vec![None; names.len()];
+) -> Result<Vec<Option<&'c Expr>>, Vec<Diagnostic>> {
+    let mut sorted: Vec<Option<&Arg>> = vec![None; names.len()];
+    let mut mistakes = vec![];
     for (position, arg) in args.iter().enumerate() {
         let index = match &arg.name {
             None if position < names.len() => position,
             None => {
-                return Err(Box::new(Diagnostic::at(
+                mistakes.push(Diagnostic::at(
                     codes::EXTRA_ARGUMENT,
                     arg.value.span,
                     match names.len() {
@@ -671,31 +711,50 @@ pub fn match_arguments<'c>(
                         n => format!("{callee} takes {n} arguments"),
                     },
                     format!("takes ({})", names.join(", ")),
-                )));
+                ));
+                continue;
             }
             Some(name) => match names.iter().position(|known| *known == name.name) {
                 Some(index) => index,
                 None => {
-                    let report = Diagnostic::at(
-                        codes::UNKNOWN_ARGUMENT,
-                        name.span,
-                        format!("{callee} has no argument `{}`", name.name),
-                        "unknown argument",
-                    )
-                    .label(span, format!("takes ({})", names.join(", ")));
-                    return Err(Box::new(did_you_mean(report, &name.name, names.iter().copied())));
+                    mistakes.push(unknown_argument(name, &arg.value, names, callee, span));
+                    continue;
                 }
             },
         };
-        if sorted[index].is_some() {
-            return Err(Box::new(Diagnostic::at(
-                codes::EXTRA_ARGUMENT,
-                arg.name.as_ref().map_or(arg.value.span, |n| n.span),
-                format!("{callee} is given `{}` twice", names[index]),
-                "given again here",
-            )));
+        if let Some(first) = sorted[index] {
+            let at = arg.name.as_ref().map_or(arg.value.span, |n| n.span);
+            let message = format!("{callee} is given `{}` twice", names[index]);
+            let report = Diagnostic::at(codes::EXTRA_ARGUMENT, at, message, "given again here");
+            mistakes.push(match &first.name {
+                Some(name) => report.label(name.span, "first given here"),
+                None => report.label(first.value.span, format!("this is `{}` too, by its position", names[index])),
+            });
+            continue;
         }
-        sorted[index] = Some(&arg.value);
+        sorted[index] = Some(arg);
     }
-    Ok(sorted)
+    match mistakes.is_empty() {
+        true => Ok(sorted.into_iter().map(|arg| arg.map(|arg| &arg.value)).collect()),
+        false => Err(mistakes),
+    }
+}
+
+/// The report of a named argument that there is none of.
+fn unknown_argument(name: &Ident, value: &Expr, names: &[&str], callee: &str, span: Span) -> Diagnostic {
+    let report = Diagnostic::at(
+        codes::UNKNOWN_ARGUMENT,
+        name.span,
+        format!("{callee} has no argument `{}`", name.name),
+        "unknown argument",
+    )
+    .label(span, format!("takes ({})", names.join(", ")));
+    if let (Some(Meant::Each(parts)), ExprKind::List(items) | ExprKind::Tuple(items)) =
+        (habits::meant(habits::Place::Argument, &name.name), &value.kind)
+        && parts.iter().all(|part| names.contains(part))
+    {
+        let each = parts.iter().zip(items).map(|(part, item)| format!("{part}: {}", format_expr(item)));
+        return report.help(format!("write `{}`", each.collect::<Vec<_>>().join(", ")));
+    }
+    suggest(report, habits::Place::Argument, &name.name, names.iter().copied())
 }

@@ -52,6 +52,17 @@ pub struct LayerCx<'s> {
     pub path: String,
 }
 
+/// The names that a layer has for widths, by where these come from.
+fn width_names(cx: &LayerCx<'_>) -> Vec<(Span, String)> {
+    let mut names: Vec<(Span, String)> = vec![];
+    for param in &cx.layer.params {
+        if let Some(Term::Width(width)) = cx.arguments.get(&param.name.name) {
+            names.push((width.origin, param.name.name.clone()));
+        }
+    }
+    names
+}
+
 impl<'a> Elaborator<'a> {
     /// `HanConv(hidden: 8) over [PAP, PSP] of Paper.x`
     pub fn use_layer(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
@@ -85,7 +96,7 @@ impl<'a> Elaborator<'a> {
         let result = match prepared {
             Some(mut cx) => {
                 let layer = def.layer.name.name.clone();
-                self.frames.push(Frame { span: call.callee.span, layer, instance: None });
+                self.frames.push(Frame { span: call.callee.span, layer, instance: None, widths: width_names(&cx) });
                 let result = self.run_body(def, &mut cx, call.callee.span);
                 self.frames.pop();
                 result
@@ -136,8 +147,18 @@ impl<'a> Elaborator<'a> {
         let callee = format!("layer `{}`", layer.name.name);
         let sorted = match match_arguments(&call.args, &names, &callee, call.callee.span) {
             Ok(sorted) => sorted,
-            Err(mistake) => {
-                self.report(mistake.label(layer.name.span, "the layer is declared here"));
+            Err(mistakes) => {
+                // What looks like an input is one.
+                let inputs = call.of.is_empty() && !layer.inputs.is_empty();
+                for mistake in mistakes {
+                    let report = mistake.label(layer.name.span, "the layer is declared here");
+                    self.report(match inputs && report.code == codes::EXTRA_ARGUMENT {
+                        true => {
+                            report.help(format!("inputs of a layer stand behind `of`: `{}(…) … of x`", layer.name.name))
+                        }
+                        false => report,
+                    });
+                }
                 return false;
             }
         };
@@ -349,8 +370,8 @@ impl<'a> Elaborator<'a> {
         let args: &[Arg] = &call.of;
         let sorted = match match_arguments(args, &names, &format!("layer `{}`", layer.name.name), call.callee.span) {
             Ok(sorted) => sorted,
-            Err(mistake) => {
-                self.report(*mistake);
+            Err(mistakes) => {
+                mistakes.into_iter().for_each(|mistake| self.report(mistake));
                 return false;
             }
         };

@@ -8,6 +8,7 @@ mod batch;
 mod blocks;
 pub mod consts;
 pub mod dataset;
+mod doubts;
 mod elaborate;
 mod eval;
 mod fields;
@@ -161,13 +162,14 @@ fn elaborate_model(
     elaborator.not_imported = not_imported(file, layers);
     let outputs = elaborator.model(model, consts);
     let spec = train.map(|train| elaborator.train(train, &outputs, consts));
-    let Elaborator { mut flow, param_spans, without_messages, .. } = elaborator;
+    let Elaborator { mut flow, param_spans, without_messages, doubts, .. } = elaborator;
     if diagnostics.has_errors() {
         return None;
     }
     // What is unused is often only misspelt where it should be used: said when nothing else is wrong.
     let unused = usage::check(file, diagnostics);
     never_destination(schema, &flow, &without_messages, diagnostics);
+    doubts.report(&prune::live(&flow), diagnostics);
     let params = read_params(&flow, &param_spans);
     let kept = prune::prune(&mut flow);
     no_gradient(model, &params, &kept, &unused, diagnostics);

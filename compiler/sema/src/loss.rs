@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_diag::habits::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::artifact::Task;
 use hgnnc_ir::dataflow::{Binding, InputDecl};
@@ -13,7 +14,7 @@ use crate::elaborate::Elaborator;
 use crate::functions::match_arguments;
 use crate::links::LINKS;
 use crate::model::{OutputInfo, OutputOf};
-use crate::names::did_you_mean;
+use crate::names::{did_you_mean, suggest};
 use crate::schema::FieldKind;
 use crate::value::{ValKind, show_widths};
 
@@ -70,15 +71,15 @@ impl Elaborator<'_> {
                     format!("`{name}` is not a loss"),
                     "unknown loss",
                 );
-                let report = did_you_mean(report, name, LOSSES.iter().copied());
+                let report = suggest(report, Place::Loss, name, LOSSES.iter().copied());
                 self.report(report);
                 return None;
             }
         };
         let sorted = match match_arguments(&call.args, names, &format!("`{name}`"), expr.span) {
             Ok(sorted) => sorted,
-            Err(mistake) => {
-                self.report(*mistake);
+            Err(mistakes) => {
+                mistakes.into_iter().for_each(|mistake| self.report(mistake));
                 return None;
             }
         };
@@ -189,14 +190,34 @@ impl Elaborator<'_> {
             return None;
         }
         let class_weights = match sorted.get(2).copied().flatten() {
-            Some(expr) => Some(self.class_weights(expr, extent, consts)?),
-            None => None,
+            Some(expr) => self.class_weights(expr, extent, consts).map(Some),
+            None => Some(None),
         };
         let smoothing = match sorted.get(3).copied().flatten() {
-            Some(expr) => self.ranged(expr, consts, 0.0, 1.0, "label smoothing")?,
+            Some(expr) => {
+                let smoothing = self.ranged(expr, consts, 0.0, 1.0, "label smoothing")?;
+                if smoothing == 1.0 {
+                    let message = "label smoothing is at least 0 and less than 1";
+                    self.report(
+                        Diagnostic::at(
+                            codes::ARGUMENT_RANGE,
+                            expr.span,
+                            message,
+                            "the label would have no part in the loss",
+                        )
+                        .help("a usual share is 0.1"),
+                    );
+                    return None;
+                }
+                smoothing
+            }
             None => 0.0,
         };
+        let class_weights = class_weights?;
         let ValKind::Stored(logits) = val.kind else { return None };
+        if matches!(task, Task::Classify { .. } | Task::MultiLabel { .. }) {
+            self.doubt_logits(logits, output_span);
+        }
         let at = expr.span;
         let label_input = self.label_input(vertex, field, task, at);
         let (row, weight) = match task {
@@ -231,6 +252,9 @@ impl Elaborator<'_> {
             .help(format!("write `binary_cross_entropy({name}, {LINKS})`"));
             self.report(report);
             return None;
+        }
+        for score in scores.values() {
+            self.doubt_logits(*score, declared);
         }
         self.link_loss(scores, at);
         let of = TrainedOf::Links(scores.keys().copied().collect());
@@ -355,7 +379,18 @@ impl Elaborator<'_> {
             ));
             return None;
         }
-        items.iter().map(|item| self.ranged(item, consts, 0.0, f64::MAX, "a class weight")).collect()
+        let weights: Vec<Option<f64>> =
+            items.iter().map(|item| self.ranged(item, consts, 0.0, f64::MAX, "a class weight")).collect();
+        let weights: Vec<f64> = weights.into_iter().collect::<Option<_>>()?;
+        if weights.iter().all(|weight| *weight == 0.0) {
+            let message = "all class weights are 0";
+            self.report(
+                Diagnostic::at(codes::ARGUMENT_RANGE, expr.span, message, "no vertex would have a part in the loss")
+                    .help("give the classes that count a weight of 1"),
+            );
+            return None;
+        }
+        Some(weights)
     }
 
     fn label_input(&mut self, vertex: VertexType, field: usize, task: Task, at: Span) -> Value {

@@ -1,5 +1,6 @@
 //! Suggestions and reports about names.
 
+use hgnnc_diag::habits::{self, Meant, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_syntax::ast::Ident;
 
@@ -25,8 +26,35 @@ pub fn did_you_mean<'a>(diagnostic: Diagnostic, name: &str, known: impl IntoIter
     }
 }
 
+/// Adds what a word of another tool is called here, and else as [`did_you_mean`].
+pub fn suggest<'a>(
+    diagnostic: Diagnostic,
+    place: Place,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Diagnostic {
+    let known: Vec<&str> = known.into_iter().take(MAX_COMPARED + 1).collect();
+    // A name that only its spelling tells from a known one is that one.
+    let respelt = || known.iter().any(|known| habits::alike(known, name));
+    match habits::meant(place, name).filter(|_| !respelt()) {
+        Some(Meant::Advice(advice)) => diagnostic.help(habits::fill(advice, None)),
+        Some(Meant::Names(names)) => {
+            let names: Vec<String> =
+                names.iter().filter(|name| known.contains(name)).map(|name| format!("`{name}`")).collect();
+            match names.is_empty() {
+                true => did_you_mean(diagnostic, name, known),
+                false => diagnostic.help(format!("did you mean {}?", names.join(" or "))),
+            }
+        }
+        Some(Meant::Each(_)) | None => did_you_mean(diagnostic, name, known),
+    }
+}
+
 /// The known name that was probably meant, if one is close; of several, the first.
 pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    if let Some(respelt) = known.iter().find(|known| habits::alike(known, name)) {
+        return Some(respelt);
+    }
     let folded = name.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&folded, &candidate.to_lowercase());
     // A single letter is near every other one.
@@ -39,11 +67,15 @@ pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
 
 /// The report of a second declaration.
 pub fn duplicate(what: &str, name: &Ident, first: Span) -> Diagnostic {
-    Diagnostic::at(
+    let report = Diagnostic::at(
         codes::DUPLICATE_NAME,
         name.span,
         format!("{what} `{}` is declared twice", name.name),
         "declared again here",
     )
-    .label(first, "first declared here")
+    .label(first, "first declared here");
+    match what {
+        "name" => report.help(format!("a name keeps its value: choose another, such as `{}_2`", name.name)),
+        _ => report,
+    }
 }

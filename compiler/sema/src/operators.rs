@@ -4,7 +4,7 @@ use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::{BinaryOp, Op, Space, UnaryOp, Value};
 use hgnnc_syntax::ast;
 
-use crate::consts::{arithmetic, not_constant, not_finite};
+use crate::consts::{arithmetic, division_by_zero, not_constant, not_finite};
 use crate::elaborate::{Elaborator, Mistake};
 use crate::eval::known_number;
 use crate::value::{Term, Val, ValKind, Width, show_dim, show_space, show_widths};
@@ -75,6 +75,10 @@ impl Elaborator<'_> {
             B::Mul => BinaryOp::Mul,
             B::Div => BinaryOp::Div,
         };
+        if op == B::Div && known_number(&b) == Some(0.0) {
+            self.report(division_by_zero(b_span));
+            return Term::Error;
+        }
         // Widths that are known are numbers, so `heads * hidden` and `width(v.x) / 2` are too.
         if let (Some(a), Some(b)) = (known_number(&a), known_number(&b)) {
             let number = arithmetic(op, a, b).expect("arithmetic operators");
@@ -336,7 +340,28 @@ impl Elaborator<'_> {
                 }
             }
         }
+        // A parameter in the shape of the last dimensions is meant for all of the first ones.
+        for (of, other) in [(a, b), (b, a)] {
+            let ValKind::Stored(value) = of.kind else { continue };
+            let hgnnc_ir::Op::Param(param) = self.flow.values[value.index()].op else { continue };
+            if other.dims().ends_with(&of.dims()) {
+                let shape = self.spell(&other.widths);
+                return report.label(self.param_spans[param.index()], "the parameter is declared here").help(format!(
+                    "declare the parameter `{shape}`: shapes fit where one is the beginning of the other"
+                ));
+            }
+        }
         report.help("shapes fit where one is the beginning of the other: [8] with [8, 64]")
+    }
+
+    /// Widths by the names that the layer has for them.
+    fn spell(&self, widths: &[Width]) -> String {
+        let names = self.frames.last().map_or(&[][..], |frame| &frame.widths);
+        let dims = widths.iter().map(|width| match names.iter().find(|(origin, _)| *origin == width.origin) {
+            Some((_, name)) => name.clone(),
+            None => show_dim(&self.flow, width.dim),
+        });
+        format!("[{}]", dims.collect::<Vec<_>>().join(", "))
     }
 
     /// `a @ b`: over the last dimension of `a` and the dimension of `b` at the same place; all dimensions
@@ -350,7 +375,10 @@ impl Elaborator<'_> {
                     "the right side of `@` is a parameter",
                     format!("has {}", show_space(&self.flow, b.space(&self.flow))),
                 )
-                .help("`dot(a, b)` multiplies two values row by row"),
+                .help(match a.space(&self.flow) {
+                    Space::Unit => "the value stands on the left of `@`, the parameter on the right: `x @ w`",
+                    _ => "`dot(a, b)` multiplies two values row by row",
+                }),
             ));
         }
         let fits = !a.widths.is_empty()

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_diag::habits::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::{Dim, Op};
 use hgnnc_syntax::ast::{Decomposition, Expr, ExprKind, Layer, LayerStmt, ParamDecl, Per, Stmt};
 
-use crate::elaborate::{Elaborator, Mistake, Place, Scope, unique_name};
+use crate::elaborate::{Elaborator, Mistake, Place as Block, Scope, unique_name};
 use crate::functions::match_arguments;
-use crate::names::did_you_mean;
+use crate::names::suggest;
 use crate::value::{Term, Val, ValKind, Width, show_widths};
 
 const INITIALISERS: &[&str] = &["glorot", "he", "zeros", "ones", "constant", "uniform", "normal"];
@@ -73,7 +74,7 @@ impl Elaborator<'_> {
         let per = self.per(decl, scope)?;
         let base = self.parameter_base(decl, scope);
         let type_suffix = match (scope.place, per) {
-            (Place::Project(vertex, true) | Place::Fuse(vertex, true), Per::Type) => {
+            (Block::Project(vertex, true) | Block::Fuse(vertex, true), Per::Type) => {
                 format!(".{}", self.vertex_name(vertex))
             }
             _ => String::new(),
@@ -99,10 +100,10 @@ impl Elaborator<'_> {
             }
             let shape = shapes.swap_remove(0);
             if varies && shapes.iter().any(|s| dims(s) != dims(&shape)) {
-                return Err(Box::new(self.two_shapes(decl, &shape, &shapes)));
+                return Err(Box::new(self.two_shapes(scope.place, decl, &shape, &shapes)));
             }
             let name = format!("{base}{type_suffix}");
-            if let Some(shared) = self.shared_parameter(&name, &shape, decl)? {
+            if let Some(shared) = self.shared_parameter(&name, &shape, decl, scope)? {
                 return Ok(Some(Term::One(shared)));
             }
             let val = self.member(decl, name, &base, shape, initialiser, scope)?;
@@ -113,13 +114,13 @@ impl Elaborator<'_> {
         for (member, shape) in members.iter().zip(&shapes) {
             if let Some(val) = known.get(member) {
                 if val.dims() != dims(shape) {
-                    return Err(Box::new(self.two_shapes(decl, &val.widths, std::slice::from_ref(shape))));
+                    return Err(Box::new(self.two_shapes(scope.place, decl, &val.widths, std::slice::from_ref(shape))));
                 }
                 vals.push(val.clone());
                 continue;
             }
             let name = format!("{base}.{member}");
-            let val = match self.shared_parameter(&name, shape, decl)? {
+            let val = match self.shared_parameter(&name, shape, decl, scope)? {
                 Some(val) => val,
                 None => match self.member(decl, name, &base, shape.clone(), initialiser, scope)? {
                     Some(val) => val,
@@ -137,10 +138,10 @@ impl Elaborator<'_> {
     fn parameter_base(&self, decl: &ParamDecl, scope: &Scope<'_>) -> String {
         let name = &decl.name.name;
         let block = match scope.place {
-            Place::Model | Place::Layer => None,
-            Place::Project(..) => Some("project"),
-            Place::Aggregate => Some("aggregate"),
-            Place::Fuse(..) => Some("fuse"),
+            Block::Model | Block::Layer => None,
+            Block::Project(..) => Some("project"),
+            Block::Aggregate => Some("aggregate"),
+            Block::Fuse(..) => Some("fuse"),
         };
         let repeated = scope.layer.is_some_and(|l| declarations(l.layer, name) > 1);
         let base = match block {
@@ -152,20 +153,26 @@ impl Elaborator<'_> {
     }
 
     /// A parameter declared before under the same name: blocks that run for several vertex types share it.
-    fn shared_parameter(&mut self, name: &str, shape: &[Width], decl: &ParamDecl) -> Result<Option<Val>, Mistake> {
+    fn shared_parameter(
+        &mut self,
+        name: &str,
+        shape: &[Width],
+        decl: &ParamDecl,
+        scope: &Scope<'_>,
+    ) -> Result<Option<Val>, Mistake> {
         let Some(param) = self.param_named(name) else { return Ok(None) };
         let position = param.index();
         if decl.decomposition.is_some() || self.param_spans[position] != decl.span {
             return Ok(None);
         }
         if self.flow.params[position].dims != dims(shape) {
-            return Err(Box::new(self.two_shapes(decl, &self.param_widths[position], &[shape.to_vec()])));
+            return Err(Box::new(self.two_shapes(scope.place, decl, &self.param_widths[position], &[shape.to_vec()])));
         }
         let value = self.emit(Op::Param(param), &[], decl.span);
         Ok(Some(Val { kind: ValKind::Stored(value), widths: shape.to_vec() }))
     }
 
-    fn two_shapes(&self, decl: &ParamDecl, first: &[Width], others: &[Vec<Width>]) -> Diagnostic {
+    fn two_shapes(&self, block: Block, decl: &ParamDecl, first: &[Width], others: &[Vec<Width>]) -> Diagnostic {
         let other = others.iter().find(|s| dims(s) != dims(first)).map_or(first, Vec::as_slice);
         let mut report = Diagnostic::at(
             codes::SHARED_SHAPE,
@@ -177,9 +184,17 @@ impl Elaborator<'_> {
             Some(Decomposition::Basis(_)) => {
                 "a basis is shared: bring all vertex types to one width first, as in `linear(features, 64)`"
             }
-            Some(Decomposition::Blocks(_)) | None => {
-                "declare it `per graph`, or in a `project` block, where there is one for each vertex type"
-            }
+            Some(Decomposition::Blocks(_)) | None => match block {
+                Block::Project(..) | Block::Fuse(..) => {
+                    "leave `shared` out: there is one for each vertex type then; or bring all types to one width before"
+                }
+                Block::Aggregate => {
+                    "declare it `per graph`, `per src` or `per dst`, or project the values in a `project` block"
+                }
+                Block::Model | Block::Layer => {
+                    "declare it in a `project` block, where there is one for each vertex type"
+                }
+            },
         });
         if let Some((x, y)) = first.iter().zip(other).find(|(x, y)| x.dim != y.dim) {
             report = report.label(x.origin, "one width comes from here").label(y.origin, "the other from here");
@@ -190,10 +205,10 @@ impl Elaborator<'_> {
     /// One for each of what: as written, or the block's own.
     fn per(&self, decl: &ParamDecl, scope: &Scope<'_>) -> Result<Per, Mistake> {
         let (own, possible): (Per, &[Per]) = match scope.place {
-            Place::Model | Place::Layer => (Per::Shared, &[Per::Shared]),
-            Place::Project(..) => (Per::Type, &[Per::Type, Per::Shared]),
-            Place::Aggregate => (Per::Graph, &[Per::Graph, Per::Src, Per::Dst, Per::Shared]),
-            Place::Fuse(..) => (Per::Type, &[Per::Type, Per::Graph, Per::Shared]),
+            Block::Model | Block::Layer => (Per::Shared, &[Per::Shared]),
+            Block::Project(..) => (Per::Type, &[Per::Type, Per::Shared]),
+            Block::Aggregate => (Per::Graph, &[Per::Graph, Per::Src, Per::Dst, Per::Shared]),
+            Block::Fuse(..) => (Per::Type, &[Per::Type, Per::Graph, Per::Shared]),
         };
         match decl.per {
             None => Ok(own),
@@ -238,7 +253,7 @@ impl Elaborator<'_> {
             }
             Some(Decomposition::Basis(number)) => {
                 let Some(number) = self.one_width(number, scope) else { return Ok(None) };
-                self.basis(decl, &name, base, shape, number, initialiser).map(Some)
+                self.basis(decl, (&name, base), shape, number, initialiser, scope.place).map(Some)
             }
             Some(Decomposition::Blocks(number_expr)) => {
                 let Some(number) = self.one_width(number_expr, scope) else { return Ok(None) };
@@ -288,11 +303,11 @@ impl Elaborator<'_> {
     fn basis(
         &mut self,
         decl: &ParamDecl,
-        name: &str,
-        base: &str,
+        (name, base): (&str, &str),
         shape: Vec<Width>,
         number: Width,
         initialiser: Initialiser,
+        block: Block,
     ) -> Result<Val, Mistake> {
         let bases_name = format!("{base}.bases");
         let mut bases_shape = vec![number];
@@ -303,7 +318,7 @@ impl Elaborator<'_> {
                 let known = param.index();
                 let found = self.flow.params[known].dims.clone();
                 if found != dims(&bases_shape) {
-                    return Err(Box::new(self.two_shapes(decl, &self.param_widths[known][1..], &[shape])));
+                    return Err(Box::new(self.two_shapes(block, decl, &self.param_widths[known][1..], &[shape])));
                 }
                 self.emit(Op::Param(param), &[], decl.span)
             }
@@ -344,10 +359,16 @@ impl Elaborator<'_> {
                     format!("`{name}` is not an initialiser"),
                     "unknown initialiser",
                 );
-                return Err(Box::new(did_you_mean(report, name, INITIALISERS.iter().copied())));
+                return Err(Box::new(suggest(report, Place::Initialiser, name, INITIALISERS.iter().copied())));
             }
         };
-        let sorted = match_arguments(args, names, &format!("`{name}`"), expr.span)?;
+        let sorted = match match_arguments(args, names, &format!("`{name}`"), expr.span) {
+            Ok(sorted) => sorted,
+            Err(mistakes) => {
+                mistakes.into_iter().for_each(|mistake| self.report(mistake));
+                return Ok(None);
+            }
+        };
         let mut number = None;
         if let Some(Some(argument)) = sorted.first() {
             match self.number(argument, scope) {

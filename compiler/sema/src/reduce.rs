@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_diag::{Diagnostic, Span, codes, habits};
 use hgnnc_ir::{BinaryOp, Dim, Direction, Op, Reduce, Space, Type, UnaryOp, VertexType};
-use hgnnc_syntax::ast::{Call, Expr, GraphExpr, Ident};
+use hgnnc_syntax::ast::{Call, Expr, ExprKind, GraphExpr, Ident};
+use hgnnc_syntax::format_expr;
 
 use crate::elaborate::{Elaborator, Mistake, Place, Scope};
 use crate::layer::LayerCx;
+use crate::names::suggest;
 use crate::value::{Term, Val, ValKind, Width, show_space, show_widths};
 
 /// What a reduction computes.
@@ -48,6 +50,20 @@ impl Kind {
     }
 }
 
+const SCOPES: &[&str] = &["in_edges", "vertices", "last", "first"];
+
+/// Longer values are not repeated in a help.
+const LONGEST_VALUE: usize = 60;
+
+/// The scopes of reductions in a block.
+fn scopes(place: Place) -> &'static [&'static str] {
+    match place {
+        Place::Aggregate => &["over in_edges", "over last"],
+        Place::Fuse(..) => &["across graphs", "over vertices", "over last"],
+        Place::Model | Place::Layer | Place::Project(..) => &["over vertices", "over last"],
+    }
+}
+
 /// Smaller than every score that means something, and still finite when it is multiplied by 0.
 const LOWEST: f64 = -3.0e38;
 
@@ -69,12 +85,28 @@ impl Elaborator<'_> {
             return Term::Error;
         }
         if let Some(named) = call.args.iter().find_map(|a| a.name.as_ref()) {
-            self.report(Diagnostic::at(
+            let report = Diagnostic::at(
                 codes::UNKNOWN_ARGUMENT,
                 named.span,
                 format!("`{name}` has no argument `{}`", named.name),
                 "its values have no names",
-            ));
+            );
+            let value =
+                call.args.iter().find(|arg| arg.name.is_none()).map_or("x".to_owned(), |arg| format_expr(&arg.value));
+            let value = if value.len() <= LONGEST_VALUE { value } else { "x".to_owned() };
+            let dimension = ["dim", "axis", "dims", "axes"].contains(&named.name.as_str());
+            let report = match habits::meant(habits::Place::Argument, &named.name) {
+                _ if dimension && kind == Kind::Concat => {
+                    report.help("values are joined along their last dimension: `concat(a, b)`")
+                }
+                Some(habits::Meant::Advice(advice)) if !dimension => report.help(habits::fill(advice, None)),
+                _ => {
+                    let forms: Vec<String> =
+                        scopes(scope.place).iter().map(|over| format!("`{name}({value}) {over}`")).collect();
+                    report.help(format!("it says what it goes over: {}", forms.join(" or ")))
+                }
+            };
+            self.report(report);
             return Term::Error;
         }
         if call.over.is_none() && call.across.is_none() {
@@ -92,6 +124,14 @@ impl Elaborator<'_> {
         };
         let x = self.eval(&arg.value, scope);
         if matches!(x, Term::Error) {
+            // The scope may be wrong by itself.
+            if let Some(GraphExpr::Name(over)) = &call.over
+                && !SCOPES.contains(&over.name.as_str())
+                && scope.layer.is_none_or(|layer| !layer.types.contains_key(&over.name))
+                && self.schema.vertices.iter().all(|vertex| vertex.name != over.name)
+            {
+                self.unknown_scope(over);
+            }
             return Term::Error;
         }
         let over = match &call.over {
@@ -157,20 +197,27 @@ impl Elaborator<'_> {
                 joined
             }
             _ => {
-                let scopes = match scope.place {
-                    Place::Aggregate => "`over in_edges`, `over last`",
-                    Place::Fuse(..) => "`across graphs`, `over vertices`, `over last`",
-                    Place::Model | Place::Layer | Place::Project(..) => "`over vertices`, `over last`",
+                let message = format!("`{name}` needs to know what it reduces over");
+                let report = Diagnostic::at(codes::MISSING_REDUCTION, span, message, "no scope");
+                let report = match &args[..] {
+                    [Expr { kind: ExprKind::List(items) | ExprKind::Tuple(items), .. }] if !items.is_empty() => {
+                        let items: Vec<String> = items.iter().map(format_expr).collect();
+                        report.help(format!("values stand without brackets: `{name}({})`", items.join(", ")))
+                    }
+                    [x, Expr { kind: ExprKind::Number(_) | ExprKind::Unary(..), .. }] => {
+                        let forms =
+                            scopes(scope.place).iter().map(|over| format!("`{name}({}) {over}`", format_expr(x)));
+                        report.help(format!("dimensions have no numbers: {}", forms.collect::<Vec<_>>().join(" or ")))
+                    }
+                    [x, Expr { kind: ExprKind::Name(over), .. }] if SCOPES.contains(&over.as_str()) => {
+                        report.help(format!("write `{name}({}) over {over}`", format_expr(x)))
+                    }
+                    _ => {
+                        let list: Vec<String> = scopes(scope.place).iter().map(|over| format!("`{over}`")).collect();
+                        report.help(format!("add {}", list.join(", ")))
+                    }
                 };
-                self.report(
-                    Diagnostic::at(
-                        codes::MISSING_REDUCTION,
-                        span,
-                        format!("`{name}` needs to know what it reduces over"),
-                        "no scope",
-                    )
-                    .help(format!("add {scopes}")),
-                );
+                self.report(report);
                 Term::Error
             }
         }
@@ -237,7 +284,7 @@ impl Elaborator<'_> {
             for &position in &scope.graphs {
                 self.not_of_pairs(layer.graphs[position], "in-edges to reduce", over.span)?;
             }
-            return self.softmax_over_edges(edges, layer, across, span);
+            return self.softmax_over_edges((edges, x_span), layer, across, span);
         }
         // Mean: the sum divided by the degree; max and min: 0 where there is no edge.
         let mut reduced = vec![];
@@ -363,7 +410,7 @@ impl Elaborator<'_> {
     /// `exp(x - lse)`, with the log-sum-exp of the destination's in-edges.
     fn softmax_over_edges(
         &mut self,
-        edges: Vec<Val>,
+        (edges, edges_span): (Vec<Val>, Span),
         layer: &LayerCx<'_>,
         across: bool,
         span: Span,
@@ -386,12 +433,19 @@ impl Elaborator<'_> {
             sums.push(lse);
         }
         let mut shares = vec![];
+        let mut scores = vec![];
         for (position, val) in edges.into_iter().enumerate() {
             let graph = layer.graphs[position];
+            scores.push(self.stored(&val, span)?);
             let lse = if across { per_type[&layer.ends[position].1].clone() } else { sums[position].clone() };
             let lse = self.gather(lse, graph, Direction::In, span);
             let shifted = self.elementwise(BinaryOp::Sub, val, span, lse, span, span)?;
             shares.push(self.apply_unary(UnaryOp::Exp, shifted, span)?);
+        }
+        // Across several semantic graphs, scores of the destination and of the graph weigh the graphs.
+        let alone = (0..layer.ends.len()).all(|i| layer.ends[..i].iter().all(|(_, dst)| *dst != layer.ends[i].1));
+        if let (false, Some(ValKind::Stored(share))) = (across && !alone, shares.first().map(|val| &val.kind)) {
+            self.doubt_attention(&scores, *share, edges_span);
         }
         Ok(Term::PerGraph(shares))
     }
@@ -409,17 +463,16 @@ impl Elaborator<'_> {
             "first" => self.map(x, span, |this, val| this.over_first(kind, val, arg.span, span)),
             _ if is_vertices => self.map(x, span, |this, val| this.over_rows(kind, val, arg.span, over, vertex, span)),
             _ => {
-                let report = Diagnostic::at(
-                    codes::WRONG_SCOPE,
-                    over.span,
-                    format!("`{}` is not a scope", over.name),
-                    "unknown scope",
-                );
-                let report = crate::names::did_you_mean(report, &over.name, ["in_edges", "vertices", "last", "first"]);
-                self.report(report);
+                self.unknown_scope(over);
                 Term::Error
             }
         }
+    }
+
+    fn unknown_scope(&mut self, over: &Ident) {
+        let message = format!("`{}` is not a scope", over.name);
+        let report = Diagnostic::at(codes::WRONG_SCOPE, over.span, message, "unknown scope");
+        self.report(suggest(report, habits::Place::Scope, &over.name, SCOPES.iter().copied()));
     }
 
     fn over_last(&mut self, kind: Kind, val: Val, at: Span, span: Span) -> Result<Val, Mistake> {
@@ -441,7 +494,10 @@ impl Elaborator<'_> {
             Kind::Softmax => {
                 let lse = self.reduce_last(val.clone(), Reduce::Lse, span)?;
                 let shifted = self.elementwise(BinaryOp::Sub, val, at, lse, at, span)?;
-                self.apply_unary(UnaryOp::Exp, shifted, span)
+                let share = self.apply_unary(UnaryOp::Exp, shifted, span)?;
+                let value = self.stored(&share, span)?;
+                self.doubt_softmax(width.dim.fixed(), "the last dimension is 1", value, span);
+                Ok(share)
             }
             Kind::Mean => {
                 let count = match width.dim {
@@ -655,6 +711,8 @@ impl Elaborator<'_> {
                     let shifted = self.elementwise(BinaryOp::Sub, val, span, lse.clone(), span, span)?;
                     shares.push(self.apply_unary(UnaryOp::Exp, shifted, span)?);
                 }
+                let value = self.stored(&shares[0], span)?;
+                self.doubt_softmax(Some(shares.len()), "there is one semantic graph", value, span);
                 Ok(Term::PerGraph(shares))
             }
             Kind::Sum => Ok(Term::One(self.fold(all, BinaryOp::Add, span)?)),

@@ -648,11 +648,24 @@ impl Schema {
         );
         if self.vertex_named(&name.name).is_some() {
             report = report.help(format!("`{0}` is a vertex type; its identity graph is `identity({0})`", name.name));
+        } else if let Some(relation) = self.reversed(&name.name) {
+            report = report.help(format!(
+                "edges against their direction are `reverse({relation})`, those of all relations `reverses`"
+            ));
         } else {
             report = did_you_mean(report, &name.name, known);
         }
         diagnostics.push(report);
         None
+    }
+
+    /// The relation of which a name is that of the reverse, as other tools form it.
+    fn reversed(&self, name: &str) -> Option<&str> {
+        let prefixes = ["rev_", "reverse_", "inv_", "inverse_", "reversed_"];
+        let suffixes = ["_rev", "_inv", "_reverse", "_inverse"];
+        let without = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
+        let without = without.or_else(|| suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)))?;
+        self.relations.iter().map(|relation| relation.name.as_str()).find(|known| *known == without)
     }
 
     fn relation_graph(&self, relation: usize, span: Span) -> GraphRef {

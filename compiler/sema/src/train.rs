@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_diag::habits::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Target, Task, Training};
 use hgnnc_ir::{Stage, VertexType};
 use hgnnc_passes::{Clip, Optimizer, OptimizerOptions, Schedule};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
+use hgnnc_syntax::format_expr;
 
 use crate::consts::Consts;
 use crate::elaborate::Elaborator;
 use crate::functions::match_arguments;
 use crate::loss::TrainedOf;
 use crate::model::OutputInfo;
-use crate::names::did_you_mean;
+use crate::names::{closest, did_you_mean, suggest};
 
 /// A train block, understood.
 #[derive(Clone, Debug)]
@@ -186,8 +188,8 @@ impl Elaborator<'_> {
                     None => fine = false,
                 },
                 TrainEntry::Metrics(_, names) => {
-                    let metrics: Option<Vec<Metric>> = names.iter().map(|name| self.metric(name, task)).collect();
-                    match metrics {
+                    let metrics: Vec<Option<Metric>> = names.iter().map(|name| self.metric(name, task)).collect();
+                    match metrics.into_iter().collect() {
                         Some(metrics) => spec.training.metrics = metrics,
                         None => fine = false,
                     }
@@ -203,11 +205,53 @@ impl Elaborator<'_> {
                 },
             }
         }
+        if fine {
+            self.doubt_length(train, &spec);
+        }
         // The best epoch is the one that early stopping watches for, unless something else is asked for.
         if let Some(criterion) = select.or(spec.training.stop.map(|s| s.criterion)) {
             spec.training.select = criterion;
         }
         fine.then_some(spec)
+    }
+
+    /// Doubts a patience that training never runs out of, and a schedule that ends long before training does.
+    fn doubt_length(&mut self, train: &ast::Train, spec: &TrainSpec) {
+        let epochs = spec.training.epochs;
+        let declared = train.entries.iter().find_map(|entry| match entry {
+            TrainEntry::Epochs(_, expr) => Some(expr.span),
+            _ => None,
+        });
+        let length = |report: Diagnostic| match declared {
+            Some(span) => report.label(span, "training ends here at the latest"),
+            None => report.note(format!("training takes {epochs} epochs, for no `epochs` are given")),
+        };
+        for entry in &train.entries {
+            match entry {
+                TrainEntry::Stop(_, _, patience) if spec.training.stop.is_some_and(|stop| stop.patience >= epochs) => {
+                    let message = "early stopping waits for as many epochs as there are";
+                    let report =
+                        Diagnostic::at(codes::LONG_PATIENCE, patience.span, message, "never stops training early");
+                    self.doubts.add(length(report).help("let it wait for fewer epochs, or leave `stop` out"));
+                }
+                TrainEntry::Schedule(span, _) => {
+                    let Some((end, factor)) = end_of(&spec.optimizer.schedule) else { continue };
+                    let rest = epochs.saturating_sub(end);
+                    if rest <= epochs / 10 {
+                        continue;
+                    }
+                    let message = format!("the schedule ends {rest} epochs before training does");
+                    let label = match factor {
+                        0.0 => format!("from epoch {end} on, the learning rate is 0"),
+                        factor => format!("from epoch {end} on, the learning rate is {factor} of what was given"),
+                    };
+                    let report = Diagnostic::at(codes::SHORT_SCHEDULE, *span, message, label);
+                    self.doubts
+                        .add(length(report).help(format!("let it take all {epochs} epochs, or train for fewer")));
+                }
+                _ => {}
+            }
+        }
     }
 
     fn criterion(&mut self, criterion: &ast::Criterion, task: Task) -> Option<Criterion> {
@@ -249,7 +293,16 @@ impl Elaborator<'_> {
                 format!("`{}` is not a metric", name.name),
                 "unknown metric",
             );
-            let report = did_you_mean(report, &name.name, Metric::ALL.iter().map(|m| m.name()));
+            // Of all metrics, those that fit.
+            let fitting = || Metric::ALL.iter().filter(|metric| metric.fits(task)).map(|metric| metric.name());
+            let named = |name: &str| fitting().any(|known| known == name);
+            let elsewhere = Metric::ALL.iter().map(|m| m.name()).find(|known| closest(&name.name, &[known]).is_some());
+            let report = match elsewhere.filter(|known| !named(known)) {
+                Some(_) if habits::meant(Place::Metric, &name.name).is_none() => {
+                    did_you_mean(report, &name.name, Metric::ALL.iter().map(|m| m.name()))
+                }
+                _ => suggest(report, Place::Metric, &name.name, fitting()),
+            };
             self.report(report);
             return None;
         };
@@ -285,10 +338,21 @@ impl Elaborator<'_> {
             Some(expr) => self.ranged(expr, consts, low, high, what),
             None => Some(default),
         };
-        let lr = number(0, if name == "sgd" { 0.1 } else { 0.001 }, 0.0, f64::MAX, "the learning rate")?;
+        // All of them are looked at before giving up.
+        let lr = number(0, if name == "sgd" { 0.1 } else { 0.001 }, 0.0, f64::MAX, "the learning rate");
+        if let (Some(0.0), Some(at)) = (lr, args[0]) {
+            self.doubts.add(
+                Diagnostic::at(codes::ZERO_RATE, at.span, "the learning rate is 0", "no parameter moves")
+                    .help("a usual rate of `adam` is 0.001 to 0.01"),
+            );
+        }
+        let mut number = |index: usize, default: f64, low: f64, high: f64, what: &str| match args[index] {
+            Some(expr) => self.ranged(expr, consts, low, high, what),
+            None => Some(default),
+        };
         if name == "sgd" {
-            let momentum = number(1, 0.0, 0.0, 1.0, "the momentum")?;
-            let weight_decay = number(3, 0.0, 0.0, f64::MAX, "the weight decay")?;
+            let momentum = number(1, 0.0, 0.0, 1.0, "the momentum");
+            let weight_decay = number(3, 0.0, 0.0, f64::MAX, "the weight decay");
             let nesterov = match args[2] {
                 None => false,
                 Some(Expr { kind: ExprKind::Bool(value), .. }) => *value,
@@ -302,12 +366,13 @@ impl Elaborator<'_> {
                     return None;
                 }
             };
-            return Some(Optimizer::Sgd { lr, momentum, nesterov, weight_decay });
+            return Some(Optimizer::Sgd { lr: lr?, momentum: momentum?, nesterov, weight_decay: weight_decay? });
         }
-        let beta1 = number(1, 0.9, 0.0, BELOW_ONE, "beta1")?;
-        let beta2 = number(2, 0.999, 0.0, BELOW_ONE, "beta2")?;
-        let eps = number(3, 1e-8, 0.0, 1.0, "eps")?;
-        let weight_decay = number(4, if name == "adamw" { 0.01 } else { 0.0 }, 0.0, f64::MAX, "the weight decay")?;
+        let beta1 = number(1, 0.9, 0.0, BELOW_ONE, "beta1");
+        let beta2 = number(2, 0.999, 0.0, BELOW_ONE, "beta2");
+        let eps = number(3, 1e-8, 0.0, 1.0, "eps");
+        let weight_decay = number(4, if name == "adamw" { 0.01 } else { 0.0 }, 0.0, f64::MAX, "the weight decay");
+        let (lr, beta1, beta2, eps, weight_decay) = (lr?, beta1?, beta2?, eps?, weight_decay?);
         Some(if name == "adam" {
             Optimizer::Adam { lr, beta1, beta2, eps, weight_decay }
         } else {
@@ -384,7 +449,16 @@ impl Elaborator<'_> {
             ));
             return None;
         };
+        let at = limit.span;
         let limit = self.ranged(limit, consts, 0.0, f64::MAX, "the limit")?;
+        if limit == 0.0 {
+            let message = "the limit of gradients is greater than 0";
+            self.report(
+                Diagnostic::at(codes::ARGUMENT_RANGE, at, message, "every gradient would be 0")
+                    .help(format!("write `clip {name}(1.0)`, or leave `clip` out")),
+            );
+            return None;
+        }
         Some(if name == "norm" { Clip::GlobalNorm(limit) } else { Clip::Value(limit) })
     }
 
@@ -401,16 +475,27 @@ impl Elaborator<'_> {
             _ => ("", expr.span, &[]),
         };
         let Some((_, names)) = choices.iter().find(|(known, _)| *known == name) else {
-            if !matches!(expr.kind, ExprKind::Error) {
-                let report = Diagnostic::at(
-                    codes::UNKNOWN_CHOICE,
-                    span,
-                    format!("there is no {what} `{name}`"),
-                    format!("unknown {what}"),
-                );
-                let report = did_you_mean(report, name, choices.iter().map(|c| c.0));
-                self.report(report);
-            }
+            let known = choices.iter().map(|c| c.0);
+            let report = match &expr.kind {
+                ExprKind::Error => return None,
+                ExprKind::Name(_) | ExprKind::Call(_) => {
+                    let message = format!("there is no {what} `{name}`");
+                    let report = Diagnostic::at(codes::UNKNOWN_CHOICE, span, message, format!("unknown {what}"));
+                    match what {
+                        "optimizer" => suggest(report, Place::Optimizer, name, known),
+                        "schedule" => suggest(report, Place::Schedule, name, known),
+                        _ => did_you_mean(report, name, known),
+                    }
+                }
+                other => {
+                    let (message, label) = (format!("this is no {what}"), "a name is expected, with arguments");
+                    let value = if matches!(other, ExprKind::Number(_)) { format_expr(expr) } else { "…".to_owned() };
+                    let forms: Vec<String> = known.map(|known| format!("`{known}({value})`")).collect();
+                    Diagnostic::at(codes::UNKNOWN_CHOICE, span, message, label)
+                        .help(format!("write {}", forms.join(" or ")))
+                }
+            };
+            self.report(report);
             return None;
         };
         match match_arguments(args, names, &format!("`{name}`"), expr.span) {
@@ -418,8 +503,8 @@ impl Elaborator<'_> {
                 sorted.resize(names.len().max(2), None);
                 Some((name.to_string(), sorted))
             }
-            Err(mistake) => {
-                self.report(*mistake);
+            Err(mistakes) => {
+                mistakes.into_iter().for_each(|mistake| self.report(mistake));
                 None
             }
         }
@@ -462,5 +547,14 @@ impl Elaborator<'_> {
             format!("this is {number}"),
         ));
         None
+    }
+}
+
+/// The epoch from which on a schedule changes nothing, and its factor then; `None` where it has no end.
+fn end_of(schedule: &Schedule) -> Option<(u64, f64)> {
+    match schedule {
+        Schedule::Constant | Schedule::Step { .. } | Schedule::Exponential { .. } => None,
+        Schedule::Cosine { epochs, floor } => Some((*epochs, *floor)),
+        Schedule::Warmup { epochs, then } => end_of(then).map(|(end, factor)| (end + epochs, factor)),
     }
 }

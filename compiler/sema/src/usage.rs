@@ -256,7 +256,9 @@ impl Names {
                 self.expr(b);
             }
             ExprKind::Call(call) => self.call(call),
-            ExprKind::List(items) | ExprKind::Bundle(items) => items.iter().for_each(|e| self.expr(e)),
+            ExprKind::List(items) | ExprKind::Tuple(items) | ExprKind::Bundle(items) => {
+                items.iter().for_each(|e| self.expr(e))
+            }
             ExprKind::If(condition, yes, no) => {
                 self.expr(condition);
                 self.expr(yes);

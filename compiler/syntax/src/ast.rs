@@ -23,6 +23,21 @@ pub struct Module {
     pub items: Vec<Item>,
     /// The last token or comment of the file, behind which more could stand; `None` for a file that was not read.
     pub end: Option<Span>,
+    /// Warnings that are silenced where they stand, in order.
+    pub allows: Vec<Allow>,
+    /// Something could not be read and is not in the tree: what seems to be missing may stand there.
+    pub incomplete: bool,
+}
+
+/// One code of `#[allow(W0003, …)]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Allow {
+    /// As written.
+    pub code: Ident,
+    /// The whole attribute.
+    pub attribute: Span,
+    /// The declaration, statement or entry that it holds for.
+    pub extent: Span,
 }
 
 /// A top-level declaration.
@@ -567,6 +582,8 @@ pub enum ExprKind {
     Call(Box<Call>),
     /// `[a, b]`: a shape, or a list of numbers
     List(Vec<Expr>),
+    /// `(a, b)`: written for a list, and none in this language.
+    Tuple(Vec<Expr>),
     /// `{Paper.x, Author.x}`: values of several vertex types
     Bundle(Vec<Expr>),
     /// `if c { a } else { b }`, decided at compile time

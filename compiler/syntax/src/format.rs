@@ -17,6 +17,11 @@ const INDENT: usize = 4;
 /// Entries of a train block start in one column.
 const KEYWORD_WIDTH: usize = 10;
 
+/// An expression as it is written, on one line, with numbers as their values.
+pub fn format_expr(expr: &Expr) -> String {
+    Printer::new("", &[]).expr(expr, LOOSEST)
+}
+
 /// Formats a module that parsed without errors from `text`. (What did not parse is not in the tree and
 /// would be lost.)
 pub fn format(module: &Module, text: &str) -> String {
@@ -35,6 +40,8 @@ struct Comment {
     /// Written `///` where it documents nothing. It is printed with two slashes: where it moves to, it might
     /// document something.
     misplaced_doc: bool,
+    /// `#[allow(…)]`: holds for what stands behind it, and stands on a line of its own.
+    attribute: bool,
 }
 
 struct Printer<'a> {
@@ -56,7 +63,8 @@ struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     fn new(text: &'a str, lexemes: &'a [Lexeme]) -> Self {
-        let is_comment = |token: &Token| matches!(token, Token::Comment | Token::Doc(_) | Token::ModuleDoc(_));
+        let is_comment =
+            |token: &Token| matches!(token, Token::Comment | Token::Doc(_) | Token::ModuleDoc(_) | Token::Attribute);
         let mut comments = Vec::new();
         for (index, lexeme) in lexemes.iter().enumerate() {
             let documents = || {
@@ -64,11 +72,12 @@ impl<'a> Printer<'a> {
                 next.is_some_and(|l| matches!(l.token, Token::Layer | Token::Model))
             };
             let misplaced_doc = match lexeme.token {
-                Token::Comment => false,
+                Token::Comment | Token::Attribute => false,
                 Token::Doc(_) if !documents() => true,
                 _ => continue,
             };
-            comments.push(Comment { start: lexeme.start, end: lexeme.end, misplaced_doc });
+            let attribute = lexeme.token == Token::Attribute;
+            comments.push(Comment { start: lexeme.start, end: lexeme.end, misplaced_doc, attribute });
         }
         let tokens: Vec<&Lexeme> = lexemes.iter().filter(|l| !is_comment(&l.token)).collect();
         let mut open = Vec::new();
@@ -143,7 +152,7 @@ impl<'a> Printer<'a> {
             return;
         };
         let between = self.text.get(end..comment.start).unwrap_or("\n");
-        if between.chars().all(|c| matches!(c, ' ' | '\t' | ',' | ')' | '{')) {
+        if !comment.attribute && between.chars().all(|c| matches!(c, ' ' | '\t' | ',' | ')' | '{')) {
             self.out.truncate(self.out.trim_end().len());
             self.out.push(' ');
             self.trailing.push(self.out.len());
@@ -619,6 +628,10 @@ impl<'a> Printer<'a> {
             ExprKind::List(items) => {
                 let items: Vec<String> = items.iter().map(|item| self.expr(item, LOOSEST)).collect();
                 format!("[{}]", items.join(", "))
+            }
+            ExprKind::Tuple(items) => {
+                let items: Vec<String> = items.iter().map(|item| self.expr(item, LOOSEST)).collect();
+                format!("({})", items.join(", "))
             }
             ExprKind::Bundle(items) => {
                 let items: Vec<String> = items.iter().map(|item| self.expr(item, LOOSEST)).collect();

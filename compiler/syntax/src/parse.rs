@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use hgnnc_diag::{Diagnostics, FileId, Span, codes};
 use lalrpop_util::{ParseError, lalrpop_mod};
 
+use crate::allow;
 use crate::ast::{Item, Module};
 use crate::recover::repair;
 use crate::report::{Expected, Mistake, push};
+use crate::respell::Respeller;
 use crate::structure::{Frame, Groups, balance, starts_item, too_deep, too_deep_report};
 use crate::tokens::{Lexeme, Pos, Token, lex};
 
@@ -31,13 +33,22 @@ pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Module 
     let (start, end) = lexemes.last().map_or((0, 0), |last| (last.start, last.end));
     module.end = Some(Span::new(file, start, end));
     take_module_doc(file, &mut lexemes, &mut module, &mut found);
+    let mut attributes = allow::take(file, text, &mut lexemes, &mut found);
     lexemes.retain(|lexeme| lexeme.token != Token::Comment);
     let mut docs = take_docs(&mut lexemes);
+    module.incomplete = lexemes.iter().any(|lexeme| matches!(lexeme.token, Token::Unknown | Token::BadExpr));
+    let before = found.len();
     let tokens = balance(file, lexemes, &mut found);
+    module.incomplete |= found.len() > before;
     let starts = item_starts(&tokens);
+    let mut misplaced = vec![];
+    let mut respeller = Respeller::new(file, text);
     for (number, &start) in starts.iter().enumerate() {
         let end = starts.get(number + 1).copied().unwrap_or(tokens.len());
-        let mut item = parse_item(file, text, tokens[start..end].to_vec(), tokens.get(end), &mut found);
+        let mut own = tokens[start..end].to_vec();
+        module.allows.extend(allow::hold(file, &own, &mut attributes, &mut misplaced));
+        respeller.respell(&mut own, &mut found);
+        let mut item = parse_item(file, text, own, tokens.get(end), &mut found, &mut module.incomplete);
         if let Some(Item::Layer(_) | Item::Model(_)) = item {
             let lines = docs.remove(&tokens[start].start).unwrap_or_default();
             match &mut item {
@@ -48,6 +59,7 @@ pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Module 
         }
         module.items.extend(item);
     }
+    allow::report_misplaced(misplaced.into_iter().chain(attributes), &mut found);
     found.sort();
     diagnostics.append(found);
     module
@@ -109,11 +121,13 @@ fn parse_item(
     mut tokens: Vec<Lexeme>,
     following: Option<&Lexeme>,
     diagnostics: &mut Diagnostics,
+    incomplete: &mut bool,
 ) -> Option<Item> {
     let parser = grammar::TopItemParser::new();
     for _ in 0..MAX_REPAIRS.min(MAX_READ_AGAIN / tokens.len().max(1)).max(2) {
         let groups = Groups::new(&tokens);
         if let Some(at) = too_deep(&tokens, &groups) {
+            *incomplete = true;
             let lexeme = &tokens[at];
             push(diagnostics, too_deep_report(Span::new(file, lexeme.start, lexeme.end)));
             apply(&mut tokens, &groups, at, false, |_| ())?;
@@ -123,6 +137,7 @@ fn parse_item(
             Ok(item) => return item,
             Err(error) => place(error, tokens.len()),
         };
+        *incomplete = true;
         let mut fresh = expected.fresh_part();
         // The word that starts the next statement was taken for the operand that is missing before it.
         if expected.after_operand() && at > 0 {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use hgnnc_diag::habits::{self, Meant, Place};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 
 use crate::structure::{Frame, Groups};
@@ -72,8 +73,12 @@ impl Expected {
 
     /// In words, grouped.
     fn alternatives(&self) -> Vec<String> {
-        let mut left: BTreeSet<&str> =
-            self.terminals.iter().map(String::as_str).filter(|t| !t.starts_with("BAD_")).collect();
+        let mut left: BTreeSet<&str> = self
+            .terminals
+            .iter()
+            .map(String::as_str)
+            .filter(|t| !t.starts_with("BAD_") && !t.starts_with("TUPLE_"))
+            .collect();
         let mut groups: Vec<String> = Vec::new();
         let mut group = |left: &mut BTreeSet<&str>, words: &[&str], text: &str| {
             left.retain(|terminal| !words.contains(terminal));
@@ -199,13 +204,52 @@ const ORDER: &[&str] = &[
     "}",
 ];
 
+const ENTRY_WORDS: &[&str] = &[
+    "dataset",
+    "split",
+    "loss",
+    "optimizer",
+    "schedule",
+    "clip",
+    "epochs",
+    "batch",
+    "fanout",
+    "reuse",
+    "negatives",
+    "exclude",
+    "stop",
+    "select",
+    "metrics",
+    "seed",
+];
+const SCHEMA_WORDS: &[&str] = &["vertex", "relation", "metapath", "family"];
+const BLOCK_WORDS: &[&str] = &["param", "project", "aggregate", "fuse"];
+const ITEM_WORDS: &[&str] = &["use", "const", "schema", "layer", "model", "train"];
+
 /// `a`, `a or b`, `a, b or c`
 fn list(alternatives: &[String]) -> String {
-    match alternatives {
-        [] => "something else".to_owned(),
+    if alternatives.is_empty() { "something else".to_owned() } else { listed(alternatives, "or") }
+}
+
+fn listed(all: &[String], word: &str) -> String {
+    match all {
+        [] => String::new(),
         [only] => only.clone(),
-        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+        [most @ .., last] => format!("{} {word} {last}", most.join(", ")),
     }
+}
+
+fn did_you_mean(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    format!("did you mean {}?", listed(&names, "or"))
+}
+
+/// The word that a misspelled one is closest to.
+fn closest_of<'a>(found: &str, words: &[&'a str]) -> Option<&'a str> {
+    let folded = habits::fold(found);
+    let distance = |word: &str| strsim::damerau_levenshtein(&folded, word);
+    let best = words.iter().copied().min_by_key(|word| distance(word))?;
+    (distance(best) * 3 <= folded.chars().count().max(3)).then_some(best)
 }
 
 impl Mistake<'_> {
@@ -234,6 +278,11 @@ impl Mistake<'_> {
             _ => format!("`{word}`"),
         };
         let span = Span::new(self.file, found.start, found.end);
+        if let Some((message, label, help)) = self.unknown_start(groups, found, word) {
+            let mut diagnostic = Diagnostic::at(codes::UNEXPECTED_TOKEN, span, message, label);
+            diagnostic.help.extend(help);
+            return diagnostic;
+        }
         let message = format!("expected {wanted}{after}, found {described}");
         // What is missing at the end of a line is missed only on the next one.
         let mut diagnostic = match previous {
@@ -251,6 +300,78 @@ impl Mistake<'_> {
         diagnostic
     }
 
+    /// A word that starts a line, an entry or a declaration, and is none of those that can: headline, label and way out.
+    fn unknown_start(
+        &self,
+        groups: &Groups,
+        found: &Lexeme,
+        word: &str,
+    ) -> Option<(String, &'static str, Option<String>)> {
+        let frame = groups.of.get(self.at).map_or(Frame::Top, |&group| groups.list[group].frame);
+        let (place, what, starts): (Place, &str, &[&str]) = match frame {
+            Frame::Train if self.expected.entry() => (Place::Entry, "entry of a train block", ENTRY_WORDS),
+            Frame::Schema if self.expected.has("vertex") => {
+                (Place::Declaration, "declaration of a schema", SCHEMA_WORDS)
+            }
+            Frame::Layer if self.expected.has("project") => (Place::Block, "block of a layer", BLOCK_WORDS),
+            Frame::Top if self.at == 0 || self.expected.terminals.is_empty() => {
+                (Place::Item, "declaration", ITEM_WORDS)
+            }
+            _ => return None,
+        };
+        let starts_part = found.first || self.at == 0;
+        if !starts_part || !(found.token.is_name() || found.token.is_reserved()) || starts.contains(&word) {
+            return None;
+        }
+        let help = self.habit(place, word).or_else(|| match closest_of(word, starts) {
+            Some(meant) => Some(format!("did you mean `{meant}`?")),
+            None => {
+                let known: Vec<String> = starts.iter().map(|start| format!("`{start}`")).collect();
+                Some(format!("there are {}", listed(&known, "and")))
+            }
+        });
+        Some((format!("`{word}` starts no {what}"), "not known here", help))
+    }
+
+    /// What a word of another tool is here, with the value that follows it.
+    fn habit(&self, place: Place, word: &str) -> Option<String> {
+        match habits::meant(place, word)? {
+            Meant::Advice(advice) => {
+                let value = self.value_after(self.at);
+                Some(habits::fill(advice, value))
+            }
+            Meant::Names(names) => Some(did_you_mean(names)),
+            Meant::Each(_) => None,
+        }
+    }
+
+    /// The text of the value behind the token at `at`, behind `:` or `=` where there is one: to the end of its line.
+    fn value_after(&self, at: usize) -> Option<&str> {
+        let is_sign = |lexeme: &Lexeme| matches!(lexeme.token, Token::Colon | Token::Assign);
+        let start = at + 1 + usize::from(self.tokens.get(at + 1).is_some_and(is_sign));
+        let first = self.tokens.get(start).filter(|lexeme| !lexeme.first)?;
+        // Of arguments, the number.
+        if first.token == Token::LeftParen {
+            let inside = self.tokens[start..].iter().take_while(|lexeme| !lexeme.first);
+            let number = inside.into_iter().find(|lexeme| matches!(lexeme.token, Token::Number(_)))?;
+            return self.text.get(number.start..number.end);
+        }
+        let mut depth = 0usize;
+        let mut end = first.end;
+        for (index, lexeme) in self.tokens.iter().enumerate().skip(start) {
+            if lexeme.token.is_closing() {
+                let Some(outer) = depth.checked_sub(1) else { break };
+                depth = outer;
+            }
+            if index > start && depth == 0 && (lexeme.first || lexeme.token == Token::Comma) {
+                break;
+            }
+            depth += usize::from(lexeme.token.is_opening());
+            end = lexeme.end;
+        }
+        self.text.get(first.start..end)
+    }
+
     fn help(&self, groups: &Groups, found: &Lexeme, word: &str) -> Option<String> {
         use Token::*;
         let expected = self.expected;
@@ -261,6 +382,28 @@ impl Mistake<'_> {
         let is_colon = |lexeme: &Lexeme| lexeme.token == Colon;
         let frame = groups.of.get(self.at).map_or(Frame::Top, |&group| groups.list[group].frame);
         let text_of = |index: usize| &self.text[self.tokens[index].start..self.tokens[index].end];
+        if let Some(help) = self.triples_help() {
+            return Some(help);
+        }
+        if expected.has("onehot")
+            && !expected.has("NAME")
+            && let Some(Meant::Advice(advice)) = habits::meant(Place::FieldType, word)
+        {
+            let open = self.tokens.get(self.at + 1).filter(|open| open.token == LeftBracket);
+            let close = self.tokens[self.at..].iter().find(|lexeme| lexeme.token == RightBracket);
+            let width = open.zip(close).and_then(|(open, close)| self.text.get(open.start..close.end));
+            return Some(habits::fill(advice, width));
+        }
+        if expected.has("dim")
+            && expected.has("bool")
+            && !expected.has("NAME")
+            && let Some(Meant::Names(names)) = habits::meant(Place::Kind, word)
+        {
+            return Some(did_you_mean(names));
+        }
+        if let Some(help) = self.other_syntax(groups, found, word) {
+            return Some(help);
+        }
         if let Some(closest) = expected.closest(word).filter(|_| found.token.is_name() || found.token.is_reserved()) {
             return Some(format!("did you mean `{closest}`?"));
         }
@@ -304,9 +447,6 @@ impl Mistake<'_> {
                     "put the call and its scope in parentheses to take a field of it: `(f(x) over g).y`".to_owned(),
                 );
             }
-            LeftParen if before_previous == Some(&Dot) => {
-                return Some("there are no methods: write `f(x)`, not `x.f()`".to_owned());
-            }
             Dot if expected.has("::") => return Some("the parts of a path are joined by `::`".to_owned()),
             Let if expected.terminals.is_empty() => {
                 return Some("outside of models and layers, values are declared with `const`".to_owned());
@@ -336,7 +476,19 @@ impl Mistake<'_> {
             words.contains(&word) || starts_line && words.contains(&text_of(self.at - 1))
         };
         if foreign(&["return", "yield"]) {
-            return Some("a layer's result is what is assigned to its name, `out = …`".to_owned());
+            let at = if ["return", "yield"].contains(&word) { self.at } else { self.at - 1 };
+            let value = self.value_after(at).unwrap_or("…");
+            return Some(match self.tokens[0].token {
+                Model | BadModelHead => format!("a model names what it computes: `output NAME: TYPE = {value}`"),
+                _ => format!("a layer's result is what is assigned to its name: `out = {value}`"),
+            });
+        }
+        if foreign(&["def", "fn", "func", "function", "class", "async"]) && frame == Frame::Statements {
+            let help = "there are no functions inside: statements are `let NAME = …`, `param`, and";
+            return Some(match self.tokens[0].token {
+                Model | BadModelHead => format!("{help} `output NAME: TYPE = …`"),
+                _ => format!("{help} `NAME = …` for a field"),
+            });
         }
         if foreign(&["for", "while"]) && matches!(frame, Frame::Statements | Frame::Plain) {
             return Some("there are no loops: an operation applies to all vertices or edges at once".to_owned());
@@ -347,12 +499,327 @@ impl Mistake<'_> {
         if frame == Frame::Statements && expected.has("=") && previous.is_some_and(Token::is_name) {
             return Some(format!("a statement gives a name a value: `{} = …`", text_of(self.at - 1)));
         }
-        if self.at == 0 && foreign(&["def", "fn", "func", "function", "struct", "class"]) {
-            return Some("layers start with `layer`, models with `model`".to_owned());
+        self.form(groups)
+    }
+
+    /// The form of the construct that the mistake is in the head of.
+    fn form(&self, groups: &Groups) -> Option<String> {
+        let group = groups.of.get(self.at).copied().unwrap_or(0);
+        let mut heads = (groups.begin(group)..self.at).rev().filter(|&i| groups.of[i] == group);
+        let (what, form) = heads.find_map(|i| {
+            Some(match self.tokens[i].token {
+                Token::Vertex => ("a vertex type", "vertex Paper { x: f32[128], topic: class[7] }"),
+                Token::Relation => ("a relation", "relation writes: Author -> Paper"),
+                Token::Metapath => ("a metapath", "metapath PAP = Paper <-writes- Author -writes-> Paper"),
+                Token::Family => ("a family", "family all = [relations, reverses]"),
+                Token::Project => ("this block", "project v: V { … }"),
+                Token::Aggregate => ("this block", "aggregate e: g in graphs { … }"),
+                Token::Fuse => ("this block", "fuse v: V across graphs { … }"),
+                Token::Param => ("a parameter", "param w: [in, hidden] = glorot"),
+                Token::Output => ("an output", "output logits: Paper = …"),
+                Token::Layer => {
+                    ("a layer", "layer NAME(hidden: dim) over graphs: [V -> V] of x: V[in] -> V[hidden] { … }")
+                }
+                Token::Model => ("a model", "model NAME(schema: SCHEMA) { … }"),
+                Token::Train => ("training", "train MODEL { … }"),
+                Token::Use => ("an import", "use std::han::HanConv"),
+                Token::Stop => ("early stopping", "stop when val.loss has not improved for 20 epochs"),
+                Token::Select => ("the best epoch", "select val.loss"),
+                // Behind these, the mistake is one of an expression or of the next part.
+                Token::Assign | Token::Let | Token::RightBrace => return Some(("", "")),
+                _ => return None,
+            })
+        })?;
+        let is_head = !form.is_empty() && !self.expected.after_operand();
+        is_head.then(|| format!("{what} is written `{form}`"))
+    }
+}
+
+/// An edge type as PyG and DGL write it: `("author", "writes", "paper")`.
+struct Triple<'a> {
+    src: &'a str,
+    relation: &'a str,
+    dst: &'a str,
+}
+
+/// Syntax of other languages that no respelling mends.
+impl Mistake<'_> {
+    fn text_of(&self, index: usize) -> &str {
+        &self.text[self.tokens[index].start..self.tokens[index].end]
+    }
+
+    fn other_syntax(&self, groups: &Groups, found: &Lexeme, word: &str) -> Option<String> {
+        use Token::*;
+        let expected = self.expected;
+        let previous = self.at.checked_sub(1).map(|i| &self.tokens[i]);
+        let group = groups.of.get(self.at).copied().unwrap_or(0);
+        let frame = groups.list[group].frame;
+        let next = self.tokens.get(self.at + 1).map(|l| &l.token);
+        let entry = self.entry(groups, group);
+        if let (None, Some(advice)) = (entry, self.foreign_call(groups, group)) {
+            return Some(advice.to_owned());
         }
-        if self.at == 0 && foreign(&["import", "include", "from", "open"]) {
-            return Some("other files are used with `use`, as in `use std::han::HanConv`".to_owned());
+        match &found.token {
+            LeftParen if expected.after_operand() && self.is_method() => {
+                let (receiver, method) = (self.operand(self.at - 3), self.text_of(self.at - 1));
+                if receiver == "self" || receiver == "this" {
+                    return Some(format!("names stand for themselves: `{method}`, not `{receiver}.{method}`"));
+                }
+                let function = match habits::meant(Place::Function, method) {
+                    Some(Meant::Names([only])) => only,
+                    Some(Meant::Advice(advice)) => return Some(format!("there are no methods; {advice}")),
+                    _ => method,
+                };
+                let inside = receiver.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(receiver);
+                let more = if function == "reshape" { ", [8, 64]" } else { "" };
+                Some(format!("there are no methods: write `{function}({inside}{more})`"))
+            }
+            LeftParen if expected.after_operand() && previous.is_some_and(|l| l.token == RightParen) => {
+                let open = groups.list.iter().find(|inner| inner.close == self.at - 1).map(|inner| inner.open);
+                let callee = open.and_then(|open| open.checked_sub(1)).filter(|&name| self.tokens[name].token.is_name());
+                match callee.and_then(|name| habits::meant(Place::Function, self.text_of(name))) {
+                    Some(Meant::Advice(advice)) => Some(advice.to_owned()),
+                    _ => Some(
+                        "a function takes its values at once, `linear(x, 8)`; a layer is used as `GcnConv(hidden: 8) over [cites] of x`"
+                            .to_owned(),
+                    ),
+                }
+            }
+            LeftBracket if expected.after_operand() && entry == Some(&Loss) => {
+                Some("the split says which vertices are for training: leave the brackets out".to_owned())
+            }
+            LeftBracket if expected.after_operand() && matches!(next, Some(Text(_))) => {
+                let last = self.text_of(self.at.checked_sub(1)?);
+                let of_other = habits::meant(Place::Value, last).or_else(|| habits::meant(Place::Field, last));
+                if let Some(Meant::Advice(advice)) = of_other {
+                    return Some(advice.to_owned());
+                }
+                let Some(Text(name)) = next else { return None };
+                Some(format!("a field is selected by its name: `{}.{}`", self.operand(self.at - 1), named(name)))
+            }
+            LeftBracket if expected.after_operand() => Some(
+                "values have no indices: `.name` selects a field or vertex type, and dimensions are reduced `over last` or `over first`"
+                    .to_owned(),
+            ),
+            If if expected.after_operand() => {
+                Some("a choice is written `if c { a } else { b }`, with `c` known when the model is compiled".to_owned())
+            }
+            Star if previous.is_some_and(|l| l.token == Over) => {
+                Some("`over relations` is over all relations, `over metapaths` over all metapaths".to_owned())
+            }
+            LeftBrace | LeftParen if previous.is_some_and(|l| l.token == Over) => {
+                let group = groups.list.iter().find(|inner| inner.open == self.at);
+                let inside = group.and_then(|group| {
+                    let (first, last) = (self.tokens.get(group.open + 1)?, self.tokens.get(group.close.checked_sub(1)?)?);
+                    self.text.get(first.start..last.end)
+                });
+                Some(format!("several semantic graphs stand in square brackets: `over [{}]`", inside.unwrap_or("…")))
+            }
+            Comma if frame == Frame::Statements && self.at >= 2 && self.tokens[self.at - 2].token == Over => {
+                let (first, second) = (self.text_of(self.at - 1), self.tokens.get(self.at + 1));
+                let second = second.map_or("…", |l| &self.text[l.start..l.end]);
+                Some(format!("several semantic graphs stand in square brackets: `over [{first}, {second}]`"))
+            }
+            token if entry == Some(&Metrics) && token.is_name() && !found.first => {
+                Some("metrics are separated by commas: `metrics accuracy, macro_f1`".to_owned())
+            }
+            LeftBracket if entry == Some(&Metrics) => Some("metrics stand without brackets: `metrics accuracy, macro_f1`".to_owned()),
+            At if entry == Some(&Metrics) => Some("metrics of ranks are `hits_1`, `hits_3` and `hits_10`".to_owned()),
+            _ if entry == Some(&Stop) && !(expected.has("COMMA")) && expected.has("when") => {
+                let numbers = self.tokens[self.at..].iter().take_while(|l| !l.first || l.start == found.start);
+                let number = numbers.clone().find(|l| matches!(l.token, Number(_)));
+                let number = number.map_or("20", |l| &self.text[l.start..l.end]);
+                Some(format!("write `stop when val.loss has not improved for {number} epochs`"))
+            }
+            Text(_) if expected.has("counted") => {
+                Some("a metapath is written as a path: `metapath PAP = Paper <-writes- Author -writes-> Paper`".to_owned())
+            }
+            Text(number) if number.parse::<f64>().is_ok() && expected.has("NUMBER") => {
+                Some(format!("numbers stand without quotes: `{number}`"))
+            }
+            Text(name) if expected.has("NUMBER") || expected.has("NAME") => {
+                let place = match previous.map(|l| &l.token) {
+                    Some(Optimizer) => Some(Place::Optimizer),
+                    Some(Loss) => Some(Place::Loss),
+                    Some(Schedule) => Some(Place::Schedule),
+                    _ if entry == Some(&Metrics) => Some(Place::Metric),
+                    _ => None,
+                };
+                let meant = place.and_then(|place| habits::meant(place, name));
+                let name = match meant {
+                    Some(Meant::Names([first, ..])) => first,
+                    _ => name.as_str(),
+                };
+                Some(match previous.map(|l| &l.token) {
+                    Some(Loss) => format!("names stand without quotes: `loss {name}(OUTPUT, VertexType.label)`"),
+                    Some(Optimizer) => format!("names stand without quotes: `optimizer {name}(lr: 0.01)`"),
+                    _ => format!("names stand without quotes: `{name}`"),
+                })
+            }
+            Plus | Minus | Star | Slash if next == Some(&Assign) && previous.is_some_and(|l| l.token.is_name()) => {
+                let name = self.text_of(self.at - 1);
+                Some(format!("names keep their values: `let {name}_2 = {name} {word} …`"))
+            }
+            LeftParen if expected.has("[") && previous.is_some_and(|l| l.token.is_name()) && !expected.has("NAME") => {
+                let width = self.tokens.get(self.at + 1).map_or("…", |l| &self.text[l.start..l.end]);
+                Some(format!("widths stand in square brackets: `{}[{width}]`", self.text_of(self.at - 1)))
+            }
+            LeftParen | TupleOpen if expected.has("[") && !expected.has("NAME") => {
+                Some("shapes stand in square brackets: `[heads, hidden]`".to_owned())
+            }
+            token if token.is_name() && !found.first && frame == Frame::Plain && expected.after_operand() => {
+                let name = previous.filter(|l| l.token.is_name())?;
+                let name = &self.text[name.start..name.end];
+                Some(format!("arguments stand in parentheses: `{name}({word})`; values are joined by an operator or `,`"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Does the call at the mistake follow `x.`?
+    fn is_method(&self) -> bool {
+        self.at >= 3 && self.tokens[self.at - 1].token.is_name() && self.tokens[self.at - 2].token == Token::Dot
+    }
+
+    /// The token that starts the entry of a train block that `group` belongs to.
+    fn entry(&self, groups: &Groups, group: usize) -> Option<&Token> {
+        let mut group = group;
+        let mut at = self.at;
+        while groups.list[group].frame == Frame::Plain {
+            at = groups.list[group].open;
+            group = groups.list[group].parent;
+        }
+        let is_head = |&i: &usize| groups.of[i] == group && self.tokens[i].first;
+        let head = (groups.begin(group)..at.min(self.tokens.len())).rev().find(is_head);
+        head.map(|head| &self.tokens[head].token).filter(|_| groups.list[group].frame == Frame::Train)
+    }
+
+    /// What is said of the innermost call around the mistake that is none of this language.
+    fn foreign_call(&self, groups: &Groups, group: usize) -> Option<&'static str> {
+        let mut group = group;
+        while groups.list[group].frame == Frame::Plain {
+            let open = groups.list[group].open;
+            let callee = open.checked_sub(1).filter(|&name| self.tokens[name].token.is_name());
+            let meant = callee.and_then(|name| habits::meant(Place::Function, self.text_of(name)));
+            if let (Some(Meant::Advice(advice)), Token::LeftParen) = (meant, &self.tokens[open].token) {
+                return Some(advice);
+            }
+            group = groups.list[group].parent;
         }
         None
     }
+
+    /// The text of the operand that ends with the token `last`: a name with its fields, or something in brackets.
+    fn operand(&self, last: usize) -> &str {
+        let mut start = last;
+        if self.tokens[last].token.is_closing() {
+            let mut depth = 0usize;
+            while start > 0 {
+                depth += usize::from(self.tokens[start].token.is_closing());
+                depth -= usize::from(self.tokens[start].token.is_opening());
+                if depth == 0 {
+                    break;
+                }
+                start -= 1;
+            }
+            if start > 0 && self.tokens[start - 1].token.is_name() {
+                start -= 1;
+            }
+        }
+        while start >= 2 && self.tokens[start - 1].token == Token::Dot && self.tokens[start - 2].token.is_name() {
+            start -= 2;
+        }
+        let text = self.text.get(self.tokens[start].start..self.tokens[last].end).unwrap_or("x");
+        if text.contains('\n') { "x" } else { text }
+    }
+
+    /// The form of a relation, metapath or family, where it was written as triples of names.
+    fn triples_help(&self) -> Option<String> {
+        let start = (self.at.saturating_sub(4)..=self.at).rev().find(|&i| {
+            self.tokens
+                .get(i)
+                .is_some_and(|l| matches!(l.token, Token::Relation | Token::Metapath | Token::Over | Token::Family))
+        })?;
+        let triples = self.triples(start);
+        let first = triples.first()?;
+        match self.tokens[start].token {
+            Token::Relation => {
+                let (src, dst) = (self.vertex(first.src), self.vertex(first.dst));
+                Some(format!("write `relation {}: {src} -> {dst}`", named(first.relation)))
+            }
+            Token::Metapath => {
+                let name = self.tokens.get(start + 1).filter(|l| l.token.is_name());
+                let name = name.map_or("NAME", |l| &self.text[l.start..l.end]);
+                let mut path = self.vertex(first.src);
+                for triple in &triples {
+                    let against =
+                        triple.relation.strip_prefix("rev_").or_else(|| triple.relation.strip_prefix("reverse_"));
+                    let relation = named(against.unwrap_or(triple.relation));
+                    let backwards = against.is_some() || self.ends_elsewhere(&relation, triple);
+                    let (left, right) = if backwards { ("<-", "-") } else { ("-", "->") };
+                    path += &format!(" {left}{relation}{right} {}", self.vertex(triple.dst));
+                }
+                Some(format!("write `metapath {name} = {path}`"))
+            }
+            _ => {
+                let names: Vec<String> = triples.iter().map(|triple| named(triple.relation)).collect();
+                Some(format!("semantic graphs go by their names: `[{}]`", names.join(", ")))
+            }
+        }
+    }
+
+    /// The triples of strings behind the token at `start`.
+    fn triples(&self, start: usize) -> Vec<Triple<'_>> {
+        let mut strings: Vec<&str> = vec![];
+        let mut triples = vec![];
+        for lexeme in self.tokens[start + 1..].iter() {
+            match &lexeme.token {
+                Token::LeftParen => strings.clear(),
+                Token::Text(text) => strings.push(text),
+                Token::RightParen => match strings[..] {
+                    [src, relation, dst] => triples.push(Triple { src, relation, dst }),
+                    _ => break,
+                },
+                Token::Comma | Token::LeftBracket | Token::Assign => {}
+                token if token.is_name() && triples.is_empty() && strings.is_empty() => {}
+                _ => break,
+            }
+        }
+        triples
+    }
+
+    /// The vertex type that has this name, here or in the dataset; the name itself where none has.
+    fn vertex(&self, name: &str) -> String {
+        for (index, lexeme) in self.tokens.iter().enumerate() {
+            let Some(declared) = self.tokens.get(index + 1).filter(|_| lexeme.token == Token::Vertex) else { continue };
+            let own = &self.text[declared.start..declared.end];
+            let of_dataset =
+                match (self.tokens.get(index + 2).map(|l| &l.token), self.tokens.get(index + 3).map(|l| &l.token)) {
+                    (Some(Token::From), Some(Token::Text(text))) => Some(text.as_str()),
+                    _ => None,
+                };
+            if habits::fold(own) == habits::fold(name) || of_dataset == Some(name) {
+                return own.to_owned();
+            }
+        }
+        named(name)
+    }
+
+    /// Is the relation declared, in the other direction?
+    fn ends_elsewhere(&self, relation: &str, triple: &Triple<'_>) -> bool {
+        let text = |index: usize| self.tokens.get(index).map(|l| &self.text[l.start..l.end]);
+        self.tokens.iter().enumerate().any(|(index, lexeme)| {
+            lexeme.token == Token::Relation
+                && text(index + 1) == Some(relation)
+                && text(index + 3) == Some(self.vertex(triple.dst).as_str())
+                && text(index + 5) == Some(self.vertex(triple.src).as_str())
+        })
+    }
+}
+
+/// A name of a dataset as one of the language.
+fn named(name: &str) -> String {
+    let plain =
+        name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit());
+    if plain && !name.is_empty() { name.to_owned() } else { format!("`{name}`") }
 }

@@ -3,9 +3,12 @@
 //! Spellings from other languages (`;`, `:=`, `&&`, `True`, `# …`) are recognised here, reported, and
 //! replaced by what was meant, so that they cost one report and nothing after it.
 
+use std::collections::HashSet;
+
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Span, codes};
 use logos::{Lexer, Logos};
 
+use crate::foreign::{self, Foreign};
 use crate::report::push;
 
 /// Bytes of a name. Names of parameters are put together from those of layers, vertex types and semantic graphs.
@@ -39,8 +42,15 @@ macro_rules! tokens {
             Doc(String),
             /// `//!`, without slashes.
             ModuleDoc(String),
-            #[regex(r"#[^\n]*", allow_greedy = true)]
+            #[regex(r"#([^\[\n][^\n]*)?", allow_greedy = true)]
             HashComment,
+            /// `#[…]`
+            #[regex(r"#\[[^\]\n]*\]?")]
+            Attribute,
+            /// Opens a list in parentheses, `(0.9, 0.999)`, which is none in this language.
+            TupleOpen,
+            /// Closes it.
+            TupleClose,
 
             /// What no token starts with.
             Unknown,
@@ -121,19 +131,19 @@ tokens! {
         LeftParen "(" RightParen ")" LeftBracket "[" RightBracket "]" LeftBrace "{" RightBrace "}"
         Comma "," Colon ":" Path "::" Dot "." Assign "=" Arrow "->" BackArrow "<-" Plus "+" Minus "-"
         Star "*" Slash "/" At "@" Equal "==" NotEqual "!=" Less "<" LessEqual "<=" Greater ">"
-        GreaterEqual ">=" Semicolon ";" ColonAssign ":=" AndAnd "&&" OrOr "||" Bang "!"
+        GreaterEqual ">=" Semicolon ";" ColonAssign ":=" AndAnd "&&" OrOr "||" Bang "!" Caret "^" Power "**"
     }
 }
 
 impl Token {
     /// `(`, `[`, `{`
     pub fn is_opening(&self) -> bool {
-        matches!(self, Token::LeftParen | Token::LeftBracket | Token::LeftBrace)
+        matches!(self, Token::LeftParen | Token::LeftBracket | Token::LeftBrace | Token::TupleOpen)
     }
 
     /// `)`, `]`, `}`
     pub fn is_closing(&self) -> bool {
-        matches!(self, Token::RightParen | Token::RightBracket | Token::RightBrace)
+        matches!(self, Token::RightParen | Token::RightBracket | Token::RightBrace | Token::TupleClose)
     }
 
     /// The bracket that closes this one.
@@ -141,8 +151,16 @@ impl Token {
         match self {
             Token::LeftParen => Token::RightParen,
             Token::LeftBracket => Token::RightBracket,
+            Token::TupleOpen => Token::TupleClose,
             _ => Token::RightBrace,
         }
+    }
+}
+
+impl Token {
+    /// Is it made of letters, quoted or not?
+    fn is_word(&self) -> bool {
+        self.is_name() || self.is_reserved()
     }
 }
 
@@ -180,12 +198,19 @@ pub struct Pos {
 /// A lexical mistake.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
-    code: Code,
-    start: usize,
-    end: usize,
-    message: String,
-    label: &'static str,
-    help: Option<String>,
+    pub(crate) code: Code,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) message: String,
+    pub(crate) label: &'static str,
+    pub(crate) help: Option<String>,
+}
+
+impl Problem {
+    /// Something that is written otherwise.
+    pub(crate) fn spelling(code: Code, start: usize, end: usize, message: String, help: Option<String>) -> Self {
+        Self { code, start, end, message, label: "", help }
+    }
 }
 
 /// All tokens of a text, comments among them.
@@ -194,13 +219,16 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
     let mut lexemes: Vec<Lexeme> = Vec::new();
     let mut hash_reported = false;
     let mut semicolon_reported = false;
+    let mut foreign_reported: HashSet<String> = HashSet::new();
     let mut line_end = 0;
     while let Some(result) = lexer.next() {
         let range = lexer.span();
         let first = lexemes.is_empty() || text[line_end..range.start].contains('\n');
         line_end = range.end;
         let problems = std::mem::take(&mut lexer.extras);
-        let mut reported = !problems.is_empty();
+        // A string in other quotes is read as what it is.
+        let is_read = text[range.clone()].starts_with('\'');
+        let mut reported = !problems.is_empty() && !is_read;
         let mut report = |problem: Problem| {
             let span = Span::new(file, problem.start, problem.end);
             let mut diagnostic = Diagnostic::at(problem.code, span, problem.message, problem.label);
@@ -208,15 +236,10 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
             push(diagnostics, diagnostic);
         };
         problems.into_iter().for_each(&mut report);
-        let mut misspelled = |meant: &str| {
-            report(Problem {
-                code: codes::UNEXPECTED_TOKEN,
-                start: range.start,
-                end: range.end,
-                message: format!("`{}` is written `{meant}`", &text[range.clone()]),
-                label: "",
-                help: None,
-            });
+        let mut misspelled = |meant: &str, help: Option<&str>| {
+            let message = format!("`{}` is written `{meant}`", &text[range.clone()]);
+            let help = help.map(str::to_owned);
+            report(Problem::spelling(codes::UNEXPECTED_TOKEN, range.start, range.end, message, help));
         };
         let token = match result {
             Ok(Token::Comment) => comment(&text[range.clone()]),
@@ -249,19 +272,19 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
                 continue;
             }
             Ok(Token::ColonAssign) => {
-                misspelled("=");
+                misspelled("=", None);
                 Token::Assign
             }
             Ok(Token::AndAnd) => {
-                misspelled("and");
+                misspelled("and", None);
                 Token::And
             }
             Ok(Token::OrOr) => {
-                misspelled("or");
+                misspelled("or", Some("values are joined by `concat(a, b)`"));
                 Token::Or
             }
             Ok(Token::Bang) => {
-                misspelled("not");
+                misspelled("not", None);
                 Token::Not
             }
             Ok(Token::Name(mut name)) => {
@@ -278,6 +301,17 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
                 }
                 Token::Name(name)
             }
+            Ok(Token::Caret | Token::Power) => {
+                report(Problem::spelling(
+                    codes::UNEXPECTED_TOKEN,
+                    range.start,
+                    range.end,
+                    format!("there is no operator `{}`", &text[range.clone()]),
+                    Some("a power is `pow(x, 2)`, a square also `square(x)`".into()),
+                ));
+                // As good as any operator of two values.
+                Token::Star
+            }
             Ok(token) => token,
             Err(()) => {
                 if let Some(last) = lexemes.last_mut()
@@ -287,9 +321,32 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
                     last.end = range.end;
                     continue;
                 }
-                reported = true;
-                report(unknown_character(text, range.start, range.end));
-                Token::Unknown
+                let adjacent = lexemes.last().filter(|last| last.end == range.start && last.token.is_word());
+                let before = adjacent.map_or(range.start, |last| last.start);
+                match foreign::meant(text, before, range.start) {
+                    Some(Foreign { token, end, problem }) => {
+                        lexer.bump(end - range.end);
+                        line_end = end;
+                        // The same character is said once.
+                        if foreign_reported.insert(text[range.start..end].to_owned()) {
+                            report(problem);
+                        }
+                        let Some(mut token) = token else { continue };
+                        if let Token::Name(name) = &mut token {
+                            name.truncate(name.floor_char_boundary(MAX_NAME));
+                        }
+                        let name = token.is_name() && before < range.start;
+                        let first = if name { lexemes.pop().is_some_and(|last| last.first) } else { first };
+                        let start = if name { before } else { range.start };
+                        lexemes.push(Lexeme { token, start, end, first, reported });
+                        continue;
+                    }
+                    None => {
+                        reported = true;
+                        report(unknown_character(text, range.start, range.end));
+                        Token::Unknown
+                    }
+                }
             }
         };
         // An unreadable number stands for an expression that is not to be judged.
@@ -312,12 +369,11 @@ fn comment(text: &str) -> Token {
 
 fn unknown_character(text: &str, start: usize, end: usize) -> Problem {
     let character = &text[start..end];
-    let is_letter = character.chars().any(char::is_alphabetic);
     let help = match character {
-        _ if is_letter => Some("names consist of ASCII letters, digits and `_`; put others in backquotes".to_owned()),
+        "‖" | "∥" | "⊕" | "⧺" => Some("values are joined by `concat(a, b)`".to_owned()),
         "'" => Some("strings stand in double quotes: \"…\"".to_owned()),
         "%" => Some("there is no remainder; sizes are known when the model is compiled".to_owned()),
-        "^" => Some("a square is `x * x`".to_owned()),
+        "$" => Some("names stand for themselves".to_owned()),
         "&" => Some("the logical operator is `and`".to_owned()),
         "|" => Some("the logical operator is `or`".to_owned()),
         _ => None,

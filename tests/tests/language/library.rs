@@ -58,8 +58,11 @@ fn model_of(module: &str, layer: &Layer) -> String {
         .collect();
     let arguments = arguments.join(", ");
     let one_type = matches!(layer.over, Some(LayerGraphs { ends: Some(_), .. }));
-    let (over, input, select) =
-        if one_type { ("[cites]", "Paper.x", "") } else { ("[relations, reverse(writes)]", "features", ".Paper") };
+    let (over, input, select) = if one_type {
+        ("[cites, reverse(cites)]", "Paper.x", "")
+    } else {
+        ("[relations, reverse(writes)]", "features", ".Paper")
+    };
     let select =
         if layer.results.len() > 1 { format!(".{}{select}", layer.results[0].name.name) } else { select.into() };
     // A layer that scores pairs runs over links, and its inputs may be several.

@@ -1,6 +1,9 @@
 //! The examples of `docs/language.md` compile: each block marked ```` ```hgnn ````, as a whole file or as the part
 //! that its mark says.
 
+use std::collections::HashSet;
+
+use hgnnc_driver::diag::habits;
 use hgnnc_tests::{check, root};
 
 /// What stands around a fragment. `{}` is the fragment.
@@ -154,4 +157,22 @@ fn stories_show_their_code() {
     }
     println!("{} stories show their code: {}", shown.len(), shown.join(" "));
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n========\n"));
+}
+
+/// What a word of another tool is said to be called here is a word of the reference or of the library.
+#[test]
+fn suggested_words_exist() {
+    let mut known = std::fs::read_to_string(root().join("docs/language.md")).expect("the reference is there");
+    hgnnc_driver::STDLIB.iter().for_each(|(_, text)| known.push_str(text));
+    let words: HashSet<&str> = known.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let mut unknown = vec![];
+    for place in habits::Place::ALL {
+        for (from, meant) in habits::rows(place) {
+            if let habits::Meant::Names(names) | habits::Meant::Each(names) = meant {
+                let missing = names.iter().filter(|name| !words.contains(**name));
+                unknown.extend(missing.map(|name| format!("{place:?}: {from:?} -> {name}")));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{}", unknown.join("\n"));
 }

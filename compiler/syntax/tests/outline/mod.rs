@@ -214,6 +214,7 @@ pub fn expr(of: &Expr) -> String {
             format!("({}{args}{over}{across}{of})", call.callee.name)
         }
         ExprKind::List(list) => exprs(list),
+        ExprKind::Tuple(list) => format!("<tuple {}>", exprs(list)),
         ExprKind::Bundle(list) => format!("{{{}}}", list.iter().map(expr).collect::<Vec<_>>().join(" ")),
         ExprKind::If(c, t, e) => format!("(if {} {} {})", expr(c), expr(t), expr(e)),
         ExprKind::Error => "<error>".to_owned(),
