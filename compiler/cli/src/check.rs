@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use hgnnc_diag::Code;
+use hgnnc_exec::check_held_out;
 
 use crate::args::CheckArgs;
 use crate::data;
@@ -17,7 +18,10 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     source::report(&analysis, &analysis.diagnostics, true)?;
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
-        source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true)?;
+        let model = source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true)?;
+        if let Some(train) = &model.train {
+            check_held_out(&model.flow, &train.training, &dataset, args.split.as_deref())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -292,6 +292,46 @@ pub enum DataError {
         /// How many others are shared.
         more: usize,
     },
+    /// Links that are in two parts of a split, or twice in one.
+    #[error(
+        "{at}: {} {}, such as {src} -> {dst} of relation `{relation}`", links_are(*links), shared_links(first, second)
+    )]
+    LinkOverlap {
+        /// Table.
+        at: String,
+        /// Part; the edges of the relation are `train`.
+        first: String,
+        /// Other part, or the same one.
+        second: String,
+        /// Number of different links.
+        links: usize,
+        /// Relation of the first of them.
+        relation: String,
+        /// Its source.
+        src: u32,
+        /// Its destination.
+        dst: u32,
+    },
+    /// Edges of a relation that holds links a second time, which repeat held-out links.
+    #[error(
+        "{at}: {edges} edge{} of relation `{relation}`, which repeats links by `exclude`, repeat{} links of `{part}`, such as \
+         {src} -> {dst}; what is held out must not carry messages",
+        if *edges == 1 { "" } else { "s" }, if *edges == 1 { "s" } else { "" }
+    )]
+    LinkRepeated {
+        /// Table of the split.
+        at: String,
+        /// `val` or `test`.
+        part: String,
+        /// Number of different edges.
+        edges: usize,
+        /// The relation that repeats links.
+        relation: String,
+        /// Source of its first such edge.
+        src: u32,
+        /// Destination of that edge.
+        dst: u32,
+    },
     /// Steps of a metapath that do not join.
     #[error(
         "dataset.toml: step {position} (`{step}`) of {at} starts at vertex type `{starts}`, but the step before it ends at `{ends}`"
@@ -320,6 +360,18 @@ fn id_range(bound: u64) -> String {
 /// Where a vertex of a split is twice.
 fn twice(first: &str, second: &str) -> String {
     if first == second { format!("twice in `{first}`") } else { format!("in both `{first}` and `{second}`") }
+}
+
+fn links_are(links: usize) -> String {
+    if links == 1 { "1 link is".to_string() } else { format!("{links} links are") }
+}
+
+/// Where links are that are in two places.
+fn shared_links(first: &str, second: &str) -> String {
+    match (first, second) {
+        ("train", part) => format!("in both `train` (the edges of the relation) and `{part}`"),
+        _ => twice(first, second),
+    }
 }
 
 fn and_more(more: usize) -> String {

@@ -16,6 +16,7 @@ pub mod degrees;
 pub mod error;
 pub mod files;
 pub mod info;
+mod leaks;
 pub mod load;
 mod memory;
 pub mod npy;
