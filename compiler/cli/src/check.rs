@@ -26,15 +26,20 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the story behind a code.
-pub fn explain(code: &str) -> Result<ExitCode, Failure> {
+/// Tells the story behind a code; without one, lists all codes with their titles.
+pub fn explain(code: Option<&str>) -> Result<ExitCode, Failure> {
+    let Some(code) = code else {
+        print(&Code::all().map(|code| format!("{code}  {}\n", code.title())).collect::<String>())?;
+        return Ok(ExitCode::SUCCESS);
+    };
     match Code::find(code) {
         Some(code) => {
             print(code.story())?;
             Ok(ExitCode::SUCCESS)
         }
         None => Err(Failure::input(format!(
-            "there is no diagnostic `{code}`; codes look like E0301 and stand in brackets behind `error` or `warning`"
+            "there is no diagnostic `{code}`; codes look like E0301 and stand in brackets behind `error` or `warning`; \
+             `hgnnc explain` lists them"
         ))),
     }
 }

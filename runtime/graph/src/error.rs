@@ -1,7 +1,8 @@
 //! What can be wrong with a dataset, in the words of the person who wrote it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use crate::npy::{Dtype, NpyProblem};
 
@@ -11,12 +12,12 @@ use crate::npy::{Dtype, NpyProblem};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// The folder has no readable `dataset.toml`.
-    #[error("`{}` is not a dataset: dataset.toml {reason}", folder.display())]
+    /// The folder is not there, or has no readable `dataset.toml`.
+    #[error("{reason}")]
     NotADataset {
         /// The folder that was to be loaded.
         folder: PathBuf,
-        /// What the operating system said.
+        /// What is missing, with the name of the folder.
         reason: String,
     },
     /// `dataset.toml` is not TOML.
@@ -390,6 +391,21 @@ pub struct DataErrors {
 impl DataErrors {
     /// How many errors `Display` lists.
     pub const LISTED: usize = 20;
+}
+
+impl DataErrors {
+    /// The error of a folder that has no `dataset.toml`, or of one that is not there.
+    pub fn not_a_dataset(folder: &Path) -> DataErrors {
+        let name = folder.display();
+        let reason = match std::fs::metadata(folder) {
+            Ok(found) if found.is_dir() => format!("`{name}` is not a dataset: it has no `dataset.toml`"),
+            Ok(_) => format!("`{name}` is a file: name the folder of a dataset"),
+            Err(error) if error.kind() == ErrorKind::NotFound => format!("there is no folder `{name}`"),
+            Err(error) => format!("the folder `{name}` cannot be read: {error}"),
+        };
+        let folder = folder.to_path_buf();
+        DataErrors { folder: folder.clone(), errors: vec![DataError::NotADataset { folder, reason }] }
+    }
 }
 
 impl fmt::Display for DataErrors {
