@@ -22,9 +22,10 @@ const INTERRUPTED: u8 = 130;
 
 /// Trains a model.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    // Before the folder of checkpoints is made and locked, which may lie in that of the run.
+    let folder = run_folder(args)?;
     // Held until the command ends.
     let lock = check_outputs(args)?;
-    let folder = run_folder(args)?;
     let quiet = args.quiet;
     let mut say = |line: String| if quiet { log(&line) } else { note(&line) };
     if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {

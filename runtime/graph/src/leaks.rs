@@ -4,10 +4,8 @@
 //! messages repeats it. Both are found with a hash table of the held-out links and one look-up for each edge of the relations
 //! concerned, whatever their order, so the cost is linear in links and edges.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
-
 use rayon::prelude::*;
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use crate::dataset::{Dataset, LinkSplitData, RelationData};
 use crate::error::{DataError, DataErrors};
@@ -36,7 +34,7 @@ impl Dataset {
 
     fn overlaps(&self, at: &str, held_out: &HashMap<Link, [u32; 2]>) -> Vec<DataError> {
         let relations: HashSet<u32> = held_out.keys().map(|link| link.0).collect();
-        let mut trained = HashSet::new();
+        let mut trained = HashSet::default();
         for &relation in &relations {
             let link = |(src, dst)| Some((relation, src, dst)).filter(|link| held_out.contains_key(link));
             trained.extend(find_edges(&self.relations[relation as usize], link));
@@ -69,7 +67,7 @@ impl Dataset {
         predicted: &[usize],
         repeats: &[usize],
     ) -> Vec<DataError> {
-        let mut pairs: HashMap<Pair, [bool; 2]> = HashMap::new();
+        let mut pairs: HashMap<Pair, [bool; 2]> = HashMap::default();
         if !repeats.is_empty() {
             for (&(relation, src, dst), times) in held_out {
                 let of = pairs.entry((ends(&self.relations[relation as usize]), (src, dst))).or_default();
@@ -90,7 +88,7 @@ impl Dataset {
             }
             // Between vertices of one type, an edge may repeat a training link whose reverse is held out.
             let asked: HashSet<Pair> = hits.iter().flat_map(|&edge| ways(edge)).collect();
-            let mut trained = HashSet::new();
+            let mut trained = HashSet::default();
             for relation in predicted.iter().map(|&position| &self.relations[position]) {
                 let of = ends(relation);
                 trained.extend(find_edges(relation, |edge| Some((of, edge)).filter(|pair| asked.contains(pair))));
@@ -113,7 +111,8 @@ impl Dataset {
 /// How often each link of the relations is in the validation and the test part.
 fn held_out(split: &LinkSplitData, predicted: &[usize]) -> HashMap<Link, [u32; 2]> {
     let predicted: HashSet<usize> = predicted.iter().copied().collect();
-    let mut found: HashMap<Link, [u32; 2]> = HashMap::with_capacity(split.val.len() + split.test.len());
+    let mut found: HashMap<Link, [u32; 2]> = HashMap::default();
+    found.reserve(split.val.len() + split.test.len());
     for (part, links) in [&split.val, &split.test].into_iter().enumerate() {
         for ((&src, &dst), &relation) in links.src.iter().zip(&links.dst).zip(&links.relation) {
             if predicted.contains(&(relation as usize)) {
@@ -138,6 +137,6 @@ fn find_edges<T: Send>(relation: &RelationData, find: impl Fn((u32, u32)) -> Opt
 }
 
 /// How many there are, and the smallest.
-fn count_and_first<T: Ord + Copy + Hash>(items: &mut dyn Iterator<Item = T>) -> (usize, Option<T>) {
+fn count_and_first<T: Ord + Copy>(items: &mut dyn Iterator<Item = T>) -> (usize, Option<T>) {
     items.fold((0, None), |(count, first), item| (count + 1, Some(first.map_or(item, |first: T| first.min(item)))))
 }
