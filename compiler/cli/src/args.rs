@@ -2,10 +2,43 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 use hgnnc_exec::CodeMode;
 
 use crate::profile::args::ProfileCommand;
+
+/// Exit codes and environment variables, below the options of every command.
+const AFTER_HELP: &str = "\
+Exit codes:
+  0    Done
+  1    The input is wrong: a model, a dataset, a file; or `fmt --check` found a file that is not formatted
+  2    Wrong usage
+  3    The machine could not: memory, disk, a device
+  101  A bug of hgnnc
+  130  Interrupted by Ctrl-C or SIGTERM, after saving; a second one ends the program at once
+
+Environment:
+  HGNNC_CACHE           Folder for synthetic datasets that models name, and the description of this machine
+                        [default: $XDG_CACHE_HOME/hgnnc, or $HOME/.cache/hgnnc]
+  NO_COLOR              No colours on a terminal, where it is not empty
+  TMPDIR                Folder for parameters that cannot be written where they should be [default: /tmp]
+  CUDA_LAUNCH_BLOCKING  1: wait for each launch on a GPU, so that errors and times belong to it";
+
+/// The command line, with what help says at its end.
+pub fn command() -> clap::Command {
+    Args::command().after_help(AFTER_HELP).mut_subcommands(|command| command.after_help(AFTER_HELP))
+}
+
+/// Headings of options in help.
+mod heading {
+    pub const DATA: &str = "Data";
+    pub const RUNNING: &str = "Device and memory";
+    pub const TRAINING: &str = "Training";
+    pub const OUTPUT: &str = "Output";
+    pub const CHECKPOINTS: &str = "Checkpoints";
+    pub const FAST_MEMORY: &str = "Fast memory (of models trained on batches)";
+    pub const COMPILER: &str = "Compiler";
+}
 
 /// Compiles heterogeneous graph neural networks written as `.hgnn` files, and trains them.
 #[derive(Parser, Debug)]
@@ -33,17 +66,21 @@ pub enum Command {
     Profile(Box<ProfileCommand>),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
-    /// Tell the story behind a diagnostic's code
+    /// Write models in canonical form: comments stay, what the program means stays
+    Fmt(FmtArgs),
+    /// Tell the story behind a diagnostic's code, or list all codes
     Explain {
-        /// The code, such as E0301
-        code: String,
+        /// The code, such as E0301; without it, all codes with their titles
+        code: Option<String>,
     },
 }
 
 /// The model and the data it meets.
 #[derive(ClapArgs, Debug)]
+#[command(next_help_heading = heading::DATA)]
 pub struct ModelArgs {
     /// The model, a `.hgnn` file
+    #[arg(help_heading = "Arguments")]
     pub model: PathBuf,
     /// Folder of the dataset; without it, the model's own `dataset`
     #[arg(long, value_name = "DIR")]
@@ -68,6 +105,7 @@ impl ModelArgs {
 
 /// Where and with what to run.
 #[derive(ClapArgs, Debug)]
+#[command(next_help_heading = heading::RUNNING)]
 pub struct DeviceArgs {
     /// Device to run on: auto (a GPU, if there is one and the model fits), cpu, cuda, or cuda:N for the N-th GPU
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
@@ -160,6 +198,18 @@ pub struct CheckArgs {
     pub split: Option<String>,
 }
 
+/// Arguments of `fmt`.
+#[derive(ClapArgs, Debug)]
+pub struct FmtArgs {
+    /// `.hgnn` files, which are replaced where they change; `-` formats standard input to standard output. A file that does not
+    /// parse is left as it is
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Change nothing: name the files that are not formatted, and exit with 1 where there is one
+    #[arg(long)]
+    pub check: bool,
+}
+
 /// A level of the compiler.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
@@ -228,37 +278,37 @@ pub struct BuildArgs {
     /// The model, a `.hgnn` file
     pub model: PathBuf,
     /// Write the levels into this folder instead of showing them
-    #[arg(short, long, value_name = "OUT")]
+    #[arg(help_heading = heading::OUTPUT, short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
     /// What to compile for
-    #[arg(long, value_enum, default_value_t = Target::Cpu)]
+    #[arg(help_heading = heading::COMPILER, long, value_enum, default_value_t = Target::Cpu)]
     pub target: Target,
     /// Sizes come from this dataset: passes that compare sizes need them
-    #[arg(long, value_name = "DIR", conflicts_with = "stats")]
+    #[arg(help_heading = heading::DATA, long, value_name = "DIR", conflicts_with = "stats")]
     pub data: Option<PathBuf>,
     /// Sizes come from this JSON file: {"vertices": {"Paper": 3025}, "edges": {"PAP": 29436}}, perhaps with `stored`
     /// elements of sparse features, their `columns` with one, and `sources`, `destinations`, `max_out` and `max_in`
     /// degrees of semantic graphs
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = heading::DATA, long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
     /// How kernels execute element-wise work, for `--emit clif`
-    #[arg(long, value_enum, default_value_t = Code::Auto)]
+    #[arg(help_heading = heading::COMPILER, long, value_enum, default_value_t = Code::Auto)]
     pub code: Code,
     /// How exact dense products are, for `--emit ptx`
-    #[arg(long, value_enum, default_value_t = Precision::Tf32x3)]
+    #[arg(help_heading = heading::COMPILER, long, value_enum, default_value_t = Precision::Tf32x3)]
     pub precision: Precision,
     /// Recompute values until those of a training step take no more than this (such as 800M or 2G); needs sizes
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(help_heading = heading::COMPILER, long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_budget: Option<u64>,
     /// A level to show; may be given several times
-    #[arg(long, value_enum, value_name = "LEVEL")]
+    #[arg(help_heading = heading::OUTPUT, long, value_enum, value_name = "LEVEL")]
     pub emit: Vec<Level>,
     /// Say what each pass did and refused, with the numbers that it compared
-    #[arg(long)]
+    #[arg(help_heading = heading::OUTPUT, long)]
     pub explain: bool,
     /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
     /// several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
 }
 
@@ -272,47 +322,51 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Seed of parameters and dropout; without it, the model's own
-    #[arg(long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
+    #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Number of epochs; without it, the model's own
-    #[arg(long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
+    #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
+    /// Keep the parameters of the best epoch (weights.safetensors), the report (report.json) and the log (log.txt) in this
+    /// folder, which must be empty or not there. All of it appears at once when the run ends
+    #[arg(help_heading = heading::OUTPUT, short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Write a report as JSON
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
     /// Keep checkpoints in this folder, which holds none of another run unless `--resume` continues it
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = heading::CHECKPOINTS, long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
     /// Seconds between two checkpoints (one is also written at the end, and when a run is interrupted)
-    #[arg(long, value_name = "SECONDS", requires = "checkpoint", default_value_t = 60,
+    #[arg(help_heading = heading::CHECKPOINTS, long, value_name = "SECONDS", requires = "checkpoint", default_value_t = 60,
         value_parser = parse_whole, allow_negative_numbers = true)]
     pub checkpoint_every: u64,
     /// Continue from the checkpoint, with the same program, train block and data
-    #[arg(long, requires = "checkpoint")]
+    #[arg(help_heading = heading::CHECKPOINTS, long, requires = "checkpoint")]
     pub resume: bool,
     /// With `--resume`: continue although the program, the train block or the data are others than those of the checkpoint
     #[arg(long, requires = "resume")]
     pub allow_changed: bool,
     /// Start from these parameters instead of random ones
-    #[arg(long, value_name = "FILE.safetensors", conflicts_with = "resume")]
+    #[arg(help_heading = heading::TRAINING, long, value_name = "FILE.safetensors", conflicts_with = "resume")]
     pub init: Option<PathBuf>,
     /// Write the parameters of the best epoch
-    #[arg(long, value_name = "FILE.safetensors")]
+    #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,
     /// Of a model that is trained on batches: put a fast memory of this size (such as 64M, or 0) in front of the rows of
     /// vertices, as the memory of a device would be. With `--epochs 0` an epoch is sampled only: the report says what the
     /// cache would save
-    #[arg(long, value_name = "SIZE", value_parser = parse_cache)]
+    #[arg(help_heading = heading::FAST_MEMORY, long, value_name = "SIZE", value_parser = parse_cache)]
     pub cache: Option<u64>,
     /// Which rows it keeps
-    #[arg(long, value_enum, requires = "cache", default_value_t = CachePolicy::Penalty)]
+    #[arg(help_heading = heading::FAST_MEMORY, long, value_enum, requires = "cache", default_value_t = CachePolicy::Penalty)]
     pub cache_policy: CachePolicy,
     /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
     /// several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
     /// Show errors only
-    #[arg(long)]
+    #[arg(help_heading = heading::OUTPUT, long)]
     pub quiet: bool,
 }
 
@@ -354,14 +408,14 @@ pub struct EvalArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Parameters, as `train --weights-out` writes them
-    #[arg(long, value_name = "FILE.safetensors")]
+    #[arg(help_heading = heading::DATA, long, value_name = "FILE.safetensors")]
     pub weights: PathBuf,
     /// Write a report as JSON
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
     /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
     /// several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
 }
 
@@ -375,21 +429,21 @@ pub struct InferArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Parameters, as `train --weights-out` writes them
-    #[arg(long, value_name = "FILE.safetensors")]
+    #[arg(help_heading = heading::DATA, long, value_name = "FILE.safetensors")]
     pub weights: PathBuf,
     /// Name of the output, for a model with several
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = heading::OUTPUT, long, value_name = "NAME")]
     pub output: Option<String>,
     /// Pairs to score, of a model that predicts links: integers [3, pairs] (source, position of the relation in the
     /// dataset, destination)
-    #[arg(long, value_name = "FILE.npy")]
+    #[arg(help_heading = heading::DATA, long, value_name = "FILE.npy")]
     pub links: Option<PathBuf>,
     /// Where to write: one row per vertex, or one score per pair, f32
-    #[arg(long, value_name = "FILE.npy")]
+    #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.npy")]
     pub out: PathBuf,
     /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
     /// several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
     pub disable_pass: Vec<String>,
 }
 
@@ -412,7 +466,9 @@ pub enum DataCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print a schema for a model of this dataset
+    /// Print what a dataset is made of: the folder, `dataset.toml` and its fields
+    Format,
+    /// Print a model of this dataset to begin with: its schema, two layers, and how to train them
     Schema {
         /// Folder of the dataset
         dir: PathBuf,
@@ -509,13 +565,11 @@ fn parse_cache(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_arguments_are_consistent() {
-        Args::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use hgnnc_diag::Code;
+use hgnnc_exec::check_held_out;
 
 use crate::args::CheckArgs;
 use crate::data;
@@ -17,20 +18,28 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     source::report(&analysis, &analysis.diagnostics, true)?;
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
-        source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true)?;
+        let model = source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true)?;
+        if let Some(train) = &model.train {
+            check_held_out(&model.flow, &train.training, &dataset, args.split.as_deref())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the story behind a code.
-pub fn explain(code: &str) -> Result<ExitCode, Failure> {
+/// Tells the story behind a code; without one, lists all codes with their titles.
+pub fn explain(code: Option<&str>) -> Result<ExitCode, Failure> {
+    let Some(code) = code else {
+        print(&Code::all().map(|code| format!("{code}  {}\n", code.title())).collect::<String>())?;
+        return Ok(ExitCode::SUCCESS);
+    };
     match Code::find(code) {
         Some(code) => {
             print(code.story())?;
             Ok(ExitCode::SUCCESS)
         }
         None => Err(Failure::input(format!(
-            "there is no diagnostic `{code}`; codes look like E0301 and stand in brackets behind `error` or `warning`"
+            "there is no diagnostic `{code}`; codes look like E0301 and stand in brackets behind `error` or `warning`; \
+             `hgnnc explain` lists them"
         ))),
     }
 }

@@ -8,15 +8,19 @@ use hgnnc_exec::measure;
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::synth::{Outcome, Size, SynthError, generate_size};
-use hgnnc_graph::{Dataset, Entry, GraphCache, files, processors, schema_text, show_bytes};
+use hgnnc_graph::{DataErrors, Dataset, Entry, GraphCache, files, processors, show_bytes};
 use hgnnc_machine::Machine;
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;
 use crate::output::{check_folder, note, print, print_data};
+use crate::starter;
 
 /// Seed of the synthetic datasets that models name.
 const SYNTH_SEED: u64 = 0;
+
+/// The format of datasets.
+const FORMAT: &str = include_str!("../../../docs/dataset.md");
 
 /// `hgnnc data …`
 pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
@@ -30,7 +34,8 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
                 print(&info.text())?;
             }
         }
-        DataCommand::Schema { dir } => print_data(&schema_text(&load(dir)?))?,
+        DataCommand::Format => print(FORMAT)?,
+        DataCommand::Schema { dir } => print_data(&starter::text(&load(dir)?))?,
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(synth_failure)?;
@@ -51,10 +56,7 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
 fn cache(dir: &Path, clear: bool) -> Result<String, Failure> {
     // The cache of a dataset that cannot be loaded can be cleared as well.
     if !dir.join("dataset.toml").is_file() {
-        return Err(Failure::input(format!(
-            "`{}` is not the folder of a dataset: it has no `dataset.toml`",
-            dir.display()
-        )));
+        return Err(DataErrors::not_a_dataset(dir).into());
     }
     let cache = GraphCache::of(dir, GraphCache::DEFAULT_LIMIT);
     let folder = cache.folder().display();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_exec::ExecError;
-use hgnnc_graph::{DataErrors, SgbError};
+use hgnnc_graph::{DataError, DataErrors, SgbError};
 
 use crate::output::note;
 
@@ -58,7 +58,13 @@ impl Failure {
 
 impl From<DataErrors> for Failure {
     fn from(errors: DataErrors) -> Self {
-        Failure::input(errors.to_string())
+        let pointer = match &errors.errors[..] {
+            [DataError::NotADataset { .. }] => {
+                "; a dataset is a folder with a `dataset.toml`: docs/dataset.md and `hgnnc data format` describe it"
+            }
+            _ => "",
+        };
+        Failure::input(format!("{errors}{pointer}"))
     }
 }
 

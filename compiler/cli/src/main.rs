@@ -9,19 +9,22 @@ mod check;
 mod data;
 mod device;
 mod failure;
+mod fmt;
 mod fused;
+mod keep;
 mod model;
 mod output;
 mod plan;
 mod profile;
 mod run;
 mod source;
+mod starter;
 mod train;
 
 use std::borrow::Cow;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use hgnnc_diag::terminal::escaped;
 
 use args::{Args, Command};
@@ -32,7 +35,8 @@ static MEMORY: hgnnc_graph::LargePages = hgnnc_graph::LargePages;
 
 fn main() -> ExitCode {
     hgnnc_exec::proc::fail_writes_beyond_the_limit();
-    let args = match Args::try_parse() {
+    let matches = args::command().try_get_matches();
+    let args = match matches.and_then(|matches| Args::from_arg_matches(&matches)) {
         Ok(args) => args,
         Err(error) => return wrong_usage(&error),
     };
@@ -44,7 +48,8 @@ fn main() -> ExitCode {
         Command::Eval(args) => run::eval(args),
         Command::Infer(args) => run::infer(args),
         Command::Data(args) => data::data(args),
-        Command::Explain { code } => check::explain(code),
+        Command::Fmt(args) => fmt::fmt(args),
+        Command::Explain { code } => check::explain(code.as_deref()),
     };
     match outcome {
         Ok(code) => code,

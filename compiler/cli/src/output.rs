@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use hgnnc_diag::terminal::escaped;
 use hgnnc_exec::{ExecError, weights};
@@ -12,7 +13,9 @@ use crate::failure::Failure;
 /// Prints text for people to standard output and ends the line. Names of sources and datasets in it are not obeyed by a
 /// terminal.
 pub fn print(text: &str) -> Result<(), Failure> {
-    write_out(&escaped(text))
+    let text = escaped(text);
+    log(&text);
+    write_out(&text)
 }
 
 /// Prints what programs read (JSON, IR, code) to standard output as it is. Shown on a terminal, it is made safe as well.
@@ -20,11 +23,38 @@ pub fn print_data(text: &str) -> Result<(), Failure> {
     if std::io::stdout().is_terminal() { print(text) } else { write_out(text) }
 }
 
-/// A closed pipe (`hgnnc … | head`) is not an error, a full disk is.
+/// The lines that the user was told, where a command keeps them.
+static LOG: Mutex<Option<String>> = Mutex::new(None);
+
+/// From here on, what is told is kept for [`logged`] as well.
+pub fn keep_log() {
+    *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::new());
+}
+
+/// Everything that was told since [`keep_log`].
+pub fn logged() -> String {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+}
+
+/// Keeps a text of whole lines without showing it.
+pub fn log(text: &str) {
+    if let Some(log) = &mut *LOG.lock().unwrap_or_else(PoisonError::into_inner) {
+        log.push_str(text);
+        if !text.ends_with('\n') {
+            log.push('\n');
+        }
+    }
+}
+
+/// Ends the line. A closed pipe (`hgnnc … | head`) is not an error, a full disk is.
 fn write_out(text: &str) -> Result<(), Failure> {
+    if text.ends_with('\n') { print_exactly(text) } else { print_exactly(&format!("{text}\n")) }
+}
+
+/// Prints to standard output, to the byte.
+pub fn print_exactly(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes())).and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::Machine(format!("cannot write to standard output: {error}")))
         }
@@ -34,7 +64,9 @@ fn write_out(text: &str) -> Result<(), Failure> {
 
 /// Tells the user something on standard error, whatever its names hold. Where that is closed there is nobody to tell.
 pub fn note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", escaped(line));
+    let line = escaped(line);
+    log(&line);
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Finds before the work what would keep its result from being written after it.

@@ -13,20 +13,30 @@ use hgnnc_graph::{Dataset, files};
 
 use crate::data;
 use crate::failure::Failure;
+use crate::output::log;
 use crate::run::Purpose;
 
 /// Reads and analyzes a model.
 pub fn read(path: &Path) -> Result<Analysis, Failure> {
+    Ok(analyze(&path.display().to_string(), &text(path)?))
+}
+
+/// The text of a model.
+pub fn text(path: &Path) -> Result<String, Failure> {
     // A file of any length would be read into memory before the front end could refuse it.
     if let Some(len) = std::fs::metadata(path).ok().map(|found| found.len()).filter(|&len| len > MAX_SOURCE as u64) {
         return Err(Failure::input(format!("`{}` has {len} bytes; a model has at most {MAX_SOURCE}", path.display())));
     }
-    let bytes = files::read(path).map_err(|error| Failure::read(path, &error))?;
+    decode(&path.display().to_string(), files::read(path).map_err(|error| Failure::read(path, &error))?)
+}
+
+/// The text that the bytes of a model are. `name` is for messages.
+pub fn decode(name: &str, bytes: Vec<u8>) -> Result<String, Failure> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::input(format!("`{}` is not UTF-8 text: byte {at} begins no character", path.display()))
+        Failure::input(format!("`{name}` is not UTF-8 text: byte {at} begins no character"))
     })?;
-    Ok(analyze(&path.display().to_string(), &text))
+    Ok(text)
 }
 
 /// Shows what was found; warnings only where they are wanted. Gives the failure when there is an error.
@@ -35,11 +45,17 @@ pub fn report(analysis: &Analysis, diagnostics: &Diagnostics, warnings: bool) ->
     if diagnostics.has_errors() { Err(Failure::Input(None)) } else { Ok(()) }
 }
 
-fn show<'a>(sources: &SourceMap, shown: impl IntoIterator<Item = &'a Diagnostic>) {
+/// Shows diagnostics on standard error.
+pub fn show<'a>(sources: &SourceMap, shown: impl IntoIterator<Item = &'a Diagnostic>) {
     let stderr = std::io::stderr();
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let text =
-        if stderr.is_terminal() && !plain { render::coloured(sources, shown) } else { render::plain(sources, shown) };
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let shown: Vec<&Diagnostic> = shown.into_iter().collect();
+    let plain = render::plain(sources, shown.iter().copied());
+    if !plain.is_empty() {
+        log(&plain);
+    }
+    let coloured = stderr.is_terminal() && !no_colour;
+    let text = if coloured { render::coloured(sources, shown) } else { plain };
     // Where standard error is closed there is nobody to tell.
     let _ = stderr.lock().write_all(text.as_bytes());
 }

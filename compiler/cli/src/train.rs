@@ -12,7 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::TrainArgs;
 use crate::failure::Failure;
-use crate::output::{check_apart, check_folder, check_readable, check_writable, note, print};
+use crate::keep::{RunFolder, WEIGHTS};
+use crate::output::{check_apart, check_folder, check_readable, check_writable, keep_log, log, note, print};
 use crate::plan::arenas_text;
 use crate::run::{Prepared, Purpose, finish, metrics_text, options, prepare, write_report};
 
@@ -21,14 +22,12 @@ const INTERRUPTED: u8 = 130;
 
 /// Trains a model.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    // Before the folder of checkpoints is made and locked, which may lie in that of the run.
+    let folder = run_folder(args)?;
     // Held until the command ends.
     let lock = check_outputs(args)?;
     let quiet = args.quiet;
-    let mut say = |line: String| {
-        if !quiet {
-            note(&line);
-        }
-    };
+    let mut say = |line: String| if quiet { log(&line) } else { note(&line) };
     if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {
         say(format!("warning: {warning}"));
     }
@@ -54,25 +53,48 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     progress.finish();
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(error) => return Err(rescue(args, prepared, error)),
+        Err(error) => return Err(rescue(args, folder.as_ref(), prepared, error)),
     };
 
     // What was trained comes first: a file that cannot be written takes nothing else with it.
     let saved = args.weights_out.as_deref().map_or(Ok(()), |path| save_weights(path, &mut prepared));
     let report = finish(&mut prepared)?;
     let reported = args.report.as_deref().map_or(Ok(()), |path| write_report(path, &report));
-    if !quiet {
-        print(&summary(&report))?;
-    }
-    saved.and(reported)?;
-    if let (Some(error), Some(folder)) = (prepared.trainer.unsaved(), &args.checkpoint) {
-        return Err(Failure::Machine(unsaved(error, folder)));
-    }
-    if outcome == Outcome::Interrupted {
+    let summary = summary(&report);
+    let printed = if quiet {
+        log(&summary);
+        Ok(())
+    } else {
+        print(&summary)
+    };
+    let unsaved =
+        prepared.trainer.unsaved().zip(args.checkpoint.as_ref()).map(|(error, folder)| unsaved(error, folder));
+    if outcome == Outcome::Interrupted && unsaved.is_none() {
         say(interrupted(args, &report));
-        return Ok(ExitCode::from(INTERRUPTED));
     }
-    Ok(ExitCode::SUCCESS)
+    // Last, for it keeps the lines before it.
+    let kept = folder.map_or(Ok(()), |folder| folder.keep(|path| save_weights(path, &mut prepared), Some(&report)));
+    saved.and(reported).and(kept).and(printed)?;
+    if let Some(unsaved) = unsaved {
+        return Err(Failure::Machine(unsaved));
+    }
+    if [&args.weights_out, &args.checkpoint, &args.out].into_iter().all(Option::is_none) && report.epochs > 0 {
+        say("the parameters were not kept: `-o DIR` keeps them, the report and the log".into());
+    }
+    Ok(if outcome == Outcome::Interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// The folder of `-o`; what is told from here on is kept for it.
+fn run_folder(args: &TrainArgs) -> Result<Option<RunFolder>, Failure> {
+    let Some(out) = &args.out else { return Ok(None) };
+    let folder = RunFolder::new(out)?;
+    folder.check_outside(&[
+        ("--checkpoint", args.checkpoint.as_deref()),
+        ("--report", args.report.as_deref()),
+        ("--weights-out", args.weights_out.as_deref()),
+    ])?;
+    keep_log();
+    Ok(Some(folder))
 }
 
 /// The options of the engine.
@@ -148,39 +170,53 @@ fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
 }
 
 /// Training failed after it had begun: the best parameters so far are still worth a file.
-fn rescue(args: &TrainArgs, mut prepared: Prepared, error: ExecError) -> Failure {
+fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, mut prepared: Prepared, error: ExecError) -> Failure {
     let error = located(&prepared, error);
-    let (Some(path), Some(best)) = (&args.weights_out, prepared.trainer.best_epoch()) else { return error };
-    match prepared.trainer.save_best(path) {
-        Ok(Some(epoch)) if epoch == best => {
-            note(&format!("the parameters of the best epoch were written to {}", path.display()));
-        }
-        Ok(Some(epoch)) => note(&format!(
-            "the parameters of epoch {}, the last ones that were read from the device, were written to {}",
-            epoch + 1,
-            path.display()
-        )),
-        Ok(None) => note("the parameters of the best epoch were on the device only, and are lost"),
-        Err(second) => note(&format!("error: {second}")),
+    let Some(best) = prepared.trainer.best_epoch() else { return error.into() };
+    if let Some(path) = &args.weights_out {
+        rescue_weights(path, path, best, &mut prepared);
+    }
+    if let Some((folder, out)) = folder.zip(args.out.as_ref()) {
+        log(&format!("error: {error}"));
+        let save = |path: &Path| {
+            rescue_weights(path, &out.join(WEIGHTS), best, &mut prepared);
+            Ok(())
+        };
+        folder.keep(save, None).err().iter().for_each(Failure::print);
+    }
+    error.into()
+}
+
+/// An error with the place in the model that it comes from, where one is known.
+fn located(prepared: &Prepared, mut error: ExecError) -> ExecError {
+    if let ExecError::Diverged { cause: Some(cause), .. } = &mut error
+        && let Some(place) = cause.origin.and_then(|origin| prepared.sources.place(origin.file, origin.start))
+    {
+        cause.text = format!("{} ({place})", cause.text);
     }
     error
 }
 
-/// An error with the place in the model that it comes from, where one is known.
-fn located(prepared: &Prepared, error: ExecError) -> Failure {
-    let origin = match &error {
-        ExecError::Diverged { cause: Some(cause), .. } => cause.origin,
-        _ => None,
-    };
-    let place = origin.and_then(|origin| prepared.sources.place(origin.file, origin.start));
-    let Some(place) = place else { return error.into() };
-    let text = format!("{error} ({place})");
-    if error.is_machine() { Failure::Machine(text) } else { Failure::input(text) }
+/// Writes the parameters of the best epoch that there are after a failure, and tells which they are, and where: `shown` is the name
+/// that the file will have.
+fn rescue_weights(path: &Path, shown: &Path, best: u64, prepared: &mut Prepared) {
+    match prepared.trainer.save_best(path) {
+        Ok(Some(epoch)) if epoch == best => {
+            note(&format!("the parameters of the best epoch were written to {}", shown.display()));
+        }
+        Ok(Some(epoch)) => note(&format!(
+            "the parameters of epoch {}, the last ones that were read from the device, were written to {}",
+            epoch + 1,
+            shown.display()
+        )),
+        Ok(None) => note("the parameters of the best epoch were on the device only, and are lost"),
+        Err(second) => note(&format!("error: {second}")),
+    }
 }
 
 /// How training ended, in two lines and the metrics.
 fn summary(report: &Report) -> String {
-    let best = report.best_epoch.map(|epoch| format!(", best epoch {}", epoch + 1)).unwrap_or_default();
+    let best = report.best_epoch.map(|epoch| format!(", best epoch {epoch}")).unwrap_or_default();
     format!(
         "{}: {} epochs{best}, {:.2} ms per epoch (median), {:.2} s in all\n{}",
         report.outcome,
@@ -231,16 +267,14 @@ impl Progress {
         if let Some(warning) = epoch.warning {
             self.warn(&format!("warning: {warning}"));
         }
+        // Every tenth epoch and the last: a log that can be read.
+        let listed = epoch.within.is_none() && (epoch.epoch.is_multiple_of(10) || epoch.epoch + 1 == epoch.epochs);
+        let line = listed.then(|| format!("epoch {:>4}/{}  {state}", epoch.epoch + 1, epoch.epochs));
         match self {
-            Progress::Quiet => {}
-            Progress::Lines if epoch.within.is_some() => {}
-            Progress::Lines => {
-                // Every tenth epoch and the last: a log that can be read.
-                if epoch.epoch.is_multiple_of(10) || epoch.epoch + 1 == epoch.epochs {
-                    note(&format!("epoch {:>4}/{}  {state}", epoch.epoch + 1, epoch.epochs));
-                }
-            }
+            Progress::Lines => line.iter().for_each(|line| note(line)),
+            Progress::Quiet => line.iter().for_each(|line| log(line)),
             Progress::Bar(bar) => {
+                line.iter().for_each(|line| log(line));
                 let bar = bar.get_or_insert_with(|| {
                     let bar = ProgressBar::new(epoch.epochs);
                     if let Ok(style) = ProgressStyle::with_template("epoch {pos:>4}/{len} {bar:30} {msg}") {
@@ -257,7 +291,7 @@ impl Progress {
 
     fn warn(&self, warning: &str) {
         match self {
-            Progress::Quiet => {}
+            Progress::Quiet => log(warning),
             Progress::Bar(Some(bar)) => bar.suspend(|| note(warning)),
             Progress::Bar(None) | Progress::Lines => note(warning),
         }

@@ -130,6 +130,25 @@ fn useless(allows: &[Allow], used: &[bool], diagnostics: &mut Diagnostics) {
     }
 }
 
+/// A file in canonical form.
+pub struct Formatted {
+    /// The file.
+    pub sources: SourceMap,
+    /// What keeps it from being read.
+    pub diagnostics: Diagnostics,
+    /// Its canonical form; `None` where it does not parse.
+    pub text: Option<String>,
+}
+
+/// Formats a file. It must parse, but may be wrong in any other way.
+pub fn reformat(name: &str, text: &str) -> Formatted {
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let file = sources.add(name, text);
+    let module = hgnnc_syntax::parse(file, text, &mut diagnostics);
+    let text = (!diagnostics.has_errors()).then(|| format(&module, text));
+    Formatted { sources, diagnostics, text }
+}
+
 /// Is a mistake of this kind one whatever the parts of the file hold that could not be read? Something unknown
 /// or missing may stand there.
 fn stands_alone(code: Code) -> bool {

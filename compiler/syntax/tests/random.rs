@@ -2,6 +2,9 @@
 
 mod outline;
 
+use std::path::Path;
+use std::sync::LazyLock;
+
 use hgnnc_diag::{Diagnostics, SourceMap, render};
 use hgnnc_syntax::ast::Module;
 use hgnnc_syntax::tokens::{Token, lex};
@@ -47,6 +50,41 @@ fn round_trip(text: &str, module: &Module, formatted: &str) -> Result<(), TestCa
     prop_assert_eq!(format(&again, formatted), formatted, "{}", text);
     prop_assert_eq!(comments(formatted), comments(text), "{}\n----\n{}", text, formatted);
     Ok(())
+}
+
+/// Every file of the repository that parses means the same when it is formatted, keeps its comments, and is then as it should be.
+#[test]
+fn files_survive_formatting() {
+    let mut formatted = 0;
+    for text in FILES.iter() {
+        let mut diagnostics = Diagnostics::default();
+        let module = parse(hgnnc_diag::FileId(0), text, &mut diagnostics);
+        if !diagnostics.has_errors() {
+            round_trip(text, &module, &format(&module, text)).unwrap_or_else(|e| panic!("{e}"));
+            formatted += 1;
+        }
+    }
+    assert!(formatted > 150, "{formatted} files");
+}
+
+static FILES: LazyLock<Vec<String>> = LazyLock::new(|| files(Path::new("../..")));
+
+/// Examples, the library, and cases of tests.
+fn files(root: &Path) -> Vec<String> {
+    let mut folders: Vec<_> = ["examples", "stdlib", "tests"].map(|folder| root.join(folder)).into();
+    let mut texts = vec![];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "hgnn") {
+                texts.push(std::fs::read_to_string(path).expect("a text"));
+            }
+        }
+    }
+    texts.sort();
+    texts
 }
 
 /// All comments, sorted: some move.
@@ -267,5 +305,19 @@ proptest! {
         let text = pieces.concat();
         // A comment among the lines at the top ends the module's documentation: that is an error.
         check(&text)?;
+    }
+
+    /// The same in every file of the repository.
+    #[test]
+    fn comments_anywhere_in_any_file(
+        file in any::<prop::sample::Index>(),
+        places in prop::collection::vec((any::<prop::sample::Index>(), 0..3usize), 1..12),
+    ) {
+        let mut pieces = pieces(file.get::<String>(&FILES));
+        for (number, (at, lines)) in places.iter().enumerate() {
+            let at = at.index(pieces.len().max(1));
+            pieces.insert(at.min(pieces.len()), format!("{}// comment {number}\n", "\n".repeat(*lines)));
+        }
+        check(&pieces.concat())?;
     }
 }

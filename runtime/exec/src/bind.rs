@@ -1,12 +1,13 @@
 //! From a dataset and a compiled model to the data that its programs run on.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use hgnnc_graph::{
     Dataset, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions,
     SemanticGraph, SemanticGraphs, SgbError, Step,
 };
-use hgnnc_ir::artifact::{self, Artifact, Fanout, LinkTarget, MiniBatch};
+use hgnnc_ir::artifact::{self, Artifact, Fanout, MiniBatch, Training};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 
@@ -37,6 +38,9 @@ pub struct BindOptions {
 pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Result<BoundData> {
     let flow = &artifact.infer;
     let mut binder = Binder::new(flow, dataset, options)?;
+    let training = artifact.training.as_ref().filter(|_| !options.outputs_only);
+    // What is wrong with them is found before graphs are built.
+    let held_out = training.map_or(Ok(None), |training| binder.held_out(training))?;
     let started = Instant::now();
     binder.build_graphs()?;
     let batch = artifact.training.as_ref().and_then(|training| training.batch.as_ref());
@@ -66,7 +70,7 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
                 binder.check_labelled(*vertex, label, split)?;
             }
             artifact::Target::Links(target) => {
-                data.held_out = binder.held_out(target, training.split.as_deref())?;
+                data.held_out = held_out.unwrap_or_default();
                 let links = target.graphs.iter().map(|graph| binder.graphs[graph.index()].num_edges()).sum();
                 let num = |part: &[Vec<(u32, u32)>]| part.iter().map(Vec::len).sum();
                 let nums: [usize; 3] = [links, num(&data.held_out[0]), num(&data.held_out[1])];
@@ -88,6 +92,18 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     }
     Ok(data)
 }
+
+/// Checks the links that a model is to be measured by, without building anything.
+///
+/// # Errors
+/// A split that the dataset does not have, that holds links of other relations only, or links that training sees.
+pub fn check_held_out(flow: &Dataflow, training: &Training, dataset: &Dataset, split: Option<&str>) -> Result<()> {
+    let options = BindOptions { split: split.map(str::to_owned), ..BindOptions::default() };
+    Binder::new(flow, dataset, &options)?.held_out(training).map(drop)
+}
+
+/// Of more relations, a message names the first and the last.
+const NAMED: usize = 12;
 
 /// The arrays of a semantic graph, without copying them.
 pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
@@ -432,22 +448,51 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The links of the validation and the test part of the split to use.
-    fn held_out(&self, target: &LinkTarget, own: Option<&str>) -> Result<[LinksByGraph; 2]> {
-        let Some(split) = self.link_split(own)? else {
-            return Ok([(); 2].map(|()| vec![vec![]; target.graphs.len()]));
+    /// The links of the validation and the test part of the split to use; `None` where no links are trained.
+    fn held_out(&self, training: &Training) -> Result<Option<[LinksByGraph; 2]>> {
+        let artifact::Target::Links(target) = &training.target else { return Ok(None) };
+        let Some(split) = self.link_split(training.split.as_deref())? else {
+            return Ok(Some([(); 2].map(|()| vec![vec![]; target.graphs.len()])));
         };
         let relation = |graph: &Graph| self.relations[self.flow.graphs[graph.index()].steps[0].relation as usize];
-        let relations: Vec<usize> = target.graphs.iter().map(relation).collect();
-        Ok([&split.val, &split.test].map(|links| {
-            let mut by_graph = vec![vec![]; relations.len()];
+        let predicted: Vec<usize> = target.graphs.iter().map(relation).collect();
+        let repeats: Vec<usize> = target.exclude.iter().map(|&of| self.relations[of as usize]).collect();
+        self.dataset.check_links(split, &predicted, &repeats)?;
+        let position: HashMap<usize, usize> = predicted.iter().enumerate().map(|(i, &of)| (of, i)).collect();
+        let parts = [&split.val, &split.test].map(|links| {
+            let mut by_graph = vec![vec![]; predicted.len()];
             for ((&src, &dst), &relation) in links.src.iter().zip(&links.dst).zip(&links.relation) {
-                if let Some(position) = relations.iter().position(|&of| of == relation as usize) {
+                if let Some(&position) = position.get(&(relation as usize)) {
                     by_graph[position].push((src, dst));
                 }
             }
             by_graph
-        }))
+        });
+        self.some_are_predicted(split, &parts, &predicted)?;
+        Ok(Some(parts))
+    }
+
+    /// Errors where a split has links, but none that the model predicts: it would measure nothing.
+    fn some_are_predicted(&self, split: &LinkSplitData, parts: &[LinksByGraph; 2], predicted: &[usize]) -> Result<()> {
+        let held: BTreeSet<usize> =
+            split.val.relation.iter().chain(&split.test.relation).map(|&relation| relation as usize).collect();
+        if held.is_empty() || parts.iter().flatten().any(|links| !links.is_empty()) {
+            return Ok(());
+        }
+        let names = |relations: &mut dyn Iterator<Item = usize>| {
+            let names: Vec<String> = relations.map(|of| format!("`{}`", self.dataset.relations[of].name)).collect();
+            match &names[..] {
+                [first, .., last] if names.len() > NAMED => format!("{first} to {last} ({} relations)", names.len()),
+                _ => names.join(", "),
+            }
+        };
+        Err(ExecError::Unsupported(format!(
+            "all links of the split `{}` are of {}, but the model predicts links of {}; the middle row of a file of links is the \
+             position of the relation in dataset.toml, from 0",
+            split.name,
+            names(&mut held.into_iter()),
+            names(&mut predicted.iter().copied())
+        )))
     }
 
     /// The split of links to use.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hgnnc_graph::show_bytes;
+use hgnnc_graph::{DataErrors, show_bytes};
 use hgnnc_ir::Origin;
 
 /// Where a number that is not finite comes from.
@@ -52,6 +52,9 @@ pub enum ExecError {
         /// What it should have.
         expected: String,
     },
+    /// Data that a model cannot be trained or measured on.
+    #[error(transparent)]
+    Data(#[from] DataErrors),
     /// Not enough memory; found before anything ran.
     #[error(
         "the model needs {} ({detail}), but {limit} is {}; use a smaller model or graph, or raise the limit",
@@ -144,6 +147,7 @@ impl ExecError {
             | Self::Unsupported(_)
             | Self::Operation { .. }
             | Self::Shape { .. }
+            | Self::Data(_)
             | Self::Diverged { .. }
             | Self::NotFinite { .. }
             | Self::Weights { .. } => false,

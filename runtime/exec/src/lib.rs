@@ -48,7 +48,7 @@ pub mod watch;
 pub mod weights;
 
 pub use batches::{BatchPart, BatchSpan, CacheOptions};
-pub use bind::{BindOptions, bind};
+pub use bind::{BindOptions, bind, check_held_out};
 pub use data::{BoundData, Incidence, InputData, Target, Topology};
 pub use device::{Device, DeviceEngine};
 pub use engine::{Engine, EngineOptions};

@@ -190,7 +190,7 @@ pub struct Report {
     pub seed: u64,
     /// Epochs that ran, those before a resume included.
     pub epochs: u64,
-    /// The epoch, from 0, whose parameters were kept.
+    /// The epoch whose parameters were kept, counted from 1 as everywhere a user meets one: `losses[best_epoch - 1]` is its loss.
     pub best_epoch: Option<u64>,
     /// How the run ended: `finished`, `stopped early` or `interrupted`.
     pub outcome: String,

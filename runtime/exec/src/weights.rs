@@ -61,6 +61,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     // Fails where there is no such file yet, which is then no link either.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let mut file = temporary_beside(&target).map_err(fail)?;
+    // A file that is replaced keeps its permissions.
+    if let Ok(replaced) = std::fs::metadata(&target) {
+        file.as_file().set_permissions(replaced.permissions()).map_err(fail)?;
+    }
     file.as_file_mut().write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
     file.persist(&target).map_err(|e| fail(e.error))?;
     // The rename itself is durable when the folder is; not every system can flush one.

@@ -1,7 +1,8 @@
 //! What can be wrong with a dataset, in the words of the person who wrote it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use crate::npy::{Dtype, NpyProblem};
 
@@ -11,12 +12,12 @@ use crate::npy::{Dtype, NpyProblem};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// The folder has no readable `dataset.toml`.
-    #[error("`{}` is not a dataset: dataset.toml {reason}", folder.display())]
+    /// The folder is not there, or has no readable `dataset.toml`.
+    #[error("{reason}")]
     NotADataset {
         /// The folder that was to be loaded.
         folder: PathBuf,
-        /// What the operating system said.
+        /// What is missing, with the name of the folder.
         reason: String,
     },
     /// `dataset.toml` is not TOML.
@@ -292,6 +293,46 @@ pub enum DataError {
         /// How many others are shared.
         more: usize,
     },
+    /// Links that are in two parts of a split, or twice in one.
+    #[error(
+        "{at}: {} {}, such as {src} -> {dst} of relation `{relation}`", links_are(*links), shared_links(first, second)
+    )]
+    LinkOverlap {
+        /// Table.
+        at: String,
+        /// Part; the edges of the relation are `train`.
+        first: String,
+        /// Other part, or the same one.
+        second: String,
+        /// Number of different links.
+        links: usize,
+        /// Relation of the first of them.
+        relation: String,
+        /// Its source.
+        src: u32,
+        /// Its destination.
+        dst: u32,
+    },
+    /// Edges of a relation that holds links a second time, which repeat held-out links.
+    #[error(
+        "{at}: {edges} edge{} of relation `{relation}`, which repeats links by `exclude`, repeat{} links of `{part}`, such as \
+         {src} -> {dst}; what is held out must not carry messages",
+        if *edges == 1 { "" } else { "s" }, if *edges == 1 { "s" } else { "" }
+    )]
+    LinkRepeated {
+        /// Table of the split.
+        at: String,
+        /// `val` or `test`.
+        part: String,
+        /// Number of different edges.
+        edges: usize,
+        /// The relation that repeats links.
+        relation: String,
+        /// Source of its first such edge.
+        src: u32,
+        /// Destination of that edge.
+        dst: u32,
+    },
     /// Steps of a metapath that do not join.
     #[error(
         "dataset.toml: step {position} (`{step}`) of {at} starts at vertex type `{starts}`, but the step before it ends at `{ends}`"
@@ -322,6 +363,18 @@ fn twice(first: &str, second: &str) -> String {
     if first == second { format!("twice in `{first}`") } else { format!("in both `{first}` and `{second}`") }
 }
 
+fn links_are(links: usize) -> String {
+    if links == 1 { "1 link is".to_string() } else { format!("{links} links are") }
+}
+
+/// Where links are that are in two places.
+fn shared_links(first: &str, second: &str) -> String {
+    match (first, second) {
+        ("train", part) => format!("in both `train` (the edges of the relation) and `{part}`"),
+        _ => twice(first, second),
+    }
+}
+
 fn and_more(more: usize) -> String {
     if more == 0 { String::new() } else { format!(" (and {more} more)") }
 }
@@ -338,6 +391,21 @@ pub struct DataErrors {
 impl DataErrors {
     /// How many errors `Display` lists.
     pub const LISTED: usize = 20;
+}
+
+impl DataErrors {
+    /// The error of a folder that has no `dataset.toml`, or of one that is not there.
+    pub fn not_a_dataset(folder: &Path) -> DataErrors {
+        let name = folder.display();
+        let reason = match std::fs::metadata(folder) {
+            Ok(found) if found.is_dir() => format!("`{name}` is not a dataset: it has no `dataset.toml`"),
+            Ok(_) => format!("`{name}` is a file: name the folder of a dataset"),
+            Err(error) if error.kind() == ErrorKind::NotFound => format!("there is no folder `{name}`"),
+            Err(error) => format!("the folder `{name}` cannot be read: {error}"),
+        };
+        let folder = folder.to_path_buf();
+        DataErrors { folder: folder.clone(), errors: vec![DataError::NotADataset { folder, reason }] }
+    }
 }
 
 impl fmt::Display for DataErrors {

@@ -1,6 +1,6 @@
 //! Datasets, heterogeneous graphs and the semantic graph build (SGB).
 //!
-//! - [`Dataset::load`] reads and validates a dataset folder (the format is described in [`dataset`]).
+//! - [`Dataset::load`] reads and validates a dataset folder (`docs/dataset.md` describes the format).
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
 //! - [`DegreeClasses`] lists the rows of one direction of a graph by how many edges they have.
 //! - [`order`] finds orders of vertices in which gathers find more in a cache, and says what a cache would miss.
@@ -16,6 +16,7 @@ pub mod degrees;
 pub mod error;
 pub mod files;
 pub mod info;
+mod leaks;
 pub mod load;
 mod memory;
 pub mod npy;

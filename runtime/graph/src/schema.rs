@@ -4,24 +4,46 @@ use std::collections::BTreeSet;
 
 use crate::dataset::{Dataset, Features, LabelValues};
 
-/// The `schema` block that describes `dataset`, ending in a newline.
-///
-/// Identifiers are made from the dataset's names (letters, digits and underscores, no two alike within the block); each
-/// item says with `from "…"` which name it stands for. Types without features get `x: onehot`.
+/// A `schema` block with the identifiers that stand for the names of its dataset.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    /// The block, ending in a newline.
+    pub text: String,
+    /// Name of the schema.
+    pub name: String,
+    /// By vertex type of the dataset.
+    pub types: Vec<String>,
+    /// By label of the dataset.
+    pub labels: Vec<String>,
+    /// By relation of the dataset.
+    pub relations: Vec<String>,
+}
+
+/// The text of [`schema`], with no names in use.
 pub fn schema_text(dataset: &Dataset) -> String {
-    let mut names = Names::default();
-    let mut text = format!("schema {} {{\n", names.fresh(&camel(&dataset.name), "Graph"));
+    schema(dataset, &[]).text
+}
+
+/// The schema that describes `dataset`.
+///
+/// Identifiers are made from the dataset's names (letters, digits and underscores, no two alike within the block, none of
+/// `used`); each item says with `from "…"` which name it stands for. Types without features get `x: embedding[32]`.
+pub fn schema(dataset: &Dataset, used: &[&str]) -> Schema {
+    let mut names = Names(used.iter().map(ToString::to_string).collect());
+    let schema_name = names.fresh(&camel(&dataset.name), "Graph");
+    let mut text = format!("schema {schema_name} {{\n");
+    let mut labels = vec![String::new(); dataset.labels.len()];
     let types: Vec<String> =
         dataset.vertex_types.iter().map(|v| names.fresh(&camel(short(&v.name)), "Vertex")).collect();
     for (t, (vertex, ident)) in dataset.vertex_types.iter().zip(&types).enumerate() {
         let mut fields = Names::default();
         let x = fields.fresh("x", "x");
         let mut list = vec![match &vertex.features {
-            Some(Features::Dense(d)) => format!("{x}: f32[{}]", d.dim),
-            Some(Features::Sparse(s)) => format!("{x}: f32[{}] sparse", s.dim),
-            None => format!("{x}: onehot"),
+            Some(Features::Dense(d)) if d.dim > 0 => format!("{x}: f32[{}]", d.dim),
+            Some(Features::Sparse(s)) if s.dim > 0 => format!("{x}: f32[{}] sparse", s.dim),
+            Some(_) | None => format!("{x}: embedding[{EMBEDDING}]"),
         }];
-        for label in dataset.labels.iter().filter(|l| l.vertex_type == t) {
+        for (position, label) in dataset.labels.iter().enumerate().filter(|(_, l)| l.vertex_type == t) {
             let name = fields.fresh(&snake(&label.name), "y");
             let kind = match &label.values {
                 LabelValues::Single { classes, .. } => format!("class[{classes}]"),
@@ -30,6 +52,7 @@ pub fn schema_text(dataset: &Dataset) -> String {
             };
             let from = if name == label.name { String::new() } else { format!(" from {}", quote(&label.name)) };
             list.push(format!("{name}: {kind}{from}"));
+            labels[position] = name;
         }
         text += &format!("    vertex {ident} from {} {{ {} }}\n", quote(&vertex.name), list.join(", "));
     }
@@ -56,8 +79,11 @@ pub fn schema_text(dataset: &Dataset) -> String {
         }
         text.push('\n');
     }
-    text + "}\n"
+    Schema { text: text + "}\n", name: schema_name, types, labels, relations }
 }
+
+/// Width of learned features.
+const EMBEDDING: usize = 32;
 
 /// Reserved words of the language, which cannot be identifiers.
 const KEYWORDS: &[&str] = &[
@@ -152,7 +178,7 @@ fn camel(name: &str) -> String {
 }
 
 /// A string literal of the language.
-fn quote(name: &str) -> String {
+pub fn quote(name: &str) -> String {
     let mut out = String::from('"');
     for c in name.chars() {
         match c {
@@ -213,10 +239,10 @@ mod tests {
             }],
         };
         let expected = r#"schema MySet2 {
-    vertex Paper from "paper" { x: onehot, y: multilabel[5], x_2: target[1] from "x" }
-    vertex Paper_2 from "Paper" { x: onehot }
-    vertex Vertex_3d from "3d" { x: onehot }
-    vertex BigThing from "http://x.org/a#BigThing" { x: onehot }
+    vertex Paper from "paper" { x: embedding[32], y: multilabel[5], x_2: target[1] from "x" }
+    vertex Paper_2 from "Paper" { x: embedding[32] }
+    vertex Vertex_3d from "3d" { x: embedding[32] }
+    vertex BigThing from "http://x.org/a#BigThing" { x: embedding[32] }
     relation paper_author: Paper -> Paper_2 from "paper-author" { weight: f32 }
     relation paper_author_2: Paper -> Paper_2 from "paper author"
     relation of_: Vertex_3d -> BigThing from "of"

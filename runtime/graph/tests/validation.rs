@@ -133,7 +133,12 @@ fn other_widths_and_kinds_are_accepted() {
 fn the_folder_and_its_toml() {
     let dir = tempfile::tempdir().unwrap();
     let missing = Dataset::load(dir.path().join("nowhere")).unwrap_err();
-    assert!(missing.to_string().ends_with("nowhere` is not a dataset: dataset.toml does not exist"), "{missing}");
+    assert!(missing.to_string().starts_with("there is no folder `"), "{missing}");
+    let empty = Dataset::load(dir.path()).unwrap_err().to_string();
+    assert!(empty.ends_with("` is not a dataset: it has no `dataset.toml`"), "{empty}");
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let file = Dataset::load(dir.path().join("file")).unwrap_err().to_string();
+    assert!(file.ends_with("` is a file: name the folder of a dataset"), "{file}");
     let broken = load_after(toml("count = 4", "count = = 4")).unwrap_err().to_string();
     assert!(broken.contains("dataset.toml is not valid TOML: ") && broken.contains("line 7"), "{broken}");
     says(toml("name = \"tiny\"", ""), &["dataset.toml: the dataset has no `name` (expected a string)"]);

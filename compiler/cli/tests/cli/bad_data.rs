@@ -22,7 +22,7 @@ fn is_refused(change: impl Fn(&Place), words: &[&str]) {
 fn files_that_are_missing_or_damaged() {
     let remove =
         |name: &'static str| move |place: &Place| std::fs::remove_file(place.path("data").join(name)).expect("gone");
-    is_refused(remove("dataset.toml"), &["`data` is not a dataset", "does not exist"]);
+    is_refused(remove("dataset.toml"), &["`data` is not a dataset: it has no `dataset.toml`", "hgnnc data format"]);
     is_refused(remove("writes.npy"), &["`writes.npy` does not exist", "relation `author-paper`"]);
     is_refused(remove("paper.half.val.npy"), &["`paper.half.val.npy` does not exist"]);
     let cut = |name: &'static str, keep: usize| {
@@ -44,7 +44,7 @@ fn files_that_are_missing_or_damaged() {
     );
     is_refused(
         |p| std::fs::write(p.path("data/dataset.toml"), b"name = \"\xff\"").expect("written"),
-        &["dataset.toml is not UTF-8 text"],
+        &["dataset.toml` is not UTF-8 text"],
     );
     is_refused(|p| std::fs::write(p.path("data/dataset.toml"), "").expect("written"), &["dataset.toml", "`name`"]);
     is_refused(|p| std::fs::write(p.path("data/writes.npy"), "PK\x03\x04").expect("written"), &["`writes.npy`"]);

@@ -1,8 +1,12 @@
 //! `check`, `build`, `data` and `explain`, wrong usage, and streams that close.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
+
+use hgnnc_graph::synth::Shape;
+use serde_json::Value;
 
 use crate::common::{BODY, CACHE, Place, Run, SCHEMA, TRAIN, model_of, names, replace, usual};
 
@@ -257,7 +261,12 @@ fn stories_behind_codes() {
     assert_eq!(place.run(&["explain", "e0301"]).works().out, run.out);
     place.run(&["explain", "nonsense"]).fails(1, &["no diagnostic `nonsense`", "E0301"]);
     place.run(&["explain", ""]).fails(1, &["no diagnostic"]);
-    place.run(&["explain"]).fails(2, &["<CODE>"]);
+    // All of them, one a line, with their titles.
+    let all = place.run(&["explain"]).works().out;
+    assert_eq!(all.lines().count(), hgnnc_diag::Code::all().count());
+    for code in hgnnc_diag::Code::all() {
+        assert!(all.lines().any(|line| line == format!("{code}  {}", code.title())), "{code}");
+    }
 }
 
 #[test]
@@ -274,34 +283,78 @@ fn what_a_dataset_holds() {
     for key in ["pairs", "self_pairs", "instances"] {
         assert!(path[key].as_u64().is_some_and(|n| n > 0), "{key}: {json:#}");
     }
-    place.run(&["data", "info", "nowhere"]).fails(1, &["`nowhere` is not a dataset", "dataset.toml does not exist"]);
-    place.run(&["data", "info", "data/dataset.toml"]).fails(1, &["is not a dataset"]);
+    place
+        .run(&["data", "info", "nowhere"])
+        .fails(1, &["there is no folder `nowhere`", "docs/dataset.md", "hgnnc data format"]);
+    place.run(&["data", "info", "data/dataset.toml"]).fails(1, &["`data/dataset.toml` is a file", "hgnnc data format"]);
+    place.run(&["data", "cache", "nowhere"]).fails(1, &["there is no folder `nowhere`", "hgnnc data format"]);
+    std::fs::create_dir(place.path("empty")).expect("a folder");
+    let words = ["`empty` is not a dataset: it has no `dataset.toml`", "docs/dataset.md"];
+    place.run(&["data", "info", "empty"]).fails(1, &words);
+    place.run(&["data", "cache", "empty"]).fails(1, &words);
+    assert!(place.run(&["data", "format"]).works().out.contains("[[vertex_type]]"));
     place.run(&["data"]).fails(2, &["Usage"]);
 }
 
 #[test]
-fn a_schema_that_the_dataset_fits() {
+fn a_model_to_begin_with() {
     let place = Place::new();
     place.toml("name = \"year\"", "name = \"x\"");
-    let schema = place.run(&["data", "schema", "data"]).works().out;
+    let text = place.run(&["data", "schema", "data"]).works().out;
     for word in [
         "vertex Paper from \"paper\" { x: f32[6] sparse, y: class[3], tags: multilabel[2], x_2: target[1] from \"x\" }",
         "weight: f32",
+        "split     \"half\"",
+        "loss      cross_entropy(logits, Paper.y)",
     ] {
-        assert!(schema.contains(word), "no `{word}` in {schema}");
+        assert!(text.contains(word), "no `{word}` in {text}");
     }
-    let name = schema.split_whitespace().nth(1).expect("a name");
-    place.model(&format!("{schema}\nmodel M(schema: {name}) {{ output o: Paper = linear(Paper.x, 2) }}"));
-    place.with_data("check", &[]).works();
-    // A schema of its own for every shape that there is.
-    for shape in ["acm", "aifb", "imdb"] {
-        let folder = format!("{CACHE}/synth-{shape}-0");
-        place.run(&["data", "synth", shape, &folder]).works();
-        let schema = place.run(&["data", "schema", &folder]).works().out;
-        let name = schema.split_whitespace().nth(1).expect("a name");
-        let vertex = schema.split_whitespace().skip_while(|w| *w != "vertex").nth(1).expect("a vertex type");
-        place.model(&format!("{schema}\nmodel M(schema: {name}) {{ output o: {vertex} = linear({vertex}.x, 2) }}"));
-        place.run(&["check", "m.hgnn", "--data", &folder]).works();
+    compiles_and_trains(&place, "data");
+    // It has learned.
+    let accuracy = place.json("r.json")["metrics"]["test"]["accuracy"].as_f64().expect("a number");
+    assert!(accuracy > 0.8, "{accuracy}");
+    // Without a split there is a model, but nothing to train.
+    let toml = std::fs::read_to_string(place.path("data/dataset.toml")).expect("a text");
+    let start = toml.find("[[split]]").expect("a split");
+    std::fs::write(place.path("data/dataset.toml"), &toml[..start]).expect("written");
+    place.model(&place.run(&["data", "schema", "data"]).works().out);
+    place.with_data("check", &[]).is_silent();
+    place.with_data("train", &[]).fails(1, &["no `train` block"]);
+}
+
+/// What `data schema` writes is formatted, free of errors and warnings, and trains as it is.
+fn compiles_and_trains(place: &Place, folder: &str) {
+    place.model(&place.run(&["data", "schema", folder]).works().out);
+    place.run(&["fmt", "--check", "m.hgnn"]).is_silent();
+    place.run(&["check", "m.hgnn", "--data", folder]).is_silent();
+    let args = ["train", "m.hgnn", "--data", folder, "--no-graph-cache", "--quiet", "--report", "r.json"];
+    let short = ["--epochs", "1"];
+    let all = folder == "data";
+    place.run(&[&args[..], if all { &[] } else { &short[..] }].concat()).is_silent();
+    let losses = place.json("r.json")["losses"].as_array().expect("losses").clone();
+    assert!(!losses.is_empty() && losses.iter().all(Value::is_number), "{folder}: {losses:?}");
+}
+
+#[test]
+fn a_model_for_every_synthetic_shape() {
+    let place = Place::new();
+    for shape in Shape::ALL {
+        let name = shape.to_string();
+        let folder = format!("{CACHE}/start-{name}-0");
+        let scale = if name == "mag" { &["--scale", "0.001"][..] } else { &[] };
+        place.run(&[&["data", "synth", &name, &folder], scale].concat()).works();
+        compiles_and_trains(&place, &folder);
+    }
+}
+
+/// Real datasets in `HGNN_DATA`.
+#[test]
+fn a_model_for_every_real_dataset() {
+    let Some(root) = std::env::var_os("HGNN_DATA") else { return println!("skipped: HGNN_DATA is not set") };
+    let place = Place::new();
+    let entries = std::fs::read_dir(root).expect("a folder").map(|entry| entry.expect("an entry").path());
+    for folder in entries.filter(|folder| folder.join("dataset.toml").exists()) {
+        compiles_and_trains(&place, folder.to_str().expect("a text"));
     }
 }
 
@@ -371,8 +424,52 @@ fn wrong_usage() {
     assert_eq!(place.run(&[]).code, Some(2));
     assert!(place.run(&["--help"]).works().out.contains("Train a model"));
     assert!(place.run(&["train", "--help"]).works().out.contains("--weights-out"));
+    // Options in groups, exit codes and environment below.
+    let help = place.run(&["train", "--help"]).works().out;
+    for heading in ["Arguments:", "Data:", "Device and memory:", "Training:", "Output:", "Checkpoints:", "Exit codes:"]
+    {
+        assert!(help.lines().any(|line| line == heading), "no `{heading}` in {help}");
+    }
+    assert!(!help.lines().any(|line| line.starts_with("  ") && line.len() > 4 && line.contains('\x1b')), "{help}");
+    for command in [&["--help"][..], &["check", "--help"], &["fmt", "--help"], &["data", "--help"]] {
+        let help = place.run(command).works().out;
+        for word in ["Exit codes:", "101  A bug", "Environment:"] {
+            assert!(help.contains(word), "{command:?}: no `{word}` in {help}");
+        }
+        for variable in variables() {
+            assert!(help.contains(&variable), "{command:?}: no `{variable}` in {help}");
+        }
+    }
     assert!(place.run(&["--version"]).works().out.starts_with("hgnnc "));
     assert_eq!(place.names(), ["data", "m.hgnn"]);
+}
+
+/// The environment variables that the sources name.
+fn variables() -> BTreeSet<String> {
+    fn visit(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                visit(&entry, found);
+            } else if entry.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&entry).expect("a text");
+                let calls = ["var_os(\"", "var(\"", "named(\""].into_iter().flat_map(|call| text.split(call).skip(1));
+                let names = calls.filter_map(|rest| rest.split('"').next());
+                let is_name = |c: char| c.is_ascii_uppercase() || c == '_';
+                found.extend(names.filter(|name| name.chars().all(is_name)).map(str::to_owned));
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    for part in ["compiler", "runtime"] {
+        let part = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(part);
+        for member in std::fs::read_dir(part).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if member.join("src").is_dir() {
+                visit(&member.join("src"), &mut found);
+            }
+        }
+    }
+    assert!(found.contains("HGNNC_CACHE") && found.len() > 3, "{found:?}");
+    found
 }
 
 /// What reads the output may stop before the end.

@@ -209,6 +209,46 @@ fn mistakes_about_links_are_told() {
     place.with_data("train", &[]).fails(1, &["no split of links", "training needs one"]);
 }
 
+#[test]
+fn held_out_links_that_training_sees_are_refused() {
+    let mut parts = links(90);
+    let shared = parts[0][7];
+    parts[1].push(shared);
+    let both = parts[1][3];
+    parts[2].push(both);
+    let leaking = place(&parts);
+    leaking.model(MODEL);
+    let train = format!(
+        "1 link is in both `train` (the edges of the relation) and `val`, such as {} -> {}",
+        shared.0, shared.1
+    );
+    let test = format!("1 link is in both `val` and `test`, such as {} -> {} of relation `likes`", both.0, both.1);
+    for (command, args) in [("train", &[][..]), ("check", &[]), ("profile", &["--epochs", "1"])] {
+        leaking.with_data(command, args).fails(1, &["link split `a`", &train, &test]);
+    }
+
+    // A relation that repeats links, those that are held out among them.
+    let parts = links(90);
+    let repeated = place(&parts);
+    let exclude = MODEL
+        .replace("relation knows: User -> User", "relation again: Artist -> User")
+        .replace("metrics", "exclude [again]\n metrics");
+    repeated.model(&exclude);
+    repeated.with_data("check", &[]).works();
+    let all: Pairs = parts.iter().flatten().map(|&(user, artist)| (artist, user)).collect();
+    edges(&repeated.path("data"), "again.npy", &all);
+    repeated.with_data("check", &[]).fails(
+        1,
+        &["25 edges of relation `again`, which repeats links by `exclude`, repeat links of `val`, such as", "35 edges"],
+    );
+
+    // Links of a relation that is not predicted.
+    repeated.model(&MODEL.replace("links(likes)", "links(knows)"));
+    repeated
+        .with_data("train", &[])
+        .fails(1, &["all links of the split `a` are of `likes`, but the model predicts links of `knows`"]);
+}
+
 /// One vertex joined to all others, alone in its batch, has no pairs that are none; where all pairs are links, nothing tells.
 #[test]
 fn links_between_all_vertices() {

@@ -1,5 +1,7 @@
 //! `train`, `eval` and `infer` on data that are as they should be.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::common::{AUTHORS, BODY, PAPERS, Place, SCHEMA, TRAIN, model_of, names, replace, usual};
@@ -22,6 +24,16 @@ fn a_report_has_every_field_of_the_contract() {
     assert!(!run.err.contains('\r') && !run.err.contains('\x1b'), "no bar and no colours: {}", run.err);
 
     let report = place.json("r.json");
+    // The page has what is written, and no other field.
+    let page = include_str!("../../../../docs/report.md").lines().filter_map(|line| line.strip_prefix("| `"));
+    let told: BTreeSet<&str> = page
+        .flat_map(|row| row.split(" | ").next().unwrap_or("").split(", "))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    let written: BTreeSet<&str> = report.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert!(written.is_subset(&told), "not in docs/report.md: {:?}", written.difference(&told));
+    let absent: Vec<_> = told.difference(&written).collect();
+    assert_eq!(absent, [&"batches"], "in docs/report.md only");
     for key in ["model", "dataset", "device", "outcome"] {
         assert!(report[key].is_string(), "{key}: {report:#}");
     }
@@ -54,6 +66,9 @@ fn a_report_has_every_field_of_the_contract() {
             assert!(report["metrics"][part][metric].is_f64(), "{part}.{metric}: {report:#}");
         }
     }
+    // Counted as the terminal counts.
+    let best = format!("best epoch {},", report["best_epoch"]);
+    assert!(run.out.contains(&best), "no `{best}` in {}", run.out);
     assert_eq!((&report["model"], &report["dataset"]), (&Value::from("Net"), &Value::from("tiny")));
     assert_eq!((&report["threads"], &report["epochs"]), (&Value::from(2), &Value::from(30)));
     assert_eq!(report["losses"].as_array().map(Vec::len), Some(30));
@@ -152,6 +167,18 @@ fn threads_do_not_change_a_bit_and_seeds_do() {
     }
     assert_eq!(place.bytes("a.safetensors"), place.bytes("b.safetensors"));
     assert_ne!(place.bytes("a.safetensors"), place.bytes("c.safetensors"));
+}
+
+#[test]
+fn the_best_of_one_epoch_is_epoch_1() {
+    let place = Place::new();
+    place.model(&usual());
+    let run = place.with_data("train", &["--epochs", "1", "--report", "r.json"]).works();
+    assert!(run.out.contains("1 epochs, best epoch 1,"), "{}", run.out);
+    assert_eq!(
+        (&place.json("r.json")["epochs"], &place.json("r.json")["best_epoch"]),
+        (&Value::from(1), &Value::from(1))
+    );
 }
 
 #[test]
@@ -320,9 +347,9 @@ fn where_a_model_finds_its_data() {
     // The command line decides against the model, with or without a slash at the end.
     place.run(&[&args[..], &["--data", "data/"]].concat()).is_silent();
     place.run(&[&args[..], &["--data", "./models/../data"]].concat()).is_silent();
-    place.run(&[&args[..], &["--data", "nowhere"]].concat()).fails(1, &["`nowhere` is not a dataset"]);
+    place.run(&[&args[..], &["--data", "nowhere"]].concat()).fails(1, &["there is no folder `nowhere`"]);
     replace(&place.path("models/of mine/a model.hgnn"), "../../data", "../data");
-    place.run(&args).fails(1, &["is not a dataset: dataset.toml does not exist"]);
+    place.run(&args).fails(1, &["there is no folder `models/of mine/../data`"]);
 }
 
 #[test]

@@ -236,7 +236,7 @@ impl Trainer {
             threads: self.executor.threads(),
             seed: self.seed,
             epochs: self.progress.epochs_done,
-            best_epoch: self.progress.best_epoch,
+            best_epoch: self.progress.best_epoch.map(|epoch| epoch + 1),
             outcome: self.outcome.name().into(),
             load_s: data.load_s,
             sgb_s: data.sgb_s,

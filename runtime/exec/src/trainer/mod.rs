@@ -263,7 +263,7 @@ impl Trainer {
         &self.warnings
     }
 
-    /// The best epoch so far.
+    /// The best epoch so far, counted from 0.
     pub fn best_epoch(&self) -> Option<u64> {
         self.progress.best_epoch
     }

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use toml::{Table, Value};
 
+use super::format::is_known;
 use crate::error::DataError;
 use crate::npy::{Dtype, FloatArray, Npy};
 
@@ -21,8 +22,22 @@ pub(super) struct Loader {
 /// A table of `dataset.toml` and how messages call it.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
-    pub table: &'a Table,
+    table: &'a Table,
+    /// One of [`format::FIELDS`](super::format::FIELDS).
+    kind: &'static str,
     pub name: &'a str,
+}
+
+impl<'a> At<'a> {
+    pub fn new(table: &'a Table, kind: &'static str, name: &'a str) -> Self {
+        Self { table, kind, name }
+    }
+
+    /// The value of a field that the format has.
+    pub fn get(self, field: &str) -> Option<&'a Value> {
+        debug_assert!(is_known(self.kind, field), "`{field}` of {} is missing in the list of fields", self.kind);
+        self.table.get(field)
+    }
 }
 
 /// An open file with the field that named it.
@@ -45,7 +60,7 @@ impl Loader {
 
     /// The tables of `[[key]]`, none if the key is missing.
     pub fn tables<'a>(&mut self, root: At<'a>, key: &'static str) -> Vec<&'a Table> {
-        let Some(value) = root.table.get(key) else { return Vec::new() };
+        let Some(value) = root.get(key) else { return Vec::new() };
         let tables = value.as_array().map(|a| a.iter().map(Value::as_table).collect::<Option<Vec<_>>>());
         if let Some(Some(tables)) = tables {
             return tables;
@@ -65,7 +80,7 @@ impl Loader {
     }
 
     fn required<'a>(&mut self, at: At<'a>, field: &str, expected: &str) -> Option<&'a Value> {
-        let value = at.table.get(field);
+        let value = at.get(field);
         if value.is_none() {
             self.fail::<()>(DataError::MissingField {
                 at: at.name.to_string(),
@@ -87,7 +102,7 @@ impl Loader {
 
     /// An optional string; `None` also where it is ill-typed, which is recorded.
     pub fn optional_string(&mut self, at: At<'_>, field: &str) -> Option<String> {
-        at.table.get(field)?;
+        at.get(field)?;
         self.string(at, field)
     }
 
@@ -102,7 +117,7 @@ impl Loader {
 
     /// An optional count.
     pub fn optional_count(&mut self, at: At<'_>, field: &str) -> Option<u64> {
-        at.table.get(field)?;
+        at.get(field)?;
         self.count(at, field)
     }
 
@@ -117,7 +132,7 @@ impl Loader {
 
     /// A list of strings, empty if the key is missing.
     pub fn strings(&mut self, at: At<'_>, field: &str) -> Option<Vec<String>> {
-        let Some(value) = at.table.get(field) else { return Some(Vec::new()) };
+        let Some(value) = at.get(field) else { return Some(Vec::new()) };
         let strings =
             value.as_array().and_then(|a| a.iter().map(|s| s.as_str().map(str::to_string)).collect::<Option<Vec<_>>>());
         match strings {
@@ -168,7 +183,7 @@ impl Loader {
 
     /// Opens the file that an optional field names. `Err(())` if there is a field but no usable file.
     pub fn optional_file<'a>(&mut self, at: At<'a>, field: &'static str) -> Result<Option<NamedFile<'a>>, ()> {
-        if at.table.contains_key(field) { self.file(at, field).map(Some).ok_or(()) } else { Ok(None) }
+        if at.get(field).is_some() { self.file(at, field).map(Some).ok_or(()) } else { Ok(None) }
     }
 
     /// Checks the shape of `file`. `expected` explains it; an axis of `None` may have any length.

@@ -4,6 +4,7 @@
 //! Not checked here: the counts claimed by `[[metapath]]`, which cost a semantic graph build each.
 
 mod fields;
+mod format;
 mod targets;
 
 use std::collections::BTreeSet;
@@ -12,7 +13,10 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+pub use self::format::FIELDS;
+
 use self::fields::{At, Loader, NO_MASK};
+use self::format::{EDGE_FEATURES, METAPATH, RELATION, ROOT, VERTEX_FEATURES, VERTEX_TYPE};
 use crate::dataset::{
     Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, VertexTypeData,
 };
@@ -59,11 +63,14 @@ fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
     let text = match files::read_to_string(&folder.join("dataset.toml")) {
         Ok(text) => text,
         Err(e) => {
+            if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+                loader.errors.extend(DataErrors::not_a_dataset(folder).errors);
+                return None;
+            }
+            let file = folder.join("dataset.toml");
             let reason = match e.kind() {
-                ErrorKind::NotFound => "does not exist".to_string(),
-                ErrorKind::InvalidData => "is not UTF-8 text".to_string(),
-                ErrorKind::NotADirectory => "would be in it, but this is a file: name the folder".to_string(),
-                _ => format!("cannot be read: {e}"),
+                ErrorKind::InvalidData => format!("`{}` is not UTF-8 text", file.display()),
+                _ => format!("`{}` cannot be read: {e}", file.display()),
             };
             return loader.fail(DataError::NotADataset { folder: folder.to_path_buf(), reason });
         }
@@ -72,9 +79,9 @@ fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
         Ok(table) => table,
         Err(e) => return loader.fail(DataError::Toml { message: e.to_string().trim_end().to_string() }),
     };
-    let root = At { table: &table, name: "the dataset" };
+    let root = At::new(&table, ROOT, "the dataset");
     // Without a number it is the one format that there has been so far.
-    if let Some(format) = table.get("format").filter(|format| format.as_integer() != Some(FORMAT)) {
+    if let Some(format) = root.get("format").filter(|format| format.as_integer() != Some(FORMAT)) {
         return loader.bad(root, "format", &format!("{FORMAT}, which is what this program reads"), format);
     }
     let name = loader.string(root, "name");
@@ -177,20 +184,20 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSketch, Option<VertexTypeData>) {
     let called = called("vertex type", table, position);
-    let at = At { table, name: &called };
+    let at = At::new(table, VERTEX_TYPE, &called);
     let name = loader.string(at, "name");
     let count = loader.count_within(at, "count", 0, MAX_VERTICES, "at most 2^30");
     let sketch = TypeSketch { name: name.clone().unwrap_or_default(), count };
     let Some(count) = count else { return (sketch, None) };
-    let features = match table.get("features") {
+    let features = match at.get("features") {
         None => None,
         Some(Value::Table(inner)) => {
             let called = format!("features of {called}");
-            features(loader, At { table: inner, name: &called }, count)
+            features(loader, At::new(inner, VERTEX_FEATURES, &called), count)
         }
         Some(other) => loader.bad(at, "features", "a table", other),
     };
-    let kinds = if table.contains_key("kind_file") { kinds(loader, at, count) } else { None };
+    let kinds = if at.get("kind_file").is_some() { kinds(loader, at, count) } else { None };
     (sketch, name.map(|name| VertexTypeData { name, count, features, kinds }))
 }
 
@@ -271,7 +278,7 @@ fn relation(
     types: &[TypeSketch],
 ) -> (RelationSketch, Option<RelationData>) {
     let called = called("relation", table, position);
-    let at = At { table, name: &called };
+    let at = At::new(table, RELATION, &called);
     let name = loader.string(at, "name");
     let (src, dst) = (type_named(loader, at, "src", types), type_named(loader, at, "dst", types));
     let ends = src.zip(dst);
@@ -303,11 +310,11 @@ fn edges(
         Ok(Some(file)) => weight(loader, &file, num).map(Some),
         Err(()) => None,
     };
-    let features = match at.table.get("features") {
+    let features = match at.get("features") {
         None => Some(None),
         Some(Value::Table(inner)) => {
             let called = format!("features of {}", at.name);
-            let at = At { table: inner, name: &called };
+            let at = At::new(inner, EDGE_FEATURES, &called);
             // The width is in the file; `dim` only confirms it.
             let dim = match loader.optional_count(at, "dim") {
                 Some(dim) => Some(dim as usize),
@@ -335,7 +342,7 @@ fn edges(
 
 /// The columns of a shared edge file that belong to this relation.
 fn columns(loader: &mut Loader, at: At<'_>, all: usize) -> Option<(usize, usize)> {
-    let Some(value) = at.table.get("columns") else { return Some((0, all)) };
+    let Some(value) = at.get("columns") else { return Some((0, all)) };
     let numbers: Option<Vec<usize>> =
         value.as_array().and_then(|a| a.iter().map(|v| v.as_integer().and_then(|n| usize::try_from(n).ok())).collect());
     match numbers.as_deref() {
@@ -364,7 +371,7 @@ fn metapath(
     relations: &[RelationSketch],
 ) -> Option<MetapathData> {
     let called = called("metapath", table, position);
-    let at = At { table, name: &called };
+    let at = At::new(table, METAPATH, &called);
     let name = loader.string(at, "name");
     let pairs = loader.optional_count(at, "pairs");
     let self_pairs = loader.optional_count(at, "self_pairs");

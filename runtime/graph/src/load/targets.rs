@@ -3,6 +3,7 @@
 use toml::Value;
 
 use super::fields::{At, Loader, NamedFile};
+use super::format::{LABEL, LINK_SPLIT, SPLIT};
 use super::{RelationSketch, TypeSketch, called, type_named, unique};
 use crate::dataset::{LabelData, LabelValues, LinkSplitData, Links, SplitData};
 use crate::error::DataError;
@@ -23,7 +24,7 @@ pub(super) fn labels(
             Some(of) => format!("label `{name}` of vertex type `{of}`"),
             None => called("label", table, i),
         };
-        let at = At { table, name: &called };
+        let at = At::new(table, LABEL, &called);
         let ty = type_named(loader, at, "vertex_type", types);
         let label = ty.and_then(|ty| label(loader, at, ty, types[ty].count?));
         if let Some(of) = of {
@@ -36,8 +37,8 @@ pub(super) fn labels(
 }
 
 fn label(loader: &mut Loader, at: At<'_>, vertex_type: usize, count: usize) -> Option<LabelData> {
-    let name = if at.table.contains_key("name") { loader.string(at, "name")? } else { "y".to_string() };
-    let kind = if at.table.contains_key("kind") { loader.string(at, "kind")? } else { "single".to_string() };
+    let name = if at.get("name").is_some() { loader.string(at, "name")? } else { "y".to_string() };
+    let kind = if at.get("kind").is_some() { loader.string(at, "kind")? } else { "single".to_string() };
     let values = match &kind[..] {
         "single" => single(loader, at, count),
         "multi" => multi(loader, at, count),
@@ -58,7 +59,7 @@ fn label(loader: &mut Loader, at: At<'_>, vertex_type: usize, count: usize) -> O
         });
     }
     let label = LabelData { name, vertex_type, values, class_names };
-    if let Some(file) = at.table.get("file").and_then(Value::as_str) {
+    if let Some(file) = at.get("file").and_then(Value::as_str) {
         loader.check_count(at, "labelled", file, label.num_labelled() as u64);
     }
     Some(label)
@@ -133,7 +134,7 @@ fn real(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
     // A width of 0 would let a header of a few bytes claim any number of rows.
     let axes = [Some(count), (dim == 0).then_some(1)];
     loader.shape(&file, if file.npy.shape().len() == 1 { &axes[..1] } else { &axes[..] }, &expected)?;
-    if at.table.contains_key("dim") {
+    if at.get("dim").is_some() {
         let declared = loader.count(at, "dim")?;
         if declared != dim as u64 {
             let (file, at, field) = (file.file.clone(), at.name.into(), "dim".into());
@@ -183,7 +184,7 @@ pub(super) fn splits(
     let mut names = Vec::new();
     for (i, table) in loader.tables(root, "split").into_iter().enumerate() {
         let called = called("split", table, i);
-        let at = At { table, name: &called };
+        let at = At::new(table, SPLIT, &called);
         let (name, ty) = (loader.string(at, "name"), type_named(loader, at, "vertex_type", types));
         if let (Some(name), Some(ty)) = (&name, ty) {
             names.push(format!("{name}` (vertex type `{}", types[ty].name));
@@ -281,7 +282,7 @@ pub(super) fn link_splits(
     let mut splits = Vec::new();
     for (i, table) in loader.tables(root, "link_split").into_iter().enumerate() {
         let called = called("link split", table, i);
-        let at = At { table, name: &called };
+        let at = At::new(table, LINK_SPLIT, &called);
         let name = loader.string(at, "name");
         let val = links(loader, at, "val", "val_edges", types, relations);
         let test = links(loader, at, "test", "test_edges", types, relations);

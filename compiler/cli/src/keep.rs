@@ -1,0 +1,147 @@
+//! `train -o DIR`: a folder that holds all of a run.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use hgnnc_exec::Report;
+use tempfile::TempDir;
+
+use crate::failure::Failure;
+use crate::output::{check_folder, logged, write};
+use crate::run::write_report;
+
+/// The parameters of the best epoch.
+pub const WEIGHTS: &str = "weights.safetensors";
+/// The report.
+const REPORT: &str = "report.json";
+/// The lines that the terminal has seen.
+const LOG: &str = "log.txt";
+
+/// A folder that will appear with all its files at once, or not at all.
+///
+/// The files are written into a folder beside it, which then gets the name. A rename never replaces a folder that holds
+/// something, so of two runs with one name neither loses anything.
+pub struct RunFolder {
+    target: PathBuf,
+}
+
+impl RunFolder {
+    /// Finds before training what would keep the folder from being written after it.
+    pub fn new(target: &Path) -> Result<Self, Failure> {
+        check_folder(target)?;
+        let entries = fs::read_dir(target).ok().map(|mut entries| entries.next().is_some());
+        if entries == Some(true) {
+            return Err(Failure::input(format!(
+                "`{}` holds files already, of another run perhaps: name a folder that is not there, or empty",
+                target.display()
+            )));
+        }
+        // A link keeps pointing to its folder.
+        let target = fs::canonicalize(target).unwrap_or_else(|_| target.into());
+        let parent = parent_of(&target);
+        let existing = parent.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+        tempfile::tempdir_in(existing).map_err(|error| Failure::write(existing, &error))?;
+        Ok(Self { target })
+    }
+
+    /// Refuses outputs inside of the folder, which would then hold something when it is to appear.
+    pub fn check_outside(&self, outputs: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
+        let target = resolved(&self.target);
+        for (option, path) in outputs {
+            if let Some(path) = path.filter(|path| resolved(path).starts_with(&target)) {
+                return Err(Failure::input(format!(
+                    "`{}` ({option}) lies in the folder of `-o`, which holds {WEIGHTS}, {REPORT} and {LOG} only: name another place",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what `save_weights` writes to a path, the report, and the log so far.
+    pub fn keep(
+        &self,
+        save_weights: impl FnOnce(&Path) -> Result<(), Failure>,
+        report: Option<&Report>,
+    ) -> Result<(), Failure> {
+        let parent = parent_of(&self.target);
+        let made = fs::create_dir_all(parent).and_then(|()| folder_beside(&self.target));
+        let folder = match made {
+            Ok(folder) => folder,
+            Err(error) => {
+                // Parameters find another place where they cannot be written.
+                save_weights(&self.target.join(WEIGHTS))?;
+                return Err(Failure::write(parent, &error));
+            }
+        };
+        save_weights(&folder.path().join(WEIGHTS))?;
+        report.map_or(Ok(()), |report| write_report(&folder.path().join(REPORT), report))?;
+        write(&folder.path().join(LOG), logged().as_bytes())?;
+        self.name(folder)
+    }
+
+    /// Gives the finished folder its name.
+    fn name(&self, folder: TempDir) -> Result<(), Failure> {
+        let path = folder.keep();
+        match fs::rename(&path, &self.target) {
+            Ok(()) => {
+                // The rename is durable when the folder around it is; not every system can flush one.
+                let _ = fs::File::open(parent_of(&self.target)).and_then(|parent| parent.sync_all());
+                Ok(())
+            }
+            Err(error) => {
+                let why = match error.kind() {
+                    ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => {
+                        "it was filled while this run went on".to_owned()
+                    }
+                    _ => error.to_string(),
+                };
+                let place = another_name(&path, &self.target);
+                Err(Failure::Machine(format!(
+                    "cannot write `{}`: {why}; all of this run is in `{}` instead",
+                    self.target.display(),
+                    place.display()
+                )))
+            }
+        }
+    }
+}
+
+/// Moves a folder to the first free name among `target-2`, `target-3`, …; where none can be had, it stays.
+fn another_name(folder: &Path, target: &Path) -> PathBuf {
+    const ATTEMPTS: usize = 1000;
+    for number in 2..ATTEMPTS {
+        let mut name = target.as_os_str().to_owned();
+        name.push(format!("-{number}"));
+        if fs::rename(folder, &name).is_ok() {
+            return name.into();
+        }
+    }
+    folder.to_owned()
+}
+
+/// A new folder beside `target`, whose name carries that of `target`.
+fn folder_beside(target: &Path) -> std::io::Result<TempDir> {
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(target.file_name().unwrap_or_default());
+    prefix.push(".");
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    builder.prefix(&prefix).tempdir_in(parent_of(target))
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A path without links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let found = path.ancestors().find_map(|part| Some((fs::canonicalize(part).ok()?, path.strip_prefix(part).ok()?)));
+    found.map_or(path.clone(), |(existing, rest)| existing.join(rest))
+}

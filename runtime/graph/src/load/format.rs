@@ -1,0 +1,45 @@
+//! The fields that the reader knows.
+
+/// The tables of `dataset.toml` with their fields; the first is the file itself. Every other field is ignored.
+///
+/// `docs/dataset.md` says what they mean.
+pub const FIELDS: &[(&str, &[&str])] = &[
+    (
+        ROOT,
+        &[
+            "format",
+            "name",
+            "title",
+            "generator",
+            "vertex_type",
+            "relation",
+            "label",
+            "split",
+            "link_split",
+            "metapath",
+        ],
+    ),
+    (VERTEX_TYPE, &["name", "count", "features", "kind_file", "kind_names"]),
+    (VERTEX_FEATURES, &["kind", "dim", "file", "indptr", "indices", "data", "nnz"]),
+    (RELATION, &["name", "src", "dst", "file", "columns", "edges", "weight", "features"]),
+    (EDGE_FEATURES, &["file", "dim"]),
+    (LABEL, &["vertex_type", "name", "kind", "classes", "file", "mask_file", "dim", "class_names", "labelled"]),
+    (SPLIT, &["name", "vertex_type", "train", "val", "test", "train_size", "val_size", "test_size"]),
+    (LINK_SPLIT, &["name", "val", "test", "val_edges", "test_edges"]),
+    (METAPATH, &["name", "steps", "pairs", "self_pairs", "instances", "max_degree", "rows", "cols"]),
+];
+
+pub(super) const ROOT: &str = "dataset.toml";
+pub(super) const VERTEX_TYPE: &str = "[[vertex_type]]";
+pub(super) const VERTEX_FEATURES: &str = "[vertex_type.features]";
+pub(super) const RELATION: &str = "[[relation]]";
+pub(super) const EDGE_FEATURES: &str = "[relation.features]";
+pub(super) const LABEL: &str = "[[label]]";
+pub(super) const SPLIT: &str = "[[split]]";
+pub(super) const LINK_SPLIT: &str = "[[link_split]]";
+pub(super) const METAPATH: &str = "[[metapath]]";
+
+/// Is this a field of that table?
+pub(super) fn is_known(table: &str, field: &str) -> bool {
+    FIELDS.iter().any(|(name, fields)| *name == table && fields.contains(&field))
+}
