@@ -9,6 +9,9 @@ use crate::table::{amount, bytes, digits, percent, time};
 /// A part of a run that is worth a sentence.
 const WORTH: f64 = 0.1;
 
+/// So many times too slow or too fast as a whole, kernels were not measured as predictions take them: alone on the machine.
+const FAR_OFF: f64 = 4.0;
+
 /// The kernels of a stage that have one limit.
 #[derive(Default)]
 struct Limit {
@@ -37,7 +40,31 @@ impl Profile {
         }
         sentences.extend(self.details(stage));
         sentences.extend(self.most_room());
+        sentences.extend(self.far_off());
         sentences
+    }
+
+    /// That predictions and measurements have little to do with each other, where that is so.
+    fn far_off(&self) -> Option<String> {
+        let known = || self.kernels.iter().filter_map(|kernel| Some((kernel.measured_ms, kernel.predicted_ms?)));
+        let (measured, predicted) = known().fold((0.0, 0.0), |sum, (ms, of)| (sum.0 + ms, sum.1 + of));
+        let factor = measured / predicted;
+        let runs = format!("runs took {} to {}", time(self.run_min_ms * 1e-3), time(self.run_max_ms * 1e-3));
+        if factor >= FAR_OFF {
+            Some(format!(
+                "All kernels together take {} times what is predicted: other processes may have had the processor ({runs}), \
+                 and then no ratio here means anything. Measure again without them.",
+                digits(factor)
+            ))
+        } else if factor * FAR_OFF <= 1.0 && measured > 0.0 {
+            Some(format!(
+                "All kernels together take {} of what is predicted ({runs}): the description of the machine may have been \
+                 measured while other processes had it. Remove its file `machine-*.toml` from the cache, and measure again.",
+                percent(factor)
+            ))
+        } else {
+            None
+        }
     }
 
     /// How much of a run it takes, and what limits most of it.

@@ -110,6 +110,20 @@ fn a_batch_as_text() {
 }
 
 #[test]
+fn a_profile_of_a_busy_machine_says_so() {
+    let says = |factor: f64, words: &str| {
+        let mut profile = profile();
+        profile.kernels.iter_mut().for_each(|kernel| kernel.measured_ms *= factor);
+        profile.headline().iter().any(|sentence| sentence.contains(words))
+    };
+    let (busy, then) =
+        ("other processes may have had the processor (runs took", "the description of the machine may have been");
+    assert!(says(40.0, busy) && !says(40.0, then));
+    assert!(says(0.01, then) && !says(0.01, busy));
+    assert!(!says(1.0, busy) && !says(1.0, then));
+}
+
+#[test]
 fn parts_add_up_to_a_run() {
     for profile in [profile(), of_batches()] {
         assert!((shares(&profile) - 1.0).abs() < 1e-12, "{}", shares(&profile));

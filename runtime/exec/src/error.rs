@@ -10,9 +10,14 @@ use hgnnc_ir::Origin;
 pub struct Cause {
     /// The operation, the vertex or edge, and its numbers.
     pub text: String,
+    /// What usually helps, where the numbers tell; else nothing.
+    pub advice: &'static str,
     /// The place in the model.
     pub origin: Option<Origin>,
 }
+
+/// What helps where numbers have grown too large.
+pub(crate) const ADVICE: &str = "A smaller learning rate, normalised features or gradient clipping usually helps";
 
 /// An error of planning, running, training or saving.
 #[derive(Debug, thiserror::Error)]
@@ -77,10 +82,10 @@ pub enum ExecError {
     #[error(
         "the loss is {loss} in epoch {}; the parameters of {kept} are kept. {}",
         epoch + 1,
-        cause.as_ref().map_or(
-            "A smaller learning rate, normalised features or gradient clipping usually helps",
-            |cause| &cause.text
-        )
+        cause.as_ref().map_or_else(|| ADVICE.to_owned(), |cause| match cause.advice {
+            "" => cause.text.clone(),
+            advice => format!("{}. {advice}", cause.text),
+        })
     )]
     Diverged {
         /// Epoch, from 0.

@@ -10,7 +10,7 @@ use hgnnc_ir::not_finite::{NotFinite, bytes, trace};
 use hgnnc_ir::{Artifact, Dataflow, Input, Layout, Op, OutputKind, Param, Phase, Space, Value};
 
 use crate::data::{BoundData, InputData};
-use crate::error::Cause;
+use crate::error::{ADVICE, Cause};
 use crate::executor::Executor;
 
 /// Memory for the values of the interpreter.
@@ -29,10 +29,8 @@ impl Found {
         match self {
             Found::Operation(cause) => cause,
             Found::Param(name) => Cause {
-                text: format!(
-                    "The parameter `{name}` is not finite: its update was not. A smaller learning rate, normalised features or \
-                     gradient clipping usually helps"
-                ),
+                text: format!("The parameter `{name}` is not finite: its update was not"),
+                advice: ADVICE,
                 origin: None,
             },
         }
@@ -181,6 +179,8 @@ fn described(flow: &Dataflow, bindings: &Bindings, found: &NotFinite) -> Cause {
     let column = if bindings.width(&data.ty.dims) > 1 { format!(", element {}", found.column) } else { String::new() };
     Cause {
         text: format!("The first number{when} that is not finite is {}: {name}{of}{place}{column}", show(found.number)),
+        // A product of large numbers, or NaN of what has none.
+        advice: if found.number.is_infinite() && found.operands.iter().all(|&x| x != 0.0) { ADVICE } else { "" },
         origin: data.origin,
     }
 }

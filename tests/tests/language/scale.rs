@@ -139,7 +139,8 @@ fn long_chains_are_lowered() {
         format!("{schema}model M(schema: S) {{\n {start}\n{steps} output o: P = h{count}\n}}\n{train}")
     };
     let from_x = "let h0 = linear(P.x, 3)";
-    let steps: [(&str, &str, &dyn Fn(usize) -> String); 5] = [
+    type Step<'a> = (&'a str, &'a str, &'a dyn Fn(usize) -> String);
+    let steps: [Step<'_>; 5] = [
         ("linear", from_x, &|i| format!(" let h{i} = linear(h{}, 3)\n", i - 1)),
         ("rows", from_x, &|i| format!(" let h{i} = tanh(h{0} + 1.0) * h{0}\n", i - 1)),
         ("stops", from_x, &|i| format!(" let h{i} = stop_gradient(h{}) + h0\n", i - 1)),

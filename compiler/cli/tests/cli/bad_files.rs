@@ -470,3 +470,26 @@ fn a_folder_that_cannot_be_written() {
     let run: Run = place.with_data("train", &["--epochs", "1", "--checkpoint", "/proc/none"]);
     run.fails(3, &["cannot", "/proc/none"]);
 }
+
+/// The loss is NaN, and what gave the first NaN is named: the operation, the vertex, its number, and the place in the model.
+#[test]
+fn a_loss_that_is_nan_names_where_it_comes_from() {
+    let place = Place::new();
+    // Where a unit is below 0 its logarithm is NaN, in the first forward pass.
+    place.model(&model_of(&BODY.replace("relu(", "log("), TRAIN));
+    let run = place.with_data("train", &["--quiet"]);
+    run.fails(
+        1,
+        &[
+            "the loss is NaN in epoch 1",
+            "The first number that is not finite is NaN: `log` of -",
+            " at vertex ",
+            " of `",
+        ],
+    );
+    assert!(run.err.contains("(m.hgnn:") && !run.err.contains("learning rate"), "{}", run.err);
+    // At 0 a square root has no derivative: the loss is finite, and the first update is not.
+    place.model(&model_of(&BODY.replace("relu(", "sqrt(0.0 * "), TRAIN));
+    let run = place.with_data("train", &["--quiet"]);
+    run.fails(1, &["the loss is NaN in epoch 2", "The first number of the gradient that is not finite is "]);
+}

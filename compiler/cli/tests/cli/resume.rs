@@ -64,8 +64,8 @@ fn another_train_block() {
         ("epochs    30", "epochs 30 clip norm(1.0)", "(clip none -> norm(1.0))"),
         (
             "epochs    30",
-            "epochs 30 schedule cosine(epochs: 9)",
-            "(schedule constant -> cosine(epochs: 9, floor: 0.0))",
+            "epochs 30 schedule cosine(epochs: 30)",
+            "(schedule constant -> cosine(epochs: 30, floor: 0.0))",
         ),
         ("epochs    30", "epochs 30 select val.accuracy", "(select val.loss -> val.accuracy)"),
     ] {
