@@ -141,6 +141,6 @@ mod tests {
         assert_eq!((found.value.index(), found.row, found.column, found.number), (3, 2, 0, f64::INFINITY));
         assert_eq!(found.operands, [150.0]);
         assert_eq!(trace(&flow, &bindings, &[Value::new(5)]), Ok(None));
-        assert_eq!(bytes(&flow, &bindings, &[loss]), 8 * (6 + 6 + 6 + 6));
+        assert_eq!(bytes(&flow, &bindings, &[loss]), 8 * (6 + 6 + 6));
     }
 }

@@ -44,24 +44,31 @@ pub(crate) fn of_loss(artifact: &Artifact, executor: &mut Executor, step: (u64, 
         (Some(train), None) => (train, "loss"),
         _ => (&artifact.infer, "row_loss"),
     };
-    find(flow, executor, step, &[flow.result(name)?])
+    find(flow, executor, step, &[flow.result(name)?], None)
 }
 
-/// Why the update of a parameter is not finite, as far as the parameters that are kept show it.
+/// Why the update of a parameter is not finite, as far as `kept`, the parameters of an earlier step, show it.
 pub(crate) fn of_update(
     artifact: &Artifact,
     executor: &mut Executor,
     step: (u64, u64, u64),
     name: &str,
+    kept: &[Vec<f32>],
 ) -> Option<Found> {
     let as_it_is = Some(Found::Param(name.to_owned()));
     let (Some(flow), None) = (&artifact.train, &artifact.batch) else { return as_it_is };
     let updates = flow.outputs.iter().filter(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
     let updates: Vec<Value> = updates.map(|output| output.value).collect();
-    find(flow, executor, step, &updates).or(as_it_is)
+    find(flow, executor, step, &updates, Some(kept)).or(as_it_is)
 }
 
-fn find(flow: &Dataflow, executor: &mut Executor, step: (u64, u64, u64), from: &[Value]) -> Option<Found> {
+fn find(
+    flow: &Dataflow,
+    executor: &mut Executor,
+    step: (u64, u64, u64),
+    from: &[Value],
+    params: Option<&[Vec<f32>]>,
+) -> Option<Found> {
     let data = executor.data();
     // Numbers of vertices are told to people.
     if data.orders.any() || data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
@@ -80,19 +87,22 @@ fn find(flow: &Dataflow, executor: &mut Executor, step: (u64, u64, u64), from: &
             bindings.inputs.insert(Input::new(index), tensor);
         }
     }
-    let mut params = BTreeMap::new();
+    let mut bound = BTreeMap::new();
     for (index, decl) in flow.params.iter().enumerate() {
         let mut numbers = vec![0.0; executor.param_len(index)];
-        executor.read_param(index, &mut numbers).ok()?;
+        match params {
+            Some(kept) => numbers.clone_from(kept.get(index)?),
+            None => executor.read_param(index, &mut numbers).ok()?,
+        }
         if numbers.iter().any(|x| !x.is_finite()) {
             return Some(Found::Param(decl.name.clone()));
         }
         if bindings.width(&decl.dims) != numbers.len() {
             return None;
         }
-        params.insert(Param::new(index), Tensor::new(1, numbers.len(), numbers.into_iter().map(f64::from).collect()));
+        bound.insert(Param::new(index), Tensor::new(1, numbers.len(), numbers.into_iter().map(f64::from).collect()));
     }
-    bindings.params = params;
+    bindings.params = bound;
     let found = trace(flow, &bindings, from).ok()??;
     Some(Found::Operation(described(flow, &bindings, &found)))
 }

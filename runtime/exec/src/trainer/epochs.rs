@@ -267,7 +267,7 @@ impl Trainer {
         let mut cause = not_finite::of_loss(&self.artifact, &mut self.executor, step);
         self.restore_best()?;
         if let Some(not_finite::Found::Param(name)) = cause {
-            cause = not_finite::of_update(&self.artifact, &mut self.executor, step, &name);
+            cause = not_finite::of_update(&self.artifact, &mut self.executor, step, &name, &self.best);
         }
         let cause = cause.map(|found| Box::new(found.into_cause()));
         Err(ExecError::Diverged { epoch, loss, kept, cause })
