@@ -65,8 +65,8 @@ fn area(text: &mut String, program: &Program, area: &Area, steps: &Steps<'_>, wh
         table.row(vec![
             decl.name.clone(),
             show(&program.tables, &decl.ty),
-            (ELEMENT * slot.life.len as u64).to_string(),
-            (ELEMENT * slot.offset as u64).to_string(),
+            bytes(slot.life.len).to_string(),
+            bytes(slot.offset).to_string(),
             format!("k{}", steps.first(slot.life.start)),
             if slot.life.end == END { "stays".into() } else { format!("k{}", steps.last(slot.life.end)) },
             if there { "*".into() } else { String::new() },
@@ -90,7 +90,12 @@ impl Steps<'_> {
 }
 
 fn size(elements: usize) -> String {
-    show_bytes(ELEMENT * elements as u64)
+    show_bytes(bytes(elements))
+}
+
+/// Sizes that were given may be those of data that no memory holds.
+fn bytes(elements: usize) -> u64 {
+    ELEMENT.saturating_mul(elements as u64)
 }
 
 /// One line: memory for values, all in all.

@@ -64,14 +64,14 @@ impl SizeInfo {
         }
     }
 
-    /// Elements per row of a value.
+    /// Elements per row of a value; of more than a `u64` holds, the most that it holds.
     pub fn width(&self, flow: &Dataflow, value: Value) -> u64 {
-        flow.ty(value).dims.iter().map(|&d| self.extent(d)).product()
+        flow.ty(value).dims.iter().fold(1, |all: u64, &d| all.saturating_mul(self.extent(d)))
     }
 
-    /// Elements of a value.
+    /// Elements of a value, with the same limit.
     pub fn elements(&self, flow: &Dataflow, value: Value) -> u64 {
-        self.rows(flow.ty(value).space) * self.width(flow, value)
+        self.rows(flow.ty(value).space).saturating_mul(self.width(flow, value))
     }
 
     /// A symbolic number. As a float: products of counts that no memory holds are still numbers.

@@ -24,11 +24,11 @@ pub fn batch_sizes(
     match &training.target {
         Target::Vertices { vertex, .. } => known[0][vertex.index()] = (batch.size as f64).min(count(*vertex)),
         Target::Links(LinkTarget { graphs, negatives, .. }) => {
-            let all: u64 = graphs.iter().map(|graph| sizes.edges[graph.index()]).sum();
+            let all: f64 = graphs.iter().map(|graph| sizes.edges[graph.index()] as f64).sum();
             let drawn = &mut known[0];
             for graph in graphs {
                 let links = sizes.edges[graph.index()] as f64;
-                let links = links.min(batch.size as f64 * links / all.max(1) as f64);
+                let links = links.min(batch.size as f64 * links / all.max(1.0));
                 pairs[graph.index()] = links * (1.0 + f64::from(negatives.count));
                 // A pair that is no link has one end that its link does not have.
                 let decl = &flow.graphs[graph.index()];

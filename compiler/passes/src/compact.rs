@@ -97,7 +97,7 @@ fn few_ends(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> HashSet<Ends>
                 cx.explain.push("compact: the numbers of distinct ends are not known, nothing is moved".into());
                 return HashSet::new();
             };
-            if 2 * ends <= vertices {
+            if ends <= vertices / 2 {
                 few.insert((graph, direction));
             } else {
                 let (what, name) = (plural(direction), &flow.graphs[graph.index()].name);

@@ -73,9 +73,10 @@ fn contracted(
     let k = old.ty(w).dims[0];
     let (rows, k_extent) = (sizes.rows(old.ty(x).space), sizes.extent(k));
     let (h, d) = (heads as u64, columns as u64);
-    let now = rows * k_extent * h * d + rows * h * d;
-    let then = rows * k_extent * h + k_extent * h * d;
-    let moves = 2 * then <= now;
+    let product = |sizes: &[u64]| sizes.iter().fold(1u128, |all, &size| all.saturating_mul(size.into()));
+    let now = product(&[rows, k_extent, h, d]).saturating_add(product(&[rows, h, d]));
+    let then = product(&[rows, k_extent, h]).saturating_add(product(&[k_extent, h, d]));
+    let moves = then.saturating_mul(2) <= now;
     let verdict = if moves { "into the weight" } else { "stays" };
     let predicted = machine.map(|machine| {
         let [rows, k, h, d] = [rows, k_extent, h, d].map(|n| n as f64);

@@ -77,13 +77,13 @@ struct Orders {
 
 impl Orders {
     /// Multiply-adds of projecting first.
-    fn project_first(&self) -> u64 {
-        self.rows * self.products + self.edges * self.cost * self.n
+    fn project_first(&self) -> u128 {
+        product(&[self.rows, self.products]).saturating_add(product(&[self.edges, self.cost, self.n]))
     }
 
     /// Multiply-adds of summing first.
-    fn sum_first(&self) -> u64 {
-        self.edges * self.cost * self.k + self.ends * self.products
+    fn sum_first(&self) -> u128 {
+        product(&[self.edges, self.cost, self.k]).saturating_add(product(&[self.ends, self.products]))
     }
 
     /// What was compared, and what follows.
@@ -111,6 +111,11 @@ impl Orders {
             Times { chosen: project, other: sum }.text("project first", "sum first")
         }
     }
+}
+
+/// Sizes may be those of data that no memory holds.
+fn product(sizes: &[u64]) -> u128 {
+    sizes.iter().fold(1, |all, &size| all.saturating_mul(size.into()))
 }
 
 /// `value` sums projected values: sum what is projected instead?

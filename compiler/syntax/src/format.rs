@@ -4,6 +4,7 @@
 //! own line before what follows them, or at the end of the line that they ended. A comment in the middle
 //! of a statement moves before it. Single blank lines between statements stay.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use hgnnc_diag::{Diagnostics, FileId};
@@ -110,9 +111,14 @@ impl<'a> Printer<'a> {
         self.fresh = false;
     }
 
-    fn comment(&self, comment: Comment) -> &'a str {
-        let start = comment.start + usize::from(comment.misplaced_doc);
-        self.text[start..comment.end].trim_end()
+    fn comment(&self, comment: Comment) -> Cow<'a, str> {
+        let text = self.text[comment.start..comment.end].trim_end();
+        match text.strip_prefix("///").filter(|_| comment.misplaced_doc) {
+            None => text.into(),
+            // With one slash less, `///!` would document the module.
+            Some(rest) if rest.starts_with(['!', '/']) => format!("// {rest}").into(),
+            Some(rest) => format!("//{rest}").into(),
+        }
     }
 
     /// Was there a blank line before this byte?
@@ -131,19 +137,25 @@ impl<'a> Printer<'a> {
 
     /// Prints the comments before and inside of something that reaches from `start` to `end`.
     fn begin(&mut self, start: usize, end: usize, separate: bool) {
-        let mut separate = separate;
+        let separate = self.comments_before(end, separate);
+        if separate || self.blank_before(start) {
+            self.blank();
+        }
+    }
+
+    /// Prints the comments before `end`, the first one behind a blank line where it is to be separate. Gives whether what
+    /// follows still is.
+    fn comments_before(&mut self, end: usize, mut separate: bool) -> bool {
         while let Some(comment) = self.comments.get(self.next_comment).copied()
             && comment.start < end
         {
             if std::mem::take(&mut separate) || self.blank_before(comment.start) {
                 self.blank();
             }
-            self.line(self.comment(comment));
+            self.line(&self.comment(comment));
             self.next_comment += 1;
         }
-        if separate || self.blank_before(start) {
-            self.blank();
-        }
+        separate
     }
 
     /// Adds a comment that follows `end` on its line to the line just printed.
@@ -156,7 +168,7 @@ impl<'a> Printer<'a> {
             self.out.truncate(self.out.trim_end().len());
             self.out.push(' ');
             self.trailing.push(self.out.len());
-            self.out.push_str(self.comment(comment));
+            self.out.push_str(&self.comment(comment));
             self.out.push('\n');
             self.next_comment += 1;
         }
@@ -206,12 +218,7 @@ impl<'a> Printer<'a> {
     }
 
     fn close(&mut self, close: usize) {
-        while let Some(comment) = self.comments.get(self.next_comment).copied()
-            && comment.start < close
-        {
-            let (start, end) = (comment.start, comment.end);
-            self.begin(start, end, false);
-        }
+        self.comments_before(close, false);
         self.indent -= INDENT;
         // No blank line before a closing brace.
         self.out.truncate(self.out.trim_end().len());

@@ -262,6 +262,25 @@ y: f32 } /// not a doc
 }
 
 #[test]
+fn formatting_comments_again_changes_nothing() {
+    let text = |before: &str, after: &str| {
+        let model = format!("model M(schema: S) {{\n    let a = 1\n\n{after}}}\n");
+        format!("//! doc\n{before}\n{model}")
+    };
+    for (before, after, formatted) in [
+        // With two slashes, it would document the module.
+        ("///! doc\n\nuse std::a::B\n", "", text("\n// ! doc\n\nuse std::a::B\n", "").replace("1\n\n", "1\n")),
+        ("\nuse std::a::B\n", "    // one\n    // two\n", text("\nuse std::a::B\n", "    // one\n    // two\n")),
+        ("\nuse std::a::B\n", "    // one\n\n    // two\n", text("\nuse std::a::B\n", "    // one\n\n    // two\n")),
+    ] {
+        let text = text(before, after);
+        let first = format(&read("first", &text).module, &text);
+        assert_eq!(first, formatted);
+        assert_eq!(format(&read("second", &first).module, &first), first);
+    }
+}
+
+#[test]
 fn comments_behind_successive_lines_are_aligned() {
     let text = "const a = 1 // one\nconst bcd = 2      // two\n\nconst e = 3 // three\n";
     let parsed = read("aligned", text);

@@ -93,8 +93,8 @@ fn comments(text: &str) -> Vec<String> {
     let mut found: Vec<String> = lex(hgnnc_diag::FileId(0), text, &mut ignored)
         .iter()
         .filter(|lexeme| matches!(lexeme.token, Token::Comment | Token::Doc(_) | Token::ModuleDoc(_)))
-        // A `///` that documents nothing becomes a `//`.
-        .map(|lexeme| text[lexeme.start..lexeme.end].trim_end().trim_start_matches('/').to_owned())
+        // A `///` that documents nothing becomes a `//`, with a blank where that would mean something else.
+        .map(|lexeme| text[lexeme.start..lexeme.end].trim().trim_start_matches('/').trim_start().to_owned())
         .collect();
     found.sort();
     found

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use hgnnc_driver::{STDLIB, analyze, codes, format};
+use hgnnc_driver::{Ends, LowerOptions, STDLIB, SizeInfo, analyze, codes, format, lower};
+use hgnnc_machine::Machine;
 use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, RowsOf};
 use hgnnc_tests::{check, sources};
 
@@ -102,5 +103,32 @@ fn files_are_formatted() {
         let module = analyze(&name, &text).module;
         let formatted = format(&module, &text);
         assert!(formatted == text, "{name} is not formatted as `hgnnc fmt` would:\n{formatted}");
+    }
+}
+
+/// Sizes may be those of data that no memory holds: numbers that are compared with each other then are the largest that there
+/// are, and nothing overflows.
+#[test]
+fn examples_are_lowered_for_sizes_beyond_all_memory() {
+    for (name, text) in sources(&["examples"]) {
+        let analysis = analyze(&name, &text);
+        let model = analysis.model.unwrap_or_else(|| panic!("{name} has a model"));
+        let flow = &model.flow;
+        for (size, with_ends) in [(1 << 40, false), (u64::MAX, true)] {
+            let of = |count: usize| vec![size; count];
+            let ends = Ends { sources: size, destinations: size, max_out: size, max_in: size };
+            let sizes = SizeInfo {
+                vertices: of(flow.vertex_types.len()),
+                edges: of(flow.graphs.len()),
+                ends: if with_ends { vec![ends; flow.graphs.len()] } else { vec![] },
+                stored: of(flow.patterns.len()),
+                columns: of(flow.patterns.len()),
+                unlisted: vec![],
+            };
+            let machine = Machine::sheet("sm_80");
+            let options = LowerOptions { sizes: Some(sizes), machine, ..LowerOptions::default() };
+            let lowered = lower(&model, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(lowered.arena.is_some(), "{name}");
+        }
     }
 }

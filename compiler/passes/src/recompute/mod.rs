@@ -78,7 +78,7 @@ pub fn recompute(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     }
     let search = Search::new(flow, &sizes, LowerForm::of(cx.machine.as_ref()).leaving_out(cx.without));
     let Some(before) = search.plan(&BTreeSet::new()) else { return Changed(false) };
-    let enough = cx.evaluation_bytes.map_or(0, |bytes| bytes / 10 * ENOUGH);
+    let enough = cx.evaluation_bytes.map_or(0, |bytes| (bytes / 10).saturating_mul(ENOUGH));
     let mut plan = search.cheap(&before, enough);
     if let Some(budget) = cx.arena_budget
         && plan.peak > budget
@@ -204,8 +204,10 @@ impl<'a> Search<'a> {
         Self { flow, sizes, form, class: classes(&facts), there: flow.handles().map(there).collect(), read }
     }
 
+    /// So few at most that those of all values together are less than [`INFINITE`].
     fn bytes(&self, v: Value) -> u64 {
-        4 * self.sizes.elements(self.flow, v)
+        let most = INFINITE / (1 + self.flow.values.len() as u64);
+        self.sizes.elements(self.flow, v).saturating_mul(4).min(most)
     }
 
     /// What recomputing comes to when these values, and what is free, may be computed again. `None` where there are no

@@ -18,9 +18,9 @@ pub fn planned(program: &Program, sizes: &SizeInfo) -> Memory {
 }
 
 /// Bytes of the values of a run as the runtime places them. Values that are computed once and stay are not counted: they
-/// are the same whatever is recomputed.
+/// are the same whatever is recomputed. Of more than a `u64` holds, the most that it holds.
 pub fn arena_bytes(program: &Program, sizes: &SizeInfo) -> u64 {
-    4 * planned(program, sizes).run.len as u64
+    (planned(program, sizes).run.len as u64).saturating_mul(4)
 }
 
 /// Elements that are stored of a value.
