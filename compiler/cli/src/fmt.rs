@@ -45,7 +45,7 @@ fn format_file(path: &Path, check: bool) -> Result<bool, Failure> {
         read.map_err(|error| Failure::input(format!("cannot read standard input: {error}")))?;
         ("<standard input>".to_owned(), source::decode("<standard input>", bytes)?)
     } else {
-        // What is no file cannot be written anew.
+        // Standard input and pipes cannot be rewritten in place.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(Failure::input(format!("`{}` is not a file (`-` formats standard input)", path.display())));
         }

@@ -47,7 +47,7 @@ pub fn text(dataset: &Dataset) -> String {
     reformat("schema", &text).text.unwrap_or(text)
 }
 
-/// What stands before the schema, and behind it.
+/// Text before and after the schema.
 struct Body {
     imports: &'static str,
     text: String,

@@ -111,7 +111,7 @@ fn train_options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
     })
 }
 
-/// What cannot be read or written, or should not be, is found before training, not after it. Gives the lock of the checkpoint
+/// Checks before training that inputs can be read and outputs may be written. Gives the lock of the checkpoint
 /// folder.
 fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> {
     for path in [&args.report, &args.weights_out].into_iter().flatten() {

@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-/// What a word of another tool means here.
+/// The meaning here of a word of another tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meant {
     /// One of these names, where it is known.
@@ -100,7 +100,7 @@ pub enum Meant {
 
 type Row = (&'static [&'static str], Meant);
 
-/// What `word` means at a place, if another tool has it there.
+/// The meaning of `word` at a place, if another tool has it there.
 pub fn meant(place: Place, word: &str) -> Option<Meant> {
     let word = fold(word);
     place.table().iter().find(|(words, _)| words.contains(&word.as_str())).map(|(_, meant)| *meant)

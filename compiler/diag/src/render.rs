@@ -1,6 +1,6 @@
 //! Diagnostics as text for a terminal or a test, through `codespan-reporting`.
 //!
-//! What is shown has a limited size, whatever the sources hold: [`MAX_SHOWN`] diagnostics, and of each line and message a
+//! Output has a limited size, whatever the sources hold: [`MAX_SHOWN`] diagnostics, and of each line and message a
 //! part. Control characters are shown escaped.
 
 use std::collections::{BTreeMap, HashMap};

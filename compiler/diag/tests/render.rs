@@ -1,4 +1,4 @@
-//! What is shown has a limited size and no character that a terminal obeys.
+//! Output has a limited size and no control characters.
 
 use hgnnc_diag::render::{MAX_SHOWN, coloured, plain};
 use hgnnc_diag::{Diagnostic, FileId, SourceMap, Span, codes};

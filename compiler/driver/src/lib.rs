@@ -70,7 +70,7 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
             diagnostics.push(diagnostic);
         }
     }
-    // What is doubtful is often a consequence of what is wrong: said when nothing is.
+    // Warnings are often consequences of errors, so they are reported only where there is no error.
     if diagnostics.has_errors() {
         diagnostics.retain(|diagnostic| diagnostic.severity() == Severity::Error);
     }
@@ -134,7 +134,7 @@ fn useless(allows: &[Allow], used: &[bool], diagnostics: &mut Diagnostics) {
 pub struct Formatted {
     /// The file.
     pub sources: SourceMap,
-    /// What keeps it from being read.
+    /// The errors, where it does not parse.
     pub diagnostics: Diagnostics,
     /// Its canonical form; `None` where it does not parse.
     pub text: Option<String>,

@@ -14,7 +14,7 @@ use crate::dataflow::{Dataflow, OutputKind, ValueData};
 use crate::print::{Names, print_op, print_type};
 use crate::types::{Layout, Space, Type};
 
-/// What a program computes.
+/// Identifies the computation of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Fingerprint {
     /// A hash of 128 bits of the expression that each result is, by name.

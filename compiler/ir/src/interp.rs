@@ -286,7 +286,7 @@ pub(crate) fn bound(
     }
 }
 
-/// What an input is bound to; ranks of edges follow from the edges.
+/// The tensor that an input is bound to; ranks of edges follow from the edges.
 pub(crate) fn bound_input(
     flow: &Dataflow,
     bindings: &Bindings,

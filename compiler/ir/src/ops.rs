@@ -112,7 +112,7 @@ pub enum Op {
         /// How.
         reduce: Reduce,
     },
-    /// Which edge of each row has the largest (smallest) element: `edges(g)[..]` and the ranks of the edges, `edges(g)[]`
+    /// Finds the edge of each row with the largest (smallest) element: `edges(g)[..]` and the ranks of the edges, `edges(g)[]`
     /// ([`crate::dataflow::Binding::EdgeRank`]), to `dst(g)[..]` (`src(g)[..]`). The result is the rank of the edge; among
     /// equal elements the lowest rank; ∞ for a row without edges.
     ///

@@ -13,7 +13,7 @@ use hgnnc_ir::{BinaryOp, Dataflow, Op, PathTerm, Reduce, Type, UnaryOp, Value};
 
 use crate::compute_on_vertices::by_row;
 
-/// Which values of a program may be infinite in rows without edges. The program may grow between questions.
+/// Finds the values of a program that may be infinite in rows without edges. The program may grow between questions.
 #[derive(Default)]
 pub(crate) struct Infinite {
     known: Vec<bool>,

@@ -13,7 +13,7 @@ use crate::elaborate::Elaborator;
 /// The place of a doubt in a body, and the uses that led there.
 type Key = (Code, Span, Vec<Span>);
 
-/// What was found.
+/// The findings.
 #[derive(Default)]
 pub struct Doubts {
     found: Vec<(Diagnostic, Option<(Key, Value)>)>,

@@ -56,7 +56,7 @@ pub struct Elaborator<'a> {
     pub declared_outputs: HashSet<String>,
     /// Results of layers for vertex types that no semantic graph of the layer's family ends in.
     pub without_messages: Vec<WithoutMessages>,
-    /// What is right and was probably not meant.
+    /// Constructs that are valid and probably not intended.
     pub doubts: Doubts,
     /// The library layers by the module to import them from.
     pub importable: &'a BTreeMap<&'a str, &'a str>,

@@ -356,7 +356,7 @@ impl Elaborator<'_> {
     }
 }
 
-/// What `x.T` and `x.t` transpose, where they are no ends of an edge.
+/// The operand that `x.T` and `x.t` transpose, where they are no ends of an edge.
 fn transposed<'e>(expr: &'e Expr, scope: &Scope<'_>) -> Option<(&'e Expr, &'e ast::Ident)> {
     let ExprKind::Field(base, field) = &expr.kind else { return None };
     let is_variable = |e: &Expr| matches!(&e.kind, ExprKind::Name(n) if scope.variable.is_some_and(|v| v.name == *n));

@@ -148,7 +148,7 @@ impl<'a> Elaborator<'a> {
         let sorted = match match_arguments(&call.args, &names, &callee, call.callee.span) {
             Ok(sorted) => sorted,
             Err(mistakes) => {
-                // What looks like an input is one.
+                // A name that looks like an input is one.
                 let inputs = call.of.is_empty() && !layer.inputs.is_empty();
                 for mistake in mistakes {
                     let report = mistake.label(layer.name.span, "the layer is declared here");

@@ -32,13 +32,13 @@ pub struct Schema {
     /// Names whose declarations are wrong: reported once, and not again where they are used. Fields are
     /// `Paper.x`.
     pub broken: HashSet<String>,
-    /// What has been declared under each name.
+    /// The declaration of each name.
     index: HashMap<String, Named>,
     /// How much of [`MAX_NAMED`] is used up.
     named: Cell<usize>,
 }
 
-/// What a name of a schema stands for, with its position.
+/// The kind and position of a declaration of a schema.
 #[derive(Debug, Clone, Copy)]
 enum Named {
     Vertex(usize),
@@ -47,7 +47,7 @@ enum Named {
     Family(usize),
 }
 
-/// What tells the edges of semantic graphs apart: the types at the ends, the steps, `counted`, `self_loops`, `links`.
+/// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`.
 pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool);
 
 /// A vertex type.

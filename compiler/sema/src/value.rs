@@ -91,7 +91,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// How many values it holds.
+    /// The number of values that it holds.
     pub fn num_values(&self) -> usize {
         match self {
             Term::Error | Term::Absent | Term::Number(_) | Term::Width(_) | Term::Bool(_) => 1,

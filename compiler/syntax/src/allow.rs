@@ -42,7 +42,7 @@ pub(crate) fn take(
                     push(diagnostics, Diagnostic::at(codes::UNEXPECTED_TOKEN, span, message, "").help(HELP));
                 }
                 attributes.push_front(Attribute { codes: codes.unwrap_or_default(), span, next });
-                // What stands behind it on its line starts there.
+                // The part after it on its line starts there.
                 if let Some(follows) = lexemes.get_mut(index + 1) {
                     follows.first |= first;
                 }
@@ -72,7 +72,7 @@ fn codes_of(file: FileId, start: usize, text: &str) -> Option<Vec<Ident>> {
     Some(codes)
 }
 
-/// What the attributes before parts of one declaration hold for; those before nothing that they could hold for are added
+/// The extents of the attributes before parts of one declaration; those before nothing that they could hold for are added
 /// to `misplaced`. Attributes and declarations come in order.
 pub(crate) fn hold(
     file: FileId,

@@ -71,7 +71,7 @@ fn is_in_name(character: char) -> bool {
     (character.is_alphanumeric() && !matches!(character, '²' | '³' | 'ᵀ')) || character == '_'
 }
 
-/// What closes a quotation mark, and what stands between them.
+/// The closing quotation mark, and the text between both.
 fn quote(character: char) -> Option<(&'static [char], &'static str)> {
     match character {
         '“' | '”' | '„' | '‟' | '«' | '＂' => Some((&['”', '“', '‟', '»', '"', '＂'], "\"")),

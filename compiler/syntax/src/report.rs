@@ -333,7 +333,7 @@ impl Mistake<'_> {
         Some((format!("`{word}` starts no {what}"), "not known here", help))
     }
 
-    /// What a word of another tool is here, with the value that follows it.
+    /// The meaning of a word of another tool, with the value that follows it.
     fn habit(&self, place: Place, word: &str) -> Option<String> {
         match habits::meant(place, word)? {
             Meant::Advice(advice) => {
@@ -694,7 +694,7 @@ impl Mistake<'_> {
         head.map(|head| &self.tokens[head].token).filter(|_| groups.list[group].frame == Frame::Train)
     }
 
-    /// What is said of the innermost call around the mistake that is none of this language.
+    /// The message about the innermost call around the mistake that is none of this language.
     fn foreign_call(&self, groups: &Groups, group: usize) -> Option<&'static str> {
         let mut group = group;
         while groups.list[group].frame == Frame::Plain {

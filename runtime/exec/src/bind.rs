@@ -39,7 +39,7 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     let flow = &artifact.infer;
     let mut binder = Binder::new(flow, dataset, options)?;
     let training = artifact.training.as_ref().filter(|_| !options.outputs_only);
-    // What is wrong with them is found before graphs are built.
+    // Their errors are found before graphs are built.
     let held_out = training.map_or(Ok(None), |training| binder.held_out(training))?;
     let started = Instant::now();
     binder.build_graphs()?;

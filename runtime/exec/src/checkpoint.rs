@@ -212,7 +212,7 @@ impl Lock {
         }
     }
 
-    /// What to tell the user where the file system has no locks.
+    /// A warning for the user where the file system has no locks.
     pub fn warning(&self) -> Option<String> {
         let error = self.unlocked.as_ref()?;
         Some(format!("{} cannot be locked, so take care that no other run writes to it: {error}", self.path.display()))
@@ -332,7 +332,7 @@ mod tests {
         assert!(error.contains("is the checkpoint folder of a run that goes on"), "{error}");
         drop(lock);
         assert!(!place.path().join("a").exists(), "nothing is left behind");
-        // What a killed run leaves is no lock, and its remains are removed.
+        // A killed run leaves no lock, and its temporary files are removed.
         std::fs::create_dir_all(&folder).expect("made");
         for name in ["checkpoint.lock", ".checkpoint.safetensors.abcdef.hgnnc-tmp"] {
             std::fs::write(folder.join(name), "").expect("written");

@@ -166,7 +166,7 @@ impl Topology {
         }
     }
 
-    /// How many edges of the same destination (`In`) or source (`Out`) come before each edge, in CSC order.
+    /// Writes the rank of each edge, in CSC order: the number of edges of the same destination (`In`) or source (`Out`) before it.
     ///
     /// # Errors
     /// When a row has so many edges that these numbers are not exact.

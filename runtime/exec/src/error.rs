@@ -10,13 +10,13 @@ use hgnnc_ir::Origin;
 pub struct Cause {
     /// The operation, the vertex or edge, and its numbers.
     pub text: String,
-    /// What usually helps, where the numbers tell; else nothing.
+    /// Usual remedies, where the numbers tell; else empty.
     pub advice: &'static str,
     /// The place in the model.
     pub origin: Option<Origin>,
 }
 
-/// What helps where numbers have grown too large.
+/// Remedies for numbers that have grown too large.
 pub(crate) const ADVICE: &str = "A smaller learning rate, normalised features or gradient clipping usually helps";
 
 /// An error of planning, running, training or saving.
@@ -103,7 +103,7 @@ pub enum ExecError {
          divisions by zero and logarithms of zero"
     )]
     NotFinite {
-        /// What is not finite.
+        /// The number that is not finite.
         what: String,
     },
     /// A file could not be read or written.

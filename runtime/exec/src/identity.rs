@@ -1,4 +1,4 @@
-//! What a training run is of: its program, its train block and its data, as hashes that a checkpoint keeps, so that a run is
+//! The identity of a training run: its program, its train block and its data, as hashes that a checkpoint keeps, so that a run is
 //! not resumed as another one by mistake.
 //!
 //! Two runs are the same where they would compute the same bits from the same checkpoint on the same machine. The number of
@@ -23,13 +23,13 @@ use crate::error::Result;
 /// The name of the setting that says which seed a train block gives.
 pub const SEED: &str = "seed";
 
-/// What a run is of.
+/// The identity of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Identity {
     program: Program,
     /// Settings of the train block, by name.
     training: BTreeMap<String, String>,
-    /// What the program reads of the dataset, by what it is for people.
+    /// Hashes of the arrays that the program reads, by a description for people.
     data: BTreeMap<String, Content>,
 }
 
@@ -149,7 +149,7 @@ impl Program {
     }
 }
 
-/// What two tables do not have in common.
+/// The differences of two tables.
 fn changed<'a, T: PartialEq>(
     before: &'a BTreeMap<String, T>,
     now: &'a BTreeMap<String, T>,
@@ -158,7 +158,7 @@ fn changed<'a, T: PartialEq>(
     names.into_iter().map(|name| (name, before.get(name), now.get(name))).filter(|(_, before, now)| before != now)
 }
 
-/// What a model reads of a dataset: numbers of vertices, and the edges, weights, features, labels and splits that it uses.
+/// Hashes the parts of a dataset that a model reads: numbers of vertices, and the edges, weights, features, labels and splits that it uses.
 fn contents(model: &Artifact, dataset: &Dataset, options: &BindOptions) -> Result<BTreeMap<String, Content>> {
     let flow = &model.infer;
     let binder = Binder::new(flow, dataset, options)?;

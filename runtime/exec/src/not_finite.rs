@@ -16,7 +16,7 @@ use crate::executor::Executor;
 /// Memory for the values of the interpreter.
 const MOST_BYTES: u64 = 2 << 30;
 
-/// What was found.
+/// The result of a search.
 pub(crate) enum Found {
     /// A parameter is not finite.
     Param(String),

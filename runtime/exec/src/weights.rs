@@ -254,7 +254,7 @@ pub fn check_finite(path: &Path, file: &File) -> Result<()> {
     Err(ExecError::Weights { path: path.into(), reason })
 }
 
-/// How many elements of a tensor are NaN or infinite, and where the first one stands, if there is one.
+/// The number of elements of a tensor that are NaN or infinite, and the place of the first one; `None` without any.
 pub fn not_finite(name: &str, shape: &[usize], data: &[f32]) -> Option<String> {
     let first = data.iter().position(|x| !x.is_finite())?;
     let count = data[first..].iter().filter(|x| !x.is_finite()).count();

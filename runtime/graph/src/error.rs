@@ -17,7 +17,7 @@ pub enum DataError {
     NotADataset {
         /// The folder that was to be loaded.
         folder: PathBuf,
-        /// What is missing, with the name of the folder.
+        /// The missing folder or file, with its name.
         reason: String,
     },
     /// `dataset.toml` is not TOML.

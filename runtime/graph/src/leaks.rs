@@ -128,7 +128,7 @@ fn ends(relation: &RelationData) -> (usize, usize) {
     (relation.src, relation.dst)
 }
 
-/// What `find` gives of the edges of a relation.
+/// The results of `find` for the edges of a relation.
 fn find_edges<T: Send>(relation: &RelationData, find: impl Fn((u32, u32)) -> Option<T> + Sync) -> Vec<T> {
     /// A thread takes so many edges at a time.
     const CHUNK: usize = 1 << 14;
@@ -136,7 +136,7 @@ fn find_edges<T: Send>(relation: &RelationData, find: impl Fn((u32, u32)) -> Opt
     chunks.flat_map_iter(|(src, dst)| src.iter().copied().zip(dst.iter().copied()).filter_map(&find)).collect()
 }
 
-/// How many there are, and the smallest.
+/// Their number, and the smallest.
 fn count_and_first<T: Ord + Copy>(items: &mut dyn Iterator<Item = T>) -> (usize, Option<T>) {
     items.fold((0, None), |(count, first), item| (count + 1, Some(first.map_or(item, |first: T| first.min(item)))))
 }

@@ -86,7 +86,7 @@ fn edges_that_repeat_links_repeat_none_that_are_held_out() {
     says(&errors(&data, &[(2, 1, 0)], &[], &[2], &[3]), &[]);
     assert_eq!(errors(&data, &[(2, 2, 3)], &[], &[2], &[3]).len(), 1);
     assert_eq!(errors(&data, &[(2, 3, 2)], &[], &[2], &[3]).len(), 1);
-    // Nobody has said that it repeats links, or it is predicted as well.
+    // It is not declared to repeat links, or it is predicted as well.
     says(&errors(&data, &[(2, 2, 3)], &[], &[2], &[]), &[]);
     says(&errors(&data, &[(2, 2, 3)], &[], &[2, 3], &[3]), &[]);
 }

@@ -23,7 +23,7 @@ use crate::Subject;
 use crate::sample;
 use crate::text::{NUMBERS, mutate};
 
-/// What is mutated.
+/// The kind of input to mutate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Data,
@@ -147,7 +147,7 @@ impl Files {
     fn mutate_one(&mut self, rng: &mut ChaCha8Rng) -> String {
         let paths: Vec<&PathBuf> = self.files.keys().collect();
         let mut path = (*paths.choose(rng).expect("there are files")).clone();
-        // What says how all the others are read.
+        // This file says how all the others are read.
         if self.kind == Kind::Data && rng.random_ratio(1, 2) {
             path = "data/dataset.toml".into();
         }

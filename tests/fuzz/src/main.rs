@@ -128,7 +128,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failures > 0))
 }
 
-/// What the process that starts another one and that one tell each other: numbers in a file.
+/// Numbers in a file that a worker process and its supervisor share.
 struct Progress(File);
 
 impl Progress {
@@ -303,7 +303,7 @@ fn describe(args: &Args, case: u64, folder: &Path) -> String {
 /// Where and why the last panic was.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// What a worker does: its cases, one after another.
+/// Runs the cases of a worker, one after another.
 fn work(args: &Args, folder: &Path) {
     let limit = Rlimit { current: Some(MEMORY_LIMIT), maximum: Some(MEMORY_LIMIT) };
     setrlimit(Resource::As, limit).expect("a limit can be lowered");
@@ -344,7 +344,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     if place.is_empty() { format!("panicked: {panic:?}") } else { place }
 }
 
-/// What a worker has noted.
+/// The record of a worker.
 fn failures_in(folder: &Path) -> Vec<(u64, String, String)> {
     let text = std::fs::read_to_string(folder.join("failed")).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()

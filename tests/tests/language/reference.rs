@@ -159,7 +159,7 @@ fn stories_show_their_code() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n========\n"));
 }
 
-/// What a word of another tool is said to be called here is a word of the reference or of the library.
+/// The name here of each word of another tool is a word of the reference or of the library.
 #[test]
 fn suggested_words_exist() {
     let mut known = std::fs::read_to_string(root().join("docs/language.md")).expect("the reference is there");

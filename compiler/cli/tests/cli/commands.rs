@@ -322,7 +322,7 @@ fn a_model_to_begin_with() {
     place.with_data("train", &[]).fails(1, &["no `train` block"]);
 }
 
-/// What `data schema` writes is formatted, free of errors and warnings, and trains as it is.
+/// The model that `data schema` writes is formatted, free of errors and warnings, and trains as it is.
 fn compiles_and_trains(place: &Place, folder: &str) {
     place.model(&place.run(&["data", "schema", folder]).works().out);
     place.run(&["fmt", "--check", "m.hgnn"]).is_silent();

@@ -1,4 +1,4 @@
-//! What a system puts in the way: too few threads, files that are none, descriptions of machines that there are not.
+//! Limits and faults of the environment: too few threads, inputs that are no regular files, invalid descriptions of machines.
 
 #![cfg(target_os = "linux")]
 
@@ -119,7 +119,7 @@ fn inputs_are_regular_files() {
     run_with(&place, &[], &train).is_silent();
 }
 
-/// What no machine can do was predicted from, for ever.
+/// A description with rates beyond every machine made predictions run for ever.
 #[test]
 fn a_description_of_no_machine_is_measured_again() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What a checkpoint knows of its run, and who may continue it.
+//! A checkpoint knows its program, its train block and its data, and only the same run continues it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -49,7 +49,7 @@ fn another_program() {
         place.model(&usual().replace(from, to));
         only_where_it_is_meant(&place, &[&["the program has changed ("], words].concat());
     }
-    // What does not fit cannot be meant either.
+    // Parameters of other shapes are refused with `--allow-changed` as well.
     let place = with_checkpoint(&usual());
     place.model(&usual().replace("hidden: 8", "hidden: 9"));
     resume(&place, &[]).fails(1, &["the program has changed (parameter `hidden.", "f32[6, 8] = ", " -> f32[6, 9] = "]);

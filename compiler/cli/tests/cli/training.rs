@@ -367,7 +367,7 @@ fn synthetic_data_are_made_once() {
         command.envs(variables.iter().copied()).env("TMPDIR", place.folder.path());
         crate::common::Run::of(command.output().expect("it starts"))
     };
-    // What a killed run has left goes, and what only looks like it stays.
+    // Temporary files of a killed run are removed; files with similar names stay.
     std::fs::create_dir_all(place.path("cache/.synth-abc123/new")).expect("made");
     std::fs::create_dir_all(place.path("cache/.synth-backup/mine")).expect("made");
     let first = run(&[("HGNNC_CACHE", "cache")]).works();

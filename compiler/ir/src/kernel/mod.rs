@@ -502,9 +502,9 @@ pub enum KernelOp {
     /// The largest (smallest) elements of `x` over the edges of each row, and then the ranks of their edges: twice as many
     /// elements as `x` has. See [`crate::Op::SegmentArg`].
     SegmentArg {
-        /// Which elements.
+        /// Largest or smallest.
         extreme: Extreme,
-        /// What is compared.
+        /// Elements of edges.
         x: Operand,
         /// The rank of the edge, a number.
         rank: Operand,

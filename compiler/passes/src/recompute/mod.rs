@@ -466,7 +466,7 @@ fn mib(bytes: u64) -> String {
     format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// What computing each value again takes.
+/// The cost class of recomputing each value.
 ///
 /// The gradient of an extreme goes to the elements that are equal to it. Elements that are computed again by other kernels may
 /// be rounded in another way, and then none is: values that are compared are kept, or are element-wise in values that are.

@@ -1,4 +1,4 @@
-//! Which edge of a row has the largest or the smallest element: see [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
+//! Searches the edge of a row with the largest or the smallest element: see [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
 //!
 //! A row is `width` extreme elements and then the `width` ranks of their edges. Among equal elements the lowest rank wins, so
 //! a row does not depend on the order in which its edges, or its parts, are met. NaN never wins, as in other

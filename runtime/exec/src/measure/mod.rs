@@ -67,7 +67,7 @@ fn kept(
     machine
 }
 
-/// What a file describes; `None` where there is none.
+/// The machine that a file describes; `None` where there is none.
 ///
 /// # Errors
 /// When it cannot be read, or describes no machine.

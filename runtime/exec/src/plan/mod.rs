@@ -407,7 +407,7 @@ pub enum BlockKind {
     /// Extreme elements over the edges of each row, then the ranks of their edges: see
     /// [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
     SegmentArg {
-        /// Which elements.
+        /// Largest or smallest.
         extreme: Extreme,
         /// Elements of edges.
         x: Operand,

@@ -28,7 +28,7 @@ pub struct TrainOptions {
     pub checkpoint: Option<PathBuf>,
     /// Continue from the checkpoint in that folder.
     pub resume: bool,
-    /// What this run is of: checkpoints note it, and one of another run is not resumed. `None` where it is not known.
+    /// The identity of this run: checkpoints note it, and one of another run is not resumed. `None` where it is not known.
     pub identity: Option<Identity>,
     /// Resume the checkpoint of another program, train block or data, with a warning.
     pub allow_changed: bool,
@@ -76,7 +76,7 @@ pub struct Epoch<'a> {
     pub ms: f64,
     /// Batches that are done, and all of them, of an epoch that goes on: `loss` is that of those.
     pub within: Option<(u64, u64)>,
-    /// What has gone wrong since the last one, with which training goes on.
+    /// A fault since the last one, with which training goes on.
     pub warning: Option<&'a str>,
 }
 

@@ -277,7 +277,7 @@ fn remove_leftovers(parent: &Path) {
         let only_known =
             || std::fs::read_dir(entry.path()).is_ok_and(|all| all.flatten().all(|found| is_known(&found.file_name())));
         if is_ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) && only_known() {
-            // What cannot be removed does no harm.
+            // Leftovers that cannot be removed do no harm.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
