@@ -57,19 +57,29 @@ pub(crate) fn is_total(flow: &Dataflow, op: &Op, args: &[Value]) -> bool {
     }
 }
 
-/// Is every element a positive number, whatever the rows hold?
+/// Is every element a positive number, whatever the rows hold? Values are looked at a limited number of times: a program may
+/// double them again and again.
 fn is_positive(flow: &Dataflow, value: Value) -> bool {
-    let data = flow.value(value);
-    let operand = |i: usize| is_positive(flow, data.args[i]);
-    match data.op {
-        Op::Const(number) => number > 0.0,
-        Op::Broadcast(_) | Op::Reshape(_) | Op::Slice { .. } | Op::GatherSrc(_) | Op::GatherDst(_) => operand(0),
-        Op::Unary(UnaryOp::Sqrt) => operand(0),
-        Op::Binary(BinaryOp::Max) => operand(0) || operand(1),
-        Op::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min) => operand(0) && operand(1),
-        _ => false,
+    fn found(flow: &Dataflow, value: Value, rest: &mut usize) -> bool {
+        let Some(fewer) = rest.checked_sub(1) else { return false };
+        *rest = fewer;
+        let data = flow.value(value);
+        let mut operand = |i: usize| found(flow, data.args[i], rest);
+        match data.op {
+            Op::Const(number) => number > 0.0,
+            Op::Broadcast(_) | Op::Reshape(_) | Op::Slice { .. } | Op::GatherSrc(_) | Op::GatherDst(_) => operand(0),
+            Op::Unary(UnaryOp::Sqrt) => operand(0),
+            Op::Binary(BinaryOp::Max) => operand(0) || operand(1),
+            Op::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min) => operand(0) && operand(1),
+            _ => false,
+        }
     }
+    let mut rest = MOST_VALUES;
+    found(flow, value, &mut rest)
 }
+
+/// Values that are looked at to find that another one is positive.
+const MOST_VALUES: usize = 64;
 
 fn constant(flow: &Dataflow, value: Value) -> Option<f64> {
     let data = flow.value(value);
@@ -77,5 +87,25 @@ fn constant(flow: &Dataflow, value: Value) -> Option<f64> {
         Op::Const(number) => Some(number),
         Op::Broadcast(_) => constant(flow, data.args[0]),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positive_numbers_are_found_in_a_limited_time() {
+        let mut flow = Dataflow::new("d");
+        let (one, less) = (flow.constant(1.0), flow.constant(-1.0));
+        let guarded = flow.binary(BinaryOp::Max, less, one);
+        let root = flow.unary(UnaryOp::Sqrt, guarded);
+        assert!(is_positive(&flow, root) && !is_positive(&flow, less));
+        // Each maximum has the one before it twice: 2^200 ways back.
+        let mut doubled = less;
+        for _ in 0..200 {
+            doubled = flow.binary(BinaryOp::Max, doubled, doubled);
+        }
+        assert!(!is_positive(&flow, doubled));
     }
 }
