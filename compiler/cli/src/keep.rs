@@ -13,7 +13,7 @@ use crate::run::write_report;
 
 /// The parameters of the best epoch.
 pub const WEIGHTS: &str = "weights.safetensors";
-/// The report.
+/// The JSON report (`docs/report.md`).
 const REPORT: &str = "report.json";
 /// The lines that the terminal has seen.
 const LOG: &str = "log.txt";

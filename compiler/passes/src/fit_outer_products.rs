@@ -34,6 +34,7 @@ pub fn fit_outer_products(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
 /// The same where the back end adds up so many elements.
 pub fn fit_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut PassCx) -> Changed {
     let mut log = vec![];
+    let mut infinite = Infinite::default();
     let taken_apart = rewrite(flow, |r, value, args| {
         let node = r.old.value(value);
         let Op::Outer { batch } = node.op else { return None };
@@ -47,9 +48,9 @@ pub fn fit_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut PassCx
         }
         let (x, y) = (args[0], args[1]);
         let how = "summed at the end that an operand is gathered from";
-        let (result, how) = if let Some((x, y)) = gathered(r, x, y, batch) {
+        let (result, how) = if let Some((x, y)) = gathered(r, &mut infinite, (x, y), batch) {
             (r.add(Op::Outer { batch }, &[x, y]), how.to_owned())
-        } else if let Some((y, x)) = gathered(r, y, x, batch) {
+        } else if let Some((y, x)) = gathered(r, &mut infinite, (y, x), batch) {
             (r.add(Op::Outer { batch }, &[x, y]), how.to_owned())
         } else {
             let (result, slices) = in_slices(r, value, (x, y), batch, most)?;
@@ -63,7 +64,12 @@ pub fn fit_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut PassCx
 }
 
 /// The vertices' rows that one operand gathers, and the sum there of the other.
-fn gathered(r: &mut Rewriter<'_>, this: Value, other: Value, batch: usize) -> Option<(Value, Value)> {
+fn gathered(
+    r: &mut Rewriter<'_>,
+    infinite: &mut Infinite,
+    (this, other): (Value, Value),
+    batch: usize,
+) -> Option<(Value, Value)> {
     let (mut this, mut weight) = (this, None);
     let data = r.new.value(this);
     if data.op == Op::Binary(BinaryOp::Mul) {
@@ -80,7 +86,7 @@ fn gathered(r: &mut Rewriter<'_>, this: Value, other: Value, batch: usize) -> Op
         _ => return None,
     };
     let rows = data.args[0];
-    if Infinite::default().has(&r.new, rows) {
+    if infinite.has(&r.new, rows) {
         return None;
     }
     let other = match weight {

@@ -37,6 +37,7 @@ pub fn sum_before_projecting(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("sum_before_projecting") else { return Changed(false) };
     let uses = count_uses(flow);
     let mut log = vec![];
+    let mut infinite = Infinite::default();
     let machine = cx.machine.clone();
     let known = Known { sizes: &sizes, machine: machine.as_ref(), uses: &uses };
     let moved = rewrite(flow, |r, value, _| {
@@ -44,7 +45,7 @@ pub fn sum_before_projecting(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         if matches!(data.op, Op::Segment { .. }) {
             sum_first(r, known, value, &mut log)
         } else if matches!(data.op, Op::MatMul { .. }) {
-            project_first(r, known, value, &mut log)
+            project_first(r, known, value, &mut infinite, &mut log)
         } else {
             None
         }
@@ -160,7 +161,13 @@ fn sum_first(r: &mut Rewriter<'_>, known: Known<'_>, value: Value, log: &mut Vec
 }
 
 /// `value` projects sums of gathered values: project what is gathered instead?
-fn project_first(r: &mut Rewriter<'_>, known: Known<'_>, value: Value, log: &mut Vec<String>) -> Option<Value> {
+fn project_first(
+    r: &mut Rewriter<'_>,
+    known: Known<'_>,
+    value: Value,
+    infinite: &mut Infinite,
+    log: &mut Vec<String>,
+) -> Option<Value> {
     let (old, Known { sizes, uses, .. }) = (r.old, known);
     let projection = old.value(value);
     let Op::MatMul { batch } = projection.op else { return None };
@@ -169,7 +176,7 @@ fn project_first(r: &mut Rewriter<'_>, known: Known<'_>, value: Value, log: &mut
     let Op::Segment { graph, direction, reduce: Reduce::Sum } = sum.op else { return None };
     let messages = messages(old, sum.args[0], graph, direction);
     // Edge values that are not gathered are never cheaper to project one by one.
-    if messages.gather.is_none() || !messages.weight_fits(old, batch) || Infinite::default().has(old, messages.of) {
+    if messages.gather.is_none() || !messages.weight_fits(old, batch) || infinite.has(old, messages.of) {
         return None;
     }
     let name = &old.graphs[graph.index()].name;

@@ -10,7 +10,7 @@ pub(crate) struct Foreign {
     pub token: Option<Token>,
     /// One past the last byte of what was read.
     pub end: usize,
-    /// The report.
+    /// The mistake that is reported for it.
     pub problem: Problem,
 }
 
