@@ -80,5 +80,5 @@ pub(crate) fn emit(
     let at = code.d("mad.wide.u32", &[&to, &4, &target]);
     code.line(format_args!("st.global.f32 [{at}], {value};"));
     let blocks = Blocks::Copy { space: output.ty.space, width };
-    Ok((code.finish(), KernelInfo { number, blocks, shared: 0, totals: vec![] }))
+    Ok((code.finish(), KernelInfo { number, blocks, shared: 0, row_memory: 0, totals: vec![] }))
 }

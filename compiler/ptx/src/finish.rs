@@ -74,7 +74,7 @@ pub(crate) fn emit(total: &Total, of: (usize, usize), number: usize, table: &mut
     let at = code.d("mad.wide.u32", &[&element, &4, &out]);
     code.line(format_args!("@{exists} st.global.f32 [{at}], {all};"));
     let blocks = Blocks::Elements { width: total.width.clone(), per_block: lanes };
-    (code.finish(), KernelInfo { number, blocks, shared: 4 * THREADS, totals: vec![] })
+    (code.finish(), KernelInfo { number, blocks, shared: 4 * THREADS, row_memory: 0, totals: vec![] })
 }
 
 fn combine(code: &mut Code, reduce: Reduce, a: Val, b: Val) -> Val {

@@ -117,7 +117,7 @@ pub(crate) fn emit(gemm: &Gemm, number: usize, precision: Precision, table: &mut
         false => vec![],
     };
     let blocks = Blocks::Gemm { form: gemm.form, rows: gemm.rows, of: of.clone() };
-    (code.finish(), KernelInfo { number, blocks, shared: STAGING, totals })
+    (code.finish(), KernelInfo { number, blocks, shared: STAGING, row_memory: 0, totals })
 }
 
 fn elements_of(code: &mut Code, width: &Width, table: &mut Table) -> Reg {

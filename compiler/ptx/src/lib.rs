@@ -91,7 +91,14 @@ pub struct Target {
     pub arch: Arch,
     /// How exact dense products are.
     pub precision: Precision,
+    /// Elements of a row that a lane holds in registers, at most: of 32 lanes, or of 256 where there is one row. Wider rows
+    /// are computed in loops, and what they compute lies in memory.
+    pub elements_per_lane: usize,
 }
+
+/// Each element is a register and a few lines of text. Of the 255 registers that a thread has, rows of so many elements
+/// take about two thirds where three values are alive at a time.
+const ELEMENTS_PER_LANE: usize = 64;
 
 /// A generation of devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,9 +111,17 @@ pub enum Arch {
 
 impl Target {
     /// A100.
-    pub const SM_80: Self = Self { arch: Arch::Sm80, precision: Precision::Tf32x3 };
+    pub const SM_80: Self =
+        Self { arch: Arch::Sm80, precision: Precision::Tf32x3, elements_per_lane: ELEMENTS_PER_LANE };
     /// H100, H200.
-    pub const SM_90: Self = Self { arch: Arch::Sm90, precision: Precision::Tf32x3 };
+    pub const SM_90: Self =
+        Self { arch: Arch::Sm90, precision: Precision::Tf32x3, elements_per_lane: ELEMENTS_PER_LANE };
+
+    /// With so many elements of a row in the registers of a lane; 0: all rows are computed in loops.
+    #[must_use]
+    pub fn with_elements_per_lane(self, elements_per_lane: usize) -> Self {
+        Self { elements_per_lane, ..self }
+    }
 
     /// With products of another precision.
     #[must_use]
@@ -175,6 +190,8 @@ pub struct KernelInfo {
     pub blocks: Blocks,
     /// Bytes of shared memory.
     pub shared: usize,
+    /// Elements of the memory that each block has for the row at hand; see [`Target::elements_per_lane`].
+    pub row_memory: usize,
     /// Sums over all rows, of which each block has a part.
     pub totals: Vec<Total>,
 }
@@ -405,6 +422,7 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
     let mut writer = Writer {
         program,
         precision: target.precision,
+        elements: target.elements_per_lane,
         hints,
         table: Table::default(),
         entries: String::new(),
@@ -446,6 +464,7 @@ type Titled = (String, String);
 struct Writer<'a> {
     program: &'a Program,
     precision: Precision,
+    elements: usize,
     hints: Hints<'a>,
     table: Table,
     entries: String,
@@ -491,6 +510,7 @@ impl Writer<'_> {
                         program: self.program,
                         written: &written,
                         precision: self.precision,
+                        elements: self.elements,
                         hints: self.hints,
                     };
                     let made = traversal::emit(cx, traversal, (number, next), table, edges)?;

@@ -92,6 +92,8 @@ pub enum Slot {
     PartRows(usize),
     /// Address of the partial results of a kernel (by position), of its n-th total.
     Partials(usize, usize),
+    /// Address of the memory that each block of a kernel has for the row at hand.
+    RowMemory(usize),
 }
 
 /// Rows by degree: those of some degree classes, of which class 0 has the rows without edges and class `c` those with
@@ -235,6 +237,7 @@ impl fmt::Display for Show<'_> {
             Slot::Parts(kernel) => write!(f, "parts of the totals of k{kernel}"),
             Slot::FirstPart(kernel, after) => write!(f, "first part of completed rows of k{kernel}, {after}"),
             Slot::PartRows(kernel) => write!(f, "rows of a part of k{kernel}"),
+            Slot::RowMemory(kernel) => write!(f, "memory for rows of k{kernel}"),
             Slot::Partials(kernel, total) => write!(f, "partial results of k{kernel}, total {total}"),
         }
     }

@@ -638,7 +638,9 @@ impl<'a> Printer<'a> {
             }
             ExprKind::Tuple(items) => {
                 let items: Vec<String> = items.iter().map(|item| self.expr(item, LOOSEST)).collect();
-                format!("({})", items.join(", "))
+                // Without the comma, parentheses around one value only group.
+                let comma = if items.len() == 1 { "," } else { "" };
+                format!("({}{comma})", items.join(", "))
             }
             ExprKind::Bundle(items) => {
                 let items: Vec<String> = items.iter().map(|item| self.expr(item, LOOSEST)).collect();

@@ -280,6 +280,15 @@ fn formatting_comments_again_changes_nothing() {
     }
 }
 
+/// A list in parentheses, which checking refuses, stays one.
+#[test]
+fn formatting_keeps_a_list_of_one_value() {
+    let text = "model M(schema: S) {\n    let a = linear((Paper.x,), (8))\n}\n";
+    let formatted = format(&read("list", text).module, text);
+    assert_eq!(formatted, text.replace("(8)", "8"));
+    assert_eq!(format(&read("again", &formatted).module, &formatted), formatted);
+}
+
 #[test]
 fn comments_behind_successive_lines_are_aligned() {
     let text = "const a = 1 // one\nconst bcd = 2      // two\n\nconst e = 3 // three\n";

@@ -37,8 +37,9 @@ fn training_programs_agree_as_ptx() {
                 let program = case.gpu_program();
                 // Whole rows, and those of four edges cut.
                 let pieces = Some(Pieces { least: 1, most: usize::MAX });
-                for program in [program.clone(), program.with_pieces(pieces)] {
-                    let found = case.on_device(&what, &program);
+                let whole = [Target::SM_80, common::IN_LOOPS].map(|target| (program.clone(), target));
+                for (program, target) in whole.into_iter().chain([(program.with_pieces(pieces), Target::SM_80)]) {
+                    let found = case.on_device_for(&what, &program, target);
                     for output in &written.outputs {
                         let name = common::name_of(&written, &output.kind);
                         // A gradient that became zero may be left out.
@@ -156,6 +157,48 @@ fn hubs_are_cut_into_pieces() {
             let second = entries.iter().any(|entry| entry.ends_with("_long2"));
             assert!(second || passes == 0, "{what}: softmaxes take several passes: {entries:?}");
         }
+    }
+}
+
+/// Code whose rows are in memory, with rows of more edges than are added up at once.
+#[test]
+fn rows_in_loops_may_have_many_edges() {
+    for dims in [&[][..], &[3], &[8, 8], &[300]] {
+        let case = reductions(hubs(300), dims);
+        let program = case.gpu_program();
+        check_on(common::IN_LOOPS, &format!("reductions of {dims:?}"), &case, &program, 1e-5);
+    }
+    for (heads, inner) in [(1, 1), (8, 8), (3, 5), (270, 2)] {
+        let case = attention(hubs(300), heads, inner);
+        for program in [case.gpu_program(), case.gpu_program_in_passes()] {
+            check_on(common::IN_LOOPS, &format!("{heads} heads of {inner}"), &case, &program, 1e-4);
+        }
+    }
+}
+
+/// Compares a program for a target with the oracle.
+fn check_on(target: Target, what: &str, case: &Case, program: &Program, tolerance: f64) {
+    let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+    let found = case.on_device_for(what, program, target);
+    for output in &case.flow.outputs {
+        let name = common::name_of(&case.flow, &output.kind);
+        let exact = &exact[output.value].data;
+        common::close(&format!("{what}: {name}"), &found[&name], exact, tolerance, &|| program.to_string());
+    }
+}
+
+/// Rows of more elements than 32 lanes hold in registers are computed in loops without being asked, others are not.
+#[test]
+fn wide_rows_are_computed_in_loops() {
+    for (heads, inner, memory) in [(4, 500, false), (4, 700, true), (3, 1000, true)] {
+        let case = attention(hubs(5), heads, inner);
+        let program = case.gpu_program();
+        check_on(Target::SM_80, &format!("{heads} heads of {inner}"), &case, &program, 1e-4);
+        let engine =
+            DeviceEngine::new(&[&program], case.data.clone(), Box::new(Interpreter::new()), Target::SM_80, None);
+        let engine = engine.expect("it fits");
+        let in_loops = engine.entries(0).iter().flat_map(|entry| &entry.kernels).any(|kernel| kernel.row_memory > 0);
+        assert_eq!(in_loops, memory, "{heads} heads of {inner}");
     }
 }
 

@@ -65,22 +65,32 @@ impl Emit<'_> {
             ahead.push(self.next_edge(counter, copy << shape.teams, team, (start, len))?);
         }
         for edge in ahead {
-            self.edge = Some(edge);
-            self.edge_values.clear();
-            self.edge_fetched.clear();
-            self.edge_staged.clear();
-            self.edge_rows.clear();
+            self.begin_edge(edge);
             for &index in edges {
                 self.edge_instr(index, &mut partials)?;
             }
         }
-        self.edge = None;
-        self.edge_values.clear();
+        self.end_edge();
         self.code.set(counter, "add.u32", &[&counter, &(shape.unroll << shape.teams)]);
         self.code.jump(again);
         self.code.place(done);
         self.code.end_loop();
         self.end_pass(number, partials, len)
+    }
+
+    /// What follows is computed for an edge.
+    pub(super) fn begin_edge(&mut self, edge: Edge) {
+        self.edge = Some(edge);
+        self.edge_values.clear();
+        self.edge_fetched.clear();
+        self.edge_staged.clear();
+        self.edge_rows.clear();
+    }
+
+    /// What follows is computed for the row again.
+    pub(super) fn end_edge(&mut self) {
+        self.edge = None;
+        self.edge_values.clear();
     }
 
     /// The number of this thread's team among those that share the row. `None`: there is one.
@@ -95,7 +105,7 @@ impl Emit<'_> {
     }
 
     /// The first edge of the row (or piece), how many it has, and how many the longest row of the warp has.
-    fn edges_of_row(&mut self) -> Result<(Reg, Reg, Reg)> {
+    pub(super) fn edges_of_row(&mut self) -> Result<(Reg, Reg, Reg)> {
         let (of, direction) = self.topology().expect("a pass has edges");
         let ends = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));
         let base = self.entry(Slot::FirstEdges { of, direction, ends });
@@ -119,7 +129,7 @@ impl Emit<'_> {
     }
 
     /// The edge at a distance from the counter that this team takes.
-    fn next_edge(&mut self, counter: Reg, ahead: usize, team: Option<Reg>, row: (Reg, Reg)) -> Result<Edge> {
+    pub(super) fn next_edge(&mut self, counter: Reg, ahead: usize, team: Option<Reg>, row: (Reg, Reg)) -> Result<Edge> {
         let (start, len) = row;
         let code = &mut self.code;
         let mut at = counter;

@@ -8,7 +8,8 @@
 //! Reductions over edges that depend on each other take several passes over the edges; what edges compute is computed
 //! again in each pass that reads it, so nothing of their size is stored.
 //!
-//! Where a dataset has rows of very many edges, these are cut into pieces: see [`pieces`].
+//! Where a dataset has rows of very many edges, these are cut into pieces: see [`pieces`]. Rows of more elements than
+//! registers hold are computed in loops over them: see [`wide`].
 
 mod edges;
 mod operands;
@@ -17,6 +18,7 @@ mod products;
 mod rows;
 mod tiles;
 mod totals;
+mod wide;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -52,9 +54,6 @@ const MOST_BLOCKS: usize = 2048;
 const MOST_PARTS: usize = 1056;
 /// Buffers whose addresses may be kept in registers.
 const MOST_ADDRESSES: usize = 12;
-/// Elements of a row that a lane may hold, as a power of two: each is a register and a few lines of text. Devices have 255
-/// registers for a thread; what is beyond them lies in memory, and assembling it takes minutes.
-const MOST_ELEMENTS: u32 = 10;
 /// Registers that values of the whole kernel may take.
 const MOST_HOISTED: usize = 40;
 
@@ -228,6 +227,8 @@ pub(crate) struct Shared<'a> {
     pub written: &'a HashSet<Buffer>,
     /// How exact dense products are.
     pub precision: Precision,
+    /// Elements of a row that a lane holds, at most.
+    pub elements: usize,
     /// What is known of sizes, and of the source.
     pub hints: Hints<'a>,
 }
@@ -284,11 +285,14 @@ pub(crate) fn emit(
     let long = traversal.instrs.iter().any(reads_long);
     let chain = Chain::main(all);
     let most_lanes = if traversal.rows == Rows::Once { BLOCK_BITS } else { WARP_BITS };
-    if chain.bits() > most_lanes + MOST_ELEMENTS {
-        let (widest, most) = (chain.widest(), 1u64 << (most_lanes + MOST_ELEMENTS));
-        return Err(unsupported(format!(
-            "rows of {widest} elements, of which {most} fit into the registers of a team"
-        )));
+    let setup = Setup { traversal, kernel, widths: &widths, chain: &chain, made: &made, hoists: false, cx, cut: None };
+    if 1 << chain.bits().saturating_sub(most_lanes) > cx.elements {
+        if chain.widest() > wide::MOST_ELEMENTS {
+            let (widest, most) = (chain.widest(), wide::MOST_ELEMENTS);
+            return Err(unsupported(format!("rows of {widest} elements, of at most {most}")));
+        }
+        let (text, info) = wide::emit(&setup, table)?;
+        return Ok(Emitted { text, info, following: vec![] });
     }
     let mut shape = shape(traversal, &chain, long, edges.map(|edges| edges.mean));
     if tiles.is_some() {
@@ -310,7 +314,7 @@ pub(crate) fn emit(
         .collect();
     let hoists = used.len() <= MOST_ADDRESSES && traversal.rows != Rows::Once;
     let cut = edges.and_then(|edges| pieces::cut(traversal, edges));
-    let setup = Setup { traversal, kernel, widths: &widths, chain: &chain, made: &made, hoists, cx, cut };
+    let setup = Setup { hoists, cut, ..setup };
     if let Some(tiles) = tiles {
         let (text, info) = Emit::new(&setup, table, None, shape, (kernel, Phase::Rows)).kernel_in_tiles(tiles)?;
         return Ok(Emitted { text, info, following: vec![] });
@@ -393,7 +397,7 @@ fn in_bands(
     let shared = bodies.iter().map(|(_, info)| info.shared).max().unwrap_or(0);
     let totals = bodies.swap_remove(0).1.totals;
     let blocks = Blocks::Bands { rows: traversal.rows.clone(), shares, most, long };
-    (text, KernelInfo { number: kernel, blocks, shared, totals })
+    (text, KernelInfo { number: kernel, blocks, shared, row_memory: 0, totals })
 }
 
 impl<'a> Emit<'a> {
@@ -405,7 +409,7 @@ impl<'a> Emit<'a> {
         (number, phase): (usize, Phase),
     ) -> Self {
         let Setup { traversal, kernel, widths, chain, made, hoists, cx, cut } = *setup;
-        let Shared { program, written, precision, hints } = cx;
+        let Shared { program, written, precision, hints, .. } = cx;
         let mut code = Code::new(band.map_or(0, |(number, _)| number));
         let (thread, lane, row, vertex) =
             (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
@@ -678,7 +682,7 @@ impl Emit<'_> {
         let text = code.finish().replace("TEAM_BYTES", &pitch.to_string());
         let text = text.replace("EXCHANGE", &teams.to_string()).replace("BLOCK_MEMORY", &weights.to_string());
         let text = text.replace("TILES", &tiles.to_string());
-        Ok((text, KernelInfo { number, blocks, shared, totals }))
+        Ok((text, KernelInfo { number, blocks, shared, row_memory: 0, totals }))
     }
 
     /// Writes what holds for the whole kernel: at its beginning, or where registers are too few for that, for the row.

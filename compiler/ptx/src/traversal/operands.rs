@@ -58,14 +58,19 @@ impl Emit<'_> {
 
     /// What this traversal has made of an operand.
     pub(super) fn made_value(&self, operand: Operand) -> Option<&Value> {
+        let maker = self.own_maker(operand)?;
+        self.edge_values.get(&maker).or(self.values[maker].as_ref())
+    }
+
+    /// The instruction that makes what an operand is of this row or edge.
+    pub(super) fn own_maker(&self, operand: Operand) -> Option<usize> {
         let once = self.traversal.rows == hgnnc_ir::kernel::Rows::Once;
         let own = match operand.index {
             Index::Row | Index::Edge => true,
             Index::Whole => once || matches!(operand.source, Source::Local(_)),
             Index::Other | Index::End | Index::Cell => matches!(operand.source, Source::Local(_)),
         };
-        let maker = self.maker(operand).filter(|_| own)?;
-        self.edge_values.get(&maker).or(self.values[maker].as_ref())
+        self.maker(operand).filter(|_| own)
     }
 
     /// The elements of an operand in a layout.
@@ -571,7 +576,7 @@ impl Emit<'_> {
     }
 
     /// Does anything of this traversal read a value whose place a buffer takes?
-    fn place_is_read(&self, buffer: Buffer) -> bool {
+    pub(super) fn place_is_read(&self, buffer: Buffer) -> bool {
         self.place_is_read_by(buffer, |_, _| true)
     }
 

@@ -189,7 +189,7 @@ impl Emit<'_> {
     }
 
     /// Is the vertex of this row one of the ends that an operand has rows for?
-    fn is_end(&mut self, operand: Operand) -> Result<Reg> {
+    pub(super) fn is_end(&mut self, operand: Operand) -> Result<Reg> {
         let Source::Buffer(buffer) = operand.source else { return self.unsupported("ends without a buffer") };
         let hgnnc_ir::Space::Ends(graph, direction) = self.program.buffer(buffer).ty.space else {
             return self.unsupported("ends without a graph");
@@ -245,10 +245,7 @@ impl Emit<'_> {
 
     /// 1 at the class of the row.
     fn one_hot(&mut self, label: Operand, width: usize) -> Result<Value> {
-        let Source::Buffer(buffer) = label.source else { return self.unsupported("labels without a buffer") };
-        let base = self.entry(Slot::Buffer(buffer));
-        let address = self.code.d("mad.wide.u32", &[&self.vertex, &4, &base]);
-        let class = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        let class = self.class_of_row(label)?;
         let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
         let regs = self.each(layout, positions[0], |emit, element, _| {
             let here = emit.code.p("setp.eq.u32", &[&element, &class]);
@@ -257,12 +254,31 @@ impl Emit<'_> {
         Ok(Value::One(Held { layout, position: positions[0], regs }))
     }
 
+    /// The label of the vertex of the row.
+    pub(super) fn class_of_row(&mut self, label: Operand) -> Result<Reg> {
+        let Source::Buffer(buffer) = label.source else { return self.unsupported("labels without a buffer") };
+        let base = self.entry(Slot::Buffer(buffer));
+        let address = self.code.d("mad.wide.u32", &[&self.vertex, &4, &base]);
+        Ok(self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]))
+    }
+
     /// A dropout mask, drawn for the position of each element in the dense value.
     fn mask(&mut self, stream: u32, rate: f64, width: usize) -> Result<Value> {
+        let (key, first) = self.mask_start(stream, width)?;
+        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+        let regs = self.each(layout, positions[0], |emit, element, _| {
+            let wide = emit.code.d("cvt.u64.u32", &[&element]);
+            let index = emit.code.d("add.u64", &[&first, &wide]);
+            Ok(math::mask(&mut emit.code, key, index, rate))
+        })?;
+        Ok(Value::One(Held { layout, position: positions[0], regs }))
+    }
+
+    /// The key of a mask, and the position of the first element of the row or edge in the dense value.
+    pub(super) fn mask_start(&mut self, stream: u32, width: usize) -> Result<(Reg, Reg)> {
         let keys = self.entry(Slot::MaskKeys);
         let offset = 8 * stream;
         let key = self.scoped(|code| code.d("ld.global.nc.u64", &[&format_args!("[{keys}+{offset}]")]));
-        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
         let first = match (&self.edge, &self.traversal.rows) {
             (Some(_), Rows::Elements(..)) => {
                 let cell = self.cell()?;
@@ -278,12 +294,7 @@ impl Emit<'_> {
             }
             (None, _) => self.code.d("mul.wide.u32", &[&self.row, &width]),
         };
-        let regs = self.each(layout, positions[0], |emit, element, _| {
-            let wide = emit.code.d("cvt.u64.u32", &[&element]);
-            let index = emit.code.d("add.u64", &[&first, &wide]);
-            Ok(math::mask(&mut emit.code, key, index, rate))
-        })?;
-        Ok(Value::One(Held { layout, position: positions[0], regs }))
+        Ok((key, first))
     }
 
     /// Reduces groups of elements of the `wide`-th width to the elements of the `narrow`-th.
@@ -379,14 +390,23 @@ impl Emit<'_> {
         matches!(operand.source, Source::Buffer(_)) && width.is_some_and(|width| width.as_fixed().is_none())
     }
 
+    /// The address and the number of elements of a stored value of any length.
+    pub(super) fn long_row(&mut self, a: Operand) -> Result<(Reg, Reg)> {
+        match a.source {
+            Source::Buffer(buffer) if a.index == hgnnc_ir::kernel::Index::Whole => {
+                let width = self.program.operand_width(&self.traversal.rows, &[], a).expect("a verified operand");
+                Ok((self.entry(Slot::Buffer(buffer)), self.entry32(Slot::Elements(width))))
+            }
+            _ => self.unsupported("a row of unknown length that is not a whole stored value"),
+        }
+    }
+
     /// Reduces groups of a stored value of any length, each by all threads of the team.
     fn reduce_long(&mut self, reduce: Reduce, a: Operand, groups: usize) -> Result<Value> {
-        let Source::Buffer(buffer) = a.source else { return self.unsupported("a long value that is not stored") };
-        let width = self.program.operand_width(&self.traversal.rows, &[], a).expect("a verified operand");
-        if groups > MOST_LONG || a.index != hgnnc_ir::kernel::Index::Whole {
+        if groups > MOST_LONG {
             return self.unsupported("many reductions of values whose length depends on the dataset");
         }
-        let (base, all) = (self.entry(Slot::Buffer(buffer)), self.entry32(Slot::Elements(width)));
+        let (base, all) = self.long_row(a)?;
         let inner = self.code.u("div.u32", &[&all, &groups]);
         let (layout, positions) = self.layout(&[groups]).expect("one width makes a chain");
         let bits: Vec<u32> = (0..self.shape.lanes).collect();

@@ -158,6 +158,7 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
         | Slot::NumPieces(..)
         | Slot::PieceParts(..)
         | Slot::FirstPart(..)
-        | Slot::Partials(..) => return None,
+        | Slot::Partials(..)
+        | Slot::RowMemory(_) => return None,
     })
 }

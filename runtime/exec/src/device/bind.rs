@@ -96,7 +96,9 @@ impl Binder<'_> {
                 Slot::AllBlocks(of) => of.iter().map(|kernel| kernels[kernel].blocks.count(&sizes) as u64).sum(),
                 Slot::Parts(kernel) => kernels[kernel].blocks.parts(&sizes) as u64,
                 Slot::PartRows(kernel) => kernels[kernel].blocks.part_rows(&sizes) as u64,
-                Slot::Partials(..) | Slot::PieceParts(..) => places.partials + (F32 * parts[slot]) as u64,
+                Slot::Partials(..) | Slot::PieceParts(..) | Slot::RowMemory(_) => {
+                    places.partials + (F32 * parts[slot]) as u64
+                }
                 Slot::FirstPart(kernel, following) => kernels[kernel].blocks.first_part(&sizes, *following) as u64,
                 Slot::NumPieces(rows, cut) => sizes.pieces(rows, *cut) as u64,
                 Slot::BandFirst(rows, band) => sizes.band(rows, *band).0 as u64,

@@ -186,6 +186,10 @@ pub(super) fn partials(entry: &Entry, data: &BoundData) -> (HashMap<Slot, usize>
             places.insert(Slot::Partials(kernel.number, index), len);
             len += (kernel.blocks.parts(&sizes) * sizes.width(&total.width)).next_multiple_of(ALIGN);
         }
+        if kernel.row_memory > 0 {
+            places.insert(Slot::RowMemory(kernel.number), len);
+            len += (kernel.blocks.count(&sizes) * kernel.row_memory).next_multiple_of(ALIGN);
+        }
         if let Blocks::Bands { rows, long: Some(long), .. } = &kernel.blocks {
             let pieces = sizes.pieces(rows, long.cut);
             for (pass, elements) in long.parts.iter().enumerate() {

@@ -18,6 +18,11 @@ use hgnnc_passes::pipeline::Ends;
 use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::Target;
 
+/// Edges of graphs for which code in loops is executed.
+const MOST_EDGES_IN_LOOPS: usize = 1000;
+/// Code of which no row is in registers.
+pub const IN_LOOPS: Target = Target { elements_per_lane: 0, ..Target::SM_80 };
+
 /// Numbers in [-1, 1), different for each salt.
 pub fn numbers(salt: u64, len: usize) -> Vec<f32> {
     (0..len as u64).map(|i| (2.0 * uniform(salt, i) - 1.0) as f32).collect()
@@ -318,6 +323,12 @@ impl Case {
         let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
         let program = self.gpu_program();
         self.check_ptx(what, &oracle, tolerance, &program);
+        // A block for each row takes long to execute here.
+        let edges = self.data.graphs.iter().chain(&self.data.patterns).map(Topology::num_edges).max().unwrap_or(0);
+        let in_loops = edges <= MOST_EDGES_IN_LOOPS;
+        if in_loops {
+            self.check_target(&format!("{what}, in loops"), &oracle, tolerance, &program, IN_LOOPS);
+        }
         // The order in which blocks run does not matter.
         let mut turns = program.clone();
         turns.launches.iter_mut().for_each(|launch| launch.leading = launch.kernels.len() / 2);
@@ -325,8 +336,7 @@ impl Case {
             self.check_ptx(&format!("{what}, by turns"), &oracle, tolerance, &turns);
         }
         // Rows of four edges are cut, unless these are very many.
-        let edges = self.data.graphs.iter().chain(&self.data.patterns).map(Topology::num_edges).max();
-        let pieces = Some(Pieces { least: (edges.unwrap_or(0) / 16).max(1), most: usize::MAX });
+        let pieces = Some(Pieces { least: (edges / 16).max(1), most: usize::MAX });
         let cut = program.clone().with_pieces(pieces);
         if cut != program {
             self.check_ptx(&format!("{what}, in pieces"), &oracle, tolerance, &cut);
@@ -336,11 +346,18 @@ impl Case {
             // Pieces of these need no less than whole rows do.
             let passes = passes.with_pieces(pieces);
             self.check_ptx(&format!("{what}, in passes and pieces"), &oracle, tolerance, &passes);
+            if in_loops {
+                self.check_target(&format!("{what}, in passes and loops"), &oracle, tolerance, &passes, IN_LOOPS);
+            }
         }
     }
 
     fn check_ptx(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, program: &Program) {
-        let found = self.on_device(what, program);
+        self.check_target(what, oracle, tolerance, program, Target::SM_80);
+    }
+
+    fn check_target(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, program: &Program, target: Target) {
+        let found = self.on_device_for(what, program, target);
         for output in &self.flow.outputs {
             let OutputKind::Result(name) = &output.kind else { continue };
             let op = &self.flow.value(output.value).op;
