@@ -190,7 +190,7 @@ fn check_on(target: Target, what: &str, case: &Case, program: &Program, toleranc
 /// Rows of more elements than 32 lanes hold in registers are computed in loops without being asked, others are not.
 #[test]
 fn wide_rows_are_computed_in_loops() {
-    for (heads, inner, memory) in [(4, 500, false), (4, 700, true), (3, 1000, true)] {
+    for (heads, inner, memory) in [(4, 250, false), (4, 300, true), (3, 1000, true)] {
         let case = attention(hubs(5), heads, inner);
         let program = case.gpu_program();
         check_on(Target::SM_80, &format!("{heads} heads of {inner}"), &case, &program, 1e-4);
