@@ -11,6 +11,15 @@ use hgnnc_driver::{
     VertexSummary, analyze, check_dataset, codes, diag, lower, silence, unknown_pass,
 };
 
+/// The text of a file of `cases/FOLDER`.
+///
+/// # Panics
+/// When it is not there.
+pub fn case_text(folder: &str, file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(folder).join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// What the head of a case says.
 #[derive(Default, Debug)]
 pub struct Setting {

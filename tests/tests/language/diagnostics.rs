@@ -1,22 +1,23 @@
 //! One case at least for every code: the file and what is reported about it.
 
 use hgnnc_driver::Code;
-use hgnnc_tests::{check, sources};
+use hgnnc_tests::{case_text, check, sources};
 
-#[test]
-fn cases() {
-    let mut silent = vec![];
-    insta::glob!("../../cases/diagnostics", "*.hgnn", |path| {
-        let name = path.file_name().expect("a case is a file").to_string_lossy();
-        let text = std::fs::read_to_string(path).expect("a case is readable");
-        let outcome = check(&name, &text);
-        let code = name.split('-').next().unwrap_or("");
-        if !outcome.codes().contains(&code) {
-            silent.push(format!("{name} does not report {code}:\n{}", outcome.reports()));
-        }
-        insta::assert_snapshot!(format!("{text}\n---- reports ----\n{}", outcome.reports()));
-    });
-    assert!(silent.is_empty(), "{}", silent.join("\n"));
+use crate::snapshot;
+
+/// A test of each file of `cases/diagnostics`.
+#[allow(non_snake_case, reason = "tests are named for the files, which begin with a code")]
+mod cases {
+    include!(concat!(env!("OUT_DIR"), "/diagnostics.rs"));
+}
+
+/// The reports of a file, among which is the code that its name begins with.
+fn case(file: &str) {
+    let text = case_text("diagnostics", file);
+    let outcome = check(file, &text);
+    let code = file.split('-').next().unwrap_or("");
+    assert!(outcome.codes().contains(&code), "{file} does not report {code}:\n{}", outcome.reports());
+    snapshot(file, || insta::assert_snapshot!("cases", format!("{text}\n---- reports ----\n{}", outcome.reports())));
 }
 
 #[test]

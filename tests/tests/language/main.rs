@@ -7,3 +7,8 @@ mod meaning;
 mod mutations;
 mod reference;
 mod scale;
+
+/// Compares with the snapshot of a case file.
+fn snapshot(file: &str, compare: impl FnOnce()) {
+    insta::with_settings!({ snapshot_suffix => file, omit_expression => true }, { compare() });
+}

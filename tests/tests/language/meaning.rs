@@ -8,33 +8,37 @@ use hgnnc_driver::{Analyzed, LowerOptions, lower};
 use hgnnc_ir::artifact::Target;
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::{Artifact, Dataflow, Dim, Input};
-use hgnnc_tests::check;
+use hgnnc_tests::{case_text, check};
 
-#[test]
-fn cases() {
-    insta::glob!("../../cases/language", "*.hgnn", |path| {
-        let name = path.file_name().expect("a case is a file").to_string_lossy();
-        let text = std::fs::read_to_string(path).expect("a case is readable");
-        let outcome = check(&name, &text);
-        let Some(model) = &outcome.analysis.model else { panic!("{name}:\n{}", outcome.reports()) };
-        let mut listing = String::new();
-        for graph in &model.flow.graphs {
-            let ends = [graph.src, graph.dst].map(|v| model.flow.vertex_types[v.index()].name.as_str());
-            writeln!(listing, "graph {}: {} -> {}", graph.name, ends[0], ends[1]).expect("a string takes text");
-        }
-        for param in &model.flow.params {
-            let dims: Vec<String> = param.dims.iter().map(|dim| extent(&model.flow, *dim)).collect();
-            writeln!(listing, "param {}: [{}]", param.name, dims.join(", ")).expect("a string takes text");
-        }
-        listing.push_str(&batches(model));
-        insta::assert_snapshot!(format!(
-            "{text}\n---- reports ----\n{}\n---- tables ----\n{listing}",
-            outcome.reports()
-        ));
+use crate::snapshot;
+
+/// A test of each file of `cases/language`.
+mod cases {
+    include!(concat!(env!("OUT_DIR"), "/language.rs"));
+}
+
+/// The parameters, semantic graphs and batches of the model of a file.
+fn case(file: &str) {
+    let text = case_text("language", file);
+    let outcome = check(file, &text);
+    let Some(model) = &outcome.analysis.model else { panic!("{file}:\n{}", outcome.reports()) };
+    let mut listing = String::new();
+    for graph in &model.flow.graphs {
+        let ends = [graph.src, graph.dst].map(|v| model.flow.vertex_types[v.index()].name.as_str());
+        writeln!(listing, "graph {}: {} -> {}", graph.name, ends[0], ends[1]).expect("a string takes text");
+    }
+    for param in &model.flow.params {
+        let dims: Vec<String> = param.dims.iter().map(|dim| extent(&model.flow, *dim)).collect();
+        writeln!(listing, "param {}: [{}]", param.name, dims.join(", ")).expect("a string takes text");
+    }
+    listing.push_str(&batches(model));
+    let reports = outcome.reports();
+    snapshot(file, || {
+        insta::assert_snapshot!("cases", format!("{text}\n---- reports ----\n{reports}\n---- tables ----\n{listing}"));
     });
 }
 
-/// What the runtime is told about batches, with the names of the tables that it is given.
+/// The batches of training: size, and the fan-out of each semantic graph at each hop.
 fn batches(model: &Analyzed) -> String {
     let lowered = lower(model, &LowerOptions::default()).expect("no pass is switched off");
     let Artifact { training: Some(training), infer: flow, .. } = lowered.artifact else { return String::new() };
