@@ -12,6 +12,7 @@ mod escapes;
 mod fmt;
 mod interrupt;
 mod keep;
+mod levels;
 mod links;
 mod metapaths;
 mod profile;
