@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 use hgnnc_exec::kernels::product::{self, Extents};
 use hgnnc_exec::{BoundData, Engine, EngineOptions};
 use hgnnc_ir::dataflow::{Init, ParamDecl, VertexTypeDecl};
@@ -209,9 +209,15 @@ fn library(
 ) {
     let last = |rows: usize, columns: usize, (r, c): (usize, usize)| (rows - 1) * r + (columns - 1) * c;
     assert!(last(m, n, to) < out.len() && last(m, depth, left) < a.len() && last(depth, n, right) < b.len());
+    // The library is made for columns of `out` that are contiguous.
+    let transposed = |(r, c): (usize, usize)| (c, r);
+    let (m, n, to, a, left, b, right) = match to.1 < to.0 {
+        true => (n, m, transposed(to), b, transposed(right), a, transposed(left)),
+        false => (m, n, to, a, left, b, right),
+    };
     // SAFETY: the last element of each operand is within its slice.
     unsafe {
-        gemm::gemm(
+        gemm_f32::gemm::f32::get_gemm_fn()(
             m,
             n,
             depth,

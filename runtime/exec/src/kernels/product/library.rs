@@ -1,6 +1,7 @@
-//! Products by the `gemm` crate on one thread, which packs both operands.
+//! Products by the `gemm-f32` crate on one thread, which packs both operands. (`gemm` itself compiles the same for four
+//! other types.)
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 use super::Matrix;
 use crate::micro::Micro;
@@ -25,10 +26,15 @@ pub fn is_faster(k: usize, n: usize) -> bool {
 pub fn multiply(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
     assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
     assert!(dst.rows == lhs.rows && dst.columns == rhs.columns && lhs.columns == rhs.rows);
+    // The library is made for columns of `dst` that are contiguous: (a · b)ᵀ = bᵀ · aᵀ.
+    let (dst, lhs, a, rhs, b) = match dst.column_stride < dst.row_stride {
+        true => (dst.transposed(), rhs.transposed(), b, lhs.transposed(), a),
+        false => (dst, lhs, a, rhs, b),
+    };
     // SAFETY: the assertions above keep every element that the strides reach within its slice, and `out`
     // is borrowed mutably, so it overlaps neither operand.
     unsafe {
-        gemm::gemm(
+        gemm_f32::gemm::f32::get_gemm_fn()(
             dst.rows,
             dst.columns,
             lhs.columns,
