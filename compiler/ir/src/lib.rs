@@ -22,6 +22,7 @@ pub mod parse;
 pub mod paths;
 pub mod print;
 pub mod random;
+#[cfg(any(test, feature = "testing"))]
 pub mod random_program;
 pub mod sizes;
 pub mod types;
