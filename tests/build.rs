@@ -14,7 +14,8 @@ fn main() {
         for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "hgnn")) {
             let name = file.file_stem().and_then(|name| name.to_str()).expect("names of cases are text");
             let ident = name.replace('-', "_");
-            writeln!(tests, "#[test]\nfn {ident}() {{\n    super::case(\"{name}.hgnn\");\n}}").expect("a string takes text");
+            writeln!(tests, "#[test]\nfn {ident}() {{\n    super::case(\"{name}.hgnn\");\n}}")
+                .expect("a string takes text");
         }
         let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
         std::fs::write(Path::new(&out).join(format!("{folder}.rs")), tests).expect("the output folder is writable");

@@ -11,7 +11,7 @@ use hgnnc_exec::{
     list_edges, order_vertices, weights,
 };
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
-use hgnnc_ir::artifact::{Kernels, Target, VERSION};
+use hgnnc_ir::artifact::{Kernels, Target};
 use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::{Artifact, OutputKind};
 use hgnnc_machine::Machine;
@@ -44,7 +44,6 @@ pub fn bind_sizes(
 /// The tables of a model, which are those of the compiled one: passes change values only.
 fn tables(model: &Analyzed) -> Artifact {
     Artifact {
-        version: VERSION,
         model: model.name.clone(),
         train: None,
         infer: model.flow.clone(),

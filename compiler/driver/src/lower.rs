@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use hgnnc_ir::artifact::{Bottom, Kernels, VERSION};
+use hgnnc_ir::artifact::{Bottom, Kernels};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
@@ -187,7 +187,6 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         infer: arena_bytes(&kernels.infer, sizes),
     });
     let artifact = Artifact {
-        version: VERSION,
         model: model.name.clone(),
         train,
         infer,

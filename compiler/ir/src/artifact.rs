@@ -5,14 +5,9 @@ use crate::dataflow::Dataflow;
 use crate::kernel;
 use crate::types::{Graph, VertexType};
 
-/// Version of this format. The runtime refuses others.
-pub const VERSION: u32 = 6;
-
 /// A compiled model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Artifact {
-    /// [`VERSION`] of the compiler that made it.
-    pub version: u32,
     /// Name of the model.
     pub model: String,
     /// One training step: forward, backward and update. Results: `loss`.

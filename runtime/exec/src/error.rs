@@ -22,14 +22,6 @@ pub(crate) const ADVICE: &str = "A smaller learning rate, normalised features or
 /// An error of planning, running, training or saving.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The artifact was made by another version of the compiler.
-    #[error("the compiled model has format version {found}, this runtime reads version {expected}; compile it again")]
-    Version {
-        /// Version of the artifact.
-        found: u32,
-        /// [`hgnnc_ir::artifact::VERSION`].
-        expected: u32,
-    },
     /// The model cannot do what was asked.
     #[error("{0}")]
     Unsupported(String),
@@ -148,8 +140,7 @@ impl ExecError {
         match self {
             Self::Memory { .. } | Self::GraphTooLarge(_) | Self::Threads { .. } | Self::Device { .. } => true,
             Self::Io { action, .. } => *action != "read",
-            Self::Version { .. }
-            | Self::Unsupported(_)
+            Self::Unsupported(_)
             | Self::Operation { .. }
             | Self::Shape { .. }
             | Self::Data(_)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::Case;
 use hgnnc_exec::{BoundData, ExecError, InputData, Outcome, Target, TrainOptions, Trainer};
-use hgnnc_ir::artifact::{self, Criterion, Kernels, Metric, Part, Stop, Task, Training, VERSION};
+use hgnnc_ir::artifact::{self, Criterion, Kernels, Metric, Part, Stop, Task, Training};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
@@ -98,7 +98,6 @@ fn model(rate: f64) -> (Artifact, BoundData) {
     };
     let lowered = |flow: &Dataflow| hgnnc_passes::kernels::lower(flow).expect("every operation has a kernel");
     let artifact = Artifact {
-        version: VERSION,
         model: "regression".into(),
         score: None,
         kernels: Kernels { train: Some(lowered(&case.flow)), infer: lowered(&infer), score: None },
@@ -349,7 +348,4 @@ fn data_that_does_not_fit_is_refused() {
     data.inputs[0] = InputData::Missing;
     let error = Trainer::new(artifact, data, options(1)).expect_err("no features").to_string();
     assert!(error.contains("`sparse`"), "{error}");
-    let (mut artifact, data) = model(0.3);
-    artifact.version = VERSION + 1;
-    assert!(matches!(Trainer::new(artifact, data, options(1)), Err(ExecError::Version { .. })));
 }

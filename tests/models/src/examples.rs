@@ -7,7 +7,7 @@ use hgnnc_exec::{BoundData, bind};
 use hgnnc_graph::synth::{Shape, Size, generate_size};
 use hgnnc_graph::{Dataset, LabelValues};
 use hgnnc_ir::Artifact;
-use hgnnc_ir::artifact::{Kernels, VERSION};
+use hgnnc_ir::artifact::Kernels;
 use hgnnc_sema::Analyzed;
 
 /// All examples, as (`rgcn/acm`, text), in order.
@@ -54,7 +54,6 @@ pub fn own_dataset(model: &Analyzed, folder: &Path) -> Option<Dataset> {
 pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
     bind_names(model, &summary(dataset));
     let artifact = Artifact {
-        version: VERSION,
         model: model.name.clone(),
         train: None,
         infer: model.flow.clone(),

@@ -51,15 +51,6 @@ pub fn print(program: &Program) -> String {
     text
 }
 
-/// The text of one kernel, as it stands in [`print()`], with the number `number`.
-pub fn print_kernel(program: &Program, kernel: &Kernel, number: usize) -> String {
-    let mut text = String::new();
-    Printer { program, names: Names(&program.tables), out: &mut text, next: number }
-        .kernel(kernel, "")
-        .expect("writing to a string does not fail");
-    text
-}
-
 /// A number of elements as text: `16 |Paper|`.
 pub fn print_width(program: &Program, of: &Width) -> String {
     width(&Names(&program.tables), of)

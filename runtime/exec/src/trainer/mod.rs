@@ -12,7 +12,7 @@ pub use options::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions
 
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{self, Artifact, Kernels, Part};
+use hgnnc_ir::artifact::{Artifact, Kernels, Part};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ptx::Target;
 
@@ -80,13 +80,6 @@ fn seed_of(artifact: &Artifact, options: &TrainOptions) -> u64 {
     options.seed.or(artifact.training.as_ref().map(|training| training.seed)).unwrap_or(0)
 }
 
-fn check_version(artifact: &Artifact) -> Result<()> {
-    if artifact.version != artifact::VERSION {
-        return Err(ExecError::Version { found: artifact.version, expected: artifact::VERSION });
-    }
-    Ok(())
-}
-
 /// Refuses a cache where nothing goes through it.
 fn no_cache(artifact: &Artifact, options: &TrainOptions) -> Result<()> {
     match options.cache {
@@ -105,7 +98,6 @@ impl Trainer {
     /// # Errors
     /// Another format version, data that does not fit, too little memory, or a checkpoint that cannot be resumed.
     pub fn new(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Self> {
-        check_version(&artifact)?;
         if artifact.batch.is_some() {
             let batches = Batches::new(&artifact, data, engine_options(&options), options.cache)?;
             let not_cached = batches.not_cached();
@@ -130,7 +122,6 @@ impl Trainer {
         device: Box<dyn Device>,
         options: TrainOptions,
     ) -> Result<Self> {
-        check_version(&artifact)?;
         if artifact.batch.is_some() {
             return Err(ExecError::Unsupported(
                 "training on batches is for this processor only so far: use `--device cpu`".into(),

@@ -267,7 +267,6 @@ fn field_case_11_metapath_over_budget() {
         model M(schema: S) { output y: Paper = HanConv(hidden: 2, heads: 1) over [PVP] of Paper.x }",
     );
     let artifact = Artifact {
-        version: hgnnc_ir::artifact::VERSION,
         model: "M".into(),
         train: None,
         infer: compiled.infer,

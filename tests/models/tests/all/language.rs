@@ -4,8 +4,8 @@
 //! Each is a small layer, compared with loops (1e-10), with its gradients (1e-6) and on the engine (2e-5).
 
 use hgnnc_graph::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
+use hgnnc_ir::Artifact;
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::{Artifact, artifact};
 use hgnnc_model_tests::plain::{Plain, Rows, add, dot, times};
 use hgnnc_model_tests::world::Edges;
 use hgnnc_model_tests::{World, assert_close, compile};
@@ -403,7 +403,6 @@ fn edge_data_stay_with_their_edges() {
         ..Dataset::default()
     };
     let artifact = Artifact {
-        version: artifact::VERSION,
         model: "M".into(),
         train: None,
         infer: compiled.infer.clone(),
