@@ -1,6 +1,6 @@
 //! The rules that every program of kernels keeps. Back ends may rely on them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use super::print::local_extents;
@@ -73,7 +73,7 @@ impl fmt::Display for Violation {
 /// # Errors
 /// All violations, in the order of the program.
 pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
-    let mut verifier = Verifier { program, violations: vec![], written: HashSet::new(), sound: vec![] };
+    let mut verifier = Verifier { program, violations: vec![], written: HashMap::new(), launch: 0, sound: vec![] };
     verifier.tables();
     // Handles into broken tables would lead nowhere.
     if verifier.violations.is_empty() {
@@ -82,6 +82,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
         for (launches, prelude) in [(&program.prelude, true), (&program.launches, false)] {
             for launch in launches {
                 verifier.launch(launch, number, prelude);
+                verifier.launch += 1;
                 number += launch.kernels.len();
             }
         }
@@ -96,8 +97,10 @@ pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
 struct Verifier<'a> {
     program: &'a Program,
     violations: Vec<Violation>,
-    /// Buffers that kernels have written so far.
-    written: HashSet<Buffer>,
+    /// Buffers that kernels have written so far, and the launches that did.
+    written: HashMap<Buffer, usize>,
+    /// The launch at hand, in the order of the program.
+    launch: usize,
     /// Buffers whose types name rows of the tables.
     sound: Vec<bool>,
 }
@@ -189,12 +192,15 @@ impl Verifier<'_> {
         if launch.leading > 0 && launch.leading >= launch.kernels.len() {
             self.report(Place::Kernel(first), "all kernels of its launch go by turns, and there is none to go with");
         }
-        let before = self.written.clone();
+        // The first and the last kernel that write a buffer.
+        let mut writers: HashMap<Buffer, (usize, usize)> = HashMap::new();
+        for (i, kernel) in launch.kernels.iter().enumerate() {
+            kernel.writes().into_iter().for_each(|buffer| writers.entry(buffer).or_insert((i, i)).1 = i);
+        }
         for (i, kernel) in launch.kernels.iter().enumerate() {
             let place = Place::Kernel(first + i);
             for buffer in kernel.reads() {
-                let elsewhere = launch.kernels.iter().enumerate().any(|(j, k)| j != i && k.writes().contains(&buffer));
-                if elsewhere {
+                if writers.get(&buffer).is_some_and(|&written| written != (i, i)) {
                     self.report(place, format!("reads `{}`, which its launch writes", self.name(buffer)));
                 }
                 let changes = !self.known(buffer) || !self.program.is_fixed_input(buffer);
@@ -202,7 +208,7 @@ impl Verifier<'_> {
                     self.report(place, format!("the prelude reads `{}`, which a run may change", self.name(buffer)));
                 }
             }
-            self.kernel(kernel, first + i, prelude, &before);
+            self.kernel(kernel, first + i, prelude);
         }
     }
 
@@ -231,13 +237,14 @@ impl Verifier<'_> {
         self.program.buffers.get(buffer.index()).is_some_and(|decl| decl.contents != Contents::Computed)
     }
 
-    /// Is a buffer there to be read: a leaf, or written?
-    fn readable(&mut self, place: Place, buffer: Buffer, written: &HashSet<Buffer>) -> bool {
+    /// Is a buffer there to be read: a leaf, or written by an earlier launch?
+    fn readable(&mut self, place: Place, buffer: Buffer) -> bool {
         if !self.known(buffer) {
             self.report(place, format!("there is no buffer {buffer}"));
             return false;
         }
-        if !self.is_leaf(buffer) && !written.contains(&buffer) {
+        let written = self.written.get(&buffer).is_some_and(|&launch| launch < self.launch);
+        if !self.is_leaf(buffer) && !written {
             self.report(place, format!("reads `{}` before it is written", self.name(buffer)));
         }
         true
@@ -251,22 +258,24 @@ impl Verifier<'_> {
         }
         if self.is_leaf(buffer) {
             self.report(place, format!("`{}` is not computed", self.name(buffer)));
-        } else if !self.written.insert(buffer) {
+        } else if self.written.contains_key(&buffer) {
             self.report(place, format!("`{}` is written twice", self.name(buffer)));
+        } else {
+            self.written.insert(buffer, self.launch);
         }
         true
     }
 
-    fn kernel(&mut self, kernel: &Kernel, number: usize, prelude: bool, before: &HashSet<Buffer>) {
+    fn kernel(&mut self, kernel: &Kernel, number: usize, prelude: bool) {
         match &kernel.body {
-            Body::Gemm(gemm) => self.gemm(gemm, Place::Kernel(number), before),
-            Body::Paths(paths) => self.paths(paths, Place::Kernel(number), before),
-            Body::Traversal(traversal) => self.traversal(traversal, number, prelude, before),
+            Body::Gemm(gemm) => self.gemm(gemm, Place::Kernel(number)),
+            Body::Paths(paths) => self.paths(paths, Place::Kernel(number)),
+            Body::Traversal(traversal) => self.traversal(traversal, number, prelude),
         }
     }
 
-    fn gemm(&mut self, gemm: &Gemm, place: Place, before: &HashSet<Buffer>) {
-        let reads = [gemm.x, gemm.y].map(|buffer| self.readable(place, buffer, before));
+    fn gemm(&mut self, gemm: &Gemm, place: Place) {
+        let reads = [gemm.x, gemm.y].map(|buffer| self.readable(place, buffer));
         if !(self.write(place, gemm.out) && reads == [true, true]) {
             return;
         }
@@ -299,7 +308,7 @@ impl Verifier<'_> {
         }
     }
 
-    fn paths(&mut self, paths: &Paths, place: Place, before: &HashSet<Buffer>) {
+    fn paths(&mut self, paths: &Paths, place: Place) {
         let tables = &self.program.tables;
         let graphs = [paths.first, paths.second].map(|graph| tables.graphs.get(graph.index()));
         let [Some(first), Some(second)] = graphs else {
@@ -316,7 +325,7 @@ impl Verifier<'_> {
         let [src, dst] = [first.src, second.dst].map(Width::count);
         let (own, other) = if paths.direction == Direction::In { (&dst, &src) } else { (&src, &dst) };
         let mut expect = vec![(paths.x, src.times(&paths.heads)), (paths.y, dst.times(&paths.heads))];
-        let mut readable = [paths.x, paths.y].into_iter().all(|buffer| self.readable(place, buffer, before));
+        let mut readable = [paths.x, paths.y].into_iter().all(|buffer| self.readable(place, buffer));
         let of_sources = paths.direction == Direction::Out;
         for (at, sum) in paths.sums.iter().enumerate() {
             let is_lse = sum.term == PathTerm::Lse;
@@ -333,7 +342,7 @@ impl Verifier<'_> {
                 |n: &Buffer| paths.sums[..at].iter().any(|other| other.out == *n && other.term == PathTerm::Lse);
             let norm = sum.n.filter(|n| !earlier(n));
             for buffer in norm.into_iter().chain(sum.w) {
-                readable &= self.readable(place, buffer, before);
+                readable &= self.readable(place, buffer);
             }
             readable &= self.write(place, sum.out);
             expect.extend(sum.n.map(|n| (n, dst.times(&paths.heads))));
@@ -357,10 +366,11 @@ impl Verifier<'_> {
         }
     }
 
-    fn traversal(&mut self, traversal: &Traversal, kernel: usize, prelude: bool, before: &HashSet<Buffer>) {
+    fn traversal(&mut self, traversal: &Traversal, kernel: usize, prelude: bool) {
         let widths = Program::local_widths(traversal);
         let extents = local_extents(traversal);
-        let mut seen = Seen { rows: &traversal.rows, widths: &widths, extents: &extents, made: 0, here: vec![] };
+        let mut seen =
+            Seen { rows: &traversal.rows, widths: &widths, extents: &extents, made: 0, here: HashMap::new() };
         let tables = &self.program.tables;
         let exists = match &traversal.rows {
             Rows::Once => true,
@@ -394,7 +404,7 @@ impl Verifier<'_> {
                 self.report(place, "the prelude draws a mask, which differs from run to run");
             }
             let operands: Vec<Option<Width>> =
-                instr.op.operands().into_iter().map(|o| self.operand(place, instr, o, &seen, before)).collect();
+                instr.op.operands().into_iter().map(|o| self.operand(place, instr, o, &seen)).collect();
             // Rules about widths need all of them.
             if let Some(operands) = operands.into_iter().collect::<Option<Vec<_>>>() {
                 self.op(place, instr, &operands);
@@ -404,14 +414,7 @@ impl Verifier<'_> {
     }
 
     /// The width of an operand, if it can be read.
-    fn operand(
-        &mut self,
-        place: Place,
-        instr: &Instr,
-        operand: Operand,
-        seen: &Seen<'_>,
-        before: &HashSet<Buffer>,
-    ) -> Option<Width> {
+    fn operand(&mut self, place: Place, instr: &Instr, operand: Operand, seen: &Seen<'_>) -> Option<Width> {
         match operand.source {
             Source::Local(local) => {
                 if local.index() >= seen.made {
@@ -429,7 +432,7 @@ impl Verifier<'_> {
                 }
             }
             Source::Buffer(buffer) => {
-                if let Some((_, extent)) = seen.here.iter().find(|(known, _)| *known == buffer) {
+                if let Some(extent) = seen.here.get(&buffer) {
                     let own = match (operand.index, extent) {
                         (Index::Row, Extent::Row) => true,
                         (Index::Whole, Extent::Row) => *seen.rows == Rows::Once,
@@ -441,7 +444,7 @@ impl Verifier<'_> {
                         self.report(place, format!("`{name}` is complete only after this kernel"));
                         return None;
                     }
-                } else if !self.readable(place, buffer, before) {
+                } else if !self.readable(place, buffer) {
                     return None;
                 }
                 let edge = matches!(operand.index, Index::Other | Index::Edge | Index::Cell);
@@ -602,20 +605,19 @@ impl Verifier<'_> {
         if !fits {
             self.report(place, format!("`{}` does not hold these rows", self.name(buffer)));
         }
-        seen.here.push((buffer, extent));
+        seen.here.entry(buffer).or_insert(extent);
     }
 
     fn outputs(&mut self) {
         let program = self.program;
         let tables = &program.tables;
         let (mut results, mut updates) = (BTreeSet::new(), BTreeSet::new());
-        let written = self.written.clone();
         for (row, output) in program.outputs.iter().enumerate() {
             let place = Place::Output(row);
             let sound = self.ty(place, &output.ty);
             match output.source {
                 Source::Local(local) => self.report(place, format!("{local} lives within its kernel")),
-                Source::Buffer(buffer) if self.readable(place, buffer, &written) && sound => {
+                Source::Buffer(buffer) if self.readable(place, buffer) && sound => {
                     let ty = &program.buffer(buffer).ty;
                     // As other rows with as many elements in all, or with other dimensions of a row.
                     let same_volume = volume(ty).is_some_and(|all| volume(&output.ty) == Some(all));
@@ -678,5 +680,5 @@ struct Seen<'t> {
     /// Number of locals made so far.
     made: usize,
     /// Buffers written so far, and what they have rows for.
-    here: Vec<(Buffer, Extent)>,
+    here: HashMap<Buffer, Extent>,
 }
