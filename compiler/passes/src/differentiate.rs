@@ -14,6 +14,8 @@
 //!   infinities (the identities of max, min and log-sum-exp), so rules that could meet them are guarded; a
 //!   gather never reads such a row.
 
+use std::collections::{HashMap, HashSet};
+
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
@@ -77,21 +79,25 @@ pub fn try_differentiate(
     flow.cursor = before;
     outcome?;
 
+    // A parameter may be read by several values.
+    let mut readers: HashMap<Param, Vec<(Value, Value)>> = HashMap::new();
+    for value in (0..num_forward).map(Value::new) {
+        if let (Some(gradient), Op::Param(param)) = (gradients[value.index()], &flow.value(value).op) {
+            readers.entry(*param).or_default().push((value, gradient));
+        }
+    }
     let mut result = vec![];
     for &param in wrt {
-        // A parameter may be read by several values.
         let mut total = None;
-        for value in (0..num_forward).map(Value::new) {
-            if let (Some(gradient), true) = (gradients[value.index()], flow.value(value).op == Op::Param(param)) {
-                total = Some(match total {
-                    None => gradient,
-                    Some(sum) => {
-                        let data = flow.value(value);
-                        flow.cursor = Cursor { stage: data.stage, phase: Phase::Backward, origin: data.origin };
-                        flow.binary(BinaryOp::Add, sum, gradient)
-                    }
-                });
-            }
+        for &(value, gradient) in readers.get(&param).into_iter().flatten() {
+            total = Some(match total {
+                None => gradient,
+                Some(sum) => {
+                    let data = flow.value(value);
+                    flow.cursor = Cursor { stage: data.stage, phase: Phase::Backward, origin: data.origin };
+                    flow.binary(BinaryOp::Add, sum, gradient)
+                }
+            });
         }
         flow.cursor = before;
         result.extend(total.map(|gradient| (param, gradient)));
@@ -101,6 +107,7 @@ pub fn try_differentiate(
 
 /// Which values a gradient must be known for: those that depend on a parameter of `wrt` differentiably.
 fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
+    let wrt: HashSet<Param> = wrt.iter().copied().collect();
     let mut needed: Vec<bool> = Vec::with_capacity(num_forward);
     for data in &flow.values[..num_forward] {
         let through = match &data.op {
