@@ -7,11 +7,9 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
-use super::{
-    Body, Buffer, Contents, Dest, Extent, Index, Instr, Kernel, Operand, Program, Rows, Source, Traversal, Width,
-};
+use super::{Body, Buffer, Contents, Dest, Extent, Index, Kernel, Operand, Program, Rows, Source, Traversal, Width};
 use crate::dataflow::OutputKind;
-use crate::types::Space;
+use crate::types::{Layout, Space};
 
 /// Which launches write and read each buffer of a program.
 #[derive(Clone, Debug)]
@@ -82,6 +80,13 @@ impl Program {
         self.buffer(buffer).replaces.filter(|old| self.buffer(*old).contents == Contents::Computed)
     }
 
+    /// What the rows of a buffer have in common with those that may take their place one by one; `None`: they stay.
+    pub fn row_shape(&self, buffer: Buffer) -> Option<(Layout, Space, Width)> {
+        let ty = &self.buffer(buffer).ty;
+        let stay = matches!(ty.space, Space::Unit | Space::Edges(_));
+        (!stay).then(|| (ty.layout, ty.space, Width::of(&ty.dims)))
+    }
+
     /// The buffer whose memory a buffer has: itself, or the first of those that replaced each other.
     pub fn home(&self, buffer: Buffer) -> Buffer {
         let mut home = buffer;
@@ -135,15 +140,9 @@ impl Uses<'_> {
         {
             return Err(format!("the result `{name}` is not there when it is written"));
         }
-        for &(index, kernel) in self.readers[old.index()].iter().filter(|(index, _)| *index >= at) {
-            let (kernel, ways) = &self.kernels[kernel];
-            let own = index == at
-                && match &kernel.body {
-                    Body::Traversal(traversal) => {
-                        ways.get_or_init(|| Ways::of(traversal)).reads_on_the_way(traversal, new, old)
-                    }
-                    Body::Gemm(_) | Body::Paths(_) => false,
-                };
+        for &(index, kernel) in self.readers_from(old, at) {
+            let on_the_way = |(traversal, ways): (&Traversal, &Ways)| ways.reads_on_the_way(traversal, new, old);
+            let own = index == at && self.traversal(kernel).is_some_and(on_the_way);
             if !own {
                 return Err(format!("`{}` is read when it is written, or later", program.buffer(old).name));
             }
@@ -151,49 +150,91 @@ impl Uses<'_> {
         Ok(())
     }
 
+    /// Could what the launch `at` computes lie where the computed buffer `old` lies? This is what [`Uses::may_replace`] asks
+    /// of `old` alone. What takes its place must also have its rows, and be written by what reads them.
+    pub fn is_released(&self, old: Buffer, at: usize) -> bool {
+        self.is_there(old, at).is_ok() && self.is_last_read(old, at).is_ok()
+    }
+
     fn may_take_over(&self, new: Buffer, old: Buffer) -> Result<(), String> {
         let program = self.program;
         let name = &program.buffer(old).name;
-        let (Some(at), Some(before)) = (self.writer[new.index()], self.writer[old.index()]) else {
-            return Err("both must be computed by each run".into());
-        };
+        let Some(at) = self.writer[new.index()] else { return Err(NOT_COMPUTED.into()) };
+        self.is_there(old, at)?;
+        let rows = program.row_shape(new);
+        if rows.is_none() || rows != program.row_shape(old) {
+            return Err(format!("it has not the rows of `{name}`"));
+        }
+        self.is_last_read(old, at)?;
+        if !self.readers_from(old, at).iter().all(|&(_, kernel)| self.writes_rows(kernel, new)) {
+            return Err(format!("`{name}` is read when it is written, or later"));
+        }
+        Ok(())
+    }
+
+    /// Does each run compute `old` before the launch `at`, for no one else?
+    fn is_there(&self, old: Buffer, at: usize) -> Result<(), String> {
+        let name = &self.program.buffer(old).name;
+        let Some(before) = self.writer[old.index()] else { return Err(NOT_COMPUTED.into()) };
         if before >= at {
             return Err(format!("`{name}` is not there when it is written"));
         }
         if self.outputs.contains(&old) {
             return Err(format!("`{name}` is an output itself"));
         }
-        let rows = |buffer: Buffer| {
-            let ty = &program.buffer(buffer).ty;
-            (ty.layout, ty.space, Width::of(&ty.dims))
-        };
-        if rows(new) != rows(old) || matches!(rows(new).1, Space::Unit | Space::Edges(_)) {
-            return Err(format!("it has not the rows of `{name}`"));
-        }
-        for &(index, kernel) in self.readers[old.index()].iter().filter(|(index, _)| *index >= at) {
-            let own = index == at
-                && match &self.kernels[kernel].0.body {
-                    Body::Traversal(traversal) => keeps_rows_apart(traversal, new, old),
-                    Body::Gemm(_) | Body::Paths(_) => false,
-                };
-            if !own {
-                return Err(format!("`{name}` is read when it is written, or later"));
-            }
+        Ok(())
+    }
+
+    /// Does nothing read `old` in the launch `at` or later, but kernels of that launch at their own row?
+    fn is_last_read(&self, old: Buffer, at: usize) -> Result<(), String> {
+        let name = &self.program.buffer(old).name;
+        let readers = self.readers_from(old, at);
+        if !readers.iter().all(|&(index, kernel)| index == at && self.reads_own_rows(kernel, old)) {
+            return Err(format!("`{name}` is read when it is written, or later"));
         }
         // Where nothing reads the old value any more, the memory is free anyway.
-        if !self.readers[old.index()].iter().any(|(index, _)| *index == at) {
+        if readers.is_empty() {
             return Err(format!("`{name}` is not read by what writes it"));
         }
         Ok(())
     }
+
+    /// Launches from `at` on, and kernels in them, that read a buffer.
+    fn readers_from(&self, buffer: Buffer, at: usize) -> &[(usize, usize)] {
+        // They are listed in the order of launches.
+        let readers = &self.readers[buffer.index()];
+        &readers[readers.partition_point(|&(index, _)| index < at)..]
+    }
+
+    /// A traversal, and where it makes and reads what.
+    fn traversal(&self, kernel: usize) -> Option<(&Traversal, &Ways)> {
+        let (kernel, ways) = &self.kernels[kernel];
+        match &kernel.body {
+            Body::Traversal(traversal) => Some((traversal, ways.get_or_init(|| Ways::of(traversal)))),
+            Body::Gemm(_) | Body::Paths(_) => None,
+        }
+    }
+
+    /// Does a kernel read a buffer at its own row only?
+    fn reads_own_rows(&self, kernel: usize, buffer: Buffer) -> bool {
+        let own = |operand: &Operand| operand.source != Source::Buffer(buffer) || operand.index == Index::Row;
+        self.traversal(kernel).is_some_and(|(traversal, ways)| {
+            let mut readers = ways.readers.get(&buffer).into_iter().flatten();
+            readers.all(|&at| traversal.instrs[at].op.operands().iter().all(own))
+        })
+    }
+
+    /// Does a kernel write a buffer row by row?
+    fn writes_rows(&self, kernel: usize, buffer: Buffer) -> bool {
+        self.traversal(kernel).is_some_and(|(traversal, ways)| {
+            let mut makers = ways.makers.get(&Dest::Buffer(buffer)).into_iter().flatten();
+            makers.any(|&at| traversal.instrs[at].extent() == Extent::Row)
+        })
+    }
 }
 
-/// Does a kernel write rows of `new`, and read `old` at its own row only?
-fn keeps_rows_apart(traversal: &Traversal, new: Buffer, old: Buffer) -> bool {
-    let writes = |instr: &Instr| instr.dest == Dest::Buffer(new) && instr.extent() == Extent::Row;
-    let apart = |operand: &Operand| operand.source != Source::Buffer(old) || operand.index == Index::Row;
-    traversal.instrs.iter().any(writes) && traversal.instrs.iter().all(|instr| instr.op.operands().iter().all(apart))
-}
+/// The rule that a value which no run computes would break.
+const NOT_COMPUTED: &str = "both must be computed by each run";
 
 /// Does a kernel read `old` at its own row only, and only to compute `new`?
 pub fn reads_on_the_way(traversal: &Traversal, new: Buffer, old: Buffer) -> bool {

@@ -15,7 +15,7 @@
 //! After:   buffer dz : f32[Paper; 64] replaces z             both in the memory of one
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 
 use hgnnc_ir::OutputKind;
 use hgnnc_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
@@ -24,10 +24,10 @@ use hgnnc_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
 pub(super) fn replace(program: &mut Program) {
     let uses: Uses<'_> = program.uses();
     let mut pairs = updates(program, &uses);
-    let launches = program.launches.iter().flat_map(|launch| &launch.kernels);
-    let mut taken: HashSet<Buffer> = pairs.values().copied().collect();
-    for kernel in launches {
-        take_over(program, &uses, kernel, &mut pairs, &mut taken);
+    for (at, launch) in program.launches.iter().enumerate() {
+        for kernel in &launch.kernels {
+            take_over(program, &uses, (at, kernel), &mut pairs);
+        }
     }
     for (new, old) in pairs {
         program.buffers[new.index()].replaces = Some(old);
@@ -53,24 +53,25 @@ fn updates(program: &Program, uses: &Uses<'_>) -> HashMap<Buffer, Buffer> {
     pairs
 }
 
-/// Finds places for what a kernel writes among what it reads.
-fn take_over(
-    program: &Program,
-    uses: &Uses<'_>,
-    kernel: &Kernel,
-    pairs: &mut HashMap<Buffer, Buffer>,
-    taken: &mut HashSet<Buffer>,
-) {
+/// Finds places for what a kernel of the launch `at` writes among what it reads: the first that fits, in the order of reads.
+fn take_over(program: &Program, uses: &Uses<'_>, (at, kernel): (usize, &Kernel), pairs: &mut HashMap<Buffer, Buffer>) {
+    // A place is taken once, since the launch that takes it is the last one that reads it.
+    let mut free: HashMap<_, VecDeque<Buffer>> = HashMap::new();
     let computed = |buffer: &Buffer| program.buffer(*buffer).contents == Contents::Computed;
-    let reads: Vec<Buffer> = kernel.reads().into_iter().filter(computed).collect();
+    for old in kernel.reads().into_iter().filter(computed).filter(|&old| uses.is_released(old, at)) {
+        if let Some(shape) = program.row_shape(old) {
+            free.entry(shape).or_default().push_back(old);
+        }
+    }
     for new in kernel.writes() {
+        let Some(places) = program.row_shape(new).and_then(|shape| free.get_mut(&shape)) else { continue };
         if pairs.contains_key(&new) {
             continue;
         }
-        let free = |old: &&Buffer| !taken.contains(*old) && uses.may_replace(new, **old).is_ok();
-        if let Some(&old) = reads.iter().find(free) {
+        if let Some(first) = places.iter().position(|&old| uses.may_replace(new, old).is_ok())
+            && let Some(old) = places.remove(first)
+        {
             pairs.insert(new, old);
-            taken.insert(old);
         }
     }
 }
