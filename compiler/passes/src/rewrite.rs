@@ -60,6 +60,42 @@ pub(crate) fn rewrite(
     replaced
 }
 
+/// What tells apart most operations that have the same word and the same operands: equal for equal operations.
+pub(crate) fn attribute(op: &Op) -> [u64; 2] {
+    match op {
+        Op::Input(input) => [input.index() as u64, 0],
+        Op::Param(param) => [param.index() as u64, 0],
+        Op::State(param, slot) => [param.index() as u64, (*slot).into()],
+        // 0 and -0 are equal numbers.
+        Op::Const(number) => [(number + 0.0).to_bits(), 0],
+        Op::RandomMask { stream, .. } => [(*stream).into(), 0],
+        Op::Slice { start, len } => [*start as u64, *len as u64],
+        Op::GatherSrc(graph) | Op::GatherDst(graph) => [graph.index() as u64, 0],
+        Op::Segment { graph, .. } | Op::SegmentEnds { graph, .. } | Op::SegmentArg { graph, .. } => {
+            [graph.index() as u64, 0]
+        }
+        Op::Count(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Broadcast(_)
+        | Op::StopGradient
+        | Op::Reshape(_)
+        | Op::Concat
+        | Op::OneHot { .. }
+        | Op::Rows
+        | Op::Unrows
+        | Op::MatMul { .. }
+        | Op::MatMulT { .. }
+        | Op::Outer { .. }
+        | Op::Paths(_)
+        | Op::Select(..)
+        | Op::Replace(..)
+        | Op::AddEnds(_)
+        | Op::ReduceTrailing { .. }
+        | Op::ReduceSpace(_) => [0, 0],
+    }
+}
+
 /// How often each value is read, outputs included.
 pub(crate) fn count_uses(flow: &Dataflow) -> Vec<usize> {
     let mut uses = vec![0; flow.values.len()];

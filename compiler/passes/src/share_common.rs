@@ -19,6 +19,7 @@ use std::mem::discriminant;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Value};
 
 use crate::pipeline::{Changed, PassCx};
+use crate::rewrite::attribute;
 
 /// See the module.
 pub fn share_common(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
@@ -80,9 +81,8 @@ fn keep_only(flow: &mut Dataflow, becomes: &[Value]) {
 fn hash(op: &Op, args: &[Value]) -> u64 {
     let mut hasher = DefaultHasher::new();
     discriminant(op).hash(&mut hasher);
+    attribute(op).hash(&mut hasher);
     match args {
-        // Only their text tells leaves apart.
-        [] => format!("{op:?}").hash(&mut hasher),
         [a, b] => (a.min(b), a.max(b)).hash(&mut hasher),
         _ => args.hash(&mut hasher),
     }

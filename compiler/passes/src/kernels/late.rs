@@ -20,12 +20,13 @@
 //! value of a program, and reading it takes longer than making it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::mem::{Discriminant, discriminant};
+use std::mem::discriminant;
 
 use hgnnc_ir::{BinaryOp, Op, Phase, Space, Value};
 
 use super::facts::Facts;
 use super::schedule::Kind;
+use crate::rewrite::attribute;
 
 /// When a value is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,11 +152,11 @@ fn computed_again(facts: &Facts<'_>) -> Vec<bool> {
     let flow = facts.flow;
     // The forward value that each value is, and the forward values by what computes them.
     let mut original: Vec<Value> = flow.handles().collect();
-    let mut known: HashMap<(Discriminant<Op>, Vec<Value>), Vec<Value>> = HashMap::new();
+    let mut known: HashMap<_, Vec<Value>> = HashMap::new();
     for value in flow.handles() {
         let node = flow.value(value);
-        let args = node.args.iter().map(|&arg| original[arg.index()]).collect();
-        let alike = known.entry((discriminant(&node.op), args)).or_default();
+        let args: Vec<Value> = node.args.iter().map(|&arg| original[arg.index()]).collect();
+        let alike = known.entry((discriminant(&node.op), attribute(&node.op), args)).or_default();
         let first = alike.iter().copied().find(|&other| flow.value(other).op == node.op);
         match (node.phase, first) {
             (Phase::Forward, None) => alike.push(value),
