@@ -1,6 +1,6 @@
 //! The level `fused` as text: what each kernel does in one go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::{Body, Dest, Extent, Instr, Kernel, Program};
@@ -53,7 +53,8 @@ fn kernel_text(program: &Program, kernel: &Kernel, number: usize, once: bool) ->
     };
     let list = |buffers: Vec<hgnnc_ir::kernel::Buffer>| buffers.iter().map(buffer).collect::<Vec<_>>().join(", ");
     let written = kernel.writes();
-    let reads = kernel.reads().into_iter().filter(|b| !written.contains(b)).collect();
+    let own: HashSet<_> = written.iter().collect();
+    let reads = kernel.reads().into_iter().filter(|b| !own.contains(b)).collect();
     let parts = [
         ("reads", list(reads)),
         ("for each edge", edges),
