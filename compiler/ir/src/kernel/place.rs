@@ -118,8 +118,9 @@ pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
         }
     }
     let (mut fixed, mut run) = (vec![], vec![]);
+    let homes = program.homes();
     for (index, (decl, life)) in program.buffers.iter().zip(lives).enumerate() {
-        let home = program.home(Buffer::new(index));
+        let home = homes[index];
         // What replaces a parameter or state has its place.
         let own = decl.contents == Contents::Computed && program.buffer(home).contents == Contents::Computed;
         if let (true, Some((start, end))) = (own, life) {

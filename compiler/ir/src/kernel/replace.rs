@@ -87,6 +87,27 @@ impl Program {
         (!stay).then(|| (ty.layout, ty.space, Width::of(&ty.dims)))
     }
 
+    /// The buffer whose memory each buffer has, as [`Program::home`] says.
+    pub fn homes(&self) -> Vec<Buffer> {
+        let mut homes: Vec<Option<Buffer>> = vec![None; self.buffers.len()];
+        let of = |buffer: Buffer| {
+            let (mut at, mut passed) = (buffer, vec![]);
+            let home = loop {
+                if let Some(known) = homes[at.index()] {
+                    break known;
+                }
+                passed.push(at);
+                match self.buffer(at).replaces {
+                    Some(old) => at = old,
+                    None => break at,
+                }
+            };
+            passed.into_iter().for_each(|buffer| homes[buffer.index()] = Some(home));
+            home
+        };
+        (0..self.buffers.len()).map(Buffer::new).map(of).collect()
+    }
+
     /// The buffer whose memory a buffer has: itself, or the first of those that replaced each other.
     pub fn home(&self, buffer: Buffer) -> Buffer {
         let mut home = buffer;
