@@ -18,10 +18,13 @@ pub fn ptx(
     sources: &SourceMap,
 ) -> Result<Module, Unsupported> {
     let edges = sizes.map(|sizes| all_edges(program, sizes)).unwrap_or_default();
+    // Where the lines of each file end.
+    let ends: Vec<Vec<usize>> =
+        sources.files().iter().map(|file| file.text.match_indices('\n').map(|(end, _)| end).collect()).collect();
     let source = |origin: Origin| {
         let Some(file) = sources.files().get(origin.file as usize) else { return String::new() };
-        let before = file.text.get(..origin.start as usize).unwrap_or_default();
-        format!("{}:{}", file.name, before.matches('\n').count() + 1)
+        let before = ends[origin.file as usize].partition_point(|&end| end < origin.start as usize);
+        format!("{}:{}", file.name, before + 1)
     };
     hgnnc_ptx::compile(program, target, Hints { edges: &edges, source: Some(&source) })
 }
