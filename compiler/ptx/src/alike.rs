@@ -41,15 +41,16 @@ pub(crate) fn group(bodies: &[Titled]) -> Vec<Shared> {
 /// The code with the entries of its table numbered as it first reads them, and their offsets.
 fn numbered(body: &str) -> (String, Vec<usize>) {
     let (mut code, mut offsets): (String, Vec<usize>) = (String::with_capacity(body.len()), vec![]);
+    let mut numbers: HashMap<usize, usize> = HashMap::new();
     let mut parts = body.split(TABLE);
     code.push_str(parts.next().unwrap_or_default());
     for part in parts {
         let end = part.find(']').unwrap_or(part.len());
         let offset: usize = part[..end].parse().expect("entries have offsets");
-        let number = offsets.iter().position(|&known| known == offset).unwrap_or_else(|| {
+        let number = *numbers.entry(offset).or_insert(offsets.len());
+        if number == offsets.len() {
             offsets.push(offset);
-            offsets.len() - 1
-        });
+        }
         write!(code, "{TABLE}{number}{}", &part[end..]).expect("strings can be written to");
     }
     (code, offsets)
