@@ -14,7 +14,7 @@
 //! - nothing of the launch is written over a parameter or state unless the kernel does so too: results must be
 //!   complete before the first update.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{Phase, Space};
@@ -25,33 +25,11 @@ pub(super) fn join(program: &mut Program, early: bool) {
     for prelude in [true, false] {
         let list = if prelude { &mut program.prelude } else { &mut program.launches };
         let alone = std::mem::take(list);
-        let mut joined: Vec<(Launch, Touched)> = vec![];
+        let mut joined = Joined::default();
         for launch in alone {
-            let here = Touched::by(program, &launch);
-            // How many launches with large results it may pass.
-            let mut left = match early {
-                true if makes_little(program, &launch) => joined.len(),
-                true => AHEAD,
-                false => 1,
-            };
-            let mut target = joined.len();
-            for (before, touched) in joined.iter().rev() {
-                if left == 0 || !touched.is_independent_of(&here) {
-                    break;
-                }
-                target -= 1;
-                left -= usize::from(!early || !makes_little(program, before));
-            }
-            match joined.get_mut(target) {
-                Some((before, touched)) => {
-                    before.kernels.extend(launch.kernels);
-                    touched.add(here);
-                }
-                None => joined.push((launch, here)),
-            }
+            joined.add(program, launch, early);
         }
-        let joined = joined.into_iter().map(|(launch, _)| launch).collect();
-        *(if prelude { &mut program.prelude } else { &mut program.launches }) = joined;
+        *(if prelude { &mut program.prelude } else { &mut program.launches }) = joined.launches;
     }
 }
 
@@ -68,45 +46,86 @@ fn makes_little(program: &Program, launch: &Launch) -> bool {
     launch.kernels.iter().flat_map(Kernel::writes).all(is_little)
 }
 
-/// What the kernels of a launch have to do with memory.
+/// Launches so far, and the last of them that have to do with what another one does.
 #[derive(Default)]
+struct Joined {
+    launches: Vec<Launch>,
+    /// The last launches that read and write each buffer, or write over it.
+    reads: HashMap<Buffer, usize>,
+    writes: HashMap<Buffer, usize>,
+    /// The last launch of each class.
+    classes: HashMap<Class, usize>,
+    /// Launches that others pass only a few of.
+    large: BTreeSet<usize>,
+}
+
+/// Only launches of one class may run in any order: the phase, and whether parameters or states are written over. `None`:
+/// several phases, so that nothing passes it.
+type Class = Option<(Phase, bool)>;
+
+impl Joined {
+    /// Adds the kernels of a launch to the first one that they can run with.
+    fn add(&mut self, program: &Program, launch: Launch, early: bool) {
+        let touched = Touched::by(program, &launch);
+        let little = makes_little(program, &launch);
+        // How many launches with large results it may pass.
+        let passes = match early {
+            true if little => None,
+            true => Some(AHEAD),
+            false => Some(1),
+        };
+        let target = match self.last_dependence(&touched) {
+            dependence if touched.class.is_some() => {
+                let first = passes.and_then(|passes| self.large.iter().rev().nth(passes - 1));
+                dependence.map_or(0, |last| last + 1).max(first.copied().unwrap_or(0))
+            }
+            _ => self.launches.len(),
+        };
+        if !early || !little {
+            self.large.insert(target);
+        }
+        let last = |of: &mut HashMap<Buffer, usize>, buffer: Buffer| {
+            let known = of.entry(buffer).or_insert(target);
+            *known = target.max(*known);
+        };
+        touched.reads.into_iter().for_each(|buffer| last(&mut self.reads, buffer));
+        touched.writes.into_iter().for_each(|buffer| last(&mut self.writes, buffer));
+        let class = self.classes.entry(touched.class).or_insert(target);
+        *class = target.max(*class);
+        match self.launches.get_mut(target) {
+            Some(before) => before.kernels.extend(launch.kernels),
+            None => self.launches.push(launch),
+        }
+    }
+
+    /// The last launch that must come before another one.
+    fn last_dependence(&self, next: &Touched) -> Option<usize> {
+        let read = next.reads.iter().filter_map(|buffer| self.writes.get(buffer));
+        let written = next.writes.iter().flat_map(|buffer| [self.reads.get(buffer), self.writes.get(buffer)]).flatten();
+        let others = self.classes.iter().filter(|(class, _)| **class != next.class).map(|(_, last)| last);
+        read.chain(written).chain(others).max().copied()
+    }
+}
+
+/// What the kernels of a launch have to do with memory.
 struct Touched {
-    phases: HashSet<Phase>,
-    reads: HashSet<Buffer>,
+    class: Class,
+    reads: Vec<Buffer>,
     /// With what is written over.
-    writes: HashSet<Buffer>,
-    /// Is a parameter or state written over?
-    updates: bool,
+    writes: Vec<Buffer>,
 }
 
 impl Touched {
     fn by(program: &Program, launch: &Launch) -> Self {
-        let mut touched = Self::default();
-        for kernel in &launch.kernels {
-            let writes = kernel.writes();
-            let over: Vec<Buffer> = writes.iter().filter_map(|&buffer| program.buffer(buffer).replaces).collect();
-            touched.phases.insert(kernel.phase);
-            touched.reads.extend(kernel.reads());
-            touched.updates |= writes.iter().any(|&buffer| program.updated(buffer).is_some());
-            touched.writes.extend(writes);
-            touched.writes.extend(over);
-        }
-        touched
-    }
-
-    /// May the kernels of two successive launches run in any order?
-    fn is_independent_of(&self, next: &Self) -> bool {
-        self.phases.len() == 1
-            && self.phases == next.phases
-            && self.updates == next.updates
-            && next.reads.iter().all(|read| !self.writes.contains(read))
-            && next.writes.iter().all(|written| !self.reads.contains(written) && !self.writes.contains(written))
-    }
-
-    fn add(&mut self, other: Self) {
-        self.phases.extend(other.phases);
-        self.reads.extend(other.reads);
-        self.writes.extend(other.writes);
-        self.updates |= other.updates;
+        let phases: HashSet<Phase> = launch.kernels.iter().map(|kernel| kernel.phase).collect();
+        let mut writes: Vec<Buffer> = launch.kernels.iter().flat_map(Kernel::writes).collect();
+        let updates = writes.iter().any(|&buffer| program.updated(buffer).is_some());
+        let over: Vec<Buffer> = writes.iter().filter_map(|&buffer| program.buffer(buffer).replaces).collect();
+        writes.extend(over);
+        let class = match phases.len() {
+            1 => phases.into_iter().next().map(|phase| (phase, updates)),
+            _ => None,
+        };
+        Self { class, reads: launch.kernels.iter().flat_map(Kernel::reads).collect(), writes }
     }
 }
