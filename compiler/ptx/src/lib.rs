@@ -421,6 +421,7 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
     let first_update = program.first_update().unwrap_or(program.launches.len());
     let mut writer = Writer {
         program,
+        homes: &program.homes(),
         precision: target.precision,
         elements: target.elements_per_lane,
         hints,
@@ -463,6 +464,7 @@ type Titled = (String, String);
 
 struct Writer<'a> {
     program: &'a Program,
+    homes: &'a [Buffer],
     precision: Precision,
     elements: usize,
     hints: Hints<'a>,
@@ -487,7 +489,7 @@ impl Writer<'_> {
     /// The kernels of a launch as an entry, and those that complete rows that are cut.
     fn launch(&mut self, launch: &Launch, name: &str) -> Result<Vec<Entry>, Unsupported> {
         let writes = launch.kernels.iter().flat_map(Kernel::writes);
-        let written: HashSet<Buffer> = writes.map(|buffer| self.program.home(buffer)).collect();
+        let written: HashSet<Buffer> = writes.map(|buffer| self.homes[buffer.index()]).collect();
         let (mut bodies, mut kernels) = (vec![], vec![]);
         let mut following: Vec<(Vec<Titled>, Vec<KernelInfo>)> = vec![];
         for kernel in &launch.kernels {
@@ -508,6 +510,7 @@ impl Writer<'_> {
                     let (table, next) = (&mut self.table, &mut self.next_finish);
                     let cx = Shared {
                         program: self.program,
+                        homes: self.homes,
                         written: &written,
                         precision: self.precision,
                         elements: self.elements,

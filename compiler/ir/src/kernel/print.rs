@@ -56,11 +56,11 @@ pub fn print_width(program: &Program, of: &Width) -> String {
     width(&Names(&program.tables), of)
 }
 
-/// An instruction of a traversal, as it stands in the text of the program.
-pub fn print_instr(program: &Program, traversal: &Traversal, instr: &Instr) -> String {
+/// An instruction of a traversal with these rows and [`local_extents`], as it stands in the text of the program.
+pub fn print_instr(program: &Program, rows: &Rows, locals: &[Extent], instr: &Instr) -> String {
     let mut unused = String::new();
     let printer = Printer { program, names: Names(&program.tables), out: &mut unused, next: 0 };
-    printer.instr(&traversal.rows, &local_extents(traversal), instr)
+    printer.instr(rows, locals, instr)
 }
 
 /// The rows of a traversal as text: `rows Paper, in_edges of PAP`.
@@ -356,7 +356,7 @@ impl Printer<'_> {
 }
 
 /// What each local of a traversal has one row for.
-pub(super) fn local_extents(traversal: &Traversal) -> Vec<Extent> {
+pub fn local_extents(traversal: &Traversal) -> Vec<Extent> {
     let made = |instr: &&Instr| matches!(instr.dest, Dest::Local(_));
     traversal.instrs.iter().filter(made).map(Instr::extent).collect()
 }

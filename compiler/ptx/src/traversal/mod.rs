@@ -11,6 +11,7 @@
 //! Where a dataset has rows of very many edges, these are cut into pieces: see [`pieces`]. Rows of more elements than
 //! registers hold are computed in loops over them: see [`wide`].
 
+mod def_use;
 mod edges;
 mod operands;
 mod pieces;
@@ -27,6 +28,7 @@ use hgnnc_ir::kernel::{
     Buffer, Dest, Extent, Instr, KernelOp, Level, Local, Operand, Program, Rows, Source, Traversal, Width,
 };
 
+use hgnnc_ir::kernel::print::local_extents;
 use hgnnc_ir::{Direction, Graph};
 
 use crate::code::{Class, Code, Reg, Val};
@@ -34,6 +36,7 @@ use crate::layout::{Bound, Chain, Layout};
 use crate::table::{Band, Cut, Slot, Table};
 use crate::{Blocks, Edges, Hints, KernelInfo, Long, Precision, Share, Total, Unsupported};
 
+use self::def_use::DefUse;
 use self::pieces::{Phase, Piece};
 use self::tiles::Tiles;
 use self::totals::Accumulator;
@@ -140,6 +143,7 @@ struct Edge {
 /// State of writing one traversal.
 struct Emit<'a> {
     program: &'a Program,
+    homes: &'a [Buffer],
     precision: Precision,
     hints: Hints<'a>,
     table: &'a mut Table,
@@ -162,8 +166,10 @@ struct Emit<'a> {
     layouts: Vec<Layout>,
     /// Buffers whose memory this launch writes.
     written: &'a HashSet<Buffer>,
-    /// What this traversal makes of a buffer.
-    made: HashMap<Buffer, usize>,
+    /// Which instructions make and read what.
+    def_use: &'a DefUse,
+    /// What each local has one row for.
+    locals: &'a [Extent],
     /// Numbers of the whole kernel.
     thread: Reg,
     lane: Reg,
@@ -223,6 +229,8 @@ pub(crate) struct Emitted {
 pub(crate) struct Shared<'a> {
     /// The program.
     pub program: &'a Program,
+    /// The buffer whose memory each buffer has.
+    pub homes: &'a [Buffer],
     /// Buffers whose memory the launch writes.
     pub written: &'a HashSet<Buffer>,
     /// How exact dense products are.
@@ -249,19 +257,15 @@ pub(crate) fn emit(
     };
     let locals = Program::local_widths(traversal);
     let widths: Vec<usize> = locals.iter().map(fixed).collect::<Result<_>>()?;
-    let made = traversal.instrs.iter().enumerate().filter_map(|(index, instr)| match instr.dest {
-        Dest::Buffer(buffer) if instr.extent() != Extent::Total => Some((buffer, index)),
-        Dest::Buffer(_) | Dest::Local(_) => None,
-    });
-    let made: HashMap<Buffer, usize> = made.collect();
-    let tiles = tiles::plan(program, traversal, &made);
+    let def_use = DefUse::new(traversal, cx.homes);
+    let tiles = tiles::plan(cx, traversal, &def_use);
     let mut all = widths.clone();
     for instr in &traversal.instrs {
         if instr.extent() != Extent::Total {
             all.push(fixed(&instr.width)?);
         }
         let operands: Vec<Operand> = match tiles {
-            Some(_) => tiles::read_by_teams(program, &made, instr).collect(),
+            Some(_) => tiles::read_by_teams(program, &def_use, instr).collect(),
             None => instr.op.operands(),
         };
         for operand in operands {
@@ -285,7 +289,8 @@ pub(crate) fn emit(
     let long = traversal.instrs.iter().any(reads_long);
     let chain = Chain::main(all);
     let most_lanes = if traversal.rows == Rows::Once { BLOCK_BITS } else { WARP_BITS };
-    let setup = Setup { traversal, kernel, widths: &widths, chain: &chain, made: &made, hoists: false, cx, cut: None };
+    let (def_use, widths, chain, locals) = (&def_use, &widths, &chain, &local_extents(traversal));
+    let setup = Setup { traversal, kernel, widths, chain, def_use, locals, hoists: false, cx, cut: None };
     if 1 << chain.bits().saturating_sub(most_lanes) > cx.elements {
         if chain.widest() > wide::MOST_ELEMENTS {
             let (widest, most) = (chain.widest(), wide::MOST_ELEMENTS);
@@ -294,7 +299,7 @@ pub(crate) fn emit(
         let (text, info) = wide::emit(&setup, table)?;
         return Ok(Emitted { text, info, following: vec![] });
     }
-    let mut shape = shape(traversal, &chain, long, edges.map(|edges| edges.mean));
+    let mut shape = shape(traversal, chain, long, edges.map(|edges| edges.mean));
     if tiles.is_some() {
         shape.lanes = shape.lanes.max(tiles::LEAST_LANES);
     }
@@ -360,7 +365,8 @@ struct Setup<'a> {
     kernel: usize,
     widths: &'a [usize],
     chain: &'a Chain,
-    made: &'a HashMap<Buffer, usize>,
+    def_use: &'a DefUse,
+    locals: &'a [Extent],
     hoists: bool,
     cx: Shared<'a>,
     cut: Option<Cut>,
@@ -408,13 +414,14 @@ impl<'a> Emit<'a> {
         shape: Shape,
         (number, phase): (usize, Phase),
     ) -> Self {
-        let Setup { traversal, kernel, widths, chain, made, hoists, cx, cut } = *setup;
-        let Shared { program, written, precision, hints, .. } = cx;
+        let Setup { traversal, kernel, widths, chain, def_use, locals, hoists, cx, cut } = *setup;
+        let Shared { program, homes, written, precision, hints, .. } = cx;
         let mut code = Code::new(band.map_or(0, |(number, _)| number));
         let (thread, lane, row, vertex) =
             (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
         Self {
             program,
+            homes,
             precision,
             hints,
             table,
@@ -430,7 +437,8 @@ impl<'a> Emit<'a> {
             widths: widths.to_vec(),
             layouts: vec![Layout::new(chain.clone(), shape.lanes)],
             written,
-            made: made.clone(),
+            def_use,
+            locals,
             thread,
             lane,
             lane_elements: HashMap::new(),
@@ -506,15 +514,6 @@ struct Round {
     edges: Vec<usize>,
 }
 
-/// The instruction that makes what an operand reads, if there is one.
-fn maker(traversal: &Traversal, made: &HashMap<Buffer, usize>, operand: Operand) -> Option<usize> {
-    match operand.source {
-        Source::Local(local) => traversal.instrs.iter().position(|instr| instr.dest == Dest::Local(local)),
-        Source::Buffer(buffer) => made.get(&buffer).copied(),
-        Source::Const(_) | Source::Count(_) => None,
-    }
-}
-
 impl Emit<'_> {
     fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
         Err(Unsupported { kernel: self.kernel, what: what.into() })
@@ -522,7 +521,7 @@ impl Emit<'_> {
 
     /// The instruction that makes what an operand reads, if this traversal does.
     fn maker(&self, operand: Operand) -> Option<usize> {
-        maker(self.traversal, &self.made, operand)
+        self.def_use.maker(operand)
     }
 
     /// Divides instructions into rounds. A reduction over edges is complete after its round.

@@ -192,7 +192,7 @@ impl Emit<'_> {
 
     /// The state space of loads of a buffer: what no kernel of this launch writes may stay in the read-only cache.
     pub(super) fn global(&self, buffer: Buffer) -> &'static str {
-        if self.written.contains(&self.program.home(buffer)) { "global" } else { "global.nc" }
+        if self.written.contains(&self.homes[buffer.index()]) { "global" } else { "global.nc" }
     }
 
     /// Where the row of an operand may not exist: does it? A graph without edges has no ends at all.
@@ -581,12 +581,7 @@ impl Emit<'_> {
     }
 
     fn place_is_read_by(&self, buffer: Buffer, which: impl Fn(usize, Level) -> bool) -> bool {
-        let home = self.program.home(buffer);
-        let instrs = self.traversal.instrs.iter().enumerate().filter(|(at, instr)| which(*at, instr.level));
-        let mut operands = instrs.flat_map(|(_, instr)| instr.op.operands());
-        operands.any(|operand| match operand.source {
-            Source::Buffer(read) => read != buffer && self.program.home(read) == home,
-            Source::Local(_) | Source::Const(_) | Source::Count(_) => false,
-        })
+        let mut readers = self.def_use.readers_of_place(self.homes[buffer.index()], buffer);
+        readers.any(|at| which(at, self.traversal.instrs[at].level))
     }
 }

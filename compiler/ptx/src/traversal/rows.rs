@@ -27,7 +27,7 @@ impl Emit<'_> {
     /// The text of an instruction, and where it comes from.
     pub(super) fn comment(&mut self, index: usize) {
         let instr = &self.traversal.instrs[index];
-        let text = hgnnc_ir::kernel::print::print_instr(self.program, self.traversal, instr);
+        let text = hgnnc_ir::kernel::print::print_instr(self.program, &self.traversal.rows, self.locals, instr);
         let stage = instr.stage.name();
         self.code.comment(format_args!("{text} @{stage}{}", self.hints.place(instr.from)));
     }

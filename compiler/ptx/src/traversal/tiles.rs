@@ -14,8 +14,9 @@ use std::collections::HashMap;
 use hgnnc_ir::Space;
 use hgnnc_ir::kernel::{Buffer, Dest, Extents, Index, Instr, KernelOp, Operand, Program, Rows, Source, Traversal};
 
+use super::def_use::DefUse;
 use super::operands::Loads;
-use super::{BLOCK_BITS, BLOCK_SYNC, Emit, Held, Regs, Result, Value, maker};
+use super::{BLOCK_BITS, BLOCK_SYNC, Emit, Held, Regs, Result, Shared, Value};
 use crate::KernelInfo;
 use crate::code::{Class, Code, Reg, Val};
 use crate::table::Slot;
@@ -102,25 +103,23 @@ impl Weighted<'_> {
     }
 
     /// The buffer whose rows are the operand, if they are in memory before the kernel begins.
-    fn streamed(&self, program: &Program, made: &HashMap<Buffer, usize>) -> Option<Buffer> {
+    fn streamed(&self, program: &Program, def_use: &DefUse) -> Option<Buffer> {
         let Source::Buffer(buffer) = self.x.source else { return None };
         let ends = matches!(program.buffer(buffer).ty.space, Space::Ends(..));
-        (self.x.index == Index::Row && !ends && !made.contains_key(&buffer)).then_some(buffer)
+        (self.x.index == Index::Row && !ends && def_use.maker_of(buffer).is_none()).then_some(buffer)
     }
 }
 
 /// The operands of instructions that are read from registers or from their places, rather than streamed.
-pub(super) fn read_by_teams(
-    program: &Program,
-    made: &HashMap<Buffer, usize>,
-    instr: &Instr,
-) -> impl Iterator<Item = Operand> {
-    let streamed = weighted(instr).filter(|product| product.streamed(program, made).is_some()).map(|product| product.x);
+pub(super) fn read_by_teams(program: &Program, def_use: &DefUse, instr: &Instr) -> impl Iterator<Item = Operand> {
+    let streamed =
+        weighted(instr).filter(|product| product.streamed(program, def_use).is_some()).map(|product| product.x);
     instr.op.operands().into_iter().filter(move |operand| Some(*operand) != streamed)
 }
 
 /// How a traversal with dense products is computed; `None`: row by row.
-pub(super) fn plan(program: &Program, traversal: &Traversal, made: &HashMap<Buffer, usize>) -> Option<Tiles> {
+pub(super) fn plan(cx: Shared<'_>, traversal: &Traversal, def_use: &DefUse) -> Option<Tiles> {
+    let program = cx.program;
     let instrs = &traversal.instrs;
     let is_large = |instr: &Instr| match &instr.op {
         KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) => {
@@ -132,7 +131,7 @@ pub(super) fn plan(program: &Program, traversal: &Traversal, made: &HashMap<Buff
         return None;
     }
     let locals = Program::local_widths(traversal);
-    let order = Order::new(program, traversal, made);
+    let order = Order::new(cx.homes, traversal, def_use);
     let (mut places, mut operands) = (HashMap::new(), HashMap::new());
     for (index, instr) in instrs.iter().enumerate() {
         if is_product(instr) || order.is_kept(index) {
@@ -140,15 +139,15 @@ pub(super) fn plan(program: &Program, traversal: &Traversal, made: &HashMap<Buff
         }
     }
     for (index, instr) in instrs.iter().enumerate().filter(|(_, instr)| is_product(instr)) {
-        let product = weighted(instr).filter(|product| !made.contains_key(&product.w))?;
+        let product = weighted(instr).filter(|product| def_use.maker_of(product.w).is_none())?;
         let (_, batch) = (product.outer()?, product.of.batch.as_fixed()?);
-        if product.streamed(program, made).is_some() {
+        if product.streamed(program, def_use).is_some() {
             continue;
         }
         // Products of a batch lie side by side, and each reads up to a multiple of the depth of a slice.
         let inner = product.inner().as_fixed()?;
         let read = (batch - 1) * inner + inner.next_multiple_of(tile::DEPTH);
-        let place = match maker(traversal, made, product.x) {
+        let place = match def_use.maker(product.x) {
             Some(maker) => places.get_mut(&maker)?,
             None => {
                 let width = program.operand_width(&traversal.rows, &locals, product.x)?.as_fixed()?;
@@ -173,21 +172,22 @@ fn is_product(instr: &Instr) -> bool {
 
 /// In which segment instructions are executed.
 struct Order<'a> {
-    program: &'a Program,
+    homes: &'a [Buffer],
     traversal: &'a Traversal,
+    def_use: &'a DefUse,
     segment: Vec<usize>,
     /// Those that read what an instruction makes.
     users: Vec<Vec<usize>>,
 }
 
 impl<'a> Order<'a> {
-    fn new(program: &'a Program, traversal: &'a Traversal, made: &HashMap<Buffer, usize>) -> Self {
+    fn new(homes: &'a [Buffer], traversal: &'a Traversal, def_use: &'a DefUse) -> Self {
         let instrs = &traversal.instrs;
         let mut segment = vec![0; instrs.len()];
         let mut users = vec![vec![]; instrs.len()];
         for (index, instr) in instrs.iter().enumerate() {
             let operands = instr.op.operands().into_iter();
-            for maker in operands.filter_map(|operand| maker(traversal, made, operand)).filter(|&maker| maker < index) {
+            for maker in operands.filter_map(|operand| def_use.maker(operand)).filter(|&maker| maker < index) {
                 segment[index] = segment[index].max(segment[maker] + usize::from(is_product(&instrs[maker])));
                 users[maker].push(index);
             }
@@ -200,7 +200,7 @@ impl<'a> Order<'a> {
                 segment[index] = users[index].iter().map(|&user| segment[user]).min().unwrap_or(0);
             }
         }
-        Self { program, traversal, segment, users }
+        Self { homes, traversal, def_use, segment, users }
     }
 
     /// The segment in which the result of an instruction is in registers.
@@ -220,20 +220,15 @@ impl<'a> Order<'a> {
         if instrs[index].op.is_total() {
             return false;
         }
-        let home = self.program.home(buffer);
-        let replaced = |operand: &Operand| match operand.source {
-            Source::Buffer(read) => read != buffer && self.program.home(read) == home,
-            Source::Local(_) | Source::Const(_) | Source::Count(_) => false,
-        };
         let product = is_product(&instrs[index]);
-        (0..instrs.len()).any(|reader| {
+        self.def_use.readers_of_place(self.homes[buffer.index()], buffer).any(|reader| {
             let after = match product {
                 // It is stored before anything else is computed in its segment.
                 true => self.segment[reader] >= self.arrives(index),
                 false => self.segment[reader] > self.segment[index] || is_product(&instrs[reader]),
             };
             let after = after && self.segment[reader] >= self.segment[index];
-            after && reader != index && instrs[reader].op.operands().iter().any(replaced)
+            after && reader != index
         })
     }
 
@@ -497,7 +492,7 @@ impl Emit<'_> {
         };
         let aligned = product.inner().as_fixed().is_some_and(|inner| inner % 4 == 0);
         let (place, weight) = (self.tiles().places[&index], self.entry(Slot::Buffer(product.w)));
-        let streamed = match product.streamed(self.program, &self.made) {
+        let streamed = match product.streamed(self.program, self.def_use) {
             Some(buffer) => Ok(self.entry(Slot::Buffer(buffer))),
             None => {
                 let operand = self.tiles().operands.get(&index).copied();

@@ -1,0 +1,51 @@
+//! Which instructions of a traversal make and read its values.
+
+use std::collections::HashMap;
+
+use hgnnc_ir::kernel::{Buffer, Dest, Extent, Operand, Source, Traversal};
+
+/// The instructions of a traversal by what they make and read.
+pub(super) struct DefUse {
+    makers: HashMap<Dest, usize>,
+    /// Instructions that read buffers, in order, by the buffer whose memory these have.
+    readers: HashMap<Buffer, Vec<(usize, Buffer)>>,
+}
+
+impl DefUse {
+    /// `homes`: the buffer whose memory each buffer of the program has.
+    pub fn new(traversal: &Traversal, homes: &[Buffer]) -> Self {
+        let (mut makers, mut readers) = (HashMap::new(), HashMap::<Buffer, Vec<(usize, Buffer)>>::new());
+        for (index, instr) in traversal.instrs.iter().enumerate() {
+            // A total is complete only after the kernel.
+            if instr.extent() != Extent::Total {
+                makers.insert(instr.dest, index);
+            }
+            for operand in instr.op.operands() {
+                if let Source::Buffer(buffer) = operand.source {
+                    readers.entry(homes[buffer.index()]).or_default().push((index, buffer));
+                }
+            }
+        }
+        Self { makers, readers }
+    }
+
+    /// The instruction that makes what an operand reads, if there is one.
+    pub fn maker(&self, operand: Operand) -> Option<usize> {
+        match operand.source {
+            Source::Local(local) => self.makers.get(&Dest::Local(local)).copied(),
+            Source::Buffer(buffer) => self.maker_of(buffer),
+            Source::Const(_) | Source::Count(_) => None,
+        }
+    }
+
+    /// The instruction that makes the rows or edges of a buffer, if there is one.
+    pub fn maker_of(&self, buffer: Buffer) -> Option<usize> {
+        self.makers.get(&Dest::Buffer(buffer)).copied()
+    }
+
+    /// Instructions that read other buffers in the memory of a buffer, of which `home` is the first.
+    pub fn readers_of_place(&self, home: Buffer, buffer: Buffer) -> impl Iterator<Item = usize> {
+        let readers = self.readers.get(&home).into_iter().flatten();
+        readers.filter(move |(_, read)| *read != buffer).map(|(index, _)| *index)
+    }
+}
