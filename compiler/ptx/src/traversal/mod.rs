@@ -189,6 +189,8 @@ struct Emit<'a> {
     fetched: HashMap<(Key, usize, usize), Regs>,
     staged: HashMap<Key, Reg>,
     rows_of: HashMap<Key, Reg>,
+    /// What `rows_of` and `edge_rows` were given so far, the former with `true`.
+    looked_up: Vec<(bool, Key)>,
     ends_of_vertex: HashMap<(Graph, Direction), Reg>,
     deferred: Vec<(Buffer, Held)>,
     /// The edge.
@@ -455,6 +457,7 @@ impl<'a> Emit<'a> {
             fetched: HashMap::new(),
             staged: HashMap::new(),
             rows_of: HashMap::new(),
+            looked_up: vec![],
             ends_of_vertex: HashMap::new(),
             deferred: vec![],
             edge: None,

@@ -260,10 +260,9 @@ impl Emit<'_> {
             (Index::Edge, _) => self.position()?,
             (Index::End | Index::Cell, _) => return self.unsupported("an operand that has no row"),
         };
-        match self.edge.is_none() {
-            true => self.rows_of.insert(key, row),
-            false => self.edge_rows.insert(key, row),
-        };
+        let of_row = self.edge.is_none();
+        self.looked_up.push((of_row, key.clone()));
+        if of_row { &mut self.rows_of } else { &mut self.edge_rows }.insert(key, row);
         Ok(Some(row))
     }
 

@@ -125,7 +125,7 @@ impl Emit<'_> {
         let ahead = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
         self.code.line(".pragma \"nounroll\";");
         self.code.place(again);
-        let known = (self.rows_of.clone(), self.edge_rows.clone());
+        let known = self.looked_up.len();
         let parts = (0..ahead).flat_map(|part| groups.iter().flatten().map(move |group| (part, group)));
         let mut counters = vec![counter];
         for (part, (sums, from_x, from_w)) in parts {
@@ -150,7 +150,9 @@ impl Emit<'_> {
             }
         }
         // What was looked up in the loop is not known after it.
-        (self.rows_of, self.edge_rows) = known;
+        for (of_row, key) in self.looked_up.split_off(known) {
+            if of_row { &mut self.rows_of } else { &mut self.edge_rows }.remove(&key);
+        }
         self.code.set(counter, "add.u32", &[&counter, &(ahead * steps)]);
         let more = self.code.p("setp.lt.u32", &[&counter, &inner]);
         self.code.jump_if(more, again);
