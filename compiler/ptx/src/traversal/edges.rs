@@ -160,8 +160,8 @@ impl Emit<'_> {
                 self.keep(index, value)
             }
             Extent::Row => {
-                let position = partials.iter().position(|partial| partial.index() == index);
-                self.add_edge(&mut partials[position.expect("every reduction has been begun")])
+                let position = partials.binary_search_by_key(&index, Partial::index);
+                self.add_edge(&mut partials[position.expect("every reduction has been begun, in order")])
             }
         }
     }

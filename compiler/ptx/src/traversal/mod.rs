@@ -543,20 +543,31 @@ impl Emit<'_> {
             instr.extent() != Extent::Edge || matches!(instr.dest, Dest::Buffer(_))
         };
         let passes = (0..instrs.len()).filter(|&i| at_edges(i)).map(|i| first[i] + 1).max().unwrap_or(0);
-        let round = |number: usize| {
-            let rows = (0..instrs.len()).filter(|&i| !at_edges(i) && first[i] == number).collect();
-            let mut wanted: Vec<bool> =
-                (0..instrs.len()).map(|i| at_edges(i) && for_itself(i) && first[i] == number).collect();
-            for index in (0..instrs.len()).rev().filter(|&i| at_edges(i)) {
-                if wanted[index] {
-                    for maker in instrs[index].op.operands().into_iter().filter_map(|o| self.maker(o)) {
-                        wanted[maker] |= instrs[maker].extent() == Extent::Edge;
+        let mut rounds: Vec<Round> = (0..=passes).map(|_| Round { rows: vec![], edges: vec![] }).collect();
+        for (index, &round) in first.iter().enumerate() {
+            if !at_edges(index) {
+                rounds[round].rows.push(index);
+            } else if for_itself(index) {
+                rounds[round].edges.push(index);
+            }
+        }
+        // The round for which the value of an instruction was last found to be needed.
+        let mut seen = vec![None; instrs.len()];
+        for (number, Round { edges, .. }) in rounds.iter_mut().enumerate() {
+            edges.iter().for_each(|&index| seen[index] = Some(number));
+            let mut pending = edges.clone();
+            while let Some(index) = pending.pop() {
+                let makers = instrs[index].op.operands().into_iter().filter_map(|operand| self.maker(operand));
+                for maker in makers.filter(|&maker| instrs[maker].extent() == Extent::Edge) {
+                    if seen[maker].replace(number) != Some(number) {
+                        edges.push(maker);
+                        pending.push(maker);
                     }
                 }
             }
-            Round { rows, edges: (0..instrs.len()).filter(|&i| wanted[i]).collect() }
-        };
-        (0..=passes).map(round).collect()
+            edges.sort_unstable();
+        }
+        rounds
     }
 
     fn kernel(mut self) -> Result<(String, KernelInfo)> {
