@@ -5,7 +5,7 @@
 //! no room while both would be alive.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{Body, Buffer, Contents, Dest, Extent, Index, Kernel, Operand, Program, Rows, Source, Traversal, Width};
 use crate::dataflow::OutputKind;
@@ -240,7 +240,7 @@ impl Uses<'_> {
     fn reads_own_rows(&self, kernel: usize, buffer: Buffer) -> bool {
         let own = |operand: &Operand| operand.source != Source::Buffer(buffer) || operand.index == Index::Row;
         self.traversal(kernel).is_some_and(|(traversal, ways)| {
-            let mut readers = ways.readers.get(&buffer).into_iter().flatten();
+            let mut readers = ways.readers(Dest::Buffer(buffer)).iter();
             readers.all(|&at| traversal.instrs[at].op.operands().iter().all(own))
         })
     }
@@ -248,7 +248,7 @@ impl Uses<'_> {
     /// Does a kernel write a buffer row by row?
     fn writes_rows(&self, kernel: usize, buffer: Buffer) -> bool {
         self.traversal(kernel).is_some_and(|(traversal, ways)| {
-            let mut makers = ways.makers.get(&Dest::Buffer(buffer)).into_iter().flatten();
+            let mut makers = ways.makers(Dest::Buffer(buffer)).iter();
             makers.any(|&at| traversal.instrs[at].extent() == Extent::Row)
         })
     }
@@ -262,11 +262,11 @@ pub fn reads_on_the_way(traversal: &Traversal, new: Buffer, old: Buffer) -> bool
     Ways::of(traversal).reads_on_the_way(traversal, new, old)
 }
 
-/// Which instructions of a traversal, in order, make a value, and which read a buffer.
+/// Which instructions of a traversal, in order, make and read a value.
 #[derive(Clone, Debug)]
 struct Ways {
     makers: HashMap<Dest, Vec<usize>>,
-    readers: HashMap<Buffer, Vec<usize>>,
+    readers: HashMap<Dest, Vec<usize>>,
 }
 
 impl Ways {
@@ -275,36 +275,53 @@ impl Ways {
         for (at, instr) in traversal.instrs.iter().enumerate() {
             ways.makers.entry(instr.dest).or_default().push(at);
             for operand in instr.op.operands() {
-                if let Source::Buffer(buffer) = operand.source {
-                    ways.readers.entry(buffer).or_default().push(at);
-                }
+                let read = match operand.source {
+                    Source::Buffer(buffer) => Dest::Buffer(buffer),
+                    Source::Local(local) => Dest::Local(local),
+                    Source::Const(_) | Source::Count(_) => continue,
+                };
+                ways.readers.entry(read).or_default().push(at);
             }
         }
         ways
     }
 
+    /// Instructions that make a value.
+    fn makers(&self, of: Dest) -> &[usize] {
+        self.makers.get(&of).map_or(&[], Vec::as_slice)
+    }
+
+    /// Instructions that read a value.
+    fn readers(&self, of: Dest) -> &[usize] {
+        self.readers.get(&of).map_or(&[], Vec::as_slice)
+    }
+
     /// Does the traversal read `old` at its own row only, and only to compute `new`?
     fn reads_on_the_way(&self, traversal: &Traversal, new: Buffer, old: Buffer) -> bool {
-        let Some(makers) = self.makers.get(&Dest::Buffer(new)) else { return false };
-        // What `new` is made of, but for what `old` was before.
-        let mut needed: HashSet<usize> = makers.iter().copied().collect();
-        let mut pending = makers.clone();
-        while let Some(at) = pending.pop() {
-            for operand in traversal.instrs[at].op.operands() {
-                let made = match operand.source {
-                    Source::Buffer(buffer) if buffer != old => Dest::Buffer(buffer),
-                    Source::Local(local) => Dest::Local(local),
-                    Source::Buffer(_) | Source::Const(_) | Source::Count(_) => continue,
-                };
-                let earlier = self.makers.get(&made).into_iter().flatten().filter(|&&maker| maker < at);
-                pending.extend(earlier.copied().filter(|&maker| needed.insert(maker)));
+        let makers = self.makers(Dest::Buffer(new));
+        let whole_row = |index: Index| index == Index::Row || (index == Index::Whole && traversal.rows == Rows::Once);
+        !makers.is_empty()
+            && self.readers(Dest::Buffer(old)).iter().all(|&at| {
+                let operands = traversal.instrs[at].op.operands();
+                let mut reads = operands.iter().filter(|operand| operand.source == Source::Buffer(old));
+                reads.all(|operand| whole_row(operand.index)) && self.leads_to(traversal, at, makers, old)
+            })
+    }
+
+    /// Does what an instruction makes go into what some later ones make, other than by way of `old`? The search goes on from
+    /// the nearest readers: an update is near to what it reads, and what it is scaled by may depend on all parameters.
+    fn leads_to(&self, traversal: &Traversal, from: usize, to: &[usize], old: Buffer) -> bool {
+        let (mut seen, mut pending) = (HashSet::from([from]), VecDeque::from([from]));
+        while let Some(at) = pending.pop_front() {
+            if to.contains(&at) {
+                return true;
+            }
+            let made = traversal.instrs[at].dest;
+            if made != Dest::Buffer(old) {
+                let later = self.readers(made).iter().copied().filter(|&reader| reader > at);
+                pending.extend(later.filter(|&reader| seen.insert(reader)));
             }
         }
-        let whole_row = |index: Index| index == Index::Row || (index == Index::Whole && traversal.rows == Rows::Once);
-        self.readers.get(&old).into_iter().flatten().all(|at| {
-            let operands = traversal.instrs[*at].op.operands();
-            let mut reads = operands.iter().filter(|operand| operand.source == Source::Buffer(old));
-            needed.contains(at) && reads.all(|operand| whole_row(operand.index))
-        })
+        false
     }
 }
