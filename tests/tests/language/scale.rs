@@ -147,7 +147,7 @@ fn long_chains_are_lowered() {
         ("parameters", "param h0: [3]", &|i| format!(" let h{i} = sigmoid(h{0}) * h{0}\n", i - 1)),
         ("tables", "let h0 = softplus(E.x)", &|i| format!(" let h{i} = sigmoid(h{0}) * h{0}\n", i - 1)),
     ];
-    const LONG: usize = 2500;
+    const LONG: usize = 4000;
     for (what, start, step) in steps {
         let text = model(start, chain(LONG, step), LONG);
         let text = match what {

@@ -46,3 +46,23 @@ fn wide_rows_are_loops_of_the_same_length() {
     assert!(wide < 200_000 && wider < wide + 5_000, "{wide} and {wider} bytes");
     build((1 << 31) - 1).fails(1, &["rows of 2147483647 elements, of at most 16777216"]);
 }
+
+/// The layers are instructions of a few kernels, whose text grows with their number.
+#[test]
+fn deep_models_take_time_in_proportion_to_their_depth() {
+    let place = Place::new();
+    let bytes = |depth: usize| {
+        let layers: String =
+            (1..=depth).map(|i| format!(" let h{i} = relu(linear(h{}, 8))\n", i - 1)).collect::<Vec<_>>().concat();
+        let schema = "schema S {\n vertex P { x: f32[8], y: class[3] }\n}\n";
+        let train = "train M {\n loss cross_entropy(o, P.y)\n optimizer adam(lr: 0.01)\n epochs 1\n}\n";
+        place.model(&format!(
+            "{schema}model M(schema: S) {{\n let h0 = P.x\n{layers} output o: P = linear(h{depth}, 3)\n}}\n{train}"
+        ));
+        place.run(&["build", "m.hgnn", "--emit", "ptx", "-o", "levels"]).works();
+        place.bytes("levels/model.ptx").len()
+    };
+    // With the square of the depth, these took minutes.
+    let (half, all) = (bytes(1000), bytes(2000));
+    assert!(all < 2 * half + half / 10, "{half} and {all} bytes");
+}
