@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_driver::{
-    Analysis, Analyzed, Ends, LowerOptions, Lowered, ORDER, SizeInfo, bounds, format as canonical, lower,
+    Analysis, Analyzed, Ends, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, bounds, format as canonical, lower,
 };
 use hgnnc_exec::{Arenas, BindOptions, BoundData, Engine, EngineOptions, TrainOptions, Trainer, order_vertices};
 use hgnnc_graph::{files, show_bytes};
@@ -98,12 +98,12 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
 
 /// What order the vertices get where the model is trained on this processor, and why.
 fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Result<String, Failure> {
-    if args.disable_pass.iter().any(|name| name == ORDER) {
-        return Ok(format!("{ORDER}: disabled"));
+    if args.disable_pass.iter().any(|name| name == REORDER_VERTICES) {
+        return Ok(format!("{REORDER_VERTICES}: disabled"));
     }
     let options = order_options(artifact, &TrainOptions::default());
     let ordered = order_vertices(artifact, data, &options)?;
-    Ok(ordered.explain.iter().map(|line| format!("{ORDER}: {line}")).collect::<Vec<_>>().join("\n"))
+    Ok(ordered.explain.iter().map(|line| format!("{REORDER_VERTICES}: {line}")).collect::<Vec<_>>().join("\n"))
 }
 
 /// The checked model, and sizes from where the arguments say.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use hgnnc_diag::SourceMap;
-use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower, settings};
+use hgnnc_driver::{Analyzed, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, graphs_with_edges, lower, settings};
 use hgnnc_exec::{
     BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
     list_edges, order_vertices, weights,
@@ -251,14 +251,14 @@ fn on_processor(
     let needed =
         |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
     // A single evaluation does not pay for an order, and other numbers take memory that a budget was met without.
-    let left_out = lower_options.disabled.iter().any(|name| name == ORDER);
+    let left_out = lower_options.disabled.iter().any(|name| name == REORDER_VERTICES);
     let orders = purpose == Purpose::Train && budget.is_none() && !left_out;
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     let artifact = for_purpose(lowered.artifact, purpose);
     if orders {
         let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, &options))?;
         if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
-            say(format!("{ORDER}: {line}"));
+            say(format!("{REORDER_VERTICES}: {line}"));
         }
     }
     Ok(Trainer::new(artifact, data, options)?)
@@ -320,7 +320,7 @@ fn lower_within(
     const ATTEMPTS: usize = 3;
     let lower = |options: &LowerOptions| lower(model, options).map_err(source::not_lowered);
     let mut lowered = lower(&options)?;
-    let recomputes = !options.disabled.iter().any(|name| name == "recompute");
+    let recomputes = !options.disabled.iter().any(|name| name == "rematerialize");
     if budget.is_some() && lowered.artifact.batch.is_some() {
         say("warning: a memory budget counts evaluations; batches take what they need".into());
         return Ok(lowered);
@@ -346,7 +346,7 @@ fn lower_within(
             show_bytes(bytes),
             show_bytes(budget),
             if sums_along_paths(&lowered.artifact.kernels) {
-                "; sums along paths need tables (`--disable-pass sum_along_paths` lists the edges of metapaths instead)"
+                "; sums along paths need tables (`--disable-pass factor_metapaths` lists the edges of metapaths instead)"
             } else {
                 ""
             }

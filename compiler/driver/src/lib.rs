@@ -11,8 +11,8 @@ mod stdlib;
 
 pub use gpu::ptx;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
-pub use hgnnc_passes::pipeline::{ORDER, PassManager, UnknownPass};
-pub use hgnnc_passes::recompute::predict::planned;
+pub use hgnnc_passes::pipeline::{PassManager, REORDER_VERTICES, UnknownPass};
+pub use hgnnc_passes::rematerialize::predict::planned;
 pub use hgnnc_passes::{Ends, SizeInfo, bounds};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names, check_dataset,

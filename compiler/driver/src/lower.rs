@@ -11,7 +11,7 @@ use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind, Param, Space};
 use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, Decision, LowerForm, NotLowered};
 use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
-use hgnnc_passes::recompute::predict::arena_bytes;
+use hgnnc_passes::rematerialize::predict::arena_bytes;
 use hgnnc_passes::{
     NotDifferentiable, NotOnBatch, Reusing, batch_sizes, on_batch, on_batch_reusing, score_links, try_differentiate,
     update,

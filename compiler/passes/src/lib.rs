@@ -5,25 +5,25 @@
 
 pub mod batch_sizes;
 pub mod bounds;
-pub mod compact;
-pub mod compute_on_vertices;
+pub mod compact_endpoints;
 pub mod contract_scores;
+pub mod cse;
+pub mod dce;
 pub mod differentiate;
-pub mod erase_stops;
-pub mod fit_outer_products;
+pub mod drop_stop_gradient;
+pub mod factor_metapaths;
 pub mod kernels;
+pub mod move_to_vertices;
 pub mod on_batch;
 pub mod optimizer;
 pub mod pipeline;
-pub mod recompute;
-pub mod remove_dead;
+pub mod reassociate;
+pub mod rematerialize;
 pub mod reuse;
 mod rewrite;
 pub mod score_links;
-pub mod share_common;
 pub mod simplify;
-pub mod sum_along_paths;
-pub mod sum_before_projecting;
+pub mod split_outer_products;
 mod unread_rows;
 
 pub use batch_sizes::batch_sizes;

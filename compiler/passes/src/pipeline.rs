@@ -12,18 +12,18 @@ use hgnnc_machine::Machine;
 
 pub use hgnnc_ir::sizes::{Ends, SizeInfo};
 
-use crate::compact::compact;
-use crate::compute_on_vertices::compute_on_vertices;
+use crate::compact_endpoints::compact_endpoints;
 use crate::contract_scores::contract_scores;
-use crate::erase_stops::erase_stops;
-use crate::fit_outer_products::fit_outer_products;
+use crate::cse::cse;
+use crate::dce::dce;
+use crate::drop_stop_gradient::drop_stop_gradient;
+use crate::factor_metapaths::factor_metapaths;
 use crate::kernels::{self, Decision, LowerForm, NotLowered, SINGLE, Without};
-use crate::recompute::recompute;
-use crate::remove_dead::remove_dead;
-use crate::share_common::share_common;
+use crate::move_to_vertices::move_to_vertices;
+use crate::reassociate::reassociate;
+use crate::rematerialize::rematerialize;
 use crate::simplify::simplify;
-use crate::sum_along_paths::sum_along_paths;
-use crate::sum_before_projecting::sum_before_projecting;
+use crate::split_outer_products::split_outer_products;
 
 /// A pass by its name.
 pub struct Pass {
@@ -34,65 +34,65 @@ pub struct Pass {
 }
 
 const SIMPLIFY: Pass = Pass { name: "simplify", run: simplify };
-const SHARE_COMMON: Pass = Pass { name: "share_common", run: share_common };
-const RECOMPUTE: Pass = Pass { name: "recompute", run: recompute };
-const REMOVE_DEAD: Pass = Pass { name: "remove_dead", run: remove_dead };
-const COMPUTE_ON_VERTICES: Pass = Pass { name: "compute_on_vertices", run: compute_on_vertices };
-const SUM_BEFORE_PROJECTING: Pass = Pass { name: "sum_before_projecting", run: sum_before_projecting };
-const COMPACT: Pass = Pass { name: "compact", run: compact };
+const CSE: Pass = Pass { name: "cse", run: cse };
+const REMATERIALIZE: Pass = Pass { name: "rematerialize", run: rematerialize };
+const DCE: Pass = Pass { name: "dce", run: dce };
+const MOVE_TO_VERTICES: Pass = Pass { name: "move_to_vertices", run: move_to_vertices };
+const REASSOCIATE: Pass = Pass { name: "reassociate", run: reassociate };
+const COMPACT_ENDPOINTS: Pass = Pass { name: "compact_endpoints", run: compact_endpoints };
 const CONTRACT_SCORES: Pass = Pass { name: "contract_scores", run: contract_scores };
-const FIT_OUTER_PRODUCTS: Pass = Pass { name: "fit_outer_products", run: fit_outer_products };
-const SUM_ALONG_PATHS: Pass = Pass { name: "sum_along_paths", run: sum_along_paths };
-const ERASE_STOPS: Pass = Pass { name: "erase_stops", run: erase_stops };
+const SPLIT_OUTER_PRODUCTS: Pass = Pass { name: "split_outer_products", run: split_outer_products };
+const FACTOR_METAPATHS: Pass = Pass { name: "factor_metapaths", run: factor_metapaths };
+const DROP_STOP_GRADIENT: Pass = Pass { name: "drop_stop_gradient", run: drop_stop_gradient };
 
 /// On forward programs, before differentiation: what makes the forward pass cheap makes its gradient cheap.
 pub const FORWARD: &[Pass] = &[
     // Reordering counts uses: without copies and dead values they are what they seem.
     SIMPLIFY,
-    SHARE_COMMON,
-    REMOVE_DEAD,
+    CSE,
+    DCE,
     // Scores and projections of gathered values come to stand on vertices, where the next passes find them in one form.
-    COMPUTE_ON_VERTICES,
-    SHARE_COMMON,
-    REMOVE_DEAD,
+    MOVE_TO_VERTICES,
+    CSE,
+    DCE,
     // A projection that only scores read is gone before its place is chosen.
     CONTRACT_SCORES,
-    SUM_BEFORE_PROJECTING,
+    REASSOCIATE,
     SIMPLIFY,
-    SHARE_COMMON,
-    REMOVE_DEAD,
+    CSE,
+    DCE,
     // What is summed over edges is as simple as it will be.
-    SUM_ALONG_PATHS,
-    REMOVE_DEAD,
+    FACTOR_METAPATHS,
+    DCE,
     // What is on vertices and in which order is decided. The gradients of values with few rows have few rows.
-    COMPACT,
-    SHARE_COMMON,
-    REMOVE_DEAD,
+    COMPACT_ENDPOINTS,
+    CSE,
+    DCE,
 ];
 
 /// On joint programs, after differentiation, and on inference programs after [`FORWARD`].
 pub const JOINT: &[Pass] = &[
-    ERASE_STOPS,
+    DROP_STOP_GRADIENT,
     SIMPLIFY,
     // The backward softmax is the forward softmax.
-    SHARE_COMMON,
-    REMOVE_DEAD,
-    COMPUTE_ON_VERTICES,
-    SHARE_COMMON,
-    REMOVE_DEAD,
+    CSE,
+    DCE,
+    MOVE_TO_VERTICES,
+    CSE,
+    DCE,
     // What could be moved to the vertices is there.
-    FIT_OUTER_PRODUCTS,
+    SPLIT_OUTER_PRODUCTS,
     // Gradients of parameters with a row per vertex, and their updates.
-    COMPACT,
+    COMPACT_ENDPOINTS,
     SIMPLIFY,
-    SHARE_COMMON,
-    REMOVE_DEAD,
+    CSE,
+    DCE,
     // Last: what the backward part reads is known, and copies must not be found equal again.
-    RECOMPUTE,
+    REMATERIALIZE,
 ];
 
 /// What changes no program, but is chosen when a program meets its data: the order of vertices in memory.
-pub const ORDER: &str = "order";
+pub const REORDER_VERTICES: &str = "reorder_vertices";
 
 /// Whether a pass changed the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -251,7 +251,7 @@ impl PassManager {
         self.without.has(decision)
     }
 
-    /// The names of all passes, each once, in the order in which they first run; at last [`ORDER`].
+    /// The names of all passes, each once, in the order in which they first run; at last [`REORDER_VERTICES`].
     pub fn names() -> Vec<&'static str> {
         let mut names = vec![];
         for pass in FORWARD.iter().chain(JOINT) {
@@ -259,7 +259,7 @@ impl PassManager {
                 names.push(pass.name);
             }
         }
-        names.push(ORDER);
+        names.push(REORDER_VERTICES);
         names
     }
 

@@ -11,7 +11,7 @@
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, PathTerm, Reduce, Type, UnaryOp, Value};
 
-use crate::compute_on_vertices::by_row;
+use crate::move_to_vertices::by_row;
 
 /// Finds the values of a program that may be infinite in rows without edges. The program may grow between questions.
 #[derive(Default)]

@@ -501,7 +501,7 @@ impl Writer<'_> {
                     (body, info, format!("{}{}", gemm.form.name(), self.hints.place(gemm.from)))
                 }
                 Body::Paths(_) => {
-                    let what = "attention summed along paths (`--disable-pass sum_along_paths` lists their ends)";
+                    let what = "attention summed along paths (`--disable-pass factor_metapaths` lists their ends)";
                     return Err(Unsupported { kernel: number, what: what.into() });
                 }
                 Body::Traversal(traversal) => {

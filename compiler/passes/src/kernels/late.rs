@@ -13,7 +13,7 @@
 //! Applies in the backward part, to element-wise operations on rows of vertices or of the ends of a graph whose sources that are neither leaves nor
 //! late themselves nor the same in every run have together at most a quarter more elements per row than the value.
 //! Copies of forward values could start at any time, and so start as late as possible. Other forward values are left where
-//! they are: what backward computes again is the choice of [`crate::recompute`].
+//! they are: what backward computes again is the choice of [`crate::rematerialize`].
 //!
 //! In all parts, what only repeats much narrower values (a row with a one for its class, a weight of each row times such a
 //! row) is computed by each reader for itself, be it the same in every run or not: with hundreds of classes it is the largest

@@ -315,9 +315,7 @@ fn explanations_of_kernels_compare_predicted_times() {
 #[test]
 fn explanations_of_orders_compare_predicted_times() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    for pass in
-        FORWARD.iter().filter(|p| ["compute_on_vertices", "contract_scores", "sum_before_projecting"].contains(&p.name))
-    {
+    for pass in FORWARD.iter().filter(|p| ["move_to_vertices", "contract_scores", "reassociate"].contains(&p.name)) {
         let mut compared = 0;
         for entry in std::fs::read_dir(folder.join(pass.name)).expect("cases") {
             let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("a readable case");

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
 use hgnnc_machine::Machine;
-use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT, ORDER};
-use hgnnc_passes::recompute::recompute;
-use hgnnc_passes::remove_dead::remove_dead;
+use hgnnc_passes::dce::dce;
+use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT, REORDER_VERTICES};
+use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -53,7 +53,7 @@ fn read(path: &Path, text: &str) -> Dataflow {
 fn passes_do_what_their_cases_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut wrong = vec![];
-    for name in PassManager::names().into_iter().filter(|&name| name != ORDER) {
+    for name in PassManager::names().into_iter().filter(|&name| name != REORDER_VERTICES) {
         let pass = FORWARD.iter().chain(JOINT).find(|pass| pass.name == name).expect("a pass of the lists");
         for path in entries(&root.join(name)) {
             let text = fs::read_to_string(&path).expect("a readable case");
@@ -63,7 +63,7 @@ fn passes_do_what_their_cases_say() {
             let mut cx = PassCx { arena_budget: budget(&text), machine: target(&text), ..PassCx::new(sizes(&text)) };
             let changed = (pass.run)(&mut flow, &mut cx);
             assert_eq!(changed.0, flow != untouched, "{}: reports whether it changed something", path.display());
-            remove_dead(&mut flow, &mut PassCx::default());
+            dce(&mut flow, &mut PassCx::default());
             let found = if changed.0 { format!("\n{}", print(&flow)) } else { " unchanged\n".to_owned() };
             if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
                 fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
@@ -96,18 +96,18 @@ fn unknown_passes_are_an_error_and_known_ones_are_left_out() {
 /// Planning a large program takes long: nothing is recomputed that no budget asks for.
 #[test]
 fn large_programs_are_recomputed_under_a_budget_only() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/recompute/fires.ir");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/rematerialize/fires.ir");
     let text = fs::read_to_string(&path).expect("a readable case");
     let (before, _) = text.split_once("=>").expect("`=>` between the programs");
     let mut flow = read(&path, before);
     let cx = |arena_budget| PassCx { arena_budget, ..PassCx::new(sizes(&text)) };
-    assert!(recompute(&mut flow.clone(), &mut cx(None)).0);
+    assert!(rematerialize(&mut flow.clone(), &mut cx(None)).0);
     let last = Value::new(flow.values.len() - 1);
     for _ in 0..6_000 {
         flow.add(Op::Unary(UnaryOp::Neg), &[last]);
     }
     let mut without = cx(None);
-    assert!(!recompute(&mut flow.clone(), &mut without).0);
+    assert!(!rematerialize(&mut flow.clone(), &mut without).0);
     assert!(without.explain[0].contains("only a memory budget"), "{:?}", without.explain);
-    assert!(recompute(&mut flow, &mut cx(Some(0))).0);
+    assert!(rematerialize(&mut flow, &mut cx(Some(0))).0);
 }

@@ -12,8 +12,8 @@ use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
 use hgnnc_passes::kernels::{
     Decision, LowerForm, SoftmaxForm, Without, explain, fused, lower, lower_apart, lower_with,
 };
-use hgnnc_passes::recompute::predict::arena_bytes;
-use hgnnc_passes::recompute::recompute;
+use hgnnc_passes::rematerialize::predict::arena_bytes;
+use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
 
 use crate::random::{joint_of, joint_program, sizes};
@@ -158,7 +158,7 @@ fn what_is_recomputed_is_the_same_under_any_budget() {
                 let mut flow = joint.clone();
                 let mut cx = PassCx { sizes: Some(sizes.clone()), arena_budget: budget, ..PassCx::default() };
                 if only {
-                    recomputed += usize::from(recompute(&mut flow, &mut cx).0);
+                    recomputed += usize::from(rematerialize(&mut flow, &mut cx).0);
                 } else {
                     PassManager::default().run_joint(&mut flow, &mut cx, || None);
                 }

@@ -46,7 +46,7 @@ fn program_with_scores(seed: u64) -> Option<(Dataflow, Bindings, Graph)> {
     let product = flow.binary(hgnnc_ir::BinaryOp::Mul, a, b);
     let score = flow.reduce_trailing(Reduce::Sum, axes, product);
     flow.output("score.links_joined", score);
-    hgnnc_passes::remove_dead::remove_dead(&mut flow, &mut Default::default());
+    hgnnc_passes::dce::dce(&mut flow, &mut Default::default());
     Some((flow, bindings, graph))
 }
 

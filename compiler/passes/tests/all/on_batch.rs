@@ -181,7 +181,7 @@ pub fn of_one_type(seed: u64) -> Option<(VertexType, Dataflow, Bindings)> {
         _ => None,
     })?;
     flow.outputs.retain(|output| flow.values[output.value.index()].ty.space == Space::Vertices(target));
-    hgnnc_passes::remove_dead::remove_dead(&mut flow, &mut Default::default());
+    hgnnc_passes::dce::dce(&mut flow, &mut Default::default());
     let is_local = !flow.values.iter().any(|data| is_global(&data.op));
     is_local.then_some((target, flow, bindings))
 }

@@ -83,7 +83,7 @@ fn check_trained_by(case: &Case, train: &str, drawn: u64) {
         }
         // Everything that can be is computed again; with the other passes, and without them.
         let others: Vec<String> =
-            PassManager::names().into_iter().filter(|&name| name != "recompute").map(String::from).collect();
+            PassManager::names().into_iter().filter(|&name| name != "rematerialize").map(String::from).collect();
         for disabled in [vec![], others] {
             let what = format!("{what}, budget 0 without {}", disabled.join(", "));
             let options = LowerOptions { arena_budget: Some(0), disabled, ..LowerOptions::default() };

@@ -8,7 +8,7 @@ use hgnnc_ir::{Dataflow, Value};
 use crate::pipeline::{Changed, PassCx};
 
 /// See the module.
-pub fn remove_dead(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+pub fn dce(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let mut live = vec![false; flow.values.len()];
     for output in &flow.outputs {
         live[output.value.index()] = true;
@@ -35,5 +35,5 @@ pub fn remove_dead(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     for output in &mut flow.outputs {
         output.value = moved[output.value.index()];
     }
-    cx.note("remove_dead", removed, || format!("{removed} values that nothing reads"))
+    cx.note("dce", removed, || format!("{removed} values that nothing reads"))
 }

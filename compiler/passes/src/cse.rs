@@ -22,7 +22,7 @@ use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::attribute;
 
 /// See the module.
-pub fn share_common(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+pub fn cse(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     // What each value becomes, still by the old numbers. Most of a program stays, so it is changed in place.
     let mut becomes: Vec<Value> = Vec::with_capacity(flow.values.len());
     // Values by a hash of operation and operands: the latest, and the one before it with that hash.
@@ -53,7 +53,7 @@ pub fn share_common(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     if shared > 0 {
         keep_only(flow, &becomes);
     }
-    cx.note("share_common", shared, || format!("{shared} values computed before"))
+    cx.note("cse", shared, || format!("{shared} values computed before"))
 }
 
 /// Removes values that became others, to which their readers point already.

@@ -36,15 +36,15 @@ use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::interp;
 use hgnnc_ir::{BinaryOp, DType, Dataflow, Dim, Direction, Graph, Op, OutputKind, Param, Reduce, Space, Type, Value};
 
-use crate::compute_on_vertices::by_row;
+use crate::move_to_vertices::by_row;
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::count_uses;
 
 type Ends = (Graph, Direction);
 
 /// See the module.
-pub fn compact(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-    let Some(sizes) = cx.sizes_for("compact") else { return Changed(false) };
+pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    let Some(sizes) = cx.sizes_for("compact_endpoints") else { return Changed(false) };
     let worthwhile = few_ends(flow, &sizes, cx);
     if worthwhile.is_empty() {
         return Changed(false);
@@ -75,7 +75,7 @@ pub fn compact(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         let (met, wrong) = (std::mem::take(&mut builder.met), builder.broken_assumptions());
         if met.is_empty() && wrong.is_empty() {
             let changed = builder.changed;
-            cx.explain_all("compact", std::mem::take(&mut builder.log));
+            cx.explain_all("compact_endpoints", std::mem::take(&mut builder.log));
             if changed {
                 *flow = builder.finish();
             }
@@ -94,7 +94,8 @@ fn few_ends(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> HashSet<Ends>
         for direction in [Direction::Out, Direction::In] {
             let vertices = sizes.rows(flow.graph_end(graph, direction));
             let Some(ends) = sizes.num_ends(graph, direction) else {
-                cx.explain.push("compact: the numbers of distinct ends are not known, nothing is moved".into());
+                cx.explain
+                    .push("compact_endpoints: the numbers of distinct ends are not known, nothing is moved".into());
                 return HashSet::new();
             };
             if ends <= vertices / 2 {
@@ -107,7 +108,7 @@ fn few_ends(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> HashSet<Ends>
             }
         }
     }
-    cx.explain_all("compact", log);
+    cx.explain_all("compact_endpoints", log);
     few
 }
 

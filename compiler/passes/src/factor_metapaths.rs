@@ -45,10 +45,10 @@ use crate::bounds::path_cycles;
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 
-const NAME: &str = "sum_along_paths";
+const NAME: &str = "factor_metapaths";
 
 /// Sums along paths where it costs less.
-pub fn sum_along_paths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+pub fn factor_metapaths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     if flow.paths.is_empty() {
         return Changed(false);
     }

@@ -33,8 +33,8 @@ use crate::rewrite::{Rewriter, count_uses, rewrite};
 use crate::unread_rows::Infinite;
 
 /// See the module.
-pub fn sum_before_projecting(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-    let Some(sizes) = cx.sizes_for("sum_before_projecting") else { return Changed(false) };
+pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    let Some(sizes) = cx.sizes_for("reassociate") else { return Changed(false) };
     let uses = count_uses(flow);
     let mut log = vec![];
     let mut infinite = Infinite::default();
@@ -50,7 +50,7 @@ pub fn sum_before_projecting(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
             None
         }
     });
-    cx.explain_all("sum_before_projecting", log);
+    cx.explain_all("reassociate", log);
     Changed(moved > 0)
 }
 

@@ -11,10 +11,10 @@ use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::rewrite;
 
 /// See the module.
-pub fn erase_stops(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+pub fn drop_stop_gradient(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let erased = rewrite(flow, |r, value, args| match r.old.value(value).op == Op::StopGradient {
         true => Some(args[0]),
         false => None,
     });
-    cx.note("erase_stops", erased, || format!("{erased} stops"))
+    cx.note("drop_stop_gradient", erased, || format!("{erased} stops"))
 }

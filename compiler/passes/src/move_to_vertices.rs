@@ -25,8 +25,8 @@ use crate::rewrite::rewrite;
 use crate::unread_rows::{Infinite, is_total};
 
 /// See the module.
-pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-    let Some(sizes) = cx.sizes_for("compute_on_vertices") else { return Changed(false) };
+pub fn move_to_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    let Some(sizes) = cx.sizes_for("move_to_vertices") else { return Changed(false) };
     let machine = cx.machine.clone();
     let mut log = vec![];
     let mut infinite = Infinite::default();
@@ -84,7 +84,7 @@ pub fn compute_on_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         }
         Some(r.add(gather, &[computed]))
     });
-    cx.explain_all("compute_on_vertices", log);
+    cx.explain_all("move_to_vertices", log);
     Changed(moved > 0)
 }
 

@@ -27,12 +27,12 @@ use crate::rewrite::{Rewriter, rewrite};
 use crate::unread_rows::Infinite;
 
 /// See the module.
-pub fn fit_outer_products(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-    fit_outer_products_into(flow, LowerForm::of(cx.machine.as_ref()).edge_outer, cx)
+pub fn split_outer_products(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+    split_outer_products_into(flow, LowerForm::of(cx.machine.as_ref()).edge_outer, cx)
 }
 
 /// The same where the back end adds up so many elements.
-pub fn fit_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut PassCx) -> Changed {
+pub fn split_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut PassCx) -> Changed {
     let mut log = vec![];
     let mut infinite = Infinite::default();
     let taken_apart = rewrite(flow, |r, value, args| {
@@ -59,7 +59,7 @@ pub fn fit_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut PassCx
         log.push(format!("{value} has more than {most} elements: {how}"));
         Some(result)
     });
-    cx.explain_all("fit_outer_products", log);
+    cx.explain_all("split_outer_products", log);
     Changed(taken_apart > 0)
 }
 

@@ -40,9 +40,9 @@ use hgnnc_ir::{BinaryOp, Dataflow, Op, Phase, Space, Value};
 
 use self::mincut::{INFINITE, Network};
 use crate::bounds::operation_work;
+use crate::dce::dce;
 use crate::kernels::{self, Facts, LowerForm};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
-use crate::remove_dead::remove_dead;
 
 /// Without a budget, recomputing may add this part of the predicted time.
 const MOST_TIME: f64 = 0.05;
@@ -61,17 +61,17 @@ const BUDGET_TRIALS: usize = 4;
 const MOST_NAMED: usize = 6;
 
 /// See the module.
-pub fn recompute(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+pub fn rematerialize(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     if flow.values.iter().all(|data| data.phase == Phase::Forward) {
         return Changed(false);
     }
     let Some(sizes) = cx.sizes.clone() else {
-        cx.explain.push("recompute: no sizes are known, nothing is recomputed".into());
+        cx.explain.push("rematerialize: no sizes are known, nothing is recomputed".into());
         return Changed(false);
     };
     if cx.arena_budget.is_none() && flow.values.len() > LARGE {
         cx.explain.push(format!(
-            "recompute: only a memory budget is worth planning {} values again and again",
+            "rematerialize: only a memory budget is worth planning {} values again and again",
             flow.values.len()
         ));
         return Changed(false);
@@ -89,7 +89,7 @@ pub fn recompute(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         plan = search.within(limit, &before);
         cx.notes.push(told(&before, &plan, budget, &sizes));
     }
-    cx.explain_all("recompute", search.explain(&before, &plan));
+    cx.explain_all("rematerialize", search.explain(&before, &plan));
     let changed = !plan.again.is_empty();
     if changed {
         *flow = plan.flow;
@@ -295,7 +295,7 @@ impl<'a> Search<'a> {
             output.value = place[output.value.index()];
         }
         new.cursor = old.cursor;
-        remove_dead(&mut new, &mut PassCx::default());
+        dce(&mut new, &mut PassCx::default());
         new
     }
 
