@@ -1,6 +1,6 @@
-//! Sums over the edges of a metapath's graph are summed along its paths, where that costs less: its edges are never listed.
+//! Factors sums over a metapath: they go along its paths where that costs less, without listing the metapath's edges.
 //!
-//! A linear sum goes hop by hop. What an edge weighs is the number of its paths, 1 where there is one for each pair:
+//! A linear sum goes hop by hop. The weight of an edge is the number of its paths, 1 where each pair has one path:
 //!
 //! ```text
 //! Before:  %1 = gather.src PAP, %0           : f32[edges(PAP); 64]        metapath PAP = PAP.1, PAP.2
@@ -13,7 +13,7 @@
 //!          %4 = segment.sum.in PAP.2, %3     : f32[Paper; 64]
 //! ```
 //!
-//! Attention whose score is a leaky ReLU of a number of the source plus one of the destination is summed by
+//! Attention whose score is a leaky ReLU of a scalar of the source plus one of the destination is summed by
 //! [`hgnnc_ir::paths`], where there is one path for each pair and it has two hops:
 //!
 //! ```text
@@ -32,8 +32,8 @@
 //!          %4 = paths.sum.in(0.2) PSP.1, PSP.2, %0, %1, %3, %2   : f32[Paper; 8, 8]
 //! ```
 //!
-//! Nothing random and no number of an edge may enter a weight: dropout of attention needs the pairs one by one. A graph is
-//! left as it is unless all of its sums are of these forms, because one that needs its edges has listed them.
+//! No random mask and no edge value may enter a weight: dropout of attention needs the pairs one by one. A graph is
+//! left alone unless all of its sums have these forms, because a single other sum makes its edges be listed.
 
 use std::collections::BTreeMap;
 
@@ -41,13 +41,13 @@ use hgnnc_ir::dataflow::{Binding, PathDecl};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Op, PathSum, PathTerm, Reduce, Space, Type, UnaryOp, Value};
 
-use crate::bounds::path_cycles;
+use crate::cost::path_cycles;
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 
 const NAME: &str = "factor_metapaths";
 
-/// Sums along paths where it costs less.
+/// Factors the sums over metapaths where that costs less.
 pub fn factor_metapaths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     if flow.paths.is_empty() {
         return Changed(false);
@@ -72,7 +72,7 @@ pub fn factor_metapaths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
                 let pairs = sizes.rows(Space::Edges(path.of));
                 let hops: Vec<String> =
                     path.hops.iter().map(|&hop| sizes.rows(Space::Edges(hop)).to_string()).collect();
-                // Whoever left the edges out has asked this pass before.
+                // The edges of unlisted graphs were left out because this pass factored them before.
                 let chosen = along < over || sizes.unlisted.contains(&path.of);
                 let (verb, than) =
                     if chosen { ("are summed along their paths", "instead of") } else { ("stay", "against") };
@@ -96,7 +96,7 @@ pub fn factor_metapaths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     Changed(replaced > 0)
 }
 
-/// A score of the edges of a graph.
+/// The attention score of the edges of a graph.
 #[derive(Clone, Copy, PartialEq)]
 struct Score {
     slope: f64,
@@ -104,20 +104,20 @@ struct Score {
     y: Value,
 }
 
-/// A sum over the edges of a graph that paths can make.
+/// A sum over the edges of a metapath that can be factored.
 enum Sum {
-    /// Of source values; without one, of the number of paths.
+    /// The sum of source values; without one, the number of paths.
     Linear(Option<Value>),
-    /// `ln Σ e^s`
+    /// The log-sum-exp of scores: `ln Σ e^s`.
     Lse(Score),
-    /// `Σ e^(s - n) w`
+    /// The weighted sum `Σ e^(s - n) w`.
     Weighted { score: Score, n: Value, w: Option<Value> },
 }
 
 /// All sums over the edges of a graph.
 ///
 /// # Errors
-/// Why one of them, or another use of its edges, needs the edges. `None` where nothing uses them.
+/// The reason why a sum, or another use of the edges, needs the edges listed. `None` where nothing uses them.
 fn all_sums(flow: &Dataflow, path: &PathDecl) -> Result<BTreeMap<Value, Sum>, Option<String>> {
     let of_edges = |value: Value| flow.ty(value).space == Space::Edges(path.of);
     let mut sums = BTreeMap::new();
@@ -149,7 +149,7 @@ fn sum_of(flow: &Dataflow, path: &PathDecl, reduce: Reduce, summed: Value) -> Re
     }
 }
 
-/// The source values that are summed, each as often as there are paths. `Some(None)`: paths are counted.
+/// The source values of a linear sum, each as often as it has paths. `Some(None)`: the sum counts paths.
 fn linear(flow: &Dataflow, path: &PathDecl, summed: Value) -> Option<Option<Value>> {
     let node = flow.value(summed);
     let counts = |value: Value| match flow.value(value).op {
@@ -174,7 +174,7 @@ fn linear(flow: &Dataflow, path: &PathDecl, summed: Value) -> Option<Option<Valu
 
 const NOT_A_SUM: &str = "a sum of them is neither linear in source values nor attention of sources";
 
-/// Attention: `e^(s - n) w`, or without `w`.
+/// Matches attention: `e^(s - n) w`, or without `w`.
 fn weighted(flow: &Dataflow, path: &PathDecl, summed: Value) -> Result<Sum, &'static str> {
     let node = flow.value(summed);
     let (weight, w) = match node.op {
@@ -209,7 +209,7 @@ fn weighted(flow: &Dataflow, path: &PathDecl, summed: Value) -> Result<Sum, &'st
     if fits { Ok(Sum::Weighted { score, n, w }) } else { Err(NOT_A_SUM) }
 }
 
-/// `leaky_relu(x_src + y_dst)`
+/// Matches the score `leaky_relu(x_src + y_dst)`.
 fn score(flow: &Dataflow, path: &PathDecl, value: Value) -> Result<Score, &'static str> {
     const OTHER: &str = "their score is not a leaky ReLU of a number of the source plus one of the destination";
     if !path.once {
@@ -230,15 +230,15 @@ fn score(flow: &Dataflow, path: &PathDecl, value: Value) -> Result<Score, &'stat
         (Op::GatherDst(_), Op::GatherSrc(_)) => (b.args[0], a.args[0]),
         _ => return Err(OTHER),
     };
-    // Rows of ends would be other rows of the hops.
+    // The endpoints of the metapath are not those of its hops.
     let rows = |value: Value| matches!(flow.ty(value).space, Space::Vertices(_));
     let alike = flow.ty(src).dims == flow.ty(dst).dims && rows(src) && rows(dst);
     if alike { Ok(Score { slope, x: src, y: dst }) } else { Err(OTHER) }
 }
 
 impl Sum {
-    /// Cycles of the sum over edges, and along paths, about. An edge of attention over 8 heads of 8 takes 25, a score of it
-    /// half as much; a linear sum loads and adds.
+    /// Approximate cycles of the sum over edges, and of the factored sum. An edge of attention over 8 heads of 8 takes
+    /// 25, a score of it half as much; a linear sum loads and adds.
     fn costs(&self, flow: &Dataflow, path: &PathDecl, value: Value, sizes: &SizeInfo) -> (f64, f64) {
         let edges = |graph: Graph| sizes.rows(Space::Edges(graph)) as f64;
         let width = |value: Value| sizes.width(flow, value) as f64;

@@ -1,8 +1,8 @@
-//! Moves what depends on one end of an edge only from the edges to the vertices at that end.
+//! Moves edge values that depend on one endpoint only to the vertices: computes per vertex, then gathers.
 //!
 //! A vertex is computed once, not once per edge: a projection costs |V|·k·n multiply-adds, not |E|·k·n. Every row is
-//! computed from the same operands in the same order, so results agree exactly. What is moved is followed by its gather,
-//! and so moves what reads it in turn.
+//! computed from the same operands in the same order, so results agree exactly. A moved value is followed by its
+//! gather, so its readers can move in turn.
 //!
 //! ```text
 //! Before:  %2 = gather.src g, %0              : f32[edges(g); h, d]
@@ -14,17 +14,17 @@
 //! ```
 //!
 //! Applies to operations that work row by row, where every operand is a unit value or gathered in the same way over the
-//! same graph, at least one is gathered, and |V| ≤ |E|. What is computed for vertices without edges must be finite: see
+//! same graph, at least one is gathered, and |V| ≤ |E|. Rows of vertices without edges must be finite: see
 //! [`crate::unread_rows`]. Needs sizes.
 
 use hgnnc_ir::{Dataflow, Op, Space, Type, Value};
 
-use crate::bounds::{Times, operation_work};
+use crate::cost::{Times, operation_work};
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::rewrite;
 use crate::unread_rows::{Infinite, is_total};
 
-/// See the module.
+/// Moves row-wise operations on gathered values in front of the gather.
 pub fn move_to_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("move_to_vertices") else { return Changed(false) };
     let machine = cx.machine.clone();
@@ -46,25 +46,25 @@ pub fn move_to_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
                 return None;
             }
         }
-        // All vertices at the end, or those that have edges.
+        // All vertices at that end, or its endpoints.
         let (gather, space) = gather?;
         let gather = gather.clone();
         let (Op::GatherSrc(graph) | Op::GatherDst(graph)) = gather else { return None };
         let on_vertices = by_row(op, |ty| Type { space, ..ty.clone() })?;
         let (vertices, edges) = (sizes.rows(space), sizes.edges[graph.index()]);
-        // Ends of a graph all have edges.
+        // All endpoints have edges.
         let all_read = matches!(space, Space::Ends(..));
         if !all_read && (!is_total(&r.new, op, &ends) || ends.iter().any(|&end| infinite.has(&r.new, end))) {
             let name = &r.old.graphs[graph.index()].name;
             log.push(format!("{value} over `{name}`: may be infinite at vertices without edges; stays on the edges"));
             return None;
         }
-        // With as many: edge values are computed anew by every traversal that needs them, vertex values once.
+        // Equal counts move as well: every traversal recomputes edge values, and vertex values are computed once.
         let moves = vertices <= edges;
         let verdict = if moves { "moved to the vertices" } else { "stays on the edges" };
         let name = &r.old.graphs[graph.index()].name;
         let line = format!("{value} over `{name}`: {vertices} vertices, {edges} edges; {verdict}");
-        // What would be computed on the vertices stands at the end of the program that is being built.
+        // The moved value is the last value of the new program, so it can be removed again.
         let before = r.new.values.len();
         let computed = r.add(on_vertices, &ends);
         let predicted = machine.as_ref().and_then(|machine| {
@@ -88,7 +88,7 @@ pub fn move_to_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     Changed(moved > 0)
 }
 
-/// The operation on rows of another space, if it works row by row.
+/// The operation on rows of another space, if it is row-wise.
 pub(crate) fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
     match op {
         Op::Broadcast(ty) => Some(Op::Broadcast(moved(ty))),

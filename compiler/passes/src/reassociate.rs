@@ -1,8 +1,8 @@
 //! Chooses the side of a sum over edges on which a projection is cheaper.
 //!
-//! Sums and projections are linear, so `Σ (x_j W) = (Σ x_j) W`: the same products, added in another order. With k columns
-//! before and n after the projection, S vertices at the end that is read, D at the end that is summed to and E edges,
-//! the multiply-adds (an addition counts as one) are
+//! Sums and projections are linear, so `Σ (x_j W) = (Σ x_j) W`: the same products, added in another order. With k
+//! columns before and n after the projection, S vertices at the end that is read, D at the end that is summed to and E
+//! edges, the multiply-adds (an addition counts as one) are
 //!
 //! - project, then sum: `S k n + E n` (the edges carry n columns),
 //! - sum, then project: `E k + D k n` (the edges carry k columns).
@@ -17,8 +17,9 @@
 //! ```
 //!
 //! or the other way round, and for sums to sources with `gather.dst`. A projection of edge values that are not gathered
-//! (`E k n + E n`) moves behind its sum by the same comparison. Messages may be weighted by an edge value that is the
-//! same for all columns that the projection mixes, `Σ α_e (x_j W) = (Σ α_e x_j) W`; then every edge costs twice as much.
+//! (`E k n + E n`) moves after its sum by the same comparison. Messages may be weighted by an edge value that is the
+//! same for all columns that the projection mixes, `Σ α_e (x_j W) = (Σ α_e x_j) W`; then every edge costs twice as
+//! much.
 //!
 //! Applies where the other order needs fewer multiply-adds and the values in between have no other use (they would be
 //! computed in both orders). A sparse projected value cannot be gathered and stays. Extents are resolved by the sizes
@@ -27,19 +28,19 @@
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Op, Reduce, Value};
 use hgnnc_machine::Machine;
 
-use crate::bounds::{Times, dense_product, gather_sum, seconds};
+use crate::cost::{Times, dense_product, gather_sum, seconds};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
 use crate::unread_rows::Infinite;
 
-/// See the module.
+/// Moves projections to the cheaper side of sums over edges.
 pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("reassociate") else { return Changed(false) };
     let uses = count_uses(flow);
     let mut log = vec![];
     let mut infinite = Infinite::default();
     let machine = cx.machine.clone();
-    let known = Known { sizes: &sizes, machine: machine.as_ref(), uses: &uses };
+    let known = CostInputs { sizes: &sizes, machine: machine.as_ref(), uses: &uses };
     let moved = rewrite(flow, |r, value, _| {
         let data = r.old.value(value);
         if matches!(data.op, Op::Segment { .. }) {
@@ -54,9 +55,9 @@ pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     Changed(moved > 0)
 }
 
-/// What both rules look at.
+/// The inputs of both rules.
 #[derive(Clone, Copy)]
-struct Known<'a> {
+struct CostInputs<'a> {
     sizes: &'a SizeInfo,
     machine: Option<&'a Machine>,
     uses: &'a [usize],
@@ -87,7 +88,7 @@ impl Orders {
         product(&[self.edges, self.cost, self.k]).saturating_add(product(&[self.ends, self.products]))
     }
 
-    /// What was compared, and what follows.
+    /// Explains the comparison and the choice.
     fn explain(&self, sum: Value, name: &str, changes: bool, sums_first: bool, machine: Option<&Machine>) -> String {
         let (project, sum_first) = (self.project_first(), self.sum_first());
         let verdict = if changes { "the order changes" } else { "the order stays" };
@@ -114,14 +115,14 @@ impl Orders {
     }
 }
 
-/// Sizes may be those of data that no memory holds.
+/// The product of sizes, which may exceed `u64`.
 fn product(sizes: &[u64]) -> u128 {
     sizes.iter().fold(1, |all, &size| all.saturating_mul(size.into()))
 }
 
-/// `value` sums projected values: sum what is projected instead?
-fn sum_first(r: &mut Rewriter<'_>, known: Known<'_>, value: Value, log: &mut Vec<String>) -> Option<Value> {
-    let (old, Known { sizes, uses, .. }) = (r.old, known);
+/// Sums first, where `value` is a sum of projected values and that is cheaper.
+fn sum_first(r: &mut Rewriter<'_>, known: CostInputs<'_>, value: Value, log: &mut Vec<String>) -> Option<Value> {
+    let (old, CostInputs { sizes, uses, .. }) = (r.old, known);
     let sum = old.value(value);
     let Op::Segment { graph, direction, reduce: Reduce::Sum } = sum.op else { return None };
     let messages = messages(old, sum.args[0], graph, direction);
@@ -155,27 +156,27 @@ fn sum_first(r: &mut Rewriter<'_>, known: Known<'_>, value: Value, log: &mut Vec
     let v = messages.rebuild(r, r.mapped(x));
     let v = r.add(sum.op.clone(), &[v]);
     let w = r.mapped(w);
-    // A projection is accounted to its stage wherever it stands.
+    // A projection keeps its stage wherever it is computed.
     r.new.cursor.stage = projection.stage;
     Some(r.add(projection.op.clone(), &[v, w]))
 }
 
-/// `value` projects sums of gathered values: project what is gathered instead?
+/// Projects first, where `value` projects a sum of gathered values and that is cheaper.
 fn project_first(
     r: &mut Rewriter<'_>,
-    known: Known<'_>,
+    known: CostInputs<'_>,
     value: Value,
     infinite: &mut Infinite,
     log: &mut Vec<String>,
 ) -> Option<Value> {
-    let (old, Known { sizes, uses, .. }) = (r.old, known);
+    let (old, CostInputs { sizes, uses, .. }) = (r.old, known);
     let projection = old.value(value);
     let Op::MatMul { batch } = projection.op else { return None };
     let (summed, w) = (projection.args[0], projection.args[1]);
     let sum = old.value(summed);
     let Op::Segment { graph, direction, reduce: Reduce::Sum } = sum.op else { return None };
     let messages = messages(old, sum.args[0], graph, direction);
-    // Edge values that are not gathered are never cheaper to project one by one.
+    // Projecting edge values that are not gathered is never cheaper.
     if messages.gather.is_none() || !messages.weight_fits(old, batch) || infinite.has(old, messages.of) {
         return None;
     }
@@ -207,13 +208,13 @@ fn project_first(
     Some(r.add(sum.op.clone(), &[v]))
 }
 
-/// What a sum over edges sums: a value, perhaps gathered from the far end, perhaps times a weight of the edge.
+/// The operands of a sum over edges: a value, perhaps gathered from the other end, perhaps times an edge weight.
 struct Messages {
     /// The value, on vertices if it is gathered, else on edges.
     of: Value,
     gather: Option<Op>,
     weight: Option<Value>,
-    /// Product and gather: what must have no other use.
+    /// Multiplication and gather, which must have no other use.
     between: Vec<Value>,
 }
 
@@ -221,7 +222,7 @@ fn messages(old: &Dataflow, summed: Value, graph: Graph, direction: Direction) -
     let mut found = Messages { of: summed, gather: None, weight: None, between: vec![] };
     let data = old.value(summed);
     if data.op == Op::Binary(BinaryOp::Mul) {
-        // The factor of fewer dimensions weighs the columns of the other.
+        // The factor with fewer dimensions is the weight.
         let (a, b) = (data.args[0], data.args[1]);
         let (of, weight) = if old.ty(a).dims.len() > old.ty(b).dims.len() { (a, b) } else { (b, a) };
         if old.ty(of).space == data.ty.space && old.ty(of).dims == data.ty.dims {

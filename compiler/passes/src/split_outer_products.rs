@@ -1,8 +1,8 @@
-//! Takes sums of outer products apart that are too large to be added up while edges are visited.
+//! Splits sums of outer products over edges that are too large for the accumulators of a traversal.
 //!
-//! The gradient of a weight that is applied to edges is `Σ_e x_e ⊗ y_e`. A graphics processor adds it up in registers, of
-//! which a lane has few. The sum is bilinear: where one operand is gathered from an end of the edges, the other is summed
-//! there first, and what is left is a product over vertices, for which there are kernels of any size:
+//! The gradient of a weight that is applied to edges is `Σ_e x_e ⊗ y_e`. A GPU accumulates it in registers, of which a
+//! thread has few. The sum is bilinear: where one operand is gathered from an endpoint, the other operand is summed per
+//! vertex first, and the rest is a dense product over vertices of any size:
 //!
 //! ```text
 //! Before:  %2 = gather.src g, %0              : f32[edges(g); k]
@@ -11,27 +11,27 @@
 //!          %3 = outer %0, %2                  : f32[k, n]
 //! ```
 //!
-//! A factor of the edge that is the same for all columns, `(α_e x_j) ⊗ y_e`, goes to the other operand. Other products (of
-//! edge features, or of what was dropped edge by edge) are computed in slices of rows and columns of the result, each in a
-//! traversal of its own.
+//! A factor of the edge that is the same for all columns, `(α_e x_j) ⊗ y_e`, goes to the other operand. Other products
+//! (of edge features, or under a dropout mask of edges) are tiled: slices of rows and columns of the result are
+//! computed, each in a traversal of its own.
 //!
-//! Applies to products over edges with more elements than the back end adds up ([`LowerForm::edge_outer`]), or with extents
-//! that are not known.
+//! Applies to products over edges with more elements than the back end accumulates ([`LoweringOptions::edge_outer`]),
+//! or with extents that are not known.
 
 use hgnnc_ir::kernel::Width;
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, Reduce, Space, Value};
 
-use crate::kernels::LowerForm;
+use crate::kernels::LoweringOptions;
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 use crate::unread_rows::Infinite;
 
-/// See the module.
+/// Splits outer products by the limit of the machine.
 pub fn split_outer_products(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-    split_outer_products_into(flow, LowerForm::of(cx.machine.as_ref()).edge_outer, cx)
+    split_outer_products_into(flow, LoweringOptions::of(cx.machine.as_ref()).edge_outer, cx)
 }
 
-/// The same where the back end adds up so many elements.
+/// As [`split_outer_products`], for a back end that accumulates at most `most` elements.
 pub fn split_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut PassCx) -> Changed {
     let mut log = vec![];
     let mut infinite = Infinite::default();
@@ -63,7 +63,7 @@ pub fn split_outer_products_into(flow: &mut Dataflow, most: usize, cx: &mut Pass
     Changed(taken_apart > 0)
 }
 
-/// The vertices' rows that one operand gathers, and the sum there of the other.
+/// The vertex rows that one operand gathers, and the sum of the other operand per vertex.
 fn gathered(
     r: &mut Rewriter<'_>,
     infinite: &mut Infinite,
@@ -101,7 +101,7 @@ fn gathered(
     Some((rows, r.add(sum, &[other])))
 }
 
-/// The product put together from pieces of at most so many elements, and how many there are.
+/// The product assembled from slices of at most `most` elements, and the number of slices.
 fn in_slices(
     r: &mut Rewriter<'_>,
     value: Value,
@@ -137,7 +137,7 @@ fn in_slices(
     Some((r.add(Op::Reshape(ty.dims), &[all]), slices))
 }
 
-/// Starts and lengths of as few parts of at most `most` as there can be, equal but for one.
+/// Starts and lengths of the fewest parts of at most `most` elements, whose lengths differ by at most 1.
 fn even(len: usize, most: usize) -> Vec<(usize, usize)> {
     let part = len.div_ceil(len.div_ceil(most));
     (0..len).step_by(part).map(|start| (start, part.min(len - start))).collect()

@@ -6,8 +6,8 @@ use common::{Case, random_edges};
 use hgnnc_exec::CodeMode;
 use hgnnc_ir::*;
 use hgnnc_passes::PassCx;
+use hgnnc_passes::kernels::LoweringOptions;
 use hgnnc_passes::split_outer_products::split_outer_products_into;
-use hgnnc_passes::kernels::LowerForm;
 
 const T0: Space = Space::Vertices(VertexType(0));
 const T1: Space = Space::Vertices(VertexType(1));
@@ -352,7 +352,8 @@ fn large_outer_products_over_edges() {
         let wide = [in_two(x, 20), in_two(y, 30)];
         let large = case.flow.add(Op::Outer { batch: 1 }, &wide);
         case.result(large);
-        let changed = split_outer_products_into(&mut case.flow, LowerForm::GPU.edge_outer, &mut PassCx::default());
+        let changed =
+            split_outer_products_into(&mut case.flow, LoweringOptions::GPU.edge_outer, &mut PassCx::default());
         assert!(changed.0, "a result of 2400 elements");
     });
 }

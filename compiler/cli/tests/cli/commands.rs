@@ -119,7 +119,7 @@ fn passes_explain_themselves_and_can_be_left_out() {
         &[&["infer", "--weights", "none", "--out", "o.npy"][..], &nowhere].concat(),
     ] {
         let run = place.run(&[command, &["--disable-pass", "simplifi"]].concat());
-        run.fails(1, &["error[E0506]", "no pass `simplifi`", "`simplify`", "`dce`", "`cse`"]);
+        run.fails(2, &["error[E0506]", "no pass `simplifi`", "`simplify`", "`dce`", "`cse`"]);
     }
     let args = ["--epochs", "2", "--quiet", "--weights-out", "w", "--disable-pass", "simplify"];
     place.with_data("train", &args).is_silent();
@@ -127,7 +127,10 @@ fn passes_explain_themselves_and_can_be_left_out() {
     let weights = |command, args: &[&str]| place.with_data(command, &[&["--weights", "w"], args].concat()).works();
     let metrics = weights("eval", &[]).out;
     assert_eq!(weights("eval", &["--disable-pass", "reorder_vertices"]).out, metrics);
-    assert_eq!(weights("eval", &["--disable-pass", "compact_endpoints", "--disable-pass", "chains"]).out, metrics);
+    assert_eq!(
+        weights("eval", &["--disable-pass", "compact_endpoints", "--disable-kernel", "fused_chains"]).out,
+        metrics
+    );
     weights("infer", &["--out", "o.npy", "--disable-pass", "reorder_vertices"]);
 }
 

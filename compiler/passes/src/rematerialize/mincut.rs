@@ -15,12 +15,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Nodes `0..nodes` without arcs.
+    /// A network of the nodes `0..nodes` without arcs.
     pub fn new(nodes: usize) -> Self {
         Self { arcs: vec![], leaving: vec![vec![]; nodes] }
     }
 
-    /// Adds an arc.
+    /// Adds an arc of this capacity, with a reverse arc of capacity 0.
     ///
     /// # Panics
     /// When a node does not exist.
@@ -49,7 +49,7 @@ impl Network {
                 flow = flow.saturating_add(pushed);
             }
         }
-        // Backwards from the sink, over arcs that still have room.
+        // Backwards from the sink, over arcs with residual capacity.
         let mut side = vec![false; self.leaving.len()];
         side[sink] = true;
         let mut pending = vec![sink];
@@ -65,7 +65,7 @@ impl Network {
         (flow, side)
     }
 
-    /// Distances from the source over arcs with room.
+    /// Distances from the source over arcs with residual capacity.
     fn levels(&self, source: usize) -> Vec<usize> {
         let mut level = vec![usize::MAX; self.leaving.len()];
         level[source] = 0;
@@ -82,8 +82,8 @@ impl Network {
         level
     }
 
-    /// Sends what one path of increasing levels takes; 0 where there is none left. The path is a list, not a
-    /// recursion: programs can be deep.
+    /// Augments the flow along one path of increasing levels and returns its amount; 0 where there is no path. The path
+    /// is a list, not a recursion, since programs can be deep.
     fn push(&mut self, source: usize, sink: usize, level: &[usize], next: &mut [usize]) -> u64 {
         let mut path: Vec<usize> = vec![];
         let mut node = source;

@@ -1,7 +1,7 @@
-//! Computes forward values again in the backward part instead of keeping them.
+//! Rematerialization: the backward pass recomputes forward values instead of keeping them.
 //!
-//! A forward value that the backward part reads stays in memory in between, at the time when most is alive. Where it is
-//! a cheap function of values that stay anyway, it costs less to compute it twice.
+//! A forward value that the backward pass reads is live in between, when most memory is in use. Where it is a cheap
+//! function of values that are live anyway, computing it twice costs less.
 //!
 //! ```text
 //! Before:  %5 = mul %3, %4      @SF          After:  %5 = mul %3, %4      @SF
@@ -10,23 +10,23 @@
 //!                                                    %10 = outer %9, %8   @FP.backward
 //! ```
 //!
-//! What is kept is a minimum cut: of all sets of forward values from which everything that the backward part reads can
-//! be computed, the one of the fewest bytes. Inputs, parameters, what is the same in every run, and results are there
-//! anyway. Edge values are never kept: every traversal computes those that it reads. Recomputed values are copied into
-//! the backward part; the scheduler computes them right where they are read ([`crate::kernels`]). Random masks draw the
-//! same numbers again: they are functions of their stream.
+//! The kept values are a minimum cut: of all sets of forward values from which the backward pass can compute everything
+//! that it reads, the set of the fewest bytes. Inputs, parameters, loop invariants and results are in memory anyway.
+//! Edge values are never kept: every traversal computes the edge values that it reads. Rematerialized values are copied
+//! into the backward pass; the scheduler places them right before their readers ([`crate::kernels`]). Random masks draw
+//! the same numbers again: they are functions of their stream.
 //!
-//! What may be computed again, in this order: element-wise operations, broadcasts, masks, slices and one-hot labels; then,
-//! by the predicted time per byte, reductions of a row, dense products, which the kernels that read them compute on the
-//! way, and sparse products; under a budget at last reductions over edges. Never: totals over all rows.
+//! Candidates, in this order: element-wise operations, broadcasts, masks, slices and one-hot labels; then, by predicted
+//! time per byte, reductions of a row, dense products, which their readers fuse, and sparse products; under a budget,
+//! reductions over edges last. Reductions over all rows are never recomputed.
 //!
-//! How much is computed again: without a budget no more than adds [`MOST_TIME`] to the predicted time, until the values of
-//! training take little more than those of an evaluation ([`crate::PassCx::evaluation_bytes`]); under a memory budget
-//! ([`crate::PassCx::arena_budget`]) until that is met.
+//! Without a budget, rematerialization adds at most [`MOST_TIME`] to the predicted time and stops where the values of
+//! training take little more than those of an evaluation ([`crate::PassCx::evaluation_bytes`]). Under a memory budget
+//! ([`crate::PassCx::arena_budget`]) it goes on until the budget is met.
 //!
-//! Users pay for the peak of the arena, not for the sum of what is kept: a recomputation stays only if the planned peak
-//! ([`predict::arena_bytes`]) would be higher without it. Needs sizes and a backward part, and without a budget at most
-//! [`LARGE`] values.
+//! The objective is the peak of the arena, not the sum of the kept bytes: a value is recomputed only if the planned
+//! peak ([`predict::arena_bytes`]) would be higher otherwise. Needs sizes and a backward part, and without a budget at
+//! most [`LARGE`] values.
 
 pub mod mincut;
 pub mod predict;
@@ -39,28 +39,28 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Phase, Space, Value};
 
 use self::mincut::{INFINITE, Network};
-use crate::bounds::operation_work;
+use crate::cost::operation_work;
 use crate::dce::dce;
-use crate::kernels::{self, Facts, LowerForm};
+use crate::kernels::{self, AliasAnalysis, LoweringOptions};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 
-/// Without a budget, recomputing may add this part of the predicted time.
+/// Without a budget, the most time that rematerialization may add, as a fraction of the predicted time.
 const MOST_TIME: f64 = 0.05;
-/// Without a budget, it is enough if the values of training take so many tenths of those of an evaluation, which has to be
-/// possible in any case.
+/// Without a budget, the search ends where the values of training take this many tenths of those of an evaluation. An
+/// evaluation must fit into memory in any case.
 const ENOUGH: u64 = 12;
-/// Recomputations that are tried one by one, the largest first; the others stay together. Each trial schedules the whole
-/// program: of large programs, so many that all together schedule this many values.
+/// Most values that are tried one by one, the largest first; the others are tried together. Each trial schedules the
+/// whole program, so for large programs [`MOST_SCHEDULED`] limits the values that all trials schedule.
 const MOST_TRIALS: usize = 12;
 const MOST_SCHEDULED: usize = 8_000;
-/// Without a budget, programs of more values are left as they are: planning them even a few times takes longer than epochs.
+/// Without a budget, programs of more values are not changed: planning them a few times takes longer than epochs.
 const LARGE: usize = 6_000;
-/// Under a budget, so many times as many are tried.
+/// Factor of the number of trials under a budget.
 const BUDGET_TRIALS: usize = 4;
-/// Kept values that explanations name.
+/// Most kept values that an explanation names.
 const MOST_NAMED: usize = 6;
 
-/// See the module.
+/// Rematerializes forward values in the backward pass where that lowers the planned peak of memory.
 pub fn rematerialize(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     if flow.values.iter().all(|data| data.phase == Phase::Forward) {
         return Changed(false);
@@ -76,7 +76,7 @@ pub fn rematerialize(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         ));
         return Changed(false);
     }
-    let search = Search::new(flow, &sizes, LowerForm::of(cx.machine.as_ref()).leaving_out(cx.without));
+    let search = Search::new(flow, &sizes, LoweringOptions::of(cx.machine.as_ref()).without(cx.disabled_fusions));
     let Some(before) = search.plan(&BTreeSet::new()) else { return Changed(false) };
     let enough = cx.evaluation_bytes.map_or(0, |bytes| (bytes / 10).saturating_mul(ENOUGH));
     let mut plan = search.cheap(&before, enough);
@@ -87,7 +87,7 @@ pub fn rematerialize(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         let classes = &[Class::Row, Class::Product, Class::Sparse, Class::Edges];
         let limit = Limit { bytes: budget, seconds: f64::INFINITY, trials, classes };
         plan = search.within(limit, &before);
-        cx.notes.push(told(&before, &plan, budget, &sizes));
+        cx.notes.push(budget_note(&before, &plan, budget, &sizes));
     }
     cx.explain_all("rematerialize", search.explain(&before, &plan));
     let changed = !plan.again.is_empty();
@@ -97,11 +97,11 @@ pub fn rematerialize(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     Changed(changed)
 }
 
-/// One line for someone who gave a budget.
-fn told(before: &Plan, plan: &Plan, budget: u64, sizes: &SizeInfo) -> String {
+/// The message about a memory budget.
+fn budget_note(before: &Plan, plan: &Plan, budget: u64, sizes: &SizeInfo) -> String {
     let verdict = if plan.peak <= budget { "" } else { ", the least there is" };
     format!(
-        "values take {} instead of {}{verdict}: {} are computed again, for {:.0} % more predicted time",
+        "values take {} instead of {}{verdict}: {} are rematerialized, for {:.0} % more predicted time",
         mib(plan.peak),
         mib(before.peak),
         plan.again.len(),
@@ -109,22 +109,22 @@ fn told(before: &Plan, plan: &Plan, budget: u64, sizes: &SizeInfo) -> String {
     )
 }
 
-/// What computing a value again takes.
+/// The cost class of recomputing a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Class {
-    /// Nothing that is stored: an edge value, or another view of a value.
+    /// The value is never stored: an edge value, or a view of another value.
     Free,
-    /// Element-wise: no more than reading it.
+    /// Element-wise: recomputing takes no more time than reading.
     Cheap,
-    /// A reduction of a row, or its parts.
+    /// A reduction within a row, or parts of a row.
     Row,
-    /// A dense product.
+    /// A dense product, which its readers fuse.
     Product,
-    /// A sparse product, or what is put together from the ends of graphs.
+    /// A sparse product, or a value that is assembled from rows of endpoints.
     Sparse,
-    /// A reduction over edges: it may stand for a whole attention.
+    /// A reduction over edges, perhaps a whole attention.
     Edges,
-    /// It is not computed again.
+    /// The value is never recomputed.
     Never,
 }
 
@@ -142,18 +142,18 @@ impl Class {
     }
 }
 
-/// A choice of values to compute again, and what it comes to.
+/// A choice of values to recompute, with its peak and its time.
 #[derive(Clone)]
 struct Plan {
     flow: Dataflow,
-    /// Stored values that are computed again.
+    /// Stored values that are recomputed.
     again: BTreeSet<Value>,
-    /// What the backward part still reads from memory.
+    /// Forward values that the backward pass reads from memory.
     kept: BTreeSet<Value>,
     peak: u64,
     program: Program,
     seconds: OnceCell<f64>,
-    /// The peak with all but this recomputation, where it was tried.
+    /// The peak without recomputing this value, if that was tried.
     without: BTreeMap<Value, u64>,
 }
 
@@ -164,33 +164,33 @@ impl Plan {
     }
 }
 
-/// What a choice should keep to.
+/// The limits of a search.
 #[derive(Clone, Copy)]
 struct Limit {
     bytes: u64,
-    /// Predicted.
+    /// Predicted time of a run.
     seconds: f64,
-    /// Programs that are planned to find it.
+    /// Most programs that the search plans.
     trials: usize,
-    /// What it may compute again, besides what is element-wise.
+    /// Classes that may be recomputed beside element-wise values.
     classes: &'static [Class],
 }
 
 struct Search<'a> {
     flow: &'a Dataflow,
     sizes: &'a SizeInfo,
-    /// What the back end asks of lowering.
-    form: LowerForm,
+    /// The options of lowering, for the peak of a choice.
+    options: LoweringOptions,
     class: Vec<Class>,
-    /// There anyway: leaves, what is the same in every run, results.
+    /// Values that are in memory anyway: leaves, loop invariants, results.
     there: Vec<bool>,
-    /// Whether the backward part reads a forward value.
+    /// Forward values that the backward pass reads.
     read: Vec<bool>,
 }
 
 impl<'a> Search<'a> {
-    fn new(flow: &'a Dataflow, sizes: &'a SizeInfo, form: LowerForm) -> Self {
-        let facts = Facts::new(flow);
+    fn new(flow: &'a Dataflow, sizes: &'a SizeInfo, options: LoweringOptions) -> Self {
+        let aliases = AliasAnalysis::new(flow);
         let mut read = vec![false; flow.values.len()];
         for data in flow.values.iter().filter(|data| data.phase != Phase::Forward) {
             for arg in &data.args {
@@ -198,34 +198,34 @@ impl<'a> Search<'a> {
             }
         }
         let there = |v: Value| {
-            let root = facts.root(v);
-            facts.is_leaf(root) || facts.is_fixed(root) || facts.is_output(root)
+            let root = aliases.storage_of(v);
+            aliases.is_leaf(root) || aliases.is_invariant(root) || aliases.is_output(root)
         };
-        Self { flow, sizes, form, class: classes(&facts), there: flow.handles().map(there).collect(), read }
+        Self { flow, sizes, options, class: classes(&aliases), there: flow.handles().map(there).collect(), read }
     }
 
-    /// So few at most that those of all values together are less than [`INFINITE`].
+    /// Bytes of a value, capped so that the sum over all values is less than [`INFINITE`].
     fn bytes(&self, v: Value) -> u64 {
         let most = INFINITE / (1 + self.flow.values.len() as u64);
         self.sizes.elements(self.flow, v).saturating_mul(4).min(most)
     }
 
-    /// What recomputing comes to when these values, and what is free, may be computed again. `None` where there are no
-    /// kernels for the program.
+    /// The best choice when these values and those of class `Free` may be recomputed. `None` where there are no kernels
+    /// for the program.
     fn plan(&self, allowed: &BTreeSet<Value>) -> Option<Plan> {
         let (again, kept) = self.cut(allowed);
         let flow = if again.is_empty() { self.flow.clone() } else { self.rebuilt(&again) };
-        let program = kernels::lower_with(&flow, self.form).ok()?;
+        let program = kernels::lower_with(&flow, self.options).ok()?;
         let peak = predict::arena_bytes(&program, self.sizes);
         Some(Plan { flow, again, kept, peak, program, seconds: OnceCell::new(), without: BTreeMap::new() })
     }
 
-    /// The minimum cut: stored values to compute again, and those to keep.
+    /// The minimum cut: stored values to recompute, and those to keep.
     fn cut(&self, allowed: &BTreeSet<Value>) -> (BTreeSet<Value>, BTreeSet<Value>) {
         let count = self.flow.values.len();
         let (source, sink) = (2 * count, 2 * count + 1);
         let mut network = Network::new(2 * count + 2);
-        // Node 2v: the operands of v are at hand; node 2v + 1: v is. Between them, the bytes of keeping it.
+        // Node 2v: the operands of v are available; node 2v + 1: v is. The arc between them costs the bytes of v.
         for v in self.forward() {
             let (operands, own) = (2 * v.index(), 2 * v.index() + 1);
             let free = self.class[v.index()] == Class::Free;
@@ -248,13 +248,13 @@ impl<'a> Search<'a> {
         (again, kept)
     }
 
-    /// Forward values that are not there anyway.
+    /// Forward values that are not in memory anyway.
     fn forward(&self) -> impl Iterator<Item = Value> + '_ {
         self.flow.handles().filter(|v| self.flow.value(*v).phase == Phase::Forward && !self.there[v.index()])
     }
 
-    /// The program with copies of these values, and of what is free between them and their readers, in the backward
-    /// part, each right before its first reader.
+    /// The program with copies of these values, and of the `Free` values between them and their readers, in the
+    /// backward pass, each right before its first reader.
     fn rebuilt(&self, again: &BTreeSet<Value>) -> Dataflow {
         let old = self.flow;
         let mut copied = vec![false; old.values.len()];
@@ -268,7 +268,7 @@ impl<'a> Search<'a> {
         for v in old.handles() {
             let mut data = old.value(v).clone();
             if data.phase != Phase::Forward {
-                // All copies that it needs, operands first.
+                // All copies that the reader needs, operands first.
                 let mut needed: BTreeSet<Value> = BTreeSet::new();
                 let mut pending: Vec<Value> = data.args.clone();
                 while let Some(arg) = pending.pop() {
@@ -307,7 +307,7 @@ impl<'a> Search<'a> {
         (MOST_SCHEDULED / self.flow.values.len().max(1)).clamp(1, MOST_TRIALS)
     }
 
-    /// The choice without a budget: what costs little, until values take no more than is enough.
+    /// The choice without a budget: cheap values, until the peak is [`ENOUGH`].
     fn cheap(&self, before: &Plan, enough: u64) -> Plan {
         let most = before.seconds(self.sizes) * (1.0 + MOST_TIME);
         let plan = self.element_wise(before, most);
@@ -320,15 +320,15 @@ impl<'a> Search<'a> {
         if more.peak < plan.peak { more } else { plan }
     }
 
-    /// Predicted seconds of computing a value alone.
+    /// Predicted seconds of computing this value alone.
     fn seconds(&self, v: Value) -> f64 {
         operation_work(self.flow, v, self.sizes).map_or(0.0, |(_, work)| predict::nominal().predict(&work).seconds())
     }
 
-    /// What is element-wise is computed again where that lowers the peak in time.
+    /// Recomputes element-wise values where that lowers the peak within the time limit.
     fn element_wise(&self, before: &Plan, most: f64) -> Plan {
         let Some(mut plan) = self.plan(&self.of_class(Class::Cheap)) else { return before.clone() };
-        // What takes long for what it is worth goes first.
+        // Values with the most time per saved byte are dropped first.
         let mut order: Vec<Value> = plan.again.iter().copied().collect();
         order.sort_by(|&a, &b| self.work(b).total_cmp(&self.work(a)).then(a.cmp(&b)));
         for v in order.into_iter().take(self.trials()) {
@@ -346,7 +346,7 @@ impl<'a> Search<'a> {
         if plan.peak < before.peak && plan.seconds(self.sizes) <= most { plan } else { before.clone() }
     }
 
-    /// The least that keeps to a limit; where nothing does, the smallest plan in time that was found.
+    /// The fastest choice within a limit; if there is none, the choice of the lowest peak within the time limit.
     fn within(&self, limit: Limit, before: &Plan) -> Plan {
         let mut allowed = self.of_class(Class::Cheap);
         let mut best = self.plan(&allowed).unwrap_or_else(|| before.clone());
@@ -357,7 +357,7 @@ impl<'a> Search<'a> {
             .map(|v| (self.class[v.index()] == Class::Edges, self.seconds(v) / self.bytes(v).max(1) as f64, v))
             .collect();
         dear.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
-        // Of large programs several at once: each trial schedules all of it.
+        // Large programs try several values at once, since each trial schedules the whole program.
         let together = dear.len().div_ceil(limit.trials).max(1);
         for some in dear.chunks(together) {
             if best.peak <= limit.bytes {
@@ -365,7 +365,7 @@ impl<'a> Search<'a> {
             }
             let mut more = allowed.clone();
             more.extend(some.iter().map(|&(_, _, v)| v));
-            // A single one may lower nothing while another of its size is still kept.
+            // A single value may lower nothing while another one of its size is still kept.
             match self.plan(&more) {
                 Some(plan) if plan.peak <= best.peak && plan.seconds(self.sizes) <= limit.seconds => {
                     (best, allowed) = (plan, more);
@@ -379,7 +379,7 @@ impl<'a> Search<'a> {
         self.prune(best, Some(limit.bytes))
     }
 
-    /// Keeps again what is recomputed for nothing: the dearest first where there is a budget, else the largest.
+    /// Keeps values whose recomputation lowers no peak: the most expensive first under a budget, else the largest.
     fn prune(&self, mut plan: Plan, budget: Option<u64>) -> Plan {
         let limit = budget.map_or(plan.peak, |budget| budget.max(plan.peak));
         let mut order: Vec<Value> = plan.again.iter().copied().collect();
@@ -404,7 +404,7 @@ impl<'a> Search<'a> {
         plan
     }
 
-    /// Operations that computing a value once more takes, from operands that are there.
+    /// FLOPs of recomputing a value from available operands.
     fn work(&self, v: Value) -> f64 {
         let data = self.flow.value(v);
         let elements = |v: Value| self.sizes.elements(self.flow, v) as f64;
@@ -430,12 +430,12 @@ impl<'a> Search<'a> {
         let mut lines = vec![];
         let name = |v: Value| {
             let data = self.flow.value(v);
-            format!("{v} {} : {} @{}", kernels::word(&data.op), show(self.flow, &data.ty), data.stage.name())
+            format!("{v} {} : {} @{}", kernels::mnemonic(&data.op), show(self.flow, &data.ty), data.stage.name())
         };
         for &v in &plan.again {
             let without = plan.without.get(&v).map(|&peak| format!("; kept, the peak would be {}", mib(peak)));
             lines.push(format!(
-                "{} is computed again: {} not kept, {:.2} M operations{}",
+                "{} is rematerialized: {} not kept, {:.2} M operations{}",
                 name(v),
                 mib(self.bytes(v)),
                 operation_work(self.flow, v, self.sizes).map_or(0.0, |(_, work)| work.flops()) * 1e-6,
@@ -468,11 +468,11 @@ fn mib(bytes: u64) -> String {
 
 /// The cost class of recomputing each value.
 ///
-/// The gradient of an extreme goes to the elements that are equal to it. Elements that are computed again by other kernels may
-/// be rounded in another way, and then none is: values that are compared are kept, or are element-wise in values that are.
-fn classes(facts: &Facts<'_>) -> Vec<Class> {
-    let flow = facts.flow;
-    let mut classes: Vec<Class> = flow.handles().map(|v| class(facts, v)).collect();
+/// The gradient of an extreme goes to the elements that are equal to it. Another kernel may round recomputed elements
+/// in another way, and then none is equal: compared values are kept, or are element-wise functions of kept values.
+fn classes(aliases: &AliasAnalysis<'_>) -> Vec<Class> {
+    let flow = aliases.flow;
+    let mut classes: Vec<Class> = flow.handles().map(|v| class(aliases, v)).collect();
     let comparisons = flow.values.iter().filter(|data| data.op == Op::Binary(BinaryOp::Eq));
     let mut pending: Vec<Value> = comparisons.flat_map(|data| &data.args).copied().collect();
     let mut seen = BTreeSet::new();
@@ -486,13 +486,13 @@ fn classes(facts: &Facts<'_>) -> Vec<Class> {
     classes
 }
 
-fn class(facts: &Facts<'_>, v: Value) -> Class {
-    let flow = facts.flow;
-    if facts.root(v) != v || facts.topology(v).is_some() {
+fn class(aliases: &AliasAnalysis<'_>, v: Value) -> Class {
+    let flow = aliases.flow;
+    if aliases.storage_of(v) != v || aliases.topology(v).is_some() {
         return Class::Free;
     }
     let node = flow.value(v);
-    let sparse = node.args.first().is_some_and(|&arg| facts.topology(arg).is_some());
+    let sparse = node.args.first().is_some_and(|&arg| aliases.topology(arg).is_some());
     match &node.op {
         _ if node.ty.is_unit() => Class::Never,
         Op::Unary(_)
@@ -516,7 +516,7 @@ fn class(facts: &Facts<'_>, v: Value) -> Class {
         | Op::Rows
         | Op::Unrows
         | Op::Outer { .. }
-        // Forward and backward passes agree on the edge because it is found once.
+        // Forward and backward pass agree on the edge because it is searched once.
         | Op::SegmentArg { .. }
         | Op::Paths(_)
         | Op::GatherSrc(_)

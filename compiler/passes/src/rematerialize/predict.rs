@@ -1,29 +1,29 @@
-//! What a program of kernels needs for data of given sizes: memory from the lifetimes of what it stores, and time from
-//! the bounds of its kernels ([`crate::bounds`]).
+//! Predicts memory and time of a program of kernels for data of given sizes: memory from the live ranges of buffers,
+//! time from the cost of the kernels ([`crate::cost`]).
 //!
-//! Memory is exact up to partial results and scratch, which belong to the runtime. Time is that of a nominal machine: good
-//! enough to say that one program moves more than another, not what a machine will take.
+//! Memory is exact up to partial results and scratch, which belong to the runtime. Time is that of a nominal machine:
+//! it ranks programs, and predicts no machine.
 
 use hgnnc_ir::kernel::place::{Memory, memory};
 use hgnnc_ir::kernel::{Body, Kernel, Program};
 use hgnnc_ir::{Dataflow, Layout, Type};
 use hgnnc_machine::{FORMAT, Machine, MemoryLevel};
 
-use crate::bounds::kernel_work;
+use crate::cost::kernel_work;
 use crate::pipeline::SizeInfo;
 
-/// Where the runtime places the values of a program.
+/// The offsets at which the runtime places the values of a program.
 pub fn planned(program: &Program, sizes: &SizeInfo) -> Memory {
     memory(program, |ty| elements(&program.tables, ty, sizes))
 }
 
-/// Bytes of the values of a run as the runtime places them. Values that are computed once and stay are not counted: they
-/// are the same whatever is recomputed. Of more than a `u64` holds, the most that it holds.
+/// Bytes of the values of a run as the runtime places them, saturating. Values of the prelude are not counted, since
+/// rematerialization does not change them.
 pub fn arena_bytes(program: &Program, sizes: &SizeInfo) -> u64 {
     (planned(program, sizes).run.len as u64).saturating_mul(4)
 }
 
-/// Elements that are stored of a value.
+/// Number of stored elements of a value.
 fn elements(tables: &Dataflow, ty: &Type, sizes: &SizeInfo) -> usize {
     match ty.layout {
         Layout::Sparse(pattern) => sizes.stored(tables, pattern) as usize,
@@ -41,15 +41,14 @@ pub fn seconds(program: &Program, sizes: &SizeInfo) -> f64 {
     let kernels = program.launches.iter().flat_map(|launch| &launch.kernels);
     let of = |kernel: &Kernel| {
         let work = kernel_work(program, kernel, sizes);
-        // Sums along paths are all sorting and searching, which count as cycles: each is as long as a full vector operation.
+        // Two-hop sums sort and search, which count as cycles: each is as long as a full vector operation.
         let sorting = if matches!(kernel.body, Body::Paths(_)) { 64.0 * work.cycles } else { 0.0 };
         machine.predict(&work).seconds() + sorting / (0.5 * machine.fma_flops)
     };
     kernels.map(of).sum()
 }
 
-/// Two cores of a server. What is recomputed does not depend on the machine that compiles, and only ratios of
-/// predictions are used.
+/// Two cores of a server. The choice must not depend on the machine that compiles, and uses only ratios of predictions.
 pub fn nominal() -> Machine {
     Machine {
         format: FORMAT,

@@ -13,7 +13,7 @@ use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::*;
-use hgnnc_passes::kernels::{LowerForm, SoftmaxForm};
+use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use hgnnc_passes::pipeline::Ends;
 use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::Target;
@@ -159,7 +159,7 @@ impl Case {
 
     /// The same with softmaxes in one pass.
     pub fn online_program(&self) -> Program {
-        self.lowered(LowerForm::CPU.with_softmax(SoftmaxForm::InOnePass))
+        self.lowered(LoweringOptions::CPU.with_softmax(SoftmaxForm::InOnePass))
     }
 
     /// That of another form of the program.
@@ -229,15 +229,15 @@ impl Case {
 
     /// The kernels that a graphics processor would be given.
     pub fn gpu_program(&self) -> Program {
-        self.lowered(LowerForm::GPU)
+        self.lowered(LoweringOptions::GPU)
     }
 
     /// The same with softmaxes in several passes.
     pub fn gpu_program_in_passes(&self) -> Program {
-        self.lowered(LowerForm::GPU.with_softmax(SoftmaxForm::InPasses))
+        self.lowered(LoweringOptions::GPU.with_softmax(SoftmaxForm::InPasses))
     }
 
-    fn lowered(&self, form: LowerForm) -> Program {
+    fn lowered(&self, form: LoweringOptions) -> Program {
         hgnnc_passes::kernels::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
     }
 

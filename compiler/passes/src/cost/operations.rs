@@ -1,4 +1,4 @@
-//! The work of operations of the dataflow IR, each taken alone.
+//! Counts the work of operations of the dataflow IR, each as a kernel of its own.
 
 use hgnnc_ir::{Dataflow, Direction, Layout, Op, Space, Value};
 use hgnnc_machine::{Gather, Machine, Work};
@@ -7,23 +7,23 @@ use super::paths::path_work;
 use super::{Bounded, Kind, bounded, rates};
 use hgnnc_ir::sizes::SizeInfo;
 
-/// Bytes of an element, and of the end of an edge.
+/// Bytes of an element, and of an endpoint in a list of edges.
 const ELEMENT: f64 = 4.0;
-/// Bytes of the position of a row's edges.
+/// Bytes of an offset in `indptr`.
 const POSITION: f64 = 8.0;
 /// Unit values of more elements than this are worth several threads.
 const LARGE_UNIT: f64 = 4096.0;
 
-/// An operation of a program.
+/// An operation of a program, with its cost.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OperationBound {
-    /// Which.
+    /// The result of the operation.
     pub value: Value,
-    /// What it does, and how long it takes.
+    /// Work and predicted time.
     pub bound: Bounded,
 }
 
-/// All operations of a program that do something, in order. Leaves, reshapes and the like only say how memory is seen.
+/// All operations of a program that have work, in order. Leaves and views (reshapes and the like) have none.
 pub fn operations(flow: &Dataflow, sizes: &SizeInfo, machine: &Machine) -> Vec<OperationBound> {
     let bound = |value: Value| {
         let node = flow.value(value);
@@ -33,7 +33,7 @@ pub fn operations(flow: &Dataflow, sizes: &SizeInfo, machine: &Machine) -> Vec<O
     flow.handles().filter_map(bound).collect()
 }
 
-/// What an operation does. `None` where it does nothing.
+/// Counts the work of an operation. `None` where it has none.
 pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option<(Kind, Work)> {
     let count = Count { flow, sizes };
     let node = flow.value(value);
@@ -73,7 +73,7 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             Kind::EW
         }
         Op::Broadcast(_) | Op::Concat | Op::Slice { .. } | Op::OneHot { .. } => {
-            // A slice reads what it keeps.
+            // A slice reads only its part.
             match &node.op {
                 Op::Slice { .. } => work.read += ELEMENT * results,
                 _ => args.iter().for_each(|&arg| read(&mut work, arg)),
@@ -116,7 +116,7 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             Kind::DR
         }
         Op::GatherDst(_) => {
-            // Edges stand in the order of their destinations.
+            // Edges are ordered by destination.
             read(&mut work, args[0]);
             work.read += POSITION * (count.rows(args[0]) + 1.0);
             Kind::DR
@@ -203,7 +203,7 @@ impl Count<'_> {
         self.flow.ty(value).dims.iter().map(|&dim| self.sizes.extent(dim) as f64).product()
     }
 
-    /// Elements that are there.
+    /// Number of stored elements.
     fn elements(&self, value: Value) -> f64 {
         match self.flow.ty(value).layout {
             Layout::Sparse(pattern) => self.sizes.stored(self.flow, pattern),
@@ -211,7 +211,7 @@ impl Count<'_> {
         }
     }
 
-    /// Elements that are read: numbers of the program stand in the code.
+    /// Number of elements that are read: constants are part of the code.
     fn stored(&self, value: Value) -> f64 {
         match self.flow.value(value).op {
             Op::Const(_) | Op::Count(_) => 0.0,
@@ -245,7 +245,7 @@ impl Count<'_> {
         match direction {
             Direction::In => work.read += ELEMENT * stored,
             Direction::Out => {
-                // The elements of a column stand apart, and where they stand is read as well.
+                // The elements of a column are strided, and their positions are read as well.
                 work.read += ELEMENT * stored;
                 work.gathers.push(Gather { reads: stored, distinct: stored, row_bytes: ELEMENT, ahead: true });
             }

@@ -1,9 +1,9 @@
-//! From the program of a whole graph to that of a batch: a sampled subgraph around seed vertices.
+//! Turns the program of a whole graph into that of a mini-batch: a sampled subgraph around seed vertices.
 //!
-//! The loss is computed for the seeds. A value on vertices is needed for those within some number of hops of them, which
-//! grows by one with each gather from sources. Each such set is a vertex type of the new program (`Paper`, `Paper.1`,
-//! `Paper.2`: the seeds, and what is within one and two hops), and the sampled in-edges of each set are a graph of it
-//! (see [`BatchLayout`]):
+//! The loss is computed for the seeds. A value on vertices is needed for those within some number of hops of them,
+//! which grows by one with each gather from sources. Each such set is a vertex type of the new program (`Paper`,
+//! `Paper.1`, `Paper.2`: the seeds, and the vertices within one and two hops), and the sampled in-edges of each set are
+//! a graph of it (see [`BatchLayout`]):
 //!
 //! ```text
 //! Before:  %1 = gather.src cites, %0          : f32[edges(cites); 64]
@@ -16,14 +16,14 @@
 //!          %4 = segment.sum.in cites, %3      : f32[Paper; 64]
 //! ```
 //!
-//! A vertex value is computed once, for the largest set that anything needs it for. Where something needs it for a smaller
-//! one, a graph with an edge from each of its vertices to itself takes the first rows. What belongs to edges or counts
-//! rows is computed for each set on its own.
+//! A vertex value is computed once, for the largest set that a reader needs. For a reader of a smaller set, a graph
+//! with an edge from each of its vertices to itself takes the first rows. Edge values and counts of rows are computed
+//! for each set on their own.
 //!
-//! Pairs to score (the edges of a graph of links) join seeds: both of their ends are needed for no hop more.
+//! Pairs to score (the edges of a graph of links) join seeds, so both of their ends are needed within no further hop.
 //!
-//! With all in-edges drawn the loss and its gradients are those of the whole graph with these seeds. What is computed over
-//! all vertices of a type (the weights of semantic graphs in HAN) is computed over those of the batch.
+//! With full fan-out the loss and its gradients are those of the whole graph with these seeds. Reductions over all
+//! vertices of a type (the weights of semantic graphs in HAN) run over those of the mini-batch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -37,65 +37,72 @@ use hgnnc_ir::{
     Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Param, Pattern, Reduce, Space, Type, Value, VertexType,
 };
 
-/// A program that cannot be computed on batches.
+/// A program that cannot be computed on mini-batches.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NotOnBatch {
-    /// Why, in the words of the model.
+pub struct NotBatchable {
+    /// The reason, in the words of the model.
     pub why: String,
-    /// Where in the source.
+    /// Position in the source.
     pub origin: Option<Origin>,
 }
 
-impl fmt::Display for NotOnBatch {
+impl fmt::Display for NotBatchable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the model cannot be trained on batches: {}", self.why)
     }
 }
 
-impl std::error::Error for NotOnBatch {}
+impl std::error::Error for NotBatchable {}
 
-type Result<T> = std::result::Result<T, NotOnBatch>;
+type Result<T> = std::result::Result<T, NotBatchable>;
 
 /// The program of a batch that computes the outputs of a forward program, which are unit values or belong to the seeds.
 ///
 /// # Errors
-/// [`NotOnBatch`] where a value depends on more than in-edges.
-pub fn on_batch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
-    let (new, layout, _) = build(flow, Needs::of(flow)?, &Elsewhere::default())?;
+/// [`NotBatchable`] where a value depends on more than in-edges.
+pub fn to_minibatch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
+    let (new, layout, _) = build(flow, RequiredHops::of(flow)?, &CachedRows::default())?;
     Ok((new, layout))
 }
 
-/// A value that is taken from elsewhere, with its positions in [`BatchLayout::reused`] and [`Reused::values`].
-pub(crate) type Taken = (Value, usize, usize);
+/// A value whose rows are read from the cache of historical embeddings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CachedValue {
+    pub value: Value,
+    /// The position of its rows in [`BatchLayout::reused`].
+    pub rows: usize,
+    /// The position among the values of these rows, [`Reused::values`].
+    pub position: usize,
+}
 
-/// Values whose rows, of vertices that draw nothing in the last hop, are not those that are computed.
+/// Values that are replaced at the vertices that sample no in-edges in the last hop.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Elsewhere {
-    /// They are taken from elsewhere.
-    pub taken: BTreeSet<Value>,
-    /// They are 0: what they would be of no edges is not finite, and what is computed from them, although nobody
-    /// reads it, has a gradient of 0 times that.
+pub(crate) struct CachedRows {
+    /// Values that are read from the cache there.
+    pub cached: BTreeSet<Value>,
+    /// Values that are 0 there: without edges they are not finite, and the gradient of unread values that are computed
+    /// from them would be 0 times infinity.
     pub zero: BTreeSet<Value>,
 }
 
-/// As [`on_batch`], with some rows from elsewhere.
+/// As [`to_minibatch`], with some rows from the cache.
 pub(crate) fn build(
     flow: &Dataflow,
-    needs: Needs,
-    elsewhere: &Elsewhere,
-) -> Result<(Dataflow, BatchLayout, Vec<Taken>)> {
+    required: RequiredHops,
+    replaced: &CachedRows,
+) -> Result<(Dataflow, BatchLayout, Vec<CachedValue>)> {
     let mut new = Dataflow::new(format!("{}.batch", flow.name));
     new.params.clone_from(&flow.params);
     let layout = BatchLayout::default();
     let (made, tables) = (HashMap::new(), Tables::default());
-    let mut builder = Builder { old: flow, needs, new, layout, made, tables, taken: vec![] };
+    let mut builder = Builder { old: flow, required, new, layout, made, tables, cached: vec![] };
     builder.rows();
     for value in flow.handles() {
-        for hops in builder.needs.own[value.index()].clone() {
+        for hops in builder.required.own[value.index()].clone() {
             let mut new = builder.value(value, hops)?;
-            if elsewhere.taken.contains(&value) {
+            if replaced.cached.contains(&value) {
                 new = builder.reuse(value, hops, new)?;
-            } else if elsewhere.zero.contains(&value) {
+            } else if replaced.zero.contains(&value) {
                 new = builder.zero(value, hops, new)?;
             }
             builder.made.insert((value, hops), new);
@@ -107,7 +114,7 @@ pub(crate) fn build(
     }
     builder.new.cursor = flow.cursor;
     builder.layout.hops = builder.layout.vertices.iter().map(|known| known.hops).max().unwrap_or(0);
-    Ok((builder.new, builder.layout, builder.taken))
+    Ok((builder.new, builder.layout, builder.cached))
 }
 
 /// Is a value computed for each set of vertices on its own?
@@ -117,20 +124,20 @@ fn is_for_each(flow: &Dataflow, value: Value) -> bool {
     everywhere || data.ty.is_sparse() || matches!(data.ty.space, Space::Edges(_))
 }
 
-/// How many hops further than its result an operation reads.
+/// Number of hops that an operation reads beyond the hops of its result.
 pub(crate) fn further(flow: &Dataflow, op: &Op) -> usize {
     usize::from(matches!(op, Op::GatherSrc(graph) if !flow.graphs[graph.index()].links))
 }
 
-/// For how many hops each value is needed.
-pub(crate) struct Needs {
-    /// Hops for which a value is computed.
+/// The hops from the seeds within which each value is needed.
+pub(crate) struct RequiredHops {
+    /// Numbers of hops for which a value is computed, by value.
     pub own: Vec<BTreeSet<usize>>,
     /// Parameters with a row for each vertex of a type.
     rows: BTreeMap<Param, (VertexType, usize)>,
 }
 
-impl Needs {
+impl RequiredHops {
     pub fn of(flow: &Dataflow) -> Result<Self> {
         let mut own: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); flow.values.len()];
         let mut rows: BTreeMap<Param, (VertexType, usize)> = BTreeMap::new();
@@ -144,7 +151,7 @@ impl Needs {
             {
                 own[value.index()] = BTreeSet::from([most]);
             }
-            let wrong = |why: &str| Err(NotOnBatch { why: why.into(), origin: data.origin });
+            let wrong = |why: &str| Err(NotBatchable { why: why.into(), origin: data.origin });
             match (&data.op, data.ty.space) {
                 _ if own[value.index()].is_empty() => continue,
                 (Op::Segment { graph, .. }, _) if flow.graphs[graph.index()].links => {
@@ -189,7 +196,7 @@ impl Needs {
     }
 }
 
-/// What of the new tables stands for what of the old ones.
+/// New table entries by the old entry and the number of hops.
 #[derive(Default)]
 struct Tables {
     vertices: HashMap<Known, VertexType>,
@@ -201,16 +208,16 @@ struct Tables {
 
 struct Builder<'a> {
     old: &'a Dataflow,
-    needs: Needs,
+    required: RequiredHops,
     new: Dataflow,
     layout: BatchLayout,
     /// New values, for those within a number of hops.
     made: HashMap<(Value, usize), Value>,
     tables: Tables,
-    taken: Vec<Taken>,
+    cached: Vec<CachedValue>,
 }
 
-/// A name for what belongs to vertices within a number of hops.
+/// A name for tables of the vertices within a number of hops.
 fn name_within(name: &str, hops: usize) -> String {
     if hops == 0 { name.to_owned() } else { format!("{name}.{hops}") }
 }
@@ -259,7 +266,7 @@ impl Builder<'_> {
         new
     }
 
-    /// The edges that take the first rows.
+    /// The graph that takes the first rows of a larger set.
     fn first(&mut self, from: VertexType, to: VertexType) -> Graph {
         if let Some(&known) = self.tables.firsts.get(&(from, to)) {
             return known;
@@ -336,13 +343,12 @@ impl Builder<'_> {
         Type { space: self.space(ty.space, hops), layout, ..ty.clone() }
     }
 
-    /// Gives parameters with a row for each vertex of a type those of the vertices that need it. Of what nothing needs,
-    /// the seeds have theirs.
+    /// Restricts embedding tables to the rows of the vertices that need them; unread tables have the rows of the seeds.
     fn rows(&mut self) {
         for (index, decl) in self.old.params.iter().enumerate() {
             let Some(&Dim::Count(vertex)) = decl.dims.first() else { continue };
             let param = Param::new(index);
-            let hops = self.needs.rows.get(&param).map_or(0, |&(_, hops)| hops);
+            let hops = self.required.rows.get(&param).map_or(0, |&(_, hops)| hops);
             let count = Dim::Count(self.vertex(vertex, hops));
             let decl = &mut self.new.params[index];
             decl.dims[0] = count;
@@ -360,7 +366,7 @@ impl Builder<'_> {
         if let Some(&known) = self.made.get(&(value, hops)) {
             return known;
         }
-        let most = *self.needs.own[value.index()].last().expect("what is read is computed");
+        let most = *self.required.own[value.index()].last().expect("what is read is computed");
         let computed = self.made[&(value, most)];
         let new = match self.old.ty(value).space {
             Space::Vertices(vertex) => {
@@ -384,10 +390,9 @@ impl Builder<'_> {
         self.new.segment(graph, Direction::In, Reduce::Sum, gathered)
     }
 
-    /// A value at vertices within a number of hops, of which some have it from elsewhere.
+    /// A value at vertices within a number of hops, some of which read it from the cache.
     ///
-    /// Rows are replaced, not mixed: whatever was computed for them, of no edges, is in no sum, and the gradient of their
-    /// rows is 0.
+    /// Rows are replaced, not blended: the rows that were computed without edges enter no sum, and their gradient is 0.
     fn reuse(&mut self, value: Value, hops: usize, computed: Value) -> Result<Value> {
         let data = self.old.value(value);
         let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
@@ -397,14 +402,14 @@ impl Builder<'_> {
         reused.values.push(width);
         let (number, space) = (reused.values.len() - 1, Space::Vertices(reused.rows));
         self.layout.inputs.push(BatchInput::Reused { rows, value: number });
-        self.taken.push((value, rows, number));
+        self.cached.push(CachedValue { value, rows, position: number });
         let name = Reused::name(rows, number);
         let ty = Type { space, ..data.ty.clone() };
         let input = self.new.declare_input(InputDecl { name: name.clone(), ty, binding: Binding::Given(name) });
         let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Reused { rows });
         let graph = Graph::new(graph.expect("rows have a graph"));
         self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
-        let wrong = |error: TypeError| NotOnBatch { why: error.to_string(), origin: data.origin };
+        let wrong = |error: TypeError| NotBatchable { why: error.to_string(), origin: data.origin };
         let given = self.new.push(Op::Input(input), &[]).map_err(wrong)?;
         let given = self.new.push(Op::GatherSrc(graph), &[given]).map_err(wrong)?;
         let op = Op::SegmentEnds { graph, direction: Direction::In, reduce: Reduce::Sum };
@@ -412,7 +417,7 @@ impl Builder<'_> {
         self.new.push(Op::Replace(graph, Direction::In), &[computed, given]).map_err(wrong)
     }
 
-    /// A value at vertices within a number of hops, 0 for those that have something else from elsewhere.
+    /// A value at vertices within a number of hops, 0 at those that read the cache.
     fn zero(&mut self, value: Value, hops: usize, computed: Value) -> Result<Value> {
         let data = self.old.value(value);
         let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
@@ -424,11 +429,11 @@ impl Builder<'_> {
         let ty = Type { space: Space::Ends(graph, Direction::In), ..data.ty.clone() };
         let zeros = self.new.add(Op::Broadcast(ty), &[zero]);
         let replaced = self.new.push(Op::Replace(graph, Direction::In), &[computed, zeros]);
-        replaced.map_err(|error| NotOnBatch { why: error.to_string(), origin: data.origin })
+        replaced.map_err(|error| NotBatchable { why: error.to_string(), origin: data.origin })
     }
 
-    /// The vertices of a type whose values are taken from elsewhere, with the graph that puts them among all. Position in
-    /// [`BatchLayout::reused`].
+    /// The vertices of a type whose values are read from the cache, with the graph that scatters them among all.
+    /// The position of its rows in [`BatchLayout::reused`].
     fn reused_rows(&mut self, vertex: VertexType, hops: usize) -> usize {
         let of = self.vertex(vertex, hops);
         if let Some(known) = self.layout.reused.iter().position(|reused| reused.of == of) {
@@ -475,12 +480,12 @@ impl Builder<'_> {
         };
         self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
         let new =
-            self.new.push(op, &args).map_err(|error| NotOnBatch { why: error.to_string(), origin: data.origin })?;
-        // All that a parameter has rows for, of which this may need the first.
+            self.new.push(op, &args).map_err(|error| NotBatchable { why: error.to_string(), origin: data.origin })?;
+        // The table has the rows of the largest set, of which this value may need the first.
         if let (Op::Rows, Space::Vertices(vertex)) = (&data.op, data.ty.space)
             && let Op::Param(param) = self.old.value(data.args[0]).op
         {
-            return Ok(self.first_rows(new, vertex, self.needs.rows[&param].1, hops));
+            return Ok(self.first_rows(new, vertex, self.required.rows[&param].1, hops));
         }
         Ok(new)
     }

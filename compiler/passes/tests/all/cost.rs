@@ -5,7 +5,7 @@ use std::path::Path;
 use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::{Dataflow, Phase, Stage, Value, parse};
 use hgnnc_machine::{Bound, Gather, Machine, Work};
-use hgnnc_passes::bounds::{Kind, apart, check_sizes, kernel_work, kernels, operation_work, operations};
+use hgnnc_passes::cost::{Kind, check_sizes, kernel_work, kernels, operation_work, operations, unfused_work};
 use hgnnc_passes::kernels::{explain, lower};
 use hgnnc_passes::pipeline::FORWARD;
 use hgnnc_passes::{Ends, PassCx, SizeInfo};
@@ -146,7 +146,8 @@ fn softmax_attention_in_one_kernel() {
 #[test]
 fn softmax_attention_apart() {
     let program = program("attention_forward");
-    let parts = apart(&program, program.kernels().next().expect("a kernel"), &attention_sizes()).expect("edge values");
+    let parts =
+        unfused_work(&program, program.kernels().next().expect("a kernel"), &attention_sizes()).expect("edge values");
     let parts: Vec<Work> = parts.into_iter().map(counts).collect();
     // Ten instructions over edges, and those over rows.
     assert_eq!(parts.len(), 11, "{parts:#?}");
@@ -178,9 +179,9 @@ fn softmax_attention_apart() {
     );
     // Kernels whose edges carry nothing of their own cannot be taken apart.
     let mean = self::program("mean_aggregation");
-    assert_eq!(apart(&mean, mean.kernels().nth(3).expect("a kernel"), &mean_sizes()), None);
+    assert_eq!(unfused_work(&mean, mean.kernels().nth(3).expect("a kernel"), &mean_sizes()), None);
     let dense = self::program("dense_product");
-    assert_eq!(apart(&dense, dense.kernels().nth(1).expect("a kernel"), &attention_sizes()), None);
+    assert_eq!(unfused_work(&dense, dense.kernels().nth(1).expect("a kernel"), &attention_sizes()), None);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! What an element of each function costs.
+//! FLOPs and special functions per element of each function, and cycles per instruction.
 
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
 use hgnnc_machine::Work;
 
-/// Simple operations and special functions per element.
+/// Simple operations and special functions for one element.
 pub(super) type Rate = (f64, f64);
 
 /// An element of a random mask: a special function, by its cost.
@@ -43,7 +43,7 @@ pub(super) fn binary(f: BinaryOp) -> Rate {
     }
 }
 
-/// Of each element that is reduced.
+/// The rate for each reduced element.
 pub(super) fn reduce(reduce: Reduce) -> Rate {
     match reduce {
         Reduce::Sum | Reduce::Max | Reduce::Min => SIMPLE,
@@ -52,19 +52,19 @@ pub(super) fn reduce(reduce: Reduce) -> Rate {
     }
 }
 
-/// What the kernels of a processor cost beside arithmetic and memory ([`Work::cycles`]): they execute a traversal
-/// instruction by instruction over a tile of rows or edges, and values between instructions pass through the first-level
-/// cache. Cycles of a core, found by least squares over the kernels of 17 models and datasets on a Zen 5 processor,
-/// run with all that they touch in the caches of their core, so that no waiting for memory is in them (`docs/decisions.md`, 2026-11-22:
-/// 9 % of the median kernel are left, 10 % where its model was left out). What differs on others is mostly the length of a cycle.
+/// Cycles of CPU kernels beside arithmetic and memory ([`Work::cycles`]): they execute a traversal instruction by
+/// instruction over a tile of rows or edges, and values between instructions pass through the L1 cache. Fitted by least
+/// squares to the kernels of 17 models and datasets on a Zen 5 core, run cache-resident, so that they contain no memory
+/// stalls (`docs/decisions.md`, 2026-11-22: the median error is 9 %, 10 % with the kernel's own model held out). Other
+/// processors differ mostly in the length of a cycle.
 pub(super) mod cycles {
-    /// Sharing a kernel out among threads and ending it.
+    /// Distributing a kernel among threads and the barrier at its end.
     pub const KERNEL: f64 = 30e3;
-    /// Adding up what threads have reduced.
+    /// Combining the partial reductions of threads.
     pub const TOTAL: f64 = 160e3;
-    /// Beginning a row that owns edges.
+    /// Start of a row with edges.
     pub const ROW: f64 = 55.0;
-    /// Beginning a row of stored elements.
+    /// Start of a row of stored elements.
     pub const ELEMENTS: f64 = 55.0;
     /// A row times a matrix, beside its products.
     pub const PRODUCT: f64 = 42.0;
@@ -89,7 +89,7 @@ pub(super) mod cycles {
     pub const ELEMENT: f64 = 0.075;
 }
 
-/// Adds so many elements of a function.
+/// Adds the work of a function for a number of elements.
 pub(super) fn add(work: &mut Work, elements: f64, (simple, special): Rate) {
     work.simple += elements * simple;
     work.special += elements * special;

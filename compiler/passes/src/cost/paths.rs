@@ -1,14 +1,15 @@
-//! The work of sums over paths ([`hgnnc_ir::paths`]).
+//! Counts the work of sums over two-hop metapaths ([`hgnnc_ir::paths`]).
 
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{Dataflow, Direction, PathSum, Space};
 use hgnnc_machine::{Gather, Work};
 
-/// Bytes of an element.
+/// Bytes of an f32 element.
 const ELEMENT: f64 = 4.0;
 
-/// Cycles that sums along paths take, about: measured on ACM's PSP (54 ends of a subject, 8 heads, 9 elements each), where it is
-/// 300 for an entry of the tables and a lookup. An entry is sorted and added up twice, a row searches its place and adds both parts.
+/// Approximate cycles of two-hop sums, measured on ACM's PSP (54 endpoints per subject, 8 heads, 9 elements each): 300
+/// for an entry of the tables and a lookup. An entry is sorted and added up twice, a row searches its place and adds
+/// both parts.
 pub fn path_cycles(flow: &Dataflow, sum: &PathSum, (heads, elements): (f64, f64), sizes: &SizeInfo) -> f64 {
     let edges = |graph| sizes.rows(Space::Edges(graph)) as f64;
     let (entries, lookups) = (edges(sum.others().0), edges(sum.rows().0));
@@ -18,11 +19,11 @@ pub fn path_cycles(flow: &Dataflow, sum: &PathSum, (heads, elements): (f64, f64)
     heads * (entries * entry + lookups * lookup)
 }
 
-/// Sums that share paths and scores: `heads` scores, and `elements` per head that are summed, all together; `written` elements
-/// per row of the results.
+/// Counts the work of sums that share paths and scores: `heads` scores, `elements` summed elements per head in all, and
+/// `written` elements per row of the results.
 ///
-/// The ends of each vertex between are sorted by each head, and what is summed is added up twice, from below and from above
-/// the bend of the score. A row looks its place up for each of its vertices between, and adds both parts.
+/// The endpoints of each middle vertex are sorted per head, and prefix sums are built from below and from above the
+/// kink of the leaky ReLU. A row looks up its place for each of its middle vertices, and adds both parts.
 pub fn path_work(
     flow: &Dataflow,
     sum: &PathSum,

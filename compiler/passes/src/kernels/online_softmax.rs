@@ -1,5 +1,5 @@
-//! Softmaxes over edges in one pass: the weights `exp(x - lse x)` of a row are needed for one sum only, so that sum, the
-//! sum of exponentials and the largest score are kept together while the edges are gone through once.
+//! Online edge softmax: one pass over the edges of a row keeps a running maximum of the scores, the sum of exponentials
+//! and the weighted sum (Milakov & Gimelshein 2018), since the weights `exp(x - lse x)` are needed for one sum only.
 //!
 //! Before:  edge score = …                           After:  edge score = …
 //!          row  m = segment.max score                       row  state = softmax_sum score, x[src], times
@@ -9,42 +9,42 @@
 //!          row  z = weighted_sum w, x[src]
 //!          row  lse = m + log(total)
 //!
-//! Applies where the weights have one use, multiplied by at most one value of as many numbers (a dropout mask, the weight
-//! of an edge) that does not depend on them, and where heads and elements are fixed numbers.
+//! Applies where the weights have one use, times at most one value of the same width (a dropout mask, the weight of an
+//! edge) that does not depend on them, and where the numbers of heads and elements are fixed.
 
 use hgnnc_ir::kernel::{KernelOp, Level, Operand, Width};
 use hgnnc_ir::{BinaryOp, Op, Reduce, UnaryOp, Value};
 
-use super::facts::Topology;
+use super::alias_analysis::Topology;
 use super::traversal::{Lowering, Result};
 
-/// How a softmax over edges is executed where one pass is possible.
+/// How an edge softmax is computed where one pass is possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SoftmaxForm {
-    /// Largest score, exponentials and their sum, weighted sum: for a processor, which keeps the edge values of a block at
-    /// hand between passes.
+    /// Three passes: largest score, exponentials and their sum, weighted sum. For a CPU, whose caches hold the edge
+    /// values of a block between passes.
     #[default]
     InPasses,
-    /// Online: for a back end that computes edge values again in each pass.
+    /// Online, for a back end that recomputes edge values in each pass.
     InOnePass,
 }
 
-/// A softmax that is computed in one pass.
+/// An edge softmax that is computed online, with its operands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Online {
-    /// Log-sum-exp of the scores.
+    /// The log-sum-exp of the scores.
     lse: Value,
     /// The sum that the softmax weights.
     sum: Value,
     score: Value,
     x: Value,
     times: Option<Value>,
-    /// Of the rows: sums, sums of exponentials, and largest scores, once they are made.
+    /// Row values: weighted sums, sums of exponentials and largest scores, once they are lowered.
     made: Option<[Operand; 3]>,
 }
 
 impl Lowering<'_, '_, '_> {
-    /// Finds the softmaxes that are computed in one pass.
+    /// Finds the softmaxes that are computed online.
     pub(super) fn find_onlines(&mut self, form: SoftmaxForm) {
         if form == SoftmaxForm::InPasses {
             return;
@@ -62,7 +62,7 @@ impl Lowering<'_, '_, '_> {
 
     /// The softmax that weights a sum.
     fn as_online(&self, sum: Value) -> Option<Online> {
-        let (facts, flow) = (self.facts, self.facts.flow);
+        let (aliases, flow) = (self.aliases, self.aliases.flow);
         let (own, direction) = self.edges()?;
         let over = match flow.value(sum).op {
             Op::Segment { graph, direction, reduce: Reduce::Sum }
@@ -75,10 +75,10 @@ impl Lowering<'_, '_, '_> {
         let product = flow.value(sum).args[0];
         let (a, b) = self.fusible(product)?;
         let (a, b) = (self.peel(a), self.peel(b));
-        // The narrower side holds the weights.
-        let (weights, x) = if facts.width(b).divided_by(&facts.width(a)).is_some() { (a, b) } else { (b, a) };
-        let once = |value: Value| self.uses.get(&facts.root(value)) == Some(&1);
-        let softmax = |value: Value| self.softmax_of(facts.root(value)).filter(|_| once(value));
+        // The narrower factor holds the weights.
+        let (weights, x) = if aliases.width(b).divided_by(&aliases.width(a)).is_some() { (a, b) } else { (b, a) };
+        let once = |value: Value| self.uses.get(&aliases.storage_of(value)) == Some(&1);
+        let softmax = |value: Value| self.softmax_of(aliases.storage_of(value)).filter(|_| once(value));
         let (alpha, lse, times) = match softmax(weights) {
             Some(lse) => (weights, lse, None),
             None => {
@@ -87,45 +87,45 @@ impl Lowering<'_, '_, '_> {
                 softmax(s).map(|lse| (s, lse, Some(t))).or_else(|| softmax(t).map(|lse| (t, lse, Some(s))))?
             }
         };
-        let (heads, all) = (facts.width(alpha).as_fixed()?, facts.width(x).as_fixed()?);
-        let dims = &facts.flow.ty(facts.root(product)).dims;
-        let prefix = dims.starts_with(&facts.flow.ty(alpha).dims);
-        let edges = |value: Value| facts.topology(value) == Some(own);
+        let (heads, all) = (aliases.width(alpha).as_fixed()?, aliases.width(x).as_fixed()?);
+        let dims = &aliases.flow.ty(aliases.storage_of(product)).dims;
+        let prefix = dims.starts_with(&aliases.flow.ty(alpha).dims);
+        let edges = |value: Value| aliases.topology(value) == Some(own);
         let fits = heads > 0
             && all.is_multiple_of(heads)
-            && facts.width(sum).as_fixed() == Some(all)
+            && aliases.width(sum).as_fixed() == Some(all)
             && prefix
-            && times.is_none_or(|times| edges(times) && facts.width(times).as_fixed() == Some(heads))
+            && times.is_none_or(|times| edges(times) && aliases.width(times).as_fixed() == Some(heads))
             && [Some(x), times].into_iter().flatten().all(|value| !self.depends(value, lse));
         let score = flow.value(lse).args[0];
         fits.then_some(Online { lse, sum, score, x, times, made: None })
     }
 
-    /// Does a value of this traversal depend on another one of it?
+    /// Does a value of this traversal depend on another value of it?
     fn depends(&self, value: Value, on: Value) -> bool {
-        let (facts, mut pending) = (self.facts, vec![self.facts.root(value)]);
+        let (aliases, mut pending) = (self.aliases, vec![self.aliases.storage_of(value)]);
         let mut seen = std::collections::HashSet::new();
         while let Some(value) = pending.pop() {
             if value == on {
                 return true;
             }
-            let here = facts.topology(value).is_some() || self.members.contains(&value);
+            let here = aliases.topology(value).is_some() || self.members.contains(&value);
             if here && seen.insert(value) {
-                pending.extend(facts.flow.value(value).args.iter().map(|&arg| facts.root(arg)));
+                pending.extend(aliases.flow.value(value).args.iter().map(|&arg| aliases.storage_of(arg)));
             }
         }
         false
     }
 
-    /// Which softmax in one pass gives this value?
+    /// The online softmax that computes this value.
     pub(super) fn online_of(&self, value: Value) -> Option<usize> {
         self.onlines.iter().position(|online| online.sum == value || online.lse == value)
     }
 
-    /// What computes the sum or the log-sum-exp of an online softmax, after what they share.
+    /// The operation for the sum or the log-sum-exp of an online softmax, after the state that they share.
     pub(super) fn lower_online(&mut self, online: usize, value: Value) -> Result<KernelOp> {
         let Online { lse, sum, score, x, times, made } = self.onlines[online];
-        let stage = self.facts.flow.value(sum).stage;
+        let stage = self.aliases.flow.value(sum).stage;
         let (heads, all) = (self.width(lse), self.width(sum));
         let [sums, totals, largest] = match made {
             Some(made) => made,

@@ -1,9 +1,10 @@
-//! Batches that take what the bottom layer gives to some vertices from elsewhere.
+//! Historical embeddings: mini-batches that read the bottom layer's output of some vertices from a cache.
 //!
-//! The last hop draws the in-edges that the bottom layer reads. Of a vertex that the hop before reached first, the layer above
-//! needs nothing but what the bottom layer gives: where that is known from elsewhere, the vertex draws no in-edges, and neither
-//! features nor anything else is needed beneath it (NeutronOrch, Ai et al., PVLDB 17(8) 2024). The program of a batch
-//! replaces the rows of these vertices, through which no gradient flows; another one computes their values:
+//! The last hop samples the in-edges that the bottom layer reads. The layer above needs only the bottom layer's output
+//! of the vertices that the hop before reached first. Where the cache has that output, a vertex samples no in-edges,
+//! and neither its features nor anything else below is needed (NeutronOrch, Ai et al., PVLDB 17(8) 2024). The program
+//! of a mini-batch replaces the rows of these vertices, through which no gradient flows; another program computes the
+//! cached values:
 //!
 //! ```text
 //! Before:  %2 = segment.sum.in cites.1, %1         : f32[Paper.1; 64]
@@ -18,93 +19,94 @@
 //!          result "reused.0.0" = %2
 //! ```
 //!
-//! What is taken is found from the gathers that the layer above begins with: from their operands down, past what that layer
-//! does to the values of a vertex alone (activations, dropout, its projections, which so have current parameters and
-//! gradients), to the last value of the bottom layer.
+//! The cached values are found from the gathers at the start of the layer above: from their operands down, past
+//! operations that this layer applies to the values of single vertices (activations, dropout, its projections, which so
+//! have current parameters and gradients), to the last value of the bottom layer.
 //!
-//! Applies where values of neighbours are needed two hops away or more, and nothing is computed over all vertices of a type
-//! with values of the bottom layer: rows without edges would be among them.
+//! Applies where values of neighbours are needed two hops away or more, and nothing is computed over all vertices of a
+//! type from values of the bottom layer: rows without edges would be among them.
 
 use std::collections::BTreeSet;
 
 use hgnnc_ir::batch::{BatchLayout, Reused};
 use hgnnc_ir::{DType, Dataflow, Op, Output, OutputKind, Reduce, Space, Stage, Value};
 
-use crate::on_batch::{Elsewhere, Needs, NotOnBatch, build, further, on_batch};
+use crate::minibatch::{CachedRows, CachedValue, NotBatchable, RequiredHops, build, further, to_minibatch};
 
-/// The programs of batches that reuse values.
+/// The programs of mini-batches that read historical embeddings.
 #[derive(Clone, Debug)]
-pub struct Reusing {
-    /// What [`on_batch`] makes, with values taken from elsewhere.
+pub struct MinibatchWithCache {
+    /// The program of [`to_minibatch`], with rows that are read from the cache.
     pub flow: Dataflow,
-    /// How it belongs to the program of the whole graph.
+    /// The relation of its tables to those of the whole graph.
     pub layout: BatchLayout,
-    /// What computes these values, for vertices that are the seeds of a batch.
+    /// The program that computes the cached values, for vertices that are the seeds of a batch.
     pub bottom: Dataflow,
-    /// How that belongs to the program of the whole graph.
+    /// The relation of its tables to those of the whole graph.
     pub bottom_layout: BatchLayout,
 }
 
-/// The programs of a batch that computes the outputs of a forward program, and of the values that it reuses.
+/// The program of a mini-batch that computes the outputs of a forward program, and the program of the values that it
+/// reads from the cache.
 ///
 /// # Errors
-/// [`NotOnBatch`] where there is no program of a batch, or nothing that it could reuse.
-pub fn on_batch_reusing(flow: &Dataflow) -> Result<Reusing, NotOnBatch> {
-    let needs = Needs::of(flow)?;
-    let elsewhere = bottom_values(flow, &needs)?;
-    let (new, layout, taken) = build(flow, needs, &elsewhere)?;
+/// [`NotBatchable`] where there is no program of a mini-batch, or no value that could be cached.
+pub fn to_minibatch_with_cache(flow: &Dataflow) -> Result<MinibatchWithCache, NotBatchable> {
+    let required = RequiredHops::of(flow)?;
+    let replaced = bottom_values(flow, &required)?;
+    let (new, layout, cached) = build(flow, required, &replaced)?;
     let mut bottom = Dataflow { name: format!("{}.bottom", flow.name), outputs: vec![], ..flow.clone() };
-    for (value, rows, number) in taken {
-        bottom.outputs.push(Output { kind: OutputKind::Result(Reused::name(rows, number)), value });
+    for CachedValue { value, rows, position } in cached {
+        bottom.outputs.push(Output { kind: OutputKind::Result(Reused::name(rows, position)), value });
     }
-    let (bottom, bottom_layout) = on_batch(&bottom)?;
-    Ok(Reusing { flow: new, layout, bottom, bottom_layout })
+    let (bottom, bottom_layout) = to_minibatch(&bottom)?;
+    Ok(MinibatchWithCache { flow: new, layout, bottom, bottom_layout })
 }
 
-fn no(why: &str, flow: &Dataflow, value: Option<Value>) -> NotOnBatch {
-    NotOnBatch { why: why.into(), origin: value.and_then(|value| flow.value(value).origin) }
+fn no(why: &str, flow: &Dataflow, value: Option<Value>) -> NotBatchable {
+    NotBatchable { why: why.into(), origin: value.and_then(|value| flow.value(value).origin) }
 }
 
-/// The values that the bottom layer gives to vertices, and that others take, and those on the way to them that are not finite
-/// without edges.
-fn bottom_values(flow: &Dataflow, needs: &Needs) -> Result<Elsewhere, NotOnBatch> {
-    // As the layout has it: edges that are drawn have sources, whether something is gathered from these or not.
+/// The outputs of the bottom layer that the layer above gathers, and the values below them that are not finite without
+/// edges.
+fn bottom_values(flow: &Dataflow, required: &RequiredHops) -> Result<CachedRows, NotBatchable> {
+    // As in the layout: sampled edges have sources, whether a value is gathered from them or not.
     let far = |value: Value| {
         let draws = match flow.ty(value).space {
             Space::Edges(graph) => !flow.graphs[graph.index()].links,
             Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Ends(..) => false,
         };
-        needs.own[value.index()].last().map(|hops| hops + usize::from(draws))
+        required.own[value.index()].last().map(|hops| hops + usize::from(draws))
     };
     let deepest = flow.handles().filter_map(far).max().unwrap_or(0);
     let Some(hops) = deepest.checked_sub(1).filter(|hops| *hops > 0) else {
         return Err(no("no layer takes what the bottom layer gives to neighbours", flow, None));
     };
-    let of_bottom = of_last_hop(flow, needs, hops)?;
+    let of_bottom = of_last_hop(flow, required, hops)?;
     let mut values = BTreeSet::new();
-    for value in flow.handles().filter(|value| needs.own[value.index()].contains(&(hops - 1))) {
+    for value in flow.handles().filter(|value| required.own[value.index()].contains(&(hops - 1))) {
         let data = flow.value(value);
         if further(flow, &data.op) == 1 && of_bottom[data.args[0].index()] {
             values.insert(last_of_layer(flow, &of_bottom, data.args[0]));
         }
     }
-    let taken = |value: &&Value| {
+    let uncacheable = |value: &&Value| {
         let data = flow.value(**value);
         !matches!(data.ty.space, Space::Vertices(_)) || data.ty.dtype != DType::F32 || data.ty.is_sparse()
     };
-    if let Some(&value) = values.iter().find(taken) {
+    if let Some(&value) = values.iter().find(uncacheable) {
         return Err(no("what the bottom layer gives are no dense numbers of vertices", flow, Some(value)));
     }
     match values.is_empty() {
         true => Err(no("no layer takes what the bottom layer gives to neighbours", flow, None)),
-        false => Ok(Elsewhere { zero: not_finite(flow, &of_bottom, &values), taken: values }),
+        false => Ok(CachedRows { zero: not_finite(flow, &of_bottom, &values), cached: values }),
     }
 }
 
-/// Which values depend on the edges that the last hop draws.
-fn of_last_hop(flow: &Dataflow, needs: &Needs, hops: usize) -> Result<Vec<bool>, NotOnBatch> {
+/// Marks the values that depend on the edges that the last hop samples.
+fn of_last_hop(flow: &Dataflow, required: &RequiredHops, hops: usize) -> Result<Vec<bool>, NotBatchable> {
     let mut found = vec![false; flow.values.len()];
-    for value in flow.handles().filter(|value| needs.own[value.index()].contains(&hops)) {
+    for value in flow.handles().filter(|value| required.own[value.index()].contains(&hops)) {
         let data = flow.value(value);
         let counts_edges = matches!(data.op, Op::Count(Space::Edges(_)));
         let of_edges = matches!(data.ty.space, Space::Edges(_) | Space::Ends(..)) || counts_edges;
@@ -118,8 +120,8 @@ fn of_last_hop(flow: &Dataflow, needs: &Needs, hops: usize) -> Result<Vec<bool>,
     Ok(found)
 }
 
-/// The logarithms of sums over edges that values are computed from, vertex by vertex: -∞ without edges. Largest and smallest
-/// elements are made finite where they are made.
+/// The log-sum-exps over edges from which values are computed row by row: -∞ without edges. Maxima and minima are
+/// clamped where they are computed.
 fn not_finite(flow: &Dataflow, of_bottom: &[bool], values: &BTreeSet<Value>) -> BTreeSet<Value> {
     let mut read = vec![false; flow.values.len()];
     values.iter().for_each(|value| read[value.index()] = true);
@@ -139,7 +141,7 @@ fn not_finite(flow: &Dataflow, of_bottom: &[bool], values: &BTreeSet<Value>) -> 
     found
 }
 
-/// From a value of vertices that the layer above takes, down to the last one of the layer below.
+/// The last value of the layer below, from a vertex value that the layer above gathers.
 fn last_of_layer(flow: &Dataflow, of_bottom: &[bool], value: Value) -> Value {
     let mut chain = vec![value];
     while let Some(&last) = chain.last() {

@@ -1,19 +1,19 @@
-//! What every operation and every kernel does, how long it takes, and what limits it.
+//! The cost model: FLOPs, bytes and predicted time of every operation and every kernel.
 //!
-//! The counts are those of [`Work`]. What stands behind them:
+//! The counts are those of [`Work`]:
 //!
 //! - **FLOPs.** A multiply-add counts 2. Additions, products, comparisons and selections count 1. `exp`, `log`, `tanh`,
-//!   divisions, roots and the like count 1 as well, and are priced apart, at the rate of `exp`; those that are made of
-//!   several are counted by their parts. An element of a random mask counts as one of them (about 20 integer
-//!   operations).
+//!   divisions, roots and the like count 1 as well, and are priced separately, at the rate of `exp`; functions that are
+//!   computed from several are counted by their parts. An element of a random mask counts as one of them (about 20
+//!   integer operations).
 //! - **Bytes by footprint.** Each distinct element that a kernel reads or writes counts once, 4 bytes each; so do the
-//!   positions of rows (8 bytes) and the ends of edges (4 bytes) that it walks. It is what must move even with a
-//!   perfect cache. Values that exist only on the way take none.
+//!   positions of rows (8 bytes) and the ends of edges (4 bytes) that it walks. This is the compulsory traffic, with a
+//!   perfect cache. Values that are never stored take none.
 //! - **Gathered bytes.** Rows read through the ends of edges, once per edge and buffer. They are logical traffic: a
 //!   cache serves the repeats, and which one is decided by the distinct rows.
 //!
-//! An operation is taken alone: it reads its operands and writes its result. That is what its kernel saves, where it is
-//! fused with others. Time is predicted by [`Machine::predict`].
+//! The cost of an operation is that of a kernel of its own, which reads its operands and writes its result; fusion
+//! saves the difference. Time is predicted by [`Machine::predict`].
 
 mod kernels;
 mod operations;
@@ -23,7 +23,7 @@ mod rates;
 
 pub(crate) use paths::path_cycles;
 
-pub use kernels::{KernelBound, apart, kernel_work, kernels};
+pub use kernels::{KernelBound, kernel_work, kernels, unfused_work};
 pub use operations::{OperationBound, operation_work, operations};
 
 pub(crate) use orders::{Times, dense_product, gather_sum, seconds};
@@ -35,16 +35,16 @@ use hgnnc_machine::{Machine, Prediction, Work};
 
 use hgnnc_ir::sizes::SizeInfo;
 
-/// What a kernel consists of.
+/// The classes of kernels in *Characterization of HGNN training* (arXiv 2407.11790).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
-    /// Dense matrix multiply.
+    /// DM: dense matrix multiplication.
     DM,
-    /// Topology-based: it walks edges or stored elements.
+    /// TB: topology-based, a loop over edges or stored elements.
     TB,
-    /// Element-wise.
+    /// EW: an element-wise operation.
     EW,
-    /// Data rearrangement.
+    /// DR: data rearrangement, without arithmetic.
     DR,
 }
 
@@ -60,24 +60,24 @@ impl Kind {
     }
 }
 
-/// What something does on a machine, and how long it takes.
+/// The work of an operation or a kernel, with its predicted time on a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bounded {
-    /// Stage that it is accounted to.
+    /// The stage that it is accounted to.
     pub stage: Stage,
-    /// Part of the epoch that it is accounted to.
+    /// The part of the epoch that it is accounted to.
     pub phase: Phase,
-    /// What it consists of.
+    /// The class of the most work.
     pub kind: Kind,
     /// Does it run once, when data is bound, and in no epoch?
     pub once: bool,
-    /// What it does.
+    /// FLOPs, bytes and cycles.
     pub work: Work,
-    /// How long it takes.
+    /// The predicted time and its bound.
     pub prediction: Prediction,
 }
 
-/// A number that bounds need and nobody gave.
+/// A size that the cost model needs and that is not known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownSize {
     /// The vertex type whose stored elements are not known.

@@ -1,15 +1,15 @@
-//! Predicted times of what a pass compares, for its explanation.
+//! Predicted times of the alternatives that a pass compares, for its explanation.
 
 use hgnnc_machine::{Gather, Machine, Work};
 
 use super::rates;
 
-/// Predicted seconds of two ways to compute the same.
+/// Predicted seconds of two alternatives.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Times {
-    /// Of the way that was chosen.
+    /// Time of the chosen alternative.
     pub chosen: f64,
-    /// Of the other.
+    /// Time of the other alternative.
     pub other: f64,
 }
 
@@ -22,7 +22,7 @@ impl Times {
 }
 
 fn ms(seconds: f64) -> String {
-    // Three digits are what a prediction is worth.
+    // A prediction has three significant digits.
     let ms = seconds * 1e3;
     let digits = if ms >= 100.0 {
         0
@@ -36,7 +36,7 @@ fn ms(seconds: f64) -> String {
     format!("{ms:.digits$} ms")
 }
 
-/// One kernel after another.
+/// Predicted seconds of kernels that run back to back.
 pub(crate) fn seconds(machine: &Machine, works: &[Work]) -> f64 {
     works.iter().map(|work| machine.predict(work).seconds()).sum()
 }
@@ -51,8 +51,8 @@ pub(crate) fn dense_product(rows: f64, left: f64, products: f64, right: f64) -> 
     }
 }
 
-/// The sum of `width` elements over edges, read from `others` rows (from the edges themselves where there are none), with
-/// `cost` operations per element, into `ends` rows.
+/// The sum of `width` elements over edges, read from `others` rows (from the edges themselves where there are none),
+/// with `cost` operations per element, into `ends` rows.
 pub(crate) fn gather_sum(edges: f64, others: Option<f64>, ends: f64, width: f64, cost: f64) -> Work {
     let mut work = Work { written: 4.0 * ends * width, read: 8.0 * (ends + 1.0), ..Work::default() };
     rates::add(&mut work, edges * width * cost, rates::SIMPLE);

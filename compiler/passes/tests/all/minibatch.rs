@@ -6,7 +6,7 @@ use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout};
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::{Dataflow, Dim, Graph, Input, Op, OutputKind, Param, Space, VertexType, verify};
-use hgnnc_passes::on_batch;
+use hgnnc_passes::to_minibatch;
 
 const SEEDS: u64 = 300;
 
@@ -191,7 +191,7 @@ fn outputs_of_seeds_are_those_of_the_whole_graph() {
     let (mut compared, mut depths) = (0, BTreeMap::new());
     for seed in seeds(SEEDS) {
         let Some((target, flow, bindings)) = of_one_type(seed) else { continue };
-        let Ok((small, layout)) = on_batch(&flow) else { continue };
+        let Ok((small, layout)) = to_minibatch(&flow) else { continue };
         if let Err(broken) = verify(&small) {
             panic!("seed {seed}: {broken:#?}\n{flow}\n{small}");
         }
@@ -229,7 +229,7 @@ fn what_needs_more_than_in_edges_has_no_program_for_batches() {
         "%0 = input x : f32[A; 2] @FP %1 = gather.dst g, %0 : f32[edges(g); 2] @NA \
          %2 = segment.sum.out g, %1 : f32[A; 2] @NA result out = %2",
     );
-    let error = on_batch(&summed_out).expect_err("out-edges");
+    let error = to_minibatch(&summed_out).expect_err("out-edges");
     assert!(error.to_string().contains("out-edges"), "{error}");
 
     let rows = program(
@@ -237,7 +237,7 @@ fn what_needs_more_than_in_edges_has_no_program_for_batches() {
          %2 = gather.src g, %1 : f32[edges(g); 2] @NA %3 = segment.sum.in g, %2 : f32[A; 2] @NA \
          %4 = add %1, %3 : f32[A; 2] @NA result out = %4",
     );
-    let (small, layout) = on_batch(&rows).expect("rows of a parameter");
+    let (small, layout) = to_minibatch(&rows).expect("rows of a parameter");
     assert_eq!(layout.rows.len(), 1);
     assert_eq!((layout.rows[0].0, layout.rows[0].1.hops), (Param::new(0), 1));
     assert!(matches!(small.params[0].dims[0], Dim::Count(vertex) if layout.vertices[vertex.index()].hops == 1));

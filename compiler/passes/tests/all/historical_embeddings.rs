@@ -7,9 +7,9 @@ use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random_program::seeds;
 use hgnnc_ir::{Dataflow, Input, OutputKind, Param, verify};
 use hgnnc_passes::pipeline::{PassCx, PassManager};
-use hgnnc_passes::{Reusing, on_batch_reusing, try_differentiate};
+use hgnnc_passes::{MinibatchWithCache, to_minibatch_with_cache, try_differentiate};
 
-use crate::on_batch::{Batch, bindings_of, of_one_type};
+use crate::minibatch::{Batch, bindings_of, of_one_type};
 
 const SEEDS: u64 = 4000;
 
@@ -43,7 +43,8 @@ fn program(text: &str) -> Dataflow {
 /// What is taken is what the bottom layer gives: the activation and the projection of the layer above are its own.
 #[test]
 fn what_the_bottom_layer_gives_is_replaced() {
-    let Reusing { flow, bottom, layout, bottom_layout } = on_batch_reusing(&program(TWO_LAYERS)).expect("two layers");
+    let MinibatchWithCache { flow, bottom, layout, bottom_layout } =
+        to_minibatch_with_cache(&program(TWO_LAYERS)).expect("two layers");
     assert_eq!((layout.hops, bottom_layout.hops), (2, 1));
     assert_eq!(layout.reused.iter().map(|reused| &reused.values[..]).collect::<Vec<_>>(), [[3]]);
     insta::assert_snapshot!(format!("{flow}\n{bottom}"));
@@ -51,7 +52,7 @@ fn what_the_bottom_layer_gives_is_replaced() {
 
 #[test]
 fn what_cannot_be_reused_is_an_error() {
-    let wrong = |text: &str| on_batch_reusing(&program(text)).expect_err("nothing to reuse").why;
+    let wrong = |text: &str| to_minibatch_with_cache(&program(text)).expect_err("nothing to reuse").why;
     let head = &TWO_LAYERS[..TWO_LAYERS.find("%5").expect("a line")];
     assert_eq!(
         wrong(&format!("{head} result out = %4 }}")),
@@ -68,7 +69,7 @@ fn what_cannot_be_reused_is_an_error() {
 /// The batch around seeds while some vertices rest, and what its program runs on, with the values of these.
 fn reused(
     (flow, all): (&Dataflow, &Bindings),
-    Reusing { flow: small, layout, bottom, bottom_layout }: &Reusing,
+    MinibatchWithCache { flow: small, layout, bottom, bottom_layout }: &MinibatchWithCache,
     seeds: &[Vec<u32>],
     rests: impl Fn(u32) -> bool,
     what: &str,
@@ -106,7 +107,7 @@ fn outputs_are_those_of_the_whole_graph() {
     let (mut compared, mut taken) = (0, 0);
     for seed in seeds(SEEDS) {
         let Some((target, flow, all)) = of_one_type(seed) else { continue };
-        let Ok(reusing) = on_batch_reusing(&flow) else { continue };
+        let Ok(reusing) = to_minibatch_with_cache(&flow) else { continue };
         for program in [&reusing.flow, &reusing.bottom] {
             verify(program).unwrap_or_else(|broken| panic!("seed {seed}: {broken:#?}\n{flow}\n{program}"));
         }
@@ -168,7 +169,7 @@ fn no_gradient_flows_through_what_is_taken() {
         .into_iter()
         .flat_map(|flow| [|_: u32| false, |vertex: u32| vertex == 1, |_: u32| true].map(|rests| (flow, rests)))
     {
-        let reusing = on_batch_reusing(flow).expect("two layers");
+        let reusing = to_minibatch_with_cache(flow).expect("two layers");
         let (bindings, taken) = reused((flow, &all), &reusing, &[vec![0]], rests, "the ring");
         let mut joint = reusing.flow.clone();
         let loss = joint.result("loss").expect("a loss");

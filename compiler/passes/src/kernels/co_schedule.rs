@@ -1,15 +1,15 @@
-//! Consecutive kernels that do not need each other run in one launch: the horizontal kind of fusion.
+//! Co-schedules independent consecutive kernels in one launch (horizontal fusion).
 //!
 //! ```text
-//! Before:  kernel k8 : rows Paper, elements of p0      three launches, each waited for
+//! Before:  kernel k8 : rows Paper, elements of p0      three launches with a barrier after each
 //!          kernel k9 : rows Author, elements of p1
 //!          kernel k10 : rows Subject, elements of p2
 //! After:   launch { k8, k9, k10 }                      one: small kernels fill the gaps that large ones leave
 //! ```
 //!
-//! What a kernel computes does not change. Applies to a kernel and the launch before it where
+//! The kernels compute the same values. Applies to a kernel and the launch before it where
 //!
-//! - both are of one phase, so that times can be told apart;
+//! - both belong to one phase, so that times can be attributed;
 //! - the kernel reads nothing that the launch writes, and writes nothing over what the launch reads;
 //! - nothing of the launch is written over a parameter or state unless the kernel does so too: results must be
 //!   complete before the first update.
@@ -19,8 +19,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{Phase, Space};
 
-/// See the module. With `early`, a kernel whose results take little memory runs with the first launch that it can run with,
-/// past all that it does not depend on, others past a few: their results take memory for longer.
+/// Joins launches. With `early`, a kernel with small results moves to the earliest launch that has its operands; a
+/// kernel with large results moves past [`AHEAD`] launches only, since its results are live for longer.
 pub(super) fn join(program: &mut Program, early: bool) {
     for prelude in [true, false] {
         let list = if prelude { &mut program.prelude } else { &mut program.launches };
@@ -33,11 +33,11 @@ pub(super) fn join(program: &mut Program, early: bool) {
     }
 }
 
-/// Launches with large results that kernels with large results may pass.
+/// Most launches with large results that a kernel with large results may pass.
 const AHEAD: usize = 2;
 
-/// Are all results of a launch single rows of known length, or rows of those vertices only that have edges in a graph?
-fn makes_little(program: &Program, launch: &Launch) -> bool {
+/// Are all results of a launch small: single rows of known length, or rows of endpoints only?
+fn has_small_results(program: &Program, launch: &Launch) -> bool {
     let is_little = |buffer: Buffer| match program.buffer(buffer).ty.space {
         Space::Unit => program.volume(buffer).is_some_and(|volume| volume.as_fixed().is_some()),
         Space::Ends(..) => true,
@@ -46,51 +46,52 @@ fn makes_little(program: &Program, launch: &Launch) -> bool {
     launch.kernels.iter().flat_map(Kernel::writes).all(is_little)
 }
 
-/// Launches so far, and the last of them that have to do with what another one does.
+/// The launches so far, with the last accesses to each buffer.
 #[derive(Default)]
 struct Joined {
     launches: Vec<Launch>,
-    /// The last launches that read and write each buffer, or write over it.
+    /// The last launch that reads each buffer.
     reads: HashMap<Buffer, usize>,
+    /// The last launch that writes each buffer, or replaces it.
     writes: HashMap<Buffer, usize>,
     /// The last launch of each class.
     classes: HashMap<Class, usize>,
-    /// Launches that others pass only a few of.
+    /// Launches with large results.
     large: BTreeSet<usize>,
 }
 
-/// Only launches of one class may run in any order: the phase, and whether parameters or states are written over. `None`:
-/// several phases, so that nothing passes it.
+/// The class of launches that may be reordered: the phase, and whether parameters or states are updated in place.
+/// `None` for a launch of several phases, which is a barrier.
 type Class = Option<(Phase, bool)>;
 
 impl Joined {
-    /// Adds the kernels of a launch to the first one that they can run with.
+    /// Adds the kernels of a launch to the earliest launch that they can run with.
     fn add(&mut self, program: &Program, launch: Launch, early: bool) {
-        let touched = Touched::by(program, &launch);
-        let little = makes_little(program, &launch);
-        // How many launches with large results it may pass.
+        let accesses = Accesses::by(program, &launch);
+        let small = has_small_results(program, &launch);
+        // Number of launches with large results that it may pass.
         let passes = match early {
-            true if little => None,
+            true if small => None,
             true => Some(AHEAD),
             false => Some(1),
         };
-        let target = match self.last_dependence(&touched) {
-            dependence if touched.class.is_some() => {
+        let target = match self.last_dependence(&accesses) {
+            dependence if accesses.class.is_some() => {
                 let first = passes.and_then(|passes| self.large.iter().rev().nth(passes - 1));
                 dependence.map_or(0, |last| last + 1).max(first.copied().unwrap_or(0))
             }
             _ => self.launches.len(),
         };
-        if !early || !little {
+        if !early || !small {
             self.large.insert(target);
         }
         let last = |of: &mut HashMap<Buffer, usize>, buffer: Buffer| {
             let known = of.entry(buffer).or_insert(target);
             *known = target.max(*known);
         };
-        touched.reads.into_iter().for_each(|buffer| last(&mut self.reads, buffer));
-        touched.writes.into_iter().for_each(|buffer| last(&mut self.writes, buffer));
-        let class = self.classes.entry(touched.class).or_insert(target);
+        accesses.reads.into_iter().for_each(|buffer| last(&mut self.reads, buffer));
+        accesses.writes.into_iter().for_each(|buffer| last(&mut self.writes, buffer));
+        let class = self.classes.entry(accesses.class).or_insert(target);
         *class = target.max(*class);
         match self.launches.get_mut(target) {
             Some(before) => before.kernels.extend(launch.kernels),
@@ -98,8 +99,8 @@ impl Joined {
         }
     }
 
-    /// The last launch that must come before another one.
-    fn last_dependence(&self, next: &Touched) -> Option<usize> {
+    /// The last launch that a launch depends on.
+    fn last_dependence(&self, next: &Accesses) -> Option<usize> {
         let read = next.reads.iter().filter_map(|buffer| self.writes.get(buffer));
         let written = next.writes.iter().flat_map(|buffer| [self.reads.get(buffer), self.writes.get(buffer)]).flatten();
         let others = self.classes.iter().filter(|(class, _)| **class != next.class).map(|(_, last)| last);
@@ -107,15 +108,15 @@ impl Joined {
     }
 }
 
-/// What the kernels of a launch have to do with memory.
-struct Touched {
+/// The reads and writes of the kernels of a launch.
+struct Accesses {
     class: Class,
     reads: Vec<Buffer>,
-    /// With what is written over.
+    /// Written buffers, and the buffers that they replace.
     writes: Vec<Buffer>,
 }
 
-impl Touched {
+impl Accesses {
     fn by(program: &Program, launch: &Launch) -> Self {
         let phases: HashSet<Phase> = launch.kernels.iter().map(|kernel| kernel.phase).collect();
         let mut writes: Vec<Buffer> = launch.kernels.iter().flat_map(Kernel::writes).collect();

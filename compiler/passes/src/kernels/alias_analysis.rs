@@ -1,4 +1,4 @@
-//! What the lowering needs to know about the values of a program.
+//! Aliases, liveness and loop invariance of the values of a program, as lowering needs them.
 
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::infer::show;
@@ -9,38 +9,38 @@ use hgnnc_ir::{
 
 use super::NotLowered;
 
-/// What owns edges: a graph, or a sparsity pattern with its stored elements.
+/// The owner of edges: a graph, or a sparsity pattern with its stored elements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Topology {
     Graph(Graph),
     Pattern(Pattern),
 }
 
-/// Facts of one program.
-pub(crate) struct Facts<'a> {
+/// AliasAnalysis of one program.
+pub(crate) struct AliasAnalysis<'a> {
     pub flow: &'a Dataflow,
-    /// The value whose storage a value shares: reshapes and the like only change how it is seen.
-    root: Vec<Value>,
+    /// The value whose storage a value aliases: reshapes and the like are views.
+    storage: Vec<Value>,
     /// Is the value needed for an output?
     live: Vec<bool>,
     /// Does the value depend on no parameter, state, mask or counter?
-    fixed: Vec<bool>,
+    invariant: Vec<bool>,
     /// Is it (the storage of) an output?
     output: Vec<bool>,
-    /// Does an edge value, perhaps through others, come to an operation whose derivative jumps?
+    /// Does an edge value reach, perhaps through others, an operation with a discontinuous derivative?
     decides: Vec<bool>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> AliasAnalysis<'a> {
     pub fn new(flow: &'a Dataflow) -> Self {
         let none = vec![false; flow.values.len()];
-        let mut facts =
-            Self { flow, root: vec![], live: none.clone(), fixed: vec![], output: none.clone(), decides: none };
+        let mut aliases =
+            Self { flow, storage: vec![], live: none.clone(), invariant: vec![], output: none.clone(), decides: none };
         for value in flow.handles() {
             let node = flow.value(value);
-            let root = if facts.is_alias(value) { facts.root[node.args[0].index()] } else { value };
-            facts.root.push(root);
-            let fixed = match &node.op {
+            let root = if aliases.is_alias(value) { aliases.storage[node.args[0].index()] } else { value };
+            aliases.storage.push(root);
+            let invariant = match &node.op {
                 Op::Param(_) | Op::State(..) | Op::RandomMask { .. } => false,
                 Op::Input(input) => {
                     !matches!(flow.inputs[input.index()].binding, Binding::StepNumber | Binding::EpochNumber)
@@ -69,42 +69,43 @@ impl<'a> Facts<'a> {
                 | Op::Replace(..)
                 | Op::AddEnds(_)
                 | Op::ReduceTrailing { .. }
-                | Op::ReduceSpace(_) => node.args.iter().all(|a| facts.fixed[a.index()]),
+                | Op::ReduceSpace(_) => node.args.iter().all(|a| aliases.invariant[a.index()]),
             };
-            facts.fixed.push(fixed);
+            aliases.invariant.push(invariant);
         }
         for value in flow.handles().rev() {
             let node = flow.value(value);
-            let edges = |v: Value| facts.topology(v).is_some();
-            if derivative_jumps(&node.op) || (edges(value) && facts.decides[value.index()]) {
+            let edges = |v: Value| aliases.topology(v).is_some();
+            if derivative_jumps(&node.op) || (edges(value) && aliases.decides[value.index()]) {
                 let args: Vec<Value> = node.args.iter().copied().filter(|&arg| edges(arg)).collect();
-                args.into_iter().for_each(|arg| facts.decides[arg.index()] = true);
+                args.into_iter().for_each(|arg| aliases.decides[arg.index()] = true);
             }
         }
-        let mut pending: Vec<Value> = flow.outputs.iter().map(|output| facts.output_value(output)).collect();
+        let mut pending: Vec<Value> = flow.outputs.iter().map(|output| aliases.output_value(output)).collect();
         for &value in &pending {
-            let root = facts.root(value);
-            facts.output[root.index()] = true;
+            let root = aliases.storage_of(value);
+            aliases.output[root.index()] = true;
         }
         while let Some(value) = pending.pop() {
-            let root = facts.root(value);
-            if !std::mem::replace(&mut facts.live[root.index()], true) {
+            let root = aliases.storage_of(value);
+            if !std::mem::replace(&mut aliases.live[root.index()], true) {
                 pending.extend(&flow.value(root).args);
             }
         }
-        facts
+        aliases
     }
 
-    /// What is computed for an output: of an update that replaces some rows and keeps all others, these rows.
+    /// The value that is computed for an output. An update that replaces some rows and keeps all others computes these
+    /// rows only.
     pub fn output_value(&self, output: &Output) -> Value {
-        let node = self.flow.value(self.root(output.value));
-        let kept = node.args.first().map(|&base| &self.flow.value(self.root(base)).op);
+        let node = self.flow.value(self.storage_of(output.value));
+        let kept = node.args.first().map(|&base| &self.flow.value(self.storage_of(base)).op);
         let in_place = match (&output.kind, kept) {
             (OutputKind::UpdateParam(param), Some(Op::Param(of))) => param == of,
             (OutputKind::UpdateState(param, slot), Some(Op::State(of, other))) => param == of && slot == other,
             _ => false,
         };
-        let computed = |value: Value| !self.is_leaf(self.root(value));
+        let computed = |value: Value| !self.is_leaf(self.storage_of(value));
         match node.op {
             Op::Replace(..) if in_place && computed(node.args[1]) => node.args[1],
             _ => output.value,
@@ -145,8 +146,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    pub fn root(&self, value: Value) -> Value {
-        self.root[value.index()]
+    pub fn storage_of(&self, value: Value) -> Value {
+        self.storage[value.index()]
     }
 
     pub fn is_live(&self, root: Value) -> bool {
@@ -157,28 +158,29 @@ impl<'a> Facts<'a> {
         self.output[root.index()]
     }
 
-    pub fn is_fixed(&self, root: Value) -> bool {
-        self.fixed[root.index()]
+    pub fn is_invariant(&self, root: Value) -> bool {
+        self.invariant[root.index()]
     }
 
-    /// Is it there before anything runs?
+    /// Is the value in memory before anything runs?
     pub fn is_leaf(&self, root: Value) -> bool {
         matches!(self.flow.value(root).op, Op::Input(_) | Op::Param(_) | Op::State(..) | Op::Const(_) | Op::Count(_))
     }
 
-    /// Elements per row as this value is seen. Sparse values have one element per stored element.
+    /// Elements per row of this view. Sparse values have one element per stored element.
     pub fn width(&self, value: Value) -> Width {
         let ty = self.flow.ty(value);
         if ty.is_sparse() { Width::one() } else { Width::of(&ty.dims) }
     }
 
-    /// The graph or pattern whose edges (stored elements) the value has rows for.
-    /// Does an edge value decide which way a derivative goes (at a relu, at the larger of two values)? Every traversal that
-    /// computes it has to round it alike, or forward and backward passes differ on the decision.
+    /// Does an edge value decide which branch a derivative takes (at a relu, at the larger of two values)? Every
+    /// traversal that recomputes it must round it in the same way, or forward and backward pass take different
+    /// branches.
     pub fn decides(&self, value: Value) -> bool {
         self.decides[value.index()]
     }
 
+    /// The graph or pattern whose edges (stored elements) the value has rows for.
     pub fn topology(&self, value: Value) -> Option<Topology> {
         let ty = self.flow.ty(value);
         match (ty.layout, ty.space) {
@@ -223,7 +225,7 @@ impl<'a> Facts<'a> {
         NotLowered {
             program: self.flow.name.clone(),
             stage: node.stage.name(),
-            op: word(&node.op),
+            op: mnemonic(&node.op),
             types: types.join(", "),
             reason: reason.into(),
         }
@@ -248,8 +250,8 @@ fn derivative_jumps(op: &Op) -> bool {
     }
 }
 
-/// A word for an operation, for names and messages.
-pub(crate) fn word(op: &Op) -> &'static str {
+/// The mnemonic of an operation, for names and messages.
+pub(crate) fn mnemonic(op: &Op) -> &'static str {
     match op {
         Op::Input(_) => "input",
         Op::Param(_) => "param",

@@ -5,7 +5,7 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::*;
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{LowerForm, lower_with, take_turns};
+use hgnnc_passes::kernels::{LoweringOptions, interleave_kernels, lower_with};
 
 /// A sum of rows of one type, and, `with_product`, the product of those of another with a large weight.
 fn program(with_product: bool) -> Program {
@@ -35,13 +35,13 @@ fn program(with_product: bool) -> Program {
         false => flow.binary(BinaryOp::Add, paper, bias),
     };
     flow.output("other", other);
-    lower_with(&flow, LowerForm::GPU).unwrap_or_else(|error| panic!("{error}"))
+    lower_with(&flow, LoweringOptions::GPU).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Lines of explanations, and the kernels after the pass.
 fn turns(mut program: Program, vertices: u64, machine: &str) -> (Vec<String>, Program) {
     let sizes = SizeInfo { vertices: vec![vertices; 2], ..SizeInfo::default() };
-    let lines = take_turns(&mut program, &sizes, &Machine::sheet(machine).expect("a machine that is known"));
+    let lines = interleave_kernels(&mut program, &sizes, &Machine::sheet(machine).expect("a machine that is known"));
     (lines, program)
 }
 
@@ -53,7 +53,7 @@ fn arithmetic_and_memory_go_by_turns_where_that_is_predicted_to_gain() {
     let text = after.to_string();
     assert!(text.contains("launch first 1 by turns {\n    gemm"), "{text}");
     let [line] = &lines[..] else { panic!("{lines:?}") };
-    assert!(line.starts_with("kernels: k0 to k1: arithmetic and memory by turns ("), "{line}");
+    assert!(line.starts_with("kernels: k0 to k1: compute-bound and memory-bound blocks interleaved ("), "{line}");
     assert!(hgnnc_ir::kernel::verify(&after).is_ok());
     // What is read back is the same.
     assert_eq!(hgnnc_ir::kernel::parse(&after.to_string()).as_ref(), Ok(&after));
@@ -65,7 +65,7 @@ fn kernels_go_one_after_another_where_turns_gain_nothing() {
     let small = program(true);
     let (lines, after) = turns(small.clone(), 100, "sm_90");
     assert_eq!((lines.len(), &after), (1, &small), "{lines:?}");
-    assert!(lines[0].contains("one after another"), "{lines:?}");
+    assert!(lines[0].contains("back to back"), "{lines:?}");
     // Memory limits both.
     let alike = program(false);
     assert_eq!(turns(alike.clone(), 1_000_000, "sm_90"), (vec![], alike));

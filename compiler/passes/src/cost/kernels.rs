@@ -1,4 +1,4 @@
-//! The work of kernels.
+//! Counts the work of kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +14,17 @@ use super::rates::{self, cycles};
 use super::{Bounded, Kind, bounded};
 use hgnnc_ir::sizes::SizeInfo;
 
-/// Bytes of an element, and of the end of an edge.
+/// Bytes of an element, and of an endpoint in a list of edges.
 const ELEMENT: f64 = 4.0;
-/// Bytes of the position of a row's edges.
+/// Bytes of an offset in `indptr`.
 const POSITION: f64 = 8.0;
 
-/// A kernel of a program.
+/// A kernel of a program, with its cost.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KernelBound {
-    /// Its number in the program's text.
+    /// The number of the kernel in the program's text.
     pub number: usize,
-    /// What it does, and how long it takes.
+    /// Work and predicted time.
     pub bound: Bounded,
 }
 
@@ -62,7 +62,7 @@ fn kind(kernel: &Kernel) -> Kind {
     }
 }
 
-/// What a kernel does.
+/// Counts the work of a kernel.
 pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work {
     match &kernel.body {
         Body::Gemm(gemm) => gemm_work(gemm, sizes),
@@ -74,9 +74,9 @@ pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work
     }
 }
 
-/// The kernels that a traversal with edges would be if its edge values were stored and read again: one for each of its
-/// instructions over edges, and one for those over rows. `None` where no edge value is made on the way.
-pub fn apart(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Option<Vec<Work>> {
+/// The work of a traversal with edges if it were unfused, with its edge values stored and read again: a kernel for each
+/// of its instructions over edges, and one for those over rows. `None` where it has no edge value that is not stored.
+pub fn unfused_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Option<Vec<Work>> {
     let Body::Traversal(traversal) = &kernel.body else { return None };
     let kept = |instr: &Instr| instr.extent() == Extent::Edge && matches!(instr.dest, Dest::Local(_));
     if !traversal.instrs.iter().any(kept) {
@@ -92,7 +92,7 @@ pub fn apart(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Option<Vec
     Some(parts)
 }
 
-/// Each element that is summed is summed once, however many results there are.
+/// Each element is summed once, however many results there are.
 fn paths_work(program: &Program, paths: &Paths, sizes: &SizeInfo) -> Work {
     let sum = paths.sum(PathTerm::Weight);
     let heads = sizes.eval(&paths.heads);
@@ -124,34 +124,34 @@ fn gemm_work(gemm: &Gemm, sizes: &SizeInfo) -> Work {
     }
 }
 
-/// A traversal with its numbers.
+/// A traversal with its sizes.
 struct Walk<'a> {
     program: &'a Program,
     traversal: &'a Traversal,
     sizes: &'a SizeInfo,
     rows: f64,
     edges: f64,
-    /// Different rows at the other end of the edges.
+    /// Number of distinct rows at the other end of the edges.
     others: f64,
-    /// Of the locals.
+    /// Elements per row, by local.
     widths: Vec<Width>,
-    /// The instructions that make the locals.
+    /// The defining instruction, by local.
     makers: Vec<usize>,
-    /// The instructions that write buffers.
+    /// The instruction that writes each buffer.
     writers: BTreeMap<Buffer, usize>,
 }
 
-/// What is read: a buffer, or a local that another kernel stored.
+/// A source of data: a buffer, or a local that another kernel stored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Thing {
+enum DataSource {
     Buffer(Buffer),
     Local(usize),
 }
 
-/// How much of a thing is read.
+/// The amount that is read of a source.
 #[derive(Clone, Copy, Default)]
 struct Reads {
-    /// Elements in order.
+    /// Elements read in order.
     streamed: f64,
     gathered: Option<Gather>,
 }
@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
             Rows::Edges(..) | Rows::Ends(..) => cycles::KERNEL + cycles::ROW * self.rows,
             Rows::Elements(..) => cycles::KERNEL + cycles::ELEMENTS * self.rows,
         };
-        let mut reads: BTreeMap<Thing, Reads> = BTreeMap::new();
+        let mut reads: BTreeMap<DataSource, Reads> = BTreeMap::new();
         let (mut walks, mut ends, mut positions) = (false, false, false);
         for &i in chosen {
             let instr = &self.traversal.instrs[i];
@@ -219,7 +219,7 @@ impl<'a> Walk<'a> {
             for operand in instr.op.operands() {
                 ends |= matches!(operand.index, Index::Other | Index::Cell);
                 let Some(thing) = self.foreign(operand, chosen) else { continue };
-                positions |= operand.index == Index::Edge && matches!(thing, Thing::Buffer(_));
+                positions |= operand.index == Index::Edge && matches!(thing, DataSource::Buffer(_));
                 let (streamed, gathered) = self.reads(operand);
                 let known = reads.entry(thing).or_default();
                 known.streamed = known.streamed.max(streamed);
@@ -232,7 +232,7 @@ impl<'a> Walk<'a> {
             }
         }
         for Reads { streamed, gathered } in reads.into_values() {
-            // What is read in order as well is fetched already.
+            // A source that is streamed as well is fetched already.
             let gathered = gathered.map(|g| Gather { distinct: if streamed > 0.0 { 0.0 } else { g.distinct }, ..g });
             work.read += ELEMENT * streamed;
             work.gathers.extend(gathered);
@@ -280,14 +280,14 @@ impl<'a> Walk<'a> {
         count * self.sizes.eval(&instr.width)
     }
 
-    /// Where an operand is read from, unless one of the chosen instructions made it for this row or edge.
-    fn foreign(&self, operand: Operand, chosen: &BTreeSet<usize>) -> Option<Thing> {
+    /// The source of an operand, unless one of the chosen instructions computed it for this row or edge.
+    fn foreign(&self, operand: Operand, chosen: &BTreeSet<usize>) -> Option<DataSource> {
         let (thing, maker) = match operand.source {
             Source::Const(_) | Source::Count(_) => return None,
-            Source::Buffer(buffer) => (Thing::Buffer(buffer), self.writers.get(&buffer).copied()),
+            Source::Buffer(buffer) => (DataSource::Buffer(buffer), self.writers.get(&buffer).copied()),
             Source::Local(local) => {
                 let maker = self.makers.get(local.index()).copied();
-                (Thing::Local(local.index()), maker)
+                (DataSource::Local(local.index()), maker)
             }
         };
         maker.is_none_or(|maker| !chosen.contains(&maker)).then_some(thing)
@@ -307,24 +307,24 @@ impl<'a> Walk<'a> {
     /// Elements in order, or rows by index.
     fn reads(&self, operand: Operand) -> (f64, Option<Gather>) {
         let width = self.width(operand);
-        // Sums over stored elements do nothing else with a row.
+        // Sums over stored elements use a row for nothing else.
         let ahead = matches!(self.traversal.rows, Rows::Elements(..));
         let gather = |distinct: f64| Some(Gather { reads: self.edges, distinct, row_bytes: ELEMENT * width, ahead });
         match operand.index {
             Index::Whole => (width, None),
-            // Rows of ends find those of vertices by their list.
+            // Rows of endpoints find the rows of vertices through their list.
             Index::Row if matches!(self.traversal.rows, Rows::Ends(..)) && !self.is_of_ends(operand) => {
                 (0.0, Some(Gather { reads: self.rows, distinct: self.rows, row_bytes: ELEMENT * width, ahead: false }))
             }
             Index::Row => (self.rows * width, None),
-            // A row, and which vertex it is of.
+            // A row, and the number of its vertex.
             Index::End => (self.rows_of(operand) * (width + 1.0), None),
             Index::Edge => match operand.source {
                 Source::Buffer(_) if self.is_outgoing() => (0.0, gather(self.edges)),
                 _ => (self.edges * width, None),
             },
             Index::Other => (0.0, gather(self.others)),
-            // Each stored element is another cell.
+            // Each stored element has its own cell.
             Index::Cell => (0.0, gather(self.edges)),
         }
     }
@@ -338,7 +338,7 @@ impl<'a> Walk<'a> {
     }
 
     fn is_of_ends(&self, operand: Operand) -> bool {
-        // Locals are of the rows at hand.
+        // Locals have the rows of the traversal.
         self.space_of(operand).is_none_or(|space| matches!(space, Space::Ends(..)))
     }
 
@@ -346,7 +346,7 @@ impl<'a> Walk<'a> {
         self.space_of(operand).map_or(0.0, |space| self.sizes.rows(space) as f64)
     }
 
-    /// Cycles of an instruction beside its arithmetic and what it moves.
+    /// Cycles of an instruction beside its arithmetic and its traffic.
     fn cycles(&self, instr: &Instr) -> f64 {
         let count = self.count(instr.level);
         let results = count * self.sizes.eval(&instr.width);
