@@ -1,13 +1,13 @@
-//! Gives values that concern the edges of one graph only a row for each vertex that has such edges.
+//! Compacts values that belong to the edges of one graph to a row per endpoint, a vertex that has such edges.
 //!
-//! A relation among many touches few vertices of its end types, but what is computed for it on vertices (projections,
-//! sums over edges, their gradients, the update of a parameter with a row per vertex) has a row for all of them. Two
-//! facts, both of the program alone, say which rows matter:
+//! A sparse relation has few endpoints among the vertices of its types, but its vertex values (projections, sums over
+//! edges, their gradients, the update of an embedding table) have a row for all vertices. Two facts, both of the
+//! program alone, decide which rows matter:
 //!
-//! - *demand*: a value is read by gathers over one graph only, directly or through row-by-row operations. Its other rows
-//!   are never seen.
-//! - *supply*: a value is known at vertices without edges: a sum over edges is 0 there, and so is what is linear in it.
-//!   Where such a value meets one of all vertices, its rows are added to theirs (`add_ends`).
+//! - *demand*: a value is read by gathers over one graph only, directly or through row-by-row operations. Its other
+//!   rows are dead.
+//! - *supply*: a value is known at vertices without edges: a sum over edges is 0 there, and so is a linear function of
+//!   it. Where such a value is added to one of all vertices, its rows are scatter-added (`add_ends`).
 //!
 //! ```text
 //! Before:  %2 = matmul %0, %1              : f32[src(g); n]
@@ -21,14 +21,15 @@
 //!          %6 = add_ends(dst g) %5, %4     : f32[dst(g); n]
 //! ```
 //!
-//! Every row is computed as before, up to 0 · ∞ at vertices without edges (weights are taken to be finite, as for sparse
-//! features). Sums over rows leave out zeros, and back ends may group what is left otherwise: last bits may differ.
+//! Every row is computed as before, up to 0 · ∞ at vertices without edges (weights are taken to be finite, as for
+//! sparse features). Sums over rows skip zeros, and back ends may group the other rows differently: last bits may
+//! differ.
 //!
-//! An optimiser's state starts at 0 and stays there at vertices whose gradient is always 0, if 0 follows from 0. Then
-//! only the rows at ends are updated; all others stay as they are.
+//! The optimizer state starts at 0 and stays 0 at vertices whose gradient is always 0, if the update of 0 is 0. Then
+//! only the rows of endpoints are updated; all others keep their values.
 //!
-//! Applies where at most half of the vertices have edges, and where N such vertices with c operations each and r elements
-//! to select before (each is read and written) cost less than V vertices: `N (c + 2 r) < V c`. Needs sizes.
+//! Applies where at most half of the vertices have edges, and where N such vertices with c operations each and r
+//! elements to select before (each is read and written) cost less than V vertices: `N (c + 2 r) < V c`. Needs sizes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -42,7 +43,7 @@ use crate::rewrite::count_uses;
 
 type Ends = (Graph, Direction);
 
-/// See the module.
+/// Compacts values to the rows of endpoints where that pays.
 pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("compact_endpoints") else { return Changed(false) };
     let worthwhile = few_ends(flow, &sizes, cx);
@@ -51,8 +52,8 @@ pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     }
     let demand = demand(flow, &worthwhile);
     let (mut refused, mut hints) = (HashSet::new(), HashMap::new());
-    // What a state has rows for is seen where its gradient meets it; and what was assumed of a state may not hold after
-    // its update, then it is not assumed. Every turn finds something new about some state, or is the last.
+    // The rows of a state are found where its gradient meets it. An assumption about a state that its update violates
+    // is dropped. Every iteration finds something new about some state, or is the last.
     loop {
         let mut builder = Builder {
             old: flow,
@@ -86,7 +87,7 @@ pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     }
 }
 
-/// The ends that are few among their vertices.
+/// The endpoint sets that are small compared to all vertices of the type.
 fn few_ends(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> HashSet<Ends> {
     let mut few = HashSet::new();
     let mut log = vec![];
@@ -119,14 +120,14 @@ fn plural(direction: Direction) -> &'static str {
     }
 }
 
-/// Which rows of a vertex value are read.
+/// The rows of a vertex value that are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Demand {
-    /// None.
+    /// No row is read.
     Nothing,
-    /// Those of vertices that have edges.
+    /// Rows of endpoints only.
     Only(Ends),
-    /// Perhaps all.
+    /// Any row may be read.
     All,
 }
 
@@ -165,7 +166,7 @@ fn demand(flow: &Dataflow, worthwhile: &HashSet<Ends>) -> Vec<Demand> {
     demand
 }
 
-/// Is it computed from rows of the same vertices, all of them dense?
+/// Is a value computed from dense rows of the same vertices only?
 fn is_row_by_row(flow: &Dataflow, value: Value) -> bool {
     let data = flow.value(value);
     let rows = |ty: &Type| ty.dtype == DType::F32 && !ty.is_sparse();
@@ -175,22 +176,22 @@ fn is_row_by_row(flow: &Dataflow, value: Value) -> bool {
         && data.args.iter().all(|&arg| rows(flow.ty(arg)))
 }
 
-/// What a value is at vertices that are no ends.
+/// The rows of a value at vertices that are no endpoints.
 #[derive(Clone, Copy, PartialEq)]
 enum Rest {
-    /// This number in all elements.
+    /// All elements are this number.
     Number(f64),
-    /// What this value of the old program is.
+    /// The rows equal those of this value of the old program.
     Same(Value),
-    /// Nothing is known, and nothing reads it.
+    /// The rows are unknown, and nothing reads them.
     Unread,
 }
 
-/// The rows of a value at the ends of a graph.
+/// The rows of a value at the endpoints of a graph.
 #[derive(Clone, Copy)]
 struct Part {
     ends: Ends,
-    /// In the new program.
+    /// The compacted value, in the new program.
     rows: Value,
     rest: Rest,
 }
@@ -204,17 +205,17 @@ struct Builder<'a> {
     uses: Vec<usize>,
     /// States that are not 0 at vertices without edges.
     refused: &'a HashSet<(Param, u32)>,
-    /// Ends at which states have rows that change, where that is known.
+    /// Endpoints at which the rows of states change, where that is known.
     hints: &'a HashMap<(Param, u32), Ends>,
-    /// As `hints`, found in this turn.
+    /// As `hints`, found in this iteration.
     met: Vec<((Param, u32), Ends)>,
     changed: bool,
     /// Old values with all their rows.
     full: Vec<Option<Value>>,
-    /// Old values with some of their rows. A unit value with a row per vertex has parts as well.
+    /// Old values with some of their rows. An embedding table has parts as well.
     parts: Vec<Option<Part>>,
     selected: HashMap<(Value, Ends), Value>,
-    /// States that were taken to be 0 at vertices that are not these ends.
+    /// States that are assumed to be 0 at all vertices but these endpoints.
     assumed: HashMap<(Param, u32), Ends>,
     log: Vec<String>,
 }
@@ -227,7 +228,7 @@ impl Builder<'_> {
         let built = match &data.op {
             Op::Segment { graph, direction, reduce } => self.segment(value, (*graph, *direction), *reduce),
             Op::Rows | Op::Unrows => {
-                // The same rows, seen otherwise.
+                // A view of the same rows.
                 let known = self.parts[data.args[0].index()].filter(|part| part.rest != Rest::Unread);
                 self.parts[value.index()] = known;
                 known.is_some()
@@ -269,13 +270,13 @@ impl Builder<'_> {
         self.full[value.index()] = Some(self.new.add(op, &args));
     }
 
-    /// New values are accounted to where this old one stands.
+    /// Sets the stage, phase and source position of new values to those of this old value.
     fn account_to(&mut self, value: Value) {
         let data = self.old.value(value);
         self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
     }
 
-    /// The rows of an old value at these ends, if it is computed for them.
+    /// The rows of an old value at these endpoints, if it is computed for them.
     fn part(&self, value: Value, ends: Ends) -> Option<Value> {
         self.parts[value.index()].filter(|part| part.ends == ends).map(|part| part.rows)
     }
@@ -319,12 +320,12 @@ impl Builder<'_> {
         full
     }
 
-    /// A new value with a row per vertex, as a vertex value.
+    /// A new embedding table as a vertex value.
     fn by_vertex(&mut self, value: Value) -> Value {
         if self.new.ty(value).is_unit() { self.new.add(Op::Rows, &[value]) } else { value }
     }
 
-    /// The rows of an old value at ends: computed for them, or selected. Unit values without rows are as they are.
+    /// The rows of an old value at endpoints: computed for them, or gathered. Unit values without rows are not changed.
     fn rows_at(&mut self, value: Value, ends: Ends) -> Value {
         if let Some(rows) = self.part(value, ends) {
             return rows;
@@ -353,14 +354,14 @@ impl Builder<'_> {
         rows
     }
 
-    /// Is it a unit value with a row for each vertex at this end?
+    /// Is a unit value an embedding table of the vertex type at this end?
     fn is_table(&self, value: Value, ends: Ends) -> bool {
         let ty = self.old.ty(value);
         let of = self.old.graph_end(ends.0, ends.1);
         ty.is_unit() && matches!(ty.dims.first(), Some(Dim::Count(vertex)) if Space::Vertices(*vertex) == of)
     }
 
-    /// A reduction of edges for the rows that have some.
+    /// Reduces edges for the rows of endpoints.
     fn segment(&mut self, value: Value, ends: Ends, reduce: Reduce) -> bool {
         let demanded = self.demand[value.index()] == Demand::Only(ends);
         if !self.worthwhile.contains(&ends) || !(demanded || reduce == Reduce::Sum) {
@@ -375,7 +376,7 @@ impl Builder<'_> {
         true
     }
 
-    /// An operation on rows, for those at ends only.
+    /// Computes a row-wise operation for the rows of endpoints.
     fn row_by_row(&mut self, value: Value) -> bool {
         let old = self.old;
         let data = old.value(value);
@@ -406,7 +407,7 @@ impl Builder<'_> {
             },
             _ => return false,
         };
-        // Where nothing else is known of an operand, there is no choice.
+        // An operand of which only these rows are known leaves no choice.
         let forced = data.args.iter().any(|&arg| self.parts[arg.index()].is_some_and(|part| part.rest == Rest::Unread));
         if !self.pays(value, ends, demanded == Some(ends)) && !forced {
             return false;
@@ -426,7 +427,7 @@ impl Builder<'_> {
         true
     }
 
-    /// What an operation gives at vertices that are no ends. `None` where that is not one of the things we can say.
+    /// The result of an operation at vertices that are no endpoints. `None` where [`Rest`] cannot express it.
     fn rest(&self, value: Value, ends: Ends) -> Option<Rest> {
         let data = self.old.value(value);
         let rests: Vec<Option<Rest>> = data.args.iter().map(|&arg| self.rest_of(arg, ends)).collect();
@@ -441,7 +442,7 @@ impl Builder<'_> {
                 (BinaryOp::Mul, Some(0.0), _) | (BinaryOp::Mul, _, Some(0.0)) | (BinaryOp::Div, Some(0.0), _) => 0.0,
                 (BinaryOp::Add | BinaryOp::Sub, None, Some(0.0)) => {
                     let same = rests[0].filter(|rest| matches!(rest, Rest::Same(_)));
-                    // Repeated over more elements it would be something else.
+                    // A broadcast to more elements would not equal the operand.
                     return same.filter(|_| self.old.ty(data.args[0]) == &data.ty);
                 }
                 _ => return None,
@@ -470,7 +471,7 @@ impl Builder<'_> {
                 Some(Rest::Number(number)) => Some(Rest::Number(number)),
                 Some(Rest::Same(_) | Rest::Unread) | None => None,
             },
-            // It starts at 0; whether it stays there is checked.
+            // The state starts at 0; whether it stays 0 is checked.
             Op::State(param, slot) if self.is_table(value, ends) => {
                 let elsewhere = self.assumed.get(&(*param, *slot)).is_some_and(|known| *known != ends);
                 (!elsewhere && !self.refused.contains(&(*param, *slot))).then_some(Rest::Number(0.0))
@@ -480,7 +481,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Do fewer rows pay for the selection of what they are computed from?
+    /// Do fewer rows pay for gathering their operands?
     fn pays(&mut self, value: Value, ends: Ends, demanded: bool) -> bool {
         let (old, sizes) = (self.old, self.sizes);
         let data = old.value(value);
@@ -502,7 +503,7 @@ impl Builder<'_> {
             .filter(|arg| !matches!(old.value(**arg).op, Op::Broadcast(_)))
             .map(|&arg| 2 * per_row(arg))
             .sum();
-        // What is known at ends only would have to be spread over all vertices first.
+        // A value that is known at endpoints only would have to be scattered to all vertices first.
         let spread: u64 = data.args.iter().filter(|&&arg| self.part(arg, ends).is_some()).map(|&a| per_row(a)).sum();
         let (then, now) = (few * (work + selected), vertices * (work + spread));
         let pays = then < now;
@@ -516,7 +517,7 @@ impl Builder<'_> {
         pays
     }
 
-    /// Notes which rows of a state change: an operand of the same element-wise operation has rows at these ends.
+    /// Records which rows of a state change: an operand of the same element-wise operation has rows at these endpoints.
     fn meet(&mut self, value: Value, ends: Ends) {
         let mut pending = vec![value];
         let mut seen = BTreeSet::from([value]);
@@ -541,7 +542,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Is it 0 in all elements?
+    /// Are all elements of a value 0?
     fn is_zero(&self, mut value: Value) -> bool {
         loop {
             let data = self.old.value(value);
@@ -553,7 +554,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The sum of all elements of a unit value that is 0 but in the rows of some vertices.
+    /// Computes the sum of all elements of a unit value that is 0 except in the rows of some vertices.
     fn total(&mut self, value: Value) -> bool {
         let data = self.old.value(value);
         let Some(part) = self.parts[data.args[0].index()].filter(|part| part.rest == Rest::Number(0.0)) else {
@@ -580,14 +581,14 @@ impl Builder<'_> {
         self.log.push(format!("{value} {done} {few} {what} of `{name}` among {vertices} vertices: {why}"));
     }
 
-    /// `a + b` where `b` is 0 at most vertices: its rows are added to those of `a`.
+    /// Computes `a + b`, where `b` is 0 at most vertices, by a scatter-add of its rows.
     fn sum(&mut self, value: Value) -> bool {
         let old = self.old;
         let data = old.value(value);
         let (a, b) = (data.args[0], data.args[1]);
         let zero_elsewhere = |v: Value| {
             let part = self.parts[v.index()].filter(|part| part.rest == Rest::Number(0.0))?;
-            // Elements would have to be repeated.
+            // A broadcast of the elements is not supported.
             (old.ty(v) == &data.ty && self.full[v.index()].is_none()).then_some(part)
         };
         let of_all = |v: Value| *old.ty(v) == data.ty && !old.is_sparse(v);
@@ -599,7 +600,7 @@ impl Builder<'_> {
         let unit = data.ty.is_unit();
         let rows = if negative { self.new.unary(hgnnc_ir::UnaryOp::Neg, part.rows) } else { part.rows };
         let base_new = self.full(base);
-        // A sum that only this one reads goes on.
+        // A sum whose only reader is this one is extended.
         let inner = if unit { self.inside_unrows(base_new) } else { base_new };
         let (mut ends, mut args) = match &self.new.value(inner).op {
             Op::AddEnds(ends) if self.uses[base.index()] == 1 => (ends.clone(), self.new.value(inner).args.clone()),
@@ -625,7 +626,7 @@ impl Builder<'_> {
         if data.op == Op::Unrows { data.args[0] } else { value }
     }
 
-    /// Ends at which one of these values has rows while it is 0 elsewhere.
+    /// The endpoints of a value that is 0 at all other vertices, if one of these values is such.
     fn zero_elsewhere(&self, args: &[Value]) -> Option<Ends> {
         let dense = args.iter().all(|&arg| {
             let ty = self.old.ty(arg);
@@ -635,7 +636,7 @@ impl Builder<'_> {
         args.iter().find_map(zero).map(|part| part.ends).filter(|_| dense)
     }
 
-    /// States that were taken to be 0 at vertices where they do not stay 0.
+    /// States that were assumed to be 0 at vertices where they do not stay 0.
     fn broken_assumptions(&self) -> Vec<(Param, u32)> {
         let updated = |param: Param, slot: u32| {
             let kind = OutputKind::UpdateState(param, slot);
@@ -656,7 +657,7 @@ impl Builder<'_> {
         for output in &mut outputs {
             let old = output.value;
             output.value = match (&output.kind, self.parts[old.index()]) {
-                // Zero stays what it is.
+                // The state stays 0.
                 (OutputKind::UpdateState(param, slot), Some(part)) if part.rest == Rest::Number(0.0) => {
                     self.account_to(old);
                     let state = self.new.add(Op::State(*param, *slot), &[]);

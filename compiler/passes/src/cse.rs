@@ -1,8 +1,8 @@
-//! Computes equal expressions once.
+//! Common subexpression elimination: computes equal expressions once.
 //!
 //! Two values with the same operation on the same operands are equal: every operation is a function, and random masks
-//! are functions of their stream. The later one becomes the earlier one. The operands of commutative functions count in
-//! either order.
+//! are functions of their stream. Readers of the later value read the earlier one. The operands of commutative
+//! functions count in either order.
 //!
 //! ```text
 //! Before:  %3 = exp %2        After:  %3 = exp %2
@@ -21,9 +21,9 @@ use hgnnc_ir::{BinaryOp, Dataflow, Op, Value};
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::attribute;
 
-/// See the module.
+/// Replaces values that were computed before.
 pub fn cse(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
-    // What each value becomes, still by the old numbers. Most of a program stays, so it is changed in place.
+    // The value that replaces each value, by old numbers. Most of a program stays, so it is changed in place.
     let mut becomes: Vec<Value> = Vec::with_capacity(flow.values.len());
     // Values by a hash of operation and operands: the latest, and the one before it with that hash.
     let mut latest: HashMap<u64, Value> = HashMap::new();
@@ -56,7 +56,7 @@ pub fn cse(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     cx.note("cse", shared, || format!("{shared} values computed before"))
 }
 
-/// Removes values that became others, to which their readers point already.
+/// Removes replaced values, which have no readers any more.
 fn keep_only(flow: &mut Dataflow, becomes: &[Value]) {
     let mut numbers: Vec<Value> = Vec::with_capacity(becomes.len());
     let mut kept = 0;
@@ -77,7 +77,7 @@ fn keep_only(flow: &mut Dataflow, becomes: &[Value]) {
     }
 }
 
-/// Equal for equal operations on equal operands.
+/// A hash that is equal for equal operations on equal operands.
 fn hash(op: &Op, args: &[Value]) -> u64 {
     let mut hasher = DefaultHasher::new();
     discriminant(op).hash(&mut hasher);
@@ -94,7 +94,7 @@ fn same_operands(op: &Op, a: &[Value], b: &[Value]) -> bool {
     a == b || matches!(op, Op::Binary(f) if commutes(*f) && swapped())
 }
 
-/// Is it the same operation? Its text tells all of it: numbers to the last bit, and -0 apart from 0.
+/// Are two operations the same? Their text is exact: it has all bits of numbers, and distinguishes -0 from 0.
 fn same(a: &Op, b: &Op) -> bool {
     a == b && format!("{a:?}") == format!("{b:?}")
 }

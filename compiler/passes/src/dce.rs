@@ -1,13 +1,13 @@
-//! Removes values that no output depends on.
+//! Dead code elimination: removes values that no output depends on.
 //!
-//! Operations have no effects beyond their values, so what nothing reads can go. Tables stay: parameters keep their
+//! Operations have no side effects, so values without readers are dead. Tables stay: parameters keep their
 //! place in saved weights even where a program does not read them.
 
 use hgnnc_ir::{Dataflow, Value};
 
 use crate::pipeline::{Changed, PassCx};
 
-/// See the module.
+/// Removes values that no output depends on.
 pub fn dce(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let mut live = vec![false; flow.values.len()];
     for output in &flow.outputs {

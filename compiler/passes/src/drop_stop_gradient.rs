@@ -10,7 +10,7 @@ use hgnnc_ir::{Dataflow, Op};
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::rewrite;
 
-/// See the module.
+/// Replaces `stop_gradient` by its operand.
 pub fn drop_stop_gradient(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let erased = rewrite(flow, |r, value, args| match r.old.value(value).op == Op::StopGradient {
         true => Some(args[0]),
