@@ -18,7 +18,7 @@ use hgnnc_passes::{
 };
 use hgnnc_sema::{Analyzed, TrainSpec};
 
-/// What lowering depends on.
+/// The options of [`lower`].
 #[derive(Clone, Debug, Default)]
 pub struct LowerOptions {
     /// Passes and fusions that are disabled.
@@ -124,7 +124,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     // The programs of evaluation and of training are independent of each other, until the one of training is to take not
     // much more memory.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
-    let form = passes.lowering_options(LoweringOptions::of(options.machine.as_ref()).with_hoisting(!on_batches));
+    let lowering_options =
+        passes.lowering_options(LoweringOptions::of(options.machine.as_ref()).with_hoisting(!on_batches));
     let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
     // Pairs are scored by a program of its own. How many at a time is the runtime's matter.
     let mut score = None;
@@ -135,7 +136,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(None) };
         passes.run_forward(score, &mut cx);
         passes.run_joint(score, &mut cx, || None);
-        kernels::lower_with(score, form.with_hoisting(false))
+        kernels::lower_with(score, lowering_options.with_hoisting(false))
     });
     let trains = model.train.is_some();
     let mut lower_infer = || {
@@ -143,8 +144,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         passes.run_joint(&mut infer, &mut quiet, || None);
         // Single decisions are those of training, if there is any.
         match trains {
-            true => kernels::lower_with(&infer, form).map_err(LowerError::from),
-            false => Ok(passes.lower(&infer, form)??),
+            true => kernels::lower_with(&infer, lowering_options).map_err(LowerError::from),
+            false => Ok(passes.lower(&infer, lowering_options)??),
         }
     };
     let mut infer_kernels = None;

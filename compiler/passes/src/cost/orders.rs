@@ -14,7 +14,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// `fused 0.120 ms < apart 0.310 ms`
+    /// `fused 0.120 ms < unfused 0.310 ms`
     pub fn text(&self, chosen: &str, other: &str) -> String {
         let sign = if self.chosen < self.other { "<" } else { ">=" };
         format!("predicted: {chosen} {} {sign} {other} {}", ms(self.chosen), ms(self.other))

@@ -38,12 +38,12 @@ const AHEAD: usize = 2;
 
 /// Are all results of a launch small: single rows of known length, or rows of endpoints only?
 fn has_small_results(program: &Program, launch: &Launch) -> bool {
-    let is_little = |buffer: Buffer| match program.buffer(buffer).ty.space {
+    let is_small = |buffer: Buffer| match program.buffer(buffer).ty.space {
         Space::Unit => program.volume(buffer).is_some_and(|volume| volume.as_fixed().is_some()),
         Space::Ends(..) => true,
         Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => false,
     };
-    launch.kernels.iter().flat_map(Kernel::writes).all(is_little)
+    launch.kernels.iter().flat_map(Kernel::writes).all(is_small)
 }
 
 /// The launches so far, with the last accesses to each buffer.

@@ -55,7 +55,12 @@ fn updates(program: &Program, uses: &Uses<'_>) -> HashMap<Buffer, Buffer> {
 
 /// Finds buffers for the results of a kernel of the launch `at` among its dead operands: the first that fits, in the
 /// order of reads.
-fn reuse_operands(program: &Program, uses: &Uses<'_>, (at, kernel): (usize, &Kernel), pairs: &mut HashMap<Buffer, Buffer>) {
+fn reuse_operands(
+    program: &Program,
+    uses: &Uses<'_>,
+    (at, kernel): (usize, &Kernel),
+    pairs: &mut HashMap<Buffer, Buffer>,
+) {
     // A buffer is reused once, since the launch that reuses it is its last reader.
     let mut free: HashMap<_, VecDeque<Buffer>> = HashMap::new();
     let computed = |buffer: &Buffer| program.buffer(*buffer).contents == Contents::Computed;

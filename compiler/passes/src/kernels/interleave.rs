@@ -5,7 +5,7 @@
 //!            gemm k4 : rows Paper       busy, then the memory
 //!            kernel k5 : rows Author, in_edges of writes
 //!          }
-//! After:   launch first 1 by turns {    blocks of both kernels at any time: both are busy
+//! After:   launch interleave 1 {    blocks of both kernels at any time: both are busy
 //!            ...
 //! ```
 //!
@@ -37,8 +37,8 @@ pub fn interleave_kernels(program: &mut Program, sizes: &SizeInfo, machine: &Mac
         let predicted: Vec<Prediction> =
             launch.kernels.iter().map(|kernel| machine.predict(&cost::kernel_work(program, kernel, sizes))).collect();
         let is_compute = |it: &Prediction| it.compute_s >= it.memory_s;
-        let leading = predicted.iter().filter(|it| is_compute(it)).count();
-        if leading == 0 || leading == predicted.len() {
+        let num_compute = predicted.iter().filter(|it| is_compute(it)).count();
+        if num_compute == 0 || num_compute == predicted.len() {
             continue;
         }
         let sum = |part: fn(&Prediction) -> f64| predicted.iter().map(part).sum::<f64>();
@@ -57,7 +57,7 @@ pub fn interleave_kernels(program: &mut Program, sizes: &SizeInfo, machine: &Mac
             let kernels = std::mem::take(&mut launch.kernels).into_iter().zip(&predicted);
             let (compute, memory): (Vec<_>, Vec<_>) = kernels.partition(|(_, it)| is_compute(it));
             launch.kernels = compute.into_iter().chain(memory).map(|(kernel, _)| kernel).collect();
-            launch.leading = leading;
+            launch.interleaved = num_compute;
         }
     }
     lines

@@ -272,7 +272,7 @@ fn compared(program: &Program, kernel: &Kernel, sizes: &SizeInfo, machine: &Mach
         other: parts.iter().map(|part| machine.predict(part).seconds()).sum(),
     };
     let saved = parts.iter().map(moved).sum::<f64>() - moved(&fused);
-    Some(format!("; {} (saves {:.3} MB written and read)", times.text("fused", "apart"), saved * 1e-6))
+    Some(format!("; {} (saves {:.3} MB written and read)", times.text("fused", "unfused"), saved * 1e-6))
 }
 
 /// Explains that a traversal splits high-degree rows, if there are such rows.
@@ -423,7 +423,7 @@ impl<'f, 'a> Builder<'f, 'a> {
     }
 
     fn launches(&self, groups: &[Group]) -> Result<Vec<Launch>, NotLowered> {
-        groups.iter().map(|group| Ok(Launch { kernels: vec![self.kernel(group)?], leading: 0 })).collect()
+        groups.iter().map(|group| Ok(Launch { kernels: vec![self.kernel(group)?], interleaved: 0 })).collect()
     }
 
     fn kernel(&self, group: &Group) -> Result<Kernel, NotLowered> {

@@ -177,7 +177,7 @@ fn softmax_attention_apart() {
         [sum(|w| w.products), sum(|w| w.simple), sum(|w| w.special)],
         [whole.products, whole.simple, whole.special]
     );
-    // Kernels whose edges carry nothing of their own cannot be taken apart.
+    // Kernels whose edges carry nothing of their own have no unfused form.
     let mean = self::program("mean_aggregation");
     assert_eq!(unfused_work(&mean, mean.kernels().nth(3).expect("a kernel"), &mean_sizes()), None);
     let dense = self::program("dense_product");
@@ -306,9 +306,9 @@ fn explanations_of_kernels_compare_predicted_times() {
     let (attention, sizes) = (program("attention_forward"), attention_sizes());
     let lines = explain(&attention, Some((&sizes, &machine)));
     // One launch against eleven.
-    assert!(lines[0].contains("; predicted: fused 0.0025 ms < apart 0.0275 ms (saves 0.00"), "{lines:#?}");
+    assert!(lines[0].contains("; predicted: fused 0.0025 ms < unfused 0.0275 ms (saves 0.00"), "{lines:#?}");
     assert!(!explain(&attention, None)[0].contains("predicted"));
-    // No edge value is made on the way: there is nothing to compare.
+    // All edge values are stored: there is nothing to compare.
     let lines = explain(&program("mean_aggregation"), Some((&mean_sizes(), &machine)));
     assert!(lines.len() == 2 && !lines[1].contains("predicted"), "{lines:#?}");
 }

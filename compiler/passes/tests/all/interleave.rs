@@ -1,4 +1,4 @@
-//! Kernels that arithmetic limits beside kernels that memory limits.
+//! Compute-bound beside memory-bound kernels in a launch.
 
 use hgnnc_ir::dataflow::{Binding, Init, InputDecl, ParamDecl, VertexTypeDecl};
 use hgnnc_ir::kernel::Program;
@@ -39,19 +39,19 @@ fn program(with_product: bool) -> Program {
 }
 
 /// Lines of explanations, and the kernels after the pass.
-fn turns(mut program: Program, vertices: u64, machine: &str) -> (Vec<String>, Program) {
+fn interleaved(mut program: Program, vertices: u64, machine: &str) -> (Vec<String>, Program) {
     let sizes = SizeInfo { vertices: vec![vertices; 2], ..SizeInfo::default() };
     let lines = interleave_kernels(&mut program, &sizes, &Machine::sheet(machine).expect("a machine that is known"));
     (lines, program)
 }
 
 #[test]
-fn arithmetic_and_memory_go_by_turns_where_that_is_predicted_to_gain() {
+fn compute_and_memory_bound_kernels_are_interleaved_where_a_gain_is_predicted() {
     let before = program(true);
     assert_eq!(before.launches.len(), 1, "{before}");
-    let (lines, after) = turns(before.clone(), 1_000_000, "sm_90");
+    let (lines, after) = interleaved(before.clone(), 1_000_000, "sm_90");
     let text = after.to_string();
-    assert!(text.contains("launch first 1 by turns {\n    gemm"), "{text}");
+    assert!(text.contains("launch interleave 1 {\n    gemm"), "{text}");
     let [line] = &lines[..] else { panic!("{lines:?}") };
     assert!(line.starts_with("kernels: k0 to k1: compute-bound and memory-bound blocks interleaved ("), "{line}");
     assert!(hgnnc_ir::kernel::verify(&after).is_ok());
@@ -60,13 +60,13 @@ fn arithmetic_and_memory_go_by_turns_where_that_is_predicted_to_gain() {
 }
 
 #[test]
-fn kernels_go_one_after_another_where_turns_gain_nothing() {
+fn kernels_run_back_to_back_where_interleaving_gains_nothing() {
     // The launch itself takes longer than either.
     let small = program(true);
-    let (lines, after) = turns(small.clone(), 100, "sm_90");
+    let (lines, after) = interleaved(small.clone(), 100, "sm_90");
     assert_eq!((lines.len(), &after), (1, &small), "{lines:?}");
     assert!(lines[0].contains("back to back"), "{lines:?}");
     // Memory limits both.
     let alike = program(false);
-    assert_eq!(turns(alike.clone(), 1_000_000, "sm_90"), (vec![], alike));
+    assert_eq!(interleaved(alike.clone(), 1_000_000, "sm_90"), (vec![], alike));
 }
