@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Leaves out one pass, one decision of kernels or one class of micro-kernels after another, and writes docs/ablation.md:
+"""Disables one pass, fusion rule or kernel feature after another, and writes docs/ablation.md:
 what each is worth in time and memory, and which fusions pay most and least.
 
     tests/bench/ablate.py [--quick] [MODEL...]      a model is `han`, `han-acm`, ...
 
-Names are those that `--disable-pass` knows. What leaves the kernels of a model as they are is not run. The whole model is
+Names are those that the options list. A switch that leaves the kernels of a model as they are is not run. The whole model is
 measured before and after every few runs; what differs less than these runs do among themselves is not called a difference.
 """
 
@@ -23,14 +23,15 @@ LEAST = 0.02
 # Differences that are measured twice: what is smaller is none, and what is larger is one.
 AGAIN = (0.02, 1.0)
 LEAST_BYTES = 4096
+OPTIONS = ("--disable-pass", "--disable-fusion", "--disable-kernel")
 
 
 class Ablation(Bench):
     def refusal(self, *words):
         """What the help of a refusal lists."""
         done = subprocess.run([str(word) for word in (self.args.hgnnc, *words)], capture_output=True, text=True)
-        # After what there is instead: `the passes are ...`, `the kernels that can be taken apart store ...`
-        return re.split(r" (?:passes are|apart store) ", done.stderr)[-1]
+        # The list of names: `the passes are ...`, `the kernels that can be split up store ...`
+        return re.split(r" (?:(?:passes|fusions|features) are|split up store) ", done.stderr)[-1]
 
     def kernels(self, model, data, *options):
         return self.command("build", model, "--data", data, "--emit", "kernels", *options, measured=False)
@@ -63,18 +64,18 @@ class Ablation(Bench):
 
             return self.once(f"{name} {key}", run)
 
-        of_compiler, of_runtime = self.switches(model, data)
+        kind = self.switches(model, data)
         before = self.kernels(model, data)
         same = self.runs.setdefault(f"{name} same", [])
         turn = 0
-        for switch in of_compiler + of_runtime:
-            option = ["--disable-pass", switch]
+        for switch in kind:
+            option = [kind[switch], switch]
             if switch in same:
                 continue
-            if switch in of_compiler and f"{name} without {switch}" not in self.runs:
+            if kind[switch] != "--disable-kernel" and f"{name} without {switch}" not in self.runs:
                 try:
                     # An order of vertices is chosen when data is bound, and changes no kernel.
-                    if switch != "order" and self.kernels(model, data, *option) == before:
+                    if switch != "reorder_vertices" and self.kernels(model, data, *option) == before:
                         same.append(switch)
                         continue
                 except Failed as failure:
@@ -88,15 +89,18 @@ class Ablation(Bench):
         self.say(f"{name} is done")
 
     def switches(self, model, data):
-        listed = re.findall(r"`([^`]+)`", self.refusal("train", model, "--data", data, "--disable-pass", "?"))
-        if "fuse:NAME" not in listed:
-            sys.exit("this build cannot leave out what is asked for: `--disable-pass` lists other names")
-        at = listed.index("fuse:NAME")
-        return listed[:at], listed[at + 1 :]
+        """The names of all options, each with its option."""
+        kind = {}
+        for option in OPTIONS:
+            listed = re.findall(r"`([^`]+)`", self.refusal("train", model, "--data", data, option, "?"))
+            kind |= {name: option for name in listed if name != "value:NAME"}
+        if not {"cse", "in_place", "jit"} <= kind.keys():
+            sys.exit("this build has other names of passes, fusions or kernel features than this script expects")
+        return kind
 
     def fusions(self, name, model, data, epochs):
-        """Takes the longest kernels of several values apart, one after another."""
-        known = re.findall(r"`([^`]+)`", self.refusal("train", model, "--data", data, "--disable-pass", "fuse:?"))
+        """Splits up the longest kernels of several values, one after another."""
+        known = re.findall(r"`([^`]+)`", self.refusal("train", model, "--data", data, "--disable-fusion", "value:?"))
         whole = self.once(f"{name} profile", lambda: shown(self.profile(model, data, epochs)))
         if "failed" in whole:
             return
@@ -106,10 +110,10 @@ class Ablation(Bench):
         for kernel, stored in several[:most]:
 
             def run():
-                apart = shown(self.profile(model, data, epochs, "--disable-pass", f"fuse:{stored}"))
+                apart = shown(self.profile(model, data, epochs, "--disable-fusion", f"value:{stored}"))
                 return {"kernel": kernel, "run_ms": whole["run_ms"]} | difference(whole, apart)
 
-            self.once(f"{name} fuse:{stored}", run)
+            self.once(f"{name} value:{stored}", run)
 
 
 def shown(profile):
@@ -176,12 +180,12 @@ def page(bench, wanted):
         return lambda switch: any(cell(switch, name)[0].isdigit() or cell(switch, name) == "failed" for name in models)
 
     worth = lambda switch: max((ratio(switch, name) or 0) for name in models)
-    yield "# What each pass, decision and class of micro-kernels is worth"
+    yield "# Ablation of passes, fusions and kernel features"
     yield ""
     yield "{about}"
     yield ""
-    yield "Each row leaves one thing out (`hgnnc train --disable-pass NAME`; what the names stand for is in"
-    yield "[profile.md](profile.md#what-can-be-left-out)). All models learn the same without it: a test holds losses to 1e-4."
+    yield "Each row disables one pass, fusion or kernel feature (`hgnnc train --disable-pass`, `--disable-fusion`, `--disable-kernel`;"
+    yield "[profile.md](profile.md#passes-fusions-and-kernel-features) explains the names). All models learn the same without it: a test holds losses to 1e-4."
     yield ""
     yield "## Time of an epoch"
     yield ""
@@ -226,17 +230,17 @@ def page(bench, wanted):
     yield ""
     yield "## Single fusions"
     yield ""
-    yield "A kernel that computes several values is taken apart (`--disable-pass fuse:NAME`, with what it stores), and each is"
+    yield "A kernel that computes several values is split up (`--disable-fusion value:NAME`, with a value that it stores), and each is"
     yield "computed by a kernel of its own. *Gain*: what these kernels take more, measured and predicted, and the measured gain as"
-    yield "a part of an epoch. The longest kernels of each model were taken apart."
+    yield "a part of an epoch. The longest kernels of each model were split up."
     yield ""
     fusions = []
     for name in models:
         for key, run in runs.items():
-            if key.startswith(f"{name} fuse:") and "measured" in run:
+            if key.startswith(f"{name} value:") and "measured" in run:
                 gain = [run[of][1] - run[of][0] for of in ("measured", "predicted")]
                 kernel = run["kernel"]
-                what = f"`{key.removeprefix(f'{name} fuse:')}` ({kernel['rows']}; {kernel['stage']} {kernel['phase']})"
+                what = f"`{key.removeprefix(f'{name} value:')}` ({kernel['rows']}; {kernel['stage']} {kernel['phase']})"
                 part = gain[0] / run["run_ms"]
                 fusions.append((part, [name, what, run["kernels"], *map(ms, gain), percent(part)]))
     fusions.sort(key=lambda fusion: fusion[0])

@@ -5,7 +5,7 @@ docs/characterization.md.
     tests/bench/characterize.py [--quick]
 
 HAN, RGCN and RGAT of this folder on ACM, IMDB and the synthetic DBLP: as they are compiled, and as they are written (without
-any pass or decision that can be left out); on batches; and HAN over metapaths that get longer, and over more and more of them.
+any pass or fusion); on batches; and HAN over metapaths that get longer, and over more and more of them.
 """
 
 import re
@@ -35,15 +35,19 @@ class Characterization(Bench):
             model, data = HERE / f"{name}.hgnn", self.dataset(name.split("-")[1])
             self.profiled(name, model, data)
             self.once(f"{name} report", lambda: reported(self.train(model, data, 5)))
-            words = [word for switch in self.of_compiler(model, data) for word in ("--disable-pass", switch)]
+            words = self.without_passes_and_fusions(model, data)
             self.profiled(f"{name} as written", model, data, *words, epochs=2, limit=240)
             self.say(f"{name} on the whole graph is done")
 
-    def of_compiler(self, model, data):
-        words = [self.args.hgnnc, "train", model, "--data", data, "--disable-pass", "?"]
-        done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
-        listed = re.findall(r"`([^`]+)`", done.stderr.split("help:")[-1])
-        return listed[: listed.index("fuse:NAME")] if "fuse:NAME" in listed else []
+    def without_passes_and_fusions(self, model, data):
+        """Options that disable all of them."""
+        options = []
+        for option in ("--disable-pass", "--disable-fusion"):
+            words = [self.args.hgnnc, "train", model, "--data", data, option, "?"]
+            done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+            listed = re.findall(r"`([^`]+)`", done.stderr.split("help:")[-1])
+            options += [word for name in listed if name != "value:NAME" for word in (option, name)]
+        return options
 
     def batches(self):
         """Each model on batches: sampling beside computing."""
@@ -156,7 +160,7 @@ def page(bench):
     yield "{about}"
     yield ""
     yield f"What was found of heterogeneous graph neural networks in libraries is from *Characterization of HGNN training* ({SOURCE}), as the project's notes quote it. The models"
-    yield "are those of `tests/bench`; *as written* is the same program without any pass or decision that `--disable-pass` knows, in"
+    yield "are those of `tests/bench`; *as written* is the same program with all passes and fusions disabled, in"
     yield "kernels of one operation each (edge values are not stored even then). Stages: FP projects features, NA aggregates over"
     yield "neighbours, SF fuses semantic graphs, LC is the loss, PU updates parameters. In HAN and RGAT each semantic graph has a projection"
     yield "of its own, as in the peers' models, which is written within the aggregation and counted as NA: FP is next to nothing there."

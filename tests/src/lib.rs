@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use hgnnc_driver::{
-    Analysis, DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerError, LowerOptions, RelationSummary,
-    VertexSummary, analyze, check_dataset, codes, diag, lower, silence, unknown_pass,
+    Analysis, DatasetSummary, Diagnostics, Disabled, LabelSummary, LabelSummaryKind, LowerError, LowerOptions,
+    RelationSummary, VertexSummary, analyze, check_dataset, codes, diag, lower, silence, unknown_name,
 };
 
 /// The text of a file of `cases/FOLDER`.
@@ -29,7 +29,7 @@ pub struct Setting {
     /// The split that the command line asks for.
     pub split: Option<String>,
     /// Passes that the command line switches off.
-    pub disabled: Vec<String>,
+    pub disabled: Disabled,
 }
 
 impl Setting {
@@ -45,7 +45,7 @@ impl Setting {
             } else if let Some(text) = line.strip_prefix("split: ") {
                 setting.split = Some(text.to_string());
             } else if let Some(text) = line.strip_prefix("disable: ") {
-                setting.disabled.push(text.to_string());
+                setting.disabled.passes.push(text.to_string());
             }
         }
         setting
@@ -133,7 +133,7 @@ pub fn check(name: &str, text: &str) -> Outcome {
         let options = LowerOptions { disabled: setting.disabled, ..LowerOptions::default() };
         match lower(model, &options) {
             Ok(_) => {}
-            Err(LowerError::Pass(error)) => diagnostics.push(unknown_pass(&error)),
+            Err(LowerError::Name(error)) => diagnostics.push(unknown_name(&error)),
             Err(error @ (LowerError::Kernel(_) | LowerError::Gradient(_) | LowerError::Batch(_))) => {
                 panic!("{name}: {error}")
             }

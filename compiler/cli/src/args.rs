@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 use hgnnc_exec::CodeMode;
 
 use crate::profile::args::ProfileCommand;
+use crate::switches::DisableArgs;
 
 /// Exit codes and environment variables, below the options of every command.
 const AFTER_HELP: &str = "\
@@ -30,7 +31,7 @@ pub fn command() -> clap::Command {
 }
 
 /// Headings of options in help.
-mod heading {
+pub(crate) mod heading {
     pub const DATA: &str = "Data";
     pub const RUNNING: &str = "Device and memory";
     pub const TRAINING: &str = "Training";
@@ -63,7 +64,7 @@ pub enum Command {
     /// Write a trained model's outputs
     Infer(InferArgs),
     /// Train for a while and show what takes the time, beside what is predicted; or compare two profiles
-    Profile(Box<ProfileCommand>),
+    Profile(ProfileCommand),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
     /// Write models in canonical form: comments stay, what the program means stays
@@ -306,10 +307,9 @@ pub struct BuildArgs {
     /// Say what each pass did and refused, with the numbers that it compared
     #[arg(help_heading = heading::OUTPUT, long)]
     pub explain: bool,
-    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
-    /// several times
-    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
-    pub disable_pass: Vec<String>,
+    /// Passes, fusions and kernel features that are disabled.
+    #[command(flatten)]
+    pub disable: DisableArgs,
 }
 
 /// Arguments of `train`.
@@ -361,10 +361,9 @@ pub struct TrainArgs {
     /// Which rows it keeps
     #[arg(help_heading = heading::FAST_MEMORY, long, value_enum, requires = "cache", default_value_t = CachePolicy::Penalty)]
     pub cache_policy: CachePolicy,
-    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
-    /// several times
-    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
-    pub disable_pass: Vec<String>,
+    /// Passes, fusions and kernel features that are disabled.
+    #[command(flatten)]
+    pub disable: DisableArgs,
     /// Show errors only
     #[arg(help_heading = heading::OUTPUT, long)]
     pub quiet: bool,
@@ -413,10 +412,9 @@ pub struct EvalArgs {
     /// Write a report as JSON
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
-    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
-    /// several times
-    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
-    pub disable_pass: Vec<String>,
+    /// Passes, fusions and kernel features that are disabled.
+    #[command(flatten)]
+    pub disable: DisableArgs,
 }
 
 /// Arguments of `infer`.
@@ -441,10 +439,9 @@ pub struct InferArgs {
     /// Where to write: one row per vertex, or one score per pair, f32
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.npy")]
     pub out: PathBuf,
-    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
-    /// several times
-    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
-    pub disable_pass: Vec<String>,
+    /// Passes, fusions and kernel features that are disabled.
+    #[command(flatten)]
+    pub disable: DisableArgs,
 }
 
 /// Arguments of `data`.

@@ -1,7 +1,7 @@
 //! The level `bounds` as text.
 
 use hgnnc_driver::SizeInfo;
-use hgnnc_driver::bounds::{Bounded, kernels, operations};
+use hgnnc_driver::cost::{Bounded, kernels, operations};
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{Body, Kernel, Program};

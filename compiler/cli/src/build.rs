@@ -4,9 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_driver::{
-    Analysis, Analyzed, Ends, LowerOptions, Lowered, ORDER, SizeInfo, bounds, format as canonical, lower,
+    Analysis, Analyzed, Disabled, Ends, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, cost, format as canonical,
+    lower,
 };
-use hgnnc_exec::{Arenas, BindOptions, BoundData, Engine, EngineOptions, TrainOptions, Trainer, order_vertices};
+use hgnnc_exec::{
+    Arenas, BindOptions, BoundData, Engine, EngineOptions, KernelFeatures, TrainOptions, Trainer, order_vertices,
+};
 use hgnnc_graph::{files, show_bytes};
 use hgnnc_ir::Artifact;
 use hgnnc_ir::kernel::print as kernel_text;
@@ -23,6 +26,7 @@ use crate::output::{check_folder, make_folder, note, print, print_data, write};
 use crate::plan;
 use crate::run::{Purpose, bind_sizes, order_options};
 use crate::source;
+use crate::switches::Switches;
 
 /// All levels, in the order of compilation.
 const LEVELS: [Level; 10] = [
@@ -43,10 +47,10 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.out {
         check_folder(folder)?;
     }
+    let switches = args.disable.check()?;
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, true)?;
-    let disabled = source::leave_out(&analysis, &args.disable_pass)?;
-    let Sized { model, sizes, mut data } = sized(args, &disabled, &mut analysis)?;
+    let Sized { model, sizes, mut data } = sized(args, &switches.disabled, &mut analysis)?;
     check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
         // Which products rows have depends on the kind of machine.
@@ -54,7 +58,8 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         Some(_) if args.explain || wants(args, Level::Bounds) => Some(machine(args.target)),
         _ => None,
     };
-    let options = LowerOptions { disabled, sizes, machine, arena_budget: args.memory_budget };
+    let options =
+        LowerOptions { disabled: switches.disabled.clone(), sizes, machine, arena_budget: args.memory_budget };
     let lowered = lower(&model, &options).map_err(source::not_lowered)?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
@@ -67,7 +72,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         memory_text(&lowered, None).map_or(Ok(()), |line| print(&line))?;
     }
     let arenas = match &mut data {
-        Some(data) => Some(Trainer::memory_needed(&lowered.artifact, data, &TrainOptions::default())?.arenas),
+        Some(data) => Some(Trainer::memory_needed(&lowered.artifact, data, &with_features(switches.features))?.arenas),
         None => None,
     };
     lowered.notes.iter().for_each(|line| note(&format!("memory budget: {line}")));
@@ -96,14 +101,18 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn with_features(features: KernelFeatures) -> TrainOptions {
+    TrainOptions { features, ..TrainOptions::default() }
+}
+
 /// What order the vertices get where the model is trained on this processor, and why.
 fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Result<String, Failure> {
-    if args.disable_pass.iter().any(|name| name == ORDER) {
-        return Ok(format!("{ORDER}: disabled"));
+    if args.disable.disable_pass.iter().any(|name| name == REORDER_VERTICES) {
+        return Ok(format!("{REORDER_VERTICES}: disabled"));
     }
     let options = order_options(artifact, &TrainOptions::default());
     let ordered = order_vertices(artifact, data, &options)?;
-    Ok(ordered.explain.iter().map(|line| format!("{ORDER}: {line}")).collect::<Vec<_>>().join("\n"))
+    Ok(ordered.explain.iter().map(|line| format!("{REORDER_VERTICES}: {line}")).collect::<Vec<_>>().join("\n"))
 }
 
 /// The checked model, and sizes from where the arguments say.
@@ -114,12 +123,12 @@ struct Sized {
     data: Option<BoundData>,
 }
 
-fn sized(args: &BuildArgs, disabled: &[String], analysis: &mut Analysis) -> Result<Sized, Failure> {
+fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
         let model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
         let lower =
-            LowerOptions { disabled: disabled.to_vec(), machine: target(args).map(machine), ..LowerOptions::default() };
+            LowerOptions { disabled: disabled.clone(), machine: target(args).map(machine), ..LowerOptions::default() };
         let (data, sizes) = bind_sizes(&model, &dataset, &BindOptions::default(), &lower)?;
         return Ok(Sized { model, sizes: Some(sizes), data: Some(data) });
     }
@@ -181,7 +190,7 @@ fn check_sizes(args: &BuildArgs, model: &Analyzed, sizes: Option<&SizeInfo>) -> 
             "{what} on the sizes of a dataset: give one with `--data DIR`, or its sizes with `--stats FILE.json`"
         )));
     };
-    bounds::check_sizes(&model.flow, sizes).map_err(|error| match &args.stats {
+    cost::check_sizes(&model.flow, sizes).map_err(|error| match &args.stats {
         Some(file) => Failure::input(format!("{error}: write it into `stored` of `{}`", file.display())),
         None => Failure::input(error.to_string()),
     })
@@ -256,7 +265,7 @@ fn level_text(
         Level::Fused => fused::text(kernels),
         Level::Bounds => {
             let (sizes, machine) = (options.sizes.as_ref()?, options.machine.as_ref()?);
-            bounds::check_sizes(&model.flow, sizes).ok()?;
+            cost::check_sizes(&model.flow, sizes).ok()?;
             let flow = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
             bounds_text::text(flow, kernels, lowered.train_sizes.as_ref()?, machine)
         }
@@ -276,11 +285,8 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
         return Err(Failure::input("what becomes machine code depends on the graph: give a dataset with `--data DIR`"));
     };
     // As when it was lowered: what is listed depends on the machine.
-    let lower = LowerOptions {
-        disabled: source::of_compiler(&args.disable_pass),
-        machine: target(args).map(machine),
-        ..LowerOptions::default()
-    };
+    let Switches { disabled, features } = args.disable.check()?;
+    let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
     let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
     let kernels = &lowered.artifact.kernels;
     let (name, program) = match &kernels.train {
@@ -289,10 +295,10 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
     };
     let code = args.code.mode();
     let text = if lowered.artifact.batch.is_some() {
-        let options = TrainOptions { code, ..TrainOptions::default() };
+        let options = TrainOptions { code, features, ..TrainOptions::default() };
         Trainer::new(lowered.artifact.clone(), data, options)?.clif_of_batch()?.unwrap_or_default()
     } else {
-        Engine::new(&[program], data, EngineOptions { code, ..EngineOptions::default() })?.clif(&[name])?
+        Engine::new(&[program], data, EngineOptions { code, features, ..EngineOptions::default() })?.clif(&[name])?
     };
     Ok(match (text.is_empty(), args.code) {
         (false, _) => text,

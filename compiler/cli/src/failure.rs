@@ -13,6 +13,8 @@ use crate::output::note;
 pub enum Failure {
     /// The user's input is wrong (exit code 1). The message was already shown when it is `None`.
     Input(Option<String>),
+    /// The command line is wrong (exit code 2). The message was already shown.
+    Usage,
     /// The machine could not (exit code 3).
     Machine(String),
 }
@@ -51,6 +53,7 @@ impl Failure {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Input(_) => ExitCode::from(1),
+            Failure::Usage => ExitCode::from(2),
             Failure::Machine(_) => ExitCode::from(3),
         }
     }

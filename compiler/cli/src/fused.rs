@@ -14,7 +14,7 @@ pub fn text(program: &Program) -> String {
     for (launches, once) in [(&program.prelude, true), (&program.launches, false)] {
         for launch in launches {
             if launch.kernels.len() > 1 {
-                text.push_str(&format!("\n{} kernels side by side\n", launch.kernels.len()));
+                text.push_str(&format!("\n{} co-scheduled kernels\n", launch.kernels.len()));
             }
             for kernel in &launch.kernels {
                 text.push_str(&kernel_text(program, kernel, number, once));

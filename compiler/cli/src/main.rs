@@ -19,6 +19,7 @@ mod profile;
 mod run;
 mod source;
 mod starter;
+mod switches;
 mod train;
 
 use std::borrow::Cow;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use hgnnc_diag::SourceMap;
-use hgnnc_driver::{Analyzed, LowerOptions, Lowered, ORDER, SizeInfo, graphs_with_edges, lower, settings};
+use hgnnc_driver::{Analyzed, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, graphs_with_edges, lower, settings};
 use hgnnc_exec::{
     BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
     list_edges, order_vertices, weights,
@@ -22,6 +22,7 @@ use crate::device::{self, Opened};
 use crate::failure::Failure;
 use crate::output::{check_apart, check_readable, check_writable, note, print, write};
 use crate::source;
+use crate::switches::{DisableArgs, Switches};
 
 /// A model's tables bound to a dataset, and the sizes that the compiler's passes compare.
 pub fn bind_sizes(
@@ -124,19 +125,20 @@ pub fn prepare(
     purpose: Purpose,
     args: &ModelArgs,
     device: Device,
-    disabled: &[String],
+    disable: &DisableArgs,
     mut options: TrainOptions,
     warnings: bool,
     say: &mut dyn FnMut(String),
 ) -> Result<Prepared, Failure> {
     let start = Instant::now();
+    let Switches { disabled, features } = disable.check()?;
+    options.features = features;
     if let Some(processors) = too_many_threads(options.threads) {
         say(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
     }
     let device = device::open(device, say)?;
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, warnings)?;
-    let disabled = source::leave_out(&analysis, disabled)?;
     purpose.check(analysis.model.as_ref())?;
     let front_s = start.elapsed().as_secs_f64();
 
@@ -251,14 +253,14 @@ fn on_processor(
     let needed =
         |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
     // A single evaluation does not pay for an order, and other numbers take memory that a budget was met without.
-    let left_out = lower_options.disabled.iter().any(|name| name == ORDER);
-    let orders = purpose == Purpose::Train && budget.is_none() && !left_out;
+    let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
+    let orders = purpose == Purpose::Train && budget.is_none() && !disabled;
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     let artifact = for_purpose(lowered.artifact, purpose);
     if orders {
         let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, &options))?;
         if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
-            say(format!("{ORDER}: {line}"));
+            say(format!("{REORDER_VERTICES}: {line}"));
         }
     }
     Ok(Trainer::new(artifact, data, options)?)
@@ -320,7 +322,7 @@ fn lower_within(
     const ATTEMPTS: usize = 3;
     let lower = |options: &LowerOptions| lower(model, options).map_err(source::not_lowered);
     let mut lowered = lower(&options)?;
-    let recomputes = !options.disabled.iter().any(|name| name == "recompute");
+    let recomputes = !options.disabled.has_pass("rematerialize");
     if budget.is_some() && lowered.artifact.batch.is_some() {
         say("warning: a memory budget counts evaluations; batches take what they need".into());
         return Ok(lowered);
@@ -346,7 +348,7 @@ fn lower_within(
             show_bytes(bytes),
             show_bytes(budget),
             if sums_along_paths(&lowered.artifact.kernels) {
-                "; sums along paths need tables (`--disable-pass sum_along_paths` lists the edges of metapaths instead)"
+                "; sums along paths need tables (`--disable-pass factor_metapaths` lists the edges of metapaths instead)"
             } else {
                 ""
             }
@@ -396,7 +398,7 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let options = options(&args.device)?;
     let device = args.device.device;
     let mut prepared =
-        prepare(Purpose::Measure, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
+        prepare(Purpose::Measure, &args.model, device, &args.disable, options, true, &mut |line| note(&line))?;
     prepared.trainer.load_weights(&args.weights)?;
     let report = finish(&mut prepared)?;
     print(&metrics_text(&report))?;
@@ -422,7 +424,7 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
         return score_links(args, pairs, options);
     }
     let mut prepared =
-        prepare(Purpose::Infer, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
+        prepare(Purpose::Infer, &args.model, device, &args.disable, options, true, &mut |line| note(&line))?;
     if let (true, Some(trained)) = (prepared.scores_pairs, &prepared.output)
         && args.output.as_ref().is_none_or(|asked| asked == trained)
     {
@@ -461,7 +463,7 @@ fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<
     let numbers = file.to_i64().ok_or_else(|| wrong("pairs are whole numbers".into()))?;
     let device = args.device.device;
     let mut prepared =
-        prepare(Purpose::Score, &args.model, device, &args.disable_pass, options, true, &mut |line| note(&line))?;
+        prepare(Purpose::Score, &args.model, device, &args.disable, options, true, &mut |line| note(&line))?;
     if let (Some(asked), Some(trained)) = (&args.output, &prepared.output)
         && asked != trained
     {

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use hgnnc_diag::{Severity, render};
 use hgnnc_driver::{
-    Analysis, Analyzed, Diagnostic, Diagnostics, LowerError, MAX_SOURCE, PassManager, SourceMap, analyze, bind_names,
-    check_dataset, codes, silence, unknown_pass,
+    Analysis, Analyzed, Diagnostic, Diagnostics, LowerError, MAX_SOURCE, SourceMap, analyze, bind_names, check_dataset,
+    codes, silence, unknown_name,
 };
-use hgnnc_exec::{Micro, declare_metapaths};
+use hgnnc_exec::declare_metapaths;
 use hgnnc_graph::{Dataset, files};
 
 use crate::data;
@@ -60,34 +60,16 @@ pub fn show<'a>(sources: &SourceMap, shown: impl IntoIterator<Item = &'a Diagnos
     let _ = stderr.lock().write_all(text.as_bytes());
 }
 
-/// The failure of a model that cannot be lowered. Whether a name of a single decision exists is known only then.
+/// The failure of a model that cannot be lowered. Whether a kernel stores the value of a `--disable-fusion value:NAME` is
+/// known only then.
 pub fn not_lowered(error: impl Into<LowerError>) -> Failure {
     match error.into() {
-        LowerError::Pass(error) => {
-            show(&SourceMap::default(), [&unknown_pass(&error)]);
-            Failure::Input(None)
+        LowerError::Name(error) => {
+            show(&SourceMap::default(), [&unknown_name(&error)]);
+            Failure::Usage
         }
         error => Failure::input(error.to_string()),
     }
-}
-
-/// What is left out, of all that `--disable-pass` names: switches classes of micro-kernels off, and gives the names that are
-/// the compiler's. Names that nothing has are reported, before time is spent on the data.
-pub fn leave_out(analysis: &Analysis, disabled: &[String]) -> Result<Vec<String>, Failure> {
-    let of_compiler = of_compiler(disabled);
-    let mut found = Diagnostics::default();
-    if let Err(mut error) = PassManager::new(&of_compiler) {
-        error.known.extend(Micro::ALL.map(|class| class.name().to_owned()));
-        found.push(unknown_pass(&error));
-    }
-    report(analysis, &found, true)?;
-    Micro::switch_off(&disabled.iter().filter_map(|name| Micro::named(name)).collect::<Vec<_>>());
-    Ok(of_compiler)
-}
-
-/// Names of what the compiler leaves out, of all that `--disable-pass` names.
-pub fn of_compiler(disabled: &[String]) -> Vec<String> {
-    disabled.iter().filter(|name| Micro::named(name).is_none()).cloned().collect()
 }
 
 /// Compares a model that is free of errors with a dataset, and gives it the dataset's names.

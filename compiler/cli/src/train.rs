@@ -32,7 +32,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         say(format!("warning: {warning}"));
     }
     let (device, options) = (args.device.device, train_options(args)?);
-    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, !quiet, &mut say)?;
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, !quiet, &mut say)?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
     }

@@ -152,7 +152,7 @@ codes! {
     LABEL_VERTEX "E0503" "output and label belong to different vertex types"
     NOTHING_TO_TRAIN "E0504" "loss depends on no parameter"
     NO_MODEL "E0505" "file declares no model"
-    UNKNOWN_PASS "E0506" "unknown pass"
+    UNKNOWN_SWITCH "E0506" "unknown pass, fusion or kernel feature"
     FANOUT_HOPS "E0507" "number of fan-outs differs from the number of hops"
     FANOUT_GRAPH "E0508" "fan-out of a semantic graph that the loss does not see"
     NOT_ON_BATCH "E0509" "model that cannot be trained on batches"

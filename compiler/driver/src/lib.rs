@@ -11,12 +11,14 @@ mod stdlib;
 
 pub use gpu::ptx;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
-pub use hgnnc_passes::pipeline::{ORDER, PassManager, UnknownPass};
-pub use hgnnc_passes::recompute::predict::planned;
-pub use hgnnc_passes::{Ends, SizeInfo, bounds};
+pub use hgnnc_passes::kernels::{FusionRule, VALUE_PREFIX};
+pub use hgnnc_passes::pipeline::{Disabled, PassManager, REORDER_VERTICES, UnknownName};
+pub use hgnnc_passes::rematerialize::predict::planned;
+pub use hgnnc_passes::{Ends, SizeInfo, cost};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names, check_dataset,
 };
+pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::{Analyzed, train::TrainSpec};
 pub use hgnnc_syntax::format;
@@ -25,9 +27,7 @@ pub use settings::settings;
 pub use stdlib::STDLIB;
 
 use hgnnc_diag::Severity;
-use hgnnc_passes::kernels::SINGLE;
 use hgnnc_sema::Library;
-use hgnnc_sema::names::closest;
 use hgnnc_syntax::ast::{Allow, Item, Module};
 
 /// What is known of a file after [`analyze`].
@@ -178,27 +178,26 @@ fn layer_names(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("layer ")?.split('(').next()).collect()
 }
 
-/// What was asked of [`lower`] that it cannot do, as a report.
-pub fn unknown_pass(error: &UnknownPass) -> Diagnostic {
-    let report = Diagnostic::new(codes::UNKNOWN_PASS, error.what());
-    let report = match meant(error) {
-        Some(name) => report.help(format!("did you mean `{name}`?")),
+/// The report of a disabled pass or fusion that does not exist.
+pub fn unknown_name(error: &UnknownName) -> Diagnostic {
+    let report = Diagnostic::new(codes::UNKNOWN_SWITCH, error.to_string());
+    let rules = FusionRule::ALL.map(FusionRule::name);
+    let (name, prefix, known) = match error {
+        UnknownName::Pass(name) => (name, "", PassManager::names()),
+        UnknownName::Fusion(name) => (name, "", rules.to_vec()),
+        UnknownName::Value { name, known } => (name, VALUE_PREFIX, known.iter().map(String::as_str).collect()),
+    };
+    let report = match closest(name, &known) {
+        Some(name) => report.help(format!("did you mean `{prefix}{name}`?")),
         None => report,
     };
-    report.help(error.help())
-}
-
-/// The name that was probably meant, if one is close.
-fn meant(error: &UnknownPass) -> Option<String> {
-    let known: Vec<&str> = error.known.iter().map(String::as_str).collect();
-    if let Some(single) = error.name.strip_prefix(SINGLE) {
-        return closest(single, &known).map(|name| format!("{SINGLE}{name}"));
-    }
-    // Which kernels there are is known later: of a single decision, the word before the name may be wrong.
-    match error.name.split_once(':') {
-        Some((word, name)) => closest(word, &[SINGLE.trim_end_matches(':')]).map(|_| format!("{SINGLE}{name}")),
-        None => closest(&error.name, &known).map(str::to_owned),
-    }
+    let listed = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    report.help(match error {
+        UnknownName::Pass(_) => format!("the passes are {listed}"),
+        UnknownName::Fusion(_) => format!("the fusions are {listed}"),
+        UnknownName::Value { .. } if known.is_empty() => "no kernel of this program computes several values".into(),
+        UnknownName::Value { .. } => format!("the kernels that can be split up store {listed}"),
+    })
 }
 
 /// The library modules that a file imports from (all of them are known by name, so that a misspelt one is

@@ -9,20 +9,20 @@ use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind, Param, Space};
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{self, Decision, LowerForm, NotLowered};
-use hgnnc_passes::pipeline::{PassCx, PassManager, SizeInfo, UnknownPass};
-use hgnnc_passes::recompute::predict::arena_bytes;
+use hgnnc_passes::kernels::{self, FusionRule, LoweringOptions, NotLowered};
+use hgnnc_passes::pipeline::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
+use hgnnc_passes::rematerialize::predict::arena_bytes;
 use hgnnc_passes::{
-    NotDifferentiable, NotOnBatch, Reusing, batch_sizes, on_batch, on_batch_reusing, score_links, try_differentiate,
-    update,
+    MinibatchWithCache, NotBatchable, NotDifferentiable, batch_sizes, score_links, to_minibatch,
+    to_minibatch_with_cache, try_differentiate, update,
 };
 use hgnnc_sema::{Analyzed, TrainSpec};
 
-/// What lowering depends on.
+/// The options of [`lower`].
 #[derive(Clone, Debug, Default)]
 pub struct LowerOptions {
-    /// Names of passes that do not run.
-    pub disabled: Vec<String>,
+    /// Passes and fusions that are disabled.
+    pub disabled: Disabled,
     /// Sizes of the dataset. Without them, passes that compare sizes change nothing.
     pub sizes: Option<SizeInfo>,
     /// The machine to compile for. With it and sizes, explanations tell predicted times.
@@ -62,20 +62,20 @@ pub struct Lowered {
 /// What [`lower`] cannot do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LowerError {
-    /// A disabled pass does not exist.
-    Pass(UnknownPass),
+    /// A disabled pass or fusion does not exist.
+    Name(UnknownName),
     /// There is no kernel for an operation.
     Kernel(NotLowered),
     /// The loss has a gradient that no operation computes.
     Gradient(NotDifferentiable),
     /// The model is to be trained on batches, and cannot be.
-    Batch(NotOnBatch),
+    Batch(NotBatchable),
 }
 
 impl fmt::Display for LowerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LowerError::Pass(error) => error.fmt(f),
+            LowerError::Name(error) => error.fmt(f),
             LowerError::Kernel(error) => error.fmt(f),
             LowerError::Gradient(error) => error.fmt(f),
             LowerError::Batch(error) => error.fmt(f),
@@ -85,9 +85,9 @@ impl fmt::Display for LowerError {
 
 impl std::error::Error for LowerError {}
 
-impl From<UnknownPass> for LowerError {
-    fn from(error: UnknownPass) -> Self {
-        LowerError::Pass(error)
+impl From<UnknownName> for LowerError {
+    fn from(error: UnknownName) -> Self {
+        LowerError::Name(error)
     }
 }
 
@@ -97,8 +97,8 @@ impl From<NotDifferentiable> for LowerError {
     }
 }
 
-impl From<NotOnBatch> for LowerError {
-    fn from(error: NotOnBatch) -> Self {
+impl From<NotBatchable> for LowerError {
+    fn from(error: NotBatchable) -> Self {
         LowerError::Batch(error)
     }
 }
@@ -115,7 +115,7 @@ const STACK: usize = 8 << 20;
 /// Lowers a model.
 ///
 /// # Errors
-/// When a disabled pass does not exist, an operation has no kernel, or the loss no gradient.
+/// When a disabled pass or fusion does not exist, an operation has no kernel, or the loss no gradient.
 pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let passes = PassManager::new(&options.disabled)?;
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
@@ -124,7 +124,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     // The programs of evaluation and of training are independent of each other, until the one of training is to take not
     // much more memory.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
-    let form = passes.form(LowerForm::of(options.machine.as_ref()).keeping(!on_batches));
+    let lowering_options =
+        passes.lowering_options(LoweringOptions::of(options.machine.as_ref()).with_hoisting(!on_batches));
     let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
     // Pairs are scored by a program of its own. How many at a time is the runtime's matter.
     let mut score = None;
@@ -135,7 +136,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(None) };
         passes.run_forward(score, &mut cx);
         passes.run_joint(score, &mut cx, || None);
-        kernels::lower_with(score, form.keeping(false))
+        kernels::lower_with(score, lowering_options.with_hoisting(false))
     });
     let trains = model.train.is_some();
     let mut lower_infer = || {
@@ -143,8 +144,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         passes.run_joint(&mut infer, &mut quiet, || None);
         // Single decisions are those of training, if there is any.
         match trains {
-            true => kernels::lower_with(&infer, form).map_err(LowerError::from),
-            false => Ok(passes.lower(&infer, form)??),
+            true => kernels::lower_with(&infer, lowering_options).map_err(LowerError::from),
+            false => Ok(passes.lower(&infer, lowering_options)??),
         }
     };
     let mut infer_kernels = None;
@@ -176,11 +177,12 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         None => (None, None, None, None, None),
     };
     let mut kernels = Kernels { train: train_kernels, infer: infer_kernels?, score: score_kernels.transpose()? };
-    let mut turns = vec![];
-    let with_turns = options.machine.as_ref().filter(|_| !passes.leaves_out(Decision::ByTurns));
-    if let (Some(sizes), Some(of_train), Some(machine)) = (&options.sizes, &train_sizes, with_turns) {
-        let infer = kernels::take_turns(&mut kernels.infer, sizes, machine);
-        turns = kernels.train.as_mut().map_or(infer, |train| kernels::take_turns(train, of_train, machine));
+    let mut interleaved = vec![];
+    let interleaving = options.machine.as_ref().filter(|_| !passes.disables(FusionRule::Interleave));
+    if let (Some(sizes), Some(of_train), Some(machine)) = (&options.sizes, &train_sizes, interleaving) {
+        let infer = kernels::interleave_kernels(&mut kernels.infer, sizes, machine);
+        interleaved =
+            kernels.train.as_mut().map_or(infer, |train| kernels::interleave_kernels(train, of_train, machine));
     }
     let arena = options.sizes.as_ref().zip(train_sizes.as_ref()).map(|(sizes, of_train)| ArenaBytes {
         train: kernels.train.as_ref().map(|program| arena_bytes(program, of_train)),
@@ -197,7 +199,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         bottom,
     };
     let mut explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
-    explanations.extend(turns);
+    explanations.extend(interleaved);
     let known = train_sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena, train_sizes })
@@ -207,8 +209,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
 /// could be there.
 ///
 /// # Errors
-/// When a disabled pass does not exist.
-pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTreeSet<Graph>, UnknownPass> {
+/// When a disabled pass or fusion does not exist.
+pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTreeSet<Graph>, UnknownName> {
     let passes = PassManager::new(&options.disabled)?;
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let mut graphs = BTreeSet::new();
@@ -271,9 +273,10 @@ fn lower_training(
     let (mut batch, mut bottom) = (None, None);
     if let Some(spec_of_batch) = &spec.training.batch {
         let (of_batch, layout) = match spec_of_batch.reuse {
-            None => on_batch(&flow)?,
+            None => to_minibatch(&flow)?,
             Some(_) => {
-                let Reusing { flow, layout, bottom: values, bottom_layout } = on_batch_reusing(&flow)?;
+                let MinibatchWithCache { flow, layout, bottom: values, bottom_layout } =
+                    to_minibatch_with_cache(&flow)?;
                 bottom = Some(lower_bottom(values, bottom_layout, passes, cx)?);
                 (flow, layout)
             }
@@ -289,7 +292,7 @@ fn lower_training(
     let joint = flow.clone();
     passes.run_joint(&mut flow, cx, evaluation_bytes);
     // Of batches as well: sums of features that stand by themselves are faster than within the kernels that use them.
-    let kernels = passes.lower(&flow, LowerForm::of(cx.machine.as_ref()))??;
+    let kernels = passes.lower(&flow, LoweringOptions::of(cx.machine.as_ref()))??;
     Ok(Training { joint, flow, kernels, batch, bottom, sizes: cx.sizes.clone() })
 }
 
@@ -303,7 +306,10 @@ fn lower_bottom(
     let mut quiet = PassCx { machine: cx.machine.clone(), ..PassCx::new(None) };
     passes.run_forward(&mut flow, &mut quiet);
     passes.run_joint(&mut flow, &mut quiet, || None);
-    let kernels = kernels::lower_with(&flow, passes.form(LowerForm::of(cx.machine.as_ref()).keeping(false)))?;
+    let kernels = kernels::lower_with(
+        &flow,
+        passes.lowering_options(LoweringOptions::of(cx.machine.as_ref()).with_hoisting(false)),
+    )?;
     Ok(Bottom { flow, kernels, layout })
 }
 

@@ -1,12 +1,12 @@
-//! How large batches are expected to be.
+//! Estimates the sizes of mini-batches.
 
 use hgnnc_ir::artifact::{LinkTarget, MiniBatch, Target, Training};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Known, Reused};
 use hgnnc_ir::sizes::{Ends, SizeInfo};
 use hgnnc_ir::{Dataflow, Graph, VertexType};
 
-/// How large a batch of a model is expected to be: what its program is compiled for. `flow` is the program of the whole graph,
-/// `sizes` those of its data. Neighbours are taken to be spread evenly.
+/// Estimates the sizes of a mini-batch, for which its program is compiled. `flow` is the program of the whole graph,
+/// `sizes` those of its data. Neighbours are assumed to be uniformly distributed.
 pub fn batch_sizes(
     flow: &Dataflow,
     layout: &BatchLayout,
@@ -15,10 +15,10 @@ pub fn batch_sizes(
     sizes: &SizeInfo,
 ) -> SizeInfo {
     let count = |vertex: VertexType| sizes.vertices[vertex.index()] as f64;
-    // Hot vertices are met more often than others, but nobody knows how much before there are batches.
+    // Hot vertices occur more often than others; how much is not known before sampling.
     let share = batch.reuse.map_or(0.0, |reuse| reuse.share);
     let type_of = |reused: &Reused| layout.vertices[reused.of.index()].vertex;
-    // By hop: vertices that are known, and edges of those that were new in it.
+    // By hop: vertices reached so far, and edges of the vertices that are new in the hop.
     let mut known = vec![vec![0.0; flow.vertex_types.len()]];
     let mut pairs = vec![0.0; flow.graphs.len()];
     match &training.target {
@@ -30,7 +30,7 @@ pub fn batch_sizes(
                 let links = sizes.edges[graph.index()] as f64;
                 let links = links.min(batch.size as f64 * links / all.max(1.0));
                 pairs[graph.index()] = links * (1.0 + f64::from(negatives.count));
-                // A pair that is no link has one end that its link does not have.
+                // A negative pair differs from its link in one endpoint.
                 let decl = &flow.graphs[graph.index()];
                 let ends = links * (1.0 + 0.5 * f64::from(negatives.count));
                 [decl.src, decl.dst].iter().for_each(|end| drawn[end.index()] += ends);
@@ -60,7 +60,7 @@ pub fn batch_sizes(
         let mut next = known[hop].clone();
         for (index, (next, drawn)) in next.iter_mut().zip(drawn).enumerate() {
             let all = sizes.vertices[index] as f64;
-            // Of vertices drawn at random some are drawn twice, and some are known.
+            // Some sampled vertices are drawn twice, and some were reached before.
             new[index] = (all - *next).max(0.0) * (1.0 - (-drawn / all.max(1.0)).exp());
             *next += new[index];
         }
@@ -123,7 +123,7 @@ pub fn batch_sizes(
         let all = count(flow.patterns[pattern.index()].vertex).max(1.0);
         let (Some(&stored), Some(&columns)) = (sizes.stored.get(pattern.index()), sizes.columns.get(pattern.index()))
         else {
-            // Not known of all: of none.
+            // Known for some types only: then for none.
             (of_batch.stored, of_batch.columns) = (vec![], vec![]);
             break;
         };

@@ -1,7 +1,7 @@
 //! Multiplies a score vector into the weight instead of into every projected row.
 //!
-//! `a · (x W) = x (W a)`: with V rows, k columns and h heads of d columns, V k h d multiply-adds become V k h and k h d.
-//! The same products are added in another order.
+//! `a · (x W) = x (W a)`: with V rows, k columns and h heads of d columns, V k h d multiply-adds become V k h and k h
+//! d. The same products are added in another order.
 //!
 //! ```text
 //! Before:  %2 = matmul %0, %1                   : f32[V; h, d]      %1: f32[k, h, d]
@@ -15,17 +15,17 @@
 //! ```
 //!
 //! Applies where the projected value has no other use, the reduction leaves at most one dimension, the extents are
-//! fixed and the new form needs at most half the multiply-adds, which pays for its small operations. It belongs before
+//! fixed and the new form needs at most half the multiply-adds, which pays for its small operations. It runs before
 //! differentiation: the gradient of the old form reads the projected value again. Needs sizes.
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Value};
 use hgnnc_machine::{Machine, Work};
 
-use crate::bounds::{Times, dense_product, seconds};
+use crate::cost::{Times, dense_product, seconds};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
 
-/// See the module.
+/// Multiplies score vectors into the weight where that halves the multiply-adds.
 pub fn contract_scores(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("contract_scores") else { return Changed(false) };
     let machine = cx.machine.clone();
@@ -58,7 +58,7 @@ fn contracted(
         _ => return None,
     };
     let (x, w) = (old.value(projected).args[0], old.value(projected).args[1]);
-    // The score vector covers the whole projected row, and so is reduced with it.
+    // The score vector has the width of the projected row, so it is reduced with it.
     let dims = &old.ty(projected).dims;
     if old.ty(a).dims != *dims || dims.len() < axes || dims.len() > axes + 1 || old.ty(x).is_unit() {
         return None;
@@ -80,7 +80,7 @@ fn contracted(
     let verdict = if moves { "into the weight" } else { "stays" };
     let predicted = machine.map(|machine| {
         let [rows, k, h, d] = [rows, k_extent, h, d].map(|n| n as f64);
-        // A row of scores is a product with the score vector; the weight meets it once.
+        // A row of scores is a product with the score vector; the weight is multiplied with the vector once.
         let dot = Work { products: rows * h * d, ..dense_product(rows, h * d, 0.0, h) };
         let by_rows = seconds(machine, &[dense_product(rows, k, k * h * d, h * d), dot]);
         let contract = Work { products: k * h * d, ..dense_product(k, h * d, 0.0, h) };
@@ -100,7 +100,7 @@ fn contracted(
         return None;
     }
 
-    // A projection is accounted to its stage wherever it stands.
+    // A projection keeps its stage wherever it is computed.
     r.new.cursor.stage = old.value(projected).stage;
     let (x, w, a) = (r.mapped(x), r.mapped(w), r.mapped(a));
     // The rows of the weight times the vector: one pass over the weight for all heads.

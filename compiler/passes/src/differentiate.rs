@@ -8,7 +8,7 @@
 //!
 //! - Only values between a parameter of `wrt` and the loss are visited: no input ever gets a gradient.
 //! - A sum copies nothing: the gradient of `a + b` is handed on as it is, by name.
-//! - A gradient belongs to the stage and the origin of the forward value that it is the gradient of, and to
+//! - A gradient belongs to the stage and the source position of its forward value, and to
 //!   [`Phase::Backward`]. The search for the edge that an extreme comes from is forward.
 //! - No rule gives NaN where an edge or a row exists and forward values are finite. Rows without edges hold
 //!   infinities (the identities of max, min and log-sum-exp), so rules that could meet them are guarded; a
@@ -32,7 +32,7 @@ const LOWEST: f64 = f32::MIN as f64;
 pub struct NotDifferentiable {
     /// The forward value at which differentiation stopped.
     pub value: Value,
-    /// Which operation was missing.
+    /// The typing error of the operation that would compute the gradient.
     pub reason: TypeError,
 }
 
@@ -275,7 +275,7 @@ impl Tape<'_> {
                 self.product(b, Op::MatMul { batch }, a, g)
             }
 
-            // An end of an edge is read by each of its edges: dx sums their gradients.
+            // Each edge reads the row of its endpoint: dx sums the gradients of the edges.
             Op::GatherSrc(graph) => {
                 let dx = self.sum_of_edges(graph, Direction::Out, args[0], g)?;
                 self.give(args[0], dx)
@@ -284,13 +284,13 @@ impl Tape<'_> {
                 let dx = self.sum_of_edges(graph, Direction::In, args[0], g)?;
                 self.give(args[0], dx)
             }
-            // Rows at no end have no influence; the others keep their gradients.
+            // Rows of other vertices have no influence; rows of endpoints keep their gradients.
             Op::Select(graph, direction) => {
                 let zeros = self.zeros(args[0])?;
                 let dx = self.flow.push(Op::AddEnds(vec![(graph, direction)]), &[zeros, g])?;
                 self.give(args[0], dx)
             }
-            // Each part gets the rows that are its own.
+            // Each part gets the gradients of its rows.
             Op::Replace(graph, direction) => {
                 if self.needed[args[1].index()] {
                     let d = self.flow.push(Op::Select(graph, direction), &[g])?;
@@ -345,8 +345,9 @@ impl Tape<'_> {
         }
     }
 
-    /// The gradients of `a = Σ e^(s - n_j) w` and `l = ln Σ e^s` over paths with `s = f(x_i + y_j)`, for the destinations
-    /// `j` or for the sources `i`. With the sums `P[w]` for the other end and `P'[w]` with the slopes `f'`:
+    /// The gradients of `a = Σ e^(s - n_j) w` and `l = ln Σ e^s` over paths with `s = f(x_i + y_j)`, for the
+    /// destinations `j` or for the sources `i`. With the sums `P[w]` for the other end and `P'[w]` with the slopes
+    /// `f'`:
     ///
     /// ```text
     /// dw = P[g], and for the end that owns the sum g · P'[w], for the other one w · P'[g]; dn = -a · g, or -w · P[g]
@@ -539,14 +540,14 @@ impl Tape<'_> {
         match f {
             Add => Ok(g),
             Sub if i == 0 => Ok(g),
-            // The sum over repetitions first: there may be fewer elements to negate.
+            // Undo the broadcast first: there may be fewer elements to negate.
             Sub => {
                 let sum = self.unbroadcast(g, b)?;
                 self.flow.push(Op::Unary(UnaryOp::Neg), &[sum])
             }
             Mul => self.flow.push(Op::Binary(Mul), &[g, if i == 0 { b } else { a }]),
-            // y = a / b: da = g / b, db = -g a / b² = -(g y) / b. `b` is the same for all its repetitions, so
-            // they are summed before the division.
+            // y = a / b: da = g / b, db = -g a / b² = -(g y) / b. `b` is broadcast, so the broadcast is undone
+            // before the division.
             Div if i == 0 => self.flow.push(Op::Binary(Div), &[g, b]),
             Div => {
                 let product = self.flow.push(Op::Binary(Mul), &[g, y])?;
@@ -600,7 +601,7 @@ impl Tape<'_> {
     /// The gradient `g` of the largest (smallest) elements of rows, at the edges that they come from.
     fn gradient_of_extreme(&mut self, x: Value, over: (Graph, Direction, Extreme), gather: Op, g: Value) -> Built {
         let (graph, direction, extreme) = over;
-        // Forward: where the elements are at hand.
+        // In the forward phase, in the traversal that has the elements.
         let backward = self.flow.cursor;
         self.flow.cursor.phase = Phase::Forward;
         let rank = self.edge_rank(graph, direction)?;
@@ -625,7 +626,7 @@ impl Tape<'_> {
         self.flow.push(Op::Input(input), &[])
     }
 
-    /// `exp(x - y)`
+    /// The softmax weights `exp(x - y)` of scores with their log-sum-exp.
     fn softmax(&mut self, x: Value, y: Value) -> Built {
         let difference = self.flow.push(Op::Binary(BinaryOp::Sub), &[x, y])?;
         self.flow.push(Op::Unary(UnaryOp::Exp), &[difference])
@@ -682,7 +683,7 @@ impl Tape<'_> {
         Ok((on_pattern(a)?, on_pattern(b)?))
     }
 
-    /// Sums `g` over everything that `like` was repeated over.
+    /// Sums `g` over the dimensions and rows over which `like` was broadcast.
     fn unbroadcast(&mut self, g: Value, like: Value) -> Built {
         let axes = self.flow.ty(g).dims.len() - self.flow.ty(like).dims.len();
         let mut sum = g;
@@ -703,7 +704,7 @@ impl Tape<'_> {
         Ok(sum)
     }
 
-    /// `v ∘ number`
+    /// A binary function of a value and a constant: `v ∘ number`.
     fn with_constant(&mut self, f: BinaryOp, v: Value, number: f64) -> Built {
         let number = self.flow.constant(number);
         self.flow.push(Op::Binary(f), &[v, number])
@@ -721,7 +722,7 @@ impl Tape<'_> {
         }
     }
 
-    /// Something that adds 1 to what is stored of `v`. A mask that drops nothing is a sparse matrix of ones.
+    /// Ones at the stored elements of `v`. A mask that drops nothing is a sparse matrix of ones.
     fn ones_like(&mut self, v: Value) -> Built {
         if self.flow.is_sparse(v) {
             let ty = self.flow.ty(v).clone();

@@ -1,36 +1,36 @@
-//! Differentiation, optimisers and the passes over the dataflow IR.
+//! Differentiation, optimizers, and the passes over the dataflow IR.
 //!
-//! The way of a training program: [`PassManager::run_forward`], [`differentiate()`], [`update`],
+//! A training program goes through [`PassManager::run_forward`], [`differentiate()`], [`update`],
 //! [`PassManager::run_joint`].
 
 pub mod batch_sizes;
-pub mod bounds;
-pub mod compact;
-pub mod compute_on_vertices;
+pub mod compact_endpoints;
 pub mod contract_scores;
+pub mod cost;
+pub mod cse;
+pub mod dce;
 pub mod differentiate;
-pub mod erase_stops;
-pub mod fit_outer_products;
+pub mod drop_stop_gradient;
+pub mod factor_metapaths;
+pub mod historical_embeddings;
 pub mod kernels;
-pub mod on_batch;
+pub mod minibatch;
+pub mod move_to_vertices;
 pub mod optimizer;
 pub mod pipeline;
-pub mod recompute;
-pub mod remove_dead;
-pub mod reuse;
+pub mod reassociate;
+pub mod rematerialize;
 mod rewrite;
 pub mod score_links;
-pub mod share_common;
 pub mod simplify;
-pub mod sum_along_paths;
-pub mod sum_before_projecting;
+pub mod split_outer_products;
 mod unread_rows;
 
 pub use batch_sizes::batch_sizes;
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
 pub use hgnnc_ir::sizes::{Ends, SizeInfo};
-pub use on_batch::{NotOnBatch, on_batch};
+pub use historical_embeddings::{MinibatchWithCache, to_minibatch_with_cache};
+pub use minibatch::{NotBatchable, to_minibatch};
 pub use optimizer::{Clip, Optimizer, OptimizerOptions, Schedule, update};
-pub use pipeline::{Changed, PassCx, PassManager, UnknownPass};
-pub use reuse::{Reusing, on_batch_reusing};
+pub use pipeline::{Changed, Disabled, PassCx, PassManager, UnknownName};
 pub use score_links::score_links;

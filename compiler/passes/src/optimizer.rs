@@ -1,4 +1,4 @@
-//! Parameter updates as values of the program: optimisers, learning-rate schedules, gradient clipping.
+//! Parameter updates as values of the program: optimizers, learning-rate schedules, gradient clipping.
 //!
 //! The formulas are PyTorch's (`torch.optim.SGD`, `Adam`, `AdamW`, `torch.nn.utils.clip_grad_norm_`), so that a
 //! run can be compared step by step. Everything belongs to [`Phase::Update`] and stage PU.
@@ -6,14 +6,14 @@
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Output, OutputKind, Param, Phase, Reduce, Stage, Type, UnaryOp, Value};
 
-/// What turns gradients into parameters.
+/// An optimizer with its hyperparameters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Optimizer {
     /// Stochastic gradient descent. State: slot 0 is the momentum buffer, where momentum is not 0.
     Sgd {
-        /// Learning rate.
+        /// Learning rate, before the schedule.
         lr: f64,
-        /// Share of the last step that is kept.
+        /// Fraction of the momentum buffer that is kept.
         momentum: f64,
         /// Look ahead by the momentum (Sutskever et al. 2013).
         nesterov: bool,
@@ -22,7 +22,7 @@ pub enum Optimizer {
     },
     /// Adam (Kingma & Ba 2015, algorithm 1). State: slot 0 is the first moment, slot 1 the second.
     Adam {
-        /// Learning rate.
+        /// Learning rate, before the schedule.
         lr: f64,
         /// Decay of the first moment.
         beta1: f64,
@@ -33,9 +33,9 @@ pub enum Optimizer {
         /// L2 penalty, added to the gradient.
         weight_decay: f64,
     },
-    /// Adam with weight decay apart from the gradient (Loshchilov & Hutter 2019, algorithm 2). State as Adam.
+    /// Adam with decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2). State as Adam.
     AdamW {
-        /// Learning rate.
+        /// Learning rate, before the schedule.
         lr: f64,
         /// Decay of the first moment.
         beta1: f64,
@@ -43,7 +43,7 @@ pub enum Optimizer {
         beta2: f64,
         /// Added to the root of the second moment.
         eps: f64,
-        /// Share of a parameter that is lost per step, times the learning rate.
+        /// Fraction of a parameter that is subtracted per step, times the learning rate.
         weight_decay: f64,
     },
 }
@@ -83,17 +83,17 @@ impl Optimizer {
 /// The factor of the learning rate as a function of the epoch, which counts from 0.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Schedule {
-    /// 1.
+    /// The factor is 1 in every epoch.
     #[default]
     Constant,
-    /// `factor^⌊epoch / every⌋`
+    /// The factor is `factor^⌊epoch / every⌋`.
     Step {
-        /// Epochs between changes.
+        /// Number of epochs between changes.
         every: u64,
         /// Factor of each change.
         factor: f64,
     },
-    /// `factor^epoch`
+    /// The factor is `factor^epoch`.
     Exponential {
         /// Factor of each epoch.
         factor: f64,
@@ -102,14 +102,14 @@ pub enum Schedule {
     Cosine {
         /// Epochs until the floor.
         epochs: u64,
-        /// What remains of the learning rate, as a share of it.
+        /// The last factor, a fraction of the learning rate.
         floor: f64,
     },
     /// `(epoch + 1) / epochs` for that many epochs, then another schedule from its epoch 0.
     Warmup {
-        /// Number of epochs.
+        /// Number of epochs of the warm-up.
         epochs: u64,
-        /// What follows.
+        /// The schedule after the warm-up.
         then: Box<Schedule>,
     },
 }
@@ -133,19 +133,19 @@ impl Schedule {
     }
 }
 
-/// A bound on the gradients.
+/// Gradient clipping, applied before weight decay.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Clip {
-    /// All gradients are scaled by one number so that their common 2-norm is at most this.
+    /// All gradients are scaled by one factor so that their common 2-norm is at most this.
     GlobalNorm(f64),
-    /// Every element is brought into ± this.
+    /// Every element is clamped to ± this.
     Value(f64),
 }
 
-/// How parameters are updated.
+/// The options of [`update`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct OptimizerOptions {
-    /// The optimiser and its numbers.
+    /// The optimizer with its hyperparameters.
     pub optimizer: Optimizer,
     /// Factor of the learning rate by epoch.
     pub schedule: Schedule,
@@ -160,7 +160,7 @@ impl OptimizerOptions {
     }
 }
 
-/// Appends the new value of each parameter and of its optimiser states, and the outputs for them. Parameters
+/// Appends the new value of each parameter and of its optimizer states, and the outputs for them. Parameters
 /// that are not in `grads` stay as they are. Declares the inputs `step` and `epoch` where they are needed.
 pub fn update(flow: &mut Dataflow, grads: &[(Param, Value)], options: &OptimizerOptions) {
     let before = flow.cursor;
@@ -371,7 +371,7 @@ impl Build<'_> {
                 let wave = self.with_constant(Mul, wave, 0.5 * (1.0 - floor));
                 Some(self.with_constant(Add, wave, *floor))
             }
-            // While it rises, `then` stands at its epoch 0, where every schedule is 1.
+            // During the warm-up `then` is at its epoch 0, where every schedule is 1.
             Schedule::Warmup { epochs, then } => {
                 let rising = self.with_constant(Add, epoch, 1.0);
                 let rising = self.with_constant(Div, rising, (*epochs).max(1) as f64);
@@ -408,8 +408,8 @@ struct Rate {
 
 #[derive(Clone, Copy)]
 struct Corrections {
-    /// lr / (1 - β₁ᵗ)
+    /// The bias-corrected learning rate `lr / (1 - β₁ᵗ)`.
     step_size: Value,
-    /// √(1 - β₂ᵗ)
+    /// The bias correction `√(1 - β₂ᵗ)`.
     second_root: Value,
 }

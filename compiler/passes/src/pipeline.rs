@@ -1,7 +1,7 @@
 //! The table of contents: which passes run, in which order, and why.
 //!
 //! There are two lists, because differentiation stands between them: [`FORWARD`] for programs that are still to be
-//! differentiated (or never will be), [`JOINT`] for what comes out of it.
+//! differentiated (or never will be), [`JOINT`] for differentiated programs.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,118 +12,149 @@ use hgnnc_machine::Machine;
 
 pub use hgnnc_ir::sizes::{Ends, SizeInfo};
 
-use crate::compact::compact;
-use crate::compute_on_vertices::compute_on_vertices;
+use crate::compact_endpoints::compact_endpoints;
 use crate::contract_scores::contract_scores;
-use crate::erase_stops::erase_stops;
-use crate::fit_outer_products::fit_outer_products;
-use crate::kernels::{self, Decision, LowerForm, NotLowered, SINGLE, Without};
-use crate::recompute::recompute;
-use crate::remove_dead::remove_dead;
-use crate::share_common::share_common;
+use crate::cse::cse;
+use crate::dce::dce;
+use crate::drop_stop_gradient::drop_stop_gradient;
+use crate::factor_metapaths::factor_metapaths;
+use crate::kernels::{self, DisabledFusions, FusionRule, LoweringOptions, NotLowered, VALUE_PREFIX};
+use crate::move_to_vertices::move_to_vertices;
+use crate::reassociate::reassociate;
+use crate::rematerialize::rematerialize;
 use crate::simplify::simplify;
-use crate::sum_along_paths::sum_along_paths;
-use crate::sum_before_projecting::sum_before_projecting;
+use crate::split_outer_products::split_outer_products;
 
-/// A pass by its name.
+/// A pass with its name.
 pub struct Pass {
     /// The name for `--disable-pass` and in explanations.
     pub name: &'static str,
-    /// What it does.
+    /// A few words on what the pass does, for `--help`.
+    pub summary: &'static str,
+    /// The function that changes a program.
     pub run: fn(&mut Dataflow, &mut PassCx) -> Changed,
 }
 
-const SIMPLIFY: Pass = Pass { name: "simplify", run: simplify };
-const SHARE_COMMON: Pass = Pass { name: "share_common", run: share_common };
-const RECOMPUTE: Pass = Pass { name: "recompute", run: recompute };
-const REMOVE_DEAD: Pass = Pass { name: "remove_dead", run: remove_dead };
-const COMPUTE_ON_VERTICES: Pass = Pass { name: "compute_on_vertices", run: compute_on_vertices };
-const SUM_BEFORE_PROJECTING: Pass = Pass { name: "sum_before_projecting", run: sum_before_projecting };
-const COMPACT: Pass = Pass { name: "compact", run: compact };
-const CONTRACT_SCORES: Pass = Pass { name: "contract_scores", run: contract_scores };
-const FIT_OUTER_PRODUCTS: Pass = Pass { name: "fit_outer_products", run: fit_outer_products };
-const SUM_ALONG_PATHS: Pass = Pass { name: "sum_along_paths", run: sum_along_paths };
-const ERASE_STOPS: Pass = Pass { name: "erase_stops", run: erase_stops };
+const SIMPLIFY: Pass = Pass { name: "simplify", summary: "algebraic identities", run: simplify };
+const CSE: Pass = Pass { name: "cse", summary: "common subexpression elimination", run: cse };
+const DCE: Pass = Pass { name: "dce", summary: "dead code elimination", run: dce };
+const MOVE_TO_VERTICES: Pass = Pass {
+    name: "move_to_vertices",
+    summary: "per-edge values of one endpoint are computed per vertex",
+    run: move_to_vertices,
+};
+const CONTRACT_SCORES: Pass = Pass {
+    name: "contract_scores",
+    summary: "attention vectors are multiplied into the projection weight",
+    run: contract_scores,
+};
+const REASSOCIATE: Pass =
+    Pass { name: "reassociate", summary: "a projection is moved across a neighbour sum", run: reassociate };
+const FACTOR_METAPATHS: Pass = Pass {
+    name: "factor_metapaths",
+    summary: "metapath sums go hop by hop, without listing the metapath's edges",
+    run: factor_metapaths,
+};
+const COMPACT_ENDPOINTS: Pass = Pass {
+    name: "compact_endpoints",
+    summary: "values of a sparse relation have rows for its endpoints only",
+    run: compact_endpoints,
+};
+const DROP_STOP_GRADIENT: Pass = Pass {
+    name: "drop_stop_gradient",
+    summary: "stop_gradient is removed after differentiation",
+    run: drop_stop_gradient,
+};
+const SPLIT_OUTER_PRODUCTS: Pass = Pass {
+    name: "split_outer_products",
+    summary: "per-edge weight gradients too large for registers are split",
+    run: split_outer_products,
+};
+const REMATERIALIZE: Pass =
+    Pass { name: "rematerialize", summary: "the backward pass recomputes cheap forward values", run: rematerialize };
 
-/// On forward programs, before differentiation: what makes the forward pass cheap makes its gradient cheap.
+/// On forward programs, before differentiation: a cheaper forward pass has a cheaper gradient.
 pub const FORWARD: &[Pass] = &[
-    // Reordering counts uses: without copies and dead values they are what they seem.
+    // Reassociation counts uses, which copies and dead values would inflate.
     SIMPLIFY,
-    SHARE_COMMON,
-    REMOVE_DEAD,
-    // Scores and projections of gathered values come to stand on vertices, where the next passes find them in one form.
-    COMPUTE_ON_VERTICES,
-    SHARE_COMMON,
-    REMOVE_DEAD,
-    // A projection that only scores read is gone before its place is chosen.
+    CSE,
+    DCE,
+    // Scores and projections of gathered values move to the vertices, where the next passes find them in one form.
+    MOVE_TO_VERTICES,
+    CSE,
+    DCE,
+    // Removes projections that only scores read, before their side of the sum is chosen.
     CONTRACT_SCORES,
-    SUM_BEFORE_PROJECTING,
+    REASSOCIATE,
     SIMPLIFY,
-    SHARE_COMMON,
-    REMOVE_DEAD,
-    // What is summed over edges is as simple as it will be.
-    SUM_ALONG_PATHS,
-    REMOVE_DEAD,
-    // What is on vertices and in which order is decided. The gradients of values with few rows have few rows.
-    COMPACT,
-    SHARE_COMMON,
-    REMOVE_DEAD,
+    CSE,
+    DCE,
+    // Sums over edges are in their final form.
+    FACTOR_METAPATHS,
+    DCE,
+    // The order of operations is final. The gradients of compact values are compact.
+    COMPACT_ENDPOINTS,
+    CSE,
+    DCE,
 ];
 
 /// On joint programs, after differentiation, and on inference programs after [`FORWARD`].
 pub const JOINT: &[Pass] = &[
-    ERASE_STOPS,
+    DROP_STOP_GRADIENT,
     SIMPLIFY,
-    // The backward softmax is the forward softmax.
-    SHARE_COMMON,
-    REMOVE_DEAD,
-    COMPUTE_ON_VERTICES,
-    SHARE_COMMON,
-    REMOVE_DEAD,
-    // What could be moved to the vertices is there.
-    FIT_OUTER_PRODUCTS,
-    // Gradients of parameters with a row per vertex, and their updates.
-    COMPACT,
+    // Merges the backward softmax with the forward softmax.
+    CSE,
+    DCE,
+    MOVE_TO_VERTICES,
+    CSE,
+    DCE,
+    // After all moves to the vertices.
+    SPLIT_OUTER_PRODUCTS,
+    // Compacts gradients of embedding tables, and their updates.
+    COMPACT_ENDPOINTS,
     SIMPLIFY,
-    SHARE_COMMON,
-    REMOVE_DEAD,
-    // Last: what the backward part reads is known, and copies must not be found equal again.
-    RECOMPUTE,
+    CSE,
+    DCE,
+    // Last: the reads of the backward pass are final, and CSE must not merge the copies again.
+    REMATERIALIZE,
 ];
 
-/// What changes no program, but is chosen when a program meets its data: the order of vertices in memory.
-pub const ORDER: &str = "order";
+/// Renumbers vertices for locality when a program is bound to its data. It changes no program, so it is in no list.
+pub const REORDER_VERTICES: &str = "reorder_vertices";
+
+/// A few words on [`REORDER_VERTICES`], for `--help`.
+const REORDER_SUMMARY: &str = "vertices are renumbered for locality (training on a CPU)";
 
 /// Whether a pass changed the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed(pub bool);
 
-/// What passes know beyond the program, and what they say.
+/// The context of passes: sizes, machine and budgets in, explanations out.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PassCx {
     /// Sizes of the dataset. Without them, passes that compare sizes change nothing.
     pub sizes: Option<SizeInfo>,
-    /// The machine to compile for. With it, explanations tell predicted times.
+    /// The machine to compile for. With it, explanations have predicted times.
     pub machine: Option<Machine>,
-    /// What each pass did and refused, with the numbers that it compared.
+    /// The actions and refusals of each pass, with the numbers that it compared.
     pub explain: Vec<String>,
-    /// Bytes that the values of a run may take. Above it, more is recomputed.
+    /// Bytes that the values of a run may take. Above it, more values are rematerialized.
     pub arena_budget: Option<u64>,
     /// Bytes that the values of an evaluation take, where they are known. A training program has its memory.
     pub evaluation_bytes: Option<u64>,
-    /// Decisions that are left out when kernels are formed.
-    pub without: Without,
-    /// What someone who gave a budget is told.
+    /// Fusion rules that lowering will not apply.
+    pub disabled_fusions: DisabledFusions,
+    /// Messages about a memory budget for the user who gave it.
     pub notes: Vec<String>,
 }
 
 impl PassCx {
-    /// With sizes or without, without a budget.
+    /// A context without a machine and without a budget.
     pub fn new(sizes: Option<SizeInfo>) -> Self {
         Self { sizes, ..Self::default() }
     }
 
-    /// Says what was done, where something was done.
+    /// Records an explanation if a pass changed anything.
     pub(crate) fn note(&mut self, pass: &str, count: usize, what: impl FnOnce() -> String) -> Changed {
         if count > 0 {
             self.explain.push(format!("{pass}: {}", what()));
@@ -143,133 +174,144 @@ impl PassCx {
     }
 }
 
-/// A name that nothing has that can be left out.
+/// Passes and fusions to disable, by name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Disabled {
+    /// Names of passes; [`REORDER_VERTICES`] is one.
+    pub passes: Vec<String>,
+    /// Names of fusion rules, and `value:NAME` for the kernel that stores `NAME`.
+    pub fusions: Vec<String>,
+}
+
+impl Disabled {
+    /// Is a pass of this name to be disabled?
+    pub fn has_pass(&self, name: &str) -> bool {
+        self.passes.iter().any(|pass| pass == name)
+    }
+}
+
+/// A name in [`Disabled`] that nothing has.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnknownPass {
-    /// The name.
-    pub name: String,
-    /// All names there are, in order; of single decisions, what is stored by kernels of several values.
-    pub known: Vec<String>,
+pub enum UnknownName {
+    /// There is no pass of this name.
+    Pass(String),
+    /// There is no fusion rule of this name.
+    Fusion(String),
+    /// No kernel of several values stores a value of this name.
+    Value {
+        /// The name without [`VALUE_PREFIX`].
+        name: String,
+        /// One name for each kernel of several values.
+        known: Vec<String>,
+    },
 }
 
-impl UnknownPass {
-    /// What is wrong.
-    pub fn what(&self) -> String {
-        match self.name.strip_prefix(SINGLE) {
-            Some(name) => format!("no kernel of several values stores `{name}`"),
-            None => format!("there is no pass `{}`", self.name),
-        }
-    }
-
-    /// What could have been meant.
-    pub fn help(&self) -> String {
-        let known: Vec<String> = self.known.iter().map(|name| format!("`{name}`")).collect();
-        let known = known.join(", ");
-        match (self.name.starts_with(SINGLE), known.is_empty()) {
-            (true, true) => "no kernel of this program computes several values".into(),
-            (true, false) => format!("the kernels that can be taken apart store {known}"),
-            (false, _) => format!("the passes are {known}"),
-        }
-    }
-}
-
-impl fmt::Display for UnknownPass {
+impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.what(), self.help())
+        match self {
+            Self::Pass(name) => write!(f, "there is no pass `{name}`"),
+            Self::Fusion(name) => write!(f, "there is no fusion `{name}`"),
+            Self::Value { name, .. } => write!(f, "no kernel of several values stores `{name}`"),
+        }
     }
 }
 
-impl std::error::Error for UnknownPass {}
+impl std::error::Error for UnknownName {}
 
-/// Lists of passes with some left out.
+/// Runs the lists of passes and lowers programs, without the passes and fusions that are disabled.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PassManager {
     disabled: Vec<String>,
-    without: Without,
-    apart: Vec<String>,
+    fusions: DisabledFusions,
+    /// Each names a kernel by a value that it stores.
+    unfused: Vec<String>,
 }
 
 impl PassManager {
-    /// Leaves out the passes and the decisions of these names.
+    /// A manager without these passes and fusions.
     ///
     /// # Errors
-    /// [`UnknownPass`] for the first name that none has. Whether a kernel has the name of a single decision is known when
-    /// there are kernels.
-    pub fn new(disabled: &[String]) -> Result<Self, UnknownPass> {
+    /// [`UnknownName`] for the first unknown pass or fusion rule. [`PassManager::lower`] checks the names of values,
+    /// since they need a program.
+    pub fn new(disabled: &Disabled) -> Result<Self, UnknownName> {
         let mut manager = Self::default();
-        for name in disabled {
-            if let Some(decision) = Decision::named(name) {
-                manager.without = manager.without.and(decision);
-            } else if let Some(single) = name.strip_prefix(SINGLE) {
-                manager.apart.push(single.into());
-            } else if Self::names().contains(&name.as_str()) {
-                manager.disabled.push(name.clone());
+        for name in &disabled.passes {
+            if !Self::names().contains(&name.as_str()) {
+                return Err(UnknownName::Pass(name.clone()));
+            }
+            manager.disabled.push(name.clone());
+        }
+        for name in &disabled.fusions {
+            if let Some(rule) = FusionRule::named(name) {
+                manager.fusions = manager.fusions.with(rule);
+            } else if let Some(value) = name.strip_prefix(VALUE_PREFIX) {
+                manager.unfused.push(value.into());
             } else {
-                return Err(UnknownPass { name: name.clone(), known: Self::switches() });
+                return Err(UnknownName::Fusion(name.clone()));
             }
         }
         Ok(manager)
     }
 
-    /// All names that [`PassManager::new`] knows: passes, and decisions that form kernels.
-    pub fn switches() -> Vec<String> {
-        let decisions = Decision::ALL.map(Decision::name);
-        Self::names().into_iter().chain(decisions).map(String::from).chain([format!("{SINGLE}NAME")]).collect()
+    /// The options without the fusion rules that are disabled.
+    pub fn lowering_options(&self, options: LoweringOptions) -> LoweringOptions {
+        options.without(self.fusions)
     }
 
-    /// A form without the decisions that are left out.
-    pub fn form(&self, form: LowerForm) -> LowerForm {
-        form.leaving_out(self.without)
-    }
-
-    /// Lowers a program, with single decisions left out.
+    /// Lowers a program without the fusions that are disabled.
     ///
     /// # Errors
-    /// A single decision that is not made, or an operation without a kernel.
-    pub fn lower(&self, flow: &Dataflow, form: LowerForm) -> Result<Result<Program, NotLowered>, UnknownPass> {
-        let form = self.form(form);
-        if self.apart.is_empty() {
-            return Ok(kernels::lower_with(flow, form));
+    /// A value that no kernel of several values stores, or an operation without a kernel.
+    pub fn lower(&self, flow: &Dataflow, options: LoweringOptions) -> Result<Result<Program, NotLowered>, UnknownName> {
+        let options = self.lowering_options(options);
+        if self.unfused.is_empty() {
+            return Ok(kernels::lower_with(flow, options));
         }
-        let fused = kernels::fused(flow, form);
-        let mut apart = HashSet::new();
-        for name in &self.apart {
+        let fused = kernels::fused(flow, options);
+        let mut unfused = HashSet::new();
+        for name in &self.unfused {
             let Some((_, values)) = fused.iter().find(|(stored, _)| stored == name) else {
                 // One name for each kernel.
                 let mut seen = HashSet::new();
                 let mut first = |values: &HashSet<Value>| values.iter().min().is_none_or(|&value| seen.insert(value));
                 let known = fused.iter().filter(|(_, values)| first(values)).map(|(name, _)| name.clone()).collect();
-                return Err(UnknownPass { name: format!("{SINGLE}{name}"), known });
+                return Err(UnknownName::Value { name: name.clone(), known });
             };
-            apart.extend(values);
+            unfused.extend(values);
         }
-        Ok(kernels::lower_apart(flow, form, &apart))
+        Ok(kernels::lower_unfused(flow, options, &unfused))
     }
 
-    /// Is a decision left out?
-    pub fn leaves_out(&self, decision: Decision) -> bool {
-        self.without.has(decision)
+    /// Is a fusion rule disabled?
+    pub fn disables(&self, rule: FusionRule) -> bool {
+        self.fusions.contains(rule)
     }
 
-    /// The names of all passes, each once, in the order in which they first run; at last [`ORDER`].
-    pub fn names() -> Vec<&'static str> {
-        let mut names = vec![];
+    /// The names of all passes with their summaries, each once, in the order in which they first run;
+    /// [`REORDER_VERTICES`] last.
+    pub fn summaries() -> Vec<(&'static str, &'static str)> {
+        let mut found: Vec<(&str, &str)> = vec![];
         for pass in FORWARD.iter().chain(JOINT) {
-            if !names.contains(&pass.name) {
-                names.push(pass.name);
+            if !found.iter().any(|(name, _)| *name == pass.name) {
+                found.push((pass.name, pass.summary));
             }
         }
-        names.push(ORDER);
-        names
+        found.push((REORDER_VERTICES, REORDER_SUMMARY));
+        found
     }
 
-    /// Runs [`FORWARD`].
+    /// The names of all passes, as [`PassManager::summaries`] has them.
+    pub fn names() -> Vec<&'static str> {
+        Self::summaries().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Runs the passes of [`FORWARD`].
     pub fn run_forward(&self, flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         self.run(FORWARD, flow, cx)
     }
 
-    /// Runs [`JOINT`]. How many bytes the values of an evaluation take ([`PassCx::evaluation_bytes`]) is asked for
-    /// when the last pass needs it.
+    /// Runs the passes of [`JOINT`]. `evaluation_bytes` gives [`PassCx::evaluation_bytes`]; it is called right before
+    /// the last pass, the only one that needs it.
     pub fn run_joint(
         &self,
         flow: &mut Dataflow,
@@ -277,7 +319,7 @@ impl PassManager {
         evaluation_bytes: impl FnOnce() -> Option<u64>,
     ) -> Changed {
         let (first, last) = JOINT.split_at(JOINT.len() - 1);
-        cx.without = self.without;
+        cx.disabled_fusions = self.fusions;
         let changed = self.run(first, flow, cx);
         cx.evaluation_bytes = evaluation_bytes();
         Changed(self.run(last, flow, cx).0 | changed.0)

@@ -1,4 +1,4 @@
-//! Rebuilds a program value by value: the shared part of all passes.
+//! Rebuilds a program value by value, for the passes.
 
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::{Dataflow, Op, Value};
@@ -11,20 +11,19 @@ pub(crate) struct Rewriter<'a> {
 }
 
 impl Rewriter<'_> {
-    /// What an old value has become. Only for values before the one that is being rewritten.
+    /// The new value of an old value. Only for values before the one that is being rewritten.
     pub fn mapped(&self, old: Value) -> Value {
         self.map[old.index()]
     }
 
-    /// Appends a value of the new program, accounted to where the old value stood.
+    /// Appends a value to the new program, with the stage, phase and source position of the old value.
     pub fn add(&mut self, op: Op, args: &[Value]) -> Value {
         self.new.add(op, args)
     }
 }
 
-/// Offers every value to `rule`, with its operands as they are in the new program. The rule gives the value of the
-/// new program that takes its place, which must have the same type, or `None` to keep the operation. Returns the
-/// number of values replaced.
+/// Applies `rule` to every value, with its operands in the new program. The rule returns the replacement in the new
+/// program, which must have the same type, or `None` to keep the operation. Returns the number of replaced values.
 pub(crate) fn rewrite(
     flow: &mut Dataflow,
     mut rule: impl FnMut(&mut Rewriter<'_>, Value, &[Value]) -> Option<Value>,
@@ -60,7 +59,7 @@ pub(crate) fn rewrite(
     replaced
 }
 
-/// What tells apart most operations that have the same word and the same operands: equal for equal operations.
+/// A hash key that separates most operations of the same mnemonic and operands: equal for equal operations.
 pub(crate) fn attribute(op: &Op) -> [u64; 2] {
     match op {
         Op::Input(input) => [input.index() as u64, 0],
@@ -96,7 +95,7 @@ pub(crate) fn attribute(op: &Op) -> [u64; 2] {
     }
 }
 
-/// How often each value is read, outputs included.
+/// Number of uses of each value, outputs included.
 pub(crate) fn count_uses(flow: &Dataflow) -> Vec<usize> {
     let mut uses = vec![0; flow.values.len()];
     for &arg in flow.values.iter().flat_map(|data| &data.args) {

@@ -1,8 +1,8 @@
-//! Parts a program that scores pairs of vertices into what is computed once and what is computed for pairs.
+//! Splits a program that scores pairs of vertices into a part that runs once and a part that runs per set of pairs.
 //!
-//! A model that predicts links computes values of all vertices, and from those at the ends of a pair its score. Evaluation
-//! scores many more pairs than memory holds edges (a link is ranked among all pairs with one end replaced), so the second
-//! part is a program of its own, which is run for one set of pairs after another:
+//! A model that predicts links computes embeddings of all vertices, and the score of a pair from those at its ends.
+//! Evaluation scores more pairs than fit in memory as edges (a link is ranked among all pairs with one end replaced),
+//! so the second part is a program of its own that runs for one set of pairs after another:
 //!
 //! ```text
 //! Before:  %4 = segment.sum.in cites, %3     : f32[Paper; 64]
@@ -17,15 +17,15 @@
 //!          ...
 //! ```
 //!
-//! What only depends on parameters is computed in the second part too: it is small, and changes only with them. The second
-//! part has a table of its own for graphs: those of links, in their order. Parameters keep their positions; those that
-//! it does not use have no elements there but one.
+//! Values that depend on parameters only are computed in the second part as well, since they are small. The second part
+//! has its own table of graphs: those of links, in their order. Parameters keep their positions; parameters that the
+//! second part does not use have one element there.
 
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
 use hgnnc_ir::{Dataflow, Graph, Op, Output, Space, Type, Value};
 
-/// The two parts of a forward program: without the results of pairs, and these. `None` where there are none. What only
-/// pairs needed is left in the first part, dead.
+/// The two parts of a forward program: without the results of pairs, and with them only. `None` where it has none.
+/// Values that only pairs read stay in the first part, dead.
 pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
     let of_pairs = |space: Space| match space {
         Space::Edges(graph) | Space::Ends(graph, _) => flow.graphs[graph.index()].links,
@@ -49,7 +49,7 @@ pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
     };
     let mut used = vec![false; flow.params.len()];
 
-    // What depends on pairs, and what on parameters and constants alone.
+    // Marks the values that depend on pairs, and those that depend on parameters and constants alone.
     let mut pairs = vec![false; flow.values.len()];
     let mut unit = vec![false; flow.values.len()];
     for value in flow.handles() {

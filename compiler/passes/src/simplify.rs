@@ -1,4 +1,4 @@
-//! Constants, identities, shapes: what is the same by algebra and cheaper.
+//! Algebraic simplification: constant folding, identities, and views of views.
 //!
 //! Every rule keeps the value of every element, infinities and NaN included, up to the rounding of one operation and
 //! the sign of zero. That is why `x * 0` stays (`∞ * 0` is NaN), `x - x` too, and `exp(log x)` (NaN for negative `x`).
@@ -12,7 +12,7 @@
 //! | `(x * c) * d` | `x * (c d)` | |
 //! | `--x`, `||x||`, `|-x|`, `relu(relu x)`, `log(exp x)` | `x`, `|x|`, `|x|`, `relu x`, `x` | |
 //! | `a + -b`, `a - -b`, `-a * -b` | `a - b`, `a + b`, `a * b` | |
-//! | `broadcast(x) ∘ b` | `x ∘ b`, repeated if still needed | operands broadcast by themselves |
+//! | `broadcast(x) ∘ b` | `x ∘ b`, broadcast if still needed | operations broadcast their operands |
 //! | `f(broadcast x)`, `gather(broadcast x)` | broadcast of the smaller value | |
 //! | reduction of a broadcast over just its new dimensions | `x * n`, `x` | extents are fixed; sum, or max and min |
 //! | reduction over dimensions of extent 1 | reshape | |
@@ -26,7 +26,7 @@ use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Space, Type, UnaryOp, Value};
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 
-/// See the module.
+/// Applies the rules of the table above to all values.
 pub fn simplify(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let simpler = rewrite(flow, |r, value, args| {
         let op = r.old.value(value).op.clone();
@@ -201,7 +201,7 @@ fn binary(r: &mut Rewriter<'_>, f: BinaryOp, a: Value, b: Value) -> Option<Value
         (Mul | Div, Some(x), Some(y)) => return Some(make(r, Op::Binary(f), &[x, y])),
         _ => {}
     }
-    // Operands broadcast by themselves; what repeats the same way is computed before it is repeated.
+    // Operations broadcast their operands: equal broadcasts are applied after the operation.
     let inner = |v: Value| inside_broadcast(r, v).map_or(v, |(inner, _)| inner);
     for operands in [[inner(a), inner(b)], [inner(a), b], [a, inner(b)]] {
         if operands != [a, b]
@@ -252,7 +252,7 @@ fn reduce_trailing(r: &mut Rewriter<'_>, reduce: Reduce, axes: usize, x: Value) 
     }
     let (inner, _) = inside_broadcast(r, x)?;
     let to = Type::new(from.space, &from.dims[..lead]);
-    // All reduced dimensions are repetitions.
+    // All reduced dimensions come from the broadcast.
     if r.new.ty(inner).dims.len() > lead {
         return None;
     }
@@ -270,7 +270,7 @@ fn reduce_trailing(r: &mut Rewriter<'_>, reduce: Reduce, axes: usize, x: Value) 
     Some(make(r, Op::Broadcast(to), &[small]))
 }
 
-/// The number that every element of a value is.
+/// The constant that all elements of a value equal.
 fn constant(r: &Rewriter<'_>, mut v: Value) -> Option<f64> {
     loop {
         let data = r.new.value(v);
@@ -288,7 +288,7 @@ fn filled(r: &mut Rewriter<'_>, ty: Type, number: f64) -> Value {
     if ty == Type::scalar() { number } else { r.add(Op::Broadcast(Type::new(ty.space, ty.dims)), &[number]) }
 }
 
-/// `v`, repeated to the type where it is not of that type already. A sparse type cannot be repeated to.
+/// Broadcasts `v` to a type unless it has that type. There is no broadcast to a sparse type.
 fn as_type(r: &mut Rewriter<'_>, v: Value, ty: &Type) -> Option<Value> {
     if r.new.ty(v) == ty {
         Some(v)
@@ -305,7 +305,7 @@ fn inside(r: &Rewriter<'_>, v: Value, test: impl Fn(&Op) -> bool) -> Option<Valu
     if test(&data.op) { data.args.first().copied() } else { None }
 }
 
-/// What a broadcast repeats, and its type.
+/// The operand of a broadcast, and the type of the broadcast.
 fn inside_broadcast(r: &Rewriter<'_>, v: Value) -> Option<(Value, Type)> {
     let inner = inside(r, v, |op| matches!(op, Op::Broadcast(_)))?;
     Some((inner, r.new.ty(v).clone()))

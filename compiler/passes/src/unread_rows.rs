@@ -1,19 +1,20 @@
-//! Rows that nothing reads, and what must not be computed for them.
+//! Unread rows must stay finite: finds operations that must not move in front of a gather.
 //!
-//! A gather reads the vertices that have edges. A pass that moves an operation in front of a gather computes it for the other
-//! vertices as well. Their rows are never read, but the gradient of the moved operation is multiplied with them: it is 0
-//! there, and 0 · ∞ is NaN, which a sum over all rows takes into the gradient of a parameter. So an operation may be moved
-//! only if it is finite, with finite derivatives, wherever its operands are; and an operand that is infinite in rows without
-//! edges (the identity of a maximum or a log-sum-exp) may not be an operand of anything that is moved.
+//! A gather reads the vertices that have edges. A pass that moves an operation in front of a gather computes it for the
+//! other vertices as well. Their rows are never read, but the gradient of the moved operation is multiplied with them:
+//! it is 0 there, and 0 · ∞ is NaN, which a sum over all rows carries into the gradient of a parameter. So an operation
+//! may be moved only if it is finite, with finite derivatives, wherever its operands are; and an operand that is
+//! infinite in rows without edges (the identity of a maximum or a log-sum-exp) may not be an operand of anything that
+//! is moved.
 //!
-//! Whether some vertices have no edges is not asked: a program is valid for all data, and vertices of a mini-batch have fewer edges
-//! than those of the graph whose sizes are known.
+//! The check assumes that some vertices have no edges: a program is valid for all data, and vertices of a mini-batch
+//! have fewer edges than those of the graph whose sizes are known.
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, PathTerm, Reduce, Type, UnaryOp, Value};
 
-use crate::compute_on_vertices::by_row;
+use crate::move_to_vertices::by_row;
 
-/// Finds the values of a program that may be infinite in rows without edges. The program may grow between questions.
+/// Finds the values of a program that may be infinite in rows without edges. The program may grow between calls.
 #[derive(Default)]
 pub(crate) struct Infinite {
     known: Vec<bool>,
@@ -29,7 +30,7 @@ impl Infinite {
             let infinite = match &data.op {
                 Op::Segment { reduce: Reduce::Max | Reduce::Min | Reduce::Lse, .. } | Op::SegmentArg { .. } => true,
                 Op::Paths(sum) => sum.term == PathTerm::Lse,
-                // The guard against an identity.
+                // A clamp guards against the identity.
                 Op::Binary(BinaryOp::Max | BinaryOp::Min) if bounded() => false,
                 Op::Replace(..) | Op::AddEnds(_) => operand(),
                 op => by_row(op, Type::clone).is_some() && operand(),
@@ -49,7 +50,7 @@ impl Infinite {
 pub(crate) fn is_total(flow: &Dataflow, op: &Op, args: &[Value]) -> bool {
     match op {
         Op::Unary(UnaryOp::Log | UnaryOp::Sqrt | UnaryOp::Recip) => is_positive(flow, args[0]),
-        // It overflows.
+        // An exponential overflows.
         Op::Unary(UnaryOp::Exp) => false,
         Op::Binary(BinaryOp::Div) => flow.ty(args[1]).is_unit() || is_positive(flow, args[1]),
         Op::Binary(BinaryOp::Pow) => is_positive(flow, args[0]) && flow.ty(args[1]).is_unit(),
@@ -57,8 +58,8 @@ pub(crate) fn is_total(flow: &Dataflow, op: &Op, args: &[Value]) -> bool {
     }
 }
 
-/// Is every element a positive number, whatever the rows hold? Values are looked at a limited number of times: a program may
-/// double them again and again.
+/// Is every element positive, whatever the rows hold? The search visits [`MOST_VALUES`] values at most: operands that
+/// are used twice at each level would double it again and again.
 fn is_positive(flow: &Dataflow, value: Value) -> bool {
     fn found(flow: &Dataflow, value: Value, rest: &mut usize) -> bool {
         let Some(fewer) = rest.checked_sub(1) else { return false };
@@ -78,7 +79,7 @@ fn is_positive(flow: &Dataflow, value: Value) -> bool {
     found(flow, value, &mut rest)
 }
 
-/// Values that are looked at to find that another one is positive.
+/// Most values that the search for a positive value visits.
 const MOST_VALUES: usize = 64;
 
 fn constant(flow: &Dataflow, value: Value) -> Option<f64> {

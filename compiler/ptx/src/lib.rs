@@ -388,9 +388,9 @@ impl Blocks {
 
 /// Blocks in another order: those before the first `L` of `n`, as a table entry says, are spread evenly among the others.
 /// Block `b` is the next of the first ones if there are more of them among `b + 1` blocks than among `b`, `b L / n`.
-fn by_turns(text: &mut String, offset: usize) {
+fn interleave_blocks(text: &mut String, offset: usize) {
     let lines = [
-        "// By turns.".to_owned(),
+        "// Interleaved.".to_owned(),
         ".reg .b32 %leading, %before, %rest;".to_owned(),
         ".reg .b64 %share, %count;".to_owned(),
         format!("ld.const.u32 %leading, [table+{offset}];"),
@@ -501,7 +501,7 @@ impl Writer<'_> {
                     (body, info, format!("{}{}", gemm.form.name(), self.hints.place(gemm.from)))
                 }
                 Body::Paths(_) => {
-                    let what = "attention summed along paths (`--disable-pass sum_along_paths` lists their ends)";
+                    let what = "attention summed along paths (`--disable-pass factor_metapaths` lists their ends)";
                     return Err(Unsupported { kernel: number, what: what.into() });
                 }
                 Body::Traversal(traversal) => {
@@ -532,7 +532,7 @@ impl Writer<'_> {
             bodies.push((title, body));
             kernels.push(info);
         }
-        let mut entries = vec![self.entry(name, &bodies, kernels, launch.leading)];
+        let mut entries = vec![self.entry(name, &bodies, kernels, launch.interleaved)];
         for (position, (bodies, kernels)) in following.into_iter().enumerate() {
             entries.push(self.entry(&format!("{name}_long{}", position + 1), &bodies, kernels, 0));
         }
@@ -569,21 +569,21 @@ impl Writer<'_> {
         Ok((!kernels.is_empty()).then(|| self.entry("commit", &bodies, kernels, 0)))
     }
 
-    /// Writes an entry: each kernel has the next blocks, but the `leading` ones go by turns with the others. Kernels that do
+    /// Writes an entry: each kernel has the next blocks, but the first `interleaved` ones alternate with the others. Kernels that do
     /// the same share their code.
-    fn entry(&mut self, name: &str, bodies: &[Titled], kernels: Vec<KernelInfo>, leading: usize) -> Entry {
+    fn entry(&mut self, name: &str, bodies: &[Titled], kernels: Vec<KernelInfo>, interleaved: usize) -> Entry {
         let mut text = String::new();
         let put = "strings can be written to";
         // As many registers as it takes: nothing is spilled.
         writeln!(text, "\n.visible .entry {name}()\n.maxntid {THREADS}, 1, 1\n.minnctapersm 1\n{{").expect(put);
         writeln!(text, "    .reg .b32 %block, %blocks, %left;\n    .reg .b64 %row;\n    .reg .pred %mine;").expect(put);
         writeln!(text, "    mov.u32 %block, %ctaid.x;").expect(put);
-        let mut groups = alike::group(&bodies[..leading]);
-        if leading > 0 {
-            let numbers = kernels[..leading].iter().map(|kernel| kernel.number).collect();
-            by_turns(&mut text, self.table.offset(Slot::AllBlocks(numbers)));
+        let mut groups = alike::group(&bodies[..interleaved]);
+        if interleaved > 0 {
+            let numbers = kernels[..interleaved].iter().map(|kernel| kernel.number).collect();
+            interleave_blocks(&mut text, self.table.offset(Slot::AllBlocks(numbers)));
         }
-        groups.extend(alike::group(&bodies[leading..]).into_iter().map(|group| group.after(leading)));
+        groups.extend(alike::group(&bodies[interleaved..]).into_iter().map(|group| group.after(interleaved)));
         let mut order = vec![];
         for (index, group) in groups.iter().enumerate() {
             writeln!(text).expect(put);

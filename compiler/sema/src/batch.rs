@@ -7,7 +7,7 @@ use hgnnc_ir::artifact::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Step};
 use hgnnc_ir::{Dataflow, Graph, Input, Output, OutputKind, Value};
-use hgnnc_passes::{NotOnBatch, on_batch, on_batch_reusing};
+use hgnnc_passes::{NotBatchable, to_minibatch, to_minibatch_with_cache};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 
 use crate::consts::Consts;
@@ -134,7 +134,7 @@ impl Elaborator<'_> {
         Some(Reuse { share: share?, batches: batches? })
     }
 
-    fn not_on_batch(&mut self, span: Span, wrong: &NotOnBatch) {
+    fn not_on_batch(&mut self, span: Span, wrong: &NotBatchable) {
         let mut report = Diagnostic::at(codes::NOT_ON_BATCH, span, wrong.to_string(), "needs the whole graph");
         if let Some(origin) = wrong.origin {
             report = report.label(Span { file: FileId(origin.file), start: origin.start, end: origin.end }, "here");
@@ -436,15 +436,15 @@ struct Seen {
     /// Is it of links?
     links: bool,
     /// Is there something that batches can reuse?
-    reusable: Result<(), NotOnBatch>,
+    reusable: Result<(), NotBatchable>,
 }
 
 impl Seen {
     /// As the program of a batch has it, so that both agree.
-    fn by(flow: &Dataflow, loss: Value) -> Result<Self, NotOnBatch> {
+    fn by(flow: &Dataflow, loss: Value) -> Result<Self, NotBatchable> {
         let kind = OutputKind::Result("loss".to_string());
         let flow = Dataflow { outputs: vec![Output { kind, value: loss }], ..flow.clone() };
-        let (_, layout): (_, BatchLayout) = on_batch(&flow)?;
+        let (_, layout): (_, BatchLayout) = to_minibatch(&flow)?;
         let graphs = (0..flow.graphs.len()).map(|graph| layout.deepest(Graph::new(graph)).is_some()).collect();
         let whole = |input: &BatchInput| match *input {
             BatchInput::Whole(input) => Some(input),
@@ -452,7 +452,7 @@ impl Seen {
         };
         let inputs = layout.inputs.iter().filter_map(whole).collect();
         let links = flow.graphs.iter().any(|graph| graph.links);
-        let reusable = on_batch_reusing(&flow).map(drop);
+        let reusable = to_minibatch_with_cache(&flow).map(drop);
         Ok(Self { hops: layout.hops, graphs, inputs, links, reusable })
     }
 }

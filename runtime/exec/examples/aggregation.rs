@@ -21,7 +21,7 @@ use hgnnc_exec::data::Topology;
 use hgnnc_exec::{BoundData, Engine, EngineOptions};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
-use hgnnc_passes::kernels::{LowerForm, SoftmaxForm};
+use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use rayon::prelude::*;
 
 const RUNS: usize = 15;
@@ -146,7 +146,7 @@ impl Graph {
             flow.add(sum, &[x])
         };
         flow.output("z", z);
-        let program = hgnnc_passes::kernels::lower_with(&flow, LowerForm::CPU.with_softmax(softmax))
+        let program = hgnnc_passes::kernels::lower_with(&flow, LoweringOptions::CPU.with_softmax(softmax))
             .expect("a supported program");
         let topology = Topology::from_edges("g", self.vertices, self.vertices, &self.edges)?;
         let data = BoundData { num_vertices: vec![self.vertices], graphs: vec![topology], ..BoundData::default() };

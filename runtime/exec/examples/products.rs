@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use gemm_common::Parallelism;
 use hgnnc_exec::kernels::product::{self, Extents};
-use hgnnc_exec::{BoundData, Engine, EngineOptions};
+use hgnnc_exec::{BoundData, Engine, EngineOptions, KernelFeatures};
 use hgnnc_ir::dataflow::{Init, ParamDecl, VertexTypeDecl};
 use hgnnc_ir::kernel::Form;
 use hgnnc_ir::*;
@@ -119,9 +119,9 @@ impl Case {
     fn kernel(&self, operands: &mut Operands) {
         let Operands { x, y, out, .. } = operands;
         match self.form {
-            Form::MatMul => product::mat_mul(self.of, self.rows, x, y, out),
-            Form::MatMulT => product::mat_mul_t(self.of, self.rows, x, y, out),
-            Form::Outer => product::outer(self.of, self.rows, 0..self.of.k, x, y, out, false),
+            Form::MatMul => product::mat_mul(self.of, KernelFeatures::ALL, self.rows, x, y, out),
+            Form::MatMulT => product::mat_mul_t(self.of, KernelFeatures::ALL, self.rows, x, y, out),
+            Form::Outer => product::outer(self.of, KernelFeatures::ALL, self.rows, 0..self.of.k, x, y, out, false),
         }
     }
 

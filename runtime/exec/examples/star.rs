@@ -11,7 +11,7 @@ use hgnnc_exec::{BoundData, Engine, EngineOptions};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
-use hgnnc_passes::kernels::{LowerForm, SoftmaxForm};
+use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use hgnnc_passes::{PassCx, PassManager, SizeInfo, differentiate};
 
 const RUNS: u64 = 9;
@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let flow = joint(attention, edges.len());
         let program = hgnnc_passes::kernels::lower(&flow)?;
         let whole = program.clone().with_pieces(None);
-        let online = hgnnc_passes::kernels::lower_with(&flow, LowerForm::CPU.with_softmax(SoftmaxForm::InOnePass))?;
+        let online =
+            hgnnc_passes::kernels::lower_with(&flow, LoweringOptions::CPU.with_softmax(SoftmaxForm::InOnePass))?;
         let engine = |program: &Program| -> Result<Engine, hgnnc_exec::ExecError> {
             let graphs = vec![topology.clone()];
             let data = BoundData { num_vertices: vec![VERTICES], graphs, ..BoundData::default() };

@@ -154,7 +154,7 @@ impl Runner<'_> {
     /// A range of rows of a product, a range of rows of its result, or one of the parts of its result.
     fn product(&self, product: &Product, task: usize) {
         let Product { kind, of, rows, x, y, out, split, partials } = *product;
-        let slabs = self.context.slabs;
+        let (slabs, features) = (self.context.slabs, self.context.features);
         // SAFETY: operands of a launch are no outputs of it.
         let (xs, ys) =
             unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
@@ -168,7 +168,7 @@ impl Runner<'_> {
         let outer = |num: usize, band: Range<usize>, x: &[f32], y: &[f32], out: &mut [f32]| {
             let few = fold.map_or(num, |fold| fold.rows(bk + bn).min(num)).max(1);
             for start in (0..num.max(1)).step_by(few) {
-                product::outer(of, few.min(num - start), band.clone(), x, y, out, start > 0);
+                product::outer(of, features, few.min(num - start), band.clone(), x, y, out, start > 0);
             }
         };
         match (kind, split) {
@@ -198,9 +198,9 @@ impl Runner<'_> {
                 let x = &xs[range.start * from..range.end * from];
                 let out = write(range.start * to, range.len() * to);
                 if kind == ProductKind::MatMul {
-                    product::mat_mul(of, range.len(), x, ys, out);
+                    product::mat_mul(of, features, range.len(), x, ys, out);
                 } else {
-                    product::mat_mul_t(of, range.len(), x, ys, out);
+                    product::mat_mul_t(of, features, range.len(), x, ys, out);
                 }
             }
         }

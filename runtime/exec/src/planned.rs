@@ -7,6 +7,7 @@ use crate::block::Scratch;
 use crate::data::BoundData;
 use crate::engine::{EngineOptions, add_derived, check_listed, check_tables, collect_states, extent, list_ends, ranks};
 use crate::error::{ExecError, Result};
+use crate::kernel_features::KernelFeatures;
 use crate::native::Generator;
 use crate::plan::{Plan, Slabs, StateId, plan};
 use crate::proc;
@@ -71,6 +72,7 @@ pub(crate) fn plans_of(
     data: &BoundData,
     states: &[StateId],
     block_len: usize,
+    features: KernelFeatures,
 ) -> Result<Vec<Plan>> {
     let params = params_slab(programs.len());
     let first_state = params + programs.first().map_or(0, |program| program.tables.params.len()) as u32;
@@ -85,7 +87,7 @@ pub(crate) fn plans_of(
             states: first_state,
             inputs: first_state + states.len() as u32,
         };
-        plan(program, data, slabs, states, block_len)
+        plan(program, data, slabs, states, block_len, features)
     };
     programs.iter().enumerate().map(plan).collect()
 }
@@ -147,13 +149,13 @@ impl Planned {
         let num_params = tables.params.len();
         let params = params_slab(programs.len());
         let first_state = params + num_params as u32;
-        let plans = plans_of(programs, data, &states, block_len)?;
+        let plans = plans_of(programs, data, &states, block_len, options.features)?;
         let threads = processors::threads(options.threads);
         let pool = processors::pool(threads, flush_to_zero)
             .thread_name(|i| format!("hgnnc-{i}"))
             .build()
             .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
-        let mut generator = Generator::new(options.code);
+        let mut generator = Generator::new(options.code, options.features);
         let bound: &BoundData = data;
         let routines = pool.install(|| routines_of(&plans, bound, &mut generator));
         let scratch_len = scratch_len(&routines);

@@ -39,7 +39,7 @@ impl Engine {
             Ok(InputData::Held(len))
         })?;
         self.pool.install(|| list_ends(programs, &mut data));
-        self.plans = plans_of(programs, &data, &self.states, BLOCK)?;
+        self.plans = plans_of(programs, &data, &self.states, BLOCK, self.features)?;
         let (plans, pool, generator) = (&self.plans, &self.pool, &mut self.generator);
         self.routines = pool.install(|| routines_of(plans, &data, generator));
 

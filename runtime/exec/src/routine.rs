@@ -10,7 +10,7 @@ use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
 use hgnnc_ir::ops::Reduce;
 
 use crate::data::BoundData;
-use crate::micro::Micro;
+use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::native::{Chooser, Part, Unit, Units, Uses, divide};
 use crate::plan::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Long, Place, Region, reduces_edges};
@@ -84,7 +84,7 @@ impl Routine {
         let deps = dependencies(region);
         let parts = match region.domain {
             Domain::Rows(_) => vec![(0..region.ops.len()).collect()],
-            Domain::Edges { .. } if Micro::PartsApart.is_on() => components(&deps),
+            Domain::Edges { .. } if chooser.features.has(KernelFeature::SplitParts) => components(&deps),
             Domain::Edges { .. } => vec![(0..region.ops.len()).collect()],
         };
         let extents = block_extents(region, data);
@@ -144,7 +144,7 @@ impl Routine {
         ops: &[usize],
         chooser: &Chooser<'_>,
     ) -> Self {
-        let mut chains = chains(region, deps, ops);
+        let mut chains = chains(region, deps, ops, chooser.features);
         let units: Vec<Option<Units>> = chains
             .iter()
             .map(|chain| match chain.tile {
@@ -259,9 +259,9 @@ impl Lives {
 }
 
 /// Elements that a row and an edge of a block need at one time, where locals exist for more than a tile.
-pub fn block_widths(region: &Region) -> [usize; 2] {
+pub fn block_widths(region: &Region, features: KernelFeatures) -> [usize; 2] {
     let ops: Vec<usize> = (0..region.ops.len()).collect();
-    let chains = chains(region, &dependencies(region), &ops);
+    let chains = chains(region, &dependencies(region), &ops, features);
     let units = vec![None; chains.len()];
     let Lives { lives, last, .. } = Lives::of(region, &ops, &chains, &units);
     let moments = last.last().map_or(0, |last| last + 1);
@@ -410,7 +410,7 @@ pub fn connected(count: usize, pairs: impl IntoIterator<Item = (usize, usize)>) 
 
 /// All operations of a part in chains, in an order that respects their dependencies: what rows need first, so that the
 /// chains of edges find as much as possible ready.
-fn chains(region: &Region, deps: &[Vec<Dependency>], part: &[usize]) -> Vec<Chain> {
+fn chains(region: &Region, deps: &[Vec<Dependency>], part: &[usize], features: KernelFeatures) -> Vec<Chain> {
     let ops = &region.ops;
     // What is not of this part is left out.
     let mut done = vec![true; ops.len()];
@@ -436,7 +436,7 @@ fn chains(region: &Region, deps: &[Vec<Dependency>], part: &[usize]) -> Vec<Chai
             Chain { level: Level::Edge, tile: 1, ops: needed(region, deps, &done, edges) }
         };
         chain.ops.iter().for_each(|&op| done[op] = true);
-        match Micro::Chains.is_on() {
+        match features.has(KernelFeature::FusedChains) {
             true => chains.push(chain),
             false => chains.extend(chain.ops.iter().map(|&op| Chain { tile: 0, ops: vec![op], ..chain })),
         }
@@ -528,7 +528,7 @@ mod tests {
 
     fn chains_of(region: &Region) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..region.ops.len()).collect();
-        chains(region, &dependencies(region), &all).into_iter().map(|chain| chain.ops).collect()
+        chains(region, &dependencies(region), &all, KernelFeatures::ALL).into_iter().map(|chain| chain.ops).collect()
     }
 
     #[test]

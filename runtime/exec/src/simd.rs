@@ -49,6 +49,15 @@ pub fn limit(wanted: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
+/// Runs something at the widest level, whatever the level is limited to.
+pub(crate) fn with_widest<T>(f: impl FnOnce() -> T) -> T {
+    let limited = level();
+    limit(Level::Avx512);
+    let result = f();
+    limit(limited);
+    result
+}
+
 /// The levels of this machine, from the narrowest, which every machine has.
 #[cfg(target_arch = "x86_64")]
 pub fn available() -> Vec<Level> {

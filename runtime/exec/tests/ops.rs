@@ -3,11 +3,11 @@
 mod common;
 
 use common::{Case, random_edges};
-use hgnnc_exec::CodeMode;
+use hgnnc_exec::{CodeMode, KernelFeature, KernelFeatures};
 use hgnnc_ir::*;
 use hgnnc_passes::PassCx;
-use hgnnc_passes::fit_outer_products::fit_outer_products_into;
-use hgnnc_passes::kernels::LowerForm;
+use hgnnc_passes::kernels::LoweringOptions;
+use hgnnc_passes::split_outer_products::split_outer_products_into;
 
 const T0: Space = Space::Vertices(VertexType(0));
 const T1: Space = Space::Vertices(VertexType(1));
@@ -181,49 +181,71 @@ fn segments_of_gathered_rows() {
 
 #[test]
 fn attention_forward_and_backward_pieces() {
-    each_graph(|case| {
-        for (h, k) in [(8, 8), (1, 64), (4, 16), (3, 5), (2, 1)] {
-            let x = case.random(T0, &[h, k]);
-            let (a, b) = (case.random(T0, &[h]), case.random(T1, &[h]));
-            let (ea, eb) = (case.flow.add(Op::GatherSrc(G), &[a]), case.flow.add(Op::GatherDst(G), &[b]));
-            let score = case.flow.binary(BinaryOp::Add, ea, eb);
-            let score = case.flow.unary(UnaryOp::LeakyRelu(0.2), score);
-            let lse = case.flow.segment(G, Direction::In, Reduce::Lse, score);
-            let at = case.flow.add(Op::GatherDst(G), &[lse]);
-            let shifted = case.flow.binary(BinaryOp::Sub, score, at);
-            let alpha = case.flow.unary(UnaryOp::Exp, shifted);
-            let mask = Op::RandomMask { stream: 1, rate: 0.4, ty: Type::fixed(Space::Edges(G), &[h]) };
-            let mask = case.flow.add(mask, &[]);
-            let dropped = case.flow.binary(BinaryOp::Mul, alpha, mask);
-            let xe = case.flow.add(Op::GatherSrc(G), &[x]);
-            let message = case.flow.binary(BinaryOp::Mul, dropped, xe);
-            let z = case.flow.segment(G, Direction::In, Reduce::Sum, message);
-            let z = case.flow.unary(UnaryOp::Elu, z);
-            case.result(z);
-            // Backward: gradients of the scores at both ends and of x.
-            let dz = case.random(T1, &[h, k]);
-            let dze = case.flow.add(Op::GatherDst(G), &[dz]);
-            let p = case.flow.binary(BinaryOp::Mul, dze, xe);
-            let dalpha = case.flow.reduce_trailing(Reduce::Sum, 1, p);
-            let dalpha = case.flow.binary(BinaryOp::Mul, dalpha, mask);
-            let w = case.flow.binary(BinaryOp::Mul, dalpha, alpha);
-            let inner = case.flow.segment(G, Direction::In, Reduce::Sum, w);
-            let back = case.flow.add(Op::GatherDst(G), &[inner]);
-            let centred = case.flow.binary(BinaryOp::Sub, dalpha, back);
-            let dscore = case.flow.binary(BinaryOp::Mul, alpha, centred);
-            for direction in [Direction::In, Direction::Out] {
-                let d = case.flow.segment(G, direction, Reduce::Sum, dscore);
-                case.result(d);
-            }
-            let dm = case.flow.binary(BinaryOp::Mul, dropped, dze);
-            let dx = case.flow.segment(G, Direction::Out, Reduce::Sum, dm);
-            case.result(dx);
-            let wide = case.flow.add(Op::Broadcast(Type::fixed(Space::Edges(G), &[h, k])), &[alpha]);
-            let message = case.flow.binary(BinaryOp::Mul, xe, wide);
-            let z = case.flow.segment(G, Direction::In, Reduce::Sum, message);
-            case.result(z);
+    each_graph(|case| attention(case, &[(8, 8), (1, 64), (4, 16), (3, 5), (2, 1)]));
+}
+
+/// Attention of `heads` heads of `k` elements with its gradients.
+fn attention(case: &mut Case, extents: &[(usize, usize)]) {
+    for &(h, k) in extents {
+        let x = case.random(T0, &[h, k]);
+        let (a, b) = (case.random(T0, &[h]), case.random(T1, &[h]));
+        let (ea, eb) = (case.flow.add(Op::GatherSrc(G), &[a]), case.flow.add(Op::GatherDst(G), &[b]));
+        let score = case.flow.binary(BinaryOp::Add, ea, eb);
+        let score = case.flow.unary(UnaryOp::LeakyRelu(0.2), score);
+        let lse = case.flow.segment(G, Direction::In, Reduce::Lse, score);
+        let at = case.flow.add(Op::GatherDst(G), &[lse]);
+        let shifted = case.flow.binary(BinaryOp::Sub, score, at);
+        let alpha = case.flow.unary(UnaryOp::Exp, shifted);
+        let mask = Op::RandomMask { stream: 1, rate: 0.4, ty: Type::fixed(Space::Edges(G), &[h]) };
+        let mask = case.flow.add(mask, &[]);
+        let dropped = case.flow.binary(BinaryOp::Mul, alpha, mask);
+        let xe = case.flow.add(Op::GatherSrc(G), &[x]);
+        let message = case.flow.binary(BinaryOp::Mul, dropped, xe);
+        let z = case.flow.segment(G, Direction::In, Reduce::Sum, message);
+        let z = case.flow.unary(UnaryOp::Elu, z);
+        case.result(z);
+        // Backward: gradients of the scores at both ends and of x.
+        let dz = case.random(T1, &[h, k]);
+        let dze = case.flow.add(Op::GatherDst(G), &[dz]);
+        let p = case.flow.binary(BinaryOp::Mul, dze, xe);
+        let dalpha = case.flow.reduce_trailing(Reduce::Sum, 1, p);
+        let dalpha = case.flow.binary(BinaryOp::Mul, dalpha, mask);
+        let w = case.flow.binary(BinaryOp::Mul, dalpha, alpha);
+        let inner = case.flow.segment(G, Direction::In, Reduce::Sum, w);
+        let back = case.flow.add(Op::GatherDst(G), &[inner]);
+        let centred = case.flow.binary(BinaryOp::Sub, dalpha, back);
+        let dscore = case.flow.binary(BinaryOp::Mul, alpha, centred);
+        for direction in [Direction::In, Direction::Out] {
+            let d = case.flow.segment(G, direction, Reduce::Sum, dscore);
+            case.result(d);
         }
-    });
+        let dm = case.flow.binary(BinaryOp::Mul, dropped, dze);
+        let dx = case.flow.segment(G, Direction::Out, Reduce::Sum, dm);
+        case.result(dx);
+        let wide = case.flow.add(Op::Broadcast(Type::fixed(Space::Edges(G), &[h, k])), &[alpha]);
+        let message = case.flow.binary(BinaryOp::Mul, xe, wide);
+        let z = case.flow.segment(G, Direction::In, Reduce::Sum, message);
+        case.result(z);
+    }
+}
+
+/// Features belong to an engine: without one, kernels of its own do the work, and another engine of the process keeps its
+/// bits.
+#[test]
+fn kernels_compute_the_same_without_any_feature() {
+    let mut case = Case::new(&[40, 60], &[(0, 1, random_edges(1, 40, 60, 900, 1.0))]);
+    attention(&mut case, &[(8, 8), (4, 16), (1, 64)]);
+    let (x, w) = (case.random(T0, &[130]), case.weight(&[130, 140]));
+    let product = case.flow.add(Op::MatMul { batch: 0 }, &[x, w]);
+    case.result(product);
+    let codes = [CodeMode::Interpreted, CodeMode::Native];
+    let whole = codes.map(|code| case.run(2, code));
+    for feature in KernelFeature::ALL {
+        case.features = KernelFeatures::ALL.without(feature);
+        case.check_named(&format!("without {}", feature.name()), 4e-6);
+        case.features = KernelFeatures::ALL;
+        assert!(codes.map(|code| case.run(2, code)) == whole, "`{}` was disabled for another engine", feature.name());
+    }
 }
 
 /// Rows of zero to five edges, and one of 3000.
@@ -352,7 +374,8 @@ fn large_outer_products_over_edges() {
         let wide = [in_two(x, 20), in_two(y, 30)];
         let large = case.flow.add(Op::Outer { batch: 1 }, &wide);
         case.result(large);
-        let changed = fit_outer_products_into(&mut case.flow, LowerForm::GPU.edge_outer, &mut PassCx::default());
+        let changed =
+            split_outer_products_into(&mut case.flow, LoweringOptions::GPU.edge_outer, &mut PassCx::default());
         assert!(changed.0, "a result of 2400 elements");
     });
 }

@@ -1,5 +1,6 @@
 //! Every instruction set against the portable version, and that against products in f64.
 
+use hgnnc_exec::KernelFeatures;
 use hgnnc_exec::kernels::product::{Extents, mat_mul, mat_mul_t, outer};
 use hgnnc_exec::simd::{self, Level};
 
@@ -44,18 +45,18 @@ impl Products {
         let mut results = vec![];
         // What is overwritten holds no number.
         let mut out = vec![f32::NAN; rows * batch * n];
-        mat_mul(of, rows, &self.x, &self.w, &mut out);
+        mat_mul(of, KernelFeatures::ALL, rows, &self.x, &self.w, &mut out);
         results.push(("matmul".to_owned(), out));
         let mut out = vec![f32::NAN; rows * batch * k];
-        mat_mul_t(of, rows, &self.y, &self.w, &mut out);
+        mat_mul_t(of, KernelFeatures::ALL, rows, &self.y, &self.w, &mut out);
         results.push(("matmul_t".to_owned(), out));
         for band in self.bands() {
             let len = batch * band.len() * n;
             let mut out = vec![f32::NAN; len];
-            outer(of, rows, band.clone(), &self.x, &self.y, &mut out, false);
+            outer(of, KernelFeatures::ALL, rows, band.clone(), &self.x, &self.y, &mut out, false);
             results.push((format!("outer {band:?}"), out));
             let mut out = self.held[..len].to_vec();
-            outer(of, rows, band.clone(), &self.x, &self.y, &mut out, true);
+            outer(of, KernelFeatures::ALL, rows, band.clone(), &self.x, &self.y, &mut out, true);
             results.push((format!("outer {band:?}, added"), out));
         }
         simd::limit(Level::Avx512);

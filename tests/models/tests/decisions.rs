@@ -9,7 +9,8 @@ use hgnnc_ir::{Dataflow, OutputKind};
 use hgnnc_model_tests::cases::{self, SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::{Compiled, compile, interpret};
 use hgnnc_model_tests::{World, assert_close, engine, worlds};
-use hgnnc_passes::PassManager;
+use hgnnc_passes::kernels::FusionRule;
+use hgnnc_passes::{Disabled, PassManager};
 
 /// As for whole models (`differential.rs`).
 const TOLERANCE: f64 = 2e-5;
@@ -85,19 +86,22 @@ fn agrees(what: &str, program: &Dataflow, compiled: &Compiled, world: &World) {
 
 #[test]
 fn forward_and_backward_passes_agree_on_them() {
-    let everything: Vec<String> = PassManager::switches().into_iter().filter(|name| !name.contains(':')).collect();
+    let everything = Disabled {
+        passes: PassManager::names().into_iter().map(String::from).collect(),
+        fusions: FusionRule::ALL.map(|rule| rule.name().to_owned()).to_vec(),
+    };
     for (name, messages) in MESSAGES {
         let compiled = model(messages);
         for world in cases::worlds(worlds(4)) {
-            let lowered = |disabled: Vec<String>, arena_budget| {
+            let lowered = |disabled: Disabled, arena_budget| {
                 let options = LowerOptions { disabled, arena_budget, ..LowerOptions::default() };
                 compiled.lowered(&world, options).train.expect("a train block")
             };
             let programs = [
                 ("as written", compiled.training().clone()),
                 ("without passes", lowered(everything.clone(), None)),
-                ("optimised", lowered(vec![], None)),
-                ("recomputing all that can be", lowered(vec![], Some(0))),
+                ("optimised", lowered(Disabled::default(), None)),
+                ("recomputing all that can be", lowered(Disabled::default(), Some(0))),
             ];
             for level in simd::available() {
                 simd::limit(level);

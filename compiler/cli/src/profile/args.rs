@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args as ClapArgs, FromArgMatches};
 
 use crate::args::{DeviceArgs, ModelArgs, parse_within};
+use crate::switches::DisableArgs;
 
 /// Arguments of `profile`.
 #[derive(ClapArgs, Debug)]
@@ -30,10 +31,9 @@ pub struct ProfileArgs {
     /// Also write `profile.html`, `profile.txt`, `profile.json` and `trace.json` (for Perfetto) into this folder
     #[arg(short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
-    /// A pass, a decision of kernels or a class of micro-kernels that is left out (an unknown name shows all); may be given
-    /// several times
-    #[arg(long, value_name = "NAME")]
-    pub disable_pass: Vec<String>,
+    /// Passes, fusions and kernel features that are disabled.
+    #[command(flatten)]
+    pub disable: DisableArgs,
 }
 
 const PROFILE_DEVICE: &str = "Device to run on: auto (a GPU, if there is one and the model fits), cpu, cuda, cuda:N for \
@@ -44,7 +44,7 @@ const PROFILE_DEVICE: &str = "Device to run on: auto (a GPU, if there is one and
 #[derive(Debug)]
 pub enum ProfileCommand {
     /// Measure a model.
-    Run(ProfileArgs),
+    Run(Box<ProfileArgs>),
     /// Compare two profiles.
     Diff(DiffArgs),
 }
@@ -62,7 +62,7 @@ impl FromArgMatches for ProfileCommand {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         match matches.subcommand() {
             Some((_, diff)) => DiffArgs::from_arg_matches(diff).map(Self::Diff),
-            None => ProfileArgs::from_arg_matches(matches).map(Self::Run),
+            None => ProfileArgs::from_arg_matches(matches).map(|args| Self::Run(Box::new(args))),
         }
     }
 

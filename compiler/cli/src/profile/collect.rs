@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hgnnc_driver::bounds::{Bounded, KernelBound, kernels};
+use hgnnc_driver::cost::{Bounded, KernelBound, kernels};
 use hgnnc_driver::{SizeInfo, planned};
 use hgnnc_exec::{KernelTime, Profile as Found};
 use hgnnc_ir::Stage;

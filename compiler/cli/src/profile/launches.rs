@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc_driver::bounds::{Bounded, kernels};
+use hgnnc_driver::cost::{Bounded, kernels};
 use hgnnc_exec::device::{Class, Counters, GlobalTraffic, SharedTraffic};
 use hgnnc_exec::watch::Event;
 use hgnnc_exec::{DeviceProfile, EntryProfile, profile_device};

@@ -37,7 +37,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     let options = options(&args.device)?;
     let mut say = |line: String| note(&line);
     let device = args.device.device;
-    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable_pass, options, true, &mut say)?;
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, true, &mut say)?;
     if prepared.trainer.device().is_some() {
         if args.in_cache {
             return Err(Failure::input("`--in-cache` measures this processor: add `--device cpu`"));

@@ -106,8 +106,7 @@ fn passes_explain_themselves_and_can_be_left_out() {
     assert!(!with_sizes.out.trim().is_empty());
     assert!(!with_sizes.out.contains("operations, "), "no summary as well: {}", with_sizes.out);
     let all = place.run(&["build", "m.hgnn", "--emit", "optimized"]).works().out;
-    let args =
-        ["build", "m.hgnn", "--emit", "optimized", "--disable-pass", "remove_dead", "--disable-pass", "simplify"];
+    let args = ["build", "m.hgnn", "--emit", "optimized", "--disable-pass", "dce", "--disable-pass", "simplify"];
     let fewer = place.run(&args).works().out;
     assert!(fewer.lines().count() > all.lines().count());
 
@@ -120,16 +119,19 @@ fn passes_explain_themselves_and_can_be_left_out() {
         &[&["infer", "--weights", "none", "--out", "o.npy"][..], &nowhere].concat(),
     ] {
         let run = place.run(&[command, &["--disable-pass", "simplifi"]].concat());
-        run.fails(1, &["error[E0506]", "no pass `simplifi`", "`simplify`", "`remove_dead`", "`share_common`"]);
+        run.fails(2, &["error[E0506]", "no pass `simplifi`", "`simplify`", "`dce`", "`cse`"]);
     }
     let args = ["--epochs", "2", "--quiet", "--weights-out", "w", "--disable-pass", "simplify"];
     place.with_data("train", &args).is_silent();
     // A single evaluation orders nothing: to leave that out changes nothing.
     let weights = |command, args: &[&str]| place.with_data(command, &[&["--weights", "w"], args].concat()).works();
     let metrics = weights("eval", &[]).out;
-    assert_eq!(weights("eval", &["--disable-pass", "order"]).out, metrics);
-    assert_eq!(weights("eval", &["--disable-pass", "compact", "--disable-pass", "chains"]).out, metrics);
-    weights("infer", &["--out", "o.npy", "--disable-pass", "order"]);
+    assert_eq!(weights("eval", &["--disable-pass", "reorder_vertices"]).out, metrics);
+    assert_eq!(
+        weights("eval", &["--disable-pass", "compact_endpoints", "--disable-kernel", "fused_chains"]).out,
+        metrics
+    );
+    weights("infer", &["--out", "o.npy", "--disable-pass", "reorder_vertices"]);
 }
 
 #[test]
@@ -146,7 +148,7 @@ fn sizes_can_come_from_a_file() {
     // Predicted times depend on the machine, and on more than these sizes; so do values at the ends of graphs, and the
     // order of vertices.
     let without_times = |text: &str| -> Vec<String> {
-        let other = |line: &&str| !line.starts_with("compact: ") && !line.starts_with("order: ");
+        let other = |line: &&str| !line.starts_with("compact_endpoints: ") && !line.starts_with("reorder_vertices: ");
         let lines = text.lines().filter(other);
         lines.map(|line| line.split("; predicted: ").next().unwrap_or("").to_string()).collect()
     };

@@ -75,7 +75,7 @@ fn same_losses(a: &Value, b: &Value) {
 fn attention_goes_along_the_paths_of_pairs_with_one_path() {
     let place = place(&attention(0.0));
     let along = trained(&place, &["--threads", "1"]);
-    let listed = trained(&place, &["--disable-pass", "sum_along_paths"]);
+    let listed = trained(&place, &["--disable-pass", "factor_metapaths"]);
     let (along_graphs, listed_graphs) = (graphs(&along), graphs(&listed));
     assert_eq!(listed_graphs.iter().map(|g| (&g.0[..], g.2)).collect::<Vec<_>>(), [("PAP", true), ("PSP", true)]);
     assert_eq!(along_graphs, [listed_graphs[0].clone(), ("PSP".into(), listed_graphs[1].1, false)]);
@@ -123,7 +123,7 @@ fn edges_are_listed_for_the_program_that_needs_them() {
         }}
         {TRAIN}"
     ));
-    let (along, listed) = (trained(&place, &[]), trained(&place, &["--disable-pass", "sum_along_paths"]));
+    let (along, listed) = (trained(&place, &[]), trained(&place, &["--disable-pass", "factor_metapaths"]));
     same_losses(&along, &listed);
     let (along, listed) = (graphs(&along), graphs(&listed));
     assert!(along[0].2 && along == listed, "{along:?}");
@@ -150,7 +150,7 @@ fn means_over_counted_paths_go_hop_by_hop() {
         }}
         {TRAIN}"
     ));
-    same_losses(&trained(&place, &[]), &trained(&place, &["--disable-pass", "sum_along_paths"]));
+    same_losses(&trained(&place, &[]), &trained(&place, &["--disable-pass", "factor_metapaths"]));
     let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
     assert!(run.out.contains("edges of `PcP` are summed along their paths"), "{}", run.out);
 }

@@ -133,7 +133,7 @@ fn what_may_change() {
         .replace("epochs    30", "epochs 40");
     assert_ne!(other, model);
     place.model(&other);
-    let run = resume(&place, &["--threads", "1", "--disable-pass", "fuse_edges", "--device", "cpu"]);
+    let run = resume(&place, &["--threads", "1", "--disable-fusion", "edge_passes", "--device", "cpu"]);
     assert!(!run.works().err.contains("has changed"));
     // Parts of the dataset that the program does not read.
     place.npy("writes.x.npy", &[place.weights_of_edges(), 2], &vec![0.5f32; 2 * place.weights_of_edges()]);

@@ -431,7 +431,7 @@ fn a_refused_memory_budget_names_one_that_is_enough() {
     let train = |budget: f64| place.with_data("train", &["--memory-budget", &format!("{budget:.1}K"), "--epochs", "3"]);
     train(least + 0.1).works();
     train(least - 1.0).fails(3, &["training needs at least "]);
-    let args = ["--memory-budget", "1K", "--epochs", "3", "--disable-pass", "recompute"];
+    let args = ["--memory-budget", "1K", "--epochs", "3", "--disable-pass", "rematerialize"];
     place.with_data("train", &args).fails(3, &["needs", "the budget is"]);
 }
 

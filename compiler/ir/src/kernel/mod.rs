@@ -85,13 +85,13 @@ pub enum Contents {
     Computed,
 }
 
-/// Kernels that may run side by side.
+/// Independent kernels that run together.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Launch {
     /// The kernels; none reads what another writes.
     pub kernels: Vec<Kernel>,
-    /// So many of them, the first, go by turns with the others: parts of both run at any time. 0: one after another.
-    pub leading: usize,
+    /// Number of leading kernels whose blocks are interleaved with those of the others; 0 runs all back to back.
+    pub interleaved: usize,
 }
 
 /// A kernel.

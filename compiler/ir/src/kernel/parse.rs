@@ -158,10 +158,8 @@ impl Reader {
     fn launch(&mut self) -> Parse<Launch> {
         let mut launch = Launch::default();
         if self.base.accept_word("launch") {
-            if self.base.accept_word("first") {
-                launch.leading = self.base.integer()?;
-                self.base.word("by")?;
-                self.base.word("turns")?;
+            if self.base.accept_word("interleave") {
+                launch.interleaved = self.base.integer()?;
             }
             self.base.sign("{")?;
             while !self.base.accept("}") {

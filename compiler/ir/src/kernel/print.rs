@@ -28,7 +28,7 @@
 //! In brackets, `row` is this row, `src`, `dst`, `column` or `vertex` the other end of the edge, `edge` (of a sparse
 //! matrix: `element`) the edge, and `cell` the element of a dense matrix where a sparse one has one. Rows of more edges
 //! than a piece are cut: into pieces of 4096 edges, or of more, where those of the whole graph were more than 1024
-//! pieces. A launch of several kernels encloses them in `launch { … }`; in a `launch first 2 by turns { … }`, parts of the
+//! pieces. A launch of several kernels encloses them in `launch { … }`; in a `launch interleave 2 { … }`, blocks of the
 //! first two run beside parts of the others.
 
 use std::fmt::{self, Write};
@@ -190,9 +190,9 @@ impl Printer<'_> {
             match &launch.kernels[..] {
                 [kernel] => self.kernel(kernel, indent)?,
                 kernels => {
-                    match launch.leading {
+                    match launch.interleaved {
                         0 => writeln!(self.out, "{indent}launch {{")?,
-                        leading => writeln!(self.out, "{indent}launch first {leading} by turns {{")?,
+                        count => writeln!(self.out, "{indent}launch interleave {count} {{")?,
                     }
                     let deeper = format!("{indent}  ");
                     kernels.iter().try_for_each(|kernel| self.kernel(kernel, &deeper))?;

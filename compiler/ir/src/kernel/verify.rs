@@ -189,8 +189,11 @@ impl Verifier<'_> {
         if launch.kernels.is_empty() {
             self.report(Place::Kernel(first), "the launch before it has no kernel");
         }
-        if launch.leading > 0 && launch.leading >= launch.kernels.len() {
-            self.report(Place::Kernel(first), "all kernels of its launch go by turns, and there is none to go with");
+        if launch.interleaved > 0 && launch.interleaved >= launch.kernels.len() {
+            self.report(
+                Place::Kernel(first),
+                "all kernels of its launch are interleaved, and there is none to interleave them with",
+            );
         }
         // The first and the last kernel that write a buffer.
         let mut writers: HashMap<Buffer, (usize, usize)> = HashMap::new();

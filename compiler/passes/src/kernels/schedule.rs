@@ -1,33 +1,35 @@
-//! Groups operations into kernels, in an order that respects their dependencies: what is fused with what.
+//! The scheduler: groups operations into kernels, in an order that respects their dependencies.
 //!
-//! Edge values belong to no group: every traversal recomputes those that it needs from stored values, which
-//! is what keeps them out of memory. A value of the rows of a traversal may be used in the traversal that
-//! computes it, but only at its own row: a gather from the other end waits for the next kernel.
+//! Edge values belong to no group: every traversal recomputes the edge values that it needs from stored values, so they
+//! take no memory. A traversal may use the row values that it computes, but only at their own row: a gather from the
+//! other end waits for the next kernel.
 //!
-//! Dense products with small weights, and the gradients of these, belong to the rows that they read; with large ones they
-//! are kernels of their own. Where a back end has tiles, a large product of rows that are not too wide begins a group, which
-//! what follows from it joins (bias, activation, attention scores), or joins the group that computes its operand.
+//! Dense products with small weights, and the gradients of these weights, join the kernel of the rows that they read;
+//! products with large weights are kernels of their own. Where a back end has tiles, a large product over rows of
+//! limited width starts a group that its epilogue joins (bias, activation, attention scores), or it joins the group
+//! that computes its operand.
 //!
-//! Greedy: among what can start, unit values first, then maps over vertices, large dense products, and last the
-//! traversals, so that a traversal finds as many of its reductions ready as possible. Groups do not mix
-//! phases, so that times can be told apart, with one exception: the gradient of a sparse projection, whose rows are the
-//! rows of its weight, takes the weight's update along. The gradient then never meets memory. What such updates need
-//! besides, an optimiser's numbers that depend on the step alone, is computed first.
+//! The scheduler is greedy: of the operations that can start, it takes unit values first, then maps over vertices,
+//! large dense products, and traversals last, so that a traversal finds as many of its reductions ready as possible.
+//! Groups do not mix phases, so that times can be attributed, with one exception: the gradient of a sparse projection,
+//! whose rows are the rows of its weight, is fused with the update of the weight, and is never stored. The scalars that
+//! such an update needs, which depend on the step alone, are computed first.
 //!
-//! [`super::late`] names values that are cheaper to compute late than to keep. Those that only their own rows read are
-//! computed by every group that reads them; the others, right before the first group that needs them in memory.
+//! [`super::inline`] finds values that are cheaper to recompute or to sink than to keep. Values that are read at their
+//! own rows only are recomputed by every group that reads them; the others are sunk to right before the first group
+//! that reads them from memory.
 
 use std::collections::{BTreeSet, HashSet};
 
 use hgnnc_ir::kernel::{Extents, Paths, Width};
 use hgnnc_ir::{Direction, Graph, Op, PathTerm, Phase, Space, Value};
 
-use super::facts::{Facts, Topology};
-use super::late::{Late, find_late};
-use super::ready::Worklists;
-use super::{Decision, LowerForm};
+use super::alias_analysis::{AliasAnalysis, Topology};
+use super::inline::{Placement, find_placements};
+use super::worklist::Worklist;
+use super::{FusionRule, LoweringOptions};
 
-/// What the members of a group share.
+/// The kind of a group: the rows that its members share.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Kind {
     /// Unit values, one row.
@@ -40,23 +42,23 @@ pub(super) enum Kind {
     Product(Value),
     /// Rows of a topology with their edges.
     Edges(Topology, Direction),
-    /// The distinct ends of a graph, with their edges where something needs them.
+    /// The endpoints of a graph, with their edges where a member needs them.
     Ends(Graph, Direction),
-    /// Sums over paths.
+    /// Sums over two-hop metapaths.
     Paths(Scored),
 }
 
-/// What sums over paths of one kernel share.
+/// The operands that the two-hop sums of one kernel share.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Scored {
     first: Graph,
     second: Graph,
     direction: Direction,
-    /// Bits of the slope.
+    /// Bits of the slope of the leaky ReLU, for comparison.
     slope: u64,
     x: Value,
     y: Value,
-    /// Sums for sources have one norm, which the ends that are sorted have.
+    /// Sums for sources share one norm, that of the sorted endpoints.
     n: Option<Value>,
 }
 
@@ -64,77 +66,82 @@ pub(super) struct Scored {
 #[derive(Debug)]
 pub(super) struct Group {
     pub kind: Kind,
-    /// What it computes is of this phase, but for what it computes for itself.
+    /// The phase of the members. Inlined values may belong to other phases.
     pub phase: Phase,
     pub members: Vec<Value>,
 }
 
-/// Unit values of more elements than this are worth several threads.
+/// Unit values of more elements than this are computed by several threads.
 const LARGE_UNIT: usize = 4096;
 
 fn is_small(weight: &Extents, most: usize) -> bool {
     weight.all().as_fixed().is_some_and(|len| len <= most)
 }
 
-/// All groups: first those that run once, then those of each run. Values that are to be `apart` have groups of their own.
-pub(super) fn schedule(facts: &Facts<'_>, form: LowerForm, apart: &HashSet<Value>) -> (Vec<Group>, Vec<Group>) {
-    let nodes: Vec<Value> = facts
+/// All groups: those of the prelude, then those of each run. Each value of `unfused` has a group of its own.
+pub(super) fn schedule(
+    aliases: &AliasAnalysis<'_>,
+    options: LoweringOptions,
+    unfused: &HashSet<Value>,
+) -> (Vec<Group>, Vec<Group>) {
+    let nodes: Vec<Value> = aliases
         .flow
         .handles()
-        .filter(|&v| facts.root(v) == v && facts.is_live(v) && !facts.is_leaf(v))
-        // Edge values belong to the regions that use them, unless they are results.
-        .filter(|&v| facts.topology(v).is_none() || facts.is_output(v))
+        .filter(|&v| aliases.storage_of(v) == v && aliases.is_live(v) && !aliases.is_leaf(v))
+        // Edge values belong to the groups that read them, unless they are results.
+        .filter(|&v| aliases.topology(v).is_none() || aliases.is_output(v))
         .collect();
-    let count = facts.flow.values.len();
-    let lists = Worklists::default();
+    let count = aliases.flow.values.len();
+    let lists = Worklist::default();
     let (done, kinds, tiled) = (vec![false; count], vec![vec![]; count], vec![false; count]);
-    let mut scheduler = Scheduler { facts, form, apart, done, kinds, tiled, late: vec![], lists };
+    let mut scheduler = Scheduler { aliases, options, unfused, done, kinds, tiled, placement: vec![], lists };
     for &v in &nodes {
         scheduler.tiled[v.index()] = scheduler.in_tiles(v);
         scheduler.kinds[v.index()] = scheduler.kinds_of(v);
     }
-    scheduler.late = match form.without.has(Decision::ComputeLate) {
-        false => find_late(facts, &nodes, &scheduler.kinds),
-        true => vec![Late::No; count],
+    scheduler.placement = match options.disabled.contains(FusionRule::Inline) {
+        false => find_placements(aliases, &nodes, &scheduler.kinds),
+        true => vec![Placement::Eager; count],
     };
-    scheduler.lists = Worklists::new(facts, &nodes, &scheduler.kinds, &scheduler.late);
-    let (fixed, varying): (Vec<Value>, Vec<Value>) = nodes.into_iter().partition(|&v| form.keeps && facts.is_fixed(v));
+    scheduler.lists = Worklist::new(aliases, &nodes, &scheduler.kinds, &scheduler.placement);
+    let (fixed, varying): (Vec<Value>, Vec<Value>) =
+        nodes.into_iter().partition(|&v| options.hoist_invariants && aliases.is_invariant(v));
     (scheduler.groups(fixed), scheduler.groups(varying))
 }
 
 pub(super) struct Scheduler<'f, 'a> {
-    pub facts: &'f Facts<'a>,
-    pub form: LowerForm,
-    /// What has a group of its own.
-    pub apart: &'f HashSet<Value>,
+    pub aliases: &'f AliasAnalysis<'a>,
+    pub options: LoweringOptions,
+    /// Values that have a group of their own.
+    pub unfused: &'f HashSet<Value>,
     pub done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
     pub kinds: Vec<Vec<Kind>>,
-    /// Products that are computed for tiles of rows, with what is around them.
+    /// Products that are computed tile by tile, with prologue and epilogue.
     pub tiled: Vec<bool>,
-    /// What is computed late.
-    pub late: Vec<Late>,
-    /// What waits for what, and what can start.
-    pub lists: Worklists,
+    /// The placement of each value.
+    pub placement: Vec<Placement>,
+    /// The operations that can start.
+    pub lists: Worklist,
 }
 
 /// A group that can start.
 struct Start {
     phase: Phase,
     kind: Kind,
-    /// A late value that is to be stored.
+    /// A value placed just in time that the group stores.
     stores: Option<Value>,
-    /// The product in tiles that it is for.
+    /// The tiled product that the group starts with.
     product: Option<Value>,
 }
 
-/// Columns of all operands and results of products that a group computes in tiles: the memory of a tile is limited.
+/// Most columns of the operands and results of a group's tiled products: shared memory holds a tile of each.
 const MOST_TILE_COLUMNS: usize = 256;
 
 impl Scheduler<'_, '_> {
     fn groups(&mut self, mut pending: Vec<Value>) -> Vec<Group> {
-        // What every reader computes for itself has no group of its own.
-        pending.retain(|&v| self.late[v.index()] != Late::Inline);
+        // Inlined values have no group of their own.
+        pending.retain(|&v| self.placement[v.index()] != Placement::Inline);
         self.begin(&pending);
         let mut remaining = pending.len();
         let mut groups = vec![];
@@ -142,7 +149,7 @@ impl Scheduler<'_, '_> {
             let start = self.next();
             let mut members = self.grow(&start);
             assert!(!members.is_empty(), "internal error: nothing can be computed next");
-            self.take_updates(&start.kind, &mut members);
+            self.fuse_updates(&start.kind, &mut members);
             self.finish(&members);
             remaining -= members.len();
             self.add_inline(&mut members);
@@ -156,40 +163,43 @@ impl Scheduler<'_, '_> {
         if !self.lists.early().is_empty() {
             return Start { phase: Phase::Update, kind: Kind::Unit, stores: None, product: None };
         }
-        let (phase, v) = self.lists.first().expect("the first pending operation has all its operands, or late ones");
+        let (phase, v) = self
+            .lists
+            .first()
+            .expect("the first pending operation has all its inputs, or waits for values placed just in time");
         let kinds = &self.kinds[v.index()];
-        match kinds.iter().find(|kind| self.lists.has_all(v) && self.fits(v, kind, &HashSet::new())) {
+        match kinds.iter().find(|kind| self.lists.inputs_stored(v) && self.fits(v, kind, &HashSet::new())) {
             Some(kind) => Start { phase, kind: kind.clone(), stores: None, product: self.product(v) },
-            // What it waits for are late values only.
+            // It waits for values placed just in time only.
             None => {
-                let late = self.awaited(v);
-                let kind = self.kinds[late.index()][0].clone();
+                let sunk = self.sunk_input(v);
+                let kind = self.kinds[sunk.index()][0].clone();
                 Start {
-                    phase: self.facts.flow.value(late).phase,
+                    phase: self.aliases.flow.value(sunk).phase,
                     kind,
-                    stores: Some(late),
-                    product: self.product(late),
+                    stores: Some(sunk),
+                    product: self.product(sunk),
                 }
             }
         }
     }
 
-    /// A late value that can be computed now, where an operation waits for nothing but late values.
-    fn awaited(&self, mut v: Value) -> Value {
-        while let Some(first) = self.lists.awaited(v) {
+    /// A value placed just in time that can be computed now, for an operation that waits for such values only.
+    fn sunk_input(&self, mut v: Value) -> Value {
+        while let Some(first) = self.lists.first_pending_input(v) {
             v = first;
         }
         v
     }
 
-    /// Adds what the members compute for themselves, in SSA order.
+    /// Adds the values that the members inline, in SSA order.
     fn add_inline(&self, members: &mut Vec<Value>) {
         let mut known: HashSet<Value> = members.iter().copied().collect();
         let mut pending = members.clone();
         while let Some(value) = pending.pop() {
-            for &arg in &self.facts.flow.value(value).args {
-                let root = self.facts.root(arg);
-                if self.late[root.index()] == Late::Inline && known.insert(root) {
+            for &arg in &self.aliases.flow.value(value).args {
+                let root = self.aliases.storage_of(arg);
+                if self.placement[root.index()] == Placement::Inline && known.insert(root) {
                     members.push(root);
                     pending.push(root);
                 }
@@ -208,30 +218,30 @@ impl Scheduler<'_, '_> {
         let mut known = HashSet::new();
         let mut edge_outer = 0;
         let early = *kind == Kind::Unit && !self.lists.early().is_empty();
-        // In SSA order: what has all its operands, then also what reads the members.
+        // In SSA order: operations with all inputs, and later the readers of members.
         let mut candidates = if early { self.lists.early().clone() } else { self.lists.ready(*phase, kind) };
         candidates.extend(stores);
         while let Some(v) = candidates.pop_first() {
-            let node = self.facts.flow.value(v);
+            let node = self.aliases.flow.value(v);
             if node.phase != *phase || !self.lists.is_pending(v) {
                 continue;
             }
-            let late = self.late[v.index()] != Late::No && *stores != Some(v);
-            if late && !self.at_hand(v, &known) {
+            let sunk = self.placement[v.index()] != Placement::Eager && *stores != Some(v);
+            if sunk && !self.computes_wider_operand(v, &known) {
                 continue;
             }
             let kinds = &self.kinds[v.index()];
             let own = kinds.contains(kind) && (!early || self.lists.early().contains(&v));
-            // What follows from the rows of a traversal is computed while they are at hand.
+            // The epilogue of a traversal: row-wise operations that read its rows.
             let follows = || match kind {
                 Kind::Edges(topology, direction) => {
-                    let space = self.facts.row_space(*topology, *direction);
-                    // Rows of ends are found from those of vertices, but not from those of a sparse matrix.
+                    let space = self.aliases.row_space(*topology, *direction);
+                    // Rows of endpoints are found from rows of vertices, but not from those of a sparse matrix.
                     let ends = matches!(node.op, Op::Replace(..) | Op::AddEnds(_));
                     let found = !ends || matches!(topology, Topology::Graph(_));
                     found
                         && space.is_some_and(|space| kinds.contains(&Kind::Map(space)))
-                        && node.args.iter().any(|&a| self.touches(a, &known))
+                        && node.args.iter().any(|&a| self.reads_members(a, &known))
                 }
                 Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) | Kind::Paths(_) => {
                     false
@@ -244,7 +254,7 @@ impl Scheduler<'_, '_> {
                 && !alone
                 && joins
                 && !full
-                && self.adds_up(v, edge_outer)
+                && self.accumulators_fit(v, edge_outer)
                 && self.fits(v, kind, &known)
             {
                 members.push(v);
@@ -256,84 +266,86 @@ impl Scheduler<'_, '_> {
         members
     }
 
-    /// Is an operation not to join the group of another one, because that is left out? `own`: the group is of its kind.
+    /// Does a disabled rule keep an operation from the group of another one? `own`: the group is of its kind.
     fn is_alone(&self, v: Value, other: Value, kind: &Kind, own: bool) -> bool {
-        let decision = match kind {
-            Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_) if own => Decision::FuseEdges,
-            Kind::Edges(..) => Decision::FollowEdges,
+        let rule = match kind {
+            Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_) if own => FusionRule::EdgePasses,
+            Kind::Edges(..) => FusionRule::RowEpilogue,
             Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) | Kind::Paths(_) => {
-                Decision::FuseRows
+                FusionRule::Rowwise
             }
         };
-        self.form.without.has(decision) || self.apart.contains(&v) || self.apart.contains(&other)
+        self.options.disabled.contains(rule) || self.unfused.contains(&v) || self.unfused.contains(&other)
     }
 
-    /// Elements of a gradient of weights that is added up over edges; 0 for any other value.
+    /// Elements of a weight gradient that is accumulated over edges; 0 for any other value.
     fn edge_outer(&self, v: Value) -> usize {
-        let facts = self.facts;
-        match facts.flow.value(v).op {
-            Op::Outer { .. } if matches!(facts.topology(facts.flow.value(v).args[0]), Some(Topology::Graph(_))) => {
-                facts.width(v).as_fixed().unwrap_or(0)
+        let aliases = self.aliases;
+        match aliases.flow.value(v).op {
+            Op::Outer { .. } if matches!(aliases.topology(aliases.flow.value(v).args[0]), Some(Topology::Graph(_))) => {
+                aliases.width(v).as_fixed().unwrap_or(0)
             }
             _ => 0,
         }
     }
 
-    /// Has a group with an operation no more gradients of weights to add up over edges than the back end can? `others`: the
-    /// elements of those that it has.
-    fn adds_up(&self, v: Value, others: usize) -> bool {
+    /// Can the back end accumulate the weight gradients of a group with another operation over edges? `others`:
+    /// elements of the gradients that the group has already.
+    fn accumulators_fit(&self, v: Value, others: usize) -> bool {
         let own = self.edge_outer(v);
-        own == 0 || others == 0 || own + others <= self.form.edge_outer
+        own == 0 || others == 0 || own + others <= self.options.edge_outer
     }
 
     fn product(&self, v: Value) -> Option<Value> {
         self.tiled[v.index()].then_some(v)
     }
 
-    /// Does a group compute the operand of a product in tiles, and has it room for it?
+    /// Does a group compute the operand of a tiled product, and has it room for the product?
     fn joins_tiles(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
         let columns = || members.iter().chain([&v]).map(|&member| self.tile_columns(member, members)).sum::<usize>();
-        let operand = self.facts.flow.value(v).args[0];
-        matches!(kind, Kind::Map(_)) && self.touches(operand, members) && columns() <= MOST_TILE_COLUMNS
+        let operand = self.aliases.flow.value(v).args[0];
+        matches!(kind, Kind::Map(_)) && self.reads_members(operand, members) && columns() <= MOST_TILE_COLUMNS
     }
 
-    /// Columns that a tile has for a product: of its result, and of its operand if the group computes it.
+    /// Columns of the tiles of a product: of its result, and of its operand if the group computes it.
     fn tile_columns(&self, v: Value, members: &HashSet<Value>) -> usize {
         if !self.tiled[v.index()] {
             return 0;
         }
-        let operand = self.facts.flow.value(v).args[0];
-        let width = |value: Value| self.facts.width(value).as_fixed().unwrap_or(0);
-        width(v) + if self.touches(operand, members) { width(operand) } else { 0 }
+        let operand = self.aliases.flow.value(v).args[0];
+        let width = |value: Value| self.aliases.width(value).as_fixed().unwrap_or(0);
+        width(v) + if self.reads_members(operand, members) { width(operand) } else { 0 }
     }
 
-    /// Is it a product that the back end computes for tiles of rows?
+    /// Does the back end compute a product tile by tile?
     fn in_tiles(&self, v: Value) -> bool {
-        let facts = self.facts;
-        let node = facts.flow.value(v);
+        let aliases = self.aliases;
+        let node = aliases.flow.value(v);
         let (Op::MatMul { batch } | Op::MatMulT { batch }) = node.op else { return false };
-        if facts.topology(node.args[0]).is_some() || !matches!(node.ty.space, Space::Vertices(_)) {
+        if aliases.topology(node.args[0]).is_some() || !matches!(node.ty.space, Space::Vertices(_)) {
             return false;
         }
-        let of = facts.extents(facts.flow.ty(node.args[1]), batch);
-        let narrow = |value: Value| facts.width(value).as_fixed().is_some_and(|width| width <= self.form.tile_width);
-        // A row that is in memory may be of any length.
-        let operand = facts.root(node.args[0]);
-        let is_row = narrow(operand) || matches!(facts.flow.value(operand).op, Op::Input(_));
-        narrow(v) && is_row && !of.n.is_one() && !is_small(&of, self.form.row_weight)
+        let of = aliases.extents(aliases.flow.ty(node.args[1]), batch);
+        let narrow =
+            |value: Value| aliases.width(value).as_fixed().is_some_and(|width| width <= self.options.tile_width);
+        // A row in memory may have any width.
+        let operand = aliases.storage_of(node.args[0]);
+        let is_row = narrow(operand) || matches!(aliases.flow.value(operand).op, Op::Input(_));
+        narrow(v) && is_row && !of.n.is_one() && !is_small(&of, self.options.row_weight)
     }
 
-    /// Takes the updates of weights along whose gradients a group computes row by row.
-    fn take_updates(&self, kind: &Kind, members: &mut Vec<Value>) {
-        let facts = self.facts;
-        let left_out = self.form.without.has(Decision::FuseUpdates) || members.iter().any(|v| self.apart.contains(v));
+    /// Fuses the updates of weights into the group that computes their gradients row by row.
+    fn fuse_updates(&self, kind: &Kind, members: &mut Vec<Value>) {
+        let aliases = self.aliases;
+        let left_out = self.options.disabled.contains(FusionRule::OptimizerUpdate)
+            || members.iter().any(|v| self.unfused.contains(v));
         if left_out || !matches!(kind, Kind::Edges(Topology::Pattern(_), Direction::Out)) {
             return;
         }
         let gradients: HashSet<Kind> = members
             .iter()
-            .filter(|&&v| matches!(facts.flow.value(v).op, Op::Outer { .. }))
-            .map(|&v| Kind::Elements(facts.width(v)))
+            .filter(|&&v| matches!(aliases.flow.value(v).op, Op::Outer { .. }))
+            .map(|&v| Kind::Elements(aliases.width(v)))
             .collect();
         let mut known: HashSet<Value> = members.iter().copied().collect();
         let mut queue: BTreeSet<Value> =
@@ -342,7 +354,7 @@ impl Scheduler<'_, '_> {
         let mut candidates = vec![];
         while let Some(v) = queue.pop_first() {
             if self.lists.is_pending(v)
-                && facts.flow.value(v).phase == Phase::Update
+                && aliases.flow.value(v).phase == Phase::Update
                 && self.kinds[v.index()].iter().any(|kind| gradients.contains(kind))
                 && self.fits(v, kind, &known)
                 && self.may_replace(v, &known)
@@ -352,9 +364,9 @@ impl Scheduler<'_, '_> {
                 queue.extend(self.lists.readers(v));
             }
         }
-        // Those that follow from a gradient of the group, and those that they need.
+        // The updates that depend on a gradient of the group, and the values that they need.
         let mut wanted: HashSet<Value> = members.iter().copied().collect();
-        let roots = |v: Value| facts.flow.value(v).args.iter().map(|&arg| facts.root(arg));
+        let roots = |v: Value| aliases.flow.value(v).args.iter().map(|&arg| aliases.storage_of(arg));
         for &v in &candidates {
             if roots(v).any(|root| wanted.contains(&root)) {
                 wanted.insert(v);
@@ -368,80 +380,82 @@ impl Scheduler<'_, '_> {
         members.extend(candidates.into_iter().filter(|v| wanted.contains(v)));
     }
 
-    /// Would the new value of a parameter or state find the old one unused, but by the group itself?
+    /// Has the old value of a parameter or state no reader left but the group itself?
     fn may_replace(&self, v: Value, members: &HashSet<Value>) -> bool {
         let later = |&reader: &Value| {
-            // What is computed where it is used has no group of its own.
-            let everywhere = self.facts.topology(reader).is_some() || self.late[reader.index()] == Late::Inline;
+            // Inlined values have no group of their own: their readers count.
+            let everywhere =
+                self.aliases.topology(reader).is_some() || self.placement[reader.index()] == Placement::Inline;
             everywhere || (self.lists.is_pending(reader) && reader != v && !members.contains(&reader))
         };
         !self.lists.readers_of_old(v).any(later)
     }
 
-    /// Is a value computed by the group, or for each reader from such a value?
-    fn touches(&self, arg: Value, members: &HashSet<Value>) -> bool {
-        !self.behind(self.facts.root(arg), members).is_empty()
+    /// Does the group compute a value, or inline it from one that it computes?
+    fn reads_members(&self, arg: Value, members: &HashSet<Value>) -> bool {
+        !self.members_behind(self.aliases.storage_of(arg), members).is_empty()
     }
 
-    /// The members of a group that a value is, or is computed from where each reader computes it for itself.
-    fn behind(&self, root: Value, members: &HashSet<Value>) -> Vec<Value> {
+    /// The member of a group that a value is, or the members from which the group inlines it.
+    fn members_behind(&self, root: Value, members: &HashSet<Value>) -> Vec<Value> {
         let mut found = vec![];
         let mut pending = vec![root];
         let mut seen = HashSet::from([root]);
         while let Some(root) = pending.pop() {
             if members.contains(&root) {
                 found.push(root);
-            } else if self.late[root.index()] == Late::Inline {
-                let args = self.facts.flow.value(root).args.iter().map(|&arg| self.facts.root(arg));
+            } else if self.placement[root.index()] == Placement::Inline {
+                let args = self.aliases.flow.value(root).args.iter().map(|&arg| self.aliases.storage_of(arg));
                 pending.extend(args.filter(|&arg| seen.insert(arg)));
             }
         }
         found
     }
 
-    /// Is a late value no larger than an operand that the group computes? Then it is computed with it.
-    fn at_hand(&self, v: Value, members: &HashSet<Value>) -> bool {
-        let width = self.facts.width(v).as_fixed();
-        width.is_some() && self.width_at_hand(v, members) >= width
+    /// Is a value placed just in time no wider than an operand that the group computes? Then the group computes it as
+    /// well.
+    fn computes_wider_operand(&self, v: Value, members: &HashSet<Value>) -> bool {
+        let width = self.aliases.width(v).as_fixed();
+        width.is_some() && self.operand_width(v, members) >= width
     }
 
-    /// The most elements of an operand that the group computes, be it one of a value that each reader computes for itself.
-    fn width_at_hand(&self, v: Value, members: &HashSet<Value>) -> Option<usize> {
-        let roots = self.facts.flow.value(v).args.iter().map(|&arg| self.facts.root(arg));
-        let found = roots.flat_map(|root| self.behind(root, members));
-        found.filter_map(|root| self.facts.width(root).as_fixed()).max()
+    /// The greatest width of an operand that the group computes, through inlined values.
+    fn operand_width(&self, v: Value, members: &HashSet<Value>) -> Option<usize> {
+        let roots = self.aliases.flow.value(v).args.iter().map(|&arg| self.aliases.storage_of(arg));
+        let found = roots.flat_map(|root| self.members_behind(root, members));
+        found.filter_map(|root| self.aliases.width(root).as_fixed()).max()
     }
 
     /// The kinds of groups that an operation can be in, the best first.
     fn kinds_of(&self, v: Value) -> Vec<Kind> {
-        let facts = self.facts;
-        let node = facts.flow.value(v);
-        if let Some(topology) = facts.topology(v) {
+        let aliases = self.aliases;
+        let node = aliases.flow.value(v);
+        if let Some(topology) = aliases.topology(v) {
             // A result: its rows are the edges in CSC order.
             return vec![Kind::Edges(topology, Direction::In)];
         }
         let by_space = || match node.ty.space {
             Space::Unit => {
-                let len = facts.width(v);
+                let len = aliases.width(v);
                 let flat =
-                    |&a: &Value| facts.flow.ty(a).is_unit() && (facts.width(a) == len || facts.width(a).is_one());
+                    |&a: &Value| aliases.flow.ty(a).is_unit() && (aliases.width(a) == len || aliases.width(a).is_one());
                 let element_wise =
                     matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::RandomMask { .. } | Op::Broadcast(_));
-                // A table with a row per vertex is taken to be large.
+                // An embedding table counts as large.
                 let large = len.as_fixed().is_none_or(|len| len > LARGE_UNIT);
                 if large && element_wise && node.args.iter().all(flat) { Kind::Elements(len) } else { Kind::Unit }
             }
             space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_)) => Kind::Map(space),
             Space::Ends(graph, direction) => Kind::Ends(graph, direction),
         };
-        let arg_space = |i: usize| facts.flow.ty(node.args[i]).space;
+        let arg_space = |i: usize| aliases.flow.ty(node.args[i]).space;
         match &node.op {
             Op::Segment { graph, direction, .. } | Op::SegmentArg { graph, direction, .. } => {
                 vec![Kind::Edges(Topology::Graph(*graph), *direction)]
             }
             Op::SegmentEnds { graph, direction, .. } => vec![Kind::Ends(*graph, *direction)],
             Op::Paths(sum) => {
-                let root = |i: usize| facts.root(node.args[i]);
+                let root = |i: usize| aliases.storage_of(node.args[i]);
                 vec![Kind::Paths(Scored {
                     first: sum.first,
                     second: sum.second,
@@ -453,44 +467,44 @@ impl Scheduler<'_, '_> {
                 })]
             }
             Op::MatMul { batch } | Op::MatMulT { batch } => {
-                if let Some(pattern) = facts.topology(node.args[0]) {
+                if let Some(pattern) = aliases.topology(node.args[0]) {
                     return vec![Kind::Edges(pattern, Direction::In)];
                 }
-                let of = facts.extents(facts.flow.ty(node.args[1]), *batch);
+                let of = aliases.extents(aliases.flow.ty(node.args[1]), *batch);
                 if self.tiled[v.index()] {
                     return vec![by_space()];
                 }
                 // A product with one column is a row-wise dot product or scaling.
-                let with_rows = of.n.is_one() || node.ty.is_unit() || is_small(&of, self.form.row_weight);
+                let with_rows = of.n.is_one() || node.ty.is_unit() || is_small(&of, self.options.row_weight);
                 if with_rows { vec![by_space()] } else { vec![Kind::Product(v)] }
             }
             Op::Outer { batch } => {
-                if let Some(topology) = facts.topology(node.args[0]) {
+                if let Some(topology) = aliases.topology(node.args[0]) {
                     return if matches!(topology, Topology::Pattern(_)) {
                         vec![Kind::Edges(topology, Direction::Out)]
                     } else {
                         vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)]
                     };
                 }
-                let of = facts.extents(&node.ty, *batch);
+                let of = aliases.extents(&node.ty, *batch);
                 match arg_space(0) {
-                    space @ (Space::Vertices(_) | Space::Index(_)) if is_small(&of, self.form.row_outer) => {
+                    space @ (Space::Vertices(_) | Space::Index(_)) if is_small(&of, self.options.row_outer) => {
                         vec![Kind::Map(space)]
                     }
-                    Space::Ends(graph, direction) if is_small(&of, self.form.row_outer) => {
+                    Space::Ends(graph, direction) if is_small(&of, self.options.row_outer) => {
                         vec![Kind::Ends(graph, direction)]
                     }
                     _ => vec![Kind::Product(v)],
                 }
             }
-            Op::ReduceSpace(_) => match facts.topology(node.args[0]) {
+            Op::ReduceSpace(_) => match aliases.topology(node.args[0]) {
                 Some(topology) => vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)],
                 None => vec![match arg_space(0) {
                     Space::Ends(graph, direction) => Kind::Ends(graph, direction),
                     space => Kind::Map(space),
                 }],
             },
-            Op::ReduceTrailing { .. } => match facts.topology(node.args[0]) {
+            Op::ReduceTrailing { .. } => match aliases.topology(node.args[0]) {
                 Some(pattern) => vec![Kind::Edges(pattern, Direction::In)],
                 None => vec![by_space()],
             },
@@ -534,8 +548,8 @@ impl Scheduler<'_, '_> {
         true
     }
 
-    /// Are the operands of an operation stored, or at hand where the operation reads them? Those that the group would compute
-    /// for it are named: their operands are to be available too.
+    /// Are the operands of an operation stored, or computed by the group at the row that reads them? `computed`
+    /// receives the values that the group would inline, whose operands must be available too.
     fn operands_available(
         &self,
         v: Value,
@@ -543,68 +557,68 @@ impl Scheduler<'_, '_> {
         members: &HashSet<Value>,
         mut computed: impl FnMut(Value),
     ) -> bool {
-        let facts = self.facts;
-        let node = facts.flow.value(v);
+        let aliases = self.aliases;
+        let node = aliases.flow.value(v);
         if let Op::Paths(_) = node.op {
-            // Of another row they meet stored values, of their own also a logarithm that is made with them.
+            // Operands at other rows are stored; at its own row a sum may read the log-sum-exp of its kernel.
             let made = |value: Value| {
-                let root = facts.root(value);
+                let root = aliases.storage_of(value);
                 members.contains(&root)
-                    && matches!(facts.flow.value(root).op, Op::Paths(sum) if sum.term == PathTerm::Lse)
+                    && matches!(aliases.flow.value(root).op, Op::Paths(sum) if sum.term == PathTerm::Lse)
             };
             return node.args.iter().enumerate().all(|(i, &arg)| self.stored(arg) || i == 2 && made(arg));
         }
-        // Reads from the other end of an edge, or from any row, meet only stored values.
+        // Reads from the other end of an edge, or from any row, need stored values.
         let foreign = |arg: Value| match (&node.op, kind) {
             (Op::GatherSrc(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::In,
             (Op::GatherDst(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::Out,
-            _ => node.ty.is_sparse() && facts.topology(arg).is_none() && !facts.flow.ty(arg).dims.is_empty(),
+            _ => node.ty.is_sparse() && aliases.topology(arg).is_none() && !aliases.flow.ty(arg).dims.is_empty(),
         };
         node.args
             .iter()
             .all(|&a| if foreign(a) { self.stored(a) } else { self.available(a, kind, members, &mut computed) })
     }
 
-    /// Is an operand stored, or at hand in the group at its own row, or `computed` there?
+    /// Is an operand stored, computed by the group at its own row, or `computed` (inlined) there?
     fn available(&self, arg: Value, kind: &Kind, members: &HashSet<Value>, computed: &mut impl FnMut(Value)) -> bool {
-        let facts = self.facts;
-        let root = facts.root(arg);
-        if facts.is_leaf(root) || self.done[root.index()] {
+        let aliases = self.aliases;
+        let root = aliases.storage_of(arg);
+        if aliases.is_leaf(root) || self.done[root.index()] {
             return true;
         }
-        if facts.topology(root).is_some() {
+        if aliases.topology(root).is_some() {
             computed(root);
             return true;
         }
-        let space = facts.flow.ty(arg).space;
+        let space = aliases.flow.ty(arg).space;
         let own_space = match kind {
             Kind::Unit | Kind::Elements(_) => space == Space::Unit,
             Kind::Map(rows) => space == *rows,
-            // Columns have the rows of a weight, which is a unit value.
+            // The columns of a sparse matrix are the rows of a weight, which is a unit value.
             Kind::Edges(Topology::Pattern(_), Direction::Out) => {
-                space == Space::Unit && !matches!(facts.flow.value(root).op, Op::ReduceSpace(_))
+                space == Space::Unit && !matches!(aliases.flow.value(root).op, Op::ReduceSpace(_))
             }
-            Kind::Edges(topology, direction) => facts.row_space(*topology, *direction) == Some(space),
+            Kind::Edges(topology, direction) => aliases.row_space(*topology, *direction) == Some(space),
             Kind::Ends(graph, direction) => space == Space::Ends(*graph, *direction),
             Kind::Product(_) | Kind::Paths(_) => false,
         };
         // A reduction over the rows of the group is complete only after it, and is a unit value: in a group
         // of vertex rows it never has the space of the rows, except seen through `Rows`, which is refused.
-        if !own_space || facts.flow.ty(root).space != space {
+        if !own_space || aliases.flow.ty(root).space != space {
             return false;
         }
-        match self.late[root.index()] {
-            Late::Inline => {
+        match self.placement[root.index()] {
+            Placement::Inline => {
                 computed(root);
                 true
             }
-            Late::No | Late::Stored => members.contains(&root),
+            Placement::Eager | Placement::JustInTime => members.contains(&root),
         }
     }
 
     fn stored(&self, arg: Value) -> bool {
-        let root = self.facts.root(arg);
-        self.facts.is_leaf(root) || self.done[root.index()]
+        let root = self.aliases.storage_of(arg);
+        self.aliases.is_leaf(root) || self.done[root.index()]
     }
 }
 
@@ -615,8 +629,8 @@ impl Scheduler<'_, '_> {
     }
 }
 
-/// After all kinds of groups.
-pub(super) const PATIENT: u32 = 5;
+/// The rank of deferred operations, after all kinds of groups.
+pub(super) const RANK_DEFERRED: u32 = 5;
 
 /// The order in which groups start, within a phase.
 fn rank(kind: &Kind) -> u32 {

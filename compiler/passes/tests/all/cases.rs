@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
 use hgnnc_machine::Machine;
-use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT, ORDER};
-use hgnnc_passes::recompute::recompute;
-use hgnnc_passes::remove_dead::remove_dead;
-use hgnnc_passes::{PassCx, PassManager, SizeInfo};
+use hgnnc_passes::dce::dce;
+use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT, REORDER_VERTICES};
+use hgnnc_passes::rematerialize::rematerialize;
+use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> =
@@ -53,7 +53,7 @@ fn read(path: &Path, text: &str) -> Dataflow {
 fn passes_do_what_their_cases_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut wrong = vec![];
-    for name in PassManager::names().into_iter().filter(|&name| name != ORDER) {
+    for name in PassManager::names().into_iter().filter(|&name| name != REORDER_VERTICES) {
         let pass = FORWARD.iter().chain(JOINT).find(|pass| pass.name == name).expect("a pass of the lists");
         for path in entries(&root.join(name)) {
             let text = fs::read_to_string(&path).expect("a readable case");
@@ -63,7 +63,7 @@ fn passes_do_what_their_cases_say() {
             let mut cx = PassCx { arena_budget: budget(&text), machine: target(&text), ..PassCx::new(sizes(&text)) };
             let changed = (pass.run)(&mut flow, &mut cx);
             assert_eq!(changed.0, flow != untouched, "{}: reports whether it changed something", path.display());
-            remove_dead(&mut flow, &mut PassCx::default());
+            dce(&mut flow, &mut PassCx::default());
             let found = if changed.0 { format!("\n{}", print(&flow)) } else { " unchanged\n".to_owned() };
             if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
                 fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
@@ -76,38 +76,44 @@ fn passes_do_what_their_cases_say() {
 }
 
 #[test]
-fn unknown_passes_are_an_error_and_known_ones_are_left_out() {
-    let error = PassManager::new(&["simplify".into(), "fuse".into()]).expect_err("`fuse` is no pass");
-    assert_eq!(error.name, "fuse");
-    for known in ["contract_scores", "side_by_side", "fuse:NAME"] {
-        assert!(error.to_string().contains(known), "{error}");
+fn unknown_names_are_an_error_and_known_passes_are_disabled() {
+    let disabled = |passes: &[&str], fusions: &[&str]| {
+        let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Disabled { passes: list(passes), fusions: list(fusions) }
+    };
+    for (refused, expected) in [
+        (disabled(&["simplify", "fuse"], &[]), UnknownName::Pass("fuse".into())),
+        (disabled(&["rowwise"], &[]), UnknownName::Pass("rowwise".into())),
+        (disabled(&["simplify"], &["rowwise", "cse"]), UnknownName::Fusion("cse".into())),
+    ] {
+        assert_eq!(PassManager::new(&refused), Err(expected));
     }
 
     let text = "dataflow d { param p : f32[] = uniform(1.0) %0 = param p : f32[] @FP %1 = neg %0 : f32[] @FP \
                 %2 = neg %1 : f32[] @FP result a = %2 }";
     let original = parse(text).expect("text");
-    for (disabled, num_values) in [(vec![], 1), (vec!["simplify".to_owned()], 3)] {
+    for (disabled, num_values) in [(Disabled::default(), 1), (disabled(&["simplify"], &[]), 3)] {
         let mut flow = original.clone();
         PassManager::new(&disabled).expect("known").run_forward(&mut flow, &mut PassCx::default());
-        assert_eq!(flow.values.len(), num_values, "without {disabled:?}");
+        assert_eq!(flow.values.len(), num_values, "{disabled:?}");
     }
 }
 
 /// Planning a large program takes long: nothing is recomputed that no budget asks for.
 #[test]
 fn large_programs_are_recomputed_under_a_budget_only() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/recompute/fires.ir");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/rematerialize/fires.ir");
     let text = fs::read_to_string(&path).expect("a readable case");
     let (before, _) = text.split_once("=>").expect("`=>` between the programs");
     let mut flow = read(&path, before);
     let cx = |arena_budget| PassCx { arena_budget, ..PassCx::new(sizes(&text)) };
-    assert!(recompute(&mut flow.clone(), &mut cx(None)).0);
+    assert!(rematerialize(&mut flow.clone(), &mut cx(None)).0);
     let last = Value::new(flow.values.len() - 1);
     for _ in 0..6_000 {
         flow.add(Op::Unary(UnaryOp::Neg), &[last]);
     }
     let mut without = cx(None);
-    assert!(!recompute(&mut flow.clone(), &mut without).0);
+    assert!(!rematerialize(&mut flow.clone(), &mut without).0);
     assert!(without.explain[0].contains("only a memory budget"), "{:?}", without.explain);
-    assert!(recompute(&mut flow, &mut cx(Some(0))).0);
+    assert!(rematerialize(&mut flow, &mut cx(Some(0))).0);
 }

@@ -4,9 +4,9 @@ use hgnnc_ir::dataflow::{Binding, GraphDecl, RelationDecl, Step};
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Reduce, Space, Value, VertexType, verify};
-use hgnnc_passes::{on_batch, score_links};
+use hgnnc_passes::{score_links, to_minibatch};
 
-use crate::on_batch::{Batch, bindings_of, is_global};
+use crate::minibatch::{Batch, bindings_of, is_global};
 
 const SEEDS: u64 = 300;
 
@@ -46,7 +46,7 @@ fn program_with_scores(seed: u64) -> Option<(Dataflow, Bindings, Graph)> {
     let product = flow.binary(hgnnc_ir::BinaryOp::Mul, a, b);
     let score = flow.reduce_trailing(Reduce::Sum, axes, product);
     flow.output("score.links_joined", score);
-    hgnnc_passes::remove_dead::remove_dead(&mut flow, &mut Default::default());
+    hgnnc_passes::dce::dce(&mut flow, &mut Default::default());
     Some((flow, bindings, graph))
 }
 
@@ -101,7 +101,7 @@ fn pairs_of_a_batch_score_as_on_the_whole_graph() {
         if flow.values.iter().any(|data| is_global(&data.op)) {
             continue;
         }
-        let Ok((small, layout)) = on_batch(&flow) else { continue };
+        let Ok((small, layout)) = to_minibatch(&flow) else { continue };
         verify(&small).unwrap_or_else(|broken| panic!("seed {seed}: {broken:#?}\n{flow}\n{small}"));
         let decl = &flow.graphs[graph.index()];
         let mut seeds = vec![vec![]; flow.vertex_types.len()];
@@ -133,7 +133,7 @@ fn values_of_pairs_stay_with_them() {
     let summed = program(
         "%1 = gather.src l, %0 : f32[edges(l); 2] @NA %2 = segment.sum.in l, %1 : f32[A; 2] @NA result out = %2",
     );
-    let error = on_batch(&summed).expect_err("sums over pairs").to_string();
+    let error = to_minibatch(&summed).expect_err("sums over pairs").to_string();
     assert!(error.contains("sums over pairs to score"), "{error}");
 
     let scores = program(
@@ -142,7 +142,7 @@ fn values_of_pairs_stay_with_them() {
          %5 = mul %3, %4 : f32[edges(l); 2] @NA %6 = reduce.sum(axes 1) %5 : f32[edges(l)] @NA result s.l = %6",
     );
     let (first, second) = score_links(&scores).expect("there are scores");
-    let (batch, layout) = on_batch(&scores).expect("all from in-edges");
+    let (batch, layout) = to_minibatch(&scores).expect("all from in-edges");
     assert_eq!(layout.hops, 1, "both ends are seeds");
     insta::assert_snapshot!(format!("{first}\n{second}\n{batch}"));
     assert!(matches!(scores.outputs[0].kind, OutputKind::Result(_)));

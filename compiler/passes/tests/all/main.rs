@@ -1,13 +1,13 @@
 //! The passes against the interpreter.
 
-mod bounds;
 mod cases;
 mod common;
+mod cost;
 mod gradients;
+mod historical_embeddings;
+mod interleave;
 mod kernels;
 mod links;
-mod on_batch;
+mod minibatch;
 mod optimizers;
 mod random;
-mod reuse;
-mod turns;

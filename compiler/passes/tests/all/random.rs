@@ -5,10 +5,10 @@
 use hgnnc_ir::interp::{Bindings, Evaluation, run};
 use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
-use hgnnc_passes::fit_outer_products::fit_outer_products_into;
+use hgnnc_passes::factor_metapaths::factor_metapaths;
 use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
-use hgnnc_passes::recompute::recompute;
-use hgnnc_passes::sum_along_paths::sum_along_paths;
+use hgnnc_passes::rematerialize::rematerialize;
+use hgnnc_passes::split_outer_products::split_outer_products_into;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
 
 const SEEDS: u64 = 200;
@@ -117,7 +117,7 @@ fn sums_along_paths_are_sums_over_the_edges_of_metapaths() {
         let (flow, bindings) = random_program_with_paths(seed);
         let before = evaluate(&flow, &bindings, "as generated");
         let mut changed = flow.clone();
-        sum_along_paths(&mut changed, &mut PassCx::new(Some(many_pairs(&flow, &bindings))));
+        factor_metapaths(&mut changed, &mut PassCx::new(Some(many_pairs(&flow, &bindings))));
         let what = format!("seed {seed}, along paths");
         same(&what, (&flow, &before), (&changed, &evaluate(&changed, &bindings, &what)));
     }
@@ -131,7 +131,7 @@ fn outer_products_are_the_same_in_slices_of_any_size() {
         let before = evaluate(&flow, &bindings, "differentiated");
         for most in [1, 3, 7] {
             let mut changed = flow.clone();
-            fired += usize::from(fit_outer_products_into(&mut changed, most, &mut PassCx::default()).0);
+            fired += usize::from(split_outer_products_into(&mut changed, most, &mut PassCx::default()).0);
             let what = format!("seed {seed}, {most} elements");
             same(&what, (&flow, &before), (&changed, &evaluate(&changed, &bindings, &what)));
         }
@@ -208,17 +208,17 @@ fn passes_find_their_prey() {
     // What is recomputed is read by a backward part, which has the outer products as well. No random one is large.
     for seed in 0..60 {
         let (flow, bindings) = joint_program(seed);
-        let few = fit_outer_products_into(&mut flow.clone(), 1, &mut PassCx::default());
-        *fired.entry("fit_outer_products").or_insert(0) += u32::from(few.0);
+        let few = split_outer_products_into(&mut flow.clone(), 1, &mut PassCx::default());
+        *fired.entry("split_outer_products").or_insert(0) += u32::from(few.0);
         for sizes in sizes(&bindings) {
-            let changed = recompute(&mut flow.clone(), &mut PassCx::new(sizes));
-            *fired.entry("recompute").or_insert(0) += u32::from(changed.0);
+            let changed = rematerialize(&mut flow.clone(), &mut PassCx::new(sizes));
+            *fired.entry("rematerialize").or_insert(0) += u32::from(changed.0);
         }
     }
     for seed in 0..SEEDS {
         let (flow, bindings) = random_program_with_paths(seed);
         let mut cx = PassCx::new(Some(many_pairs(&flow, &bindings)));
-        *fired.entry("sum_along_paths").or_insert(0) += u32::from(sum_along_paths(&mut flow.clone(), &mut cx).0);
+        *fired.entry("factor_metapaths").or_insert(0) += u32::from(factor_metapaths(&mut flow.clone(), &mut cx).0);
     }
     for (name, times) in fired {
         assert!(times >= 20, "{name} fires {times} times");

@@ -2,12 +2,14 @@
 
 use super::{Block, begin, partial_of};
 use crate::data::InputData;
+use crate::kernel_features::KernelFeature;
 use crate::kernels::flat::{self, MaskDraw, Side, Two};
 use crate::kernels::{Rows, extremes, product, rows, segment, softmax};
 use crate::plan::{BlockKind, BlockOp, Drawn, EndRows, Level, Operand, reduces_edges};
 
 impl Block<'_> {
     pub fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
+        let features = self.context.features;
         match &op.kind {
             BlockKind::PartialReduce(reduce, a) => {
                 let partial = self.region.partials[op.out as usize];
@@ -21,7 +23,7 @@ impl Block<'_> {
                 let partial = self.region.partials[op.out as usize];
                 let out = partial_of(self.context, partial.offset + task * partial.width, partial.width);
                 let (x, y) = (whole(self.operand(x, op.level)), whole(self.operand(y, op.level)));
-                product::outer(*of, self.items, 0..of.k, x, y, out, true);
+                product::outer(*of, features, self.items, 0..of.k, x, y, out, true);
                 return;
             }
             _ => {}
@@ -102,11 +104,11 @@ impl Block<'_> {
             }
             BlockKind::MatMul(of, x, w) => {
                 let (x, w) = (whole(self.operand(x, op.level)), whole(self.operand(w, op.level)));
-                product::mat_mul(*of, self.items, x, w, out);
+                product::mat_mul(*of, features, self.items, x, w, out);
             }
             BlockKind::MatMulT(of, y, w) => {
                 let (y, w) = (whole(self.operand(y, op.level)), whole(self.operand(w, op.level)));
-                product::mat_mul_t(*of, self.items, y, w, out);
+                product::mat_mul_t(*of, features, self.items, y, w, out);
             }
             BlockKind::ReduceTrailing(reduce, a, inner) => {
                 let from = self.operand(a, op.level);
@@ -125,14 +127,14 @@ impl Block<'_> {
                 }
             }
             BlockKind::Dot { a, b, inner } => {
-                rows::dot(self.operand(a, op.level), self.operand(b, op.level), width, *inner, out);
+                rows::dot(features, self.operand(a, op.level), self.operand(b, op.level), width, *inner, out);
             }
             BlockKind::Segment(reduce, a) => {
-                segment::segment(*reduce, self.operand(a, op.level), width, self.offsets, out, false);
+                segment::segment(*reduce, features, self.operand(a, op.level), width, self.offsets, out, false);
             }
             BlockKind::WeightedSum { a, x, inner } => {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
-                segment::weighted_sum(weights, from, a.width, *inner, self.offsets, out, false);
+                segment::weighted_sum(features, weights, from, a.width, *inner, self.offsets, out, false);
             }
             BlockKind::SoftmaxSum { score, x, times } => {
                 begin(op, out);
@@ -158,7 +160,7 @@ impl Block<'_> {
         let extents = (score.width, x.width / score.width.max(1));
         let times = times.map(|times| self.operand(times, Level::Edge));
         let (score, x) = (self.operand(score, Level::Edge), self.operand(x, Level::Edge));
-        softmax::softmax_sum(score, x, times, extents, offsets, out);
+        softmax::softmax_sum(self.context.features, score, x, times, extents, offsets, out);
     }
 
     /// Visits the rows of the tile whose vertices are ends, each with its row of the value of ends.
@@ -209,7 +211,8 @@ impl Block<'_> {
         [tile_a, tile_b]: &mut [Vec<f32>; 2],
     ) {
         let (from_a, from_b) = (self.operand(a, level), self.operand(b, level));
-        if a.width == width && b.width == width && flat::gathered(f, from_a, from_b, width, out) {
+        let fused_gather = self.context.features.has(KernelFeature::FusedGather);
+        if fused_gather && a.width == width && b.width == width && flat::gathered(f, from_a, from_b, width, out) {
             return;
         }
         let (read_a, read_b) = (Reading::of(from_a, a.width, width), Reading::of(from_b, b.width, width));

@@ -18,6 +18,7 @@ pub(crate) use run::{begin, partial_of};
 use hgnnc_native::Code;
 
 use crate::data::BoundData;
+use crate::kernel_features::KernelFeatures;
 use crate::kernels::Rows;
 use crate::native::Tables;
 use crate::plan::{Access, Base, Level, Operand, Plan, Region};
@@ -37,6 +38,8 @@ pub struct Context<'a> {
     pub seed: u64,
     /// Training step of the masks.
     pub step: u64,
+    /// The kernels that operations may call.
+    pub features: KernelFeatures,
     /// Machine code of parts.
     pub code: &'a Code,
     /// Folds what is touched into the caches of a core; for one thread only.

@@ -341,11 +341,11 @@ impl Block<'_> {
         }
         match &op.kind {
             BlockKind::Segment(reduce, a) => {
-                segment::segment(*reduce, self.operand(a, op.level), width, offsets, out, true);
+                segment::segment(*reduce, self.context.features, self.operand(a, op.level), width, offsets, out, true);
             }
             BlockKind::WeightedSum { a, x, inner } => {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
-                segment::weighted_sum(weights, from, a.width, *inner, offsets, out, true);
+                segment::weighted_sum(self.context.features, weights, from, a.width, *inner, offsets, out, true);
             }
             BlockKind::SoftmaxSum { score, x, times } => self.softmax_sum([score, x], times.as_ref(), offsets, out),
             BlockKind::SegmentArg { extreme, x, rank } => {

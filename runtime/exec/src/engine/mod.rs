@@ -21,6 +21,7 @@ use rayon::prelude::*;
 use crate::block::{Context, Fold, Scratch};
 use crate::data::{BoundData, InputData};
 use crate::error::Result;
+use crate::kernel_features::KernelFeatures;
 use crate::launch::Runner;
 use crate::native::{self, CodeMode, Generator};
 use crate::plan::{Named, Plan, StateId, Update};
@@ -39,6 +40,8 @@ pub struct EngineOptions {
     pub memory_budget: Option<u64>,
     /// How chains of operations are executed.
     pub code: CodeMode,
+    /// The kernels to choose from.
+    pub features: KernelFeatures,
 }
 
 /// Programs with the same tables, their parameters, optimiser states and data.
@@ -49,6 +52,7 @@ pub struct Engine {
     pub(crate) routines: Vec<Routines>,
     /// Has made machine code of parts of chains.
     pub(crate) generator: Generator,
+    pub(crate) features: KernelFeatures,
     pub(crate) slabs: Vec<Slab>,
     pub(crate) data: BoundData,
     pub(crate) states: Vec<StateId>,
@@ -126,6 +130,7 @@ impl Engine {
             plans,
             routines,
             generator,
+            features: options.features,
             slabs,
             data,
             states,
@@ -198,6 +203,7 @@ impl Engine {
                 partials: self.partials,
                 seed,
                 step,
+                features: self.features,
                 code: self.generator.code(),
                 fold: self.fold.as_ref(),
             },

@@ -82,7 +82,7 @@ pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()
         if let Some(graph) = kernels.chain(program.ends().into_iter().map(|ends| ends.0)).find(left_out) {
             return Err(ExecError::Unsupported(format!(
                 "internal error: the edges of `{}` are left out, and a kernel goes over them; `--disable-pass \
-                 sum_along_paths` lists them",
+                 factor_metapaths` lists them",
                 data.graphs[graph.index()].name
             )));
         }

@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use super::Rows;
-use crate::micro::Micro;
 use crate::simd::{Level, level};
 
 /// Calls `$f` with what gives row `$e` of both operands: the usual kinds of operands without a branch per row.
@@ -45,7 +44,7 @@ mod x86;
 
 /// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
 pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) -> bool {
-    if heads == 0 || !heads.is_multiple_of(8) || !Micro::Eights.is_on() {
+    if heads == 0 || !heads.is_multiple_of(8) {
         return false;
     }
     match level() {
@@ -77,7 +76,7 @@ pub fn weighted_sum_wide(
     if heads == 0 || inner == 0 || !inner.is_multiple_of(16) {
         return false;
     }
-    if level() != Level::Avx512 || !Micro::WideRows.is_on() {
+    if level() != Level::Avx512 {
         return false;
     }
     // SAFETY: `level` reports a level only where the processor has its instructions.
@@ -87,7 +86,7 @@ pub fn weighted_sum_wide(
 
 /// `out[i, h] = Σ a[i, h, k] · b[i, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
 pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
-    if heads == 0 || !heads.is_multiple_of(8) || !Micro::Eights.is_on() {
+    if heads == 0 || !heads.is_multiple_of(8) {
         return false;
     }
     // The operand that is gathered comes second.
@@ -110,6 +109,7 @@ pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel_features::KernelFeatures;
     use crate::kernels::{rows, segment};
 
     fn numbers(seed: u64, len: usize) -> Vec<f32> {
@@ -181,11 +181,11 @@ mod tests {
             for (weights, left, right) in operands {
                 let start = numbers(4, (offsets.len() - 1) * width);
                 let mut sums = start.clone();
-                segment::weighted_portable(weights, right, heads, inner, &offsets, &mut sums);
+                segment::weighted_portable(KernelFeatures::ALL, weights, right, heads, inner, &offsets, &mut sums);
                 // An odd number of rows, and an even one.
                 for count in [edges, edges - 1] {
                     let mut dots = vec![0.0; count * heads];
-                    rows::dot_portable(left, right, heads, inner, &mut dots);
+                    rows::dot_portable(KernelFeatures::ALL, left, right, heads, inner, &mut dots);
                     for level in crate::simd::available() {
                         let (mut sum, mut dot) = (start.clone(), vec![0.0; count * heads]);
                         let operands = [weights, left, right];

@@ -5,7 +5,6 @@ use hgnnc_ir::random;
 
 use super::Rows;
 use crate::math;
-use crate::micro::Micro;
 use crate::simd::multiversion;
 
 /// Elements of a cycle: many, so that loops over them become loops over vectors.
@@ -238,7 +237,7 @@ pub fn gathered(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32])
         Two::Plain(f) => matches!(f, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
         Two::Pair(_) => true,
     };
-    if !some || !known || !matches!(width, 8 | 16) || !Micro::GatheredRows.is_on() {
+    if !some || !known || !matches!(width, 8 | 16) {
         return false;
     }
     gathered_rows(f, a, b, width, out);

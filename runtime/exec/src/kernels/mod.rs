@@ -13,12 +13,11 @@ pub mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod sparse;
 
-use crate::micro::Micro;
+use crate::kernel_features::{KernelFeature, KernelFeatures};
 
-/// Elements that a second-level cache does not hold.
-const FAR: usize = 1 << 20;
-/// Rows that are asked for ahead of the one at work, where they come from memory: as many lines as a core has on its way
-/// with rows of 64 numbers.
+/// Elements of an array that the L2 cache does not hold.
+const NOT_CACHED: usize = 1 << 20;
+/// Prefetch distance in rows: with rows of 64 elements, as many cache lines as a core can have in flight.
 pub const ROWS_AHEAD: usize = 10;
 /// Elements of a cache line.
 const LINE: usize = 16;
@@ -35,13 +34,13 @@ pub enum Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Do picked rows come from memory rather than from a cache, as far as their number tells?
+    /// Is prefetching of these rows enabled, and are they gathered from an array that is larger than the L2 cache?
     #[inline(always)]
-    pub fn are_far(self) -> bool {
-        matches!(self, Rows::Picked(data, _) if data.len() > FAR) && Micro::AskAhead.is_on()
+    pub fn wants_prefetch(self, features: KernelFeatures) -> bool {
+        matches!(self, Rows::Picked(data, _) if data.len() > NOT_CACHED) && features.has(KernelFeature::Prefetch)
     }
 
-    /// Brings row `i` nearer, if there is one.
+    /// Prefetches row `i`, if there is one.
     #[inline(always)]
     pub fn prefetch(self, i: usize, width: usize) {
         let Rows::Picked(data, index) = self else { return };

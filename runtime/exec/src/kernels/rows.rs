@@ -4,8 +4,8 @@ use hgnnc_ir::ops::Reduce;
 
 use super::Rows;
 use super::flat::{larger, smaller};
+use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::math;
-use crate::micro::Micro;
 use crate::simd::multiversion;
 
 multiversion! {
@@ -167,22 +167,31 @@ pub fn lse<const FMA: bool>(x: &[f32]) -> f32 {
 
 multiversion! {
     /// As [`dot`], for all extents.
-    pub(super) fn dot_portable(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) as dot_body
+    pub(super) fn dot_portable(
+        features: KernelFeatures, a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32],
+    ) as dot_body
 }
 
 /// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements: products are not stored.
 /// `outer` groups per row.
-pub fn dot(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
+pub fn dot(features: KernelFeatures, a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if inner == 8 && super::eights::dot(a, b, outer, out) {
+    if inner == 8 && features.has(KernelFeature::Heads8) && super::eights::dot(a, b, outer, out) {
         return;
     }
-    dot_portable(a, b, outer, inner, out);
+    dot_portable(features, a, b, outer, inner, out);
 }
 
 #[inline(always)]
-fn dot_body<const FMA: bool>(a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
-    match if Micro::FixedWidths.is_on() { inner } else { 0 } {
+fn dot_body<const FMA: bool>(
+    features: KernelFeatures,
+    a: Rows<'_>,
+    b: Rows<'_>,
+    outer: usize,
+    inner: usize,
+    out: &mut [f32],
+) {
+    match if features.has(KernelFeature::FixedWidths) { inner } else { 0 } {
         4 => dot_fixed::<FMA, 4>(a, b, outer, out),
         8 => dot_fixed::<FMA, 8>(a, b, outer, out),
         16 => dot_fixed::<FMA, 16>(a, b, outer, out),

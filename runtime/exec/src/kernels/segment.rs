@@ -4,8 +4,8 @@ use hgnnc_ir::ops::Reduce;
 
 use super::flat::{larger, smaller};
 use super::{ROWS_AHEAD, Rows};
+use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::math;
-use crate::micro::Micro;
 use crate::simd::multiversion;
 
 /// Sums of long rows are added up in runs of this many edges, so that rounding errors grow with the number
@@ -18,13 +18,14 @@ multiversion! {
     /// `out[r] = reduce over the edges of r of x`, rows of `width` elements. With `more` what `out` holds counts
     /// too; not for `Lse`.
     pub fn segment(
-        reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32], more: bool,
+        reduce: Reduce, features: KernelFeatures, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32], more: bool,
     ) as segment_body
 }
 
 #[inline(always)]
 fn segment_body<const FMA: bool>(
     reduce: Reduce,
+    features: KernelFeatures,
     x: Rows<'_>,
     width: usize,
     offsets: &[u32],
@@ -34,7 +35,7 @@ fn segment_body<const FMA: bool>(
     if !more {
         out.fill(reduce.identity() as f32);
     }
-    if !Micro::FixedWidths.is_on() {
+    if !features.has(KernelFeature::FixedWidths) {
         return segment_any::<FMA>(reduce, x, width, offsets, out);
     }
     if let Rows::Each(data) = x {
@@ -48,11 +49,11 @@ fn segment_body<const FMA: bool>(
         }
     }
     match width {
-        4 => segment_fixed::<FMA, 4>(reduce, x, offsets, out),
-        8 => segment_fixed::<FMA, 8>(reduce, x, offsets, out),
-        16 => segment_fixed::<FMA, 16>(reduce, x, offsets, out),
-        _ if width.is_multiple_of(64) => segment_banded::<FMA, 64>(reduce, x, width, offsets, out),
-        _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, x, width, offsets, out),
+        4 => segment_fixed::<FMA, 4>(reduce, features, x, offsets, out),
+        8 => segment_fixed::<FMA, 8>(reduce, features, x, offsets, out),
+        16 => segment_fixed::<FMA, 16>(reduce, features, x, offsets, out),
+        _ if width.is_multiple_of(64) => segment_banded::<FMA, 64>(reduce, features, x, width, offsets, out),
+        _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, features, x, width, offsets, out),
         _ => segment_any::<FMA>(reduce, x, width, offsets, out),
     }
 }
@@ -178,8 +179,14 @@ fn fold_to<const W: usize>(mut a: [f32; 16], f: impl Fn(f32, f32) -> f32) -> [f3
 }
 
 #[inline(always)]
-fn segment_fixed<const FMA: bool, const W: usize>(reduce: Reduce, x: Rows<'_>, offsets: &[u32], out: &mut [f32]) {
-    segment_banded::<FMA, W>(reduce, x, W, offsets, out);
+fn segment_fixed<const FMA: bool, const W: usize>(
+    reduce: Reduce,
+    features: KernelFeatures,
+    x: Rows<'_>,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    segment_banded::<FMA, W>(reduce, features, x, W, offsets, out);
 }
 
 #[inline(always)]
@@ -191,13 +198,14 @@ fn band_of<const W: usize>(x: Rows<'_>, e: usize, width: usize, band: usize) -> 
 #[inline(always)]
 fn segment_banded<const FMA: bool, const W: usize>(
     reduce: Reduce,
+    features: KernelFeatures,
     x: Rows<'_>,
     width: usize,
     offsets: &[u32],
     out: &mut [f32],
 ) {
-    let far = x.are_far();
-    if far {
+    let prefetch = x.wants_prefetch(features);
+    if prefetch {
         let first = offsets.first().map_or(0, |&first| first as usize);
         (first..first + ROWS_AHEAD).for_each(|e| x.prefetch(e, width));
     }
@@ -212,7 +220,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                         let mut part = [0.0f32; W];
                         for e in start..edges.end.min(start + RUN) {
                             // The whole row, with its first band.
-                            if far && band == 0 {
+                            if prefetch && band == 0 {
                                 x.prefetch(e + ROWS_AHEAD, width);
                             }
                             let v = band_of::<W>(x, e, width, band);
@@ -358,7 +366,9 @@ fn segment_any<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offse
 
 /// Weighted gather-sum: `out[r, h, k] = Σ over the edges e of r of a[e, h] · x[e, h, k]`, with `heads` weights per edge
 /// and `inner` elements per weight. The product is never stored. With `more` the sum is added to what `out` holds.
+#[allow(clippy::too_many_arguments, reason = "operands, their extents and the choice of kernels")]
 pub fn weighted_sum(
+    features: KernelFeatures,
     a: Rows<'_>,
     x: Rows<'_>,
     heads: usize,
@@ -371,27 +381,28 @@ pub fn weighted_sum(
         out.fill(0.0);
     }
     #[cfg(target_arch = "x86_64")]
-    if heads == 1 && super::sparse::weighted_sum(a, x, inner, offsets, out)
-        || super::eights::weighted_sum_wide(a, x, heads, inner, offsets, out)
+    if heads == 1 && features.has(KernelFeature::Spmm) && super::sparse::weighted_sum(a, x, inner, offsets, out)
+        || features.has(KernelFeature::WideRows) && super::eights::weighted_sum_wide(a, x, heads, inner, offsets, out)
     {
         return;
     }
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if inner == 8 && super::eights::weighted_sum(a, x, heads, offsets, out) {
+    if inner == 8 && features.has(KernelFeature::Heads8) && super::eights::weighted_sum(a, x, heads, offsets, out) {
         return;
     }
-    weighted_portable(a, x, heads, inner, offsets, out);
+    weighted_portable(features, a, x, heads, inner, offsets, out);
 }
 
 multiversion! {
     /// Adds as [`weighted_sum`], for all extents.
     pub(super) fn weighted_portable(
-        a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32],
+        features: KernelFeatures, a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32],
     ) as weighted_sum_body
 }
 
 #[inline(always)]
 fn weighted_sum_body<const FMA: bool>(
+    features: KernelFeatures,
     a: Rows<'_>,
     x: Rows<'_>,
     heads: usize,
@@ -399,7 +410,7 @@ fn weighted_sum_body<const FMA: bool>(
     offsets: &[u32],
     out: &mut [f32],
 ) {
-    if !Micro::FixedWidths.is_on() {
+    if !features.has(KernelFeature::FixedWidths) {
         return weighted_any::<FMA>(a, x, heads, inner, offsets, out);
     }
     match (heads, inner) {

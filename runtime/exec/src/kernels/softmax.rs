@@ -10,6 +10,7 @@ use hgnnc_ir::ops::Reduce;
 
 use super::flat::larger;
 use super::{Rows, rows, segment};
+use crate::kernel_features::KernelFeatures;
 use crate::math;
 use crate::simd::multiversion;
 
@@ -80,6 +81,7 @@ multiversion! {
     /// Takes edges along: `offsets[r]..offsets[r + 1]` belong to row `r` of `out`. Of an edge `score` and `times` have
     /// `heads` numbers, and `x` has `inner` elements for each of them.
     pub fn softmax_sum(
+        features: KernelFeatures,
         score: Rows<'_>,
         x: Rows<'_>,
         times: Option<Rows<'_>>,
@@ -91,6 +93,7 @@ multiversion! {
 
 #[inline(always)]
 fn softmax_sum_body<const FMA: bool>(
+    features: KernelFeatures,
     score: Rows<'_>,
     x: Rows<'_>,
     times: Option<Rows<'_>>,
@@ -103,7 +106,7 @@ fn softmax_sum_body<const FMA: bool>(
         return;
     }
     let width = heads * inner;
-    let edges = Edges { score, x, times, heads, inner };
+    let edges = Edges { features, score, x, times, heads, inner };
     let mut buffers = Buffers { held: [0.0; HELD], bases: [0.0; HELD], sums: [0.0; SUMS] };
     // Rows of at most this many edges are short.
     let short = HELD / heads / 4;
@@ -131,6 +134,7 @@ fn softmax_sum_body<const FMA: bool>(
 /// The values of edges: of each, `heads` scores, perhaps as many factors, and `inner` elements for each head.
 #[derive(Clone, Copy)]
 struct Edges<'a> {
+    features: KernelFeatures,
     score: Rows<'a>,
     x: Rows<'a>,
     times: Option<Rows<'a>>,
@@ -148,7 +152,7 @@ struct Buffers {
 /// Rows with few edges in all.
 #[inline(always)]
 fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [f32], buffers: &mut Buffers) {
-    let Edges { score, x, times, heads, inner } = edges;
+    let Edges { features, score, x, times, heads, inner } = edges;
     let (width, num_rows) = (heads * inner, offsets.len() - 1);
     let (start, end) = (offsets[0] as usize, offsets[num_rows] as usize);
     let mut own = [0u32; TOGETHER + 1];
@@ -157,7 +161,7 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
     let held = &mut buffers.held[..(end - start) * heads];
     let (bases, sums) = (&mut buffers.bases[..num_rows * heads], &mut buffers.sums[..num_rows * width]);
     rows::fetch(score, heads, 1, start, held);
-    segment::segment(Reduce::Max, Rows::Each(held), heads, own, bases, false);
+    segment::segment(Reduce::Max, features, Rows::Each(held), heads, own, bases, false);
     for (row, state) in states.chunks_exact_mut(width + 2 * heads).enumerate() {
         let (first, last) = (own[row] as usize, own[row + 1] as usize);
         if first == last {
@@ -173,9 +177,9 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
     }
     held.iter_mut().for_each(|x| *x = math::exp::<FMA>(*x));
     // The bases are not needed any more.
-    segment::segment(Reduce::Sum, Rows::Each(held), heads, own, bases, false);
+    segment::segment(Reduce::Sum, features, Rows::Each(held), heads, own, bases, false);
     multiply(times, heads, start, held);
-    segment::weighted_sum(Rows::Each(held), from(x, start, width), heads, inner, own, sums, false);
+    segment::weighted_sum(features, Rows::Each(held), from(x, start, width), heads, inner, own, sums, false);
     let parts = sums.chunks_exact(width).zip(bases.chunks_exact(heads));
     for (state, (sums, totals)) in states.chunks_exact_mut(width + 2 * heads).zip(parts) {
         state[..width].iter_mut().zip(sums).for_each(|(sum, part)| *sum += part);
@@ -186,7 +190,7 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
 /// A row with any number of edges.
 #[inline(always)]
 fn long_row<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], state: &mut [f32], buffers: &mut Buffers) {
-    let Edges { score, x, times, heads, inner } = edges;
+    let Edges { features, score, x, times, heads, inner } = edges;
     let width = heads * inner;
     let edges = offsets[0] as usize..offsets[1] as usize;
     for band in (0..heads).step_by(BAND) {
@@ -204,17 +208,26 @@ fn long_row<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], state: &mut [f32
                     row.copy_from_slice(&score.row(start + i, heads)[band..band + of_band]);
                 }
             }
-            segment::segment(Reduce::Max, Rows::Each(held), of_band, &few, bases, false);
+            segment::segment(Reduce::Max, features, Rows::Each(held), of_band, &few, bases, false);
             for (head, base) in bases.iter_mut().enumerate() {
                 *base = raise(state, (heads, inner), band + head, *base);
             }
             exponentials::<FMA>(bases, held);
             let totals = &mut state[width + band..width + band + of_band];
-            segment::segment(Reduce::Sum, Rows::Each(held), of_band, &few, totals, true);
+            segment::segment(Reduce::Sum, features, Rows::Each(held), of_band, &few, totals, true);
             if of_band == heads {
                 multiply(times, heads, start, held);
                 let sums = &mut state[..width];
-                segment::weighted_sum(Rows::Each(held), from(x, start, width), heads, inner, &few, sums, true);
+                segment::weighted_sum(
+                    features,
+                    Rows::Each(held),
+                    from(x, start, width),
+                    heads,
+                    inner,
+                    &few,
+                    sums,
+                    true,
+                );
                 continue;
             }
             for (i, weights) in held.chunks_exact_mut(of_band).enumerate() {
@@ -311,7 +324,15 @@ mod tests {
                 let part = |range: std::ops::Range<usize>, state: &mut [f32]| {
                     let of = |data, width| from(Rows::Each(data), range.start, width);
                     let (scores, rows, times) = (of(&score, heads), of(&x, width), of(&times, heads));
-                    softmax_sum(scores, rows, Some(times), (heads, inner), &[0, range.len() as u32], state);
+                    softmax_sum(
+                        KernelFeatures::ALL,
+                        scores,
+                        rows,
+                        Some(times),
+                        (heads, inner),
+                        &[0, range.len() as u32],
+                        state,
+                    );
                 };
                 part(0..cut, &mut state);
                 let mut other = state.clone();
@@ -347,7 +368,15 @@ mod tests {
             let mut state = [0.0; 3];
             begin(1, 1, &mut state);
             let ones = vec![1.0; scores.len()];
-            softmax_sum(Rows::Each(scores), Rows::Each(&ones), None, (1, 1), &[0, scores.len() as u32], &mut state);
+            softmax_sum(
+                KernelFeatures::ALL,
+                Rows::Each(scores),
+                Rows::Each(&ones),
+                None,
+                (1, 1),
+                &[0, scores.len() as u32],
+                &mut state,
+            );
             let [sum, total, largest] = state;
             (sum * total.recip(), largest + total.ln())
         };

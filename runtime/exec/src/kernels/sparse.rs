@@ -11,14 +11,13 @@
 use std::arch::x86_64::*;
 
 use super::Rows;
-use crate::micro::Micro;
 use crate::simd::{Level, level};
 
 /// `out[r, k] += Σ a[e] · x[e, k]` for gathered rows of eight or a multiple of 16 elements. False: not done.
 pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) -> bool {
     let Rows::Picked(x, index) = x else { return false };
     let fits = width == 8 || width > 0 && width.is_multiple_of(16);
-    if !fits || level() != Level::Avx512 || !Micro::SparseRows.is_on() {
+    if !fits || level() != Level::Avx512 {
         return false;
     }
     // SAFETY: `level` reports a level only where the processor has its instructions.
@@ -153,6 +152,7 @@ unsafe fn eights(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel_features::KernelFeatures;
     use crate::kernels::segment;
 
     #[test]
@@ -174,7 +174,15 @@ mod tests {
             let start = numbers(3, (offsets.len() - 1) * width);
             for weights in [Rows::Each(&a), Rows::Same(&a), Rows::Picked(&a, &position)] {
                 let (mut expected, mut found) = (start.clone(), start.clone());
-                segment::weighted_portable(weights, Rows::Picked(&x, &index), 1, width, &offsets, &mut expected);
+                segment::weighted_portable(
+                    KernelFeatures::ALL,
+                    weights,
+                    Rows::Picked(&x, &index),
+                    1,
+                    width,
+                    &offsets,
+                    &mut expected,
+                );
                 // SAFETY: the processor has the instructions.
                 unsafe { weighted_512(weights, &x, &index, width, &offsets, &mut found) };
                 for (i, (f, e)) in found.iter().zip(&expected).enumerate() {

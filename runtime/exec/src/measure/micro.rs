@@ -8,6 +8,7 @@ use hgnnc_ir::UnaryOp;
 use rayon::prelude::*;
 
 use super::topology::Caches;
+use crate::kernel_features::KernelFeatures;
 use crate::kernels::{flat, product};
 use crate::math::fma;
 use crate::simd::multiversion;
@@ -90,7 +91,7 @@ impl Bench {
         let seconds = self.best(threads, |_| {
             let mut out = vec![0.0f32; N * N];
             for _ in 0..2 {
-                product::mat_mul(of, N, &x, &w, &mut out);
+                product::mat_mul(of, KernelFeatures::ALL, N, &x, &w, &mut out);
             }
             black_box(&out);
         });

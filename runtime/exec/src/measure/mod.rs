@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use hgnnc_graph::{files, processors};
 use hgnnc_machine::{FORMAT, Machine, MemoryLevel};
 
-use crate::micro::with_all;
+use crate::simd::with_widest;
 use crate::weights::write_atomically;
 use micro::Bench;
 use topology::{Caches, run_and_wait};
@@ -23,7 +23,7 @@ use topology::{Caches, run_and_wait};
 pub fn machine(folder: Option<&Path>, threads: usize, warn: &mut dyn FnMut(String)) -> Machine {
     let threads = processors::threads(threads);
     let name = topology::model_name();
-    kept(folder, &name, threads, warn, || with_all(|| measure(&name, threads)))
+    kept(folder, &name, threads, warn, || with_widest(|| measure(&name, threads)))
 }
 
 /// Bytes of the largest cache, as the system tells.

@@ -41,7 +41,7 @@ pub use run::Tables;
 
 use crate::data::BoundData;
 use crate::error::{ExecError, Result};
-use crate::micro::Micro;
+use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::plan::{Plan, Step, StepKind};
 use crate::routine::{Routine, Routines};
 use crate::simd;
@@ -62,6 +62,8 @@ pub enum CodeMode {
 pub struct Chooser<'a> {
     /// What the options ask for.
     pub mode: CodeMode,
+    /// The ways of execution to choose from.
+    pub features: KernelFeatures,
     /// Facts about the data.
     pub facts: &'a Facts<'a>,
     /// Constants of the plan, with their slab.
@@ -83,6 +85,7 @@ pub(crate) struct Generator {
     /// `None` where no code can be generated: everything is interpreted.
     compiler: Option<Compiler>,
     mode: CodeMode,
+    features: KernelFeatures,
     code: Code,
     /// Texts of programs that the generator refused.
     refused: BTreeSet<String>,
@@ -90,11 +93,11 @@ pub(crate) struct Generator {
 
 impl Generator {
     /// Has no code yet.
-    pub fn new(mode: CodeMode) -> Self {
+    pub fn new(mode: CodeMode, features: KernelFeatures) -> Self {
         let compiler = compiler().ok();
-        let can = compiler.is_some() && Micro::MachineCode.is_on();
+        let can = compiler.is_some() && features.has(KernelFeature::Jit);
         let mode = if can { mode } else { CodeMode::Interpreted };
-        Self { compiler, mode, code: Code::default(), refused: BTreeSet::new() }
+        Self { compiler, mode, features, code: Code::default(), refused: BTreeSet::new() }
     }
 
     /// The code that it has generated.
@@ -110,7 +113,13 @@ impl Generator {
             let mut routines = vec![];
             for (plan, &slab) in plans.iter().zip(constants) {
                 let constants = (slab, &plan.constants[..]);
-                let chooser = Chooser { mode: self.mode, facts: &facts, constants, refused: &self.refused };
+                let chooser = Chooser {
+                    mode: self.mode,
+                    features: self.features,
+                    facts: &facts,
+                    constants,
+                    refused: &self.refused,
+                };
                 let of = |step: &Step| match &step.kind {
                     StepKind::Region(region) => Routine::of(region, data, &chooser),
                     StepKind::Product(_) | StepKind::Paths(_) | StepKind::Copy { .. } => vec![],

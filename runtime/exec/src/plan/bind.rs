@@ -10,6 +10,7 @@ use super::region::bind_region;
 use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
+use crate::kernel_features::KernelFeatures;
 use crate::kernels::product::{self, Extents};
 use crate::raw::Buffer;
 
@@ -18,9 +19,16 @@ use crate::raw::Buffer;
 ///
 /// # Errors
 /// When an input is missing, or a kernel cannot be executed on data of this size.
-pub fn plan(program: &Program, data: &BoundData, slabs: Slabs, states: &[StateId], block_len: usize) -> Result<Plan> {
+pub fn plan(
+    program: &Program,
+    data: &BoundData,
+    slabs: Slabs,
+    states: &[StateId],
+    block_len: usize,
+    features: KernelFeatures,
+) -> Result<Plan> {
     let (buffers, plan) = (vec![], Plan::default());
-    let mut binder = Binder { program, data, slabs, states, block_len, buffers, plan, partials_used: 0 };
+    let mut binder = Binder { program, data, slabs, states, block_len, features, buffers, plan, partials_used: 0 };
     binder.place()?;
     binder.plan.prelude = binder.steps(&program.prelude)?;
     let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
@@ -60,6 +68,8 @@ pub(super) struct Binder<'a> {
     states: &'a [StateId],
     /// Elements that a block of rows may need beside stored values.
     pub block_len: usize,
+    /// The kernels to choose from.
+    pub features: KernelFeatures,
     /// Where the buffers of the program are.
     buffers: Vec<Buffer>,
     /// What is planned so far.
@@ -254,8 +264,8 @@ impl Binder<'_> {
         let of = self.extents(&gemm.of);
         let rows = self.rows(&Type::new(gemm.rows, vec![]));
         let (kind, split) = match gemm.form {
-            Form::MatMul => (ProductKind::MatMul, Split::Rows(product::task_rows(of))),
-            Form::MatMulT => (ProductKind::MatMulT, Split::Rows(product::task_rows(of))),
+            Form::MatMul => (ProductKind::MatMul, Split::Rows(product::task_rows(of, self.features))),
+            Form::MatMulT => (ProductKind::MatMulT, Split::Rows(product::task_rows(of, self.features))),
             Form::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
             Form::Outer => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows))),
         };

@@ -9,8 +9,8 @@
 use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Source};
 use hgnnc_ir::{BinaryOp, UnaryOp};
 
+use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::kernels::flat::Pair;
-use crate::micro::Micro;
 
 /// How an instruction is executed.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,9 +26,9 @@ pub(super) enum Form {
 }
 
 /// The forms of all instructions of a traversal.
-pub(super) fn forms(instrs: &[Instr]) -> Vec<Form> {
+pub(super) fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
     let mut forms = vec![Form::Plain; instrs.len()];
-    if !Micro::Pairs.is_on() {
+    if !features.has(KernelFeature::FusedPairs) {
         return forms;
     }
     let mut made: Vec<usize> = vec![];
@@ -137,12 +137,12 @@ mod tests {
         let choose = Form::Choose { a: local(2), positive: 1.0, otherwise: 0.25 };
         let score = Form::Pair(Pair::AddLeakyRelu(0.25), local(0), number(1.0));
         let expected = [Form::Plain, Form::Gone, score, Form::Gone, Form::Gone, choose, Form::Plain];
-        assert_eq!(forms(&program(slope(0.25))), expected);
+        assert_eq!(forms(&program(slope(0.25)), KernelFeatures::ALL), expected);
     }
 
     #[test]
     fn a_falling_leaky_relu_has_not_the_sign_of_its_argument() {
-        let forms = forms(&program(slope(-0.25)));
+        let forms = forms(&program(slope(-0.25)), KernelFeatures::ALL);
         assert_eq!(forms[5], Form::Choose { a: local(1), positive: 1.0, otherwise: 0.25 });
         assert_eq!((forms[1], forms[2]), (Form::Plain, Form::Plain), "the sum is used twice");
     }
@@ -152,7 +152,7 @@ mod tests {
         let again = |used: u32| {
             let mut ops = slope(0.25);
             ops.push(KernelOp::Unary(UnaryOp::Neg, local(used)));
-            forms(&program(ops))
+            forms(&program(ops), KernelFeatures::ALL)
         };
         for used in [3, 4] {
             assert!(!again(used).iter().any(|form| matches!(form, Form::Choose { .. })), "%{used}");
@@ -169,9 +169,12 @@ mod tests {
             KernelOp::Unary(UnaryOp::Exp, Operand { index: Index::Row, ..local(1) }),
         ]);
         instrs[1].level = Level::Row;
-        assert_eq!(forms(&instrs), [Form::Plain; 3]);
+        assert_eq!(forms(&instrs, KernelFeatures::ALL), [Form::Plain; 3]);
         instrs[1].level = Level::Edge;
         instrs[2].op = KernelOp::Unary(UnaryOp::Exp, local(1));
-        assert_eq!(forms(&instrs)[1..], [Form::Gone, Form::Pair(Pair::SubExp, number(2.0), number(1.0))]);
+        assert_eq!(
+            forms(&instrs, KernelFeatures::ALL)[1..],
+            [Form::Gone, Form::Pair(Pair::SubExp, number(2.0), number(1.0))]
+        );
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Res
             return Err(ExecError::Unsupported(format!("a parameter of {elements} elements; 2^32 - 1 are the most")));
         }
     }
+    let forms = forms(&traversal.instrs, binder.features);
     let mut region = RegionBinder {
         binder,
         traversal,
@@ -52,7 +53,7 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Res
         uses_own_end: false,
         full_columns: None,
     };
-    for (instr, form) in traversal.instrs.iter().zip(forms(&traversal.instrs)) {
+    for (instr, form) in traversal.instrs.iter().zip(forms) {
         region.instr(instr, form)?;
     }
     traversal.instrs.iter().for_each(|instr| region.store_last(instr));
@@ -505,7 +506,7 @@ fn domain(binder: &Binder<'_>, traversal: &Traversal) -> Domain {
 /// need at one time when operations are executed one by one.
 fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usize; 2], most_tasks: usize) {
     let scratch = binder.block_len;
-    let [row_width, edge_width] = block_widths(region);
+    let [row_width, edge_width] = block_widths(region, binder.features);
     let (row_peak, edge_peak) = (peaks[0].max(row_width).max(1), peaks[1].max(1));
     let data = binder.data;
     region.blocks = match region.domain {

@@ -67,7 +67,8 @@ const INFER: usize = 0;
 pub(crate) const TRAIN: usize = 1;
 
 fn engine_options(options: &TrainOptions) -> EngineOptions {
-    EngineOptions { threads: options.threads, memory_budget: options.memory_budget, code: options.code }
+    let &TrainOptions { threads, memory_budget, code, features, .. } = options;
+    EngineOptions { threads, memory_budget, code, features }
 }
 
 /// The programs that run on the whole graph, in the order of their numbers.

@@ -8,6 +8,7 @@ use hgnnc_ptx::Precision;
 
 use crate::batches::CacheOptions;
 use crate::identity::Identity;
+use crate::kernel_features::KernelFeatures;
 use crate::native::CodeMode;
 use crate::planned::Arena;
 
@@ -36,6 +37,8 @@ pub struct TrainOptions {
     pub checkpoint_every: Duration,
     /// How chains of operations are executed.
     pub code: CodeMode,
+    /// The kernels to choose from, on a CPU.
+    pub features: KernelFeatures,
     /// A fast memory in front of the rows that batches need.
     pub cache: Option<CacheOptions>,
 }
@@ -54,6 +57,7 @@ impl Default for TrainOptions {
             allow_changed: false,
             checkpoint_every: Duration::from_secs(60),
             code: CodeMode::default(),
+            features: KernelFeatures::ALL,
             cache: None,
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use hgnnc_exec::device::{DeviceEngine, Interpreter};
-use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, Topology};
+use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, KernelFeatures, Topology};
 use hgnnc_exec::{ExecError, Result};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::interp::{self, Bindings, Tensor};
@@ -13,7 +13,7 @@ use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::*;
-use hgnnc_passes::kernels::{LowerForm, SoftmaxForm};
+use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use hgnnc_passes::pipeline::Ends;
 use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::Target;
@@ -37,6 +37,8 @@ pub struct Case {
     pub bindings: Bindings,
     pub data: BoundData,
     pub params: Vec<Vec<f32>>,
+    /// The kernels that engines of the case choose from.
+    pub features: KernelFeatures,
 }
 
 impl Case {
@@ -68,7 +70,7 @@ impl Case {
             data.graphs.push(Topology::from_edges(&name, num_src, num_dst, edges).expect("edges exist"));
             bindings.edges.push(sorted);
         }
-        Self { flow, bindings, data, params: vec![] }
+        Self { flow, bindings, data, params: vec![], features: KernelFeatures::ALL }
     }
 
     pub fn input(&mut self, ty: Type, numbers: Vec<f32>) -> Value {
@@ -159,12 +161,12 @@ impl Case {
 
     /// The same with softmaxes in one pass.
     pub fn online_program(&self) -> Program {
-        self.lowered(LowerForm::CPU.with_softmax(SoftmaxForm::InOnePass))
+        self.lowered(LoweringOptions::CPU.with_softmax(SoftmaxForm::InOnePass))
     }
 
     /// That of another form of the program.
     pub fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
-        let options = EngineOptions { threads, code, ..EngineOptions::default() };
+        let options = EngineOptions { threads, code, features: self.features, ..EngineOptions::default() };
         let mut engine = match Engine::new(&[&program], self.data.clone(), options) {
             Ok(engine) => engine,
             Err(error) => panic!("{error}"),
@@ -229,15 +231,15 @@ impl Case {
 
     /// The kernels that a graphics processor would be given.
     pub fn gpu_program(&self) -> Program {
-        self.lowered(LowerForm::GPU)
+        self.lowered(LoweringOptions::GPU)
     }
 
     /// The same with softmaxes in several passes.
     pub fn gpu_program_in_passes(&self) -> Program {
-        self.lowered(LowerForm::GPU.with_softmax(SoftmaxForm::InPasses))
+        self.lowered(LoweringOptions::GPU.with_softmax(SoftmaxForm::InPasses))
     }
 
-    fn lowered(&self, form: LowerForm) -> Program {
+    fn lowered(&self, form: LoweringOptions) -> Program {
         hgnnc_passes::kernels::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -330,10 +332,10 @@ impl Case {
             self.check_target(&format!("{what}, in loops"), &oracle, tolerance, &program, IN_LOOPS);
         }
         // The order in which blocks run does not matter.
-        let mut turns = program.clone();
-        turns.launches.iter_mut().for_each(|launch| launch.leading = launch.kernels.len() / 2);
-        if turns != program {
-            self.check_ptx(&format!("{what}, by turns"), &oracle, tolerance, &turns);
+        let mut interleaved = program.clone();
+        interleaved.launches.iter_mut().for_each(|launch| launch.interleaved = launch.kernels.len() / 2);
+        if interleaved != program {
+            self.check_ptx(&format!("{what}, interleaved"), &oracle, tolerance, &interleaved);
         }
         // Rows of four edges are cut, unless these are very many.
         let pieces = Some(Pieces { least: (edges / 16).max(1), most: usize::MAX });
@@ -457,7 +459,7 @@ pub fn case_of(flow: Dataflow, bindings: Bindings) -> Case {
     let params = (0..flow.params.len())
         .map(|i| bindings.params[&Param::new(i)].data.iter().map(|&x| x as f32).collect())
         .collect();
-    Case { flow, bindings, data, params }
+    Case { flow, bindings, data, params, features: KernelFeatures::ALL }
 }
 
 /// A random program with gradients as results, and updates by stochastic gradient descent with momentum.

@@ -12,8 +12,8 @@ use hgnnc_ir::{Dataflow, OutputKind, Space, kernel};
 use hgnnc_model_tests::cases::{self, TRAIN};
 use hgnnc_model_tests::compiled::{compile, interpret};
 use hgnnc_model_tests::{CASES, Case, World, assert_close, case, dataset, engine, worlds};
-use hgnnc_passes::PassManager;
 use hgnnc_passes::kernels::lower;
+use hgnnc_passes::{Disabled, PassManager};
 
 const TOLERANCE: f64 = 2e-5;
 /// Worlds in which a budget is met: finding what to recompute plans a program many times.
@@ -83,10 +83,14 @@ fn check_trained_by(case: &Case, train: &str, drawn: u64) {
         }
         // Everything that can be is computed again; with the other passes, and without them.
         let others: Vec<String> =
-            PassManager::names().into_iter().filter(|&name| name != "recompute").map(String::from).collect();
-        for disabled in [vec![], others] {
-            let what = format!("{what}, budget 0 without {}", disabled.join(", "));
-            let options = LowerOptions { arena_budget: Some(0), disabled, ..LowerOptions::default() };
+            PassManager::names().into_iter().filter(|&name| name != "rematerialize").map(String::from).collect();
+        for passes in [vec![], others] {
+            let what = format!("{what}, budget 0 without {}", passes.join(", "));
+            let options = LowerOptions {
+                arena_budget: Some(0),
+                disabled: Disabled { passes, fusions: vec![] },
+                ..LowerOptions::default()
+            };
             let tight = compiled.lowered(&world, options).train.expect("a train block");
             engine_agrees(&what, &tight, compiled.training(), &bindings);
             kernels_agree(&what, &tight, &bindings);

@@ -88,7 +88,7 @@ fn losses_have_their_gradients() {
 /// Optimising before and after differentiation changes no gradient (1e-9 of the largest: other orders of sums).
 #[test]
 fn passes_change_no_gradient() {
-    let passes = PassManager::new(&[]).expect("no pass is disabled");
+    let passes = PassManager::default();
     for case in CASES {
         let compiled = compile(&case.source());
         for world in cases::worlds(3) {

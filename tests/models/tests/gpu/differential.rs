@@ -14,7 +14,7 @@ use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::{Compiled, compile};
 use hgnnc_model_tests::device::{Numbers, bits, by_engine, by_oracle, by_ptx, executed};
 use hgnnc_model_tests::{World, assert_close, case, engine};
-use hgnnc_passes::kernels::{LowerForm, SoftmaxForm, lower_with};
+use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm, lower_with};
 
 const TOLERANCE: f64 = 1e-4;
 const STEPS: u64 = 3;
@@ -64,7 +64,7 @@ fn check_world(what: &str, compiled: &Compiled, world: &World) {
     let [train, infer] = [on_gpu.train.as_ref().expect("a train block"), &on_gpu.infer];
     let by_cost = on_gpu.kernels;
     let by_cost = [by_cost.train.expect("a train block"), by_cost.infer];
-    let online = LowerForm::GPU.with_softmax(SoftmaxForm::InOnePass);
+    let online = LoweringOptions::GPU.with_softmax(SoftmaxForm::InOnePass);
     let online = [train, infer].map(|flow| lower_with(flow, online).unwrap_or_else(|error| panic!("{what}: {error}")));
     let mut forms = vec![("", &by_cost)];
     if online != by_cost {

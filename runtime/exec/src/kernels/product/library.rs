@@ -4,7 +4,7 @@
 use gemm_common::Parallelism;
 
 use super::Matrix;
-use crate::micro::Micro;
+use crate::kernel_features::{KernelFeature, KernelFeatures};
 
 /// Elements of a weight from which on the library is faster: packing pays once operands leave the first-level cache.
 ///
@@ -14,8 +14,8 @@ use crate::micro::Micro;
 const LARGE: usize = 128 * 128;
 
 /// Is the library faster for this weight?
-pub fn is_faster(k: usize, n: usize) -> bool {
-    match (Micro::PackedProducts.is_on(), Micro::RegisterTiles.is_on()) {
+pub fn is_faster(k: usize, n: usize, features: KernelFeatures) -> bool {
+    match (features.has(KernelFeature::PackedGemm), features.has(KernelFeature::RegisterTiles)) {
         (true, true) => k * n >= LARGE,
         // One of both is always there.
         (packed, tiles) => packed && !tiles,

@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use tile::{Dots, Job, PACKED, Transpose};
 
 use super::{Rows, rows, segment};
-use crate::micro::Micro;
+use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::simd::multiversion;
 
 /// Extents of a batched product: weights are `[batch, k, n]`, rows `[batch, k]` or `[batch, n]`.
@@ -42,7 +42,7 @@ const PANEL: usize = 64;
 ///
 /// # Panics
 /// If a slice is shorter than its extents say.
-pub fn mat_mul(of: Extents, rows: usize, x: &[f32], w: &[f32], out: &mut [f32]) {
+pub fn mat_mul(of: Extents, features: KernelFeatures, rows: usize, x: &[f32], w: &[f32], out: &mut [f32]) {
     let Extents { batch, k, n } = of;
     let (x, w, out) = (&x[..rows * batch * k], &w[..batch * k * n], &mut out[..rows * batch * n]);
     if out.is_empty() {
@@ -50,10 +50,11 @@ pub fn mat_mul(of: Extents, rows: usize, x: &[f32], w: &[f32], out: &mut [f32]) 
     }
     match (k, n) {
         (0, _) => return out.fill(0.0),
-        (_, 1) if batch > 1 => return rows::dot(Rows::Each(x), Rows::Same(w), batch, k, out),
+        (_, 1) if batch > 1 => return rows::dot(features, Rows::Each(x), Rows::Same(w), batch, k, out),
         (1, _) if batch > 1 => return scale_groups(x, w, n, out),
         _ => {}
     }
+    let Kernels { multiply, dots } = Kernels::of(features);
     for b in 0..batch {
         let lhs = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
         let rhs = Matrix { rows: k, columns: n, row_stride: n, column_stride: 1, start: b * k * n };
@@ -65,7 +66,7 @@ pub fn mat_mul(of: Extents, rows: usize, x: &[f32], w: &[f32], out: &mut [f32]) 
                 let (columns, packed) = packed.transpose(rhs.part(start..start + depth, 0..n), w);
                 dots(dst, out, lhs.part(0..rows, start..start + depth), x, columns, packed, start > 0);
             }
-        } else if library::is_faster(k, n) {
+        } else if library::is_faster(k, n, features) {
             library::multiply(dst, out, lhs, x, rhs, w, false);
         } else {
             multiply(dst, out, lhs, x, rhs, w, false);
@@ -77,7 +78,7 @@ pub fn mat_mul(of: Extents, rows: usize, x: &[f32], w: &[f32], out: &mut [f32]) 
 ///
 /// # Panics
 /// If a slice is shorter than its extents say.
-pub fn mat_mul_t(of: Extents, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]) {
+pub fn mat_mul_t(of: Extents, features: KernelFeatures, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]) {
     let Extents { batch, k, n } = of;
     let (y, w, out) = (&y[..rows * batch * n], &w[..batch * k * n], &mut out[..rows * batch * k]);
     if out.is_empty() {
@@ -85,10 +86,11 @@ pub fn mat_mul_t(of: Extents, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]
     }
     match (k, n) {
         (_, 0) => return out.fill(0.0),
-        (1, _) if batch > 1 => return rows::dot(Rows::Each(y), Rows::Same(w), batch, n, out),
+        (1, _) if batch > 1 => return rows::dot(features, Rows::Each(y), Rows::Same(w), batch, n, out),
         (_, 1) if batch > 1 => return scale_groups(y, w, k, out),
         _ => {}
     }
+    let Kernels { multiply, dots } = Kernels::of(features);
     for b in 0..batch {
         let lhs = Matrix { rows, columns: n, row_stride: batch * n, column_stride: 1, start: b * n };
         let weight = Matrix { rows: k, columns: n, row_stride: n, column_stride: 1, start: b * k * n };
@@ -102,7 +104,7 @@ pub fn mat_mul_t(of: Extents, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]
             // A column is its own transpose.
             let row = Matrix { rows: 1, columns: k, row_stride: k, ..weight };
             multiply(dst, out, lhs, y, row, w, false);
-        } else if library::is_faster(k, n) {
+        } else if library::is_faster(k, n, features) {
             library::multiply(dst, out, lhs, y, weight.transposed(), w, false);
         } else {
             let mut packed = Packed::new();
@@ -126,8 +128,10 @@ pub fn mat_mul_t(of: Extents, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]
 ///
 /// # Panics
 /// If a slice is shorter than its extents say.
+#[allow(clippy::too_many_arguments, reason = "operands, their extents and the choice of kernels")]
 pub fn outer(
     of: Extents,
+    features: KernelFeatures,
     rows: usize,
     band: std::ops::Range<usize>,
     x: &[f32],
@@ -151,10 +155,20 @@ pub fn outer(
         // One weight per group of a row: a weighted sum over one segment of rows.
         let (weights, groups, inner) = if n == 1 { (y, x, k) } else { (x, y, n) };
         let segment = [0, u32::try_from(rows).expect("rows are fewer than 2^32")];
-        segment::weighted_sum(Rows::Each(weights), Rows::Each(groups), batch, inner, &segment, out, accumulate);
+        segment::weighted_sum(
+            features,
+            Rows::Each(weights),
+            Rows::Each(groups),
+            batch,
+            inner,
+            &segment,
+            out,
+            accumulate,
+        );
         return;
     }
     // Vectors of the result along its rows of `n`, and along its columns: those that are fuller.
+    let Kernels { multiply, .. } = Kernels::of(features);
     let across = n * height.div_ceil(LONG) * 2 <= height * n.div_ceil(LONG);
     for b in 0..batch {
         let lhs = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
@@ -178,7 +192,7 @@ pub fn outer(
                     }
                 }
             }
-        } else if library::is_faster(k, n) {
+        } else if library::is_faster(k, n, features) {
             library::multiply(dst, out, lhs.transposed(), x, rhs, y, accumulate);
         } else {
             multiply(dst, out, lhs.transposed(), x, rhs, y, accumulate);
@@ -191,11 +205,11 @@ pub fn outer(
 /// A row costs its multiply-adds, and sixteen for every element that is read or written. A task of 64 x 64 is
 /// 132 rows, about 6 µs of one core: thousands of rows keep tens of threads busy. In whole tiles,
 /// whose rows are divisors of 12 or, for dot products, 4.
-pub fn task_rows(of: Extents) -> usize {
+pub fn task_rows(of: Extents, features: KernelFeatures) -> usize {
     let Extents { batch, k, n } = of;
     let cost = (batch * (k * n + 16 * (k + n))).max(1);
     // The library packs the weight anew in every task.
-    let least = if library::is_faster(k, n) { 192 } else { 24 };
+    let least = if library::is_faster(k, n, features) { 192 } else { 24 };
     (800_000 / cost).clamp(least, 1024).next_multiple_of(12)
 }
 
@@ -312,6 +326,31 @@ impl Packed {
     }
 }
 
+/// A kernel for `dst (+)= lhs · rhs`, or `lhs · rhsᵀ`.
+type Kernel = fn(Matrix, &mut [f32], Matrix, &[f32], Matrix, &[f32], bool);
+
+/// The kernels of small products.
+struct Kernels {
+    /// `dst (+)= lhs · rhs`.
+    multiply: Kernel,
+    /// `dst (+)= lhs · rhsᵀ`.
+    dots: Kernel,
+}
+
+impl Kernels {
+    fn of(features: KernelFeatures) -> Self {
+        if features.has(KernelFeature::RegisterTiles) {
+            Self { multiply, dots }
+        } else {
+            Self { multiply: library::multiply, dots: dots_by_library }
+        }
+    }
+}
+
+fn dots_by_library(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
+    library::multiply(dst, out, lhs, a, rhs.transposed(), b, accumulate);
+}
+
 /// `dst (+)= lhs · rhs`, in tiles.
 fn multiply(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
     assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
@@ -320,9 +359,6 @@ fn multiply(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b
         rhs.column_stride == 1 && dst.column_stride == 1,
         "rows of the small operand and the result are contiguous"
     );
-    if !Micro::RegisterTiles.is_on() {
-        return library::multiply(dst, out, lhs, a, rhs, b, accumulate);
-    }
     // SAFETY: the assertions above keep every element that the strides reach within its slice, and `out` is borrowed
     // mutably, so it overlaps neither operand.
     unsafe {
@@ -347,9 +383,6 @@ fn dots(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[
     assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
     assert!(dst.rows == lhs.rows && dst.columns == rhs.rows && lhs.columns == rhs.columns);
     assert!(lhs.column_stride == 1 && rhs.column_stride == 1 && (1..=FEW).contains(&rhs.rows));
-    if !Micro::RegisterTiles.is_on() {
-        return library::multiply(dst, out, lhs, a, rhs.transposed(), b, accumulate);
-    }
     // SAFETY: as in `multiply`.
     unsafe {
         tile::dots(Dots {

@@ -1,0 +1,492 @@
+//! Turns the program of a whole graph into that of a mini-batch: a sampled subgraph around seed vertices.
+//!
+//! The loss is computed for the seeds. A value on vertices is needed for those within some number of hops of them,
+//! which grows by one with each gather from sources. Each such set is a vertex type of the new program (`Paper`,
+//! `Paper.1`, `Paper.2`: the seeds, and the vertices within one and two hops), and the sampled in-edges of each set are
+//! a graph of it (see [`BatchLayout`]):
+//!
+//! ```text
+//! Before:  %1 = gather.src cites, %0          : f32[edges(cites); 64]
+//!          %2 = segment.sum.in cites, %1      : f32[Paper; 64]
+//!          %3 = gather.src cites, %2          : f32[edges(cites); 64]
+//!          %4 = segment.sum.in cites, %3      : f32[Paper; 64]
+//! After:   %1 = gather.src cites.1, %0        : f32[edges(cites.1); 64]       %0: f32[Paper.2; 64]
+//!          %2 = segment.sum.in cites.1, %1    : f32[Paper.1; 64]
+//!          %3 = gather.src cites, %2          : f32[edges(cites); 64]
+//!          %4 = segment.sum.in cites, %3      : f32[Paper; 64]
+//! ```
+//!
+//! A vertex value is computed once, for the largest set that a reader needs. For a reader of a smaller set, a graph
+//! with an edge from each of its vertices to itself takes the first rows. Edge values and counts of rows are computed
+//! for each set on their own.
+//!
+//! Pairs to score (the edges of a graph of links) join seeds, so both of their ends are needed within no further hop.
+//!
+//! With full fan-out the loss and its gradients are those of the whole graph with these seeds. Reductions over all
+//! vertices of a type (the weights of semantic graphs in HAN) run over those of the mini-batch.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern, Known, Reused};
+use hgnnc_ir::dataflow::{
+    Binding, Cursor, GraphDecl, Init, InputDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
+};
+use hgnnc_ir::infer::TypeError;
+use hgnnc_ir::{
+    Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Param, Pattern, Reduce, Space, Type, Value, VertexType,
+};
+
+/// A program that cannot be computed on mini-batches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotBatchable {
+    /// The reason, in the words of the model.
+    pub why: String,
+    /// Position in the source.
+    pub origin: Option<Origin>,
+}
+
+impl fmt::Display for NotBatchable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the model cannot be trained on batches: {}", self.why)
+    }
+}
+
+impl std::error::Error for NotBatchable {}
+
+type Result<T> = std::result::Result<T, NotBatchable>;
+
+/// The program of a batch that computes the outputs of a forward program, which are unit values or belong to the seeds.
+///
+/// # Errors
+/// [`NotBatchable`] where a value depends on more than in-edges.
+pub fn to_minibatch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
+    let (new, layout, _) = build(flow, RequiredHops::of(flow)?, &CachedRows::default())?;
+    Ok((new, layout))
+}
+
+/// A value whose rows are read from the cache of historical embeddings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CachedValue {
+    pub value: Value,
+    /// The position of its rows in [`BatchLayout::reused`].
+    pub rows: usize,
+    /// The position among the values of these rows, [`Reused::values`].
+    pub position: usize,
+}
+
+/// Values that are replaced at the vertices that sample no in-edges in the last hop.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CachedRows {
+    /// Values that are read from the cache there.
+    pub cached: BTreeSet<Value>,
+    /// Values that are 0 there: without edges they are not finite, and the gradient of unread values that are computed
+    /// from them would be 0 times infinity.
+    pub zero: BTreeSet<Value>,
+}
+
+/// As [`to_minibatch`], with some rows from the cache.
+pub(crate) fn build(
+    flow: &Dataflow,
+    required: RequiredHops,
+    replaced: &CachedRows,
+) -> Result<(Dataflow, BatchLayout, Vec<CachedValue>)> {
+    let mut new = Dataflow::new(format!("{}.batch", flow.name));
+    new.params.clone_from(&flow.params);
+    let layout = BatchLayout::default();
+    let (made, tables) = (HashMap::new(), Tables::default());
+    let mut builder = Builder { old: flow, required, new, layout, made, tables, cached: vec![] };
+    builder.rows();
+    for value in flow.handles() {
+        for hops in builder.required.own[value.index()].clone() {
+            let mut new = builder.value(value, hops)?;
+            if replaced.cached.contains(&value) {
+                new = builder.reuse(value, hops, new)?;
+            } else if replaced.zero.contains(&value) {
+                new = builder.zero(value, hops, new)?;
+            }
+            builder.made.insert((value, hops), new);
+        }
+    }
+    for output in &flow.outputs {
+        let value = builder.at(output.value, 0);
+        builder.new.outputs.push(hgnnc_ir::Output { kind: output.kind.clone(), value });
+    }
+    builder.new.cursor = flow.cursor;
+    builder.layout.hops = builder.layout.vertices.iter().map(|known| known.hops).max().unwrap_or(0);
+    Ok((builder.new, builder.layout, builder.cached))
+}
+
+/// Is a value computed for each set of vertices on its own?
+fn is_for_each(flow: &Dataflow, value: Value) -> bool {
+    let data = flow.value(value);
+    let everywhere = matches!(data.op, Op::Count(_) | Op::Broadcast(_) | Op::RandomMask { .. });
+    everywhere || data.ty.is_sparse() || matches!(data.ty.space, Space::Edges(_))
+}
+
+/// Number of hops that an operation reads beyond the hops of its result.
+pub(crate) fn further(flow: &Dataflow, op: &Op) -> usize {
+    usize::from(matches!(op, Op::GatherSrc(graph) if !flow.graphs[graph.index()].links))
+}
+
+/// The hops from the seeds within which each value is needed.
+pub(crate) struct RequiredHops {
+    /// Numbers of hops for which a value is computed, by value.
+    pub own: Vec<BTreeSet<usize>>,
+    /// Parameters with a row for each vertex of a type.
+    rows: BTreeMap<Param, (VertexType, usize)>,
+}
+
+impl RequiredHops {
+    pub fn of(flow: &Dataflow) -> Result<Self> {
+        let mut own: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); flow.values.len()];
+        let mut rows: BTreeMap<Param, (VertexType, usize)> = BTreeMap::new();
+        for output in &flow.outputs {
+            own[output.value.index()].insert(0);
+        }
+        for value in flow.handles().rev() {
+            let data = flow.value(value);
+            if !is_for_each(flow, value)
+                && let Some(&most) = own[value.index()].last()
+            {
+                own[value.index()] = BTreeSet::from([most]);
+            }
+            let wrong = |why: &str| Err(NotBatchable { why: why.into(), origin: data.origin });
+            match (&data.op, data.ty.space) {
+                _ if own[value.index()].is_empty() => continue,
+                (Op::Segment { graph, .. }, _) if flow.graphs[graph.index()].links => {
+                    return wrong("it sums over pairs to score, and these are others in every batch");
+                }
+                (_, Space::Edges(graph))
+                    if flow.graphs[graph.index()].links && own[value.index()] != BTreeSet::from([0]) =>
+                {
+                    return wrong("a layer uses what belongs to pairs to score");
+                }
+                (Op::Segment { direction: Direction::Out, .. }, _) => {
+                    return wrong("it sums over out-edges, and a batch has in-edges only");
+                }
+                (Op::Select(..) | Op::Replace(..) | Op::AddEnds(_), _) => {
+                    return wrong("it has rows for the ends of edges, which are others in every batch");
+                }
+                (Op::Unrows, _) => return wrong("it takes the values of all vertices as a matrix"),
+                (Op::Rows, Space::Vertices(vertex)) => {
+                    let &Op::Param(param) = &flow.value(data.args[0]).op else {
+                        return wrong("a matrix with a row for each vertex is no parameter");
+                    };
+                    let hops = *own[value.index()].last().expect("it is needed");
+                    let known = rows.entry(param).or_insert((vertex, hops));
+                    known.1 = known.1.max(hops);
+                }
+                _ => {}
+            }
+            let has_rows = |&arg: &Value| match flow.value(arg).op {
+                Op::Param(param) => flow.params[param.index()].dims.iter().any(|dim| matches!(dim, Dim::Count(_))),
+                _ => false,
+            };
+            if data.op != Op::Rows && data.args.iter().any(has_rows) {
+                return wrong("it uses a parameter with a row for each vertex as a whole");
+            }
+            let more = further(flow, &data.op);
+            let needed: Vec<usize> = own[value.index()].iter().map(|hops| hops + more).collect();
+            for &arg in &data.args {
+                own[arg.index()].extend(needed.iter().copied());
+            }
+        }
+        Ok(Self { own, rows })
+    }
+}
+
+/// New table entries by the old entry and the number of hops.
+#[derive(Default)]
+struct Tables {
+    vertices: HashMap<Known, VertexType>,
+    graphs: HashMap<(Graph, usize), Graph>,
+    firsts: HashMap<(VertexType, VertexType), Graph>,
+    patterns: HashMap<(Pattern, usize), Pattern>,
+    inputs: HashMap<(Input, usize), Input>,
+}
+
+struct Builder<'a> {
+    old: &'a Dataflow,
+    required: RequiredHops,
+    new: Dataflow,
+    layout: BatchLayout,
+    /// New values, for those within a number of hops.
+    made: HashMap<(Value, usize), Value>,
+    tables: Tables,
+    cached: Vec<CachedValue>,
+}
+
+/// A name for tables of the vertices within a number of hops.
+fn name_within(name: &str, hops: usize) -> String {
+    if hops == 0 { name.to_owned() } else { format!("{name}.{hops}") }
+}
+
+impl Builder<'_> {
+    /// The vertices of a type that are known within a number of hops.
+    fn vertex(&mut self, vertex: VertexType, hops: usize) -> VertexType {
+        let known = Known { vertex, hops };
+        if let Some(&known) = self.tables.vertices.get(&known) {
+            return known;
+        }
+        let VertexTypeDecl { name, dataset_name } = &self.old.vertex_types[vertex.index()];
+        let new = VertexType::new(self.new.vertex_types.len());
+        let (name, dataset_name) = (name_within(name, hops), dataset_name.clone());
+        self.new.vertex_types.push(VertexTypeDecl { name, dataset_name });
+        self.layout.vertices.push(known);
+        self.tables.vertices.insert(known, new);
+        new
+    }
+
+    /// A graph with a relation of its own.
+    fn add_graph(&mut self, decl: GraphDecl, dataset_name: String, what: BatchGraph) -> Graph {
+        let (name, src, dst) = (decl.name.clone(), decl.src, decl.dst);
+        let steps = vec![Step { relation: self.new.relations.len() as u32, reverse: false }];
+        self.new.relations.push(RelationDecl { name, dataset_name, src, dst });
+        self.new.graphs.push(GraphDecl { steps, ..decl });
+        self.layout.graphs.push(what);
+        Graph::new(self.new.graphs.len() - 1)
+    }
+
+    /// The sampled in-edges of vertices within a number of hops.
+    fn graph(&mut self, graph: Graph, hops: usize) -> Graph {
+        if let Some(&known) = self.tables.graphs.get(&(graph, hops)) {
+            return known;
+        }
+        let decl = self.old.graphs[graph.index()].clone();
+        let (of_src, what) = match decl.links {
+            true => (hops, BatchGraph::Links { graph }),
+            false => (hops + 1, BatchGraph::Sampled { graph, hops }),
+        };
+        let (src, dst) = (self.vertex(decl.src, of_src), self.vertex(decl.dst, hops));
+        let dataset_name = decl.name.clone();
+        let decl = GraphDecl { name: name_within(&decl.name, hops), src, dst, ..decl };
+        let new = self.add_graph(decl, dataset_name, what);
+        self.tables.graphs.insert((graph, hops), new);
+        new
+    }
+
+    /// The graph that takes the first rows of a larger set.
+    fn first(&mut self, from: VertexType, to: VertexType) -> Graph {
+        if let Some(&known) = self.tables.firsts.get(&(from, to)) {
+            return known;
+        }
+        let name = |vertex: VertexType| &self.new.vertex_types[vertex.index()].name;
+        let name = format!("first({} of {})", name(to), name(from));
+        let decl = GraphDecl {
+            name: name.clone(),
+            src: from,
+            dst: to,
+            steps: vec![],
+            counted: false,
+            self_loops: false,
+            links: false,
+        };
+        let new = self.add_graph(decl, name, BatchGraph::First { rows: to });
+        self.tables.firsts.insert((from, to), new);
+        new
+    }
+
+    fn pattern(&mut self, pattern: Pattern, hops: usize) -> Pattern {
+        if let Some(&known) = self.tables.patterns.get(&(pattern, hops)) {
+            return known;
+        }
+        let PatternDecl { vertex, columns } = self.old.patterns[pattern.index()];
+        let vertex = self.vertex(vertex, hops);
+        let new = Pattern::new(self.new.patterns.len());
+        self.new.patterns.push(PatternDecl { vertex, columns });
+        self.layout.patterns.push(BatchPattern { pattern, rows: vertex });
+        self.tables.patterns.insert((pattern, hops), new);
+        new
+    }
+
+    fn input(&mut self, input: Input, hops: usize) -> Input {
+        if let Some(&known) = self.tables.inputs.get(&(input, hops)) {
+            return known;
+        }
+        let InputDecl { name, ty, binding } = self.old.inputs[input.index()].clone();
+        let binding = match binding {
+            Binding::Features(vertex) => Binding::Features(self.vertex(vertex, hops)),
+            Binding::Label(vertex, name) => Binding::Label(self.vertex(vertex, hops), name),
+            Binding::TrainMask(vertex) => Binding::TrainMask(self.vertex(vertex, hops)),
+            Binding::EdgeWeight(graph) => Binding::EdgeWeight(self.graph(graph, hops)),
+            Binding::EdgeCount(graph) => Binding::EdgeCount(self.graph(graph, hops)),
+            Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(self.graph(graph, hops)),
+            Binding::EdgeRank(graph, direction) => Binding::EdgeRank(self.graph(graph, hops), direction),
+            Binding::IsLink(graph) => Binding::IsLink(self.graph(graph, hops)),
+            Binding::Given(name) => Binding::Given(name),
+            Binding::StepNumber => Binding::StepNumber,
+            Binding::EpochNumber => Binding::EpochNumber,
+        };
+        let ty = self.ty(&ty, hops);
+        let new = Input::new(self.new.inputs.len());
+        self.new.inputs.push(InputDecl { name: name_within(&name, hops), ty, binding });
+        self.layout.inputs.push(BatchInput::Whole(input));
+        self.tables.inputs.insert((input, hops), new);
+        new
+    }
+
+    fn space(&mut self, space: Space, hops: usize) -> Space {
+        match space {
+            Space::Vertices(vertex) => Space::Vertices(self.vertex(vertex, hops)),
+            Space::Edges(graph) => Space::Edges(self.graph(graph, hops)),
+            Space::Unit | Space::Index(_) => space,
+            Space::Ends(graph, direction) => Space::Ends(self.graph(graph, hops), direction),
+        }
+    }
+
+    fn ty(&mut self, ty: &Type, hops: usize) -> Type {
+        let layout = match ty.layout {
+            Layout::Dense => Layout::Dense,
+            Layout::Sparse(pattern) => Layout::Sparse(self.pattern(pattern, hops)),
+        };
+        Type { space: self.space(ty.space, hops), layout, ..ty.clone() }
+    }
+
+    /// Restricts embedding tables to the rows of the vertices that need them; unread tables have the rows of the seeds.
+    fn rows(&mut self) {
+        for (index, decl) in self.old.params.iter().enumerate() {
+            let Some(&Dim::Count(vertex)) = decl.dims.first() else { continue };
+            let param = Param::new(index);
+            let hops = self.required.rows.get(&param).map_or(0, |&(_, hops)| hops);
+            let count = Dim::Count(self.vertex(vertex, hops));
+            let decl = &mut self.new.params[index];
+            decl.dims[0] = count;
+            if let Init::Glorot { fan_in, .. } | Init::He { fan_in } = &mut decl.init
+                && let Dim::Count(_) = fan_in
+            {
+                *fan_in = count;
+            }
+            self.layout.rows.push((param, Known { vertex, hops }));
+        }
+    }
+
+    /// A value at vertices within a number of hops.
+    fn at(&mut self, value: Value, hops: usize) -> Value {
+        if let Some(&known) = self.made.get(&(value, hops)) {
+            return known;
+        }
+        let most = *self.required.own[value.index()].last().expect("what is read is computed");
+        let computed = self.made[&(value, most)];
+        let new = match self.old.ty(value).space {
+            Space::Vertices(vertex) => {
+                let data = self.old.value(value);
+                self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+                self.first_rows(computed, vertex, most, hops)
+            }
+            _ => computed,
+        };
+        self.made.insert((value, hops), new);
+        new
+    }
+
+    fn first_rows(&mut self, value: Value, vertex: VertexType, most: usize, hops: usize) -> Value {
+        if most == hops {
+            return value;
+        }
+        let (from, to) = (self.vertex(vertex, most), self.vertex(vertex, hops));
+        let graph = self.first(from, to);
+        let gathered = self.new.add(Op::GatherSrc(graph), &[value]);
+        self.new.segment(graph, Direction::In, Reduce::Sum, gathered)
+    }
+
+    /// A value at vertices within a number of hops, some of which read it from the cache.
+    ///
+    /// Rows are replaced, not blended: the rows that were computed without edges enter no sum, and their gradient is 0.
+    fn reuse(&mut self, value: Value, hops: usize, computed: Value) -> Result<Value> {
+        let data = self.old.value(value);
+        let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
+        let width = data.ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product();
+        let rows = self.reused_rows(vertex, hops);
+        let reused = &mut self.layout.reused[rows];
+        reused.values.push(width);
+        let (number, space) = (reused.values.len() - 1, Space::Vertices(reused.rows));
+        self.layout.inputs.push(BatchInput::Reused { rows, value: number });
+        self.cached.push(CachedValue { value, rows, position: number });
+        let name = Reused::name(rows, number);
+        let ty = Type { space, ..data.ty.clone() };
+        let input = self.new.declare_input(InputDecl { name: name.clone(), ty, binding: Binding::Given(name) });
+        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Reused { rows });
+        let graph = Graph::new(graph.expect("rows have a graph"));
+        self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        let wrong = |error: TypeError| NotBatchable { why: error.to_string(), origin: data.origin };
+        let given = self.new.push(Op::Input(input), &[]).map_err(wrong)?;
+        let given = self.new.push(Op::GatherSrc(graph), &[given]).map_err(wrong)?;
+        let op = Op::SegmentEnds { graph, direction: Direction::In, reduce: Reduce::Sum };
+        let given = self.new.push(op, &[given]).map_err(wrong)?;
+        self.new.push(Op::Replace(graph, Direction::In), &[computed, given]).map_err(wrong)
+    }
+
+    /// A value at vertices within a number of hops, 0 at those that read the cache.
+    fn zero(&mut self, value: Value, hops: usize, computed: Value) -> Result<Value> {
+        let data = self.old.value(value);
+        let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
+        let rows = self.reused_rows(vertex, hops);
+        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Reused { rows });
+        let graph = Graph::new(graph.expect("rows have a graph"));
+        self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        let zero = self.new.constant(0.0);
+        let ty = Type { space: Space::Ends(graph, Direction::In), ..data.ty.clone() };
+        let zeros = self.new.add(Op::Broadcast(ty), &[zero]);
+        let replaced = self.new.push(Op::Replace(graph, Direction::In), &[computed, zeros]);
+        replaced.map_err(|error| NotBatchable { why: error.to_string(), origin: data.origin })
+    }
+
+    /// The vertices of a type whose values are read from the cache, with the graph that scatters them among all.
+    /// The position of its rows in [`BatchLayout::reused`].
+    fn reused_rows(&mut self, vertex: VertexType, hops: usize) -> usize {
+        let of = self.vertex(vertex, hops);
+        if let Some(known) = self.layout.reused.iter().position(|reused| reused.of == of) {
+            return known;
+        }
+        let rows = VertexType::new(self.new.vertex_types.len());
+        let VertexTypeDecl { name, dataset_name } = self.new.vertex_types[of.index()].clone();
+        let graph = format!("reused({name})");
+        self.new.vertex_types.push(VertexTypeDecl { name: format!("{name}.reused"), dataset_name });
+        self.layout.vertices.push(Known { vertex, hops });
+        self.layout.reused.push(Reused { rows, of, values: vec![] });
+        let number = self.layout.reused.len() - 1;
+        let decl = GraphDecl {
+            name: graph.clone(),
+            src: rows,
+            dst: of,
+            steps: vec![],
+            counted: false,
+            self_loops: false,
+            links: false,
+        };
+        self.add_graph(decl, graph, BatchGraph::Reused { rows: number });
+        number
+    }
+
+    /// Computes a value for vertices within a number of hops.
+    fn value(&mut self, value: Value, hops: usize) -> Result<Value> {
+        let data = self.old.value(value);
+        let more = further(self.old, &data.op);
+        let args: Vec<Value> = data.args.iter().map(|&arg| self.at(arg, hops + more)).collect();
+        let op = match &data.op {
+            Op::Input(input) => Op::Input(self.input(*input, hops)),
+            Op::Count(space) => Op::Count(self.space(*space, hops)),
+            Op::Broadcast(ty) => Op::Broadcast(self.ty(ty, hops)),
+            Op::RandomMask { stream, rate, ty } => {
+                Op::RandomMask { stream: *stream, rate: *rate, ty: self.ty(ty, hops) }
+            }
+            Op::GatherSrc(graph) => Op::GatherSrc(self.graph(*graph, hops)),
+            Op::GatherDst(graph) => Op::GatherDst(self.graph(*graph, hops)),
+            Op::Segment { graph, direction, reduce } => {
+                Op::Segment { graph: self.graph(*graph, hops), direction: *direction, reduce: *reduce }
+            }
+            other => other.clone(),
+        };
+        self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        let new =
+            self.new.push(op, &args).map_err(|error| NotBatchable { why: error.to_string(), origin: data.origin })?;
+        // The table has the rows of the largest set, of which this value may need the first.
+        if let (Op::Rows, Space::Vertices(vertex)) = (&data.op, data.ty.space)
+            && let Op::Param(param) = self.old.value(data.args[0]).op
+        {
+            return Ok(self.first_rows(new, vertex, self.required.rows[&param].1, hops));
+        }
+        Ok(new)
+    }
+}
