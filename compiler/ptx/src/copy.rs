@@ -4,7 +4,8 @@ use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::kernel::{Contents, Output, Program, Source, Width};
 
-use crate::code::{Class, Code, Val};
+use crate::code::Code;
+use crate::isa::{Body, Class, Reg, Regions, Special, StateSpace, Val};
 use crate::table::{Slot, Table};
 use crate::{Blocks, KernelInfo, THREADS, Unsupported};
 
@@ -32,7 +33,7 @@ pub(crate) fn emit(
     output: &Output,
     number: usize,
     table: &mut Table,
-) -> Result<(String, KernelInfo), Unsupported> {
+) -> Result<(Body, KernelInfo), Unsupported> {
     let unsupported = |what: &str| Unsupported { kernel: number, what: what.to_owned() };
     let to = target(output).ok_or_else(|| unsupported("a copy of a result"))?;
     if let Source::Buffer(buffer) = output.source
@@ -42,43 +43,38 @@ pub(crate) fn emit(
     }
     let mut code = Code::new(0);
     let mut entry = |code: &mut Code, class: Class, slot: Slot| {
-        let op = match class {
-            Class::U64 => "ld.const.u64",
-            Class::F32 => "ld.const.f32",
-            Class::U32 | Class::Pred => "ld.const.u32",
-        };
         let offset = table.offset(slot);
-        code.op(class, op, &[&format_args!("[table+{offset}]")])
+        code.slot(class, offset)
     };
     let width = Width::of(&output.ty.dims);
     let target = entry(&mut code, Class::U64, Slot::Stored(to));
     let rows = entry(&mut code, Class::U32, Slot::Count(output.ty.space));
     let columns = entry(&mut code, Class::U32, Slot::Elements(width.clone()));
-    let all = code.u("mul.lo.u32", &[&rows, &columns]);
-    let thread = code.u("mov.u32", &[&"%tid.x"]);
-    let element = code.u("mad.lo.u32", &[&"%block", &THREADS, &thread]);
-    let beyond = code.p("setp.ge.u32", &[&element, &all]);
-    code.line(format_args!("@{beyond} ret;"));
+    let all = code.mul(rows, columns);
+    let thread = code.mov(Special::TidX);
+    let element = code.mad(Reg::BLOCK, THREADS, thread);
+    let beyond = code.ge(element, all);
+    code.return_if(beyond);
     let value: Val = match output.source {
         Source::Const(number) => Val::Imm(number as f32),
         Source::Count(space) => entry(&mut code, Class::F32, Slot::CountF32(space)).into(),
         Source::Buffer(buffer) => {
             let base = entry(&mut code, Class::U64, Slot::Buffer(buffer));
-            let at = code.d("mad.wide.u32", &[&element, &4, &base]);
-            code.f("ld.global.f32", &[&format_args!("[{at}]")]).into()
+            let at = code.mad_wide(element, 4, base);
+            code.load(StateSpace::Global, at).into()
         }
         Source::Local(_) => return Err(unsupported("a local as an output")),
     };
     let mut to = element;
     if let Space::Ends(graph, direction) = output.ty.space {
         let vertices = entry(&mut code, Class::U64, Slot::EndVertices(graph, direction));
-        let (row, column) = (code.u("div.u32", &[&element, &columns]), code.u("rem.u32", &[&element, &columns]));
-        let at = code.d("mad.wide.u32", &[&row, &4, &vertices]);
-        let vertex = code.u("ld.global.nc.u32", &[&format_args!("[{at}]")]);
-        to = code.u("mad.lo.u32", &[&vertex, &columns, &column]);
+        let (row, column) = (code.div(element, columns), code.rem(element, columns));
+        let at = code.mad_wide(row, 4, vertices);
+        let vertex = code.load_index(at);
+        to = code.mad(vertex, columns, column);
     }
-    let at = code.d("mad.wide.u32", &[&to, &4, &target]);
-    code.line(format_args!("st.global.f32 [{at}], {value};"));
+    let at = code.mad_wide(to, 4, target);
+    code.store(None, StateSpace::Global, at, value);
     let blocks = Blocks::Copy { space: output.ty.space, width };
-    Ok((code.finish(), KernelInfo { number, blocks, shared: 0, row_memory: 0, totals: vec![] }))
+    Ok((code.finish(&Regions::default()), KernelInfo { number, blocks, shared: 0, row_memory: 0, totals: vec![] }))
 }

@@ -7,7 +7,8 @@
 
 use hgnnc_ir::kernel::{Form, Gemm, Width};
 
-use crate::code::{Code, Reg};
+use crate::code::Code;
+use crate::isa::{Body, Class, Reg, Regions, Special, Symbol};
 use crate::table::{Slot, Table};
 use crate::tile::{self, DEPTH, Left, Memory, Product, STAGING, TILE, Target};
 use crate::{Blocks, KernelInfo, Precision, Total};
@@ -26,19 +27,19 @@ pub(crate) fn part_rows(rows: usize, elements: usize) -> usize {
 }
 
 /// Writes a dense product.
-pub(crate) fn emit(gemm: &Gemm, number: usize, precision: Precision, table: &mut Table) -> (String, KernelInfo) {
+pub(crate) fn emit(gemm: &Gemm, number: usize, precision: Precision, table: &mut Table) -> (Body, KernelInfo) {
     let mut code = Code::new(0);
     let of = &gemm.of;
     let mut entry = |code: &mut Code, slot: Slot| {
         let wide = matches!(slot, Slot::Buffer(_) | Slot::Partials(..));
         let offset = table.offset(slot);
         match wide {
-            true => code.d("ld.const.u64", &[&format_args!("[table+{offset}]")]),
-            false => code.u("ld.const.u32", &[&format_args!("[table+{offset}]")]),
+            true => code.slot(Class::U64, offset),
+            false => code.slot(Class::U32, offset),
         }
     };
     let mut elements = |code: &mut Code, width: &Width| match width.as_fixed() {
-        Some(fixed) => code.u("mov.u32", &[&fixed]),
+        Some(fixed) => code.mov(fixed),
         None => entry(code, Slot::Elements(width.clone())),
     };
     let (k, n) = (elements(&mut code, &of.k), elements(&mut code, &of.n));
@@ -51,7 +52,7 @@ pub(crate) fn emit(gemm: &Gemm, number: usize, precision: Precision, table: &mut
         true => entry(&mut code, Slot::Partials(number, 0)),
         false => entry(&mut code, Slot::Buffer(gemm.out)),
     };
-    let thread = code.u("mov.u32", &[&"%tid.x"]);
+    let thread = code.mov(Special::TidX);
 
     // Which tile, of which matrix of the batch, and which part of the rows.
     let (m, columns) = match gemm.form {
@@ -60,18 +61,18 @@ pub(crate) fn emit(gemm: &Gemm, number: usize, precision: Precision, table: &mut
         Form::Outer => (k, n),
     };
     let tiles = |code: &mut Code, extent: Reg| {
-        let up = code.u("add.u32", &[&extent, &(TILE - 1)]);
-        code.u("div.u32", &[&up, &TILE])
+        let up = code.add(extent, TILE - 1);
+        code.div(up, TILE)
     };
     let (tiles_m, tiles_n) = (tiles(&mut code, m), tiles(&mut code, columns));
-    let tile_n = code.u("rem.u32", &[&"%block", &tiles_n]);
-    let rest = code.u("div.u32", &[&"%block", &tiles_n]);
-    let tile_m = code.u("rem.u32", &[&rest, &tiles_m]);
-    let rest = code.u("div.u32", &[&rest, &tiles_m]);
+    let tile_n = code.rem(Reg::BLOCK, tiles_n);
+    let rest = code.div(Reg::BLOCK, tiles_n);
+    let tile_m = code.rem(rest, tiles_m);
+    let rest = code.div(rest, tiles_m);
     let batches = elements_of(&mut code, &of.batch, table);
-    let batch = code.u("rem.u32", &[&rest, &batches]);
-    let part = code.u("div.u32", &[&rest, &batches]);
-    let (row0, column0) = (code.u("mul.lo.u32", &[&tile_m, &TILE]), code.u("mul.lo.u32", &[&tile_n, &TILE]));
+    let batch = code.rem(rest, batches);
+    let part = code.div(rest, batches);
+    let (row0, column0) = (code.mul(tile_m, TILE), code.mul(tile_n, TILE));
     let multiple = |width: &Width| width.as_fixed().is_some_and(|width| width % 4 == 0);
     let (k4, n4) = (multiple(&of.k), multiple(&of.n));
     // Of each operand: its buffer, the elements of a matrix of the batch (in a row, if it has rows), the elements from one
@@ -90,24 +91,24 @@ pub(crate) fn emit(gemm: &Gemm, number: usize, precision: Precision, table: &mut
         Form::MatMul => tile::element(&mut code, out, batch, n),
         Form::MatMulT => tile::element(&mut code, out, batch, k),
         Form::Outer => {
-            let part_base = code.u("mad.lo.u32", &[&part, &batches, &batch]);
+            let part_base = code.mad(part, batches, batch);
             tile::element(&mut code, out, part_base, weight)
         }
     };
     // The depth that this block goes through.
     let (first, last) = match outer {
-        false => (code.u("mov.u32", &[&0]), depth),
+        false => (code.mov(0), depth),
         true => {
             let offset = table.offset(Slot::PartRows(number));
-            let len = code.u("ld.const.u32", &[&format_args!("[table+{offset}]")]);
-            let first = code.u("mul.lo.u32", &[&part, &len]);
-            let end = code.u("add.u32", &[&first, &len]);
-            (first, code.u("min.u32", &[&end, &depth]))
+            let len = code.slot(Class::U32, offset);
+            let first = code.mul(part, len);
+            let end = code.add(first, len);
+            (first, code.min(end, depth))
         }
     };
     let result = if gemm.form == Form::MatMulT { &of.k } else { &of.n };
     let even = result.as_fixed().is_some_and(|width| width % 2 == 0);
-    let staging = code.u("mov.u32", &[&"shared"]);
+    let staging = code.mov(Symbol::Shared);
     let mut product = Product::new(&mut code, precision, thread, staging);
     let sums = product.multiply(&Left::Memory(a), &b, first, last);
     let to = Target { base: c, pitch: pitch_c, even, row: row0, rows: m, column: column0, columns };
@@ -117,15 +118,15 @@ pub(crate) fn emit(gemm: &Gemm, number: usize, precision: Precision, table: &mut
         false => vec![],
     };
     let blocks = Blocks::Gemm { form: gemm.form, rows: gemm.rows, of: of.clone() };
-    (code.finish(), KernelInfo { number, blocks, shared: STAGING, row_memory: 0, totals })
+    (code.finish(&Regions::default()), KernelInfo { number, blocks, shared: STAGING, row_memory: 0, totals })
 }
 
 fn elements_of(code: &mut Code, width: &Width, table: &mut Table) -> Reg {
     match width.as_fixed() {
-        Some(fixed) => code.u("mov.u32", &[&fixed]),
+        Some(fixed) => code.mov(fixed),
         None => {
             let offset = table.offset(Slot::Elements(width.clone()));
-            code.u("ld.const.u32", &[&format_args!("[table+{offset}]")])
+            code.slot(Class::U32, offset)
         }
     }
 }

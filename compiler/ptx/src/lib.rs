@@ -7,12 +7,14 @@
 //! Every row belongs to one team of threads and every sum has a fixed order, so results are the same in each run on each
 //! device. Sums over all rows are completed by an entry of their own.
 
-mod alike;
 mod code;
 mod copy;
 pub mod counts;
+mod dedup;
+mod entry;
 mod finish;
 mod gemm;
+mod isa;
 mod layout;
 mod math;
 mod table;
@@ -20,13 +22,15 @@ mod tile;
 mod traversal;
 
 use std::collections::HashSet;
-use std::fmt::Write;
 
 use hgnnc_ir::kernel::{Body, Buffer, Extents, Form, Kernel, Launch, Program, Rows, Width, print::print_rows};
 use hgnnc_ir::{Origin, Provenance, Reduce, Space};
 
 pub use table::{Band, Cut, Slot, Topology};
 
+use entry::Titled;
+use isa::print::{self, TableSpace};
+use isa::{Function, Source};
 use table::{Show, Table};
 use traversal::Shared;
 
@@ -386,33 +390,6 @@ impl Blocks {
     }
 }
 
-/// Blocks in another order: those before the first `L` of `n`, as a table entry says, are spread evenly among the others.
-/// Block `b` is the next of the first ones if there are more of them among `b + 1` blocks than among `b`, `b L / n`.
-fn interleave_blocks(text: &mut String, offset: usize) {
-    let lines = [
-        "// Interleaved.".to_owned(),
-        ".reg .b32 %leading, %before, %rest;".to_owned(),
-        ".reg .b64 %share, %count;".to_owned(),
-        format!("ld.const.u32 %leading, [table+{offset}];"),
-        "mov.u32 %blocks, %nctaid.x;".to_owned(),
-        "cvt.u64.u32 %count, %blocks;".to_owned(),
-        "mul.wide.u32 %share, %block, %leading;".to_owned(),
-        "div.u64 %share, %share, %count;".to_owned(),
-        "cvt.u32.u64 %before, %share;".to_owned(),
-        "add.u32 %rest, %block, 1;".to_owned(),
-        "mul.wide.u32 %share, %rest, %leading;".to_owned(),
-        "div.u64 %share, %share, %count;".to_owned(),
-        "cvt.u32.u64 %left, %share;".to_owned(),
-        "sub.u32 %rest, %block, %before;".to_owned(),
-        "add.u32 %rest, %rest, %leading;".to_owned(),
-        "setp.gt.u32 %mine, %left, %before;".to_owned(),
-        "selp.u32 %block, %before, %rest, %mine;".to_owned(),
-    ];
-    for line in lines {
-        writeln!(text, "    {line}").expect("strings can be written to");
-    }
-}
-
 /// Translates a verified program.
 ///
 /// # Errors
@@ -426,7 +403,7 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
         elements: target.elements_per_lane,
         hints,
         table: Table::default(),
-        entries: String::new(),
+        functions: vec![],
         next: 0,
         // Entries that complete sums have numbers after all kernels.
         next_finish: program.kernels().count(),
@@ -436,31 +413,20 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
     let updates = writer.launches(&program.launches[first_update..], "update")?;
     let commit = writer.commit()?;
     let (first_update, launches) = (before.len(), [before, updates].concat());
-    let Writer { table, entries, .. } = writer;
+    let Writer { table, functions, .. } = writer;
     let table = table.into_slots();
-    // A long table lies in global memory.
-    let constant = table.len() <= MOST_ENTRIES;
-    let entries = if constant { entries } else { entries.replace("ld.const.", "ld.global.nc.") };
-    let space = if constant { "const" } else { "global" };
-    let mut text = String::new();
-    let put = "strings can be written to";
-    writeln!(text, "// {}", program.tables.name).expect(put);
-    writeln!(text, ".version 7.8\n.target {}\n.address_size 64\n", target.name()).expect(put);
-    writeln!(text, "// Filled in when data is bound:").expect(put);
-    for (index, slot) in table.iter().enumerate() {
-        writeln!(text, "//   table[{index}], +{}: {}", 8 * index, Show(slot, program)).expect(put);
-    }
-    writeln!(text, ".visible .{space} .align 8 .b64 table[{}];", table.len().max(1)).expect(put);
-    if prelude.iter().chain(&launches).any(|entry| entry.shared() > 0) {
-        // Each launch says how many: what is declared with a size has at most 48 KiB.
-        writeln!(text, ".extern .shared .align 16 .b8 shared[];").expect(put);
-    }
-    text += &entries;
+    let source = Source {
+        title: program.tables.name.clone(),
+        target: target.name(),
+        slots: Some(table.iter().map(|slot| Show(slot, program).to_string()).collect()),
+        table: table.len().max(1),
+        space: if table.len() <= MOST_ENTRIES { TableSpace::Const } else { TableSpace::Global },
+        shared: prelude.iter().chain(&launches).any(|entry| entry.shared() > 0),
+        functions,
+    };
+    let text = print::module(&source);
     Ok(Module { text, table, prelude, launches, first_update, commit })
 }
-
-/// What a kernel is, for its comment, and its code.
-type Titled = (String, String);
 
 struct Writer<'a> {
     program: &'a Program,
@@ -469,7 +435,7 @@ struct Writer<'a> {
     elements: usize,
     hints: Hints<'a>,
     table: Table,
-    entries: String,
+    functions: Vec<Function>,
     next: usize,
     next_finish: usize,
 }
@@ -525,16 +491,16 @@ impl Writer<'_> {
                         bodies.push((format!("k{}: {what} k{number}", info.number), body));
                         kernels.push(info);
                     }
-                    (made.text, made.info, print_rows(self.program, &traversal.rows))
+                    (made.body, made.info, print_rows(self.program, &traversal.rows))
                 }
             };
             let title = format!("k{number} @{}.{}: {what}", kernel.stage.name(), kernel.phase.name());
             bodies.push((title, body));
             kernels.push(info);
         }
-        let mut entries = vec![self.entry(name, &bodies, kernels, launch.interleaved)];
+        let mut entries = vec![self.entry(name, bodies, kernels, launch.interleaved)];
         for (position, (bodies, kernels)) in following.into_iter().enumerate() {
-            entries.push(self.entry(&format!("{name}_long{}", position + 1), &bodies, kernels, 0));
+            entries.push(self.entry(&format!("{name}_long{}", position + 1), bodies, kernels, 0));
         }
         Ok(entries)
     }
@@ -553,7 +519,7 @@ impl Writer<'_> {
             }
         }
         let name = format!("{}_totals", entry.name);
-        (!kernels.is_empty()).then(|| self.entry(&name, &bodies, kernels, 0))
+        (!kernels.is_empty()).then(|| self.entry(&name, bodies, kernels, 0))
     }
 
     /// The entry that copies what was not computed in its place.
@@ -566,100 +532,12 @@ impl Writer<'_> {
             bodies.push((format!("k{number}: copy"), body));
             kernels.push(info);
         }
-        Ok((!kernels.is_empty()).then(|| self.entry("commit", &bodies, kernels, 0)))
+        Ok((!kernels.is_empty()).then(|| self.entry("commit", bodies, kernels, 0)))
     }
 
-    /// Writes an entry: each kernel has the next blocks, but the first `interleaved` ones alternate with the others. Kernels that do
-    /// the same share their code.
-    fn entry(&mut self, name: &str, bodies: &[Titled], kernels: Vec<KernelInfo>, interleaved: usize) -> Entry {
-        let mut text = String::new();
-        let put = "strings can be written to";
-        // As many registers as it takes: nothing is spilled.
-        writeln!(text, "\n.visible .entry {name}()\n.maxntid {THREADS}, 1, 1\n.minnctapersm 1\n{{").expect(put);
-        writeln!(text, "    .reg .b32 %block, %blocks, %left;\n    .reg .b64 %row;\n    .reg .pred %mine;").expect(put);
-        writeln!(text, "    mov.u32 %block, %ctaid.x;").expect(put);
-        let mut groups = alike::group(&bodies[..interleaved]);
-        if interleaved > 0 {
-            let numbers = kernels[..interleaved].iter().map(|kernel| kernel.number).collect();
-            interleave_blocks(&mut text, self.table.offset(Slot::AllBlocks(numbers)));
-        }
-        groups.extend(alike::group(&bodies[interleaved..]).into_iter().map(|group| group.after(interleaved)));
-        let mut order = vec![];
-        for (index, group) in groups.iter().enumerate() {
-            writeln!(text).expect(put);
-            for (position, _) in &group.kernels {
-                writeln!(text, "    // {}", bodies[*position].0).expect(put);
-                order.push(*position);
-            }
-            let last = index + 1 == groups.len();
-            let (first, rest) = group.kernels.split_first().expect("a group has kernels");
-            let body = if rest.is_empty() {
-                if !last {
-                    let offset = self.table.offset(Slot::Blocks(kernels[first.0].number));
-                    writeln!(text, "    ld.const.u32 %blocks, [table+{offset}];").expect(put);
-                    writeln!(text, "    setp.lt.u32 %mine, %block, %blocks;\n    @!%mine bra $next{index};")
-                        .expect(put);
-                }
-                group.text(|number| format!("table+{}", first.1[number]))
-            } else {
-                self.choose(&mut text, (index, last), group, &kernels);
-                group.text(|number| format!("%row+{}", 8 * (number + 1)))
-            };
-            for line in body.replace(code::LABELS, &format!("$L{index}_")).lines() {
-                writeln!(text, "    {line}").expect(put);
-            }
-            writeln!(text, "    ret;").expect(put);
-            if !last {
-                writeln!(text, "$next{index}:").expect(put);
-                if rest.is_empty() {
-                    writeln!(text, "    sub.u32 %block, %block, %blocks;").expect(put);
-                }
-            }
-        }
-        writeln!(text, "}}").expect(put);
-        self.entries += &text;
-        // In the order of their blocks.
-        let mut kernels: Vec<Option<KernelInfo>> = kernels.into_iter().map(Some).collect();
-        let kernels = order.into_iter().filter_map(|position| kernels[position].take()).collect();
-        Entry { name: name.to_owned(), kernels }
-    }
-
-    /// Finds the kernel of a group that a block belongs to. Each has a row of the table: its number of blocks, and what
-    /// its code reads.
-    fn choose(
-        &mut self,
-        text: &mut String,
-        (index, last): (usize, bool),
-        group: &alike::Shared,
-        kernels: &[KernelInfo],
-    ) {
-        let mut start = None;
-        for (position, offsets) in &group.kernels {
-            let mut row = vec![Slot::Blocks(kernels[*position].number)];
-            row.extend(offsets.iter().map(|&offset| self.table.at(offset)));
-            let at = self.table.row(row);
-            start.get_or_insert(at);
-        }
-        let (start, count) = (start.unwrap_or(0), group.kernels.len());
-        let stride = 8 * (group.kernels[0].1.len() + 1);
-        let lines = [
-            "mov.u64 %row, table;".to_owned(),
-            format!("add.u64 %row, %row, {start};"),
-            format!("mov.u32 %left, {count};"),
-            format!("$again{index}:"),
-            "ld.const.u32 %blocks, [%row];".to_owned(),
-            "setp.lt.u32 %mine, %block, %blocks;".to_owned(),
-            format!("@%mine bra $found{index};"),
-            "sub.u32 %block, %block, %blocks;".to_owned(),
-            format!("add.u64 %row, %row, {stride};"),
-            "sub.u32 %left, %left, 1;".to_owned(),
-            "setp.ne.u32 %mine, %left, 0;".to_owned(),
-            format!("@%mine bra $again{index};"),
-            if last { "ret;".to_owned() } else { format!("bra $next{index};") },
-            format!("$found{index}:"),
-        ];
-        for line in lines {
-            writeln!(text, "    {line}").expect("strings can be written to");
-        }
+    fn entry(&mut self, name: &str, bodies: Vec<Titled>, kernels: Vec<KernelInfo>, interleaved: usize) -> Entry {
+        let (function, entry) = entry::emit(name, bodies, kernels, interleaved, &mut self.table);
+        self.functions.push(function);
+        entry
     }
 }

@@ -7,7 +7,8 @@
 //! Products are `mma.sync` with sums in f32, for a [`Precision`]. So that products of TF32 are as exact as f32, each number
 //! is taken apart into two, and three of the four products are added (Ootomo and Yokota 2022).
 
-use crate::code::{Class, Code, Reg, Val};
+use crate::code::Code;
+use crate::isa::{Address, Cache, Inst, Mma, Opcode, Reg, StateSpace, Type, Val};
 use crate::{Precision, THREADS};
 
 /// Rows and columns of a tile of the result.
@@ -77,9 +78,9 @@ pub(crate) fn result_pitch(elements: usize) -> usize {
 
 /// The address of element `count * each` of a buffer.
 pub(crate) fn element(code: &mut Code, buffer: Reg, count: Reg, each: Reg) -> Reg {
-    let elements = code.d("mul.wide.u32", &[&count, &each]);
-    let bytes = code.d("shl.b64", &[&elements, &2]);
-    code.d("add.u64", &[&buffer, &bytes])
+    let elements = code.mul_wide(count, each);
+    let bytes = code.shl64(elements, 2);
+    code.add64(buffer, bytes)
 }
 
 /// Four sums for each tile of a warp.
@@ -103,12 +104,12 @@ pub(crate) struct Product<'c> {
 impl<'c> Product<'c> {
     /// For the threads of a block, with `STAGING` bytes of shared memory.
     pub fn new(code: &'c mut Code, precision: Precision, thread: Reg, staging: Reg) -> Self {
-        let lane = code.u("and.b32", &[&thread, &31]);
-        let warp = code.u("shr.u32", &[&thread, &5]);
-        let (group, within) = (code.u("shr.u32", &[&lane, &2]), code.u("and.b32", &[&lane, &3]));
-        let (down, across) = (code.u("div.u32", &[&warp, &WARPS_ACROSS]), code.u("rem.u32", &[&warp, &WARPS_ACROSS]));
-        let row = code.u("mul.lo.u32", &[&down, &(16 * WARP_TILES.0)]);
-        let column = code.u("mul.lo.u32", &[&across, &(8 * WARP_TILES.1)]);
+        let lane = code.and(thread, 31);
+        let warp = code.shr(thread, 5);
+        let (group, within) = (code.shr(lane, 2), code.and(lane, 3));
+        let (down, across) = (code.div(warp, WARPS_ACROSS), code.rem(warp, WARPS_ACROSS));
+        let row = code.mul(down, 16 * WARP_TILES.0);
+        let column = code.mul(across, 8 * WARP_TILES.1);
         Self { code, precision, staging, thread, group, within, row, column }
     }
 
@@ -116,16 +117,15 @@ impl<'c> Product<'c> {
     /// slices, and with what is read, when it is complete and they have met once more.
     pub fn multiply(&mut self, a: &Left, b: &Memory, first: Reg, last: Reg) -> Sums {
         let code = &mut *self.code;
-        let sums: Vec<[Reg; 4]> = (0..WARP_TILES.0 * WARP_TILES.1)
-            .map(|_| std::array::from_fn(|_| code.f("mov.f32", &[&Val::ZERO])))
-            .collect();
+        let sums: Vec<[Reg; 4]> =
+            (0..WARP_TILES.0 * WARP_TILES.1).map(|_| std::array::from_fn(|_| code.mov_f32(Val::ZERO))).collect();
         // Matrix units take a row and a column of eight from each four lanes, and a fourth of the depth; otherwise a lane
         // needs the rows and columns of its own sums, and all of the depth.
         let exact = self.precision == Precision::F32;
-        let row = code.u("add.u32", &[&self.row, &self.group]);
+        let row = code.add(self.row, self.group);
         let column = match exact {
-            true => code.u("mad.lo.u32", &[&self.within, &2, &self.column]),
-            false => code.u("add.u32", &[&self.column, &self.group]),
+            true => code.mad(self.within, 2, self.column),
+            false => code.add(self.column, self.group),
         };
         let depth = (!exact).then_some(self.within);
         let own_b = self.own(Form::of(b), column, depth, 4 * SLICE);
@@ -133,27 +133,27 @@ impl<'c> Product<'c> {
             Left::Memory(memory) => self.own(Form::of(memory), row, depth, 0),
             Left::Shared(rows) => {
                 let own = self.own(Form::Rows(rows.pitch), row, depth, 0);
-                Own { at: own.at.iter().map(|at| self.code.u("add.u32", &[at, &rows.base])).collect(), ..own }
+                Own { at: own.at.iter().map(|at| self.code.add(at, rows.base)).collect(), ..own }
             }
         };
         // Slices on their way.
         let code = &mut *self.code;
-        let (load, used) = (code.u("mov.u32", &[&first]), code.u("mov.u32", &[&first]));
-        let (load_at, used_at) = (code.u("mov.u32", &[&self.staging]), code.u("mov.u32", &[&self.staging]));
+        let (load, used) = (code.mov(first), code.mov(first));
+        let (load_at, used_at) = (code.mov(self.staging), code.mov(self.staging));
         for _ in 0..STAGES - 1 {
             self.copy(a, b, last, load, load_at);
         }
         let (again, done) = (self.code.label(), self.code.label());
         self.code.place(again);
-        let end = self.code.p("setp.ge.u32", &[&used, &last]);
+        let end = self.code.ge(used, last);
         self.code.jump_if(end, done);
-        self.code.line(format_args!("cp.async.wait_group {};", STAGES - 2));
+        self.code.effect(Opcode::CpAsyncWaitGroup, (STAGES - 2,));
         // The slice has arrived for all, and all are done with the one before, whose place the next takes.
-        self.code.line("bar.sync 0;");
+        self.code.block_sync();
         self.copy(a, b, last, load, load_at);
         let now = |code: &mut Code, own: &Own| match own.form {
             Form::Rows(_) => own.clone(),
-            form => Own { at: own.at.iter().map(|at| code.u("add.u32", &[at, &used_at])).collect(), form },
+            form => Own { at: own.at.iter().map(|at| code.add(at, used_at)).collect(), form },
         };
         let (here_a, here_b) = (now(self.code, &own_a), now(self.code, &own_b));
         match exact {
@@ -161,23 +161,23 @@ impl<'c> Product<'c> {
             false => self.multiply_fragments(&sums, &here_a, &here_b),
         }
         if let Form::Rows(_) = own_a.form {
-            own_a.at.iter().for_each(|&at| self.code.set(at, "add.u32", &[&at, &(4 * DEPTH)]));
+            own_a.at.iter().for_each(|&at| self.code.increase(at, 4 * DEPTH));
         }
-        self.code.set(used, "add.u32", &[&used, &DEPTH]);
+        self.code.increase(used, DEPTH);
         self.advance(used_at);
         self.code.jump(again);
         self.code.place(done);
-        self.code.line("cp.async.wait_all;");
+        self.code.effect(Opcode::CpAsyncWaitAll, ());
         Sums(sums)
     }
 
     /// The next slice, in a ring.
     fn advance(&mut self, at: Reg) {
         let slice = 4 * 2 * SLICE;
-        self.code.set(at, "add.u32", &[&at, &slice]);
-        let end = self.code.u("add.u32", &[&self.staging, &(STAGES * slice)]);
-        let round = self.code.p("setp.eq.u32", &[&at, &end]);
-        self.code.set(at, "selp.u32", &[&self.staging, &at, &round]);
+        self.code.increase(at, slice);
+        let end = self.code.add(self.staging, STAGES * slice);
+        let round = self.code.eq(at, end);
+        self.code.set(at, Opcode::Selp(Type::U32), (self.staging, at, round));
     }
 
     /// Copies the next slice of what is in global memory.
@@ -185,10 +185,10 @@ impl<'c> Product<'c> {
         if let Left::Memory(a) = a {
             self.copy_side(a, last, load, at);
         }
-        let to = self.code.u("add.u32", &[&at, &(4 * SLICE)]);
+        let to = self.code.add(at, 4 * SLICE);
         self.copy_side(b, last, load, to);
-        self.code.line("cp.async.commit_group;");
-        self.code.set(load, "add.u32", &[&load, &DEPTH]);
+        self.code.effect(Opcode::CpAsyncCommit, ());
+        self.code.increase(load, DEPTH);
         self.advance(at);
     }
 
@@ -203,35 +203,36 @@ impl<'c> Product<'c> {
         };
         let chunks = len / vector;
         for copy in 0..TILE * DEPTH / vector / THREADS {
-            let number = code.u("add.u32", &[&self.thread, &(copy * THREADS)]);
-            let (line, chunk) = (code.u("div.u32", &[&number, &chunks]), code.u("rem.u32", &[&number, &chunks]));
-            let element = code.u("mul.lo.u32", &[&chunk, &vector]);
+            let number = code.add(self.thread, copy * THREADS);
+            let (line, chunk) = (code.div(number, chunks), code.rem(number, chunks));
+            let element = code.mul(chunk, vector);
             let own = match side.deep {
                 true => {
                     // Lines change places with the chunks of their neighbours: see `fragments`.
-                    let (four, one) = (code.u("div.u32", &[&element, &4]), code.u("rem.u32", &[&element, &4]));
-                    let turn = code.u("shr.u32", &[&line, &1]);
-                    let turn = code.u("and.b32", &[&turn, &3]);
-                    let four = code.u("xor.b32", &[&four, &turn]);
-                    let at = code.u("mad.lo.u32", &[&four, &4, &one]);
-                    code.u("mad.lo.u32", &[&line, &DEPTH, &at])
+                    let (four, one) = (code.div(element, 4), code.rem(element, 4));
+                    let turn = code.shr(line, 1);
+                    let turn = code.and(turn, 3);
+                    let four = code.xor(four, turn);
+                    let at = code.mad(four, 4, one);
+                    code.mad(line, DEPTH, at)
                 }
-                false => code.u("mad.lo.u32", &[&line, &WIDE_PITCH, &element]),
+                false => code.mad(line, WIDE_PITCH, element),
             };
-            let own = code.u("mad.lo.u32", &[&own, &4, &to]);
-            let (line, element) = (code.u("add.u32", &[&line, &line0]), code.u("add.u32", &[&element, &element0]));
-            let there = code.p("setp.lt.u32", &[&line, &lines_end]);
-            let there = code.p("setp.lt.and.u32", &[&element, &elements_end, &there]);
+            let own = code.mad(own, 4, to);
+            let (line, element) = (code.add(line, line0), code.add(element, element0));
+            let there = code.lt(line, lines_end);
+            let there = code.lt_and(element, elements_end, there);
             // What does not exist is 0; its address must be good all the same.
-            let bytes = code.u("selp.u32", &[&(4 * vector), &0, &there]);
-            let line = code.u("selp.u32", &[&line, &0, &there]);
-            let element = code.u("selp.u32", &[&element, &0, &there]);
-            let wide = code.d("cvt.u64.u32", &[&element]);
-            let from = code.d("mad.wide.u32", &[&line, &side.pitch, &wide]);
-            let from = code.d("shl.b64", &[&from, &2]);
-            let from = code.d("add.u64", &[&from, &side.base]);
-            let how = if vector == 4 { "cg" } else { "ca" };
-            code.line(format_args!("cp.async.{how}.shared.global [{own}], [{from}], {}, {bytes};", 4 * vector));
+            let bytes = code.selp(4 * vector, 0, there);
+            let line = code.selp(line, 0, there);
+            let element = code.selp(element, 0, there);
+            let wide = code.widen(element);
+            let from = code.mad_wide(line, side.pitch, wide);
+            let from = code.shl64(from, 2);
+            let from = code.add64(from, side.base);
+            let cache = if vector == 4 { Cache::Global } else { Cache::All };
+            let (own, from) = (Address::from(own), Address::from(from));
+            code.effect(Opcode::CpAsync(cache), (own, from, 4 * vector, bytes));
         }
     }
 
@@ -243,25 +244,25 @@ impl<'c> Product<'c> {
     /// chunks of two rows that eight threads copy. There is an address for each chunk.
     fn own(&mut self, form: Form, index: Reg, depth: Option<Reg>, offset: usize) -> Own {
         let code = &mut *self.code;
-        let depth = depth.unwrap_or_else(|| code.u("mov.u32", &[&0]));
+        let depth = depth.unwrap_or_else(|| code.mov(0));
         let at = match form {
             Form::Wide => {
-                let at = code.u("mad.lo.u32", &[&depth, &WIDE_PITCH, &index]);
-                vec![code.u("mad.lo.u32", &[&at, &4, &offset])]
+                let at = code.mad(depth, WIDE_PITCH, index);
+                vec![code.mad(at, 4, offset)]
             }
             Form::Rows(pitch) => {
-                let at = code.u("mad.lo.u32", &[&index, &pitch, &depth]);
-                vec![code.u("mad.lo.u32", &[&at, &4, &offset])]
+                let at = code.mad(index, pitch, depth);
+                vec![code.mad(at, 4, offset)]
             }
             Form::Deep => {
-                let turn = code.u("shr.u32", &[&index, &1]);
-                let turn = code.u("and.b32", &[&turn, &3]);
-                let row = code.u("mad.lo.u32", &[&index, &DEPTH, &depth]);
-                let row = code.u("mad.lo.u32", &[&row, &4, &offset]);
+                let turn = code.shr(index, 1);
+                let turn = code.and(turn, 3);
+                let row = code.mad(index, DEPTH, depth);
+                let row = code.mad(row, 4, offset);
                 (0..DEPTH / 4)
                     .map(|chunk| {
-                        let chunk = code.u("xor.b32", &[&turn, &chunk]);
-                        code.u("mad.lo.u32", &[&chunk, &16, &row])
+                        let chunk = code.xor(turn, chunk);
+                        code.mad(chunk, 16, row)
                     })
                     .collect()
             }
@@ -286,24 +287,23 @@ impl<'c> Product<'c> {
             let b: Vec<Vec<Reg>> = (0..WARP_TILES.1).map(|tile| load(b, 8 * tile)).collect();
             if self.precision == Precision::Bf16 {
                 let mut pairs = |numbers: &[Reg]| -> Vec<Reg> {
-                    let pair = |pair: &[Reg]| self.code.op(Class::U32, "cvt.rn.bf16x2.f32", &[&pair[1], &pair[0]]);
+                    let pair = |pair: &[Reg]| self.code.bf16x2(pair[1], pair[0]);
                     numbers.chunks(2).map(pair).collect()
                 };
                 let a: Vec<Vec<Reg>> = a.iter().map(|[top, low]| by_turns(&pairs(top), &pairs(low))).collect();
                 let b: Vec<Vec<Reg>> = b.iter().map(|b| pairs(b)).collect();
-                self.mma("m16n8k16.row.col.f32.bf16.bf16.f32", sums, &a, &b);
+                self.mma(Mma::Bf16, sums, &a, &b);
                 continue;
             }
             let a: Vec<Vec<Reg>> = a.iter().map(|[top, low]| by_turns(top, low)).collect();
             let ((large_a, rest_a), (large_b, rest_b)) = (self.round(&a), self.round(&b));
-            const KIND: &str = "m16n8k8.row.col.f32.tf32.tf32.f32";
             if self.precision == Precision::Tf32x3 {
                 // The small products first.
                 let ((small_a, _), (small_b, _)) = (self.round(&rest_a), self.round(&rest_b));
-                self.mma(KIND, sums, &small_a, &large_b);
-                self.mma(KIND, sums, &large_a, &small_b);
+                self.mma(Mma::Tf32, sums, &small_a, &large_b);
+                self.mma(Mma::Tf32, sums, &large_a, &small_b);
             }
-            self.mma(KIND, sums, &large_a, &large_b);
+            self.mma(Mma::Tf32, sums, &large_a, &large_b);
         }
     }
 
@@ -314,11 +314,10 @@ impl<'c> Product<'c> {
         let mut rest = vec![];
         let mut large = vec![];
         for numbers in numbers {
-            let rounded: Vec<Reg> =
-                numbers.iter().map(|number| code.op(Class::U32, "cvt.rna.tf32.f32", &[number])).collect();
+            let rounded: Vec<Reg> = numbers.iter().map(|number| code.tf32(number)).collect();
             let left = numbers.iter().zip(&rounded).filter(|_| apart).map(|(number, rounded)| {
-                let as_float = code.f("mov.b32", &[rounded]);
-                code.f("sub.rn.f32", &[number, &as_float])
+                let as_float = code.f32_of_bits(rounded);
+                code.sub_f32(number, as_float)
             });
             rest.push(left.collect());
             large.push(rounded);
@@ -326,12 +325,11 @@ impl<'c> Product<'c> {
         (large, rest)
     }
 
-    fn mma(&mut self, kind: &str, sums: &[[Reg; 4]], a: &[Vec<Reg>], b: &[Vec<Reg>]) {
-        let list = |regs: &[Reg]| regs.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+    fn mma(&mut self, kind: Mma, sums: &[[Reg; 4]], a: &[Vec<Reg>], b: &[Vec<Reg>]) {
         for (i, a) in a.iter().enumerate() {
             for (j, b) in b.iter().enumerate() {
-                let (a, b, sums) = (list(a), list(b), list(&sums[i * WARP_TILES.1 + j]));
-                self.code.line(format_args!("mma.sync.aligned.{kind} {{{sums}}}, {{{a}}}, {{{b}}}, {{{sums}}};"));
+                let sums = &sums[i * WARP_TILES.1 + j];
+                self.code.push(Inst::new(Opcode::Mma(kind), sums, (&a[..], &b[..], sums)));
             }
         }
     }
@@ -346,7 +344,7 @@ impl<'c> Product<'c> {
             for (tile, sums) in sums.iter().enumerate() {
                 let (a, b) = (&a[tile / WARP_TILES.1], &b[tile % WARP_TILES.1]);
                 for (element, &sum) in sums.iter().enumerate() {
-                    self.code.set(sum, "fma.rn.f32", &[&a[element / 2], &b[element % 2], &sum]);
+                    self.code.set(sum, Opcode::Mad(Type::F32), (a[element / 2], b[element % 2], sum));
                 }
             }
         }
@@ -355,10 +353,10 @@ impl<'c> Product<'c> {
     /// Stores the tile in global memory, where rows and columns are below their ends.
     pub fn write(&mut self, sums: &Sums, to: &Target) {
         let at = |code: &mut Code, row: Reg, column: Reg| {
-            let wide = code.d("cvt.u64.u32", &[&column]);
-            let at = code.d("mad.wide.u32", &[&row, &to.pitch, &wide]);
-            let at = code.d("shl.b64", &[&at, &2]);
-            code.d("add.u64", &[&at, &to.base])
+            let wide = code.widen(column);
+            let at = code.mad_wide(row, to.pitch, wide);
+            let at = code.shl64(at, 2);
+            code.add64(at, to.base)
         };
         self.each_pair(
             sums,
@@ -367,11 +365,7 @@ impl<'c> Product<'c> {
             to.even,
             |code, row, column, there, sums| {
                 let at = at(code, row, column);
-                match sums {
-                    [one] => code.line(format_args!("@{there} st.global.f32 [{at}], {one};")),
-                    [one, two, ..] => code.line(format_args!("@{there} st.global.v2.f32 [{at}], {{{one}, {two}}};")),
-                    [] => {}
-                }
+                code.store_vector(Some(there), StateSpace::Global, at, sums);
             },
         );
     }
@@ -379,15 +373,11 @@ impl<'c> Product<'c> {
     /// Stores the tile in shared memory, from a column on, where columns are below their end. With `even`, columns and
     /// their end are even.
     pub fn write_shared(&mut self, sums: &Sums, to: Rows, column: Reg, columns: Reg, even: bool) {
-        let zero = self.code.u("mov.u32", &[&0]);
+        let zero = self.code.mov(0);
         self.each_pair(sums, (zero, None), (column, columns), even, |code, row, column, there, sums| {
-            let at = code.u("mad.lo.u32", &[&row, &to.pitch, &column]);
-            let at = code.u("mad.lo.u32", &[&at, &4, &to.base]);
-            match sums {
-                [one] => code.line(format_args!("@{there} st.shared.f32 [{at}], {one};")),
-                [one, two, ..] => code.line(format_args!("@{there} st.shared.v2.f32 [{at}], {{{one}, {two}}};")),
-                [] => {}
-            }
+            let at = code.mad(row, to.pitch, column);
+            let at = code.mad(at, 4, to.base);
+            code.store_vector(Some(there), StateSpace::Shared, at, sums);
         });
     }
 
@@ -401,22 +391,22 @@ impl<'c> Product<'c> {
         mut store: impl FnMut(&mut Code, Reg, Reg, Reg, &[Reg]),
     ) {
         let code = &mut *self.code;
-        let row = code.u("add.u32", &[&self.row, &self.group]);
-        let row = code.u("add.u32", &[&row, &row0]);
-        let column = code.u("mad.lo.u32", &[&self.within, &2, &self.column]);
-        let column = code.u("add.u32", &[&column, &column0]);
+        let row = code.add(self.row, self.group);
+        let row = code.add(row, row0);
+        let column = code.mad(self.within, 2, self.column);
+        let column = code.add(column, column0);
         for i in 0..WARP_TILES.0 {
             for half in 0..2 {
-                let row = code.u("add.u32", &[&row, &(16 * i + 8 * half)]);
-                let inside = rows.map(|rows| code.p("setp.lt.u32", &[&row, &rows]));
+                let row = code.add(row, 16 * i + 8 * half);
+                let inside = rows.map(|rows| code.lt(row, rows));
                 for j in 0..WARP_TILES.1 {
                     let sums = &sums.0[i * WARP_TILES.1 + j][2 * half..2 * half + 2];
                     let each = if even { 2 } else { 1 };
                     for (right, sums) in sums.chunks(each).enumerate() {
-                        let column = code.u("add.u32", &[&column, &(8 * j + right)]);
+                        let column = code.add(column, 8 * j + right);
                         let there = match inside {
-                            Some(inside) => code.p("setp.lt.and.u32", &[&column, &columns, &inside]),
-                            None => code.p("setp.lt.u32", &[&column, &columns]),
+                            Some(inside) => code.lt_and(column, columns, inside),
+                            None => code.lt(column, columns),
                         };
                         store(code, row, column, there, sums);
                     }
@@ -460,7 +450,7 @@ impl Own {
             Form::Wide => (self.at[0], depth * WIDE_PITCH + index),
             Form::Rows(pitch) => (self.at[0], index * pitch + depth),
         };
-        code.f("ld.shared.f32", &[&format_args!("[{at}+{}]", 4 * elements)])
+        code.load(StateSpace::Shared, (at, 4 * elements))
     }
 }
 

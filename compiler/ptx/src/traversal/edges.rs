@@ -4,8 +4,9 @@ use hgnnc_ir::kernel::{Extent, KernelOp, Operand};
 use hgnnc_ir::{Extreme, Reduce};
 
 use super::rows::Seen;
-use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Result, Shape, Value, WARP_BITS};
-use crate::code::{Code, Reg, Val};
+use super::{Edge, Emit, Held, Result, Shape, Value, WARP_BITS};
+use crate::code::Code;
+use crate::isa::{Cmp, Opcode, Reg, StateSpace, Type, Val};
 use crate::math;
 use crate::table::Slot;
 
@@ -46,7 +47,7 @@ pub(super) struct State {
 impl Emit<'_> {
     /// Goes over the edges of the row once.
     pub(super) fn edge_pass(&mut self, number: usize, edges: &[usize]) -> Result<()> {
-        self.code.comment(format_args!("pass {} over the edges", number + 1));
+        self.code.comment(format!("pass {} over the edges", number + 1));
         let mut partials = vec![];
         for &index in edges {
             partials.extend(self.begin_partial(index)?);
@@ -54,11 +55,11 @@ impl Emit<'_> {
         let (start, len, most) = self.edges_of_row()?;
         let shape = self.shape;
         let team = self.team();
-        let counter = self.code.u("mov.u32", &[&0]);
+        let counter = self.code.mov(0);
         self.code.begin_loop();
         let (again, done) = (self.code.label(), self.code.label());
         self.code.place(again);
-        let end = self.code.p("setp.ge.u32", &[&counter, &most]);
+        let end = self.code.ge(counter, most);
         self.code.jump_if(end, done);
         let mut ahead = vec![];
         for copy in 0..shape.unroll {
@@ -71,7 +72,7 @@ impl Emit<'_> {
             }
         }
         self.end_edge();
-        self.code.set(counter, "add.u32", &[&counter, &(shape.unroll << shape.teams)]);
+        self.code.increase(counter, shape.unroll << shape.teams);
         self.code.jump(again);
         self.code.place(done);
         self.code.end_loop();
@@ -98,8 +99,8 @@ impl Emit<'_> {
         let (thread, Shape { lanes, teams, .. }) = (self.thread, self.shape);
         (teams > 0).then(|| {
             self.code.first(|code| {
-                let team = code.u("shr.u32", &[&thread, &lanes]);
-                code.u("and.b32", &[&team, &((1u32 << teams) - 1)])
+                let team = code.shr(thread, lanes);
+                code.and(team, (1u32 << teams) - 1)
             })
         })
     }
@@ -109,20 +110,20 @@ impl Emit<'_> {
         let (of, direction) = self.topology().expect("a pass has edges");
         let ends = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));
         let base = self.entry(Slot::FirstEdges { of, direction, ends });
-        let address = self.code.d("mad.wide.u32", &[&self.row, &4, &base]);
-        let mut start = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
-        let end = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}+4]")]);
-        let mut len = self.code.u("sub.u32", &[&end, &start]);
+        let address = self.code.mad_wide(self.row, 4, base);
+        let mut start = self.code.load_index(address);
+        let end = self.code.load_index((address, 4));
+        let mut len = self.code.sub(end, start);
         if let Some((before, edges)) = self.piece_edges() {
-            start = self.code.u("add.u32", &[&start, &before]);
-            len = self.code.u("sub.u32", &[&len, &before]);
-            len = self.code.u("min.u32", &[&len, &edges]);
+            start = self.code.add(start, before);
+            len = self.code.sub(len, before);
+            len = self.code.min(len, edges);
         }
         if let Some(valid) = self.row_valid {
-            len = self.code.u("selp.u32", &[&len, &0, &valid]);
+            len = self.code.selp(len, 0, valid);
         }
         let most = match self.shape.row() < WARP_BITS {
-            true => self.code.u("redux.sync.max.u32", &[&len, &ALL_LANES]),
+            true => self.code.warp_max(len),
             false => len,
         };
         Ok((start, len, most))
@@ -134,19 +135,19 @@ impl Emit<'_> {
         let code = &mut self.code;
         let mut at = counter;
         if ahead > 0 {
-            at = code.u("add.u32", &[&at, &ahead]);
+            at = code.add(at, ahead);
         }
         if let Some(team) = team {
-            at = code.u("add.u32", &[&at, &team]);
+            at = code.add(at, team);
         }
-        let valid = code.p("setp.lt.u32", &[&at, &len]);
-        let number = code.u("add.u32", &[&start, &at]);
+        let valid = code.lt(at, len);
+        let number = code.add(start, at);
         // Where there is no edge, the first of the graph stands in; it is not used.
-        let number = code.u("selp.u32", &[&number, &0, &valid]);
+        let number = code.selp(number, 0, valid);
         let (of, direction) = self.topology().expect("a pass has edges");
         let base = self.entry(Slot::Others(of, direction));
-        let address = self.code.d("mad.wide.u32", &[&number, &4, &base]);
-        let other = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        let address = self.code.mad_wide(number, 4, base);
+        let other = self.code.load_index(address);
         Ok(Edge { valid, number, other, position: None })
     }
 
@@ -174,7 +175,7 @@ impl Emit<'_> {
         }
         let Some(width) = instr.width.as_fixed() else { return self.unsupported("a row of unknown length") };
         let start = |code: &mut Code, slots: &[bool], number: f64| -> Vec<Option<Reg>> {
-            let made = |&has: &bool| has.then(|| code.f("mov.f32", &[&Val::Imm(number as f32)]));
+            let made = |&has: &bool| has.then(|| code.mov_f32(Val::Imm(number as f32)));
             slots.iter().map(made).collect()
         };
         let has = |emit: &Self, layout: usize, position: usize| -> Vec<bool> {
@@ -241,12 +242,12 @@ impl Emit<'_> {
                 for (sum, x) in held.regs.iter().zip(x) {
                     let (Some(Val::Reg(sum)), Some(x)) = (*sum, x) else { continue };
                     match reduce {
-                        Reduce::Sum => self.code.set_if(valid, sum, "add.rn.f32", &[&sum, &x]),
-                        Reduce::Max => self.code.set_if(valid, sum, "max.NaN.f32", &[&sum, &x]),
-                        Reduce::Min => self.code.set_if(valid, sum, "min.NaN.f32", &[&sum, &x]),
+                        Reduce::Sum => self.code.set_if(valid, sum, Opcode::Add(Type::F32), (sum, x)),
+                        Reduce::Max => self.code.set_if(valid, sum, Opcode::Max(Type::F32), (sum, x)),
+                        Reduce::Min => self.code.set_if(valid, sum, Opcode::Min(Type::F32), (sum, x)),
                         Reduce::Lse => {
                             let next = self.combine(Reduce::Lse, sum.into(), x);
-                            self.code.set_if(valid, sum, "mov.f32", &[&next]);
+                            self.code.assign_if(valid, sum, next);
                         }
                     }
                 }
@@ -258,7 +259,7 @@ impl Emit<'_> {
                     let (Some(Val::Reg(sum)), Some(x)) = (*sum, x) else { continue };
                     let weight = weights[self.layouts[held.layout].narrower(held.position, slot, a.1)];
                     let weight = weight.expect("a weight for each element");
-                    self.code.set_if(valid, sum, "fma.rn.f32", &[&weight, &x, &sum]);
+                    self.code.set_if(valid, sum, Opcode::Mad(Type::F32), (weight, x, sum));
                 }
             }
             Partial::Extreme { x, rank, state, .. } => {
@@ -283,17 +284,17 @@ impl Emit<'_> {
                     };
                     let raised = math::max(&mut self.code, largest.into(), score);
                     let base = self.finite(raised);
-                    let before = self.code.f("sub.rn.f32", &[&largest, &base]);
+                    let before = self.code.sub_f32(largest, base);
                     let scale = math::exp(&mut self.code, before.into());
-                    let apart = self.code.f("sub.rn.f32", &[&score, &base]);
+                    let apart = self.code.sub_f32(score, base);
                     let weight = math::exp(&mut self.code, apart.into());
                     let next = math::fma(&mut self.code, total.into(), scale, weight);
-                    self.code.set_if(valid, total, "mov.f32", &[&next]);
-                    self.code.set_if(valid, largest, "mov.f32", &[&raised]);
+                    self.code.assign_if(valid, total, next);
+                    self.code.assign_if(valid, largest, raised);
                     let times = times.as_ref().and_then(|times| times[head]);
                     let weight = match times {
                         None => weight,
-                        Some(times) => self.code.f("mul.rn.f32", &[&weight, &times]).into(),
+                        Some(times) => self.code.mul_f32(weight, times).into(),
                     };
                     (weights[head], scales[head]) = (Some(weight), Some(scale));
                 }
@@ -301,8 +302,8 @@ impl Emit<'_> {
                     let (Some(sum), Some(x)) = (*sum, x) else { continue };
                     let head = self.layouts[state.layout].narrower(state.wide, slot, state.heads);
                     let (weight, scale) = (weights[head].expect("a weight"), scales[head].expect("a scale"));
-                    let scaled: Val = self.code.f("mul.rn.f32", &[&sum, &scale]).into();
-                    self.code.set_if(valid, sum, "fma.rn.f32", &[&weight, &x, &scaled]);
+                    let scaled: Val = self.code.mul_f32(sum, scale).into();
+                    self.code.set_if(valid, sum, Opcode::Mad(Type::F32), (weight, x, scaled));
                 }
             }
         }
@@ -367,19 +368,19 @@ impl Emit<'_> {
     fn compare(&mut self, state: &mut Winners, slot: usize, (x, rank): (Val, Val), valid: Option<Reg>) {
         let (Some(best), Some(of)) = (state.best[slot], state.ranks[slot]) else { return };
         let wins = match state.extreme {
-            Extreme::Max => "setp.gt.f32",
-            Extreme::Min => "setp.lt.f32",
+            Extreme::Max => Cmp::Gt,
+            Extreme::Min => Cmp::Lt,
         };
-        let wins = self.code.p(wins, &[&x, &best]);
-        let equal = self.code.p("setp.eq.f32", &[&x, &best]);
-        let lower = self.code.p("setp.lt.f32", &[&rank, &of]);
-        let tie = self.code.p("and.pred", &[&equal, &lower]);
-        let mut takes = self.code.p("or.pred", &[&wins, &tie]);
+        let wins = self.code.setp_f32(wins, x, best);
+        let equal = self.code.setp_f32(Cmp::Eq, x, best);
+        let lower = self.code.setp_f32(Cmp::Lt, rank, of);
+        let tie = self.code.and_pred(equal, lower);
+        let mut takes = self.code.or_pred(wins, tie);
         if let Some(valid) = valid {
-            takes = self.code.p("and.pred", &[&takes, &valid]);
+            takes = self.code.and_pred(takes, valid);
         }
-        self.code.set_if(takes, best, "mov.f32", &[&x]);
-        self.code.set_if(takes, of, "mov.f32", &[&rank]);
+        self.code.assign_if(takes, best, x);
+        self.code.assign_if(takes, of, rank);
     }
 
     /// Takes what wins of another state along. With a condition, only where it holds.
@@ -399,11 +400,11 @@ impl Emit<'_> {
     /// What the thread has that differs in a bit.
     fn partner(&mut self, own: Reg, bit: u32) -> Reg {
         if bit < WARP_BITS {
-            return self.code.f("shfl.sync.bfly.b32", &[&own, &(1u32 << bit), &0x1f, &ALL_LANES]);
+            return self.code.shuffle(own, 1u32 << bit);
         }
         let at = self.show(own.into(), Seen::Other(1 << bit));
-        let other = self.code.f("ld.shared.f32", &[&format_args!("[{at}]")]);
-        self.code.line(BLOCK_SYNC);
+        let other = self.code.load(StateSpace::Shared, at);
+        self.code.block_sync();
         other
     }
 
@@ -433,14 +434,14 @@ impl Emit<'_> {
             let raised = math::max(&mut self.code, own.into(), other.into());
             let base = self.finite(raised);
             let scale = |emit: &mut Self, m: Reg| {
-                let apart = emit.code.f("sub.rn.f32", &[&m, &base]);
+                let apart = emit.code.sub_f32(m, base);
                 math::exp(&mut emit.code, apart.into())
             };
             let (mine, theirs) = (scale(self, own), scale(self, other));
             self.scaled_sum(total, mine, other_total, theirs, valid);
             match valid {
-                None => self.code.set(own, "mov.f32", &[&raised]),
-                Some(valid) => self.code.set_if(valid, own, "mov.f32", &[&raised]),
+                None => self.code.assign(own, raised),
+                Some(valid) => self.code.assign_if(valid, own, raised),
             }
             scales.push(Some((mine, theirs)));
         }
@@ -454,19 +455,19 @@ impl Emit<'_> {
 
     /// `own · mine + other · theirs`, rounded alike whichever is whose: both teams get the same bits.
     fn scaled_sum(&mut self, own: Reg, mine: Val, other: Reg, theirs: Val, valid: Option<Reg>) {
-        let scaled = self.code.f("mul.rn.f32", &[&own, &mine]);
-        let part = self.code.f("mul.rn.f32", &[&other, &theirs]);
+        let scaled = self.code.mul_f32(own, mine);
+        let part = self.code.mul_f32(other, theirs);
         match valid {
-            None => self.code.set(own, "add.rn.f32", &[&scaled, &part]),
-            Some(valid) => self.code.set_if(valid, own, "add.rn.f32", &[&scaled, &part]),
+            None => self.code.set(own, Opcode::Add(Type::F32), (scaled, part)),
+            Some(valid) => self.code.set_if(valid, own, Opcode::Add(Type::F32), (scaled, part)),
         }
     }
 
     /// Without edges, the sums of exponentials are 1, however many teams have seen none.
     fn settle(&mut self, state: &State, len: Reg) {
-        let none = self.code.p("setp.eq.u32", &[&len, &0]);
+        let none = self.code.eq(len, 0);
         for total in state.totals.iter().flatten() {
-            self.code.set_if(none, *total, "mov.f32", &[&Val::Imm(1.0)]);
+            self.code.assign_if(none, *total, Val::Imm(1.0));
         }
     }
 }

@@ -22,7 +22,6 @@ mod totals;
 mod wide;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
 
 use hgnnc_ir::kernel::{
     Buffer, Dest, Extent, Instr, KernelOp, Level, Local, Operand, Program, Rows, Source, Traversal, Width,
@@ -31,7 +30,9 @@ use hgnnc_ir::kernel::{
 use hgnnc_ir::kernel::print::local_extents;
 use hgnnc_ir::{Direction, Graph};
 
-use crate::code::{Class, Code, Reg, Val};
+use crate::code::Code;
+use crate::isa;
+use crate::isa::{Address, Body, Class, Cmp, Guard, Item, Label, Opcode, Reg, Regions, Special, Type, Val};
 use crate::layout::{Bound, Chain, Layout};
 use crate::table::{Band, Cut, Slot, Table};
 use crate::{Blocks, Edges, Hints, KernelInfo, Long, Precision, Share, Total, Unsupported};
@@ -45,12 +46,8 @@ type Result<T> = std::result::Result<T, Unsupported>;
 
 /// Threads of a block, as a power of two.
 pub(crate) const BLOCK_BITS: u32 = 8;
-/// Waits for the threads of the block.
-pub(crate) const BLOCK_SYNC: &str = "bar.sync 0;";
 /// Lanes of a warp, as a power of two.
 pub(crate) const WARP_BITS: u32 = 5;
-/// All lanes of a warp.
-const ALL_LANES: &str = "0xffffffff";
 /// Blocks of a kernel that has rows for more: each takes several, at the same distance.
 const MOST_BLOCKS: usize = 2048;
 /// The same of a kernel with totals, of which each block has a part: as many as fill the largest devices.
@@ -218,12 +215,12 @@ struct Emit<'a> {
 /// The first degree class of rows that a whole block shares: 512 edges, as many as its teams take in a few steps.
 const LONG: usize = 10;
 
-/// A traversal as text.
+/// The code of a traversal.
 pub(crate) struct Emitted {
-    pub text: String,
+    pub body: Body,
     pub info: KernelInfo,
-    /// What kernels of following entries do, their texts, and what is known of them. See [`Long`].
-    pub following: Vec<(String, String, KernelInfo)>,
+    /// What kernels of following entries do, their code, and what is known of them. See [`Long`].
+    pub following: Vec<(String, Body, KernelInfo)>,
 }
 
 /// What the traversals of a launch share.
@@ -298,8 +295,8 @@ pub(crate) fn emit(
             let (widest, most) = (chain.widest(), wide::MOST_ELEMENTS);
             return Err(unsupported(format!("rows of {widest} elements, of at most {most}")));
         }
-        let (text, info) = wide::emit(&setup, table)?;
-        return Ok(Emitted { text, info, following: vec![] });
+        let (body, info) = wide::emit(&setup, table)?;
+        return Ok(Emitted { body, info, following: vec![] });
     }
     let mut shape = shape(traversal, chain, long, edges.map(|edges| edges.mean));
     if tiles.is_some() {
@@ -323,13 +320,13 @@ pub(crate) fn emit(
     let cut = edges.and_then(|edges| pieces::cut(traversal, edges));
     let setup = Setup { hoists, cut, ..setup };
     if let Some(tiles) = tiles {
-        let (text, info) = Emit::new(&setup, table, None, shape, (kernel, Phase::Rows)).kernel_in_tiles(tiles)?;
-        return Ok(Emitted { text, info, following: vec![] });
+        let (body, info) = Emit::new(&setup, table, None, shape, (kernel, Phase::Rows)).kernel_in_tiles(tiles)?;
+        return Ok(Emitted { body, info, following: vec![] });
     }
     let blockwide = Shape { teams: BLOCK_BITS - shape.lanes.min(BLOCK_BITS), ..shape };
     let Some(edges) = edges.filter(|edges| traversal.rows.has_edges() && edges.most >= pieces::least(cut)) else {
-        let (text, info) = Emit::new(&setup, table, None, shape, (kernel, Phase::Rows)).kernel()?;
-        return Ok(Emitted { text, info, following: vec![] });
+        let (body, info) = Emit::new(&setup, table, None, shape, (kernel, Phase::Rows)).kernel()?;
+        return Ok(Emitted { body, info, following: vec![] });
     };
     // Rows of many edges have a block each, where there are some, and longer ones a block for each piece.
     let end = cut.map(|cut| cut.from);
@@ -350,14 +347,14 @@ pub(crate) fn emit(
         for pass in 1..=parts.len() {
             let phase = if pass < parts.len() { Phase::Pass(pass) } else { Phase::Joined };
             let emit = Emit::new(&setup, table, Some((0, cut.band())), blockwide, (*next, phase));
-            let (text, info) = emit.kernel()?;
-            following.push((phase.to_string(), text, info));
+            let (body, info) = emit.kernel()?;
+            following.push((phase.to_string(), body, info));
             *next += 1;
         }
     }
     let long = cut.map(|cut| Long { cut, parts });
-    let (text, info) = in_bands(bodies, kernel, traversal, (table, long));
-    Ok(Emitted { text, info, following })
+    let (body, info) = in_bands(bodies, kernel, traversal, (table, long));
+    Ok(Emitted { body, info, following })
 }
 
 /// What the bodies of a kernel share.
@@ -376,36 +373,42 @@ struct Setup<'a> {
 
 /// A kernel of one body, or of one for each band of rows: their blocks one after another.
 fn in_bands(
-    mut bodies: Vec<(String, KernelInfo)>,
+    bodies: Vec<(Body, KernelInfo)>,
     kernel: usize,
     traversal: &Traversal,
     (table, long): (&mut Table, Option<Long>),
-) -> (String, KernelInfo) {
-    let mut text = String::from("{\n    .reg .b32 %first, %end;\n    .reg .pred %here;\n    mov.u32 %end, 0;\n");
-    let put = "strings can be written to";
-    let (mut shares, mut most) = (vec![], 0);
+) -> (Body, KernelInfo) {
+    let (first, end) = (Reg::Named(Class::U32, "first"), Reg::Named(Class::U32, "end"));
+    let here = Reg::Named(Class::Pred, "here");
+    let mut code = Code::new(0);
+    code.push(Item::Named(Class::U32, vec![first, end]));
+    code.push(Item::Named(Class::Pred, vec![here]));
+    code.assign(end, 0);
+    let (mut shares, mut most, mut shared, mut totals) = (vec![], 0, 0, None);
     let count = bodies.len();
-    for (number, (body, info)) in bodies.iter().enumerate() {
+    for (number, (body, info)) in bodies.into_iter().enumerate() {
         if let Blocks::Bands { shares: own, most: blocks, .. } = &info.blocks {
             shares.extend(own.iter().copied());
             most = *blocks;
         }
-        let next = format!("{}band{}", crate::code::LABELS, number + 1);
-        if number + 1 < count {
-            let offset = table.offset(Slot::BandBlocks(kernel, number));
-            writeln!(text, "    ld.const.u32 %first, [table+{offset}];\n    add.u32 %end, %end, %first;").expect(put);
-            writeln!(text, "    setp.lt.u32 %here, %block, %end;\n    @!%here bra {next};").expect(put);
+        let (last, next) = (number + 1 == count, Label::Band { code: 0, number: number + 1 });
+        if !last {
+            code.load_slot(first, Address::Table(table.offset(Slot::BandBlocks(kernel, number))));
+            code.increase(end, first);
+            code.set(here, Opcode::Setp(Cmp::Lt, Type::U32), (Reg::BLOCK, end));
+            code.jump_if(Guard { reg: here, negated: true }, next);
         }
-        body.lines().for_each(|line| writeln!(text, "    {line}").expect(put));
-        if number + 1 < count {
-            writeln!(text, "    ret;\n    {next}:").expect(put);
+        code.append(body);
+        if !last {
+            code.effect(Opcode::Ret, ());
+            code.place(next);
         }
+        shared = shared.max(info.shared);
+        totals.get_or_insert(info.totals);
     }
-    text += "}\n";
-    let shared = bodies.iter().map(|(_, info)| info.shared).max().unwrap_or(0);
-    let totals = bodies.swap_remove(0).1.totals;
     let blocks = Blocks::Bands { rows: traversal.rows.clone(), shares, most, long };
-    (text, KernelInfo { number: kernel, blocks, shared, row_memory: 0, totals })
+    let info = KernelInfo { number: kernel, blocks, shared, row_memory: 0, totals: totals.unwrap_or_default() };
+    (code.finish(&Regions::default()), info)
 }
 
 impl<'a> Emit<'a> {
@@ -570,14 +573,14 @@ impl Emit<'_> {
         rounds
     }
 
-    fn kernel(mut self) -> Result<(String, KernelInfo)> {
+    fn kernel(mut self) -> Result<(Body, KernelInfo)> {
         let rounds = self.rounds();
         let wanted = self.wanted(&rounds);
         self.begin();
         let (next, done) = (self.code.label(), self.code.label());
         if self.shape.block < BLOCK_BITS {
-            let other = self.code.p("setp.ge.u32", &[&self.thread, &(1u32 << self.shape.block)]);
-            self.code.line(format_args!("@{other} ret;"));
+            let other = self.code.ge(self.thread, 1u32 << self.shape.block);
+            self.code.return_if(other);
         }
         let all = self.traversal.rows.clone();
         let rows = self.entry32(match (self.band, self.cut, self.phase) {
@@ -593,9 +596,9 @@ impl Emit<'_> {
         let per_block = 1usize << (self.shape.block - row_bits);
         // The first row of this thread's warp decides whether the warp goes on.
         let (base, stride) = (self.code.fresh(Class::U32), self.code.fresh(Class::U32));
-        let own = self.code.u("shr.u32", &[&self.thread, &row_bits]);
+        let own = self.code.shr(self.thread, row_bits);
         if !once {
-            let mut block = "%block".to_owned();
+            let mut block = Reg::BLOCK;
             let blocks = self.entry32(match self.band {
                 None => Slot::Blocks(self.number),
                 Some((band, _)) => Slot::BandBlocks(self.number, band),
@@ -603,28 +606,28 @@ impl Emit<'_> {
             // The blocks of earlier bands come first.
             for number in 0..self.band.map_or(0, |(number, _)| number) {
                 let before = self.entry32(Slot::BandBlocks(self.number, number));
-                block = self.code.u("sub.u32", &[&block, &before]).to_string();
+                block = self.code.sub(block, before);
             }
-            self.code.set(base, "mul.lo.u32", &[&block, &per_block]);
+            self.code.set(base, Opcode::Mul(Type::U32), (block, per_block));
             let in_warp = WARP_BITS.saturating_sub(row_bits);
             // Lanes of a warp agree; where a block shares a row, all its threads do.
-            let warp_first = self.code.u("and.b32", &[&own, &format_args!("{:#x}", !((1u32 << in_warp) - 1))]);
-            let within = self.code.u("sub.u32", &[&own, &warp_first]);
-            self.code.set(base, "add.u32", &[&base, &warp_first]);
-            self.code.set(stride, "mul.lo.u32", &[&blocks, &per_block]);
+            let warp_first = self.code.and(own, isa::Operand::Mask(!((1u32 << in_warp) - 1)));
+            let within = self.code.sub(own, warp_first);
+            self.code.increase(base, warp_first);
+            self.code.set(stride, Opcode::Mul(Type::U32), (blocks, per_block));
             self.code.place(next);
-            let end = self.code.p("setp.ge.u32", &[&base, &rows]);
+            let end = self.code.ge(base, rows);
             self.code.jump_if(end, done);
-            self.code.set(self.row, "add.u32", &[&base, &within]);
+            self.code.set(self.row, Opcode::Add(Type::U32), (base, within));
             if in_warp > 0 {
-                let valid = self.code.p("setp.lt.u32", &[&self.row, &rows]);
+                let valid = self.code.lt(self.row, rows);
                 // Where there is no row, the warp's first stands in: one that no other block writes.
-                self.code.set(self.row, "selp.u32", &[&self.row, &base, &valid]);
+                self.code.set(self.row, Opcode::Selp(Type::U32), (self.row, base, valid));
                 self.row_valid = Some(valid);
             }
             self.row_of_band(&all);
         } else {
-            self.code.set(self.row, "mov.u32", &[&0]);
+            self.code.assign(self.row, 0);
         }
         self.vertex_of_row();
         for (number, round) in rounds.iter().enumerate() {
@@ -642,14 +645,14 @@ impl Emit<'_> {
         let deferred = std::mem::take(&mut self.deferred);
         if self.shape.blockwide() && !deferred.is_empty() {
             // Other warps may not have read yet what these take the place of.
-            self.code.line(BLOCK_SYNC);
+            self.code.block_sync();
         }
         for (buffer, held) in deferred {
             let row = self.row;
             self.store(buffer, row, &held, self.row_valid);
         }
         if !once {
-            self.code.set(base, "add.u32", &[&base, &stride]);
+            self.code.increase(base, stride);
             self.code.jump(next);
             self.code.place(done);
             if !self.hoists {
@@ -666,12 +669,12 @@ impl Emit<'_> {
     fn begin(&mut self) {
         let (thread, lane, lanes) = (self.thread, self.lane, self.shape.lanes);
         self.code.first(|code| {
-            code.set(thread, "mov.u32", &[&"%tid.x"]);
-            code.set(lane, "and.b32", &[&thread, &((1u32 << lanes) - 1)]);
+            code.assign(thread, Special::TidX);
+            code.set(lane, Opcode::And(Type::B32), (thread, (1u32 << lanes) - 1));
         });
     }
 
-    fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(String, KernelInfo)> {
+    fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(Body, KernelInfo)> {
         let tile_bytes = self.tile_bytes();
         let Self { code, traversal, number, band, cut, phase, shape, team_bytes, block_bytes, exchange, .. } = self;
         let threads = 1usize << shape.block;
@@ -692,10 +695,8 @@ impl Emit<'_> {
             }
             (false, None) => Blocks::Rows { rows: traversal.rows.clone(), per_block, most },
         };
-        let text = code.finish().replace("TEAM_BYTES", &pitch.to_string());
-        let text = text.replace("EXCHANGE", &teams.to_string()).replace("BLOCK_MEMORY", &weights.to_string());
-        let text = text.replace("TILES", &tiles.to_string());
-        Ok((text, KernelInfo { number, blocks, shared, row_memory: 0, totals }))
+        let regions = Regions { team_pitch: pitch, exchange: teams, weights, tiles };
+        Ok((code.finish(&regions), KernelInfo { number, blocks, shared, row_memory: 0, totals }))
     }
 
     /// Writes what holds for the whole kernel: at its beginning, or where registers are too few for that, for the row.
@@ -718,7 +719,7 @@ impl Emit<'_> {
             return known;
         }
         let offset = self.table.offset(slot.clone());
-        let address = self.scoped(|code| code.d("ld.const.u64", &[&format_args!("[table+{offset}]")]));
+        let address = self.scoped(|code| code.slot(Class::U64, offset));
         self.entries.insert(slot, address);
         address
     }
@@ -730,7 +731,7 @@ impl Emit<'_> {
             return known;
         }
         let offset = self.table.offset(slot);
-        let number = self.scoped(|code| code.u("ld.const.u32", &[&format_args!("[table+{offset}]")]));
+        let number = self.scoped(|code| code.slot(Class::U32, offset));
         self.entries.insert(key, number);
         number
     }
@@ -742,9 +743,9 @@ impl Emit<'_> {
         let ends = matches!(rows, Rows::Ends(..));
         let order = self.entry(Slot::RowOrder { of, direction, ends });
         let first = self.entry32(Slot::BandFirst(rows.clone(), band));
-        let at = self.code.u("add.u32", &[&self.row, &first]);
-        let address = self.code.d("mad.wide.u32", &[&at, &4, &order]);
-        self.code.set(self.row, "ld.global.nc.u32", &[&format_args!("[{address}]")]);
+        let at = self.code.add(self.row, first);
+        let address = self.code.mad_wide(at, 4, order);
+        self.code.set_index(self.row, address);
     }
 
     /// The vertex of a row of ends; otherwise the row.
@@ -752,10 +753,10 @@ impl Emit<'_> {
         match self.traversal.rows {
             Rows::Ends(graph, direction) => {
                 let base = self.entry(Slot::EndVertices(graph, direction));
-                let address = self.code.d("mad.wide.u32", &[&self.row, &4, &base]);
-                self.code.set(self.vertex, "ld.global.nc.u32", &[&format_args!("[{address}]")]);
+                let address = self.code.mad_wide(self.row, 4, base);
+                self.code.set_index(self.vertex, address);
             }
-            _ => self.code.set(self.vertex, "mov.u32", &[&self.row]),
+            _ => self.code.assign(self.vertex, self.row),
         }
     }
 
@@ -784,15 +785,15 @@ impl Emit<'_> {
             parts.into_iter().fold(None, |sum: Option<Reg>, part| {
                 let mut digit = lane;
                 if part.shift > 0 {
-                    digit = code.u("shr.u32", &[&digit, &part.shift]);
+                    digit = code.shr(digit, part.shift);
                 }
                 if part.shift + part.mask.count_ones() < lanes {
-                    digit = code.u("and.b32", &[&digit, &part.mask]);
+                    digit = code.and(digit, part.mask);
                 }
                 Some(match sum {
                     None if part.stride == 1 => digit,
-                    None => code.u("mul.lo.u32", &[&digit, &part.stride]),
-                    Some(sum) => code.u("mad.lo.u32", &[&digit, &part.stride, &sum]),
+                    None => code.mul(digit, part.stride),
+                    Some(sum) => code.mad(digit, part.stride, sum),
                 })
             })
         });
@@ -808,10 +809,10 @@ impl Emit<'_> {
             let holds = known.unwrap_or_else(|| {
                 let lane = self.lane;
                 let holds = self.code.first(|code| {
-                    let digit = code.u("shr.u32", &[&lane, &bound.shift]);
-                    let digit = code.u("and.b32", &[&digit, &bound.mask]);
-                    let digit = code.u("mad.lo.u32", &[&digit, &bound.step, &bound.at]);
-                    code.p("setp.lt.u32", &[&digit, &bound.quotient])
+                    let digit = code.shr(lane, bound.shift);
+                    let digit = code.and(digit, bound.mask);
+                    let digit = code.mad(digit, bound.step, bound.at);
+                    code.lt(digit, bound.quotient)
                 });
                 self.bounds.insert(bound, holds);
                 holds
@@ -831,8 +832,8 @@ impl Emit<'_> {
         let thread = self.thread;
         let made = (mask > 0).then(|| {
             self.code.first(|code| {
-                let copy = code.u("and.b32", &[&thread, &mask]);
-                code.p("setp.eq.u32", &[&copy, &0])
+                let copy = code.and(thread, mask);
+                code.eq(copy, 0)
             })
         });
         self.first_copies.insert((mask, row), made);

@@ -3,15 +3,16 @@
 use hgnnc_ir::kernel::{Buffer, Dest, Index, Level, Operand, Source};
 use hgnnc_ir::{Direction, Space};
 
-use super::{ALL_LANES, BLOCK_SYNC, Edge, Emit, Held, Key, MOST_HOISTED, Phase, Regs, Result, Value};
-use crate::code::{Class, Reg, Val};
+use super::{Edge, Emit, Held, Key, MOST_HOISTED, Phase, Regs, Result, Value};
+use crate::code::Code;
+use crate::isa::{Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
 use crate::table::{Slot, Topology};
 
 /// How the elements of a row are loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Loads {
     /// The state space.
-    pub space: &'static str,
+    pub space: StateSpace,
     /// Where there is a row.
     pub guard: Option<Reg>,
     /// At the beginning of the kernel?
@@ -79,7 +80,7 @@ impl Emit<'_> {
             Source::Const(number) => return Ok(vec![Some(Val::Imm(number as f32)); self.num_slots(layout, position)]),
             Source::Count(space) => {
                 let offset = self.table.offset(Slot::CountF32(space));
-                let count = self.scoped(|code| code.f("ld.const.f32", &[&format_args!("[table+{offset}]")]));
+                let count = self.scoped(|code| code.slot(Class::F32, offset));
                 return Ok(vec![Some(count.into()); self.num_slots(layout, position)]);
             }
             Source::Local(_) | Source::Buffer(_) => {}
@@ -104,9 +105,10 @@ impl Emit<'_> {
         let regs = if self.made_value(operand).is_some() {
             let mut base = self.stage(operand)?;
             if let Some(lane) = self.lane_element(layout, position) {
-                base = self.code.u("mad.lo.u32", &[&lane, &4, &base]);
+                base = self.code.mad(lane, 4, base);
             }
-            let how = Loads { space: "shared", guard: None, first: false, scalar: self.shape.scalar_memory() };
+            let how =
+                Loads { space: StateSpace::Shared, guard: None, first: false, scalar: self.shape.scalar_memory() };
             self.load_slots(base, layout, position, how)
         } else {
             match self.load_kept(operand, layout, position) {
@@ -140,8 +142,8 @@ impl Emit<'_> {
     pub(super) fn element(&mut self, layout: usize, position: usize, offset: usize) -> Reg {
         match (self.lane_element(layout, position), offset) {
             (Some(lane), 0) => lane,
-            (Some(lane), offset) => self.code.u("add.u32", &[&lane, &offset]),
-            (None, offset) => self.code.u("mov.u32", &[&offset]),
+            (Some(lane), offset) => self.code.add(lane, offset),
+            (None, offset) => self.code.mov(offset),
         }
     }
 
@@ -157,28 +159,20 @@ impl Emit<'_> {
         }
         let (space, address) = if self.made_value(operand).is_some() {
             let base = self.stage(operand)?;
-            ("shared", self.code.u("mad.lo.u32", &[&element, &4, &base]).to_string())
+            (StateSpace::Shared, self.code.mad(element, 4, base))
         } else if let Some(row) = self.kept_address(operand) {
-            ("shared", self.code.u("mad.lo.u32", &[&element, &4, &row]).to_string())
+            (StateSpace::Shared, self.code.mad(element, 4, row))
         } else {
             let (space, row) = self.stored_row(operand)?;
             let has_row = self.has_stored_row(operand);
             exists = self.code.both(exists, has_row);
-            (space, self.code.d("mad.wide.u32", &[&element, &4, &row]).to_string())
+            (space, self.code.mad_wide(element, 4, row))
         };
-        let value = self.code.fresh(Class::F32);
-        match exists {
-            None => self.code.set(value, &format!("ld.{space}.f32"), &[&format_args!("[{address}]")]),
-            Some(exists) => {
-                self.code.set(value, "mov.f32", &[&Val::ZERO]);
-                self.code.set_if(exists, value, &format!("ld.{space}.f32"), &[&format_args!("[{address}]")]);
-            }
-        }
-        Ok(value.into())
+        Ok(self.code.load_if(exists, space, address).into())
     }
 
     /// The state space and the address of the row that a stored operand is.
-    pub(super) fn stored_row(&mut self, operand: Operand) -> Result<(&'static str, Reg)> {
+    pub(super) fn stored_row(&mut self, operand: Operand) -> Result<(StateSpace, Reg)> {
         let Source::Buffer(buffer) = operand.source else { return self.unsupported("a value that is not stored") };
         let base = self.entry(Slot::Buffer(buffer));
         Ok((self.global(buffer), self.row_address(operand, buffer, base)?))
@@ -191,8 +185,8 @@ impl Emit<'_> {
     }
 
     /// The state space of loads of a buffer: what no kernel of this launch writes may stay in the read-only cache.
-    pub(super) fn global(&self, buffer: Buffer) -> &'static str {
-        if self.written.contains(&self.homes[buffer.index()]) { "global" } else { "global.nc" }
+    pub(super) fn global(&self, buffer: Buffer) -> StateSpace {
+        if self.written.contains(&self.homes[buffer.index()]) { StateSpace::Global } else { StateSpace::GlobalNc }
     }
 
     /// Where the row of an operand may not exist: does it? A graph without edges has no ends at all.
@@ -205,7 +199,7 @@ impl Emit<'_> {
             _ => return None,
         }
         let end = self.end_of_vertex(graph, direction);
-        Some(self.code.p("setp.ge.s32", &[&end, &0]))
+        Some(self.code.ge_signed(end, 0))
     }
 
     /// The position of the vertex of the row among the ends of a graph; -1: nowhere.
@@ -215,8 +209,8 @@ impl Emit<'_> {
         }
         let make = |emit: &mut Self| {
             let base = emit.entry(Slot::EndOf(graph, direction));
-            let address = emit.code.d("mad.wide.u32", &[&emit.vertex, &4, &base]);
-            emit.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")])
+            let address = emit.code.mad_wide(emit.vertex, 4, base);
+            emit.code.load_index(address)
         };
         let end = if self.edge.is_some() { self.outside(make) } else { make(self) };
         self.ends_of_vertex.insert((graph, direction), end);
@@ -236,8 +230,8 @@ impl Emit<'_> {
         }
         let lookup = |emit: &mut Self, slot: Slot, index: Reg| {
             let base = emit.entry(slot);
-            let address = emit.code.d("mad.wide.u32", &[&index, &4, &base]);
-            emit.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")])
+            let address = emit.code.mad_wide(index, 4, base);
+            emit.code.load_index(address)
         };
         let own_rows = match self.traversal.rows {
             hgnnc_ir::kernel::Rows::Ends(graph, direction) => Some((graph, direction)),
@@ -248,7 +242,7 @@ impl Emit<'_> {
             (Index::Row, Space::Ends(graph, direction)) if own_rows == Some((graph, direction)) => self.row,
             (Index::Row, Space::Ends(graph, direction)) => {
                 let end = self.end_of_vertex(graph, direction);
-                self.code.u("max.s32", &[&end, &0])
+                self.code.max_signed(end, 0)
             }
             (Index::Row, _) => self.vertex,
             (Index::End, Space::Ends(graph, direction)) => self.end_of_vertex(graph, direction),
@@ -270,17 +264,17 @@ impl Emit<'_> {
     fn row_address(&mut self, operand: Operand, buffer: Buffer, base: Reg) -> Result<Reg> {
         if operand.index == Index::Cell {
             let position = self.cell()?;
-            let bytes = self.code.d("shl.b64", &[&position, &2]);
-            return Ok(self.code.d("add.u64", &[&base, &bytes]));
+            let bytes = self.code.shl64(position, 2);
+            return Ok(self.code.add64(base, bytes));
         }
         let bytes = 4 * self.width_of(operand)?;
         Ok(match self.row_number(operand, buffer)? {
             None => base,
             Some(mut row) => {
                 if operand.index == Index::End {
-                    row = self.code.u("max.s32", &[&row, &0]);
+                    row = self.code.max_signed(row, 0);
                 }
-                self.code.d("mad.wide.u32", &[&row, &bytes, &base])
+                self.code.mad_wide(row, bytes, base)
             }
         })
     }
@@ -296,8 +290,8 @@ impl Emit<'_> {
             Direction::In => edge.number,
             Direction::Out => {
                 let base = self.entry(Slot::Positions(of));
-                let address = self.code.d("mad.wide.u32", &[&edge.number, &4, &base]);
-                self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")])
+                let address = self.code.mad_wide(edge.number, 4, base);
+                self.code.load_index(address)
             }
         };
         self.edge = Some(Edge { position: Some(position), ..edge });
@@ -315,8 +309,8 @@ impl Emit<'_> {
             Direction::In => (self.row, other),
             Direction::Out => (other, self.row),
         };
-        let wide = self.code.d("cvt.u64.u32", &[&column]);
-        Ok(self.code.d("mad.wide.u32", &[&row, &columns, &wide]))
+        let wide = self.code.widen(column);
+        Ok(self.code.mad_wide(row, columns, wide))
     }
 
     /// The edges of this traversal.
@@ -336,7 +330,7 @@ impl Emit<'_> {
         let space = self.global(buffer);
         let whole = self.hoists
             && operand.index == Index::Whole
-            && space == "global.nc"
+            && space == StateSpace::GlobalNc
             && self.hoisted + slots.len() <= MOST_HOISTED;
         if whole {
             self.hoisted += slots.len();
@@ -374,23 +368,13 @@ impl Emit<'_> {
         how: Loads,
     ) -> Vec<Reg> {
         let Loads { space, scalar, .. } = how;
-        let write = |code: &mut crate::code::Code| {
+        let write = |code: &mut Code| {
             let loaded: Vec<Reg> = (0..count).map(|_| code.fresh(Class::F32)).collect();
             if exists.is_some() {
-                loaded.iter().for_each(|&reg| code.set(reg, "mov.f32", &[&Val::ZERO]));
+                loaded.iter().for_each(|&reg| code.assign(reg, Val::ZERO));
             }
-            let guard = exists.map(|exists| format!("@{exists} ")).unwrap_or_default();
-            match loaded.as_slice() {
-                many if many.len() > 1 && !scalar => {
-                    let list = many.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-                    code.line(format_args!("{guard}ld.{space}.v{}.f32 {{{list}}}, [{address}+{start}];", many.len()));
-                }
-                each => {
-                    for (at, one) in each.iter().enumerate() {
-                        let at = start + 4 * at;
-                        code.line(format_args!("{guard}ld.{space}.f32 {one}, [{address}+{at}];"));
-                    }
-                }
+            for (vector, regs) in loaded.chunks(if scalar { 1 } else { count }).enumerate() {
+                code.load_vector(exists, regs, space, (address, start + 4 * vector));
             }
             loaded
         };
@@ -405,7 +389,7 @@ impl Emit<'_> {
         let base = self.entry(Slot::Buffer(buffer));
         let base = match self.lane_element(layout, position) {
             None => base,
-            Some(lane) => self.scoped(|code| code.d("mad.wide.u32", &[&lane, &4, &base])),
+            Some(lane) => self.scoped(|code| code.mad_wide(lane, 4, base)),
         };
         self.bases.insert((buffer, layout, position), base);
         base
@@ -416,7 +400,7 @@ impl Emit<'_> {
         let Held { layout, position, .. } = *held;
         let width = self.layouts[layout].chain.width(position);
         let base = self.base(buffer, layout, position);
-        let address = self.code.d("mad.wide.u32", &[&row, &(4 * width), &base]);
+        let address = self.code.mad_wide(row, 4 * width, base);
         let own = self.stores(layout, position, self.edge.is_none());
         let valid = self.code.both(valid, own);
         self.store_slots(address, held, valid);
@@ -425,16 +409,16 @@ impl Emit<'_> {
     /// Stores the elements of this lane in the memory of the team, of which the first would be at an address.
     fn store_in_team(&mut self, address: Reg, held: &Held, scalar: bool) {
         let own = self.stores(held.layout, held.position, false);
-        self.store_vectors(("shared", scalar), address, held, own);
+        self.store_vectors((StateSpace::Shared, scalar), address, held, own);
     }
 
     /// Stores the elements of this lane, of which the first of the row would be at an address.
     pub(super) fn store_slots(&mut self, address: Reg, held: &Held, valid: Option<Reg>) {
-        self.store_vectors(("global", false), address, held, valid);
+        self.store_vectors((StateSpace::Global, false), address, held, valid);
     }
 
     /// The same in any state space, element by element if `scalar`.
-    fn store_vectors(&mut self, (space, scalar): (&'static str, bool), address: Reg, held: &Held, valid: Option<Reg>) {
+    fn store_vectors(&mut self, (space, scalar): (StateSpace, bool), address: Reg, held: &Held, valid: Option<Reg>) {
         let Held { layout, position, ref regs } = *held;
         let slots = self.layouts[layout].slots(position);
         let vector = self.layouts[layout].vector(position);
@@ -442,21 +426,10 @@ impl Emit<'_> {
             let Some(first) = &chunk[0] else { continue };
             let exists = self.exists(&first.bounds);
             let guard = self.code.both(valid, exists);
-            let guard = guard.map(|guard| format!("@{guard} ")).unwrap_or_default();
             let at = 4 * first.offset;
             let values: Vec<Reg> = values.iter().map(|v| self.reg(v.expect("elements that exist"))).collect();
-            let names: Vec<String> = values.iter().map(Reg::to_string).collect();
-            match names.as_slice() {
-                many if many.len() > 1 && !scalar => {
-                    let list = many.join(", ");
-                    let line = format!("{guard}st.{space}.v{}.f32 [{address}+{at}], {{{list}}};", many.len());
-                    self.code.line(line);
-                }
-                each => {
-                    for (next, one) in each.iter().enumerate() {
-                        self.code.line(format_args!("{guard}st.{space}.f32 [{address}+{}], {one};", at + 4 * next));
-                    }
-                }
+            for (next, values) in values.chunks(if scalar { 1 } else { vector }).enumerate() {
+                self.code.store_vector(guard, space, (address, at + 4 * next), values);
             }
         }
     }
@@ -465,15 +438,15 @@ impl Emit<'_> {
     pub(super) fn reg(&mut self, value: Val) -> Reg {
         match value {
             Val::Reg(reg) => reg,
-            Val::Imm(_) => self.code.f("mov.f32", &[&value]),
+            Val::Imm(_) => self.code.mov_f32(value),
         }
     }
 
     /// Waits until the threads that share a team's memory are here.
     pub(super) fn sync(&mut self) {
         match self.shape.blockwide() {
-            true => self.code.line(BLOCK_SYNC),
-            false => self.code.line(format_args!("bar.warp.sync {ALL_LANES};")),
+            true => self.code.block_sync(),
+            false => self.code.warp_sync(),
         }
     }
 
@@ -507,19 +480,19 @@ impl Emit<'_> {
         let base = self.code.fresh(Class::U32);
         // How much memory a team has is known at the end: the text has a name for it.
         self.code.first(|code| {
-            let team = code.u("shr.u32", &[&thread, &lanes]);
-            let memory = code.u("mov.u32", &[&"shared"]);
-            code.set(base, "mad.lo.u32", &[&team, &"TEAM_BYTES", &memory]);
-            code.set(base, "add.u32", &[&base, &start]);
+            let team = code.shr(thread, lanes);
+            let memory = code.mov(Symbol::Shared);
+            code.set(base, Opcode::Mad(Type::U32), (team, Region::TeamPitch, memory));
+            code.increase(base, start);
         });
         self.sync();
         for (offset, held) in parts {
             let mut at = base;
             if offset > 0 {
-                at = self.code.u("add.u32", &[&at, &(4 * offset)]);
+                at = self.code.add(at, 4 * offset);
             }
             if let Some(lane) = self.lane_element(held.layout, held.position) {
-                at = self.code.u("mad.lo.u32", &[&lane, &4, &at]);
+                at = self.code.mad(lane, 4, at);
             }
             let vector = self.layouts[held.layout].vector(held.position);
             self.store_in_team(at, &held, self.shape.scalar_memory() || !offset.is_multiple_of(vector));
@@ -551,7 +524,7 @@ impl Emit<'_> {
                 _ => {
                     if self.shape.blockwide() && self.place_is_read(buffer) {
                         // Other warps may not have read it yet.
-                        self.code.line(BLOCK_SYNC);
+                        self.code.block_sync();
                     }
                     let row = self.row;
                     self.store(buffer, row, held, self.row_valid);

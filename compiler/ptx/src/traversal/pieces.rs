@@ -20,7 +20,7 @@ use super::edges::State;
 use super::operands::Loads;
 use super::{Emit, Held, LONG, Result, Round, Value};
 use crate::Edges;
-use crate::code::{Reg, Val};
+use crate::isa::{Reg, StateSpace, Val};
 use crate::table::{Cut, Slot};
 
 /// Edges of a piece, at most: what a block goes through in some tens of steps, so that a row of a hundred thousand edges
@@ -132,19 +132,19 @@ impl Emit<'_> {
         let number = match self.phase {
             Phase::Rows => return,
             Phase::Pass(_) => {
-                let number = self.code.u("mov.u32", &[&self.row]);
+                let number = self.code.mov(self.row);
                 let base = self.entry(Slot::PieceRows(rows.clone(), cut));
-                let address = self.code.d("mad.wide.u32", &[&number, &4, &base]);
-                self.code.set(self.row, "ld.global.nc.u32", &[&format_args!("[{address}]")]);
+                let address = self.code.mad_wide(number, 4, base);
+                self.code.set_index(self.row, address);
                 Some(number)
             }
             Phase::Joined => None,
         };
         let base = self.entry(Slot::FirstPieces(rows, cut));
-        let address = self.code.d("mad.wide.u32", &[&self.row, &4, &base]);
-        let first = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]);
-        let end = self.code.u("ld.global.nc.u32", &[&format_args!("[{address}+4]")]);
-        let count = self.code.u("sub.u32", &[&end, &first]);
+        let address = self.code.mad_wide(self.row, 4, base);
+        let first = self.code.load_index(address);
+        let end = self.code.load_index((address, 4));
+        let count = self.code.sub(end, first);
         self.piece = Some(Piece { number, first, count });
     }
 
@@ -153,8 +153,8 @@ impl Emit<'_> {
         let (Piece { number: Some(number), first, .. }, Cut { edges, .. }) = (self.piece?, self.cut?) else {
             return None;
         };
-        let before = self.code.u("sub.u32", &[&number, &first]);
-        Some((self.code.u("mul.lo.u32", &[&before, &edges]), edges))
+        let before = self.code.sub(number, first);
+        Some((self.code.mul(before, edges), edges))
     }
 
     /// Ends a pass over the edges: its results are kept, or stored as those of the piece.
@@ -168,7 +168,7 @@ impl Emit<'_> {
             return Ok(());
         }
         let base = self.entry(Slot::PieceParts(self.kernel, number));
-        let row = self.code.d("mad.wide.u32", &[&piece, &(4 * elements), &base]);
+        let row = self.code.mad_wide(piece, 4 * elements, base);
         for (partial, (_, places)) in partials.into_iter().zip(places) {
             let value = self.end_partial(partial, len)?;
             let parts = match value {
@@ -194,10 +194,10 @@ impl Emit<'_> {
 
     /// The address of this lane's first element of what begins at an element of a piece's results.
     fn place_in(&mut self, row: Reg, place: usize, layout: usize, position: usize) -> Reg {
-        let at = self.code.d("add.u64", &[&row, &(4 * place)]);
+        let at = self.code.add64(row, 4 * place);
         match self.lane_element(layout, position) {
             None => at,
-            Some(lane) => self.code.d("mad.wide.u32", &[&lane, &4, &at]),
+            Some(lane) => self.code.mad_wide(lane, 4, at),
         }
     }
 
@@ -209,24 +209,24 @@ impl Emit<'_> {
             partials.extend(self.begin_partial(index)?.map(|partial| (partial, places)));
         }
         let (Some(Piece { first, count, .. }), false) = (self.piece, partials.is_empty()) else { return Ok(()) };
-        self.code.comment(format_args!("the pieces of pass {}", number + 1));
+        self.code.comment(format!("the pieces of pass {}", number + 1));
         let base = self.entry(Slot::PieceParts(self.kernel, number));
         let team = self.team();
-        let counter = self.code.u("mov.u32", &[&0]);
+        let counter = self.code.mov(0);
         let (again, done) = (self.code.label(), self.code.label());
         self.code.place(again);
-        let end = self.code.p("setp.ge.u32", &[&counter, &count]);
+        let end = self.code.ge(counter, count);
         self.code.jump_if(end, done);
-        let at = team.map_or(counter, |team| self.code.u("add.u32", &[&counter, &team]));
-        let valid = self.code.p("setp.lt.u32", &[&at, &count]);
+        let at = team.map_or(counter, |team| self.code.add(counter, team));
+        let valid = self.code.lt(at, count);
         // Where there is no piece, the first stands in; it is not used.
-        let at = self.code.u("selp.u32", &[&at, &0, &valid]);
-        let piece = self.code.u("add.u32", &[&first, &at]);
-        let row = self.code.d("mad.wide.u32", &[&piece, &(4 * elements), &base]);
+        let at = self.code.selp(at, 0, valid);
+        let piece = self.code.add(first, at);
+        let row = self.code.mad_wide(piece, 4 * elements, base);
         for (partial, places) in &mut partials {
             self.add_piece(partial, row, places, valid);
         }
-        self.code.set(counter, "add.u32", &[&counter, &(1u32 << self.shape.teams)]);
+        self.code.increase(counter, 1u32 << self.shape.teams);
         self.code.jump(again);
         self.code.place(done);
         self.keep_all(partials.into_iter().map(|(partial, _)| partial).collect(), count)
@@ -236,7 +236,7 @@ impl Emit<'_> {
     fn add_piece(&mut self, partial: &mut Partial, row: Reg, places: &[usize], valid: Reg) {
         let load = |emit: &mut Self, place: usize, layout: usize, position: usize| -> Vec<Option<Reg>> {
             let at = emit.place_in(row, place, layout, position);
-            let how = Loads { space: "global.nc", guard: None, first: false, scalar: false };
+            let how = Loads { space: StateSpace::GlobalNc, guard: None, first: false, scalar: false };
             let regs = emit.load_slots(at, layout, position, how);
             regs.into_iter().map(|value| value.map(|value| emit.reg(value))).collect()
         };
@@ -263,19 +263,19 @@ impl Emit<'_> {
         for (sum, part) in regs.iter().zip(loaded) {
             let (Some(Val::Reg(sum)), Some(part)) = (*sum, part) else { continue };
             let next = self.combine(reduce, sum.into(), part.into());
-            self.code.set_if(valid, sum, "mov.f32", &[&next]);
+            self.code.assign_if(valid, sum, next);
         }
     }
 
     /// The number of the part that this block has of each total.
     pub(super) fn part_number(&mut self) -> Reg {
-        let part = self.code.u("mov.u32", &[&"%block"]);
+        let part = self.code.mov(Reg::BLOCK);
         let following = match self.phase {
             Phase::Rows | Phase::Pass(0) => return part,
             Phase::Pass(pass) => pass - 1,
             Phase::Joined => self.piece_elements().len() - 1,
         };
         let first = self.entry32(Slot::FirstPart(self.kernel, following));
-        self.code.u("add.u32", &[&part, &first])
+        self.code.add(part, first)
     }
 }

@@ -7,8 +7,8 @@
 use hgnnc_ir::kernel::{Extents, Index, Operand, Rows, Source};
 
 use super::operands::Loads;
-use super::{BLOCK_BITS, BLOCK_SYNC, Emit, Held, Regs, Result, Value};
-use crate::code::{Reg, Val};
+use super::{BLOCK_BITS, Emit, Held, Regs, Result, Value};
+use crate::isa::{Class, Item, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
 use crate::table::Slot;
 
 /// Bytes of weights that a block has in its memory, at most: so many that eight blocks fit.
@@ -104,48 +104,48 @@ impl Emit<'_> {
             };
             let element = self.element(layout, position, slot.offset);
             // Lanes without elements compute some others.
-            let element = self.code.u("min.u32", &[&element, &(width - product.group)]);
-            let batch = self.code.u("div.u32", &[&element, &outer]);
-            let within = self.code.u("rem.u32", &[&element, &outer]);
-            let from_x = self.code.u("mul.lo.u32", &[&batch, &inner]);
+            let element = self.code.min(element, width - product.group);
+            let batch = self.code.div(element, outer);
+            let within = self.code.rem(element, outer);
+            let from_x = self.code.mul(batch, inner);
             let (batch_elements, step) = match &weight {
                 Weight::Block(_) => (inner * product.pitch(), 1),
                 Weight::Team(_) | Weight::Stored(_) => (k * n, if transposed { n } else { 1 }),
             };
-            let block = self.code.u("mul.lo.u32", &[&batch, &batch_elements]);
-            let from_w = self.code.u("mad.lo.u32", &[&within, &step, &block]);
-            let sums = slots.iter().map(|_| self.code.f("mov.f32", &[&Val::ZERO])).collect();
+            let block = self.code.mul(batch, batch_elements);
+            let from_w = self.code.mad(within, step, block);
+            let sums = slots.iter().map(|_| self.code.mov_f32(Val::ZERO)).collect();
             groups.push(Some((sums, from_x, from_w)));
         }
-        let counter = self.code.u("mov.u32", &[&0]);
+        let counter = self.code.mov(0);
         let again = self.code.label();
         // Some steps at a time, so that loads are on their way together: as many as registers hold, which the assembler would
         // not care about.
         let fits = |ahead: &usize| inner.is_multiple_of(ahead * steps) && ahead * slots.len() <= MOST_AHEAD;
         let ahead = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
-        self.code.line(".pragma \"nounroll\";");
+        self.code.push(Item::NoUnroll);
         self.code.place(again);
         let known = self.looked_up.len();
         let parts = (0..ahead).flat_map(|part| groups.iter().flatten().map(move |group| (part, group)));
         let mut counters = vec![counter];
         for (part, (sums, from_x, from_w)) in parts {
             if part == counters.len() {
-                counters.push(self.code.u("add.u32", &[&counter, &(part * steps)]));
+                counters.push(self.code.add(counter, part * steps));
             }
             let counter = counters[part];
-            let x_at = self.code.u("add.u32", &[from_x, &counter]);
+            let x_at = self.code.add(from_x, counter);
             let row: Vec<Val> = match staged {
                 None => vec![self.gather(x, x_at, None)?],
                 Some(base) => {
-                    let address = self.code.u("mad.lo.u32", &[&x_at, &4, &base]);
-                    let how = Loads { space: "shared", guard: None, first: false, scalar: false };
+                    let address = self.code.mad(x_at, 4, base);
+                    let how = Loads { space: StateSpace::Shared, guard: None, first: false, scalar: false };
                     self.load_vector((address, 0), steps, None, how).into_iter().map(Val::Reg).collect()
                 }
             };
             for (step, x) in row.into_iter().enumerate() {
                 let weights = self.weights(&weight, product, *from_w, (counter, step))?;
                 for (sum, w) in sums.iter().zip(weights) {
-                    self.code.set(*sum, "fma.rn.f32", &[&x, &w, sum]);
+                    self.code.set(*sum, Opcode::Mad(Type::F32), (x, w, sum));
                 }
             }
         }
@@ -153,8 +153,8 @@ impl Emit<'_> {
         for (of_row, key) in self.looked_up.split_off(known) {
             if of_row { &mut self.rows_of } else { &mut self.edge_rows }.remove(&key);
         }
-        self.code.set(counter, "add.u32", &[&counter, &(ahead * steps)]);
-        let more = self.code.p("setp.lt.u32", &[&counter, &inner]);
+        self.code.increase(counter, ahead * steps);
+        let more = self.code.lt(counter, inner);
         self.code.jump_if(more, again);
         let mut regs: Regs = vec![];
         for group in groups {
@@ -196,16 +196,14 @@ impl Emit<'_> {
                 }
             }
         };
-        let first = self.code.u("mad.lo.u32", &[&counter, &step, &from]);
+        let first = self.code.mad(counter, step, from);
         let ahead = 4 * step * ahead;
         let (space, guard, address) = match weight {
-            Weight::Block(base) | Weight::Team(base) => {
-                ("shared", None, self.code.u("mad.lo.u32", &[&first, &4, base]))
-            }
+            Weight::Block(base) | Weight::Team(base) => (StateSpace::Shared, None, self.code.mad(first, 4, base)),
             Weight::Stored(operand) => {
                 let (space, row) = self.stored_row(*operand)?;
                 let guard = self.has_stored_row(*operand);
-                (space, guard, self.code.d("mad.wide.u32", &[&first, &4, &row]))
+                (space, guard, self.code.mad_wide(first, 4, row))
             }
         };
         // The memory of a team may not be aligned for vectors.
@@ -224,7 +222,7 @@ impl Emit<'_> {
     /// Copies a weight to the memory of the block, once: its address. `None` where it is not worth it.
     fn weight_in_block(&mut self, w: Operand, product: Product) -> Result<Option<Reg>> {
         let Source::Buffer(buffer) = w.source else { return Ok(None) };
-        let own = self.made_value(w).is_some() || self.global(buffer) != "global.nc";
+        let own = self.made_value(w).is_some() || self.global(buffer) != StateSpace::GlobalNc;
         if own || w.index != Index::Whole || self.traversal.rows == Rows::Once {
             return Ok(None);
         }
@@ -245,39 +243,36 @@ impl Emit<'_> {
         let of_lane = if transposed { group } else { 1 };
         let count = product.batches() * k * n / of_lane;
         let base = self.code.first(|code| {
-            let from = code.d("ld.const.u64", &[&format_args!("[table+{offset}]")]);
-            let base = code.u("mov.u32", &[&"shared"]);
-            code.set(base, "add.u32", &[&base, &format_args!("BLOCK_MEMORY")]);
-            code.set(base, "add.u32", &[&base, &start]);
-            let at = code.u("mov.u32", &[&thread]);
+            let from = code.slot(Class::U64, offset);
+            let base = code.mov(Symbol::Shared);
+            code.increase(base, Region::Weights);
+            code.increase(base, start);
+            let at = code.mov(thread);
             let (again, done) = (code.label(), code.label());
             code.place(again);
-            let end = code.p("setp.ge.u32", &[&at, &count]);
+            let end = code.ge(at, count);
             code.jump_if(end, done);
             let (mut first, mut to) = (at, at);
             if transposed {
                 // Groups of rows, and columns within them.
-                let rows = code.u("div.u32", &[&at, &n]);
-                let column = code.u("rem.u32", &[&at, &n]);
-                let batch = code.u("div.u32", &[&rows, &(k / group)]);
-                let within = code.u("rem.u32", &[&rows, &(k / group)]);
-                first = code.u("mad.lo.u32", &[&rows, &(group * n), &column]);
-                let step = code.u("mad.lo.u32", &[&batch, &n, &column]);
-                let lowest = code.u("mul.lo.u32", &[&within, &group]);
-                to = code.u("mad.lo.u32", &[&step, &product.pitch(), &lowest]);
+                let rows = code.div(at, n);
+                let column = code.rem(at, n);
+                let batch = code.div(rows, k / group);
+                let within = code.rem(rows, k / group);
+                first = code.mad(rows, group * n, column);
+                let step = code.mad(batch, n, column);
+                let lowest = code.mul(within, group);
+                to = code.mad(step, product.pitch(), lowest);
             }
-            let from = code.d("mad.wide.u32", &[&first, &4, &from]);
-            let to = code.u("mad.lo.u32", &[&to, &4, &base]);
-            let load = |row: usize| code.f("ld.global.nc.f32", &[&format_args!("[{from}+{}]", 4 * n * row)]);
-            let loaded: Vec<String> = (0..of_lane).map(load).map(|reg| reg.to_string()).collect();
-            match loaded.as_slice() {
-                [one] => code.line(format_args!("st.shared.f32 [{to}], {one};")),
-                many => code.line(format_args!("st.shared.v{}.f32 [{to}], {{{}}};", many.len(), many.join(", "))),
-            }
-            code.set(at, "add.u32", &[&at, &(1u32 << BLOCK_BITS)]);
+            let from = code.mad_wide(first, 4, from);
+            let to = code.mad(to, 4, base);
+            let load = |row: usize| code.load(StateSpace::GlobalNc, (from, 4 * n * row));
+            let loaded: Vec<Reg> = (0..of_lane).map(load).collect();
+            code.store_vector(None, StateSpace::Shared, to, &loaded);
+            code.increase(at, 1u32 << BLOCK_BITS);
             code.jump(again);
             code.place(done);
-            code.line(BLOCK_SYNC);
+            code.block_sync();
             base
         });
         self.weights.insert(key, base);

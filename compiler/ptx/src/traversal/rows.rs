@@ -3,8 +3,9 @@
 use hgnnc_ir::kernel::{Instr, KernelOp, Operand, Rows, Source};
 use hgnnc_ir::{BinaryOp, Direction, Reduce};
 
-use super::{ALL_LANES, BLOCK_SYNC, Emit, Held, Regs, Result, Value, WARP_BITS};
-use crate::code::{Class, Reg, Val};
+use super::{Emit, Held, Regs, Result, Value, WARP_BITS};
+use crate::code::Code;
+use crate::isa::{Address, Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
 use crate::math;
 use crate::table::Slot;
 
@@ -29,7 +30,7 @@ impl Emit<'_> {
         let instr = &self.traversal.instrs[index];
         let text = hgnnc_ir::kernel::print::print_instr(self.program, &self.traversal.rows, self.locals, instr);
         let stage = instr.stage.name();
-        self.code.comment(format_args!("{text} @{stage}{}", self.hints.place(instr.from)));
+        self.code.comment(format!("{text} @{stage}{}", self.hints.place(instr.from)));
     }
 
     /// The number of elements of a result.
@@ -62,7 +63,7 @@ impl Emit<'_> {
         // A width that does not fit: each lane looks its elements up.
         let repeat = self.layouts[layout].chain.width(out) / self.width_of(operand)?;
         self.each(layout, out, |emit, element, exists| {
-            let narrow = emit.code.u("div.u32", &[&element, &repeat]);
+            let narrow = emit.code.div(element, repeat);
             emit.gather(operand, narrow, exists)
         })
     }
@@ -118,9 +119,7 @@ impl Emit<'_> {
                 let old = self.spread(*a, layout, out, of[0])?;
                 let new = self.spread(*b, layout, out, of[1])?;
                 let is_end = self.is_end(*b)?;
-                let pick = |code: &mut crate::code::Code, new: Val, old: Val| -> Val {
-                    code.f("selp.f32", &[&new, &old, &is_end]).into()
-                };
+                let pick = |code: &mut Code, new: Val, old: Val| -> Val { code.selp_f32(new, old, is_end).into() };
                 let pairs = old.into_iter().zip(new);
                 let regs = pairs.map(|(old, new)| Some(pick(&mut self.code, new?, old?))).collect();
                 one(layout, out, regs)
@@ -130,14 +129,13 @@ impl Emit<'_> {
                 widths.extend(parts[1..].iter().map(|_| width));
                 let (layout, out, of) = self.place(width, &widths);
                 let base = self.spread(parts[0], layout, out, of[0])?;
-                let mut sums: Regs =
-                    base.into_iter().map(|x| x.map(|x| self.code.f("mov.f32", &[&x]).into())).collect();
+                let mut sums: Regs = base.into_iter().map(|x| x.map(|x| self.code.mov_f32(x).into())).collect();
                 for (&part, &of) in parts[1..].iter().zip(&of[1..]) {
                     let x = self.spread(part, layout, out, of)?;
                     let is_end = self.is_end(part)?;
                     for (sum, x) in sums.iter_mut().zip(x) {
                         let (Some(Val::Reg(sum)), Some(x)) = (*sum, x) else { continue };
-                        self.code.set_if(is_end, sum, "add.rn.f32", &[&sum, &x]);
+                        self.code.set_if(is_end, sum, Opcode::Add(Type::F32), (sum, x));
                     }
                 }
                 one(layout, out, sums)
@@ -150,10 +148,10 @@ impl Emit<'_> {
                 let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
                 let (a, last, start, len) = (*a, *last, *start, *len);
                 let regs = self.each(layout, positions[0], |emit, element, exists| {
-                    let at = emit.code.u("rem.u32", &[&element, &len]);
-                    let outer = emit.code.u("div.u32", &[&element, &len]);
-                    let at = emit.code.u("add.u32", &[&at, &start]);
-                    let from = emit.code.u("mad.lo.u32", &[&outer, &last, &at]);
+                    let at = emit.code.rem(element, len);
+                    let outer = emit.code.div(element, len);
+                    let at = emit.code.add(at, start);
+                    let from = emit.code.mad(outer, last, at);
                     emit.gather(a, from, exists)
                 })?;
                 one(layout, positions[0], regs)
@@ -195,7 +193,7 @@ impl Emit<'_> {
             return self.unsupported("ends without a graph");
         };
         let end = self.end_of_vertex(graph, direction);
-        Ok(self.code.p("setp.ge.s32", &[&end, &0]))
+        Ok(self.code.ge_signed(end, 0))
     }
 
     /// A slice that is one of the parts of a value.
@@ -219,21 +217,21 @@ impl Emit<'_> {
             lens.push(self.width_of(part)? / lead);
         }
         let regs = self.each(layout, positions[0], |emit, element, exists| {
-            let outer = emit.code.u("div.u32", &[&element, &last]);
-            let at = emit.code.u("rem.u32", &[&element, &last]);
+            let outer = emit.code.div(element, last);
+            let at = emit.code.rem(element, last);
             let (mut result, mut start) = (None, 0);
             for (&part, &len) in parts.iter().zip(&lens) {
                 // Elements of other parts read the first or last of this one.
-                let within = emit.code.u("sub.s32", &[&at, &start]);
-                let within = emit.code.u("max.s32", &[&within, &0]);
-                let within = emit.code.u("min.s32", &[&within, &(len - 1)]);
-                let from = emit.code.u("mad.lo.u32", &[&outer, &len, &within]);
+                let within = emit.code.sub_signed(at, start);
+                let within = emit.code.max_signed(within, 0);
+                let within = emit.code.min_signed(within, len - 1);
+                let from = emit.code.mad(outer, len, within);
                 let value = emit.gather(part, from, exists)?;
                 result = Some(match result {
                     None => value,
                     Some(before) => {
-                        let here = emit.code.p("setp.ge.u32", &[&at, &start]);
-                        emit.code.f("selp.f32", &[&value, &before, &here]).into()
+                        let here = emit.code.ge(at, start);
+                        emit.code.selp_f32(value, before, here).into()
                     }
                 });
                 start += len;
@@ -248,8 +246,8 @@ impl Emit<'_> {
         let class = self.class_of_row(label)?;
         let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
         let regs = self.each(layout, positions[0], |emit, element, _| {
-            let here = emit.code.p("setp.eq.u32", &[&element, &class]);
-            Ok(emit.code.f("selp.f32", &[&Val::Imm(1.0), &Val::ZERO, &here]).into())
+            let here = emit.code.eq(element, class);
+            Ok(emit.code.selp_f32(Val::Imm(1.0), Val::ZERO, here).into())
         })?;
         Ok(Value::One(Held { layout, position: positions[0], regs }))
     }
@@ -258,8 +256,8 @@ impl Emit<'_> {
     pub(super) fn class_of_row(&mut self, label: Operand) -> Result<Reg> {
         let Source::Buffer(buffer) = label.source else { return self.unsupported("labels without a buffer") };
         let base = self.entry(Slot::Buffer(buffer));
-        let address = self.code.d("mad.wide.u32", &[&self.vertex, &4, &base]);
-        Ok(self.code.u("ld.global.nc.u32", &[&format_args!("[{address}]")]))
+        let address = self.code.mad_wide(self.vertex, 4, base);
+        Ok(self.code.load_index(address))
     }
 
     /// A dropout mask, drawn for the position of each element in the dense value.
@@ -267,8 +265,8 @@ impl Emit<'_> {
         let (key, first) = self.mask_start(stream, width)?;
         let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
         let regs = self.each(layout, positions[0], |emit, element, _| {
-            let wide = emit.code.d("cvt.u64.u32", &[&element]);
-            let index = emit.code.d("add.u64", &[&first, &wide]);
+            let wide = emit.code.widen(element);
+            let index = emit.code.add64(first, wide);
             Ok(math::mask(&mut emit.code, key, index, rate))
         })?;
         Ok(Value::One(Held { layout, position: positions[0], regs }))
@@ -277,12 +275,14 @@ impl Emit<'_> {
     /// The key of a mask, and the position of the first element of the row or edge in the dense value.
     pub(super) fn mask_start(&mut self, stream: u32, width: usize) -> Result<(Reg, Reg)> {
         let keys = self.entry(Slot::MaskKeys);
-        let offset = 8 * stream;
-        let key = self.scoped(|code| code.d("ld.global.nc.u64", &[&format_args!("[{keys}+{offset}]")]));
+        let key = {
+            let (keys, op) = (Address::from((keys, 8 * stream as usize)), Opcode::Ld(StateSpace::GlobalNc, Type::U64));
+            self.scoped(|code| code.op(Class::U64, op, (keys,)))
+        };
         let first = match (&self.edge, &self.traversal.rows) {
             (Some(_), Rows::Elements(..)) => {
                 let cell = self.cell()?;
-                self.code.d("mul.lo.u64", &[&cell, &width])
+                self.code.mul64(cell, width)
             }
             (Some(edge), _) => {
                 let edge = edge.clone();
@@ -290,9 +290,9 @@ impl Emit<'_> {
                     Some((_, Direction::In)) => edge.number,
                     _ => self.position()?,
                 };
-                self.code.d("mul.wide.u32", &[&position, &width])
+                self.code.mul_wide(position, width)
             }
-            (None, _) => self.code.d("mul.wide.u32", &[&self.row, &width]),
+            (None, _) => self.code.mul_wide(self.row, width),
         };
         Ok((key, first))
     }
@@ -325,7 +325,7 @@ impl Emit<'_> {
             masked.push(match (slot, value) {
                 (Some(slot), Some(value)) => Some(match self.exists(&slot.bounds) {
                     None => value,
-                    Some(exists) => self.code.f("selp.f32", &[&value, &nothing, &exists]).into(),
+                    Some(exists) => self.code.selp_f32(value, nothing, exists).into(),
                 }),
                 _ => None,
             });
@@ -376,7 +376,7 @@ impl Emit<'_> {
         let mut value = value;
         for &bit in bits.iter().filter(|&&bit| bit < WARP_BITS) {
             let own = self.reg(value);
-            let other = self.code.f("shfl.sync.bfly.b32", &[&own, &(1u32 << bit), &0x1f, &ALL_LANES]);
+            let other = self.code.shuffle(own, 1u32 << bit);
             // The same order in both, so that both get the same bits.
             value = self.combine(reduce, own.into(), other.into());
         }
@@ -407,24 +407,24 @@ impl Emit<'_> {
             return self.unsupported("many reductions of values whose length depends on the dataset");
         }
         let (base, all) = self.long_row(a)?;
-        let inner = self.code.u("div.u32", &[&all, &groups]);
+        let inner = self.code.div(all, groups);
         let (layout, positions) = self.layout(&[groups]).expect("one width makes a chain");
         let bits: Vec<u32> = (0..self.shape.lanes).collect();
         let mut sums = vec![];
         for group in 0..groups {
-            let first = self.code.u("mul.lo.u32", &[&inner, &group]);
-            let at = self.code.u("mov.u32", &[&self.lane]);
-            let sum = self.code.f("mov.f32", &[&Val::Imm(reduce.identity() as f32)]);
+            let first = self.code.mul(inner, group);
+            let at = self.code.mov(self.lane);
+            let sum = self.code.mov_f32(Val::Imm(reduce.identity() as f32));
             let (again, done) = (self.code.label(), self.code.label());
             self.code.place(again);
-            let end = self.code.p("setp.ge.u32", &[&at, &inner]);
+            let end = self.code.ge(at, inner);
             self.code.jump_if(end, done);
-            let element = self.code.u("add.u32", &[&at, &first]);
-            let address = self.code.d("mad.wide.u32", &[&element, &4, &base]);
-            let value = self.code.f("ld.global.f32", &[&format_args!("[{address}]")]);
+            let element = self.code.add(at, first);
+            let address = self.code.mad_wide(element, 4, base);
+            let value = self.code.load(StateSpace::Global, address);
             let next = self.combine(reduce, sum.into(), value.into());
-            self.code.set(sum, "mov.f32", &[&next]);
-            self.code.set(at, "add.u32", &[&at, &(1u32 << self.shape.lanes)]);
+            self.code.assign(sum, next);
+            self.code.increase(at, 1u32 << self.shape.lanes);
             self.code.jump(again);
             self.code.place(done);
             sums.push(self.across(reduce, sum.into(), &bits));
@@ -433,8 +433,8 @@ impl Emit<'_> {
         let regs = self.each(layout, positions[0], |emit, element, _| {
             let mut picked = sums[0];
             for (group, &sum) in sums.iter().enumerate().skip(1) {
-                let here = emit.code.p("setp.eq.u32", &[&element, &group]);
-                picked = emit.code.f("selp.f32", &[&sum, &picked, &here]).into();
+                let here = emit.code.eq(element, group);
+                picked = emit.code.selp_f32(sum, picked, here).into();
             }
             Ok(picked)
         })?;
@@ -448,13 +448,13 @@ impl Emit<'_> {
         let mut result = None;
         for number in 0..1u32 << bits.len() {
             let offset: u32 = bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum();
-            let part = self.code.op(Class::F32, "ld.shared.f32", &[&format_args!("[{lowest}+{}]", 4 * offset)]);
+            let part = self.code.load(StateSpace::Shared, (lowest, 4 * offset as usize));
             result = Some(match result {
                 None => Val::Reg(part),
                 Some(sum) => self.combine(reduce, sum, part.into()),
             });
         }
-        self.code.line(BLOCK_SYNC);
+        self.code.block_sync();
         result.expect("there are parts")
     }
 
@@ -464,8 +464,8 @@ impl Emit<'_> {
         self.exchange = true;
         let own = self.place_of(Seen::Other(0));
         let value = self.reg(value);
-        self.code.line(format_args!("st.shared.f32 [{own}], {value};"));
-        self.code.line(BLOCK_SYNC);
+        self.code.store(None, StateSpace::Shared, own, value);
+        self.code.block_sync();
         self.place_of(of)
     }
 
@@ -478,12 +478,12 @@ impl Emit<'_> {
         let place = self.code.first(|code| {
             let thread = match of {
                 Seen::Other(0) => thread,
-                Seen::Other(bits) => code.u("xor.b32", &[&thread, &bits]),
-                Seen::Without(bits) => code.u("and.b32", &[&thread, &!bits]),
+                Seen::Other(bits) => code.xor(thread, bits),
+                Seen::Without(bits) => code.and(thread, !bits),
             };
-            let base = code.u("mov.u32", &[&"shared"]);
-            let base = code.u("add.u32", &[&base, &"EXCHANGE"]);
-            code.u("mad.lo.u32", &[&thread, &4, &base])
+            let base = code.mov(Symbol::Shared);
+            let base = code.add(base, Region::Exchange);
+            code.mad(thread, 4, base)
         });
         self.places.insert(of, place);
         place

@@ -16,9 +16,10 @@ use hgnnc_ir::kernel::{Buffer, Dest, Extents, Index, Instr, KernelOp, Operand, P
 
 use super::def_use::DefUse;
 use super::operands::Loads;
-use super::{BLOCK_BITS, BLOCK_SYNC, Emit, Held, Regs, Result, Shared, Value};
+use super::{BLOCK_BITS, Emit, Held, Regs, Result, Shared, Value};
 use crate::KernelInfo;
-use crate::code::{Class, Code, Reg, Val};
+use crate::code::Code;
+use crate::isa::{Body, Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
 use crate::table::Slot;
 use crate::tile::{self, Left, Memory, Product, STAGING, TILE};
 
@@ -266,24 +267,24 @@ impl<'a> Order<'a> {
 
 impl Emit<'_> {
     /// Writes the kernel, 64 rows at a time.
-    pub(super) fn kernel_in_tiles(mut self, tiles: Tiles) -> Result<(String, KernelInfo)> {
+    pub(super) fn kernel_in_tiles(mut self, tiles: Tiles) -> Result<(Body, KernelInfo)> {
         self.begin();
         let (thread, memory) = (self.thread, self.code.fresh(Class::U32));
         self.code.first(|code| {
-            code.set(memory, "mov.u32", &[&"shared"]);
-            code.set(memory, "add.u32", &[&memory, &"TILES"]);
+            code.assign(memory, Symbol::Shared);
+            code.increase(memory, Region::Tiles);
         });
         self.clear_unread(&tiles, memory);
         let rows = self.entry32(Slot::Rows(self.traversal.rows.clone()));
         let blocks = self.entry32(Slot::Blocks(self.kernel));
-        let (first, stride) = (self.code.u("mul.lo.u32", &[&"%block", &TILE]), self.code.fresh(Class::U32));
-        self.code.set(stride, "mul.lo.u32", &[&blocks, &TILE]);
+        let (first, stride) = (self.code.mul(Reg::BLOCK, TILE), self.code.fresh(Class::U32));
+        self.code.set(stride, Opcode::Mul(Type::U32), (blocks, TILE));
         let (next, done) = (self.code.label(), self.code.label());
         self.code.place(next);
-        let end = self.code.p("setp.ge.u32", &[&first, &rows]);
+        let end = self.code.ge(first, rows);
         self.code.jump_if(end, done);
         let lanes = self.shape.lanes;
-        let team = self.code.first(|code| code.u("shr.u32", &[&thread, &lanes]));
+        let team = self.code.first(|code| code.shr(thread, lanes));
         self.tiles = Some(tiles);
         let count = self.tiles().segments.len();
         for number in 0..count {
@@ -293,8 +294,8 @@ impl Emit<'_> {
             }
         }
         // Teams have read all that the next rows take the place of.
-        self.code.line(BLOCK_SYNC);
-        self.code.set(first, "add.u32", &[&first, &stride]);
+        self.code.block_sync();
+        self.code.increase(first, stride);
         self.code.jump(next);
         self.code.place(done);
         self.forget_rows();
@@ -318,11 +319,11 @@ impl Emit<'_> {
         places.sort_by_key(|place| place.offset);
         self.code.first(|code| {
             for place in places.into_iter().filter(|place| place.read > place.width) {
-                let own = code.p("setp.lt.u32", &[&thread, &TILE]);
-                let row = code.u("mad.lo.u32", &[&thread, &(4 * place.pitch()), &memory]);
+                let own = code.lt(thread, TILE);
+                let row = code.mad(thread, 4 * place.pitch(), memory);
                 for element in place.width..place.read {
                     let at = place.offset + STAGING + 4 * element;
-                    code.line(format_args!("@{own} st.shared.f32 [{row}+{at}], {};", Val::ZERO));
+                    code.store(Some(own), StateSpace::Shared, (row, at), Val::ZERO);
                 }
             }
         });
@@ -348,14 +349,14 @@ impl Emit<'_> {
             return Ok(());
         }
         self.forget_rows();
-        let row = self.code.u("mov.u32", &[&team]);
+        let row = self.code.mov(team);
         let again = self.code.label();
         self.code.place(again);
         self.tile_row = Some((row, memory));
-        self.code.set(self.row, "add.u32", &[&first, &row]);
-        let valid = self.code.p("setp.lt.u32", &[&self.row, &rows]);
+        self.code.set(self.row, Opcode::Add(Type::U32), (first, row));
+        let valid = self.code.lt(self.row, rows);
         // Where there is no row, the first of the tile stands in.
-        self.code.set(self.row, "selp.u32", &[&self.row, &first, &valid]);
+        self.code.set(self.row, Opcode::Selp(Type::U32), (self.row, first, valid));
         self.row_valid = Some(valid);
         self.vertex_of_row();
         for index in arrived {
@@ -386,12 +387,12 @@ impl Emit<'_> {
         }
         let per_pass = 1usize << (BLOCK_BITS - self.shape.lanes);
         if per_pass < TILE {
-            self.code.set(row, "add.u32", &[&row, &per_pass]);
-            let more = self.code.p("setp.lt.u32", &[&row, &TILE]);
+            self.code.increase(row, per_pass);
+            let more = self.code.lt(row, TILE);
             self.code.jump_if(more, again);
         }
         if !self.tiles().segments[number].products.is_empty() {
-            self.code.line(BLOCK_SYNC);
+            self.code.block_sync();
         }
         Ok(())
     }
@@ -427,8 +428,8 @@ impl Emit<'_> {
         let (row, memory) = self.tile_row?;
         let known = self.kept_rows.get(&place.offset).copied();
         Some(known.unwrap_or_else(|| {
-            let at = self.code.u("mad.lo.u32", &[&row, &(4 * place.pitch()), &memory]);
-            let at = self.code.u("add.u32", &[&at, &(STAGING + place.offset)]);
+            let at = self.code.mad(row, 4 * place.pitch(), memory);
+            let at = self.code.add(at, STAGING + place.offset);
             self.kept_rows.insert(place.offset, at);
             at
         }))
@@ -444,7 +445,7 @@ impl Emit<'_> {
     pub(super) fn load_kept(&mut self, operand: Operand, layout: usize, position: usize) -> Option<Regs> {
         let row = self.kept_address(operand)?;
         let at = self.own_elements(row, layout, position);
-        let how = Loads { space: "shared", guard: None, first: false, scalar: false };
+        let how = Loads { space: StateSpace::Shared, guard: None, first: false, scalar: false };
         Some(self.load_slots(at, layout, position, how))
     }
 
@@ -461,10 +462,9 @@ impl Emit<'_> {
         for (chunk, values) in slots.chunks(vector).zip(regs.chunks(vector)) {
             let Some(first) = &chunk[0] else { continue };
             let exists = self.exists(&first.bounds);
-            let guard = self.code.both(own, exists).map(|guard| format!("@{guard} ")).unwrap_or_default();
+            let guard = self.code.both(own, exists);
             let values: Vec<Reg> = values.iter().map(|v| self.reg(v.expect("elements that exist"))).collect();
-            let (kind, list) = vector_of(&values);
-            self.code.line(format_args!("{guard}st.shared{kind} [{at}+{}], {list};", 4 * (start + first.offset)));
+            self.code.store_vector(guard, StateSpace::Shared, (at, 4 * (start + first.offset)), &values);
         }
     }
 
@@ -472,7 +472,7 @@ impl Emit<'_> {
     fn own_elements(&mut self, row: Reg, layout: usize, position: usize) -> Reg {
         match self.lane_element(layout, position) {
             None => row,
-            Some(lane) => self.code.u("mad.lo.u32", &[&lane, &4, &row]),
+            Some(lane) => self.code.mad(lane, 4, row),
         }
     }
 
@@ -487,7 +487,7 @@ impl Emit<'_> {
             return self.unsupported("a product whose extents depend on the dataset");
         };
         let inner = match product.inner().as_fixed() {
-            Some(fixed) => self.code.u("mov.u32", &[&fixed]),
+            Some(fixed) => self.code.mov(fixed),
             None => self.entry32(Slot::Elements(product.inner().clone())),
         };
         let aligned = product.inner().as_fixed().is_some_and(|inner| inner % 4 == 0);
@@ -500,26 +500,26 @@ impl Emit<'_> {
             }
         };
         let code = &mut self.code;
-        let (outer_reg, zero) = (code.u("mov.u32", &[&outer]), code.u("mov.u32", &[&0]));
-        let (batch, column) = (code.u("mov.u32", &[&0]), code.u("mov.u32", &[&0]));
+        let (outer_reg, zero) = (code.mov(outer), code.mov(0));
+        let (batch, column) = (code.mov(0), code.mov(0));
         let staging = memory;
         let (next_batch, next_column) = (code.label(), code.label());
         code.place(next_batch);
         code.place(next_column);
         let in_place = |code: &mut Code, place: Place, element: Reg, by: Reg| {
-            let element = code.u("mul.lo.u32", &[&element, &by]);
-            let at = code.u("mad.lo.u32", &[&element, &4, &memory]);
-            tile::Rows { base: code.u("add.u32", &[&at, &(STAGING + place.offset)]), pitch: place.pitch() }
+            let element = code.mul(element, by);
+            let at = code.mad(element, 4, memory);
+            tile::Rows { base: code.add(at, STAGING + place.offset), pitch: place.pitch() }
         };
         let left = match streamed {
             Ok(base) => {
-                let pitch = code.u("mul.lo.u32", &[&inner, &batches]);
+                let pitch = code.mul(inner, batches);
                 let base = tile::element(code, base, batch, inner);
                 Left::Memory(Memory { base, pitch, deep: true, first, extent: rows, aligned })
             }
             Err(place) => Left::Shared(in_place(code, place, batch, inner)),
         };
-        let elements = code.u("mul.lo.u32", &[&inner, &outer]);
+        let elements = code.mul(inner, outer);
         let base = tile::element(code, weight, batch, elements);
         let right = match product.transposed {
             false => Memory {
@@ -537,16 +537,16 @@ impl Emit<'_> {
         let sums = multiply.multiply(&left, &right, zero, inner);
         multiply.write_shared(&sums, to, column, outer_reg, outer % 2 == 0);
         // Slices are read, and the result is there.
-        code.line(BLOCK_SYNC);
+        code.block_sync();
         if outer > TILE {
-            code.set(column, "add.u32", &[&column, &TILE]);
-            let more = code.p("setp.lt.u32", &[&column, &outer]);
+            code.increase(column, TILE);
+            let more = code.lt(column, outer);
             code.jump_if(more, next_column);
-            code.set(column, "mov.u32", &[&0]);
+            code.assign(column, 0);
         }
         if batches > 1 {
-            code.set(batch, "add.u32", &[&batch, &1]);
-            let more = code.p("setp.lt.u32", &[&batch, &batches]);
+            code.increase(batch, 1);
+            let more = code.lt(batch, batches);
             code.jump_if(more, next_batch);
         }
         Ok(())
@@ -555,16 +555,5 @@ impl Emit<'_> {
     /// Bytes of shared memory for tiles.
     pub(super) fn tile_bytes(&self) -> usize {
         self.tiles.as_ref().map_or(0, |tiles| STAGING + tiles.bytes)
-    }
-}
-
-/// The type of an access to several registers at once, and their list.
-fn vector_of(regs: &[Reg]) -> (String, String) {
-    match regs {
-        [one] => (".f32".to_owned(), one.to_string()),
-        many => {
-            let list: Vec<String> = many.iter().map(Reg::to_string).collect();
-            (format!(".v{}.f32", many.len()), format!("{{{}}}", list.join(", ")))
-        }
     }
 }

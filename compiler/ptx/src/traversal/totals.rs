@@ -6,7 +6,7 @@ use hgnnc_ir::kernel::{Buffer, Dest, Extents, Instr, KernelOp, Level, Operand, T
 
 use super::{Emit, Held, Result, WARP_BITS};
 use crate::Total;
-use crate::code::{Reg, Val};
+use crate::isa::{Reg, Val};
 use crate::table::Slot;
 
 /// What a thread has of a total.
@@ -58,8 +58,8 @@ impl Emit<'_> {
             let (Some(sum), Some(value)) = (self.accumulators[accumulator].regs[slot], value) else { continue };
             let next = self.combine(reduce, sum.into(), value);
             match valid {
-                None => self.code.set(sum, "mov.f32", &[&next]),
-                Some(valid) => self.code.set_if(valid, sum, "mov.f32", &[&next]),
+                None => self.code.assign(sum, next),
+                Some(valid) => self.code.assign_if(valid, sum, next),
             }
         }
         Ok(())
@@ -71,8 +71,8 @@ impl Emit<'_> {
         let mask = ((1u32 << shape.teams) - 1) << shape.lanes;
         (shape.teams > 0).then(|| {
             self.code.first(|code| {
-                let team = code.u("and.b32", &[&thread, &mask]);
-                code.p("setp.eq.u32", &[&team, &0])
+                let team = code.and(thread, mask);
+                code.eq(team, 0)
             })
         })
     }
@@ -100,7 +100,7 @@ impl Emit<'_> {
             return self.unsupported(format!("a sum of outer products of {width} elements within a traversal"));
         }
         let start = Val::Imm(reduce.identity() as f32);
-        let regs = slots.iter().map(|slot| slot.as_ref().map(|_| self.code.first(|code| code.f("mov.f32", &[&start]))));
+        let regs = slots.iter().map(|slot| slot.as_ref().map(|_| self.code.first(|code| code.mov_f32(start))));
         let regs = regs.collect();
         self.accumulators.push(Accumulator { index, out, reduce, layout, position: positions[0], regs });
         Ok(self.accumulators.len() - 1)
@@ -126,13 +126,13 @@ impl Emit<'_> {
                 continue;
             };
             let element = self.element(layout, position, slot.offset);
-            let element = self.code.u("min.u32", &[&element, &(width - 1)]);
-            let from_x = self.code.u("div.u32", &[&element, &n]);
-            let batch = self.code.u("div.u32", &[&from_x, &k]);
-            let within = self.code.u("rem.u32", &[&element, &n]);
-            let from_y = self.code.u("mad.lo.u32", &[&batch, &n, &within]);
+            let element = self.code.min(element, width - 1);
+            let from_x = self.code.div(element, n);
+            let batch = self.code.div(from_x, k);
+            let within = self.code.rem(element, n);
+            let from_y = self.code.mad(batch, n, within);
             let (x, y) = (self.gather(x, from_x, None)?, self.gather(y, from_y, None)?);
-            values.push(Some(self.code.f("mul.rn.f32", &[&x, &y]).into()));
+            values.push(Some(self.code.mul_f32(x, y).into()));
         }
         Ok(values)
     }
@@ -144,14 +144,14 @@ impl Emit<'_> {
         let bits: Vec<u32> = (self.shape.lanes..self.shape.block).collect();
         for accumulator in std::mem::take(&mut self.accumulators) {
             let Accumulator { out, reduce, layout, position, regs, .. } = accumulator;
-            self.code.comment(format_args!("total {}", self.program.buffer(out).name));
+            self.code.comment(format!("total {}", self.program.buffer(out).name));
             let width = self.layouts[layout].chain.width(position);
             let combined: Vec<Option<Val>> =
                 regs.into_iter().map(|reg| reg.map(|reg| self.across(reduce, reg.into(), &bits))).collect();
             let held = Held { layout, position, regs: combined };
             let first = self.first_of_block();
             if once {
-                let row = self.code.u("mov.u32", &[&0]);
+                let row = self.code.mov(0);
                 self.store(out, row, &held, first);
             } else {
                 let slot = Slot::Partials(self.kernel, totals.len());
@@ -165,8 +165,7 @@ impl Emit<'_> {
     /// Is this thread of the first team of the block?
     fn first_of_block(&mut self) -> Option<Reg> {
         let (thread, shape) = (self.thread, self.shape);
-        (shape.block > shape.lanes)
-            .then(|| self.code.first(|code| code.p("setp.lt.u32", &[&thread, &(1u32 << shape.lanes)])))
+        (shape.block > shape.lanes).then(|| self.code.first(|code| code.lt(thread, 1u32 << shape.lanes)))
     }
 
     /// Stores a value as the part of this block.
@@ -176,9 +175,9 @@ impl Emit<'_> {
         let own = self.stores(layout, position, false);
         let valid = self.code.both(valid, own);
         let part = self.part_number();
-        let mut at = self.code.d("mad.wide.u32", &[&part, &(4 * width), &base]);
+        let mut at = self.code.mad_wide(part, 4 * width, base);
         if let Some(lane) = self.lane_element(layout, position) {
-            at = self.code.d("mad.wide.u32", &[&lane, &4, &at]);
+            at = self.code.mad_wide(lane, 4, at);
         }
         self.store_slots(at, held, valid);
         debug_assert!(self.shape.lanes <= WARP_BITS, "rows of whole blocks have no parts");

@@ -4,7 +4,7 @@ use hgnnc_ir::kernel::{Dest, Extent, KernelOp};
 use hgnnc_ir::{BinaryOp, Extreme, Reduce};
 
 use super::{EDGES_AT_ONCE, Result, Wide};
-use crate::code::{Reg, Val};
+use crate::isa::{Cmp, Reg, StateSpace, Val};
 use crate::math;
 
 /// Does a reduction over edges round, so that the order of many edges matters?
@@ -19,7 +19,7 @@ pub(super) fn is_rounded(op: &KernelOp) -> bool {
 impl Wide<'_> {
     /// Goes over the edges of the row once.
     pub(super) fn edge_pass(&mut self, number: usize, edges: &[usize]) -> Result<()> {
-        self.emit.code.comment(format_args!("pass {} over the edges", number + 1));
+        self.emit.code.comment(format!("pass {} over the edges", number + 1));
         let reductions: Vec<usize> =
             edges.iter().copied().filter(|&index| self.instr(index).extent() == Extent::Row).collect();
         for &index in &reductions {
@@ -27,9 +27,9 @@ impl Wide<'_> {
         }
         self.wait();
         let (start, len, _) = self.emit.edges_of_row()?;
-        let counter = self.emit.code.u("mov.u32", &[&0]);
+        let counter = self.emit.code.mov(0);
         self.emit.code.begin_loop();
-        self.repeat((counter, 1), &len, |wide, counter| {
+        self.repeat((counter, 1), len, |wide, counter| {
             let edge = wide.emit.next_edge(counter, 0, None, (start, len))?;
             wide.emit.begin_edge(edge);
             for &index in edges {
@@ -62,11 +62,11 @@ impl Wide<'_> {
         }
         let on = self.emit.code.label();
         let code = &mut self.emit.code;
-        let seen = code.u("add.u32", &[&counter, &1]);
-        let within = code.u("and.b32", &[&seen, &(EDGES_AT_ONCE - 1)]);
-        let more = code.p("setp.ne.u32", &[&within, &0]);
-        let before_last = code.p("setp.lt.u32", &[&seen, &len]);
-        let goes_on = code.p("and.pred", &[&more, &before_last]);
+        let seen = code.add(counter, 1);
+        let within = code.and(seen, EDGES_AT_ONCE - 1);
+        let more = code.ne(within, 0);
+        let before_last = code.lt(seen, len);
+        let goes_on = code.and_pred(more, before_last);
         code.jump_if(goes_on, on);
         for index in rounded {
             self.merge(index)?;
@@ -89,8 +89,11 @@ impl Wide<'_> {
             _ => Reduce::Sum,
         };
         let (sums, parts) = (self.part(index, 0), self.part(index, width));
-        self.each_element(&width, |wide, at| {
-            let (sum, part) = (wide.load("global", sums, Some(at), None), wide.load("global", parts, Some(at), None));
+        self.each_element(width, |wide, at| {
+            let (sum, part) = (
+                wide.load(StateSpace::Global, sums, Some(at), None),
+                wide.load(StateSpace::Global, parts, Some(at), None),
+            );
             let next = wide.emit.combine(reduce, sum, part);
             wide.store(&[sums], Some(at), next, None);
             Ok(())
@@ -103,8 +106,8 @@ impl Wide<'_> {
         let row = |wide: &mut Self, first: usize| [0, width].map(|state| wide.part(index, state + first));
         let (sums, totals, largest) = (row(self, 0), row(self, elements), row(self, elements + heads));
         let scales = [0, heads].map(|first| self.part(index, 2 * width + first));
-        self.each_element(&heads, |wide, head| {
-            let [own, other] = largest.map(|row| wide.load("global", row, Some(head), None));
+        self.each_element(heads, |wide, head| {
+            let [own, other] = largest.map(|row| wide.load(StateSpace::Global, row, Some(head), None));
             let raised = math::max(&mut wide.emit.code, own, other);
             let base = wide.emit.finite(raised);
             let mut parts = vec![];
@@ -112,7 +115,7 @@ impl Wide<'_> {
                 let apart = math::binary(&mut wide.emit.code, BinaryOp::Sub, largest, base);
                 let scale = math::exp(&mut wide.emit.code, apart);
                 wide.store(&[scaled], Some(head), scale, None);
-                let total = wide.load("global", total, Some(head), None);
+                let total = wide.load(StateSpace::Global, total, Some(head), None);
                 parts.push(math::binary(&mut wide.emit.code, BinaryOp::Mul, total, scale));
             }
             let total = math::binary(&mut wide.emit.code, BinaryOp::Add, parts[0], parts[1]);
@@ -121,11 +124,14 @@ impl Wide<'_> {
             Ok(())
         })?;
         self.wait();
-        self.each_element(&elements, |wide, at| {
-            let head = Some(wide.emit.code.u("div.u32", &[&at, &(elements / heads)]));
+        self.each_element(elements, |wide, at| {
+            let head = Some(wide.emit.code.div(at, elements / heads));
             let mut parts = vec![];
             for (sum, scale) in sums.into_iter().zip(scales) {
-                let (sum, scale) = (wide.load("global", sum, Some(at), None), wide.load("global", scale, head, None));
+                let (sum, scale) = (
+                    wide.load(StateSpace::Global, sum, Some(at), None),
+                    wide.load(StateSpace::Global, scale, head, None),
+                );
                 parts.push(math::binary(&mut wide.emit.code, BinaryOp::Mul, sum, scale));
             }
             let sum = math::binary(&mut wide.emit.code, BinaryOp::Add, parts[0], parts[1]);
@@ -159,7 +165,7 @@ impl Wide<'_> {
         };
         for (count, start) in starts {
             let row = self.part(index, first);
-            self.each_element(&count, |wide, at| {
+            self.each_element(count, |wide, at| {
                 wide.store(&[row], Some(at), Val::Imm(start as f32), None);
                 Ok(())
             })?;
@@ -173,7 +179,7 @@ impl Wide<'_> {
         let base = self.address(index);
         match first {
             0 => base,
-            first => self.emit.code.d("add.u64", &[&base, &(4 * first)]),
+            first => self.emit.code.add64(base, 4 * first),
         }
     }
 
@@ -184,8 +190,8 @@ impl Wide<'_> {
         match &self.instr(index).op {
             KernelOp::Segment(reduce, x) => {
                 let (x, sums) = (self.locate(index, *x)?, self.part(index, state));
-                self.each_element(&width, |wide, at| {
-                    let (sum, x) = (wide.load("global", sums, Some(at), None), wide.spread(&x, width, at)?);
+                self.each_element(width, |wide, at| {
+                    let (sum, x) = (wide.load(StateSpace::Global, sums, Some(at), None), wide.spread(&x, width, at)?);
                     let next = wide.emit.combine(*reduce, sum, x);
                     wide.store(&[sums], Some(at), next, None);
                     Ok(())
@@ -193,8 +199,8 @@ impl Wide<'_> {
             }
             KernelOp::WeightedSum { a, x } => {
                 let (a, x, sums) = (self.locate(index, *a)?, self.locate(index, *x)?, self.part(index, state));
-                self.each_element(&width, |wide, at| {
-                    let sum = wide.load("global", sums, Some(at), None);
+                self.each_element(width, |wide, at| {
+                    let sum = wide.load(StateSpace::Global, sums, Some(at), None);
                     let (a, x) = (wide.spread(&a, width, at)?, wide.spread(&x, width, at)?);
                     let next = math::fma(&mut wide.emit.code, a, x, sum);
                     wide.store(&[sums], Some(at), next, None);
@@ -205,19 +211,19 @@ impl Wide<'_> {
                 let (x, rank) = (self.locate(index, *x)?, self.locate(index, *rank)?);
                 let (best, ranks) = (self.part(index, 0), self.part(index, width / 2));
                 let wins = match extreme {
-                    Extreme::Max => "setp.gt.f32",
-                    Extreme::Min => "setp.lt.f32",
+                    Extreme::Max => Cmp::Gt,
+                    Extreme::Min => Cmp::Lt,
                 };
-                self.each_element(&(width / 2), |wide, at| {
+                self.each_element(width / 2, |wide, at| {
                     let (x, rank) = (wide.spread(&x, width / 2, at)?, wide.spread(&rank, width / 2, at)?);
-                    let known = wide.load("global", best, Some(at), None);
-                    let of = wide.load("global", ranks, Some(at), None);
+                    let known = wide.load(StateSpace::Global, best, Some(at), None);
+                    let of = wide.load(StateSpace::Global, ranks, Some(at), None);
                     let code = &mut wide.emit.code;
-                    let wins = code.p(wins, &[&x, &known]);
-                    let equal = code.p("setp.eq.f32", &[&x, &known]);
-                    let lower = code.p("setp.lt.f32", &[&rank, &of]);
-                    let tie = code.p("and.pred", &[&equal, &lower]);
-                    let takes = code.p("or.pred", &[&wins, &tie]);
+                    let wins = code.setp_f32(wins, x, known);
+                    let equal = code.setp_f32(Cmp::Eq, x, known);
+                    let lower = code.setp_f32(Cmp::Lt, rank, of);
+                    let tie = code.and_pred(equal, lower);
+                    let takes = code.or_pred(wins, tie);
                     wide.store(&[best], Some(at), x, Some(takes));
                     wide.store(&[ranks], Some(at), rank, Some(takes));
                     Ok(())
@@ -231,11 +237,13 @@ impl Wide<'_> {
                 let [sums, totals, largest] =
                     [0, elements, elements + heads].map(|first| self.part(index, state + first));
                 let [weights, scales] = [0, heads].map(|first| self.part(index, 2 * width + first));
-                self.each_element(&heads, |wide, head| {
+                self.each_element(heads, |wide, head| {
                     let at = Some(head);
                     let score = wide.spread(&score, heads, head)?;
-                    let (before, total) =
-                        (wide.load("global", largest, at, None), wide.load("global", totals, at, None));
+                    let (before, total) = (
+                        wide.load(StateSpace::Global, largest, at, None),
+                        wide.load(StateSpace::Global, totals, at, None),
+                    );
                     let raised = math::max(&mut wide.emit.code, before, score);
                     let base = wide.emit.finite(raised);
                     let apart = math::binary(&mut wide.emit.code, BinaryOp::Sub, before, base);
@@ -257,11 +265,14 @@ impl Wide<'_> {
                     Ok(())
                 })?;
                 self.wait();
-                self.each_element(&elements, |wide, at| {
-                    let head = Some(wide.emit.code.u("div.u32", &[&at, &(elements / heads)]));
-                    let (scale, weight) =
-                        (wide.load("global", scales, head, None), wide.load("global", weights, head, None));
-                    let (sum, x) = (wide.load("global", sums, Some(at), None), wide.spread(&x, elements, at)?);
+                self.each_element(elements, |wide, at| {
+                    let head = Some(wide.emit.code.div(at, elements / heads));
+                    let (scale, weight) = (
+                        wide.load(StateSpace::Global, scales, head, None),
+                        wide.load(StateSpace::Global, weights, head, None),
+                    );
+                    let (sum, x) =
+                        (wide.load(StateSpace::Global, sums, Some(at), None), wide.spread(&x, elements, at)?);
                     let scaled = math::binary(&mut wide.emit.code, BinaryOp::Mul, sum, scale);
                     let next = math::fma(&mut wide.emit.code, weight, x, scaled);
                     wide.store(&[sums], Some(at), next, None);

@@ -3,7 +3,7 @@
 use hgnnc_ir::kernel::{Extents, KernelOp, Operand, Source};
 
 use super::{Result, Wide};
-use crate::code::{Reg, Val};
+use crate::isa::{Class, Opcode, Reg, StateSpace, Type, Val};
 use crate::math;
 use crate::table::Slot;
 
@@ -12,7 +12,7 @@ pub(super) enum From<'a> {
     /// All are the same.
     Number(Val),
     /// A row of memory; where it may not exist, whether it does.
-    Row { space: &'static str, address: Reg, exists: Option<Reg> },
+    Row { space: StateSpace, address: Reg, exists: Option<Reg> },
     /// They are computed.
     Nested(Box<Map<'a>>),
 }
@@ -44,7 +44,7 @@ impl<'a> Wide<'a> {
             Source::Const(known) => return number(From::Number(Val::Imm(known as f32))),
             Source::Count(space) => {
                 let offset = self.emit.table.offset(Slot::CountF32(space));
-                let count = self.emit.scoped(|code| code.f("ld.const.f32", &[&format_args!("[table+{offset}]")]));
+                let count = self.emit.scoped(|code| code.slot(Class::F32, offset));
                 return number(From::Number(count.into()));
             }
             Source::Local(_) | Source::Buffer(_) => {}
@@ -52,7 +52,7 @@ impl<'a> Wide<'a> {
         let width = self.emit.width_of(operand)?;
         let from = match self.maker(reader, operand) {
             Some(maker) if self.nested[maker] => From::Nested(Box::new(self.prepare(maker)?)),
-            Some(maker) => From::Row { space: "global", address: self.address(maker), exists: None },
+            Some(maker) => From::Row { space: StateSpace::Global, address: self.address(maker), exists: None },
             None => {
                 let (space, address) = self.emit.stored_row(operand)?;
                 From::Row { space, address, exists: self.emit.has_stored_row(operand) }
@@ -87,9 +87,9 @@ impl<'a> Wide<'a> {
     pub(super) fn element(&mut self, of: &Elements<'a>, at: Option<Reg>) -> Result<Val> {
         match &of.from {
             From::Number(number) => Ok(*number),
-            From::Row { space, address, exists } => Ok(self.load(space, *address, at, *exists)),
+            From::Row { space, address, exists } => Ok(self.load(*space, *address, at, *exists)),
             From::Nested(map) => {
-                let at = at.unwrap_or_else(|| self.emit.code.u("mov.u32", &[&0]));
+                let at = at.unwrap_or_else(|| self.emit.code.mov(0));
                 self.compute(map, at)
             }
         }
@@ -100,7 +100,7 @@ impl<'a> Wide<'a> {
         let at = match of.width {
             1 => None,
             own if own == width => Some(at),
-            own => Some(self.emit.code.u("div.u32", &[&at, &(width / own)])),
+            own => Some(self.emit.code.div(at, width / own)),
         };
         self.element(of, at)
     }
@@ -121,14 +121,14 @@ impl<'a> Wide<'a> {
             KernelOp::Replace(..) => {
                 let (old, new) = (self.spread(&operands[0], width, at)?, self.spread(&operands[1], width, at)?);
                 let is_end = map.ends[1].expect("rows of ends");
-                self.emit.code.f("selp.f32", &[&new, &old, &is_end]).into()
+                self.emit.code.selp_f32(new, old, is_end).into()
             }
             KernelOp::AddEnds(_) => {
                 let base = self.spread(&operands[0], width, at)?;
-                let sum = self.emit.code.f("mov.f32", &[&base]);
+                let sum = self.emit.code.mov_f32(base);
                 for (part, is_end) in operands.iter().zip(&map.ends).skip(1) {
                     let x = self.spread(part, width, at)?;
-                    self.emit.code.set_if(is_end.expect("rows of ends"), sum, "add.rn.f32", &[&sum, &x]);
+                    self.emit.code.set_if(is_end.expect("rows of ends"), sum, Opcode::Add(Type::F32), (sum, x));
                 }
                 sum.into()
             }
@@ -140,20 +140,20 @@ impl<'a> Wide<'a> {
             }
             KernelOp::Slice { last, start, len, .. } => {
                 let code = &mut self.emit.code;
-                let within = code.u("rem.u32", &[&at, len]);
-                let outer = code.u("div.u32", &[&at, len]);
-                let within = code.u("add.u32", &[&within, start]);
-                let from = code.u("mad.lo.u32", &[&outer, last, &within]);
+                let within = code.rem(at, len);
+                let outer = code.div(at, len);
+                let within = code.add(within, start);
+                let from = code.mad(outer, last, within);
                 self.element(&operands[0], Some(from))?
             }
             KernelOp::OneHot(_) => {
-                let here = self.emit.code.p("setp.eq.u32", &[&at, &map.class.expect("a class")]);
-                self.emit.code.f("selp.f32", &[&Val::Imm(1.0), &Val::ZERO, &here]).into()
+                let here = self.emit.code.eq(at, map.class.expect("a class"));
+                self.emit.code.selp_f32(Val::Imm(1.0), Val::ZERO, here).into()
             }
             KernelOp::Mask { rate, .. } => {
                 let (key, first) = map.mask.expect("a key");
-                let wide = self.emit.code.d("cvt.u64.u32", &[&at]);
-                let position = self.emit.code.d("add.u64", &[&first, &wide]);
+                let wide = self.emit.code.widen(at);
+                let position = self.emit.code.add64(first, wide);
                 math::mask(&mut self.emit.code, key, position, *rate)
             }
             KernelOp::MatMul(of, ..) => self.product(of, operands, at, false)?,
@@ -164,22 +164,22 @@ impl<'a> Wide<'a> {
 
     /// An element of what stands one after another in each of `lead` groups of `last` elements.
     pub(super) fn joined(&mut self, parts: &[Elements<'a>], (lead, last): (usize, usize), at: Reg) -> Result<Val> {
-        let outer = self.emit.code.u("div.u32", &[&at, &last]);
-        let at = self.emit.code.u("rem.u32", &[&at, &last]);
+        let outer = self.emit.code.div(at, last);
+        let at = self.emit.code.rem(at, last);
         let (mut result, mut start) = (None, 0);
         for part in parts {
             let len = part.width / lead;
             // Elements of other parts read the first or last of this one.
-            let within = self.emit.code.u("sub.s32", &[&at, &start]);
-            let within = self.emit.code.u("max.s32", &[&within, &0]);
-            let within = self.emit.code.u("min.s32", &[&within, &(len - 1)]);
-            let from = self.emit.code.u("mad.lo.u32", &[&outer, &len, &within]);
+            let within = self.emit.code.sub_signed(at, start);
+            let within = self.emit.code.max_signed(within, 0);
+            let within = self.emit.code.min_signed(within, len - 1);
+            let from = self.emit.code.mad(outer, len, within);
             let value = self.element(part, Some(from))?;
             result = Some(match result {
                 None => value,
                 Some(before) => {
-                    let here = self.emit.code.p("setp.ge.u32", &[&at, &start]);
-                    self.emit.code.f("selp.f32", &[&value, &before, &here]).into()
+                    let here = self.emit.code.ge(at, start);
+                    self.emit.code.selp_f32(value, before, here).into()
                 }
             });
             start += len;
@@ -200,22 +200,22 @@ impl<'a> Wide<'a> {
         };
         // Element `at` is of a matrix of the batch; there it is a column of `w`, or a row.
         let (inner, outer) = if transposed { (n, k) } else { (k, n) };
-        let batch = self.emit.code.u("div.u32", &[&at, &outer]);
-        let first_x = self.emit.code.u("mul.lo.u32", &[&batch, &inner]);
+        let batch = self.emit.code.div(at, outer);
+        let first_x = self.emit.code.mul(batch, inner);
         let (first_w, step) = match transposed {
-            true => (self.emit.code.u("mul.lo.u32", &[&at, &n]), 1),
+            true => (self.emit.code.mul(at, n), 1),
             false => {
-                let column = self.emit.code.u("rem.u32", &[&at, &n]);
-                (self.emit.code.u("mad.lo.u32", &[&first_x, &n, &column]), n)
+                let column = self.emit.code.rem(at, n);
+                (self.emit.code.mad(first_x, n, column), n)
             }
         };
-        let sum = self.emit.code.f("mov.f32", &[&Val::ZERO]);
-        let number = self.emit.code.u("mov.u32", &[&0]);
-        self.repeat((number, 1), &inner, |wide, number| {
-            let from_x = wide.emit.code.u("add.u32", &[&first_x, &number]);
-            let from_w = wide.emit.code.u("mad.lo.u32", &[&number, &step, &first_w]);
+        let sum = self.emit.code.mov_f32(Val::ZERO);
+        let number = self.emit.code.mov(0);
+        self.repeat((number, 1), inner, |wide, number| {
+            let from_x = wide.emit.code.add(first_x, number);
+            let from_w = wide.emit.code.mad(number, step, first_w);
             let (x, w) = (wide.element(&operands[0], Some(from_x))?, wide.element(&operands[1], Some(from_w))?);
-            wide.emit.code.set(sum, "fma.rn.f32", &[&x, &w, &sum]);
+            wide.emit.code.set(sum, Opcode::Mad(Type::F32), (x, w, sum));
             Ok(())
         })?;
         Ok(sum.into())

@@ -18,14 +18,14 @@ mod elements;
 mod reductions;
 
 use std::collections::HashMap;
-use std::fmt::Display;
 
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, KernelOp, Operand, Rows};
 
 use self::edges::is_rounded;
-use super::{BLOCK_BITS, BLOCK_SYNC, Emit, Phase, Result, Round, Setup, Shape};
-use crate::code::{Class, Reg, Val};
+use super::{BLOCK_BITS, Emit, Phase, Result, Round, Setup, Shape};
+use crate::isa;
+use crate::isa::{Body, Reg, Regions, StateSpace, Val};
 use crate::table::{Slot, Table};
 use crate::{Blocks, KernelInfo, THREADS};
 
@@ -43,7 +43,7 @@ const EDGES_AT_ONCE: usize = 128;
 const MOST_NESTED: usize = 24;
 
 /// Writes the kernel.
-pub(super) fn emit(setup: &Setup<'_>, table: &mut Table) -> Result<(String, KernelInfo)> {
+pub(super) fn emit(setup: &Setup<'_>, table: &mut Table) -> Result<(Body, KernelInfo)> {
     let shape = Shape { lanes: BLOCK_BITS, teams: 0, unroll: 1, block: BLOCK_BITS };
     // Addresses that are first needed within a loop hold behind it, too.
     let setup = Setup { hoists: true, cut: None, ..*setup };
@@ -164,7 +164,7 @@ impl<'a> Wide<'a> {
         }
     }
 
-    fn kernel(mut self) -> Result<(String, KernelInfo)> {
+    fn kernel(mut self) -> Result<(Body, KernelInfo)> {
         let rounds = self.emit.rounds();
         self.emit.begin();
         let once = self.emit.traversal.rows == Rows::Once;
@@ -172,12 +172,12 @@ impl<'a> Wide<'a> {
         let (next, done) = (self.emit.code.label(), self.emit.code.label());
         let row = self.emit.row;
         if once {
-            self.emit.code.set(row, "mov.u32", &[&0]);
+            self.emit.code.assign(row, 0);
         } else {
             let rows = self.emit.entry32(Slot::Rows(self.emit.traversal.rows.clone()));
-            self.emit.code.set(row, "mov.u32", &[&"%block"]);
+            self.emit.code.assign(row, Reg::BLOCK);
             self.emit.code.place(next);
-            let end = self.emit.code.p("setp.ge.u32", &[&row, &rows]);
+            let end = self.emit.code.ge(row, rows);
             self.emit.code.jump_if(end, done);
         }
         self.emit.vertex_of_row();
@@ -192,7 +192,7 @@ impl<'a> Wide<'a> {
         self.store_late()?;
         if !once {
             let blocks = self.emit.entry32(Slot::Blocks(self.emit.number));
-            self.emit.code.set(row, "add.u32", &[&row, &blocks]);
+            self.emit.code.increase(row, blocks);
             self.emit.code.jump(next);
             self.emit.code.place(done);
         }
@@ -214,19 +214,22 @@ impl<'a> Wide<'a> {
         };
         let Emit { code, number, exchange, .. } = self.emit;
         let shared = if exchange { 4 * THREADS } else { 0 };
-        let text = code.finish().replace("EXCHANGE", "0");
-        Ok((text, KernelInfo { number, blocks, shared, row_memory: self.elements, totals }))
+        Ok((code.finish(&Regions::default()), KernelInfo { number, blocks, shared, row_memory: self.elements, totals }))
     }
 
     /// Waits for all threads of the block.
     fn wait(&mut self) {
-        self.emit.code.line(BLOCK_SYNC);
+        self.emit.code.block_sync();
     }
 
     /// A loop in which each thread has every 256th of so many elements.
-    fn each_element(&mut self, count: &dyn Display, body: impl FnOnce(&mut Self, Reg) -> Result<()>) -> Result<()> {
+    fn each_element(
+        &mut self,
+        count: impl Into<isa::Operand>,
+        body: impl FnOnce(&mut Self, Reg) -> Result<()>,
+    ) -> Result<()> {
         let thread = self.emit.thread;
-        let at = self.emit.code.u("mov.u32", &[&thread]);
+        let at = self.emit.code.mov(thread);
         self.repeat((at, THREADS), count, body)
     }
 
@@ -234,15 +237,15 @@ impl<'a> Wide<'a> {
     fn repeat(
         &mut self,
         (at, step): (Reg, usize),
-        end: &dyn Display,
+        end: impl Into<isa::Operand>,
         body: impl FnOnce(&mut Self, Reg) -> Result<()>,
     ) -> Result<()> {
         let (again, done) = (self.emit.code.label(), self.emit.code.label());
         self.emit.code.place(again);
-        let ended = self.emit.code.p("setp.ge.u32", &[&at, end]);
+        let ended = self.emit.code.ge(at, end);
         self.emit.code.jump_if(ended, done);
         body(self, at)?;
-        self.emit.code.set(at, "add.u32", &[&at, &step]);
+        self.emit.code.increase(at, step);
         self.emit.code.jump(again);
         self.emit.code.place(done);
         Ok(())
@@ -256,8 +259,8 @@ impl<'a> Wide<'a> {
         let (place, elements) = (self.places[&index], self.elements);
         let base = self.emit.entry(Slot::RowMemory(self.emit.number));
         let address = self.emit.code.first(|code| {
-            let own = code.d("mad.wide.u32", &[&"%block", &(4 * elements), &base]);
-            code.d("add.u64", &[&own, &(4 * place)])
+            let own = code.mad_wide(Reg::BLOCK, 4 * elements, base);
+            code.add64(own, 4 * place)
         });
         self.addresses.insert(index, address);
         address
@@ -285,7 +288,7 @@ impl<'a> Wide<'a> {
             Extent::Row | Extent::Total => self.emit.row,
         };
         let base = self.emit.entry(Slot::Buffer(buffer));
-        Ok(self.emit.code.d("mad.wide.u32", &[&row, &bytes, &base]))
+        Ok(self.emit.code.mad_wide(row, bytes, base))
     }
 
     /// Stores what had to wait.
@@ -301,8 +304,8 @@ impl<'a> Wide<'a> {
     /// Copies what the block keeps of an instruction.
     fn copy(&mut self, index: usize, to: Reg) -> Result<()> {
         let (width, from) = (self.width(index)?, self.address(index));
-        self.each_element(&width, |wide, at| {
-            let value = wide.load("global", from, Some(at), None);
+        self.each_element(width, |wide, at| {
+            let value = wide.load(StateSpace::Global, from, Some(at), None);
             wide.store(&[to], Some(at), value, None);
             Ok(())
         })?;
@@ -311,31 +314,20 @@ impl<'a> Wide<'a> {
     }
 
     fn element_address(&mut self, row: Reg, at: Option<Reg>) -> Reg {
-        at.map_or(row, |at| self.emit.code.d("mad.wide.u32", &[&at, &4, &row]))
+        at.map_or(row, |at| self.emit.code.mad_wide(at, 4, row))
     }
 
     /// An element of a row of memory, the first one without a position; 0 where the row does not exist.
-    fn load(&mut self, space: &str, row: Reg, at: Option<Reg>, exists: Option<Reg>) -> Val {
+    fn load(&mut self, space: StateSpace, row: Reg, at: Option<Reg>, exists: Option<Reg>) -> Val {
         let address = self.element_address(row, at);
-        let code = &mut self.emit.code;
-        let value = code.fresh(Class::F32);
-        let (op, from) = (format!("ld.{space}.f32"), format!("[{address}]"));
-        match exists {
-            None => code.set(value, &op, &[&from]),
-            Some(exists) => {
-                code.set(value, "mov.f32", &[&Val::ZERO]);
-                code.set_if(exists, value, &op, &[&from]);
-            }
-        }
-        value.into()
+        self.emit.code.load_if(exists, space, address).into()
     }
 
     fn store(&mut self, rows: &[Reg], at: Option<Reg>, value: Val, guard: Option<Reg>) {
         let value = self.emit.reg(value);
-        let guard = guard.map(|guard| format!("@{guard} ")).unwrap_or_default();
         for &row in rows {
             let address = self.element_address(row, at);
-            self.emit.code.line(format_args!("{guard}st.global.f32 [{address}], {value};"));
+            self.emit.code.store(guard, StateSpace::Global, address, value);
         }
     }
 
@@ -353,7 +345,7 @@ impl<'a> Wide<'a> {
             _ => {
                 let map = self.prepare(index)?;
                 let targets = self.targets(index)?;
-                self.each_element(&map.width, |wide, at| {
+                self.each_element(map.width, |wide, at| {
                     let value = wide.compute(&map, at)?;
                     wide.store(&targets, Some(at), value, None);
                     Ok(())

@@ -5,7 +5,8 @@ use hgnnc_ir::{BinaryOp, Reduce};
 
 use super::elements::{Elements, From};
 use super::{BLOCK_BITS, Result, Wide};
-use crate::code::{Reg, Val};
+use crate::isa;
+use crate::isa::{Reg, StateSpace, Val};
 use crate::table::Slot;
 use crate::{THREADS, Total, math};
 
@@ -19,16 +20,19 @@ impl Wide<'_> {
         for &operand in operands {
             if self.emit.is_long(operand) {
                 let (base, elements) = self.emit.long_row(operand)?;
-                inner = Some(self.emit.code.u("div.u32", &[&elements, &groups]).to_string());
+                inner = Some(isa::Operand::from(self.emit.code.div(elements, groups)));
                 // The width only tells that there are as many elements as in the loop.
-                of.push(Elements { from: From::Row { space: "global", address: base, exists: None }, width: 0 });
+                of.push(Elements {
+                    from: From::Row { space: StateSpace::Global, address: base, exists: None },
+                    width: 0,
+                });
             } else {
                 let elements = self.locate(index, operand)?;
-                inner.get_or_insert_with(|| (elements.width / groups).to_string());
+                inner.get_or_insert_with(|| isa::Operand::from(elements.width / groups));
                 of.push(elements);
             }
         }
-        let inner = inner.unwrap_or_default();
+        let inner = inner.expect("an instruction has operands");
         let value = |wide: &mut Self, at: Reg| -> Result<Val> {
             let mut product = None;
             for elements in &of {
@@ -42,28 +46,28 @@ impl Wide<'_> {
         };
         let nothing = Val::Imm(reduce.identity() as f32);
         let add = |wide: &mut Self, first: Reg, number: Reg, sum: Reg| -> Result<()> {
-            let at = wide.emit.code.u("add.u32", &[&first, &number]);
+            let at = wide.emit.code.add(first, number);
             let x = value(wide, at)?;
             let next = wide.emit.combine(reduce, sum.into(), x);
-            wide.emit.code.set(sum, "mov.f32", &[&next]);
+            wide.emit.code.assign(sum, next);
             Ok(())
         };
         if groups >= THREADS {
-            return self.each_element(&groups, |wide, group| {
-                let first = wide.emit.code.u("mul.lo.u32", &[&group, &inner]);
-                let (sum, number) = (wide.emit.code.f("mov.f32", &[&nothing]), wide.emit.code.u("mov.u32", &[&0]));
-                wide.repeat((number, 1), &inner, |wide, number| add(wide, first, number, sum))?;
+            return self.each_element(groups, |wide, group| {
+                let first = wide.emit.code.mul(group, inner.clone());
+                let (sum, number) = (wide.emit.code.mov_f32(nothing), wide.emit.code.mov(0));
+                wide.repeat((number, 1), inner, |wide, number| add(wide, first, number, sum))?;
                 wide.store(&targets, Some(group), sum.into(), None);
                 Ok(())
             });
         }
         let thread = self.emit.thread;
-        let is_first = self.emit.code.first(|code| code.p("setp.eq.u32", &[&thread, &0]));
-        let group = self.emit.code.u("mov.u32", &[&0]);
-        self.repeat((group, 1), &groups, |wide, group| {
-            let first = wide.emit.code.u("mul.lo.u32", &[&group, &inner]);
-            let sum = wide.emit.code.f("mov.f32", &[&nothing]);
-            wide.each_element(&inner, |wide, number| add(wide, first, number, sum))?;
+        let is_first = self.emit.code.first(|code| code.eq(thread, 0));
+        let group = self.emit.code.mov(0);
+        self.repeat((group, 1), groups, |wide, group| {
+            let first = wide.emit.code.mul(group, inner.clone());
+            let sum = wide.emit.code.mov_f32(nothing);
+            wide.each_element(inner.clone(), |wide, number| add(wide, first, number, sum))?;
             let all: Vec<u32> = (0..BLOCK_BITS).collect();
             let sum = wide.emit.across(reduce, sum.into(), &all);
             wide.store(&targets, Some(group), sum, Some(is_first));
@@ -93,12 +97,12 @@ impl Wide<'_> {
                 self.address(index)
             } else {
                 let base = self.emit.entry(Slot::Partials(self.emit.kernel, totals.len()));
-                let row = self.emit.code.first(|code| code.d("mad.wide.u32", &[&"%block", &(4 * width), &base]));
+                let row = self.emit.code.first(|code| code.mad_wide(Reg::BLOCK, 4 * width, base));
                 self.addresses.insert(index, row);
                 totals.push(Total { out, reduce, width: Width::fixed(width) });
                 row
             };
-            self.each_element(&width, |wide, at| {
+            self.each_element(width, |wide, at| {
                 wide.store(&[row], Some(at), Val::Imm(reduce.identity() as f32), None);
                 Ok(())
             })?;
@@ -112,8 +116,8 @@ impl Wide<'_> {
         match &self.instr(index).op {
             KernelOp::ReduceAll(reduce, x) => {
                 let x = self.locate(index, *x)?;
-                self.each_element(&width, |wide, at| {
-                    let (sum, x) = (wide.load("global", sums, Some(at), None), wide.spread(&x, width, at)?);
+                self.each_element(width, |wide, at| {
+                    let (sum, x) = (wide.load(StateSpace::Global, sums, Some(at), None), wide.spread(&x, width, at)?);
                     let next = wide.emit.combine(*reduce, sum, x);
                     wide.store(&[sums], Some(at), next, None);
                     Ok(())
@@ -124,13 +128,13 @@ impl Wide<'_> {
                     return self.emit.unsupported("an outer product whose extents depend on the dataset");
                 };
                 let (x, y) = (self.locate(index, *x)?, self.locate(index, *y)?);
-                self.each_element(&width, |wide, at| {
-                    let from_x = wide.emit.code.u("div.u32", &[&at, &n]);
-                    let batch = wide.emit.code.u("div.u32", &[&from_x, &k]);
-                    let within = wide.emit.code.u("rem.u32", &[&at, &n]);
-                    let from_y = wide.emit.code.u("mad.lo.u32", &[&batch, &n, &within]);
+                self.each_element(width, |wide, at| {
+                    let from_x = wide.emit.code.div(at, n);
+                    let batch = wide.emit.code.div(from_x, k);
+                    let within = wide.emit.code.rem(at, n);
+                    let from_y = wide.emit.code.mad(batch, n, within);
                     let (x, y) = (wide.element(&x, Some(from_x))?, wide.element(&y, Some(from_y))?);
-                    let sum = wide.load("global", sums, Some(at), None);
+                    let sum = wide.load(StateSpace::Global, sums, Some(at), None);
                     let next = math::fma(&mut wide.emit.code, x, y, sum);
                     wide.store(&[sums], Some(at), next, None);
                     Ok(())
