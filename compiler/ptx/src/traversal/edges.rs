@@ -81,17 +81,12 @@ impl Emit<'_> {
 
     /// What follows is computed for an edge.
     pub(super) fn begin_edge(&mut self, edge: Edge) {
-        self.edge = Some(edge);
-        self.edge_values.clear();
-        self.edge_fetched.clear();
-        self.edge_staged.clear();
-        self.edge_rows.clear();
+        self.edge.begin(edge);
     }
 
     /// What follows is computed for the row again.
     pub(super) fn end_edge(&mut self) {
-        self.edge = None;
-        self.edge_values.clear();
+        self.edge.end();
     }
 
     /// The number of this thread's team among those that share the row. `None`: there is one.
@@ -110,7 +105,7 @@ impl Emit<'_> {
         let (of, direction) = self.topology().expect("a pass has edges");
         let ends = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));
         let base = self.entry(Slot::FirstEdges { of, direction, ends });
-        let address = self.code.mad_wide(self.row, 4, base);
+        let address = self.code.mad_wide(self.row.number, 4, base);
         let mut start = self.code.load_index(address);
         let end = self.code.load_index((address, 4));
         let mut len = self.code.sub(end, start);
@@ -119,7 +114,7 @@ impl Emit<'_> {
             len = self.code.sub(len, before);
             len = self.code.min(len, edges);
         }
-        if let Some(valid) = self.row_valid {
+        if let Some(valid) = self.row.valid {
             len = self.code.selp(len, 0, valid);
         }
         let most = match self.shape.row() < WARP_BITS {
@@ -235,7 +230,7 @@ impl Emit<'_> {
 
     /// Takes the edge at hand along.
     fn add_edge(&mut self, partial: &mut Partial) -> Result<()> {
-        let valid = self.edge.as_ref().expect("an edge is at hand").valid;
+        let valid = self.edge.current.as_ref().expect("an edge is at hand").valid;
         match partial {
             Partial::Segment { reduce, of, held, .. } => {
                 let x = self.fetch(*of, held.layout, held.position)?;

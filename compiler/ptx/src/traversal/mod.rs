@@ -17,6 +17,7 @@ mod operands;
 mod pieces;
 mod products;
 mod rows;
+mod state;
 mod tiles;
 mod totals;
 mod wide;
@@ -24,22 +25,20 @@ mod wide;
 use std::collections::{HashMap, HashSet};
 
 use hgnnc_ir::kernel::{
-    Buffer, Dest, Extent, Instr, KernelOp, Level, Local, Operand, Program, Rows, Source, Traversal, Width,
+    Buffer, Dest, Extent, Instr, KernelOp, Level, Operand, Program, Rows, Source, Traversal, Width,
 };
 
 use hgnnc_ir::kernel::print::local_extents;
-use hgnnc_ir::{Direction, Graph};
 
 use crate::code::Code;
-use crate::isa;
-use crate::isa::{Address, Body, Class, Cmp, Guard, Item, Label, Opcode, Reg, Regions, Special, Type, Val};
+use crate::isa::{self, Address, Body, Class, Cmp, Guard, Item, Label, Opcode, Reg, Regions, Special, Type};
 use crate::layout::{Bound, Chain, Layout};
 use crate::table::{Band, Cut, Slot, Table};
 use crate::{Blocks, Edges, Hints, KernelInfo, Long, Precision, Share, Total, Unsupported};
 
 use self::def_use::DefUse;
 use self::pieces::{Phase, Piece};
-use self::tiles::Tiles;
+use self::state::{Edge, EdgeState, Held, Key, Regs, RowState, SharedMemory, TileState, Value};
 use self::totals::Accumulator;
 
 type Result<T> = std::result::Result<T, Unsupported>;
@@ -95,48 +94,6 @@ impl Shape {
     }
 }
 
-/// A value: a number per register, `None` where no lane has an element.
-type Regs = Vec<Option<Val>>;
-
-/// A value in the lanes of a team.
-#[derive(Clone, PartialEq, Debug)]
-struct Held {
-    layout: usize,
-    position: usize,
-    regs: Regs,
-}
-
-/// A computed value: one, or several one after another, each with the position of its first element.
-#[derive(Clone, PartialEq, Debug)]
-enum Value {
-    One(Held),
-    Parts(Vec<(usize, Held)>),
-}
-
-/// What an element is looked up by.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Key {
-    Local(Local),
-    Row(Buffer),
-    End(Buffer),
-    Other(Buffer),
-    Edge(Buffer),
-    Cell(Buffer),
-}
-
-/// The edge that is being computed.
-#[derive(Clone, Debug)]
-struct Edge {
-    /// Is there one? Otherwise it is some other edge, and what it computes is not used.
-    valid: Reg,
-    /// In the order of the direction.
-    number: Reg,
-    /// The other end.
-    other: Reg,
-    /// In CSC order.
-    position: Option<Reg>,
-}
-
 /// State of writing one traversal.
 struct Emit<'a> {
     program: &'a Program,
@@ -178,38 +135,11 @@ struct Emit<'a> {
     hoists: bool,
     hoisted: usize,
     first_copies: HashMap<(u32, bool), Option<Reg>>,
-    /// The row.
-    row: Reg,
-    row_valid: Option<Reg>,
-    vertex: Reg,
-    values: Vec<Option<Value>>,
-    fetched: HashMap<(Key, usize, usize), Regs>,
-    staged: HashMap<Key, Reg>,
-    rows_of: HashMap<Key, Reg>,
-    /// What `rows_of` and `edge_rows` were given so far, the former with `true`.
-    looked_up: Vec<(bool, Key)>,
-    ends_of_vertex: HashMap<(Graph, Direction), Reg>,
-    deferred: Vec<(Buffer, Held)>,
-    /// The edge.
-    edge: Option<Edge>,
-    edge_values: HashMap<usize, Value>,
-    edge_fetched: HashMap<(Key, usize, usize), Regs>,
-    edge_staged: HashMap<Key, Reg>,
-    edge_rows: HashMap<Key, Reg>,
+    row: RowState,
+    edge: EdgeState,
     accumulators: Vec<Accumulator>,
-    /// Bytes of shared memory of a team, and whether the threads of the block show each other numbers.
-    team_bytes: usize,
-    exchange: bool,
-    /// How rows are computed in tiles, if they are; the row in the tile and the shared memory of tiles; and what is known
-    /// of places in it.
-    tiles: Option<Tiles>,
-    tile_row: Option<(Reg, Reg)>,
-    kept_rows: HashMap<usize, Reg>,
-    /// Addresses of the numbers that threads show each other.
-    places: HashMap<rows::Seen, Reg>,
-    /// Weights in the memory of the block: where each is, by what makes its place there; and the bytes of all.
-    weights: HashMap<(Buffer, bool, usize, usize, usize), Reg>,
-    block_bytes: usize,
+    memory: SharedMemory,
+    tile: TileState,
 }
 
 /// The first degree class of rows that a whole block shares: 512 edges, as many as its teams take in a few steps.
@@ -422,8 +352,8 @@ impl<'a> Emit<'a> {
         let Setup { traversal, kernel, widths, chain, def_use, locals, hoists, cx, cut } = *setup;
         let Shared { program, homes, written, precision, hints, .. } = cx;
         let mut code = Code::new(band.map_or(0, |(number, _)| number));
-        let (thread, lane, row, vertex) =
-            (code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32), code.fresh(Class::U32));
+        let (thread, lane) = (code.fresh(Class::U32), code.fresh(Class::U32));
+        let row = RowState::new(&mut code, traversal.instrs.len());
         Self {
             program,
             homes,
@@ -454,29 +384,10 @@ impl<'a> Emit<'a> {
             hoisted: 0,
             first_copies: HashMap::new(),
             row,
-            row_valid: None,
-            vertex,
-            values: vec![None; traversal.instrs.len()],
-            fetched: HashMap::new(),
-            staged: HashMap::new(),
-            rows_of: HashMap::new(),
-            looked_up: vec![],
-            ends_of_vertex: HashMap::new(),
-            deferred: vec![],
-            edge: None,
-            edge_values: HashMap::new(),
-            edge_fetched: HashMap::new(),
-            edge_staged: HashMap::new(),
-            edge_rows: HashMap::new(),
+            edge: EdgeState::default(),
             accumulators: vec![],
-            team_bytes: 0,
-            exchange: false,
-            tiles: None,
-            tile_row: None,
-            kept_rows: HashMap::new(),
-            places: HashMap::new(),
-            weights: HashMap::new(),
-            block_bytes: 0,
+            memory: SharedMemory::default(),
+            tile: TileState::default(),
         }
     }
 }
@@ -618,16 +529,16 @@ impl Emit<'_> {
             self.code.place(next);
             let end = self.code.ge(base, rows);
             self.code.jump_if(end, done);
-            self.code.set(self.row, Opcode::Add(Type::U32), (base, within));
+            self.code.set(self.row.number, Opcode::Add(Type::U32), (base, within));
             if in_warp > 0 {
-                let valid = self.code.lt(self.row, rows);
+                let valid = self.code.lt(self.row.number, rows);
                 // Where there is no row, the warp's first stands in: one that no other block writes.
-                self.code.set(self.row, Opcode::Selp(Type::U32), (self.row, base, valid));
-                self.row_valid = Some(valid);
+                self.code.set(self.row.number, Opcode::Selp(Type::U32), (self.row.number, base, valid));
+                self.row.valid = Some(valid);
             }
             self.row_of_band(&all);
         } else {
-            self.code.assign(self.row, 0);
+            self.code.assign(self.row.number, 0);
         }
         self.vertex_of_row();
         for (number, round) in rounds.iter().enumerate() {
@@ -642,14 +553,14 @@ impl Emit<'_> {
                 Phase::Rows | Phase::Pass(_) => self.edge_pass(number, &round.edges)?,
             }
         }
-        let deferred = std::mem::take(&mut self.deferred);
+        let deferred = std::mem::take(&mut self.row.deferred);
         if self.shape.blockwide() && !deferred.is_empty() {
             // Other warps may not have read yet what these take the place of.
             self.code.block_sync();
         }
         for (buffer, held) in deferred {
-            let row = self.row;
-            self.store(buffer, row, &held, self.row_valid);
+            let row = self.row.number;
+            self.store(buffer, row, &held, self.row.valid);
         }
         if !once {
             self.code.increase(base, stride);
@@ -676,13 +587,8 @@ impl Emit<'_> {
 
     fn finish(self, per_block: usize, once: bool, totals: Vec<Total>) -> Result<(Body, KernelInfo)> {
         let tile_bytes = self.tile_bytes();
-        let Self { code, traversal, number, band, cut, phase, shape, team_bytes, block_bytes, exchange, .. } = self;
-        let threads = 1usize << shape.block;
-        let pitch = shape.team_pitch(team_bytes);
-        let teams = (pitch * (threads >> shape.lanes)).next_multiple_of(16);
-        let weights = teams + if exchange { 4 * threads } else { 0 };
-        let tiles = (weights + block_bytes).next_multiple_of(16);
-        let shared = if tile_bytes > 0 { tiles + tile_bytes } else { weights + block_bytes };
+        let Self { code, traversal, number, band, cut, phase, shape, memory, .. } = self;
+        let (regions, shared) = memory.regions(shape, tile_bytes);
         let most = if totals.is_empty() { MOST_BLOCKS } else { MOST_PARTS };
         let blocks = match (once, band) {
             (true, _) => Blocks::One,
@@ -695,7 +601,6 @@ impl Emit<'_> {
             }
             (false, None) => Blocks::Rows { rows: traversal.rows.clone(), per_block, most },
         };
-        let regions = Regions { team_pitch: pitch, exchange: teams, weights, tiles };
         Ok((code.finish(&regions), KernelInfo { number, blocks, shared, row_memory: 0, totals }))
     }
 
@@ -704,7 +609,7 @@ impl Emit<'_> {
         if self.hoists {
             return self.code.first(make);
         }
-        if self.edge.is_none() {
+        if self.edge.current.is_none() {
             return make(&mut self.code);
         }
         let before = self.code.before_loop(true);
@@ -743,9 +648,9 @@ impl Emit<'_> {
         let ends = matches!(rows, Rows::Ends(..));
         let order = self.entry(Slot::RowOrder { of, direction, ends });
         let first = self.entry32(Slot::BandFirst(rows.clone(), band));
-        let at = self.code.add(self.row, first);
+        let at = self.code.add(self.row.number, first);
         let address = self.code.mad_wide(at, 4, order);
-        self.code.set_index(self.row, address);
+        self.code.set_index(self.row.number, address);
     }
 
     /// The vertex of a row of ends; otherwise the row.
@@ -753,10 +658,10 @@ impl Emit<'_> {
         match self.traversal.rows {
             Rows::Ends(graph, direction) => {
                 let base = self.entry(Slot::EndVertices(graph, direction));
-                let address = self.code.mad_wide(self.row, 4, base);
-                self.code.set_index(self.vertex, address);
+                let address = self.code.mad_wide(self.row.number, 4, base);
+                self.code.set_index(self.row.vertex, address);
             }
-            _ => self.code.assign(self.vertex, self.row),
+            _ => self.code.assign(self.row.vertex, self.row.number),
         }
     }
 

@@ -3,6 +3,7 @@
 use hgnnc_ir::kernel::{Buffer, Dest, Index, Level, Operand, Source};
 use hgnnc_ir::{Direction, Space};
 
+use super::state::Known;
 use super::{Edge, Emit, Held, Key, MOST_HOISTED, Phase, Regs, Result, Value};
 use crate::code::Code;
 use crate::isa::{Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
@@ -60,7 +61,7 @@ impl Emit<'_> {
     /// What this traversal has made of an operand.
     pub(super) fn made_value(&self, operand: Operand) -> Option<&Value> {
         let maker = self.own_maker(operand)?;
-        self.edge_values.get(&maker).or(self.values[maker].as_ref())
+        self.edge.values.get(&maker).or(self.row.values[maker].as_ref())
     }
 
     /// The instruction that makes what an operand is of this row or edge.
@@ -94,11 +95,11 @@ impl Emit<'_> {
                 return Ok(vec![held.regs[0]; self.num_slots(layout, position)]);
             }
         }
-        if self.is_of_row(operand) && self.edge.is_some() {
+        if self.is_of_row(operand) && self.edge.current.is_some() {
             return self.outside(|emit| emit.fetch(operand, layout, position));
         }
         let key = (self.key(operand).expect("constants are dealt with"), layout, position);
-        let known = if self.edge.is_some() { self.edge_fetched.get(&key) } else { self.fetched.get(&key) };
+        let known = self.known().fetched.get(&key);
         if let Some(known) = known {
             return Ok(known.clone());
         }
@@ -116,22 +117,23 @@ impl Emit<'_> {
                 None => self.load(operand, layout, position)?,
             }
         };
-        if self.edge.is_none() {
-            self.fetched.insert(key, regs.clone());
-        } else {
-            self.edge_fetched.insert(key, regs.clone());
-        }
+        self.known().fetched.insert(key, regs.clone());
         Ok(regs)
     }
 
     /// What is the same for all edges of a row is made before the loop over them.
     fn outside<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
-        let edge = self.edge.take();
+        let edge = self.edge.current.take();
         let before = self.code.before_loop(true);
         let made = make(self);
         self.code.before_loop(before);
-        self.edge = edge;
+        self.edge.current = edge;
         made
+    }
+
+    /// Operands that have been looked up of the edge, or of the row if no edge is at hand.
+    fn known(&mut self) -> &mut Known {
+        if self.edge.current.is_some() { &mut self.edge.known } else { &mut self.row.known }
     }
 
     pub(super) fn num_slots(&self, layout: usize, position: usize) -> usize {
@@ -204,29 +206,29 @@ impl Emit<'_> {
 
     /// The position of the vertex of the row among the ends of a graph; -1: nowhere.
     pub(super) fn end_of_vertex(&mut self, graph: hgnnc_ir::Graph, direction: Direction) -> Reg {
-        if let Some(&known) = self.ends_of_vertex.get(&(graph, direction)) {
+        if let Some(&known) = self.row.ends.get(&(graph, direction)) {
             return known;
         }
         let make = |emit: &mut Self| {
             let base = emit.entry(Slot::EndOf(graph, direction));
-            let address = emit.code.mad_wide(emit.vertex, 4, base);
+            let address = emit.code.mad_wide(emit.row.vertex, 4, base);
             emit.code.load_index(address)
         };
-        let end = if self.edge.is_some() { self.outside(make) } else { make(self) };
-        self.ends_of_vertex.insert((graph, direction), end);
+        let end = if self.edge.current.is_some() { self.outside(make) } else { make(self) };
+        self.row.ends.insert((graph, direction), end);
         end
     }
 
     /// Which row of its source an operand is; `None`: the first.
     fn row_number(&mut self, operand: Operand, buffer: Buffer) -> Result<Option<Reg>> {
-        if self.is_of_row(operand) && self.edge.is_some() {
+        if self.is_of_row(operand) && self.edge.current.is_some() {
             return self.outside(|emit| emit.row_number(operand, buffer));
         }
         let space = self.program.buffer(buffer).ty.space;
         let key = self.key(operand).expect("an operand with rows");
-        let known = if self.edge.is_some() { self.edge_rows.get(&key) } else { self.rows_of.get(&key) };
-        if let Some(&known) = known {
-            return Ok(Some(known));
+        let known = self.known().row(&key);
+        if known.is_some() {
+            return Ok(known);
         }
         let lookup = |emit: &mut Self, slot: Slot, index: Reg| {
             let base = emit.entry(slot);
@@ -239,24 +241,22 @@ impl Emit<'_> {
         };
         let row = match (operand.index, space) {
             (Index::Whole, _) => return Ok(None),
-            (Index::Row, Space::Ends(graph, direction)) if own_rows == Some((graph, direction)) => self.row,
+            (Index::Row, Space::Ends(graph, direction)) if own_rows == Some((graph, direction)) => self.row.number,
             (Index::Row, Space::Ends(graph, direction)) => {
                 let end = self.end_of_vertex(graph, direction);
                 self.code.max_signed(end, 0)
             }
-            (Index::Row, _) => self.vertex,
+            (Index::Row, _) => self.row.vertex,
             (Index::End, Space::Ends(graph, direction)) => self.end_of_vertex(graph, direction),
             (Index::Other, Space::Ends(graph, direction)) => {
-                let edge = self.edge.clone().expect("an edge is at hand");
+                let edge = self.edge.current.clone().expect("an edge is at hand");
                 lookup(self, Slot::EndOfEdges(graph, direction), edge.number)
             }
-            (Index::Other, _) => self.edge.clone().expect("an edge is at hand").other,
+            (Index::Other, _) => self.edge.current.clone().expect("an edge is at hand").other,
             (Index::Edge, _) => self.position()?,
             (Index::End | Index::Cell, _) => return self.unsupported("an operand that has no row"),
         };
-        let of_row = self.edge.is_none();
-        self.looked_up.push((of_row, key.clone()));
-        if of_row { &mut self.rows_of } else { &mut self.edge_rows }.insert(key, row);
+        self.known().add_row(key, row);
         Ok(Some(row))
     }
 
@@ -281,7 +281,7 @@ impl Emit<'_> {
 
     /// The position of an edge in CSC order.
     pub(super) fn position(&mut self) -> Result<Reg> {
-        let edge = self.edge.clone().expect("an edge is at hand");
+        let edge = self.edge.current.clone().expect("an edge is at hand");
         if let Some(known) = edge.position {
             return Ok(known);
         }
@@ -294,7 +294,7 @@ impl Emit<'_> {
                 self.code.load_index(address)
             }
         };
-        self.edge = Some(Edge { position: Some(position), ..edge });
+        self.edge.current = Some(Edge { position: Some(position), ..edge });
         Ok(position)
     }
 
@@ -304,10 +304,10 @@ impl Emit<'_> {
             return self.unsupported("an element of a dense matrix without a sparse one");
         };
         let columns = self.program.tables.patterns[pattern.index()].columns;
-        let other = self.edge.clone().expect("an element is at hand").other;
+        let other = self.edge.current.clone().expect("an element is at hand").other;
         let (row, column) = match direction {
-            Direction::In => (self.row, other),
-            Direction::Out => (other, self.row),
+            Direction::In => (self.row.number, other),
+            Direction::Out => (other, self.row.number),
         };
         let wide = self.code.widen(column);
         Ok(self.code.mad_wide(row, columns, wide))
@@ -401,7 +401,7 @@ impl Emit<'_> {
         let width = self.layouts[layout].chain.width(position);
         let base = self.base(buffer, layout, position);
         let address = self.code.mad_wide(row, 4 * width, base);
-        let own = self.stores(layout, position, self.edge.is_none());
+        let own = self.stores(layout, position, self.edge.current.is_none());
         let valid = self.code.both(valid, own);
         self.store_slots(address, held, valid);
     }
@@ -452,11 +452,11 @@ impl Emit<'_> {
 
     /// Puts what an operand is for this row or edge in the memory of the team, for lanes to look up: its address.
     pub(super) fn stage(&mut self, operand: Operand) -> Result<Reg> {
-        if self.is_of_row(operand) && self.edge.is_some() {
+        if self.is_of_row(operand) && self.edge.current.is_some() {
             return self.outside(|emit| emit.stage(operand));
         }
         let key = self.key(operand).expect("constants are not staged");
-        let known = if self.edge.is_some() { self.edge_staged.get(&key) } else { self.staged.get(&key) };
+        let known = self.known().staged.get(&key);
         if let Some(&known) = known {
             return Ok(known);
         }
@@ -474,8 +474,8 @@ impl Emit<'_> {
                 }
             },
         );
-        let start = self.team_bytes;
-        self.team_bytes += 4 * width.next_multiple_of(4);
+        let start = self.memory.team_bytes;
+        self.memory.team_bytes += 4 * width.next_multiple_of(4);
         let (thread, lanes) = (self.thread, self.shape.lanes);
         let base = self.code.fresh(Class::U32);
         // How much memory a team has is known at the end: the text has a name for it.
@@ -498,10 +498,7 @@ impl Emit<'_> {
             self.store_in_team(at, &held, self.shape.scalar_memory() || !offset.is_multiple_of(vector));
         }
         self.sync();
-        match self.edge.is_none() {
-            true => self.staged.insert(key, base),
-            false => self.edge_staged.insert(key, base),
-        };
+        self.known().staged.insert(key, base);
         Ok(base)
     }
 
@@ -510,7 +507,7 @@ impl Emit<'_> {
         let instr = &self.traversal.instrs[index];
         if let Dest::Buffer(buffer) = instr.dest {
             let Value::One(held) = &value else { return self.unsupported("a softmax's state in memory") };
-            match (instr.level, &self.edge) {
+            match (instr.level, &self.edge.current) {
                 (Level::Edge, Some(edge)) => {
                     let valid = edge.valid;
                     let position = self.position()?;
@@ -520,22 +517,22 @@ impl Emit<'_> {
                 // The row is completed elsewhere.
                 _ if matches!(self.phase, Phase::Pass(_)) => {}
                 // What it takes the place of may be read yet.
-                _ if self.place_is_read_after(index, buffer) => self.deferred.push((buffer, held.clone())),
+                _ if self.place_is_read_after(index, buffer) => self.row.deferred.push((buffer, held.clone())),
                 _ => {
                     if self.shape.blockwide() && self.place_is_read(buffer) {
                         // Other warps may not have read it yet.
                         self.code.block_sync();
                     }
-                    let row = self.row;
-                    self.store(buffer, row, held, self.row_valid);
+                    let row = self.row.number;
+                    self.store(buffer, row, held, self.row.valid);
                 }
             }
         }
-        match self.edge.is_some() {
+        match self.edge.current.is_some() {
             true => {
-                self.edge_values.insert(index, value);
+                self.edge.values.insert(index, value);
             }
-            false => self.values[index] = Some(value),
+            false => self.row.values[index] = Some(value),
         }
         Ok(())
     }

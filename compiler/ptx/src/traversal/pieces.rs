@@ -132,16 +132,16 @@ impl Emit<'_> {
         let number = match self.phase {
             Phase::Rows => return,
             Phase::Pass(_) => {
-                let number = self.code.mov(self.row);
+                let number = self.code.mov(self.row.number);
                 let base = self.entry(Slot::PieceRows(rows.clone(), cut));
                 let address = self.code.mad_wide(number, 4, base);
-                self.code.set_index(self.row, address);
+                self.code.set_index(self.row.number, address);
                 Some(number)
             }
             Phase::Joined => None,
         };
         let base = self.entry(Slot::FirstPieces(rows, cut));
-        let address = self.code.mad_wide(self.row, 4, base);
+        let address = self.code.mad_wide(self.row.number, 4, base);
         let first = self.code.load_index(address);
         let end = self.code.load_index((address, 4));
         let count = self.code.sub(end, first);

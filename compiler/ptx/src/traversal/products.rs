@@ -125,7 +125,7 @@ impl Emit<'_> {
         let ahead = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
         self.code.push(Item::NoUnroll);
         self.code.place(again);
-        let known = self.looked_up.len();
+        let known = (self.row.known.num_rows(), self.edge.known.num_rows());
         let parts = (0..ahead).flat_map(|part| groups.iter().flatten().map(move |group| (part, group)));
         let mut counters = vec![counter];
         for (part, (sums, from_x, from_w)) in parts {
@@ -150,9 +150,8 @@ impl Emit<'_> {
             }
         }
         // What was looked up in the loop is not known after it.
-        for (of_row, key) in self.looked_up.split_off(known) {
-            if of_row { &mut self.rows_of } else { &mut self.edge_rows }.remove(&key);
-        }
+        self.row.known.forget_rows(known.0);
+        self.edge.known.forget_rows(known.1);
         self.code.increase(counter, ahead * steps);
         let more = self.code.lt(counter, inner);
         self.code.jump_if(more, again);
@@ -228,15 +227,15 @@ impl Emit<'_> {
         }
         let Product { k, n, transposed, group, .. } = product;
         let key = (buffer, transposed, group, k, n);
-        if let Some(&known) = self.weights.get(&key) {
+        if let Some(&known) = self.memory.weights.get(&key) {
             return Ok(Some(known));
         }
         let bytes = 4 * product.batches() * product.inner() * product.pitch();
-        if self.block_bytes + bytes > MOST_WEIGHTS {
+        if self.memory.weight_bytes + bytes > MOST_WEIGHTS {
             return Ok(None);
         }
-        let start = self.block_bytes;
-        self.block_bytes += bytes.next_multiple_of(16);
+        let start = self.memory.weight_bytes;
+        self.memory.weight_bytes += bytes.next_multiple_of(16);
         let offset = self.table.offset(Slot::Buffer(buffer));
         let thread = self.thread;
         // A lane has one element, or of the transposed a group of one column.
@@ -275,7 +274,7 @@ impl Emit<'_> {
             code.block_sync();
             base
         });
-        self.weights.insert(key, base);
+        self.memory.weights.insert(key, base);
         Ok(Some(base))
     }
 }

@@ -198,7 +198,7 @@ impl Emit<'_> {
 
     /// A slice that is one of the parts of a value.
     fn part(&self, a: Operand, last: usize, start: usize, len: usize) -> Result<Option<Held>> {
-        let Some(Value::Parts(parts)) = self.maker(a).and_then(|maker| self.values[maker].as_ref()) else {
+        let Some(Value::Parts(parts)) = self.maker(a).and_then(|maker| self.row.values[maker].as_ref()) else {
             return Ok(None);
         };
         let whole = self.width_of(a)? == last;
@@ -256,7 +256,7 @@ impl Emit<'_> {
     pub(super) fn class_of_row(&mut self, label: Operand) -> Result<Reg> {
         let Source::Buffer(buffer) = label.source else { return self.unsupported("labels without a buffer") };
         let base = self.entry(Slot::Buffer(buffer));
-        let address = self.code.mad_wide(self.vertex, 4, base);
+        let address = self.code.mad_wide(self.row.vertex, 4, base);
         Ok(self.code.load_index(address))
     }
 
@@ -279,7 +279,7 @@ impl Emit<'_> {
             let (keys, op) = (Address::from((keys, 8 * stream as usize)), Opcode::Ld(StateSpace::GlobalNc, Type::U64));
             self.scoped(|code| code.op(Class::U64, op, (keys,)))
         };
-        let first = match (&self.edge, &self.traversal.rows) {
+        let first = match (&self.edge.current, &self.traversal.rows) {
             (Some(_), Rows::Elements(..)) => {
                 let cell = self.cell()?;
                 self.code.mul64(cell, width)
@@ -292,7 +292,7 @@ impl Emit<'_> {
                 };
                 self.code.mul_wide(position, width)
             }
-            (None, _) => self.code.mul_wide(self.row, width),
+            (None, _) => self.code.mul_wide(self.row.number, width),
         };
         Ok((key, first))
     }
@@ -461,7 +461,7 @@ impl Emit<'_> {
     /// Shows a number of each thread to all threads of the block: the address of that of a thread. Another barrier must
     /// follow the reads.
     pub(super) fn show(&mut self, value: Val, of: Seen) -> Reg {
-        self.exchange = true;
+        self.memory.exchange = true;
         let own = self.place_of(Seen::Other(0));
         let value = self.reg(value);
         self.code.store(None, StateSpace::Shared, own, value);
@@ -471,7 +471,7 @@ impl Emit<'_> {
 
     /// The address of the number that a thread shows.
     fn place_of(&mut self, of: Seen) -> Reg {
-        if let Some(&known) = self.places.get(&of) {
+        if let Some(&known) = self.memory.shown.get(&of) {
             return known;
         }
         let thread = self.thread;
@@ -485,7 +485,7 @@ impl Emit<'_> {
             let base = code.add(base, Region::Exchange);
             code.mad(thread, 4, base)
         });
-        self.places.insert(of, place);
+        self.memory.shown.insert(of, place);
         place
     }
 }

@@ -285,7 +285,7 @@ impl Emit<'_> {
         self.code.jump_if(end, done);
         let lanes = self.shape.lanes;
         let team = self.code.first(|code| code.shr(thread, lanes));
-        self.tiles = Some(tiles);
+        self.tile.plan = Some(tiles);
         let count = self.tiles().segments.len();
         for number in 0..count {
             self.segment_rows(number, (first, rows), team, memory)?;
@@ -299,7 +299,7 @@ impl Emit<'_> {
         self.code.jump(next);
         self.code.place(done);
         self.forget_rows();
-        self.tile_row = None;
+        self.tile.row = None;
         if !self.hoists {
             self.entries.clear();
             self.bases.clear();
@@ -309,7 +309,7 @@ impl Emit<'_> {
     }
 
     fn tiles(&self) -> &Tiles {
-        self.tiles.as_ref().expect("rows are computed in tiles")
+        self.tile.plan.as_ref().expect("rows are computed in tiles")
     }
 
     /// Elements that products read beyond those of a row are 0.
@@ -331,12 +331,8 @@ impl Emit<'_> {
 
     /// What was made for a row is not there in another loop over rows.
     fn forget_rows(&mut self) {
-        self.values.fill(None);
-        self.fetched.clear();
-        self.staged.clear();
-        self.rows_of.clear();
-        self.ends_of_vertex.clear();
-        self.kept_rows.clear();
+        self.row.forget();
+        self.tile.kept.clear();
     }
 
     /// Teams go through the rows of the tile.
@@ -352,19 +348,21 @@ impl Emit<'_> {
         let row = self.code.mov(team);
         let again = self.code.label();
         self.code.place(again);
-        self.tile_row = Some((row, memory));
-        self.code.set(self.row, Opcode::Add(Type::U32), (first, row));
-        let valid = self.code.lt(self.row, rows);
+        self.tile.row = Some((row, memory));
+        self.code.set(self.row.number, Opcode::Add(Type::U32), (first, row));
+        let valid = self.code.lt(self.row.number, rows);
         // Where there is no row, the first of the tile stands in.
-        self.code.set(self.row, Opcode::Selp(Type::U32), (self.row, first, valid));
-        self.row_valid = Some(valid);
+        self.code.set(self.row.number, Opcode::Selp(Type::U32), (self.row.number, first, valid));
+        self.row.valid = Some(valid);
         self.vertex_of_row();
         for index in arrived {
             self.store_kept(index)?;
         }
         for index in instrs {
             self.row_instr(index)?;
-            if let (Some(place), Some(value)) = (self.tiles().places.get(&index).copied(), self.values[index].clone()) {
+            if let (Some(place), Some(value)) =
+                (self.tiles().places.get(&index).copied(), self.row.values[index].clone())
+            {
                 match value {
                     Value::One(held) => self.put(place, 0, &held),
                     Value::Parts(parts) => parts.iter().for_each(|(start, held)| self.put(place, *start, held)),
@@ -381,9 +379,9 @@ impl Emit<'_> {
         for index in late {
             self.store_kept(index)?;
         }
-        for (buffer, held) in std::mem::take(&mut self.deferred) {
-            let row = self.row;
-            self.store(buffer, row, &held, self.row_valid);
+        for (buffer, held) in std::mem::take(&mut self.row.deferred) {
+            let row = self.row.number;
+            self.store(buffer, row, &held, self.row.valid);
         }
         let per_pass = 1usize << (BLOCK_BITS - self.shape.lanes);
         if per_pass < TILE {
@@ -406,31 +404,31 @@ impl Emit<'_> {
         let (layout, positions) = self.layout(&[place.width]).expect("one width makes a chain");
         let operand = Operand { source: Source::Buffer(buffer), index: Index::Row };
         let regs = self.fetch(operand, layout, positions[0])?;
-        let row = self.row;
-        self.store(buffer, row, &Held { layout, position: positions[0], regs }, self.row_valid);
+        let row = self.row.number;
+        self.store(buffer, row, &Held { layout, position: positions[0], regs }, self.row.valid);
         Ok(())
     }
 
     /// Does an instruction store its result only at the end of the tile?
     pub(super) fn is_stored_late(&self, index: usize) -> bool {
-        let tiles = self.tiles.as_ref();
+        let tiles = self.tile.plan.as_ref();
         tiles.and_then(|tiles| tiles.segments.last()).is_some_and(|segment| segment.late.contains(&index))
     }
 
     /// Where the row of an operand is kept, if it is.
     fn kept(&self, operand: Operand) -> Option<Place> {
         let own = operand.index == Index::Row || matches!(operand.source, Source::Local(_));
-        self.tiles.as_ref()?.places.get(&self.maker(operand).filter(|_| own)?).copied()
+        self.tile.plan.as_ref()?.places.get(&self.maker(operand).filter(|_| own)?).copied()
     }
 
     /// The address of this team's row of a place.
     fn kept_row(&mut self, place: Place) -> Option<Reg> {
-        let (row, memory) = self.tile_row?;
-        let known = self.kept_rows.get(&place.offset).copied();
+        let (row, memory) = self.tile.row?;
+        let known = self.tile.kept.get(&place.offset).copied();
         Some(known.unwrap_or_else(|| {
             let at = self.code.mad(row, 4 * place.pitch(), memory);
             let at = self.code.add(at, STAGING + place.offset);
-            self.kept_rows.insert(place.offset, at);
+            self.tile.kept.insert(place.offset, at);
             at
         }))
     }
@@ -554,6 +552,6 @@ impl Emit<'_> {
 
     /// Bytes of shared memory for tiles.
     pub(super) fn tile_bytes(&self) -> usize {
-        self.tiles.as_ref().map_or(0, |tiles| STAGING + tiles.bytes)
+        self.tile.plan.as_ref().map_or(0, |tiles| STAGING + tiles.bytes)
     }
 }

@@ -42,11 +42,11 @@ impl Emit<'_> {
         let (layout, position) = (self.accumulators[accumulator].layout, self.accumulators[accumulator].position);
         let instr = &self.traversal.instrs[index];
         let valid = match instr.level {
-            Level::Edge => Some(self.edge.as_ref().expect("an edge is at hand").valid),
+            Level::Edge => Some(self.edge.current.as_ref().expect("an edge is at hand").valid),
             // All teams of a row have the same.
             Level::Row => {
                 let first = self.first_team();
-                self.code.both(self.row_valid, first)
+                self.code.both(self.row.valid, first)
             }
         };
         let (values, reduce) = match &instr.op {

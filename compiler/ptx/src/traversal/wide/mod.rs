@@ -24,8 +24,7 @@ use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, KernelOp, Operand, Rows};
 
 use self::edges::is_rounded;
 use super::{BLOCK_BITS, Emit, Phase, Result, Round, Setup, Shape};
-use crate::isa;
-use crate::isa::{Body, Reg, Regions, StateSpace, Val};
+use crate::isa::{self, Body, Reg, Regions, StateSpace, Val};
 use crate::table::{Slot, Table};
 use crate::{Blocks, KernelInfo, THREADS};
 
@@ -170,7 +169,7 @@ impl<'a> Wide<'a> {
         let once = self.emit.traversal.rows == Rows::Once;
         let totals = self.begin_totals()?;
         let (next, done) = (self.emit.code.label(), self.emit.code.label());
-        let row = self.emit.row;
+        let row = self.emit.row.number;
         if once {
             self.emit.code.assign(row, 0);
         } else {
@@ -212,8 +211,8 @@ impl<'a> Wide<'a> {
                 most: (MOST_MEMORY / memory.max(1)).clamp(1, MOST_BLOCKS),
             },
         };
-        let Emit { code, number, exchange, .. } = self.emit;
-        let shared = if exchange { 4 * THREADS } else { 0 };
+        let Emit { code, number, memory, .. } = self.emit;
+        let shared = if memory.exchange { 4 * THREADS } else { 0 };
         Ok((code.finish(&Regions::default()), KernelInfo { number, blocks, shared, row_memory: self.elements, totals }))
     }
 
@@ -285,7 +284,7 @@ impl<'a> Wide<'a> {
         let bytes = 4 * self.width(index)?;
         let row = match self.instr(index).extent() {
             Extent::Edge => self.emit.position()?,
-            Extent::Row | Extent::Total => self.emit.row,
+            Extent::Row | Extent::Total => self.emit.row.number,
         };
         let base = self.emit.entry(Slot::Buffer(buffer));
         Ok(self.emit.code.mad_wide(row, bytes, base))

@@ -5,8 +5,7 @@ use hgnnc_ir::{BinaryOp, Reduce};
 
 use super::elements::{Elements, From};
 use super::{BLOCK_BITS, Result, Wide};
-use crate::isa;
-use crate::isa::{Reg, StateSpace, Val};
+use crate::isa::{self, Reg, StateSpace, Val};
 use crate::table::Slot;
 use crate::{THREADS, Total, math};
 
