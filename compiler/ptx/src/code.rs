@@ -91,12 +91,16 @@ impl Code {
 
     /// Adds an item.
     pub fn push(&mut self, item: impl Into<Item>) {
-        let items = match &mut self.outside {
+        self.section().push(item.into());
+    }
+
+    /// The list that code is written to now.
+    fn section(&mut self) -> &mut Vec<Item> {
+        match &mut self.outside {
             _ if self.in_first => &mut self.first,
             Some(outside) if self.before => &mut outside.before,
             _ => &mut self.rest,
-        };
-        items.push(item.into());
+        }
     }
 
     /// Adds a comment.
@@ -369,8 +373,8 @@ impl Code {
     }
 
     /// Adds a complete body.
-    pub fn append(&mut self, body: Body) {
-        body.items.into_iter().for_each(|item| self.push(item));
+    pub fn append(&mut self, mut body: Body) {
+        self.section().append(&mut body.items);
     }
 
     /// Loads 32 bits of an entry of the table.

@@ -1,8 +1,9 @@
 //! PTX that counts how outputs compare with labels, so that metrics need no outputs of a device.
 //!
 //! Counts are integers: they are the same in whatever order they are added up, and equal to those of a processor to the
-//! last one. A warp has a row of outputs at a time, and its lanes the columns: a class is guessed as by a search from the
-//! first column for the largest number, which the first of equals wins, and which a first number that is none wins too.
+//! last one. A warp has a row of outputs at a time, and its lanes the columns: a class is guessed as by a search from
+//! the first column for the largest number, which the first of equals wins, and which a first number that is none
+//! wins too.
 
 use crate::code::Code;
 use crate::isa::print::{self, TableSpace};
@@ -24,7 +25,8 @@ pub const TABLE: usize = 3 + 3 * PARTS;
 /// How outputs are compared with labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Labels {
-    /// One class for each row: a number from 0, or a negative one for none. The class with the largest output is guessed.
+    /// One class for each row: a number from 0, or a negative one for none. The class with the largest output is
+    /// guessed.
     Classes,
     /// A number for each output, which stands for a label above 0.5. Labels with positive outputs are guessed.
     Several,
@@ -72,53 +74,53 @@ pub fn words(width: usize) -> usize {
     3 * width + 1
 }
 
-const fn u32(name: &'static str) -> Reg {
+const fn u32(name: &'static &'static str) -> Reg {
     Reg::Named(Class::U32, name)
 }
 
-const fn u64(name: &'static str) -> Reg {
+const fn u64(name: &'static &'static str) -> Reg {
     Reg::Named(Class::U64, name)
 }
 
-const fn f32(name: &'static str) -> Reg {
+const fn f32(name: &'static &'static str) -> Reg {
     Reg::Named(Class::F32, name)
 }
 
-const fn pred(name: &'static str) -> Reg {
+const fn pred(name: &'static &'static str) -> Reg {
     Reg::Named(Class::Pred, name)
 }
 
 // Numbers of the thread, of the row at hand, and of the output or label that a lane looks at.
-const LANE: Reg = u32("lane");
-const AT: Reg = u32("at");
-const STEP: Reg = u32("step");
-const WIDTH: Reg = u32("width");
-const COUNT: Reg = u32("count");
-const ROW: Reg = u32("row");
-const K: Reg = u32("k");
-const GUESS: Reg = u32("guess");
-const OTHER_GUESS: Reg = u32("other_guess");
-const LABEL: Reg = u32("label");
-const SLOT: Reg = u32("slot");
-const THIRDS: Reg = u32("thirds");
+const LANE: Reg = u32(&"lane");
+const AT: Reg = u32(&"at");
+const STEP: Reg = u32(&"step");
+const WIDTH: Reg = u32(&"width");
+const COUNT: Reg = u32(&"count");
+const ROW: Reg = u32(&"row");
+const K: Reg = u32(&"k");
+const GUESS: Reg = u32(&"guess");
+const OTHER_GUESS: Reg = u32(&"other_guess");
+const LABEL: Reg = u32(&"label");
+const SLOT: Reg = u32(&"slot");
+const THIRDS: Reg = u32(&"thirds");
 // Addresses.
-const OUTPUTS: Reg = u64("outputs");
-const LABELS: Reg = u64("labels");
-const ROWS: Reg = u64("rows");
-const COUNTS: Reg = u64("counts");
-const OWN: Reg = u64("own");
-const WANTED: Reg = u64("wanted");
-const A: Reg = u64("a");
+const OUTPUTS: Reg = u64(&"outputs");
+const LABELS: Reg = u64(&"labels");
+const ROWS: Reg = u64(&"rows");
+const COUNTS: Reg = u64(&"counts");
+const OWN: Reg = u64(&"own");
+const WANTED: Reg = u64(&"wanted");
+const A: Reg = u64(&"a");
 // Outputs and labels.
-const BEST: Reg = f32("best");
-const OTHER: Reg = f32("other");
-const VALUE: Reg = f32("value");
-const T: Reg = f32("t");
+const BEST: Reg = f32(&"best");
+const OTHER: Reg = f32(&"other");
+const VALUE: Reg = f32(&"value");
+const T: Reg = f32(&"t");
 // Conditions.
-const P: Reg = pred("p");
-const Q: Reg = pred("q");
-const R: Reg = pred("r");
-const WRONG: Reg = pred("wrong");
+const P: Reg = pred(&"p");
+const Q: Reg = pred(&"q");
+const R: Reg = pred(&"r");
+const WRONG: Reg = pred(&"wrong");
 
 /// All lanes of a warp; as a class, none.
 const ALL: Operand = Operand::Mask(0xffff_ffff);

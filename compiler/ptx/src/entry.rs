@@ -7,19 +7,19 @@ use crate::table::{Slot, Table};
 use crate::{Entry, KernelInfo, THREADS};
 
 /// Blocks of the kernel that is being looked at.
-const BLOCKS: Reg = Reg::Named(Class::U32, "blocks");
+const BLOCKS: Reg = Reg::Named(Class::U32, &"blocks");
 /// A count that goes down.
-const LEFT: Reg = Reg::Named(Class::U32, "left");
+const LEFT: Reg = Reg::Named(Class::U32, &"left");
 /// The row of the table of the kernel that is being looked at.
-const ROW: Reg = Reg::Named(Class::U64, "row");
+const ROW: Reg = Reg::Named(Class::U64, &"row");
 /// Does the block belong to the kernel that is being looked at?
-const MINE: Reg = Reg::Named(Class::Pred, "mine");
+const MINE: Reg = Reg::Named(Class::Pred, &"mine");
 
 /// A kernel of an entry: its title, for its comment, and its code.
 pub(crate) type Titled = (String, Body);
 
-/// Writes an entry: each kernel has the next blocks, but the first `interleaved` ones alternate with the others. Kernels that
-/// do the same share their code.
+/// Writes an entry: each kernel has the next blocks, but the first `interleaved` ones alternate with the others.
+/// Kernels that do the same share their code.
 pub(crate) fn emit(
     name: &str,
     bodies: Vec<Titled>,
@@ -58,7 +58,7 @@ pub(crate) fn emit(
             group.code.relocate(index, |number| Address::Table(offsets[number]));
         } else {
             choose(&mut code, (index, last), &group, &kernels, table);
-            group.code.relocate(index, |number| Address::Register(ROW, Some(8 * (number + 1))));
+            group.code.relocate(index, |number| Address::from((ROW, 8 * (number + 1))));
         }
         code.append(group.code);
         code.effect(Opcode::Ret, ());
@@ -77,11 +77,12 @@ pub(crate) fn emit(
     (function, Entry { name: name.to_owned(), kernels })
 }
 
-/// Blocks in another order: those before the first `L` of `n`, as a table entry says, are spread evenly among the others.
-/// Block `b` is the next of the first ones if there are more of them among `b + 1` blocks than among `b`, `b L / n`.
+/// Blocks in another order: those before the first `L` of `n`, as a table entry says, are spread evenly among the
+/// others. Block `b` is the next of the first ones if there are more of them among `b + 1` blocks than among `b`,
+/// `b L / n`.
 fn interleave(code: &mut Code, offset: usize) {
-    let [leading, before, rest] = ["leading", "before", "rest"].map(|name| Reg::Named(Class::U32, name));
-    let [share, count] = ["share", "count"].map(|name| Reg::Named(Class::U64, name));
+    let [leading, before, rest] = [&"leading", &"before", &"rest"].map(|name| Reg::Named(Class::U32, name));
+    let [share, count] = [&"share", &"count"].map(|name| Reg::Named(Class::U64, name));
     let (block, narrow) = (Reg::BLOCK, Opcode::Cvt(None, Type::U32, Type::U64));
     code.comment("Interleaved.");
     code.push(Item::Named(Class::U32, vec![leading, before, rest]));
@@ -102,8 +103,8 @@ fn interleave(code: &mut Code, offset: usize) {
     code.set(block, Opcode::Selp(Type::U32), (before, rest, MINE));
 }
 
-/// Finds the kernel of a group that a block belongs to. Each has a row of the table: its number of blocks, and the entries
-/// that its code reads.
+/// Finds the kernel of a group that a block belongs to. Each has a row of the table: its number of blocks, and the
+/// entries that its code reads.
 fn choose(code: &mut Code, (index, last): (usize, bool), group: &Shared, kernels: &[KernelInfo], table: &mut Table) {
     let mut start = None;
     for (position, offsets) in &group.kernels {

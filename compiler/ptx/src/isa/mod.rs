@@ -31,13 +31,13 @@ impl Class {
 pub enum Reg {
     /// One of as many of its class as a kernel needs.
     Virtual(Class, u32),
-    /// One that a scope declares by name, without the `%`.
-    Named(Class, &'static str),
+    /// One that a scope declares by name, without the `%`. A thin pointer keeps operands small.
+    Named(Class, &'static &'static str),
 }
 
 impl Reg {
     /// The block, among those of its kernel.
-    pub const BLOCK: Self = Reg::Named(Class::U32, "block");
+    pub const BLOCK: Self = Reg::Named(Class::U32, &"block");
 
     /// Its class.
     pub fn class(self) -> Class {
@@ -73,7 +73,7 @@ impl From<Reg> for Val {
 }
 
 /// A register that the hardware fills.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Special {
     /// The thread within its block.
     TidX,
@@ -84,7 +84,7 @@ pub enum Special {
 }
 
 /// An array of the module; as an operand, its address.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Symbol {
     /// The table of addresses and sizes.
     Table,
@@ -93,7 +93,7 @@ pub enum Symbol {
 }
 
 /// A number of bytes in shared memory that is known when a kernel is complete; see [`Regions`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Region {
     /// From the memory of a team to that of the next one.
     TeamPitch,
@@ -127,10 +127,10 @@ impl Regions {
 }
 
 /// An address of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Address {
     /// An address in a register, and bytes after it.
-    Register(Reg, Option<usize>),
+    Register(Reg, Option<u32>),
     /// Bytes after the beginning of the table.
     Table(usize),
     /// The entry of the table that code shared by several kernels reads as its n-th; see [`crate::dedup`].
@@ -145,12 +145,12 @@ impl From<Reg> for Address {
 
 impl From<(Reg, usize)> for Address {
     fn from((base, offset): (Reg, usize)) -> Self {
-        Address::Register(base, Some(offset))
+        Address::Register(base, Some(u32::try_from(offset).expect("offsets have 32 bits")))
     }
 }
 
 /// A place to jump to, unique in its entry.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Label {
     /// A label of a kernel's code.
     Kernel {
@@ -179,7 +179,7 @@ pub enum Label {
 }
 
 /// An operand of an instruction.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operand {
     /// A register.
     Reg(Reg),
@@ -236,7 +236,7 @@ operand_from! {
 }
 
 /// A condition of an instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guard {
     /// The predicate.
     pub reg: Reg,
@@ -251,7 +251,7 @@ impl From<Reg> for Guard {
 }
 
 /// An instruction.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inst {
     /// Where it is executed; `None`: everywhere.
     pub guard: Option<Guard>,
@@ -301,7 +301,7 @@ macro_rules! srcs {
 srcs! { () (A) (A, B) (A, B, C) (A, B, C, D) }
 
 /// A line of a body, or a scope.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
     /// An instruction.
     Inst(Inst),
@@ -328,7 +328,7 @@ impl From<Inst> for Item {
 }
 
 /// The code of a kernel, of one of its bands, or of an entry.
-#[derive(Clone, PartialEq, Eq, Default, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Body {
     /// In order.
     pub items: Vec<Item>,

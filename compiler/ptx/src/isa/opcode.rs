@@ -72,8 +72,8 @@ pub enum Mma {
     Bf16,
 }
 
-/// An operation. Of f32, sums, products and quotients round to nearest even, and the larger or smaller of two is NaN where
-/// one of them is.
+/// An operation. Of f32, sums, products and quotients round to nearest even, and the larger or smaller of two is NaN
+/// where one of them is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opcode {
     /// A copy, of bits between classes or of 64 bits to two halves, too.

@@ -308,8 +308,8 @@ fn in_bands(
     traversal: &Traversal,
     (table, long): (&mut Table, Option<Long>),
 ) -> (Body, KernelInfo) {
-    let (first, end) = (Reg::Named(Class::U32, "first"), Reg::Named(Class::U32, "end"));
-    let here = Reg::Named(Class::Pred, "here");
+    let (first, end) = (Reg::Named(Class::U32, &"first"), Reg::Named(Class::U32, &"end"));
+    let here = Reg::Named(Class::Pred, &"here");
     let mut code = Code::new(0);
     code.push(Item::Named(Class::U32, vec![first, end]));
     code.push(Item::Named(Class::Pred, vec![here]));
