@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
-use hgnnc_exec::measure;
+use hgnnc_exec::machine_bench;
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::synth::{Outcome, Size, SynthError, generate_size};
@@ -139,7 +139,7 @@ pub fn folder(
 pub fn processor(threads: usize) -> Machine {
     // Where there is no folder for it, it is measured each time.
     let folder = cache_folder().ok();
-    measure::machine(folder.as_deref(), threads, &mut |warning| note(&format!("warning: {warning}")))
+    machine_bench::machine(folder.as_deref(), threads, &mut |warning| note(&format!("warning: {warning}")))
 }
 
 /// Where generated datasets and the description of the processor are kept: `HGNNC_CACHE`, or the user's cache folder. Who has

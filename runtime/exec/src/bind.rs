@@ -11,7 +11,7 @@ use hgnnc_ir::artifact::{self, Artifact, Fanout, MiniBatch, Training};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 
-use crate::data::{BoundData, Drawn, DrawnStep, Incidence, InputData, LinksByGraph, Target, Topology};
+use crate::data::{Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
 use crate::error::{ExecError, Result};
 
 /// What binding may use.
@@ -46,7 +46,7 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     let batch = artifact.training.as_ref().and_then(|training| training.batch.as_ref());
     let drawn = match batch {
         Some(batch) if !options.outputs_only => binder.drawn(batch)?,
-        Some(_) | None => Drawn::default(),
+        Some(_) | None => SamplingInputs::default(),
     };
     let sgb_s = started.elapsed().as_secs_f64();
     let mut data = BoundData {
@@ -108,9 +108,9 @@ const NAMED: usize = 12;
 /// The arrays of a semantic graph, without copying them.
 pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
     let SemanticGraph { name, num_src, num_dst, csc, csr, .. } = graph;
-    let incoming = Incidence { indptr: csc.indptr, other: csc.src, position: vec![] };
-    let outgoing = Incidence { indptr: csr.indptr, other: csr.dst, position: csr.edge };
-    Topology { name, num_src, num_dst, incoming, outgoing, ..Topology::default() }
+    let csc = Adjacency { indptr: csc.indptr, indices: csc.src, eids: vec![] };
+    let csr = Adjacency { indptr: csr.indptr, indices: csr.dst, eids: csr.edge };
+    Topology { name, num_src, num_dst, csc, csr, ..Topology::default() }
 }
 
 /// A metapath in the numbers of the dataset.
@@ -239,10 +239,10 @@ impl Binder<'_> {
     }
 
     /// Weights and steps that the fan-outs of a batch ask for.
-    fn drawn(&self, batch: &MiniBatch) -> Result<Drawn> {
+    fn drawn(&self, batch: &MiniBatch) -> Result<SamplingInputs> {
         let asks = |graph: usize, what: fn(&Fanout) -> bool| batch.fanouts.iter().any(|hop| what(&hop[graph]));
         let builder = SemanticGraphs::new(self.dataset);
-        let (mut drawn, mut known) = (Drawn::default(), vec![]);
+        let (mut drawn, mut known) = (SamplingInputs::default(), vec![]);
         for (index, (decl, graph)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
             let weighted = asks(index, |fanout| matches!(fanout, Fanout::Weighted(_)));
             // As in programs: what has no weights in the dataset has the weight 1.
@@ -263,14 +263,14 @@ impl Binder<'_> {
         Ok(drawn)
     }
 
-    fn drawn_step(&self, builder: &SemanticGraphs<'_>, step: hgnnc_ir::dataflow::Step) -> Result<DrawnStep> {
+    fn drawn_step(&self, builder: &SemanticGraphs<'_>, step: hgnnc_ir::dataflow::Step) -> Result<WalkStep> {
         let relation = &self.flow.relations[step.relation as usize];
         let (src, dst) = if step.reverse { (relation.dst, relation.src) } else { (relation.src, relation.dst) };
         let options = RelationOptions { reverse: step.reverse, ..RelationOptions::default() };
         let graph = builder
             .relation(self.relations[step.relation as usize], options)
             .map_err(|error| ExecError::Unsupported(format!("walks along `{}`: {error}", relation.name)))?;
-        Ok(DrawnStep { name: relation.name.clone(), src, dst, incoming: topology_of(graph).incoming })
+        Ok(WalkStep { name: relation.name.clone(), src, dst, csc: topology_of(graph).csc })
     }
 
     /// A graph; of a metapath also where it came from.

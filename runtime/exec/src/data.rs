@@ -10,17 +10,17 @@ use hgnnc_ir::sizes::{self, SizeInfo};
 use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
-use crate::order::Orders;
+use crate::reorder::Orders;
 
 /// For each row the edges that it owns.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Incidence {
+pub struct Adjacency {
     /// `rows + 1` positions: row `r` owns edges `indptr[r]..indptr[r + 1]`.
     pub indptr: Shared<u64>,
     /// The other end of each edge.
-    pub other: Shared<u32>,
+    pub indices: Shared<u32>,
     /// Position of each edge in CSC order. Empty: the order is CSC order.
-    pub position: Vec<u32>,
+    pub eids: Vec<u32>,
 }
 
 /// Edges between sources and destinations, owned from both ends. A sparse matrix is one as well: its rows
@@ -34,11 +34,11 @@ pub struct Topology {
     /// Number of destinations (rows).
     pub num_dst: usize,
     /// In-edges of each destination: CSC.
-    pub incoming: Incidence,
+    pub csc: Adjacency,
     /// Out-edges of each source: CSR.
-    pub outgoing: Incidence,
+    pub csr: Adjacency,
     /// Distinct destinations and distinct sources, where a program has rows for them.
-    pub ends: [Option<Ends>; 2],
+    pub ends: [Option<ActiveVertices>; 2],
     /// See [`Topology::degree_classes`].
     pub classes: Classes,
     /// How many edges there are, where they are not listed: no program needs them.
@@ -52,7 +52,7 @@ pub struct Classes([[OnceLock<DegreeClasses>; 2]; 2]);
 
 /// The vertices at one end that have edges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ends {
+pub struct ActiveVertices {
     /// The vertices, ascending.
     pub vertices: Vec<u32>,
     /// `vertices + 1` positions: end `i` owns edges `indptr[i]..indptr[i + 1]` of the incidence of its direction.
@@ -61,9 +61,9 @@ pub struct Ends {
     pub of_edge: Vec<u32>,
 }
 
-impl Ends {
+impl ActiveVertices {
     /// Of the rows of one incidence; `edges` are those of the other one.
-    fn new(rows: &Incidence, edges: &Incidence) -> Self {
+    fn new(rows: &Adjacency, edges: &Adjacency) -> Self {
         let mut ends = Self { vertices: vec![], indptr: vec![0], of_edge: vec![] };
         // What no edge has is never read.
         let mut end_of = vec![0u32; rows.indptr.len().saturating_sub(1)];
@@ -74,7 +74,7 @@ impl Ends {
                 ends.indptr.push(range[1]);
             }
         }
-        ends.of_edge = edges.other.iter().map(|&vertex| end_of[vertex as usize]).collect();
+        ends.of_edge = edges.indices.iter().map(|&vertex| end_of[vertex as usize]).collect();
         ends
     }
 
@@ -112,14 +112,14 @@ impl Topology {
         if let Some(bad) = src.iter().find(|&&s| s as usize >= num_src) {
             return Err(wrong(format!("an edge from source {bad}"), format!("{num_src} sources")));
         }
-        let outgoing = transpose(&indptr, &src, num_src);
-        let incoming = Incidence { indptr: indptr.into(), other: src.into(), position: vec![] };
+        let csr = transpose(&indptr, &src, num_src);
+        let csc = Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] };
         Ok(Self {
             name: name.to_owned(),
             num_src,
             num_dst,
-            incoming,
-            outgoing,
+            csc,
+            csr,
             ends: [None, None],
             classes: Classes::default(),
             unlisted: None,
@@ -150,7 +150,7 @@ impl Topology {
 
     /// Number of edges (stored elements).
     pub fn num_edges(&self) -> usize {
-        self.incoming.other.len()
+        self.csc.indices.len()
     }
 
     /// Number of edges, listed or not.
@@ -159,10 +159,10 @@ impl Topology {
     }
 
     /// The incidence of one direction.
-    pub fn incidence(&self, direction: Direction) -> &Incidence {
+    pub fn incidence(&self, direction: Direction) -> &Adjacency {
         match direction {
-            Direction::In => &self.incoming,
-            Direction::Out => &self.outgoing,
+            Direction::In => &self.csc,
+            Direction::Out => &self.csr,
         }
     }
 
@@ -177,7 +177,7 @@ impl Topology {
         /// Whole numbers up to here are exact.
         const MOST: u64 = 1 << f32::MANTISSA_DIGITS;
         assert_eq!(ranks.len(), self.num_edges(), "a rank for each edge");
-        let Incidence { indptr, position, .. } = self.incidence(direction);
+        let Adjacency { indptr, eids: position, .. } = self.incidence(direction);
         for (row, edges) in indptr.windows(2).enumerate() {
             if edges[1] - edges[0] > MOST {
                 return Err(ExecError::Shape {
@@ -197,17 +197,17 @@ impl Topology {
     /// Lists the distinct ends of a direction, unless that has been done.
     pub fn list_ends(&mut self, direction: Direction) {
         let (rows, edges) = match direction {
-            Direction::In => (&self.incoming, &self.outgoing),
-            Direction::Out => (&self.outgoing, &self.incoming),
+            Direction::In => (&self.csc, &self.csr),
+            Direction::Out => (&self.csr, &self.csc),
         };
         let slot = direction_slot(direction);
         if self.ends[slot].is_none() {
-            self.ends[slot] = Some(Ends::new(rows, edges));
+            self.ends[slot] = Some(ActiveVertices::new(rows, edges));
         }
     }
 
     /// The distinct ends of a direction, if a program has rows for them.
-    pub fn listed_ends(&self, direction: Direction) -> Option<&Ends> {
+    pub fn listed_ends(&self, direction: Direction) -> Option<&ActiveVertices> {
         self.ends[direction_slot(direction)].as_ref()
     }
 
@@ -215,7 +215,7 @@ impl Topology {
     ///
     /// # Panics
     /// When they are not listed.
-    pub fn ends(&self, direction: Direction) -> &Ends {
+    pub fn ends(&self, direction: Direction) -> &ActiveVertices {
         self.listed_ends(direction).expect("ends are listed before programs are planned")
     }
 
@@ -236,11 +236,11 @@ impl Topology {
 
     /// Bytes of both incidences (what they share once), of the lists of ends and of the degree classes that have been made.
     pub fn bytes(&self) -> u64 {
-        let of = |i: &Incidence| 8 * i.indptr.len() as u64 + 4 * (i.other.len() + i.position.len()) as u64;
-        let (own, back) = (&self.incoming, &self.outgoing);
+        let of = |i: &Adjacency| 8 * i.indptr.len() as u64 + 4 * (i.indices.len() + i.eids.len()) as u64;
+        let (own, back) = (&self.csc, &self.csr);
         let rows = if own.indptr.is_same(&back.indptr) { 8 * own.indptr.len() as u64 } else { 0 };
-        let twice = rows + if own.other.is_same(&back.other) { 4 * own.other.len() as u64 } else { 0 };
-        let ends: u64 = self.ends.iter().flatten().map(Ends::bytes).sum();
+        let twice = rows + if own.indices.is_same(&back.indices) { 4 * own.indices.len() as u64 } else { 0 };
+        let ends: u64 = self.ends.iter().flatten().map(ActiveVertices::bytes).sum();
         let classes = self.classes.0.iter().flatten().filter_map(OnceLock::get).map(DegreeClasses::bytes);
         of(own) + of(back) - twice + ends + classes.sum::<u64>()
     }
@@ -255,15 +255,15 @@ fn direction_slot(direction: Direction) -> usize {
 }
 
 /// Edges by source, stable: the edges of a source keep their order.
-fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Incidence {
-    let mut outgoing = Incidence::default();
-    transpose_into(indptr, src, num_src, &mut outgoing);
-    outgoing
+fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Adjacency {
+    let mut csr = Adjacency::default();
+    transpose_into(indptr, src, num_src, &mut csr);
+    csr
 }
 
 /// The same in the memory of another incidence.
-pub(crate) fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, outgoing: &mut Incidence) {
-    let Incidence { indptr: out, other, position } = outgoing;
+pub(crate) fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &mut Adjacency) {
+    let Adjacency { indptr: out, indices: other, eids: position } = csr;
     let (out, other) = (out.make_mut(), other.make_mut());
     // Where the edges of a source begin stands one place late, until all of them have been placed.
     out.clear();
@@ -316,18 +316,18 @@ pub type LinksByGraph = Vec<Vec<(u32, u32)>>;
 
 /// What batches are drawn with, besides the graphs. Empty where nothing is drawn by weight or walks.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Drawn {
+pub struct SamplingInputs {
     /// For each graph, the weights of its edges where some hop draws by them.
     pub weights: Vec<Option<Vec<f32>>>,
     /// The steps of walks: relations and reverses.
-    pub steps: Vec<DrawnStep>,
+    pub steps: Vec<WalkStep>,
     /// For each graph whose ends walks look for, the steps from a destination to a source, by their position.
     pub paths: Vec<Option<Vec<usize>>>,
 }
 
 /// A relation that walks go along, against its direction.
 #[derive(Clone, PartialEq, Debug)]
-pub struct DrawnStep {
+pub struct WalkStep {
     /// Its name, for messages.
     pub name: String,
     /// Type of the sources.
@@ -335,7 +335,7 @@ pub struct DrawnStep {
     /// Type of the destinations.
     pub dst: VertexType,
     /// In-edges of each destination.
-    pub incoming: Incidence,
+    pub csc: Adjacency,
 }
 
 /// Everything that a program runs on, except its parameters.
@@ -361,7 +361,7 @@ pub struct BoundData {
     /// Links of the validation and the test part.
     pub held_out: [LinksByGraph; 2],
     /// What batches are drawn with, besides the graphs.
-    pub drawn: Drawn,
+    pub drawn: SamplingInputs,
     /// Seconds spent on loading.
     pub load_s: f64,
     /// Seconds spent on building semantic graphs.
@@ -374,7 +374,7 @@ impl BoundData {
     /// How large it is, in the numbers that passes compare.
     pub fn sizes(&self) -> SizeInfo {
         // Vertices that own edges, and the most edges of one.
-        let owners = |of: &Incidence| {
+        let owners = |of: &Adjacency| {
             let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
             (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
         };
@@ -384,7 +384,7 @@ impl BoundData {
                 let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);
                 return sizes::Ends { sources, destinations, ..sizes::Ends::default() };
             }
-            let ((destinations, max_in), (sources, max_out)) = (owners(&graph.incoming), owners(&graph.outgoing));
+            let ((destinations, max_in), (sources, max_out)) = (owners(&graph.csc), owners(&graph.csr));
             sizes::Ends { sources, destinations, max_out, max_in }
         };
         SizeInfo {
@@ -392,7 +392,7 @@ impl BoundData {
             edges: self.graphs.iter().map(Topology::all_edges).collect(),
             ends: self.graphs.iter().map(ends).collect(),
             stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
-            columns: self.patterns.iter().map(|p| owners(&p.outgoing).0).collect(),
+            columns: self.patterns.iter().map(|p| owners(&p.csr).0).collect(),
             unlisted: (0..self.graphs.len())
                 .filter(|&graph| self.graphs[graph].unlisted.is_some())
                 .map(hgnnc_ir::Graph::new)

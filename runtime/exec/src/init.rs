@@ -8,7 +8,7 @@ use crate::simd::multiversion;
 
 /// How the numbers of one parameter are drawn.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Draw {
+pub(crate) struct Initializer {
     distribution: Distribution,
     name_hash: u64,
 }
@@ -22,7 +22,7 @@ enum Distribution {
     Normal(f64),
 }
 
-impl Draw {
+impl Initializer {
     /// For a parameter, with the number of elements of each dimension.
     pub fn of(decl: &ParamDecl, extent: impl Fn(Dim) -> usize) -> Self {
         let of = |dim: Dim| extent(dim) as f64;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn numbers_depend_on_their_position_only() {
-        let draw = |distribution| Draw { distribution, name_hash: name_hash("conv.w") };
+        let draw = |distribution| Initializer { distribution, name_hash: name_hash("conv.w") };
         for distribution in [Distribution::Uniform(0.3), Distribution::Normal(0.5), Distribution::Constant(2.0)] {
             let mut whole = [f32::NAN; 1000];
             draw(distribution).fill(7, 0, &mut whole);

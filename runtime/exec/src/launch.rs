@@ -10,20 +10,20 @@ use std::time::Instant;
 use hgnnc_ir::Reduce;
 use rayon::prelude::*;
 
-use crate::block::{Context, Cut, Scratch, combine, run_task};
+use crate::block::{Context, Scratch, SplitRowRunner, combine, run_task};
+use crate::buffer::PerThread;
+use crate::factored_metapath;
 use crate::kernels::product::Extents;
 use crate::kernels::{product, rows};
-use crate::paths;
 use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
-use crate::raw::PerThread;
-use crate::routine::{Role, Routine};
-use crate::watch::Spans;
+use crate::schedule::{Pass, RegionSchedule};
+use crate::trace::Spans;
 
 /// Elements of a result that one task adds up from its parts.
 const RANGE: usize = 4096;
 
 /// Every launch runs in rounds, and a task of a round needs all of those before. The first and the last are all that
-/// there are, unless rows are cut into pieces ([`crate::plan::Long`]).
+/// there are, unless rows are cut into pieces ([`crate::plan::SplitRows`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     /// Computes results, or parts of them, and what cut rows have before anything is known of their edges.
@@ -37,8 +37,8 @@ enum Round {
 }
 
 /// The rounds in which all of some steps are executed.
-fn rounds(routines: &[Vec<Routine>]) -> impl Iterator<Item = Round> {
-    let most = routines.iter().map(|routines| Routine::rounds(routines)).max().unwrap_or(0);
+fn rounds(schedules: &[Vec<RegionSchedule>]) -> impl Iterator<Item = Round> {
+    let most = schedules.iter().map(|schedules| RegionSchedule::rounds(schedules)).max().unwrap_or(0);
     let between = (1..most).flat_map(|round| [Round::Pieces(round - 1), Round::Rows(round)]);
     std::iter::once(Round::Compute).chain(between).chain([Round::Combine])
 }
@@ -57,22 +57,22 @@ impl Runner<'_> {
     pub fn launch(
         &self,
         steps: &[Step],
-        routines: &[Vec<Routine>],
+        schedules: &[Vec<RegionSchedule>],
         busy: &[AtomicU64],
         spans: Option<(&Spans, usize)>,
     ) {
         for (index, (step, busy)) in steps.iter().zip(busy).enumerate() {
-            if let StepKind::Paths(paths) = &step.kind {
+            if let StepKind::Factored(paths) = &step.kind {
                 let start = Instant::now();
-                paths::run(self.context, paths);
+                factored_metapath::run(self.context, paths);
                 busy.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
                 if let Some((spans, first)) = spans {
                     spans.task(first + index, start);
                 }
             }
         }
-        for round in rounds(routines) {
-            let count = |step: usize| tasks_of(&steps[step], &routines[step], round);
+        for round in rounds(schedules) {
+            let count = |step: usize| tasks_of(&steps[step], &schedules[step], round);
             parallel((0..steps.len()).map(count).sum(), |mut task| {
                 let mut step = 0;
                 while task >= count(step) {
@@ -80,10 +80,10 @@ impl Runner<'_> {
                     step += 1;
                 }
                 if steps.len() == 1 && spans.is_none() {
-                    return self.task(&steps[step], &routines[step], round, task);
+                    return self.task(&steps[step], &schedules[step], round, task);
                 }
                 let start = Instant::now();
-                self.task(&steps[step], &routines[step], round, task);
+                self.task(&steps[step], &schedules[step], round, task);
                 busy[step].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
                 if let Some((spans, first)) = spans {
                     spans.task(first + step, start);
@@ -92,11 +92,11 @@ impl Runner<'_> {
         }
     }
 
-    fn task(&self, step: &Step, routines: &[Routine], round: Round, task: usize) {
+    fn task(&self, step: &Step, schedules: &[RegionSchedule], round: Round, task: usize) {
         match (&step.kind, round) {
             (StepKind::Region(region), Round::Compute | Round::Pieces(_) | Round::Rows(_)) => {
                 let thread = rayon::current_thread_index().unwrap_or(0);
-                let run = |scratch: &mut Scratch| self.region(region, routines, round, task, scratch);
+                let run = |scratch: &mut Scratch| self.region(region, schedules, round, task, scratch);
                 // SAFETY: the index of a pool's thread is its own, and a task starts no other.
                 unsafe { self.scratch.with(thread, run) };
             }
@@ -104,7 +104,7 @@ impl Runner<'_> {
             (StepKind::Product(product), Round::Compute) => self.product(product, task),
             (StepKind::Product(product), _) => self.combine_product(product, task),
             // They have run, before all others of the launch.
-            (StepKind::Paths(_), _) => {}
+            (StepKind::Factored(_), _) => {}
             (StepKind::Copy { from, to }, _) => {
                 let slabs = self.context.slabs;
                 // SAFETY: nothing else runs, and the plan gave the copy its own room.
@@ -119,32 +119,32 @@ impl Runner<'_> {
         }
     }
 
-    fn region(&self, region: &Region, routines: &[Routine], round: Round, task: usize, scratch: &mut Scratch) {
-        let with = |role: Role| routines.iter().find(|routine| routine.role == role);
+    fn region(&self, region: &Region, schedules: &[RegionSchedule], round: Round, task: usize, scratch: &mut Scratch) {
+        let with = |pass: Pass| schedules.iter().find(|schedule| schedule.pass == pass);
         let context = self.context;
         let tasks = region.tasks.len() - 1;
-        let whole = tasks * num_whole(routines);
-        let cut = region.long.as_deref().map(|long| Cut { context, region, long });
+        let whole = tasks * num_whole(schedules);
+        let cut = region.split.as_deref().map(|split| SplitRowRunner { context, region, split });
         match (round, cut) {
             (Round::Compute, _) if task < whole => {
-                run_task(context, region, &routines[task / tasks], task % tasks, scratch);
+                run_task(context, region, &schedules[task / tasks], task % tasks, scratch);
             }
             (Round::Compute, Some(cut)) => {
-                if let Some(routine) = with(Role::Rows(0)) {
-                    cut.rows(routine, task - whole, scratch);
+                if let Some(schedule) = with(Pass::SplitRows(0)) {
+                    cut.rows(schedule, task - whole, scratch);
                 }
             }
             (Round::Pieces(round), Some(cut)) => {
-                if let Some(routine) = with(Role::Pieces(round)) {
-                    cut.pieces(routine, task, scratch);
+                if let Some(schedule) = with(Pass::Pieces(round)) {
+                    cut.pieces(schedule, task, scratch);
                 }
             }
             (Round::Rows(round), Some(cut)) => {
-                if let Some(pieces) = with(Role::Pieces(round - 1)) {
+                if let Some(pieces) = with(Pass::Pieces(round - 1)) {
                     cut.combine(pieces, task);
                 }
-                if let Some(routine) = with(Role::Rows(round)) {
-                    cut.rows(routine, task, scratch);
+                if let Some(schedule) = with(Pass::SplitRows(round)) {
+                    cut.rows(schedule, task, scratch);
                 }
             }
             (Round::Compute | Round::Pieces(_) | Round::Rows(_) | Round::Combine, _) => {}
@@ -161,12 +161,12 @@ impl Runner<'_> {
         // SAFETY (of all uses): each task writes its own range of the result.
         let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
         let (bk, bn) = (of.batch * of.k, of.batch * of.n);
-        let fold = self.context.fold;
+        let replay = self.context.replay;
         // What is folded always has the first rows.
-        let home = |range: Range<usize>| if fold.is_some() { 0..range.len() } else { range };
+        let home = |range: Range<usize>| if replay.is_some() { 0..range.len() } else { range };
         // Of long sums, a few of them again and again.
         let outer = |num: usize, band: Range<usize>, x: &[f32], y: &[f32], out: &mut [f32]| {
-            let few = fold.map_or(num, |fold| fold.rows(bk + bn).min(num)).max(1);
+            let few = replay.map_or(num, |replay| replay.rows(bk + bn).min(num)).max(1);
             for start in (0..num.max(1)).step_by(few) {
                 product::outer(of, features, few.min(num - start), band.clone(), x, y, out, start > 0);
             }
@@ -225,18 +225,18 @@ impl Runner<'_> {
 }
 
 /// Number of tasks of a step in a round.
-fn tasks_of(step: &Step, routines: &[Routine], round: Round) -> usize {
+fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
     match (&step.kind, round) {
         (StepKind::Region(region), Round::Compute) => {
-            let cut = region.long.as_ref().map_or(0, |long| long.row_tasks.len());
-            (region.tasks.len() - 1) * num_whole(routines) + cut
+            let cut = region.split.as_ref().map_or(0, |split| split.row_tasks.len());
+            (region.tasks.len() - 1) * num_whole(schedules) + cut
         }
-        (StepKind::Region(region), Round::Pieces(number)) => match &region.long {
-            Some(long) if number + 1 < Routine::rounds(routines) => long.piece_tasks.len(),
+        (StepKind::Region(region), Round::Pieces(number)) => match &region.split {
+            Some(split) if number + 1 < RegionSchedule::rounds(schedules) => split.piece_tasks.len(),
             Some(_) | None => 0,
         },
-        (StepKind::Region(region), Round::Rows(number)) => match &region.long {
-            Some(long) if number < Routine::rounds(routines) => long.row_tasks.len(),
+        (StepKind::Region(region), Round::Rows(number)) => match &region.split {
+            Some(split) if number < RegionSchedule::rounds(schedules) => split.row_tasks.len(),
             Some(_) | None => 0,
         },
         (StepKind::Region(region), Round::Combine) => usize::from(!region.partials.is_empty()),
@@ -250,13 +250,13 @@ fn tasks_of(step: &Step, routines: &[Routine], round: Round) -> usize {
             _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
         },
         (StepKind::Copy { .. }, Round::Compute) => 1,
-        (StepKind::Product(_) | StepKind::Paths(_) | StepKind::Copy { .. }, _) => 0,
+        (StepKind::Product(_) | StepKind::Factored(_) | StepKind::Copy { .. }, _) => 0,
     }
 }
 
 /// Number of the routines of a region that are executed for blocks of rows: the first ones.
-fn num_whole(routines: &[Routine]) -> usize {
-    routines.iter().filter(|routine| routine.role == Role::Blocks).count()
+fn num_whole(schedules: &[RegionSchedule]) -> usize {
+    schedules.iter().filter(|schedule| schedule.pass == Pass::Blocks).count()
 }
 
 /// Parts that the result of a product is the sum of.

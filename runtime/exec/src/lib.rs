@@ -8,61 +8,61 @@
 //! This crate knows no source language and no file format of datasets; it samples nothing. What
 //! becomes machine code is decided in [`native`].
 
+mod backend;
 mod batches;
 pub mod bind;
 pub mod block;
+pub mod buffer;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
+mod edge_passes;
 pub mod engine;
 pub mod error;
-mod executor;
+mod exec_plan;
+mod factored_metapath;
 mod identity;
 mod init;
 pub mod kernel_features;
 pub mod kernels;
 mod launch;
 mod links;
+pub mod machine_bench;
 pub mod math;
-pub mod measure;
-mod metapaths;
+mod metapath_graphs;
 pub mod metrics;
 pub mod native;
 mod not_finite;
-pub mod order;
-mod paths;
+pub mod os;
 pub mod plan;
-mod planned;
-pub mod proc;
 pub mod profile;
-pub mod raw;
 mod rebind;
+pub mod reorder;
 pub mod report;
-pub mod routine;
+pub mod schedule;
 pub mod simd;
-mod stages;
 mod subnormal;
 mod times;
+pub mod trace;
 pub mod trainer;
-pub mod watch;
 pub mod weights;
 
 pub use batches::{BatchPart, BatchSpan, CacheOptions};
 pub use bind::{BindOptions, bind, check_held_out};
-pub use data::{BoundData, Incidence, InputData, Target, Topology};
+pub use data::{Adjacency, BoundData, InputData, Target, Topology};
 pub use device::{Device, DeviceEngine};
 pub use engine::{Engine, EngineOptions};
 pub use error::{Cause, ExecError, Result};
+pub use exec_plan::Arena;
 pub use hgnnc_cache::Policy as CachePolicy;
 pub use identity::{Difference, Identity};
 pub use kernel_features::{KernelFeature, KernelFeatures};
-pub use metapaths::{declare_metapaths, list_edges};
+pub use metapath_graphs::{declare_metapaths, list_edges};
 pub use native::CodeMode;
-pub use order::{OrderKind, OrderOptions, Ordered, order_vertices};
-pub use planned::Arena;
 pub use profile::{
     Counted, DeviceProfile, EntryProfile, KernelTime, Profile, ProfileOptions, Timeline, profile, profile_device,
 };
+pub use reorder::{OrderKind, OrderOptions, Ordered, order_vertices};
 pub use report::Report;
 pub use times::{StepTime, Times};
 pub use trainer::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions, Trainer};

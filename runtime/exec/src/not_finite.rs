@@ -9,9 +9,9 @@ use hgnnc_ir::interp::{Bindings, Tensor};
 use hgnnc_ir::not_finite::{NotFinite, bytes, trace};
 use hgnnc_ir::{Artifact, Dataflow, Input, Layout, Op, OutputKind, Param, Phase, Space, Value};
 
+use crate::backend::Backend;
 use crate::data::{BoundData, InputData};
 use crate::error::{ADVICE, Cause};
-use crate::executor::Executor;
 
 /// Memory for the values of the interpreter.
 const MOST_BYTES: u64 = 2 << 30;
@@ -38,19 +38,19 @@ impl Found {
 }
 
 /// Why the loss of a step (seed, step, epoch) is not finite.
-pub(crate) fn of_loss(artifact: &Artifact, executor: &mut Executor, step: (u64, u64, u64)) -> Option<Found> {
+pub(crate) fn of_loss(artifact: &Artifact, backend: &mut Backend, step: (u64, u64, u64)) -> Option<Found> {
     // The program of a batch has tables of its own; that of evaluation is of the whole graph.
     let (flow, name) = match (&artifact.train, &artifact.batch) {
         (Some(train), None) => (train, "loss"),
         _ => (&artifact.infer, "row_loss"),
     };
-    find(flow, executor, step, &[flow.result(name)?], None)
+    find(flow, backend, step, &[flow.result(name)?], None)
 }
 
 /// Why the update of a parameter is not finite, as far as `kept`, the parameters of an earlier step, show it.
 pub(crate) fn of_update(
     artifact: &Artifact,
-    executor: &mut Executor,
+    backend: &mut Backend,
     step: (u64, u64, u64),
     name: &str,
     kept: &[Vec<f32>],
@@ -59,40 +59,40 @@ pub(crate) fn of_update(
     let (Some(flow), None) = (&artifact.train, &artifact.batch) else { return as_it_is };
     let updates = flow.outputs.iter().filter(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
     let updates: Vec<Value> = updates.map(|output| output.value).collect();
-    find(flow, executor, step, &updates, Some(kept)).or(as_it_is)
+    find(flow, backend, step, &updates, Some(kept)).or(as_it_is)
 }
 
 fn find(
     flow: &Dataflow,
-    executor: &mut Executor,
+    backend: &mut Backend,
     step: (u64, u64, u64),
     from: &[Value],
     params: Option<&[Vec<f32>]>,
 ) -> Option<Found> {
-    let data = executor.data();
+    let data = backend.data();
     // Numbers of vertices are told to people.
     if data.orders.any() || data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
         return None;
     }
     let mut bindings =
         Bindings { num_vertices: data.num_vertices.clone(), seed: step.0, step: step.1, ..Bindings::default() };
-    bindings.edges = data.graphs.iter().map(|graph| edges(&graph.incoming.indptr, &graph.incoming.other)).collect();
+    bindings.edges = data.graphs.iter().map(|graph| edges(&graph.csc.indptr, &graph.csc.indices)).collect();
     let inputs = |v: &Value| matches!(flow.value(*v).op, Op::Input(_));
     let all: Vec<Value> = flow.handles().filter(inputs).chain(from.iter().copied()).collect();
     if bytes(flow, &bindings, &all) > MOST_BYTES {
         return None;
     }
     for (index, decl) in flow.inputs.iter().enumerate() {
-        if let Some(tensor) = input(executor, &bindings, index, decl, step) {
+        if let Some(tensor) = input(backend, &bindings, index, decl, step) {
             bindings.inputs.insert(Input::new(index), tensor);
         }
     }
     let mut bound = BTreeMap::new();
     for (index, decl) in flow.params.iter().enumerate() {
-        let mut numbers = vec![0.0; executor.param_len(index)];
+        let mut numbers = vec![0.0; backend.param_len(index)];
         match params {
             Some(kept) => numbers.clone_from(kept.get(index)?),
-            None => executor.read_param(index, &mut numbers).ok()?,
+            None => backend.read_param(index, &mut numbers).ok()?,
         }
         if numbers.iter().any(|x| !x.is_finite()) {
             return Some(Found::Param(decl.name.clone()));
@@ -116,7 +116,7 @@ fn edges(indptr: &[u64], sources: &[u32]) -> Vec<(u32, u32)> {
 }
 
 fn input(
-    executor: &Executor,
+    backend: &Backend,
     bindings: &Bindings,
     index: usize,
     decl: &InputDecl,
@@ -128,18 +128,18 @@ fn input(
         Binding::EdgeRank(..) => return None,
         _ => {}
     }
-    let data: &BoundData = executor.data();
+    let data: &BoundData = backend.data();
     if let Some(InputData::Missing) = data.inputs.get(index) {
         return None;
     }
-    let numbers: Vec<f64> = executor.input(index)?.into_iter().map(f64::from).collect();
+    let numbers: Vec<f64> = backend.input(index)?.into_iter().map(f64::from).collect();
     let (rows, width) = (bindings.rows(decl.ty.space), bindings.width(&decl.ty.dims));
     if let Layout::Sparse(pattern) = decl.ty.layout {
-        let stored = &data.patterns[pattern.index()].incoming;
+        let stored = &data.patterns[pattern.index()].csc;
         let mut dense = vec![0.0; rows * width];
         for (row, range) in stored.indptr.windows(2).enumerate() {
             for at in range[0] as usize..range[1] as usize {
-                dense[row * width + stored.other[at] as usize] = *numbers.get(at)?;
+                dense[row * width + stored.indices[at] as usize] = *numbers.get(at)?;
             }
         }
         return Some(Tensor::new(rows, width, dense));

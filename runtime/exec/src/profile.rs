@@ -18,8 +18,8 @@ use crate::error::{ExecError, Result};
 use crate::plan::{Step, StepKind};
 use crate::report::BatchReport;
 use crate::times::{StepTime, Times};
+use crate::trace::{Event, KernelSpan, Missing, TaskSpan, Trace};
 use crate::trainer::{TRAIN, Trainer};
-use crate::watch::{Event, KernelSpan, Missing, TaskSpan, Watch};
 
 /// Epochs that are not measured: caches and clocks settle.
 const WARM_UP: u64 = 3;
@@ -161,7 +161,7 @@ pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool
 
 /// Measures kernels with all that they touch in the caches of their core. What the engine holds is worth nothing then.
 fn in_cache(engine: &mut Engine, bytes: usize, epochs: u64, kernels: &mut [KernelTime], stop: &AtomicBool) {
-    engine.fold(bytes);
+    engine.replay_in_cache(bytes);
     let mut kernels_ms: Vec<Vec<f64>> = vec![vec![]; kernels.len()];
     for epoch in 0..epochs.saturating_add(1) {
         if stop.load(Ordering::Relaxed) {
@@ -172,7 +172,7 @@ fn in_cache(engine: &mut Engine, bytes: usize, epochs: u64, kernels: &mut [Kerne
         let (_, steps) = copies_and_kernels(engine.step_times(TRAIN));
         for (all, time) in kernels_ms.iter_mut().zip(steps).filter(|_| epoch > 0) {
             // Sums over paths read what they read.
-            if !matches!(time.step.kind, StepKind::Paths(_)) {
+            if !matches!(time.step.kind, StepKind::Factored(_)) {
                 all.push(time.ms);
             }
         }
@@ -237,12 +237,12 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
     if found.runs == 0 || stop.load(Ordering::Relaxed) {
         return Ok(found);
     }
-    engine(trainer)?.watch_spans();
+    engine(trainer)?.trace_spans();
     let start = Instant::now();
     step(trainer)?;
     found.timeline.epochs.push((start, Instant::now()));
     found.timeline.launches(engine(trainer)?);
-    engine(trainer)?.watch_counters(TRAIN);
+    engine(trainer)?.trace_counters(TRAIN);
     for _ in 0..COUNTED {
         step(trainer)?;
     }
@@ -269,7 +269,7 @@ fn profile_batches(trainer: &mut Trainer, options: ProfileOptions, stop: &Atomic
     let found = measure_batches(trainer, (WARM_UP_BATCHES, measured), &key, stop);
     if let Some((batches, _)) = trainer.batches() {
         // What was begun ends, whatever came of it.
-        let _ = batches.step().0.end_watch();
+        let _ = batches.step().0.end_trace();
         batches.end();
     }
     found
@@ -328,7 +328,7 @@ fn measure_batches(
         })
         .collect();
 
-    batches.watch_spans();
+    batches.trace_spans();
     for _ in 0..TRACED_BATCHES {
         step(trainer)?;
     }
@@ -336,7 +336,7 @@ fn measure_batches(
     found.timeline.batches = batches.end_spans();
     let (engine, program) = batches.step();
     found.timeline.launches(engine);
-    engine.watch_counters(program);
+    engine.trace_counters(program);
     for _ in 0..COUNTED {
         step(trainer)?;
     }
@@ -351,7 +351,7 @@ fn measure_batches(
 impl Timeline {
     /// Takes over what was noted of launches.
     fn launches(&mut self, engine: &mut Engine) {
-        if let Some(Watch::Spans(spans)) = engine.end_watch() {
+        if let Some(Trace::Spans(spans)) = engine.end_trace() {
             (self.launches, self.tasks) = spans.into_parts();
         }
     }
@@ -359,7 +359,7 @@ impl Timeline {
 
 /// Takes over what was counted, kernel by kernel.
 fn counted(engine: &mut Engine, numbers: &[Option<usize>], kernels: &mut [KernelTime]) -> Counted {
-    let Some(Watch::Counts(counting)) = engine.end_watch() else { return Counted::default() };
+    let Some(Trace::Counts(counting)) = engine.end_trace() else { return Counted::default() };
     let (events, missing, steps) = counting.finish();
     for (number, counts) in numbers.iter().zip(steps) {
         if let Some(kernel) = kernels.iter_mut().find(|kernel| Some(kernel.number) == *number) {

@@ -8,11 +8,11 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::types::Param;
 
 use crate::block::Scratch;
+use crate::buffer::{HostBuffer, PerThread, SLACK};
 use crate::data::{BoundData, InputData};
 use crate::engine::{Engine, add_derived, check_tables, copies, list_ends};
 use crate::error::Result;
-use crate::planned::{BLOCK, plans_of, routines_of, scratch_len};
-use crate::raw::{PerThread, SLACK, Slab};
+use crate::exec_plan::{BLOCK, plans_of, schedules_of, scratch_len};
 
 impl Engine {
     /// Binds the programs that the engine was made with to other data with the same tables. What never changes with it is
@@ -25,7 +25,12 @@ impl Engine {
     ///
     /// # Panics
     /// When a slab is smaller than its input.
-    pub fn rebind(&mut self, programs: &[&Program], mut data: BoundData, inputs: &mut [Slab]) -> Result<BoundData> {
+    pub fn rebind(
+        &mut self,
+        programs: &[&Program],
+        mut data: BoundData,
+        inputs: &mut [HostBuffer],
+    ) -> Result<BoundData> {
         let Some(first) = programs.first() else { return Ok(data) };
         check_tables(&first.tables, &data)?;
         for (input, slab) in data.inputs.iter().zip(&*inputs) {
@@ -41,7 +46,7 @@ impl Engine {
         self.pool.install(|| list_ends(programs, &mut data));
         self.plans = plans_of(programs, &data, &self.states, BLOCK, self.features)?;
         let (plans, pool, generator) = (&self.plans, &self.pool, &mut self.generator);
-        self.routines = pool.install(|| routines_of(plans, &data, generator));
+        self.schedules = pool.install(|| schedules_of(plans, &data, generator));
 
         let most = |f: fn(&crate::plan::Plan) -> usize| self.plans.iter().map(f).max().unwrap_or(0);
         self.slabs[0].grow(most(|plan| plan.arena_len));
@@ -66,7 +71,7 @@ impl Engine {
             std::mem::swap(&mut self.slabs[first_input + index], slab);
         }
         self.copies = self.plans.iter().map(copies).collect();
-        let scratch = (scratch_len(&self.routines), &self.plans, &self.routines);
+        let scratch = (scratch_len(&self.schedules), &self.plans, &self.schedules);
         if self.scratch.all().any(|one| !one.holds(scratch.1, scratch.0)) {
             self.scratch = PerThread::new(self.pool.current_num_threads(), || {
                 Scratch::with_room(scratch.1, scratch.2, scratch.0, SLACK)

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use hgnnc_exec::order::{draws_elsewhere, number_anew};
+use hgnnc_exec::reorder::{renumber, uses_global_rng};
 use hgnnc_exec::{CodeMode, Engine, EngineOptions};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::interp::Bindings;
@@ -27,11 +27,11 @@ fn orders(counts: &[usize], salt: u64) -> Vec<Option<Order>> {
 /// vertices in some order. `None` where the program draws masks that cannot be.
 fn in_order(case: &common::Case, orders: Vec<Option<Order>>, code: CodeMode) -> Option<BTreeMap<String, Vec<f32>>> {
     let program = case.program();
-    if draws_elsewhere(&program) {
+    if uses_global_rng(&program) {
         return None;
     }
     let mut data = case.data.clone();
-    number_anew(&mut data, &case.flow, None, orders).unwrap_or_else(|error| panic!("{error}"));
+    renumber(&mut data, &case.flow, None, orders).unwrap_or_else(|error| panic!("{error}"));
     let options = EngineOptions { threads: 2, code, ..EngineOptions::default() };
     let mut engine = Engine::new(&[&program], data, options).unwrap_or_else(|error| panic!("{error}"));
     for (index, values) in case.params.iter().enumerate() {

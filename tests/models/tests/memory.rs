@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hgnnc_exec::{TrainOptions, Trainer, proc};
+use hgnnc_exec::{TrainOptions, Trainer, os};
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, compile};
 
@@ -14,7 +14,7 @@ const TRAIN: &str = "train M { loss cross_entropy(y, Paper.topic) optimizer adam
 /// the allocator).
 #[test]
 fn field_case_13_constant_memory() {
-    if proc::peak_rss_bytes() == 0 {
+    if os::peak_rss_bytes() == 0 {
         println!("skipped: this system does not tell the resident memory of a process");
         return;
     }
@@ -33,9 +33,9 @@ fn field_case_13_constant_memory() {
             assert_eq!(trainer.arenas().all, arena, "{}: planned memory", case.name);
         };
         train(20);
-        let before = proc::peak_rss_bytes();
+        let before = os::peak_rss_bytes();
         train(200);
-        let grown = proc::peak_rss_bytes().saturating_sub(before);
+        let grown = os::peak_rss_bytes().saturating_sub(before);
         assert!(grown <= 1 << 20, "{}: {grown} bytes more after 200 epochs than after 20", case.name);
     }
 }

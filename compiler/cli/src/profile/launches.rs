@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use hgnnc_driver::cost::{Bounded, kernels};
 use hgnnc_exec::device::{Class, Counters, GlobalTraffic, SharedTraffic};
-use hgnnc_exec::watch::Event;
+use hgnnc_exec::trace::Event;
 use hgnnc_exec::{DeviceProfile, EntryProfile, profile_device};
 use hgnnc_ir::kernel::{Kernel, Program};
 use hgnnc_machine::{Machine, Work};

@@ -1,6 +1,6 @@
 //! Training on batches: a sampled subgraph at a time ([`hgnnc_sample`]), evaluation on the whole graph.
 //!
-//! [`source`] makes batches, [`pipeline`] makes them while others are computed. Two engines share the work: one has the
+//! [`loader`] makes batches, [`pipeline`] makes them while others are computed. Two engines share the work: one has the
 //! program of a batch and is bound to one after another, one has the whole graph. That one holds all parameters while
 //! nothing is trained, and always those with a row for each vertex, of which a batch takes the rows of its vertices and
 //! gives them back. So do their optimiser states; an optimiser moves only rows that a batch has, by the number of the step
@@ -8,13 +8,13 @@
 //! layer may serve several batches ([`reuse`]).
 
 mod cache;
-mod moves;
+mod historical_embeddings;
+mod loader;
 mod pairs;
+mod param_sync;
 mod pipeline;
-mod reuse;
-mod source;
 mod spans;
-mod tell;
+mod stats;
 
 pub use cache::CacheOptions;
 pub use spans::{BatchPart, BatchSpan};
@@ -27,19 +27,19 @@ use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
 use hgnnc_sample::BatchKey;
 
+use crate::buffer::HostBuffer;
 use crate::data::{BoundData, InputData};
 use crate::engine::{Engine, EngineOptions, collect_states};
 use crate::error::{ExecError, Result};
+use crate::exec_plan::Arena;
 use crate::plan::StateId;
-use crate::planned::Arena;
-use crate::raw::Slab;
 use crate::report::BatchReport;
 use crate::times::Times;
 use cache::{Cache, Learned, not_kept};
-use moves::slow;
+use historical_embeddings::{HistoricalEmbeddings, RefreshBatch};
+use loader::{MiniBatch, MiniBatchLoader, WholeInput};
+use param_sync::slow;
 use pipeline::{Pipeline, Ready};
-use reuse::{Reuse, Wanted};
-use source::{Made, Source, Whole};
 
 /// What cannot be.
 fn internal(what: &str) -> ExecError {
@@ -56,10 +56,10 @@ pub(crate) struct Batches {
     step: Engine,
     program: Program,
     layout: BatchLayout,
-    source: Arc<Source>,
+    loader: Arc<MiniBatchLoader>,
     states: Vec<StateId>,
     /// Optimiser states, as large as their parameters. Those without rows are in the engine while it trains.
-    state_slabs: Vec<Slab>,
+    state_slabs: Vec<HostBuffer>,
     /// Does the engine of batches have the parameters and states that are not of rows?
     in_step: bool,
     pipeline: Option<Pipeline>,
@@ -67,28 +67,28 @@ pub(crate) struct Batches {
     cache_options: Option<CacheOptions>,
     cache: Option<Cache>,
     /// Values that several batches take.
-    reuse: Option<Reuse>,
+    reuse: Option<HistoricalEmbeddings>,
     /// Memory of the largest batch so far.
     largest: Arena,
     /// What batches took, in all, in milliseconds, and how many they were.
-    took: BatchReport,
+    totals: BatchReport,
     batches: u64,
     /// When this was, if somebody wants to know.
     spans: Option<Vec<BatchSpan>>,
 }
 
 /// Where parameters and their rows are while batches are computed.
-struct Whereabouts<'b> {
+struct StepEngines<'b> {
     whole: &'b Engine,
     step: &'b Engine,
     cache: Option<&'b Cache>,
     /// What makes batches.
-    source: &'b Source,
+    loader: &'b MiniBatchLoader,
 }
 
 /// A batch that has been computed up to its loss.
 pub(crate) struct Computed {
-    made: Box<Made>,
+    mini_batch: Box<MiniBatch>,
     /// Mean over its seeds.
     pub loss: f64,
     /// How many these are.
@@ -116,29 +116,29 @@ impl Batches {
         }
         let whole = Engine::new(&[&artifact.kernels.infer], data, options)?;
         let input = |(index, input): (usize, &InputData)| match (input, whole.frozen_input(index)) {
-            (InputData::Classes(classes), _) => Whole::Classes(classes.clone()),
-            (_, Some(numbers)) => Whole::Numbers(numbers),
-            (_, None) => Whole::Nothing,
+            (InputData::Classes(classes), _) => WholeInput::Classes(classes.clone()),
+            (_, Some(numbers)) => WholeInput::Numbers(numbers),
+            (_, None) => WholeInput::Nothing,
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
         let of_whole = (&artifact.infer, training);
-        let mut source = Source::new(program, layout, batch, whole.data(), inputs, of_whole, options.code)?;
+        let mut loader = MiniBatchLoader::new(program, layout, batch, whole.data(), inputs, of_whole, options.code)?;
         if cache_options.is_some() {
-            source.gather_all();
+            loader.gather_all();
         }
         let reuse = match (batch.reuse, &artifact.bottom) {
-            (Some(reuse), Some(bottom)) => Some(Reuse::new(reuse, bottom, &source, options)?),
+            (Some(reuse), Some(bottom)) => Some(HistoricalEmbeddings::new(reuse, bottom, &loader, options)?),
             (Some(_), None) => return Err(internal("the model has no program for what batches reuse")),
             (None, _) => None,
         };
-        let step = Engine::new(&[program], source.empty()?, options)?;
+        let step = Engine::new(&[program], loader.empty()?, options)?;
         let states = collect_states(&[program]);
         let mut batches = Self {
             whole,
             step,
             program: program.clone(),
             layout: layout.clone(),
-            source: Arc::new(source),
+            loader: Arc::new(loader),
             states,
             state_slabs: vec![],
             in_step: false,
@@ -147,18 +147,18 @@ impl Batches {
             cache: None,
             reuse,
             largest: Arena::default(),
-            took: BatchReport::default(),
+            totals: BatchReport::default(),
             batches: 0,
             spans: None,
         };
         let lens: Vec<usize> = batches.states.iter().map(|state| batches.whole.param_len(state.0.index())).collect();
-        batches.state_slabs = Slab::zeros_each(lens);
+        batches.state_slabs = HostBuffer::zeros_each(lens);
         Ok(batches)
     }
 
     /// Number of batches of an epoch.
     pub fn num_batches(&self) -> u64 {
-        self.source.num_batches()
+        self.loader.num_batches()
     }
 
     /// The optimiser states.
@@ -168,19 +168,19 @@ impl Batches {
 
     /// The elements of an optimiser state.
     pub fn state(&mut self, index: usize) -> &mut [f32] {
-        self.bring_back();
+        self.store_dense_params();
         self.state_slabs[index].elements()
     }
 
     /// The elements of a parameter.
     pub fn param(&mut self, index: usize) -> &mut [f32] {
-        self.bring_back();
+        self.store_dense_params();
         self.whole.param(index)
     }
 
     /// Seeds of a batch.
     pub fn size(&self) -> u64 {
-        self.source.size()
+        self.loader.size()
     }
 
     /// Begins to make batches: this one, and all after it before an epoch.
@@ -191,9 +191,9 @@ impl Batches {
         }
         let values = self.reuse.as_mut().map(|reuse| {
             reuse.begin();
-            (Arc::clone(&reuse.source), reuse.options.batches)
+            (Arc::clone(&reuse.loader), reuse.options.batches)
         });
-        self.pipeline = Some(Pipeline::new(Arc::clone(&self.source), values, first, epochs)?);
+        self.pipeline = Some(Pipeline::new(Arc::clone(&self.loader), values, first, epochs)?);
         Ok(())
     }
 
@@ -201,9 +201,10 @@ impl Batches {
     fn choose_hot(&mut self, seed: u64) -> Result<()> {
         let Some(reuse) = self.reuse.as_mut().filter(|reuse| !reuse.chosen) else { return Ok(()) };
         let start = Instant::now();
-        let (resting, hot) = reuse::choose(&self.source, reuse.options.share, seed, self.step.threads())?;
-        let source = Arc::get_mut(&mut self.source).ok_or_else(|| internal("batches are made already"))?;
-        source.rest(resting);
+        let (resting, hot) =
+            historical_embeddings::choose(&self.loader, reuse.options.share, seed, self.step.threads())?;
+        let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;
+        loader.rest(resting);
         reuse.note_choice(hot, start.elapsed().as_secs_f64());
         Ok(())
     }
@@ -232,25 +233,25 @@ impl Batches {
         let learned: Vec<Learned> = (0..num_params).filter_map(learned).collect();
         let (whole, states, threads) = (&self.whole, &self.state_slabs, self.step.threads());
         let slow = |array| slow(whole, states, array);
-        let source = Arc::get_mut(&mut self.source).ok_or_else(|| internal("batches are made already"))?;
+        let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;
         let arrays = num_params + states.len();
-        self.cache = Some(Cache::new(options, seed, source, &learned, (&slow, arrays), threads)?);
+        self.cache = Some(Cache::new(options, seed, loader, &learned, (&slow, arrays), threads)?);
         Ok(())
     }
 
     /// Samples an epoch that is not trained, and counts what it would need of the cache, if there is one.
-    pub fn foresee(&mut self, seed: u64, epoch: u64) -> Result<()> {
+    pub fn simulate_cache(&mut self, seed: u64, epoch: u64) -> Result<()> {
         let Some(options) = self.cache_options else { return Ok(()) };
         self.choose_hot(seed)?;
         if self.cache.is_none() {
             self.make_cache(options, seed)?;
         }
-        let (source, cache) = (&self.source, &mut self.cache);
-        let (order, mut maker, mut made) = (source.order(seed, epoch), source.maker()?, Made::default());
-        for batch in 0..source.num_batches() {
-            source.sample(&mut maker, &order, BatchKey { seed, epoch, batch }, &mut made)?;
+        let (loader, cache) = (&self.loader, &mut self.cache);
+        let (order, mut worker, mut mini_batch) = (loader.order(seed, epoch), loader.worker()?, MiniBatch::default());
+        for batch in 0..loader.num_batches() {
+            loader.sample(&mut worker, &order, BatchKey { seed, epoch, batch }, &mut mini_batch)?;
             if let Some(cache) = cache {
-                cache.count(source, &made.sampled);
+                cache.count(loader, &mini_batch.sampled);
             }
         }
         Ok(())
@@ -258,101 +259,101 @@ impl Batches {
 
     /// Vertex types with features that a cache would not keep.
     pub fn not_cached(&self) -> Vec<String> {
-        if self.cache_options.is_some() { not_kept(&self.source) } else { vec![] }
+        if self.cache_options.is_some() { not_kept(&self.loader) } else { vec![] }
     }
 
     /// Are batches made?
-    pub fn is_making(&self) -> bool {
+    pub fn is_loading(&self) -> bool {
         self.pipeline.is_some()
     }
 
     /// No more batches are wanted.
     pub fn end(&mut self) {
         self.pipeline = None;
-        self.bring_back();
+        self.store_dense_params();
     }
 
     /// Computes the next batch up to its loss.
     pub fn compute(&mut self, key: BatchKey, step: u64, times: &mut Times) -> Result<Computed> {
-        let mut made = loop {
+        let mut mini_batch = loop {
             let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
             let start = Instant::now();
             let next = pipeline.next()?;
             let waited = Instant::now();
-            self.took(BatchPart::Wait, key.batch, start, waited);
+            self.record(BatchPart::Wait, key.batch, start, waited);
             match next {
-                Ready::Batch(made) => break made,
-                Ready::Wanted(wanted) => {
-                    self.compute_wanted(wanted, key, step)?;
-                    self.took(BatchPart::Values, key.batch, waited, Instant::now());
+                Ready::Batch(mini_batch) => break mini_batch,
+                Ready::Refresh(refresh) => {
+                    self.compute_refresh(refresh, key, step)?;
+                    self.record(BatchPart::Values, key.batch, waited, Instant::now());
                 }
             }
         };
-        assert_eq!(made.key, Some(key), "batches are made in the order in which they are computed");
-        let [sample, graphs, features] = made.seconds.map(Duration::from_secs_f64);
-        if let Some(at) = made.began[0] {
-            self.took(BatchPart::Sample, key.batch, at, at + sample);
+        assert_eq!(mini_batch.key, Some(key), "batches are made in the order in which they are computed");
+        let [sample, graphs, features] = mini_batch.seconds.map(Duration::from_secs_f64);
+        if let Some(at) = mini_batch.began[0] {
+            self.record(BatchPart::Sample, key.batch, at, at + sample);
         }
-        if let Some(at) = made.began[1] {
-            self.took(BatchPart::Features, key.batch, at, at + features);
-            self.took(BatchPart::Graphs, key.batch, at + features, at + features + graphs);
+        if let Some(at) = mini_batch.began[1] {
+            self.record(BatchPart::Features, key.batch, at, at + features);
+            self.record(BatchPart::Graphs, key.batch, at + features, at + features + graphs);
         }
         self.batches += 1;
-        self.hand_over();
+        self.load_dense_params();
         let start = Instant::now();
         if let Some(reuse) = &mut self.reuse {
-            reuse.give(&mut made, &self.source, step);
+            reuse.give(&mut mini_batch, &self.loader, step);
         }
-        let data = std::mem::take(&mut made.data);
-        made.data = self.step.rebind(&[&self.program], data, &mut made.inputs)?;
-        self.took(BatchPart::Bind, key.batch, start, Instant::now());
+        let data = std::mem::take(&mut mini_batch.data);
+        mini_batch.data = self.step.rebind(&[&self.program], data, &mut mini_batch.inputs)?;
+        self.record(BatchPart::Bind, key.batch, start, Instant::now());
         let arena = self.step.arena(None);
         if arena.bytes() > self.largest.bytes() {
             self.largest = arena;
         }
         let start = Instant::now();
         if let Some(cache) = &mut self.cache {
-            cache.count(&self.source, &made.sampled);
+            cache.count(&self.loader, &mini_batch.sampled);
         }
-        self.rows(&made, true);
-        self.took(BatchPart::Rows, key.batch, start, Instant::now());
+        self.copy_embedding_rows(&mini_batch, true);
+        self.record(BatchPart::Rows, key.batch, start, Instant::now());
         let start = Instant::now();
         self.step.run_prelude(STEP, times);
         self.step.run_until_update(STEP, key.seed, step, key.epoch, times);
-        self.took(BatchPart::Compute, key.batch, start, Instant::now());
+        self.record(BatchPart::Compute, key.batch, start, Instant::now());
         let loss = match self.step.result(STEP, "loss") {
             Some((_, [loss])) => f64::from(*loss),
             _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
         };
-        let seeds = made.seeds;
-        Ok(Computed { made, loss, seeds })
+        let seeds = mini_batch.seeds;
+        Ok(Computed { mini_batch, loss, seeds })
     }
 
     /// Computes values that batches take, before a step.
-    fn compute_wanted(&mut self, mut wanted: Box<Wanted>, key: BatchKey, step: u64) -> Result<()> {
-        self.hand_over();
+    fn compute_refresh(&mut self, mut refresh: Box<RefreshBatch>, key: BatchKey, step: u64) -> Result<()> {
+        self.load_dense_params();
         let Some(reuse) = &mut self.reuse else { return Err(internal("nobody reuses values")) };
-        let (whole, step_engine, source) = (&self.whole, &self.step, &self.source);
-        let from = Whereabouts { whole, step: step_engine, cache: self.cache.as_ref(), source };
-        reuse.compute(&mut wanted, &from, (key.seed, step, key.epoch))?;
+        let (whole, step_engine, loader) = (&self.whole, &self.step, &self.loader);
+        let from = StepEngines { whole, step: step_engine, cache: self.cache.as_ref(), loader };
+        reuse.compute(&mut refresh, &from, (key.seed, step, key.epoch))?;
         if let Some(pipeline) = &mut self.pipeline {
-            pipeline.give_back_wanted(wanted);
+            pipeline.give_back_refresh(refresh);
         }
         Ok(())
     }
 
     /// Takes the update of a computed batch over.
     pub fn update(&mut self, computed: Computed, seed: u64, step: u64, times: &mut Times) {
-        let batch = computed.made.key.map_or(0, |key| key.batch);
+        let batch = computed.mini_batch.key.map_or(0, |key| key.batch);
         let start = Instant::now();
         self.step.run_updates(STEP, seed, step, times);
         self.step.commit(STEP);
-        self.took(BatchPart::Compute, batch, start, Instant::now());
+        self.record(BatchPart::Compute, batch, start, Instant::now());
         let start = Instant::now();
-        self.rows(&computed.made, false);
-        self.took(BatchPart::Rows, batch, start, Instant::now());
+        self.copy_embedding_rows(&computed.mini_batch, false);
+        self.record(BatchPart::Rows, batch, start, Instant::now());
         if let Some(pipeline) = &mut self.pipeline {
-            pipeline.give_back(computed.made);
+            pipeline.give_back(computed.mini_batch);
         }
     }
 
@@ -365,15 +366,15 @@ impl Batches {
     pub fn clif(&mut self) -> Result<String> {
         self.begin(BatchKey { seed: 0, epoch: 0, batch: 0 }, 1)?;
         if let Some(pipeline) = &mut self.pipeline {
-            let mut made = loop {
-                if let Ready::Batch(made) = pipeline.next()? {
-                    break made;
+            let mut mini_batch = loop {
+                if let Ready::Batch(mini_batch) = pipeline.next()? {
+                    break mini_batch;
                 }
             };
-            self.step.rebind(&[&self.program], std::mem::take(&mut made.data), &mut made.inputs)?;
+            self.step.rebind(&[&self.program], std::mem::take(&mut mini_batch.data), &mut mini_batch.inputs)?;
         }
         self.end();
-        Ok(self.source.clif()? + &self.step.clif(&["train"])?)
+        Ok(self.loader.clif()? + &self.step.clif(&["train"])?)
     }
 }
 

@@ -83,8 +83,8 @@ impl PairSource {
         let links = target.graphs.iter().map(|graph| {
             let (decl, topology) = (&tables.graphs[graph.index()], &graphs[graph.index()]);
             let mut rows: Vec<(u32, u32)> = vec![];
-            for (dst, row) in topology.incoming.indptr.windows(2).enumerate() {
-                let sources = &topology.incoming.other[row[0] as usize..row[1] as usize];
+            for (dst, row) in topology.csc.indptr.windows(2).enumerate() {
+                let sources = &topology.csc.indices[row[0] as usize..row[1] as usize];
                 rows.extend(sources.iter().map(|&src| (dst as u32, src)));
             }
             rows.sort_unstable();
@@ -93,7 +93,7 @@ impl PairSource {
                 dst_type: decl.dst.index(),
                 num_src: topology.num_src,
                 num_dst: topology.num_dst,
-                indptr: topology.incoming.indptr.to_vec(),
+                indptr: topology.csc.indptr.to_vec(),
                 src: rows.iter().map(|&(_, src)| src).collect(),
                 dst: rows.iter().map(|&(dst, _)| dst).collect(),
                 first,
@@ -367,8 +367,8 @@ mod tests {
                 name: Cow::Borrowed(&decl.name),
                 src_type: decl.src.index(),
                 dst_type: decl.dst.index(),
-                indptr: Cow::Borrowed(&graph.incoming.indptr),
-                src: Cow::Borrowed(&graph.incoming.other),
+                indptr: Cow::Borrowed(&graph.csc.indptr),
+                src: Cow::Borrowed(&graph.csc.indices),
                 weights: None,
             });
             let graph = SampleGraph::new(vec![USERS, ARTISTS], edges.collect()).expect("a graph");
@@ -400,7 +400,7 @@ mod tests {
                     for at in edges[0] as usize..edges[1] as usize {
                         let (from, to) = (src[block.src[at] as usize], dst[row]);
                         // The edge is the one whose weight and features it has.
-                        assert_eq!(topologies[index].incoming.other[block.edge[at] as usize], from);
+                        assert_eq!(topologies[index].csc.indices[block.edge[at] as usize], from);
                         let told = match index {
                             0 => links.contains(&(4, from, to)),
                             1 | 2 => links.contains(&(4, to, from)),

@@ -5,7 +5,7 @@ use crate::data::InputData;
 use crate::kernel_features::KernelFeature;
 use crate::kernels::flat::{self, MaskDraw, Side, Two};
 use crate::kernels::{Rows, extremes, product, rows, segment, softmax};
-use crate::plan::{BlockKind, BlockOp, Drawn, EndRows, Level, Operand, reduces_edges};
+use crate::plan::{BlockKind, BlockOp, EndRows, Level, MaskRows, Operand, reduces_edges};
 
 impl Block<'_> {
     pub fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
@@ -226,15 +226,22 @@ impl Block<'_> {
         }
     }
 
-    fn mask(&self, draw: MaskDraw, (columns, of): (Option<usize>, Drawn), level: Level, width: usize, out: &mut [f32]) {
+    fn mask(
+        &self,
+        draw: MaskDraw,
+        (columns, of): (Option<usize>, MaskRows),
+        level: Level,
+        width: usize,
+        out: &mut [f32],
+    ) {
         let orders = &self.context.data.orders;
         let order = match of {
-            Drawn::Vertices(vertex) => orders.of(vertex),
-            Drawn::Rows | Drawn::Edges(_) => None,
+            MaskRows::Vertices(vertex) => orders.of(vertex),
+            MaskRows::Rows | MaskRows::Edges(_) => None,
         };
         let moved = match of {
-            Drawn::Edges(graph) => orders.moved(graph),
-            Drawn::Rows | Drawn::Vertices(_) => None,
+            MaskRows::Edges(graph) => orders.moved(graph),
+            MaskRows::Rows | MaskRows::Vertices(_) => None,
         };
         let tile = self.start..self.start + self.items;
         match (columns, order, moved) {

@@ -7,29 +7,29 @@
 // Operands and results are ranges of shared slabs; see `raw`.
 #![allow(unsafe_code)]
 
+mod cache_resident_replay;
 mod execute;
-mod fold;
 mod run;
 
-pub use fold::Fold;
-pub use run::{Cut, combine, run_task};
+pub use cache_resident_replay::CacheResidentReplay;
+pub use run::{SplitRowRunner, combine, run_task};
 pub(crate) use run::{begin, partial_of};
 
 use hgnnc_native::Code;
 
+use crate::buffer::HostBuffer;
 use crate::data::BoundData;
 use crate::kernel_features::KernelFeatures;
 use crate::kernels::Rows;
 use crate::native::Tables;
 use crate::plan::{Access, Base, Level, Operand, Plan, Region};
-use crate::raw::Slab;
-use crate::routine::{Routine, Routines, Spot};
+use crate::schedule::{LocalSlot, RegionSchedule, Schedules};
 
 /// What a task needs besides its region.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// All slabs.
-    pub slabs: &'a [Slab],
+    pub slabs: &'a [HostBuffer],
     /// Graphs, patterns and labels.
     pub data: &'a BoundData,
     /// Slab of partial results.
@@ -43,13 +43,13 @@ pub struct Context<'a> {
     /// Machine code of parts.
     pub code: &'a Code,
     /// Folds what is touched into the caches of a core; for one thread only.
-    pub fold: Option<&'a Fold>,
+    pub replay: Option<&'a CacheResidentReplay>,
 }
 
 /// Scratch of one thread, sized by the plan.
 #[derive(Debug)]
 pub struct Scratch {
-    floats: Slab,
+    floats: HostBuffer,
     tiles: [Vec<f32>; 2],
     own: Vec<u32>,
     own_end: Vec<u32>,
@@ -61,25 +61,25 @@ pub struct Scratch {
 
 impl Scratch {
     /// Enough for all regions of the plans, whose programs need `len` elements.
-    pub(crate) fn new(plans: &[Plan], routines: &[Routines], len: usize) -> Self {
-        Self::with_room(plans, routines, len, 0)
+    pub(crate) fn new(plans: &[Plan], schedules: &[Schedules], len: usize) -> Self {
+        Self::with_room(plans, schedules, len, 0)
     }
 
     /// As [`Scratch::new`], with room for one part in `slack` more, for plans that differ a little; 0: for none.
-    pub(crate) fn with_room(plans: &[Plan], routines: &[Routines], len: usize, slack: usize) -> Self {
+    pub(crate) fn with_room(plans: &[Plan], schedules: &[Schedules], len: usize, slack: usize) -> Self {
         let room = |len: usize| len + len.checked_div(slack).unwrap_or(0);
         let most = |f: fn(&Plan) -> usize| room(plans.iter().map(f).max().unwrap_or(0));
         let tile = most(|p| p.tile_len);
         let edges = most(|p| p.block_edges);
         Self {
-            floats: Slab::zeros(room(len)),
+            floats: HostBuffer::zeros(room(len)),
             tiles: [vec![0.0; tile], vec![0.0; tile]],
             own: vec![0; edges],
             own_end: vec![0; edges],
             full: vec![0; edges],
             offsets: vec![0; most(|p| p.block_rows) + 1],
             clip: vec![0; most(|p| p.block_rows) + 1],
-            tables: Tables::new(routines),
+            tables: Tables::new(schedules),
         }
     }
 
@@ -93,8 +93,8 @@ impl Scratch {
     }
 
     /// Has room for the calls of these routines.
-    pub(crate) fn prepare(&mut self, routines: &[Routines]) {
-        self.tables = Tables::new(routines);
+    pub(crate) fn prepare(&mut self, schedules: &[Schedules]) {
+        self.tables = Tables::new(schedules);
     }
 
     /// Bytes that [`Scratch::new`] takes.
@@ -109,8 +109,8 @@ impl Scratch {
 pub(crate) struct Block<'a> {
     pub context: Context<'a>,
     pub region: &'a Region,
-    routine: &'a Routine,
-    floats: &'a Slab,
+    schedule: &'a RegionSchedule,
+    floats: &'a HostBuffer,
     pub first_row: usize,
     pub num_rows: usize,
     first_edge: usize,
@@ -176,7 +176,7 @@ impl<'a> Block<'a> {
                 }
             }),
             Access::Same => Rows::Same(all()),
-            Access::Own => {
+            Access::Owner => {
                 let rows = match base {
                     Base::Local(_) => all(),
                     Base::Stored(buffer) => {
@@ -195,27 +195,27 @@ impl<'a> Block<'a> {
                     _ => Rows::Picked(rows, own),
                 }
             }
-            Access::Other => Rows::Picked(all(), &self.other[tile]),
+            Access::Neighbor => Rows::Picked(all(), &self.other[tile]),
             Access::Vertex => Rows::Picked(all(), &self.vertices[tile]),
-            Access::OwnVertex | Access::OwnEnd => Rows::Picked(all(), &self.own_end[tile]),
-            Access::OtherEnd => Rows::Picked(all(), &self.other_end[tile]),
-            Access::Position => Rows::Picked(all(), &self.position[tile]),
-            Access::Full => Rows::Picked(all(), &self.full[tile]),
+            Access::OwnerVertex | Access::OwnerEnd => Rows::Picked(all(), &self.own_end[tile]),
+            Access::NeighborEnd => Rows::Picked(all(), &self.other_end[tile]),
+            Access::Eid => Rows::Picked(all(), &self.position[tile]),
+            Access::DenseCell => Rows::Picked(all(), &self.full[tile]),
         }
     }
 
     /// An earlier result of this block, from its row (edge) `first` on.
     pub fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
-        match self.routine.spots[index as usize] {
+        match self.schedule.slots[index as usize] {
             // SAFETY: the scratch belongs to this thread, and locals alive together are disjoint.
-            Spot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
+            LocalSlot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
             // SAFETY: as above.
-            Spot::Tile(offset) => unsafe { self.floats.read(offset, len) },
+            LocalSlot::Tile(offset) => unsafe { self.floats.read(offset, len) },
             // SAFETY: the row belongs to this task, or is read by all tasks of its pieces and written by none.
-            Spot::Row(at) => unsafe { self.partials().read(self.row_area + at + first * width, len) },
+            LocalSlot::Row(at) => unsafe { self.partials().read(self.row_area + at + first * width, len) },
             // SAFETY: the piece belongs to this task.
-            Spot::Piece(at) => unsafe { self.partials().read(at + (self.piece + first) * width, len) },
-            Spot::Stored(buffer) => {
+            LocalSlot::Piece(at) => unsafe { self.partials().read(at + (self.piece + first) * width, len) },
+            LocalSlot::Stored(buffer) => {
                 let local = &self.region.locals[index as usize];
                 let start = buffer.offset + self.first(local.level) * local.width + first * width;
                 // SAFETY: rows of this block, written by an earlier operation of it.
@@ -225,7 +225,7 @@ impl<'a> Block<'a> {
     }
 
     /// The slab in which areas of cut rows are.
-    fn partials(&self) -> &'a Slab {
+    fn partials(&self) -> &'a HostBuffer {
         &self.context.slabs[self.context.partials as usize]
     }
 
@@ -233,16 +233,16 @@ impl<'a> Block<'a> {
     pub fn output(&self, index: u32, first: usize, count: usize) -> &'a mut [f32] {
         let local = &self.region.locals[index as usize];
         let len = count * local.width;
-        match self.routine.spots[index as usize] {
+        match self.schedule.slots[index as usize] {
             // SAFETY: the scratch belongs to this thread, and no operand is placed where the result goes.
-            Spot::Block(offset) => unsafe { self.floats.write(offset + first * local.width, len) },
+            LocalSlot::Block(offset) => unsafe { self.floats.write(offset + first * local.width, len) },
             // SAFETY: as above.
-            Spot::Tile(offset) => unsafe { self.floats.write(offset, len) },
+            LocalSlot::Tile(offset) => unsafe { self.floats.write(offset, len) },
             // SAFETY: cut rows are written between the rounds of their pieces, each by one task.
-            Spot::Row(at) => unsafe { self.partials().write(self.row_area + at + first * local.width, len) },
+            LocalSlot::Row(at) => unsafe { self.partials().write(self.row_area + at + first * local.width, len) },
             // SAFETY: the piece belongs to this task.
-            Spot::Piece(at) => unsafe { self.partials().write(at + (self.piece + first) * local.width, len) },
-            Spot::Stored(buffer) => {
+            LocalSlot::Piece(at) => unsafe { self.partials().write(at + (self.piece + first) * local.width, len) },
+            LocalSlot::Stored(buffer) => {
                 let start = buffer.offset + (self.first(local.level) + first) * local.width;
                 // SAFETY: the rows of a block belong to one task, and outputs of a step are disjoint.
                 unsafe { self.context.slabs[buffer.slab as usize].write(start, len) }

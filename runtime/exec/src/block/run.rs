@@ -3,70 +3,72 @@
 use hgnnc_ir::ops::{Direction, Reduce};
 
 use super::{Block, Context, Scratch};
-use crate::data::Ends;
+use crate::data::ActiveVertices;
 use crate::kernels::{extremes, rows, segment, softmax};
-use crate::plan::{BlockKind, BlockOp, Domain, Level, Long, Place, Region, reduces_edges};
-use crate::routine::{Chain, Routine};
+use crate::plan::{BlockKind, BlockOp, Domain, Level, Place, Region, SplitRows, reduces_edges};
+use crate::schedule::{FusedLoop, RegionSchedule};
 
 /// Runs the blocks of task `task` of a region.
-pub fn run_task(context: Context<'_>, region: &Region, routine: &Routine, task: usize, scratch: &mut Scratch) {
-    begin_parts(context, region, routine, task);
+pub fn run_task(context: Context<'_>, region: &Region, schedule: &RegionSchedule, task: usize, scratch: &mut Scratch) {
+    begin_parts(context, region, schedule, task);
     for block in region.tasks[task] as usize..region.tasks[task + 1] as usize {
         if let Some(rows) = region.block(block) {
-            run_block(context, region, routine, task, Share::of(rows), scratch);
+            run_block(context, region, schedule, task, BlockPart::of(rows), scratch);
         }
     }
 }
 
 /// The cut rows of a region.
 #[derive(Clone, Copy)]
-pub struct Cut<'a> {
+pub struct SplitRowRunner<'a> {
     /// Memory, data, and the place in training.
     pub context: Context<'a>,
     /// The region.
     pub region: &'a Region,
     /// Which rows they are.
-    pub long: &'a Long,
+    pub split: &'a SplitRows,
 }
 
-impl Cut<'_> {
+impl SplitRowRunner<'_> {
     /// Computes what the cut rows of a task have at the beginning of a round.
-    pub fn rows(self, routine: &Routine, task: usize, scratch: &mut Scratch) {
-        let Self { context, region, long } = self;
+    pub fn rows(self, schedule: &RegionSchedule, task: usize, scratch: &mut Scratch) {
+        let Self { context, region, split } = self;
         let part = region.tasks.len() - 1 + task;
-        begin_parts(context, region, routine, part);
-        for at in long.row_tasks[task].clone() {
-            let row = long.rows[at] as usize;
-            let share = Share { edges: Some(0..0), row_area: long.row_area(at), ..Share::of(row..row + 1) };
-            run_block(context, region, routine, part, share, scratch);
+        begin_parts(context, region, schedule, part);
+        for at in split.row_tasks[task].clone() {
+            let row = split.rows[at] as usize;
+            let part_of_block =
+                BlockPart { edges: Some(0..0), row_area: split.row_area(at), ..BlockPart::of(row..row + 1) };
+            run_block(context, region, schedule, part, part_of_block, scratch);
         }
     }
 
     /// Computes what a round makes of the pieces of a task.
-    pub fn pieces(self, routine: &Routine, task: usize, scratch: &mut Scratch) {
-        let Self { context, region, long } = self;
+    pub fn pieces(self, schedule: &RegionSchedule, task: usize, scratch: &mut Scratch) {
+        let Self { context, region, split } = self;
         let Domain::Edges { topology, direction, ends } = region.domain else { return };
         let indptr = context.data.topology(topology).indptr(direction, ends);
         let part = region.tasks.len() - 1 + task;
-        begin_parts(context, region, routine, part);
-        for piece in long.piece_tasks[task].clone() {
-            let (at, edges) = long.edges_of(piece, indptr);
-            let row = long.rows[at] as usize;
-            let share = Share { rows: row..row + 1, edges: Some(edges), row_area: long.row_area(at), piece };
-            run_block(context, region, routine, part, share, scratch);
+        begin_parts(context, region, schedule, part);
+        for piece in split.piece_tasks[task].clone() {
+            let (at, edges) = split.edges_of(piece, indptr);
+            let row = split.rows[at] as usize;
+            let part_of_block =
+                BlockPart { rows: row..row + 1, edges: Some(edges), row_area: split.row_area(at), piece };
+            run_block(context, region, schedule, part, part_of_block, scratch);
         }
     }
 
-    /// Reduces what a round made of the pieces of a task's rows, in their order. `routine` is that of the pieces.
-    pub fn combine(self, routine: &Routine, task: usize) {
-        let Self { context, region, long } = self;
-        for at in long.row_tasks[task].clone() {
-            for op in routine.reductions(region) {
+    /// Reduces what a round made of the pieces of a task's rows, in their order. `schedule` is that of the pieces.
+    pub fn combine(self, schedule: &RegionSchedule, task: usize) {
+        let Self { context, region, split } = self;
+        for at in split.row_tasks[task].clone() {
+            for op in schedule.reductions(region) {
                 let local = op.out as usize;
                 let width = region.locals[local].width;
-                let (slab, start) = match (region.locals[local].place, long.areas.in_row[local]) {
-                    (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + long.rows[at] as usize * width),
-                    (Place::Scratch, in_row) => (context.partials, long.row_area(at) + in_row.unwrap_or(0)),
+                let (slab, start) = match (region.locals[local].place, split.areas.in_row[local]) {
+                    (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + split.rows[at] as usize * width),
+                    (Place::Scratch, in_row) => (context.partials, split.row_area(at) + in_row.unwrap_or(0)),
                 };
                 // SAFETY: the row belongs to this task, and all pieces are done.
                 let out = unsafe { context.slabs[slab as usize].write(start, width) };
@@ -74,8 +76,8 @@ impl Cut<'_> {
                 if out.is_empty() {
                     continue;
                 }
-                let Some(parts) = long.parts(local) else { continue };
-                let pieces = long.pieces_of(at);
+                let Some(parts) = split.parts(local) else { continue };
+                let pieces = split.pieces_of(at);
                 let (start, len) = (parts + pieces.start * width, pieces.len() * width);
                 // SAFETY: as above; areas are disjoint.
                 merge(op, unsafe { context.slabs[context.partials as usize].read(start, len) }, out);
@@ -105,8 +107,8 @@ fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
 }
 
 /// Clears the parts of a task.
-fn begin_parts(context: Context<'_>, region: &Region, routine: &Routine, part: usize) {
-    for partial in routine.partials.iter().map(|&p| &region.partials[p]) {
+fn begin_parts(context: Context<'_>, region: &Region, schedule: &RegionSchedule, part: usize) {
+    for partial in schedule.partials.iter().map(|&p| &region.partials[p]) {
         partial_of(context, partial.offset + part * partial.width, partial.width)
             .fill(partial.reduce.identity() as f32);
     }
@@ -121,8 +123,8 @@ pub fn combine(context: Context<'_>, region: &Region) {
         if partial.width == 0 {
             continue;
         }
-        let (of_tasks, of_cut_rows) = region.parts(partial);
-        for part in 0..of_tasks + of_cut_rows {
+        let (of_tasks, place_split_rows) = region.parts(partial);
+        for part in 0..of_tasks + place_split_rows {
             let part = partial_of(context, partial.offset + part * partial.width, partial.width);
             accumulate(partial.reduce, part, out);
         }
@@ -139,7 +141,7 @@ pub(crate) fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &
 }
 
 /// Rows that are executed together, or a part of one.
-struct Share {
+struct BlockPart {
     rows: std::ops::Range<usize>,
     /// Of its edges these, where it is a row that is cut.
     edges: Option<std::ops::Range<u64>>,
@@ -149,7 +151,7 @@ struct Share {
     piece: usize,
 }
 
-impl Share {
+impl BlockPart {
     /// All of some rows.
     fn of(rows: std::ops::Range<usize>) -> Self {
         Self { rows, edges: None, row_area: 0, piece: 0 }
@@ -159,18 +161,18 @@ impl Share {
 fn run_block(
     context: Context<'_>,
     region: &Region,
-    routine: &Routine,
+    schedule: &RegionSchedule,
     task: usize,
-    share: Share,
+    part_of_block: BlockPart,
     scratch: &mut Scratch,
 ) {
-    let Share { rows: range, edges: cut, row_area, piece } = share;
+    let BlockPart { rows: range, edges: cut, row_area, piece } = part_of_block;
     let Scratch { floats, tiles, own, own_end, full, offsets, clip, tables } = scratch;
     let num_rows = range.len();
     let mut block = Block {
         context,
         region,
-        routine,
+        schedule,
         floats,
         first_row: range.start,
         num_rows,
@@ -202,9 +204,9 @@ fn run_block(
         block.first_edge = first as usize;
         block.num_edges = (last - first) as usize;
         let edges = first as usize..last as usize;
-        block.other = &incidence.other[edges.clone()];
-        if !incidence.position.is_empty() {
-            block.position = &incidence.position[edges];
+        block.other = &incidence.indices[edges.clone()];
+        if !incidence.eids.is_empty() {
+            block.position = &incidence.eids[edges];
         }
         if let Some(others) = topology.listed_ends(opposite(direction)) {
             block.other_end = &others.of_edge[first as usize..last as usize];
@@ -212,8 +214,8 @@ fn run_block(
         if ends {
             block.vertices = &topology.ends(direction).vertices[range.clone()];
         }
-        if let Some(fold) = context.fold {
-            fold.apply(&mut block);
+        if let Some(replay) = context.replay {
+            replay.apply(&mut block);
         }
         match cut {
             Some(_) => offsets[..=1].copy_from_slice(&[0, block.num_edges as u32]),
@@ -233,13 +235,13 @@ fn run_block(
             block.full = &full[..block.num_edges];
         }
         block.offsets = &offsets[..=num_rows];
-    } else if let Some(fold) = context.fold {
-        fold.apply(&mut block);
+    } else if let Some(replay) = context.replay {
+        replay.apply(&mut block);
     }
-    for (chain, units) in routine.chains.iter().zip(&routine.units) {
-        match units {
-            Some(units) => block.run_units(chain, units, task, tiles, clip, tables),
-            None => block.run_chain(chain, task, tiles, clip),
+    for (fused, body) in schedule.loops.iter().zip(&schedule.bodies) {
+        match body {
+            Some(body) => block.run_body(fused, body, task, tiles, clip, tables),
+            None => block.run_loop(fused, task, tiles, clip),
         }
     }
 }
@@ -260,7 +262,7 @@ fn fill_offsets(indptr: &[u64], rows: &std::ops::Range<usize>, offsets: &mut [u3
 }
 
 /// For each edge the vertex of its row, or the end that its row is: a vertex without edges is none.
-fn fill_own_end(block: &Block<'_>, listed: Option<&Ends>, offsets: &[u32], own_end: &mut [u32]) {
+fn fill_own_end(block: &Block<'_>, listed: Option<&ActiveVertices>, offsets: &[u32], own_end: &mut [u32]) {
     let mut end = listed.map_or(0, |ends| ends.within(0, block.first_row).end as u32);
     for (row, edges) in offsets.windows(2).enumerate() {
         let edges = edges[0] as usize..edges[1] as usize;
@@ -284,26 +286,26 @@ fn fill_full(block: &Block<'_>, columns: usize, full: &mut [u32]) {
 
 impl Block<'_> {
     /// Runs a chain for all tiles of the block.
-    fn run_chain(mut self, chain: &Chain, task: usize, tiles: &mut [Vec<f32>; 2], clip: &mut [u32]) {
-        let all = self.count(chain.level);
-        if chain.tile == 0 || all <= chain.tile {
+    fn run_loop(mut self, fused: &FusedLoop, task: usize, tiles: &mut [Vec<f32>; 2], clip: &mut [u32]) {
+        let all = self.count(fused.level);
+        if fused.tile == 0 || all <= fused.tile {
             // One tile: reductions over edges write their rows.
             self.items = all;
-            for &op in &chain.ops {
+            for &op in &fused.ops {
                 self.execute(&self.region.ops[op], task, tiles);
             }
             return;
         }
-        let reductions = || chain.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind));
+        let reductions = || fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind));
         for op in reductions() {
             begin(op, self.output(op.out, 0, self.num_rows));
         }
         let mut first_row = 0;
-        for start in (0..all).step_by(chain.tile) {
+        for start in (0..all).step_by(fused.tile) {
             self.start = start;
-            self.items = chain.tile.min(all - start);
-            let rows = self.owners(chain.level, &mut first_row, clip);
-            for &op in &chain.ops {
+            self.items = fused.tile.min(all - start);
+            let rows = self.owners(fused.level, &mut first_row, clip);
+            for &op in &fused.ops {
                 let op = &self.region.ops[op];
                 if reduces_edges(&op.kind) {
                     self.reduce_tile(op, rows.clone(), &clip[..=rows.len()]);

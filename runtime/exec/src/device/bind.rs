@@ -8,9 +8,9 @@ use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{Buffer, Contents, Program, Source};
 use hgnnc_ptx::{Blocks, Entry, KernelInfo, Module, Sizes, Slot};
 
-use super::arrays::{DataSizes, index_array};
+use super::graph_arrays::{DataSizes, index_array};
 use super::plan::{partials, rows, width};
-use super::shares::{Shares, shares};
+use super::time_attribution::{Shares, shares};
 use super::{ALIGN_BYTES, Device, F32, Launch, Sequence};
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};

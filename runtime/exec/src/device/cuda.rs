@@ -16,15 +16,15 @@ use super::{Device, Launch, Sequence};
 use crate::error::{ExecError, Result};
 
 /// The oldest version of the driver's interface that loads our PTX: 1000 times the major plus 10 times the minor number.
-const OLDEST: c_int = 11080;
+const MIN_DRIVER_VERSION: c_int = 11080;
 /// Most bytes that are uploaded without waiting.
 const STAGING: usize = 64 << 10;
 /// Room for what the driver's compiler complains about.
 const LOG: usize = 16 << 10;
 /// Bytes of shared memory that a block may ask for without the function's being told before.
-const UNASKED_SHARED: usize = 48 << 10;
+const DEFAULT_MAX_DYNAMIC_SMEM: usize = 48 << 10;
 /// Most blocks of a launch.
-const MOST_BLOCKS: usize = i32::MAX as usize;
+const MAX_GRID_BLOCKS: usize = i32::MAX as usize;
 
 /// An NVIDIA GPU. All work is put into one stream, so it is done in the order in which it was asked for.
 #[derive(Debug)]
@@ -87,9 +87,13 @@ impl Cuda {
         let mut version = 0;
         // SAFETY: the library is there, and `version` is where to write.
         unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(asked("tell its version"))?;
-        if version < OLDEST {
+        if version < MIN_DRIVER_VERSION {
             let show = |version: c_int| format!("{}.{}", version / 1000, version % 1000 / 10);
-            return Err(failed(format!("the driver is for CUDA {}; CUDA {} is needed", show(version), show(OLDEST))));
+            return Err(failed(format!(
+                "the driver is for CUDA {}; CUDA {} is needed",
+                show(version),
+                show(MIN_DRIVER_VERSION)
+            )));
         }
         result::init().map_err(asked("start"))?;
         let count = result::device::get_count().map_err(asked("count devices"))?;
@@ -228,8 +232,8 @@ impl Cuda {
     /// The function of a launch, ready for as much shared memory as the launch asks for.
     fn function(&self, module: usize, launch: &Launch) -> Result<sys::CUfunction> {
         let refused = |reason: String| ExecError::Device { device: self.name.clone(), reason };
-        if launch.blocks > MOST_BLOCKS {
-            return Err(refused(format!("cannot {}: {MOST_BLOCKS} are the most", launching(launch))));
+        if launch.blocks > MAX_GRID_BLOCKS {
+            return Err(refused(format!("cannot {}: {MAX_GRID_BLOCKS} are the most", launching(launch))));
         }
         if launch.shared > self.most_shared {
             let most = show_bytes(self.most_shared as u64);
@@ -240,7 +244,7 @@ impl Cuda {
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(self.modules[module], name) }
             .map_err(|error| self.failed(&format!("find the kernel `{}`", launch.name), error))?;
-        if launch.shared > UNASKED_SHARED {
+        if launch.shared > DEFAULT_MAX_DYNAMIC_SMEM {
             use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST_DYNAMIC;
             // At most what the device has, which was a `c_int`.
             let bytes = launch.shared as c_int;

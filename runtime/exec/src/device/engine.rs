@@ -12,14 +12,14 @@ use rayon::prelude::*;
 use super::bind::{Binder, Bound, Found, From, Places};
 use super::counts::Counter;
 use super::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, streams};
-use super::{ALIGN_BYTES, Device, F32, KernelCounters, shares};
+use super::{ALIGN_BYTES, Device, F32, KernelCounters, time_attribution};
 use crate::data::{BoundData, InputData};
 use crate::engine::extent;
 use crate::error::Result;
-use crate::init::Draw;
+use crate::exec_plan::Arena;
+use crate::init::Initializer;
 use crate::metrics::Tally;
 use crate::plan::StateId;
-use crate::planned::Arena;
 use crate::times::Times;
 
 /// Programs with the same tables, their parameters, states and data, on a device.
@@ -37,7 +37,7 @@ pub struct DeviceEngine {
     counter: Option<Counter>,
     /// Step and epoch numbers, then the keys of masks.
     counters: u64,
-    streams: u32,
+    dropout_streams: u32,
     memory: DeviceMemory,
     needs: Vec<Needs>,
     /// The step and epoch numbers and keys of masks that were uploaded last, and room for the next ones.
@@ -83,8 +83,8 @@ impl DeviceEngine {
                 best.push(alloc(&mut device, &format!("{} of the best epoch", decl.name), len)?.0);
             }
         }
-        let streams = programs.iter().map(|program| streams(program)).max().unwrap_or(0);
-        let counters = device.alloc("counters", ALIGN_BYTES + 8 * streams as usize)?;
+        let dropout_streams = programs.iter().map(|program| streams(program)).max().unwrap_or(0);
+        let counters = device.alloc("counters", ALIGN_BYTES + 8 * dropout_streams as usize)?;
         let room = arena(&needs, None);
         let arena = device.alloc("intermediate values", (room.run as usize).max(ALIGN_BYTES))?;
         let partials = device.alloc("partial results", (room.partials as usize).max(ALIGN_BYTES))?;
@@ -121,7 +121,7 @@ impl DeviceEngine {
             best,
             counter: None,
             counters,
-            streams,
+            dropout_streams,
             memory,
             needs,
             counter_bytes: vec![],
@@ -141,7 +141,7 @@ impl DeviceEngine {
         bytes.extend((step as f32).to_le_bytes());
         bytes.extend((epoch as f32).to_le_bytes());
         bytes.resize(ALIGN_BYTES, 0);
-        for stream in 0..self.streams {
+        for stream in 0..self.dropout_streams {
             bytes.extend(random::mask_key(seed, step, stream).to_le_bytes());
         }
         let done = self.device.upload(self.counters, &bytes);
@@ -228,7 +228,7 @@ impl DeviceEngine {
         let bound = &self.programs[program];
         let launches = self.device.run_timed(bound.parts[part])?.unwrap_or_default();
         for (ms, shares) in launches.into_iter().zip(&bound.shares[part]) {
-            shares::add(times, shares, ms * 1e6);
+            time_attribution::add(times, shares, ms * 1e6);
         }
         Ok(())
     }
@@ -400,7 +400,7 @@ impl DeviceEngine {
         // Each number depends on its position only: threads share large parameters.
         const PART: usize = 1 << 14;
         for (index, decl) in tables.params.iter().enumerate() {
-            let draw = Draw::of(decl, |dim| extent(&self.data, dim));
+            let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
             let mut numbers = vec![0.0; self.params[index].1];
             numbers.par_chunks_mut(PART).enumerate().for_each(|(part, numbers)| draw.fill(seed, part * PART, numbers));
             self.set_param(index, &numbers)?;

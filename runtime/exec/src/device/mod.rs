@@ -3,14 +3,14 @@
 //! [`Device`] is what a device must be able to do. A [`DeviceEngine`] binds compiled modules to data on one, as
 //! [`crate::Engine`] does for this processor.
 
-mod arrays;
 mod bind;
 mod counts;
 mod cuda;
 mod engine;
+mod graph_arrays;
 mod interpreter;
 mod plan;
-mod shares;
+mod time_attribution;
 
 pub use cuda::Cuda;
 pub use engine::DeviceEngine;

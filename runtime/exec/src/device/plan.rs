@@ -8,13 +8,13 @@ use hgnnc_ir::kernel::{Body, KernelOp, Program, Width};
 use hgnnc_ir::{Layout, Type};
 use hgnnc_ptx::{Blocks, Entry, Hints, Module, Sizes, Slot, Target};
 
-use super::arrays::{DataSizes, edges, index_array};
+use super::graph_arrays::{DataSizes, edges, index_array};
 use super::{F32, counts};
 use crate::data::{BoundData, InputData};
 use crate::engine::{add_derived, check_listed, check_tables, collect_states, extent, list_ends, ranks};
 use crate::error::{ExecError, Result};
+use crate::exec_plan::Arena;
 use crate::plan::StateId;
-use crate::planned::Arena;
 
 /// Bytes on a device, by what they are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

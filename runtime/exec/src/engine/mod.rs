@@ -18,18 +18,18 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::types::{Dim, VertexType};
 use rayon::prelude::*;
 
-use crate::block::{Context, Fold, Scratch};
+use crate::block::{CacheResidentReplay, Context, Scratch};
+use crate::buffer::{HostBuffer, PerThread, SharedBuffer};
 use crate::data::{BoundData, InputData};
 use crate::error::Result;
+use crate::exec_plan::{Arena, ExecPlan};
 use crate::kernel_features::KernelFeatures;
 use crate::launch::Runner;
 use crate::native::{self, CodeMode, Generator};
-use crate::plan::{Named, Plan, StateId, Update};
-use crate::planned::{Arena, Planned};
-use crate::raw::{Frozen, PerThread, Slab};
-use crate::routine::Routines;
+use crate::plan::{Plan, ResultBuffer, StateId, Update};
+use crate::schedule::Schedules;
 use crate::times::{Clock, StepTime, Times};
-use crate::watch::{Counting, KernelSpan, Spans, Watch};
+use crate::trace::{Counting, KernelSpan, Spans, Trace};
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,11 +49,11 @@ pub struct EngineOptions {
 pub struct Engine {
     pub(crate) plans: Vec<Plan>,
     /// Of each plan's prelude and steps; empty for steps that are no regions.
-    pub(crate) routines: Vec<Routines>,
+    pub(crate) schedules: Vec<Schedules>,
     /// Has made machine code of parts of chains.
     pub(crate) generator: Generator,
     pub(crate) features: KernelFeatures,
-    pub(crate) slabs: Vec<Slab>,
+    pub(crate) slabs: Vec<HostBuffer>,
     pub(crate) data: BoundData,
     pub(crate) states: Vec<StateId>,
     pub(crate) params: u32,
@@ -68,9 +68,9 @@ pub struct Engine {
     /// What each program took.
     clocks: Vec<Clock>,
     /// What is looked at while programs run, if anything.
-    watch: Option<Watch>,
+    trace: Option<Trace>,
     /// Folds what programs touch, while that is measured.
-    fold: Option<Fold>,
+    replay: Option<CacheResidentReplay>,
     /// Nanoseconds of the steps of one launch.
     pub(crate) busy: Vec<AtomicU64>,
     /// What [`Engine::commit`] copies after a run of each program.
@@ -92,27 +92,27 @@ impl Engine {
     /// # Errors
     /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
     pub fn new(programs: &[&Program], mut data: BoundData, options: EngineOptions) -> Result<Self> {
-        let planned = Planned::new(programs, &mut data, options)?;
-        planned.check_memory(&data, options.memory_budget)?;
-        let Planned { plans, routines, generator, pool, states, param_lens, params, first_state, scratch_len } =
-            planned;
+        let exec_plan = ExecPlan::new(programs, &mut data, options)?;
+        exec_plan.check_memory(&data, options.memory_budget)?;
+        let ExecPlan { plans, schedules, generator, pool, states, param_lens, params, first_state, scratch_len } =
+            exec_plan;
         let num_params = param_lens.len();
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
         let param_len = |i: usize| param_lens[i];
 
-        let mut slabs = vec![Slab::zeros(arena), Slab::zeros(partials), Slab::zeros(2)];
+        let mut slabs = vec![HostBuffer::zeros(arena), HostBuffer::zeros(partials), HostBuffer::zeros(2)];
         for plan in &plans {
-            slabs.push(Slab::zeros(plan.persistent_len));
-            slabs.push(Slab::of(&plan.constants));
+            slabs.push(HostBuffer::zeros(plan.persistent_len));
+            slabs.push(HostBuffer::of(&plan.constants));
         }
         let state_lens = states.iter().map(|s| param_len(s.0.index()));
-        slabs.extend(Slab::zeros_each((0..num_params).map(param_len).chain(state_lens)));
+        slabs.extend(HostBuffer::zeros_each((0..num_params).map(param_len).chain(state_lens)));
         for input in &mut data.inputs {
             slabs.push(match input {
                 // The slab replaces the numbers: they are not kept twice.
                 InputData::Numbers(numbers) => {
-                    let slab = Slab::of(numbers);
+                    let slab = HostBuffer::of(numbers);
                     *input = InputData::Held(slab.len());
                     slab
                 }
@@ -120,15 +120,15 @@ impl Engine {
                 | InputData::Classes(_)
                 | InputData::StepNumber
                 | InputData::EpochNumber
-                | InputData::Missing => Slab::zeros(0),
+                | InputData::Missing => HostBuffer::zeros(0),
             });
         }
         let most = plans.iter().flat_map(|plan| [&plan.prelude, &plan.steps]).map(Vec::len).max().unwrap_or(0);
         let copies = plans.iter().map(copies).collect();
-        let scratch = PerThread::new(pool.current_num_threads(), || Scratch::new(&plans, &routines, scratch_len));
+        let scratch = PerThread::new(pool.current_num_threads(), || Scratch::new(&plans, &schedules, scratch_len));
         let mut engine = Self {
             plans,
-            routines,
+            schedules,
             generator,
             features: options.features,
             slabs,
@@ -144,8 +144,8 @@ impl Engine {
             pool: Arc::new(pool),
             copies,
             clocks: vec![],
-            watch: None,
-            fold: None,
+            trace: None,
+            replay: None,
             busy: std::iter::repeat_with(AtomicU64::default).take(most).collect(),
         };
         engine.forget_times();
@@ -174,7 +174,7 @@ impl Engine {
         counters[0] = step as f32;
         counters[1] = epoch as f32;
         self.clocks[program].runs += 1;
-        if let Some(Watch::Counts(counting)) = &mut self.watch {
+        if let Some(Trace::Counts(counting)) = &mut self.trace {
             counting.runs += 1;
         }
         let end = self.plans[program].first_update;
@@ -190,12 +190,12 @@ impl Engine {
 
     fn execute(&mut self, program: usize, part: Part, seed: u64, step: u64, times: &mut Times) {
         let plan = &self.plans[program];
-        let [prelude, all] = &self.routines[program];
-        let (steps, routines, first) = match &part {
+        let [prelude, all] = &self.schedules[program];
+        let (steps, schedules, first) = match &part {
             Part::Prelude => (&plan.prelude[..], &prelude[..], 0),
             Part::Steps(range) => (&plan.steps[range.clone()], &all[range.clone()], plan.prelude.len() + range.start),
         };
-        let (nanos, watch) = (&mut self.clocks[program].nanos, &mut self.watch);
+        let (nanos, trace) = (&mut self.clocks[program].nanos, &mut self.trace);
         let runner = Runner {
             context: Context {
                 slabs: &self.slabs,
@@ -205,7 +205,7 @@ impl Engine {
                 step,
                 features: self.features,
                 code: self.generator.code(),
-                fold: self.fold.as_ref(),
+                replay: self.replay.as_ref(),
             },
             scratch: &self.scratch,
         };
@@ -214,22 +214,22 @@ impl Engine {
             while at < steps.len() {
                 let launch = at..at + 1 + steps[at + 1..].iter().take_while(|step| step.together).count();
                 let busy = &self.busy[..launch.len()];
-                if let Some(Watch::Counts(counting)) = watch {
+                if let Some(Trace::Counts(counting)) = trace {
                     counting.begin();
                 }
                 let start = Instant::now();
-                let spans = watch.as_ref().and_then(Watch::spans).map(|spans| (spans, first + at));
-                runner.launch(&steps[launch.clone()], &routines[launch.clone()], busy, spans);
+                let spans = trace.as_ref().and_then(Trace::spans).map(|spans| (spans, first + at));
+                runner.launch(&steps[launch.clone()], &schedules[launch.clone()], busy, spans);
                 let end = Instant::now();
                 let took = (end - start).as_nanos() as f64;
                 // The steps of a launch share its time by what their tasks took.
                 let total: u64 = busy.iter().map(|nanos| nanos.load(Relaxed)).sum();
                 let share = |own: u64| if busy.len() == 1 { 1.0 } else { own as f64 / total.max(1) as f64 };
-                match watch {
-                    Some(Watch::Counts(counting)) => {
+                match trace {
+                    Some(Trace::Counts(counting)) => {
                         counting.end(busy.iter().zip(first + at..).map(|(own, step)| (step, share(own.load(Relaxed)))))
                     }
-                    Some(Watch::Spans(spans)) => {
+                    Some(Trace::Spans(spans)) => {
                         spans.launches.push(KernelSpan { first: first + at, steps: launch.len(), start, end });
                     }
                     None => {}
@@ -248,10 +248,10 @@ impl Engine {
     /// of what is stored, and reads through the ends of edges only as many rows as there is room for. It does the same work
     /// with other numbers, so results are worth nothing then, but the time says what programs take that wait for no memory.
     /// False, and nothing changes, where there are several threads, which would write the same rows.
-    pub fn fold(&mut self, bytes: usize) -> bool {
+    pub fn replay_in_cache(&mut self, bytes: usize) -> bool {
         let edges = self.plans.iter().map(|plan| plan.block_edges).max().unwrap_or(0);
-        self.fold = (self.threads() == 1).then(|| Fold::new(bytes, edges));
-        self.fold.is_some()
+        self.replay = (self.threads() == 1).then(|| CacheResidentReplay::new(bytes, edges));
+        self.replay.is_some()
     }
 
     /// Begins to measure steps anew.
@@ -278,19 +278,19 @@ impl Engine {
     }
 
     /// From now on notes who does what when.
-    pub(crate) fn watch_spans(&mut self) {
-        self.watch = Some(Watch::Spans(Spans::new(self.threads())));
+    pub(crate) fn trace_spans(&mut self) {
+        self.trace = Some(Trace::Spans(Spans::new(self.threads())));
     }
 
     /// From now on counts what the processor does in the steps of a program.
-    pub(crate) fn watch_counters(&mut self, program: usize) {
+    pub(crate) fn trace_counters(&mut self, program: usize) {
         let plan = &self.plans[program];
-        self.watch = Some(Watch::Counts(Counting::new(&self.pool, plan.prelude.len() + plan.steps.len())));
+        self.trace = Some(Trace::Counts(Counting::new(&self.pool, plan.prelude.len() + plan.steps.len())));
     }
 
     /// Ends it, and tells what was seen.
-    pub(crate) fn end_watch(&mut self) -> Option<Watch> {
-        self.watch.take()
+    pub(crate) fn end_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
     }
 
     /// Takes over the new parameters and states that the last run of a program computed.
@@ -324,12 +324,12 @@ impl Engine {
     }
 
     /// The results of a program.
-    pub fn results(&self, program: usize) -> &[Named] {
+    pub fn results(&self, program: usize) -> &[ResultBuffer] {
         &self.plans[program].results
     }
 
     /// A result of the last run of a program; invalid after another run.
-    pub fn result(&self, program: usize, name: &str) -> Option<(&Named, &[f32])> {
+    pub fn result(&self, program: usize, name: &str) -> Option<(&ResultBuffer, &[f32])> {
         let named = self.plans[program].results.iter().find(|r| r.name == name)?;
         // SAFETY: nothing runs while the engine is borrowed.
         Some((named, unsafe { self.slabs[named.buffer.slab as usize].read(named.buffer.offset, named.buffer.len) }))
@@ -359,8 +359,8 @@ impl Engine {
         let plans: Vec<_> = names
             .iter()
             .zip(&self.plans)
-            .zip(&self.routines)
-            .map(|((&name, plan), routines)| (name, plan, routines))
+            .zip(&self.schedules)
+            .map(|((&name, plan), schedules)| (name, plan, schedules))
             .collect();
         native::text::listing(&plans)
     }
@@ -391,18 +391,18 @@ impl Engine {
     }
 
     /// A parameter.
-    pub(crate) fn param_slab(&self, index: usize) -> &Slab {
+    pub(crate) fn param_slab(&self, index: usize) -> &HostBuffer {
         &self.slabs[self.params as usize + index]
     }
 
     /// An optimiser state.
-    pub(crate) fn state_slab(&self, index: usize) -> &Slab {
+    pub(crate) fn state_slab(&self, index: usize) -> &HostBuffer {
         &self.slabs[self.first_state as usize + index]
     }
 
     /// The numbers of an input, for other threads; `None` where it has none. Engines that are bound anew do not freeze
     /// theirs: their slabs are written again.
-    pub(crate) fn frozen_input(&self, index: usize) -> Option<Frozen> {
+    pub(crate) fn frozen_input(&self, index: usize) -> Option<SharedBuffer> {
         let InputData::Held(_) = self.data.inputs.get(index)? else { return None };
         let slab = &self.slabs[self.first_state as usize + self.states.len() + index];
         // SAFETY: runs write no inputs, and only `rebind` gives slabs of inputs away.
@@ -422,7 +422,7 @@ impl Engine {
     /// Planned memory for values of one program, as if it were the only one, or of all.
     pub fn arena(&self, program: Option<usize>) -> Arena {
         let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
-        Arena::of(&self.plans[range.clone()], &self.routines[range], self.threads())
+        Arena::of(&self.plans[range.clone()], &self.schedules[range], self.threads())
     }
 }
 

@@ -5,9 +5,9 @@ use hgnnc_ir::dataflow::Dataflow;
 use rayon::prelude::*;
 
 use super::{Engine, extent};
-use crate::init::Draw;
-use crate::order::copy_rows;
-use crate::raw::Slab;
+use crate::buffer::HostBuffer;
+use crate::init::Initializer;
+use crate::reorder::copy_rows;
 
 impl Engine {
     /// The order of the rows of a parameter, where it has rows for vertices that are not in the order of the dataset.
@@ -25,7 +25,7 @@ impl Engine {
         self.read_rows(self.states[index].0.index(), self.state_slab(index), into);
     }
 
-    fn read_rows(&self, param: usize, slab: &Slab, into: &mut [f32]) {
+    fn read_rows(&self, param: usize, slab: &HostBuffer, into: &mut [f32]) {
         // SAFETY: nothing runs while the engine is borrowed.
         let from = unsafe { slab.read(0, slab.len()) };
         match self.row_order(param) {
@@ -56,7 +56,7 @@ impl Engine {
     /// Fills all parameters with their initial values, which depend on the seed and their names only.
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
         for (index, decl) in tables.params.iter().enumerate() {
-            let draw = Draw::of(decl, |dim| extent(&self.data, dim));
+            let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
             if let Some(order) = self.row_order(index) {
                 let order = order.clone();
                 let slab = &mut self.slabs[self.params as usize + index];

@@ -52,8 +52,8 @@ pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
             return wrong(what, show((graph.num_src, graph.num_dst)), show(expected));
         }
     }
-    if let Some(bad) = data.graphs.iter().chain(&data.patterns).find(|it| it.incoming.indptr.len() != it.num_dst + 1) {
-        let (found, expected) = (bad.incoming.indptr.len(), bad.num_dst + 1);
+    if let Some(bad) = data.graphs.iter().chain(&data.patterns).find(|it| it.csc.indptr.len() != it.num_dst + 1) {
+        let (found, expected) = (bad.csc.indptr.len(), bad.num_dst + 1);
         return wrong(format!("the graph `{}`", bad.name), format!("{found} row positions"), expected.to_string());
     }
     for (decl, pattern) in flow.patterns.iter().zip(&data.patterns) {

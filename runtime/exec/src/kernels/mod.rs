@@ -1,10 +1,10 @@
 //! Loops over blocks of rows: what the block interpreter calls. No kernel knows a plan or a model.
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod eights;
 pub mod extremes;
+pub mod factored_metapath;
 pub mod flat;
-pub mod paths;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod heads8;
 mod prefetch;
 pub mod product;
 pub mod rows;

@@ -176,7 +176,7 @@ multiversion! {
 /// `outer` groups per row.
 pub fn dot(features: KernelFeatures, a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if inner == 8 && features.has(KernelFeature::Heads8) && super::eights::dot(a, b, outer, out) {
+    if inner == 8 && features.has(KernelFeature::Heads8) && super::heads8::dot(a, b, outer, out) {
         return;
     }
     dot_portable(features, a, b, outer, inner, out);

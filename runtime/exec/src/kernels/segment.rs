@@ -382,12 +382,12 @@ pub fn weighted_sum(
     }
     #[cfg(target_arch = "x86_64")]
     if heads == 1 && features.has(KernelFeature::Spmm) && super::sparse::weighted_sum(a, x, inner, offsets, out)
-        || features.has(KernelFeature::WideRows) && super::eights::weighted_sum_wide(a, x, heads, inner, offsets, out)
+        || features.has(KernelFeature::WideRows) && super::heads8::weighted_sum_wide(a, x, heads, inner, offsets, out)
     {
         return;
     }
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if inner == 8 && features.has(KernelFeature::Heads8) && super::eights::weighted_sum(a, x, heads, offsets, out) {
+    if inner == 8 && features.has(KernelFeature::Heads8) && super::heads8::weighted_sum(a, x, heads, offsets, out) {
         return;
     }
     weighted_portable(features, a, x, heads, inner, offsets, out);

@@ -54,7 +54,7 @@ fn sums(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], width: usize, offset
     // SAFETY: all indices name rows, and all offsets edges.
     unsafe {
         if width == 8 {
-            return eights(a, x, index, offsets, out);
+            return heads8(a, x, index, offsets, out);
         }
         for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
             let edges = edges[0] as usize..edges[1] as usize;
@@ -125,7 +125,7 @@ unsafe fn band<const N: usize, const U: usize>(
 /// The offsets are positions in `index`, whose rows `x` has.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-unsafe fn eights(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[u32], out: &mut [f32]) {
+unsafe fn heads8(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[u32], out: &mut [f32]) {
     let add = |e: usize, sum: __m256| {
         // SAFETY: by the caller's promise.
         let from = unsafe { _mm256_loadu_ps(x.as_ptr().add(*index.get_unchecked(e) as usize * 8)) };

@@ -9,10 +9,10 @@ use std::collections::HashSet;
 use hgnnc_ir::artifact::{Artifact, Metric, Part, Target};
 use hgnnc_ir::random::{bits, mask_key};
 
+use crate::backend::{Backend, part_index};
 use crate::data::BoundData;
 use crate::engine::EngineOptions;
 use crate::error::Result;
-use crate::executor::{Executor, part_index};
 use curve::Separation;
 use rank::{Ranks, rank};
 use scorer::{Pairs, Scorer};
@@ -92,9 +92,9 @@ impl LinkMeasures {
         let topologies = || target.graphs.iter().map(|graph| &data.graphs[graph.index()]);
         let ends: Vec<(usize, usize)> = topologies().map(|graph| (graph.num_src, graph.num_dst)).collect();
         let trained = topologies().map(|graph| {
-            let rows = graph.incoming.indptr.windows(2).enumerate();
+            let rows = graph.csc.indptr.windows(2).enumerate();
             rows.flat_map(|(dst, row)| {
-                let sources = &graph.incoming.other[row[0] as usize..row[1] as usize];
+                let sources = &graph.csc.indices[row[0] as usize..row[1] as usize];
                 sources.iter().map(move |&src| (src, dst as u32))
             })
             .collect()
@@ -122,11 +122,11 @@ impl LinkMeasures {
     }
 
     /// Takes over what was evaluated last: what has been measured before no longer holds.
-    pub fn refresh(&mut self, executor: &mut Executor, infer: usize) -> Result<()> {
+    pub fn refresh(&mut self, backend: &mut Backend, infer: usize) -> Result<()> {
         for part in &mut self.parts {
             (part.separation, part.ranks) = (None, None);
         }
-        self.scorer.refresh(executor, infer)
+        self.scorer.refresh(backend, infer)
     }
 
     /// A metric of a part; `None` where it has no links, or the metric is of another task.

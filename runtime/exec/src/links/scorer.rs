@@ -7,11 +7,11 @@ use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::kernel::{Body, Program, Rows};
 use hgnnc_ir::ops::Direction;
 
-use crate::data::{BoundData, Incidence, InputData, Topology, transpose_into};
+use crate::backend::Backend;
+use crate::buffer::{HostBuffer, SharedBuffer};
+use crate::data::{Adjacency, BoundData, InputData, Topology, transpose_into};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{ExecError, Result};
-use crate::executor::Executor;
-use crate::raw::{Frozen, Slab};
 use crate::times::Times;
 
 /// The program of an engine.
@@ -25,7 +25,7 @@ pub(super) struct Scorer {
     /// What was bound before the data that is bound now.
     spare: BoundData,
     /// Numbers of the inputs.
-    inputs: Vec<Frozen>,
+    inputs: Vec<SharedBuffer>,
     /// The result of the program on the whole graph that each input is.
     given: Vec<String>,
     /// The result that holds the scores along each graph.
@@ -88,19 +88,19 @@ impl Scorer {
     }
 
     /// Takes over the parameters, and what the last evaluation has computed.
-    pub fn refresh(&mut self, executor: &mut Executor, infer: usize) -> Result<()> {
+    pub fn refresh(&mut self, backend: &mut Backend, infer: usize) -> Result<()> {
         for param in 0..self.engine.num_params() {
             // One that is not used here has one element.
-            if self.engine.param_len(param) == executor.param_len(param) {
-                executor.read_param(param, self.engine.param(param))?;
+            if self.engine.param_len(param) == backend.param_len(param) {
+                backend.read_param(param, self.engine.param(param))?;
             }
         }
         self.inputs.clear();
         for name in &self.given {
-            executor.fetch(infer, name)?;
-            let rows = executor.result(infer, name);
+            backend.fetch(infer, name)?;
+            let rows = backend.result(infer, name);
             let rows = rows.ok_or_else(|| ExecError::Unsupported(format!("internal error: no result `{name}`")))?;
-            self.inputs.push(Slab::of(rows.numbers).freeze());
+            self.inputs.push(HostBuffer::of(rows.numbers).freeze());
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Scorer {
         for (index, (decl, topology)) in self.program.tables.graphs.iter().zip(&mut data.graphs).enumerate() {
             [topology.num_src, topology.num_dst] = [decl.src, decl.dst].map(|end| self.num_vertices[end.index()]);
             let own = sets.iter().find(|&&(graph, _)| self.graphs[graph] == Some(index)).map(|&(_, pairs)| pairs);
-            let Incidence { indptr, other, position } = &mut topology.incoming;
+            let Adjacency { indptr, indices: other, eids: position } = &mut topology.csc;
             let (indptr, other) = (indptr.make_mut(), other.make_mut());
             position.clear();
             other.clear();
@@ -147,14 +147,14 @@ impl Scorer {
             }
             (topology.ends, topology.classes) = ([None, None], Default::default());
             if self.outgoing[index] {
-                let Topology { incoming, outgoing, num_src, .. } = topology;
-                transpose_into(&incoming.indptr, &incoming.other, *num_src, outgoing);
+                let Topology { csc, csr, num_src, .. } = topology;
+                transpose_into(&csc.indptr, &csc.indices, *num_src, csr);
             } else {
-                topology.outgoing = Incidence::default();
+                topology.csr = Adjacency::default();
             }
         }
         data.inputs = self.inputs.iter().map(|numbers| InputData::Held(numbers.len())).collect();
-        let mut inputs: Vec<Slab> = self.inputs.iter().map(Frozen::slab).collect();
+        let mut inputs: Vec<HostBuffer> = self.inputs.iter().map(SharedBuffer::slab).collect();
         self.spare = self.engine.rebind(&[&self.program], data, &mut inputs)?;
         Ok(())
     }

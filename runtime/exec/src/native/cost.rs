@@ -14,7 +14,7 @@
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
 
 use super::parts::width;
-use super::{Facts, Part, Target};
+use super::{Facts, LoopResult, NativeLoop};
 use crate::kernels::flat::Pair;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Level, Operand, Region, operands};
 use crate::simd;
@@ -46,7 +46,7 @@ pub fn suits(op: &BlockOp, width: usize) -> bool {
 }
 
 /// Does the part take less time than its operations one after another, by more than compiling takes?
-pub fn gains(region: &Region, part: &Part, facts: &Facts<'_>) -> bool {
+pub fn gains(region: &Region, part: &NativeLoop, facts: &Facts<'_>) -> bool {
     let lanes = match simd::level() {
         simd::Level::Base | simd::Level::Neon => 4.0,
         simd::Level::Avx2 => 8.0,
@@ -70,8 +70,8 @@ pub fn gains(region: &Region, part: &Part, facts: &Facts<'_>) -> bool {
     code < MARGIN * kernels && (kernels - code) * items as f64 * RUNS > compiling
 }
 
-fn keeps(part: &Part, op: &BlockOp) -> bool {
-    part.results.contains(&Target::Tile(op.out))
+fn keeps(part: &NativeLoop, op: &BlockOp) -> bool {
+    part.results.contains(&LoopResult::Tile(op.out))
 }
 
 fn picks(access: Access) -> bool {
@@ -108,7 +108,7 @@ fn work(kind: &BlockKind) -> (f64, f64) {
 }
 
 /// Cycles of an item by the interpreter, without reading arrays and writing results for the first time.
-fn interpreted(region: &Region, part: &Part, op: &BlockOp, lanes: f64) -> f64 {
+fn interpreted(region: &Region, part: &NativeLoop, op: &BlockOp, lanes: f64) -> f64 {
     let width = width(region, op) as f64;
     // Few elements are not vectors for the kernels either.
     let group = |inner: usize| if inner < 16 { 20.0 + 2.0 * inner as f64 } else { 10.0 + 2.0 * inner as f64 / lanes };

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hgnnc_ir::ops::Direction;
 
-use crate::data::{BoundData, Ends, Topology};
+use crate::data::{ActiveVertices, BoundData, Topology};
 use crate::plan::{Access, Base, Domain, Operand};
 
 /// What is known about the edges of one direction.
@@ -74,17 +74,17 @@ impl<'a> Facts<'a> {
         let edges = || self.of(domain).filter(|edges| edges.framed);
         match access {
             Access::Each => true,
-            Access::Own => edges().is_some(),
+            Access::Owner => edges().is_some(),
             Access::Same => match base {
                 Base::Stored(buffer) => width <= buffer.len,
                 Base::Local(_) => domain == Domain::Rows(1),
             },
-            Access::Other => edges().is_some_and(|e| long(e.others)),
-            Access::OtherEnd => edges().is_some_and(|e| e.other_ends > 0 && long(e.other_ends)),
-            Access::OwnEnd => edges().is_some_and(|e| e.ends > 0 && long(e.ends)),
-            Access::Vertex | Access::OwnVertex => edges().is_some_and(|e| e.vertices > 0 && long(e.vertices)),
-            Access::Position => edges().is_some_and(|e| e.positions > 0 && long(e.positions)),
-            Access::Full => match (edges(), columns, domain) {
+            Access::Neighbor => edges().is_some_and(|e| long(e.others)),
+            Access::NeighborEnd => edges().is_some_and(|e| e.other_ends > 0 && long(e.other_ends)),
+            Access::OwnerEnd => edges().is_some_and(|e| e.ends > 0 && long(e.ends)),
+            Access::Vertex | Access::OwnerVertex => edges().is_some_and(|e| e.vertices > 0 && long(e.vertices)),
+            Access::Eid => edges().is_some_and(|e| e.positions > 0 && long(e.positions)),
+            Access::DenseCell => match (edges(), columns, domain) {
                 (Some(e), Some(columns), Domain::Edges { direction: Direction::In, ends: false, .. }) => {
                     e.others <= columns && long(e.rows * columns)
                 }
@@ -106,7 +106,7 @@ impl<'a> Facts<'a> {
 
 fn edges(topology: &Topology, direction: Direction, ends: bool) -> Edges {
     let incidence = topology.incidence(direction);
-    let (other, position) = (&incidence.other, &incidence.position);
+    let (other, position) = (&incidence.indices, &incidence.eids);
     let indptr = topology.indptr(direction, ends);
     let opposite = match direction {
         Direction::In => Direction::Out,
@@ -131,7 +131,7 @@ fn edges(topology: &Topology, direction: Direction, ends: bool) -> Edges {
 }
 
 /// Are the ends the rows that have edges?
-fn lists(ends: &Ends, indptr: &[u64]) -> bool {
+fn lists(ends: &ActiveVertices, indptr: &[u64]) -> bool {
     let rows = indptr.windows(2).enumerate().filter(|(_, edges)| edges[1] > edges[0]);
     rows.map(|(row, _)| row).eq(ends.vertices.iter().map(|&vertex| vertex as usize))
 }
@@ -139,11 +139,11 @@ fn lists(ends: &Ends, indptr: &[u64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::BufferRange;
     use crate::data::Topology;
-    use crate::raw::Buffer;
 
     fn stored(access: Access, width: usize, len: usize) -> Operand {
-        Operand { base: Base::Stored(Buffer { slab: 0, offset: 0, len }), access, width }
+        Operand { base: Base::Stored(BufferRange { slab: 0, offset: 0, len }), access, width }
     }
 
     #[test]
@@ -153,12 +153,12 @@ mod tests {
         let facts = Facts::new(&data);
         let domain = Domain::Edges { topology: 0, direction: Direction::In, ends: false };
         assert!(facts.framed(domain));
-        assert!(facts.rows_exist(domain, None, &stored(Access::Other, 2, 10)));
-        assert!(!facts.rows_exist(domain, None, &stored(Access::Other, 2, 9)), "source 4 has elements 8 and 9");
-        assert!(!facts.rows_exist(domain, None, &stored(Access::Position, 2, 10)), "in-edges have no positions");
+        assert!(facts.rows_exist(domain, None, &stored(Access::Neighbor, 2, 10)));
+        assert!(!facts.rows_exist(domain, None, &stored(Access::Neighbor, 2, 9)), "source 4 has elements 8 and 9");
+        assert!(!facts.rows_exist(domain, None, &stored(Access::Eid, 2, 10)), "in-edges have no positions");
         let out = Domain::Edges { topology: 0, direction: Direction::Out, ends: false };
-        assert!(facts.rows_exist(out, None, &stored(Access::Position, 3, 6)));
-        assert!(!facts.rows_exist(out, None, &stored(Access::Position, 3, 5)));
+        assert!(facts.rows_exist(out, None, &stored(Access::Eid, 3, 6)));
+        assert!(!facts.rows_exist(out, None, &stored(Access::Eid, 3, 5)));
     }
 
     #[test]
@@ -172,12 +172,12 @@ mod tests {
         let [vertices, ends] = [false, true].map(|ends| Domain::Edges { topology: 0, direction: Direction::In, ends });
         assert_eq!([facts.num_rows(vertices), facts.num_rows(ends)], [3, 2]);
         for (domain, access, rows) in [
-            (vertices, Access::OwnEnd, 2),
-            (vertices, Access::OtherEnd, 2),
-            (ends, Access::OtherEnd, 2),
-            (ends, Access::Other, 5),
+            (vertices, Access::OwnerEnd, 2),
+            (vertices, Access::NeighborEnd, 2),
+            (ends, Access::NeighborEnd, 2),
+            (ends, Access::Neighbor, 5),
             (ends, Access::Vertex, 3),
-            (ends, Access::OwnVertex, 3),
+            (ends, Access::OwnerVertex, 3),
         ] {
             assert!(facts.rows_exist(domain, None, &stored(access, 2, 2 * rows)), "{access:?}");
             assert!(!facts.rows_exist(domain, None, &stored(access, 2, 2 * rows - 1)), "{access:?}");
@@ -190,7 +190,7 @@ mod tests {
         let domain = Domain::Edges { topology: 0, direction: Direction::In, ends: false };
         let own_end = |graph: &Topology| {
             let data = BoundData { graphs: vec![graph.clone()], ..BoundData::default() };
-            Facts::new(&data).rows_exist(domain, None, &stored(Access::OwnEnd, 1, 9))
+            Facts::new(&data).rows_exist(domain, None, &stored(Access::OwnerEnd, 1, 9))
         };
         assert!(!own_end(&graph));
         graph.list_ends(Direction::In);
@@ -203,10 +203,10 @@ mod tests {
     #[test]
     fn offsets_that_do_not_ascend_are_not_trusted() {
         let mut graph = Topology::from_edges("g", 2, 2, &[(0, 0), (1, 1)]).expect("edges exist");
-        graph.incoming.indptr = vec![0, 3, 2].into();
+        graph.csc.indptr = vec![0, 3, 2].into();
         let data = BoundData { graphs: vec![graph], ..BoundData::default() };
         let domain = Domain::Edges { topology: 0, direction: Direction::In, ends: false };
         assert!(!Facts::new(&data).framed(domain));
-        assert!(!Facts::new(&data).rows_exist(domain, None, &stored(Access::Own, 1, 9)));
+        assert!(!Facts::new(&data).rows_exist(domain, None, &stored(Access::Owner, 1, 9)));
     }
 }

@@ -36,14 +36,14 @@ use rayon::prelude::*;
 
 pub use facts::Facts;
 pub use overlap::Uses;
-pub use parts::{Index, Part, Target, Unit, Units, divide};
+pub use parts::{BodyStep, IndexArray, LoopBody, LoopResult, NativeLoop, divide};
 pub use run::Tables;
 
 use crate::data::BoundData;
 use crate::error::{ExecError, Result};
 use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::plan::{Plan, Step, StepKind};
-use crate::routine::{Routine, Routines};
+use crate::schedule::{RegionSchedule, Schedules};
 use crate::simd;
 
 /// How chains are executed.
@@ -107,10 +107,10 @@ impl Generator {
 
     /// How the regions of each plan's prelude and steps are executed, with the machine code for it. `constants` are the
     /// slabs of the plans' constants.
-    pub fn routines(&mut self, plans: &[Plan], constants: &[u32], data: &BoundData) -> Vec<Routines> {
+    pub fn schedules(&mut self, plans: &[Plan], constants: &[u32], data: &BoundData) -> Vec<Schedules> {
         loop {
             let facts = Facts::new(data);
-            let mut routines = vec![];
+            let mut schedules = vec![];
             for (plan, &slab) in plans.iter().zip(constants) {
                 let constants = (slab, &plan.constants[..]);
                 let chooser = Chooser {
@@ -121,14 +121,14 @@ impl Generator {
                     refused: &self.refused,
                 };
                 let of = |step: &Step| match &step.kind {
-                    StepKind::Region(region) => Routine::of(region, data, &chooser),
-                    StepKind::Product(_) | StepKind::Paths(_) | StepKind::Copy { .. } => vec![],
+                    StepKind::Region(region) => RegionSchedule::of(region, data, &chooser),
+                    StepKind::Product(_) | StepKind::Factored(_) | StepKind::Copy { .. } => vec![],
                 };
-                routines.push([&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>()));
+                schedules.push([&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>()));
             }
-            let mut parts: Vec<&mut Part> =
-                routines.iter_mut().flatten().flatten().flatten().flat_map(Routine::parts).collect();
-            let Some(compiler) = &self.compiler else { return routines };
+            let mut parts: Vec<&mut NativeLoop> =
+                schedules.iter_mut().flatten().flatten().flatten().flat_map(RegionSchedule::parts).collect();
+            let Some(compiler) = &self.compiler else { return schedules };
             let programs: Vec<_> = parts.iter().map(|part| &part.program).collect();
             let functions = compiler.add(&programs, &mut self.code);
             // In a second round what it refuses is interpreted.
@@ -140,7 +140,7 @@ impl Generator {
                 }
             }
             if self.refused.len() == known {
-                return routines;
+                return schedules;
             }
         }
     }

@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::buffer::BufferRange;
 use crate::plan::{Access, Base, BlockKind, Level, Operand, Place, Region, operands};
-use crate::raw::Buffer;
-use crate::routine::is_partial;
+use crate::schedule::is_partial;
 
 /// Who makes and reads what in a region.
 pub struct Uses {
@@ -62,7 +62,7 @@ impl Uses {
     }
 
     /// Reads of what lies at least partly where a result does.
-    fn reads_of(&self, result: Buffer) -> impl Iterator<Item = (usize, Operand, Buffer)> {
+    fn reads_of(&self, result: BufferRange) -> impl Iterator<Item = (usize, Operand, BufferRange)> {
         let from = (result.slab, result.offset.saturating_sub(self.longest));
         let near = self.reads.range(from..(result.slab, result.offset + result.len));
         near.flat_map(|(_, reads)| reads).filter_map(move |&(reader, operand)| match operand.base {
@@ -121,7 +121,7 @@ pub(super) fn replaced(
 }
 
 /// Where an operation's result is kept after the step.
-fn stored(region: &Region, op: usize) -> Option<Buffer> {
+fn stored(region: &Region, op: usize) -> Option<BufferRange> {
     if is_partial(&region.ops[op].kind) {
         return None;
     }

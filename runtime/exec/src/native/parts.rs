@@ -9,29 +9,29 @@ use super::overlap::{Uses, replaced};
 use super::{Chooser, CodeMode, cost};
 use crate::plan::region::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Level, Operand, Place, Region};
-use crate::routine::connected;
+use crate::schedule::connected;
 
 /// What is executed for each tile of a chain, in order.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Units {
+pub struct LoopBody {
     /// In order.
-    pub units: Vec<Unit>,
+    pub steps: Vec<BodyStep>,
     /// No operation is interpreted: the block is one tile.
     pub whole: bool,
 }
 
 /// A step of the work on a tile.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Unit {
+pub enum BodyStep {
     /// An operation of the region, by the interpreter.
     Op(usize),
     /// A generated loop.
-    Part(Part),
+    Native(NativeLoop),
 }
 
 /// A generated loop with what it is called on.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Part {
+pub struct NativeLoop {
     /// Operations of the region that it executes.
     pub ops: Vec<usize>,
     /// What it computes.
@@ -39,9 +39,9 @@ pub struct Part {
     /// Its arrays.
     pub arrays: Vec<Operand>,
     /// Its arrays of indices.
-    pub indices: Vec<Index>,
+    pub indices: Vec<IndexArray>,
     /// Its results.
-    pub results: Vec<Target>,
+    pub results: Vec<LoopResult>,
     /// Level of its items.
     pub level: Level,
     /// Number of its function.
@@ -54,7 +54,7 @@ pub struct Part {
 
 /// An array of indices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Index {
+pub enum IndexArray {
     /// The rows that the items of the tile read by an access.
     Picked(Access),
     /// Class labels of the rows of the tile, by input.
@@ -63,7 +63,7 @@ pub enum Index {
 
 /// A result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum LoopResult {
     /// The rows (edges) of the tile of a local.
     Tile(u32),
     /// The rows of a local that own the edges of the tile.
@@ -72,39 +72,41 @@ pub enum Target {
     Partial(u32),
 }
 
-impl Part {
+impl NativeLoop {
     /// Locals that it computes and that exist in registers only.
     pub fn internal(&self, region: &Region) -> Vec<u32> {
         let ops = self.ops.iter().map(|&op| &region.ops[op]);
         let locals = ops.filter(|op| !matches!(op.kind, BlockKind::PartialReduce(..))).map(|op| op.out);
         locals
-            .filter(|l| !self.results.contains(&Target::Tile(*l)) && !self.results.contains(&Target::Owners(*l)))
+            .filter(|l| {
+                !self.results.contains(&LoopResult::Tile(*l)) && !self.results.contains(&LoopResult::Owners(*l))
+            })
             .collect()
     }
 }
 
 /// The units of a chain of operations of one level; `None` where all of them are interpreted.
-pub fn divide(region: &Region, uses: &Uses, level: Level, ops: &[usize], chooser: &Chooser<'_>) -> Option<Units> {
+pub fn divide(region: &Region, uses: &Uses, level: Level, ops: &[usize], chooser: &Chooser<'_>) -> Option<LoopBody> {
     if chooser.mode == CodeMode::Interpreted {
         return None;
     }
     let mut native: Vec<bool> = ops.iter().map(|&op| covers(region, &region.ops[op], chooser)).collect();
     loop {
-        let units = units(region, level, ops, &native, uses, chooser)?;
-        let keeps = |part: &Part| {
+        let body = loop_body(region, level, ops, &native, uses, chooser)?;
+        let keeps = |part: &NativeLoop| {
             part.ordered
                 && !chooser.refused.contains(&part.program.to_string())
                 && (chooser.mode == CodeMode::Native || cost::gains(region, part, chooser.facts))
         };
         let mut dropped: HashSet<usize> = HashSet::new();
-        for unit in &units.units {
-            match unit {
-                Unit::Part(part) if !keeps(part) => dropped.extend(&part.ops),
-                Unit::Part(_) | Unit::Op(_) => {}
+        for step in &body.steps {
+            match step {
+                BodyStep::Native(part) if !keeps(part) => dropped.extend(&part.ops),
+                BodyStep::Native(_) | BodyStep::Op(_) => {}
             }
         }
         if dropped.is_empty() {
-            return Some(units);
+            return Some(body);
         }
         ops.iter().zip(&mut native).filter(|(op, _)| dropped.contains(op)).for_each(|(_, native)| *native = false);
     }
@@ -165,14 +167,14 @@ fn makes_value(op: &BlockOp) -> bool {
 
 /// Orders the operations of a chain. In each round parts come first, then what is interpreted. A part waits as long as it
 /// may, so that as much as possible is in one.
-fn units(
+fn loop_body(
     region: &Region,
     level: Level,
     ops: &[usize],
     native: &[bool],
     uses: &Uses,
     chooser: &Chooser<'_>,
-) -> Option<Units> {
+) -> Option<LoopBody> {
     if !native.contains(&true) {
         return None;
     }
@@ -203,16 +205,16 @@ fn units(
         let (parts, interpreted) = &mut by_round[rounds[at]];
         if native[at] { parts } else { interpreted }.push(at);
     }
-    let mut units = vec![];
+    let mut steps = vec![];
     for (parts, interpreted) in by_round {
         for component in components(&parts, &deps) {
             let ops: Vec<usize> = component.iter().map(|&at| ops[at]).collect();
-            units.push(Unit::Part(part(region, level, ops, uses, chooser)));
+            steps.push(BodyStep::Native(part(region, level, ops, uses, chooser)));
         }
-        units.extend(interpreted.into_iter().map(|at| Unit::Op(ops[at])));
+        steps.extend(interpreted.into_iter().map(|at| BodyStep::Op(ops[at])));
     }
-    let whole = units.iter().all(|unit| matches!(unit, Unit::Part(_)));
-    Some(Units { units, whole })
+    let whole = steps.iter().all(|step| matches!(step, BodyStep::Native(_)));
+    Some(LoopBody { steps, whole })
 }
 
 /// Operations that depend on each other: loops over fewer arrays at a time, and more of them with equal texts.
@@ -228,20 +230,26 @@ fn components(members: &[usize], deps: &[Vec<usize>]) -> Vec<Vec<usize>> {
 }
 
 /// The loop of operations that depend on each other.
-fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &Chooser<'_>) -> Part {
+fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &Chooser<'_>) -> NativeLoop {
     let segments = ops.iter().any(|&op| matches!(region.ops[op].kind, BlockKind::Segment(..)));
     let shape = if segments { Shape::Segments } else { Shape::Items };
-    let mut maker =
-        Maker { region, arrays: vec![], known: HashMap::new(), indices: vec![], made: vec![], values: HashMap::new() };
+    let mut maker = ProgramBuilder {
+        region,
+        arrays: vec![],
+        known: HashMap::new(),
+        indices: vec![],
+        made: vec![],
+        values: HashMap::new(),
+    };
     let members: HashSet<usize> = ops.iter().copied().collect();
-    let mut results: Vec<Target> = vec![];
+    let mut results: Vec<LoopResult> = vec![];
     for &at in &ops {
         let op = &region.ops[at];
         let kind = maker.kind(op, chooser);
         let target = match &op.kind {
-            BlockKind::PartialReduce(..) => Some(Target::Partial(op.out)),
-            BlockKind::Segment(..) => Some(Target::Owners(op.out)),
-            _ => is_read(region, &members, uses.readers(op.out), op.out).then_some(Target::Tile(op.out)),
+            BlockKind::PartialReduce(..) => Some(LoopResult::Partial(op.out)),
+            BlockKind::Segment(..) => Some(LoopResult::Owners(op.out)),
+            _ => is_read(region, &members, uses.readers(op.out), op.out).then_some(LoopResult::Tile(op.out)),
         };
         let result = target.map(|target| {
             results.push(target);
@@ -258,48 +266,48 @@ fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &C
         row: match operand.access {
             Access::Each => Row::Each,
             Access::Same => Row::Same,
-            Access::Own if segments => Row::Owner,
-            Access::Own
-            | Access::Other
-            | Access::Position
-            | Access::Full
+            Access::Owner if segments => Row::Owner,
+            Access::Owner
+            | Access::Neighbor
+            | Access::Eid
+            | Access::DenseCell
             | Access::Vertex
-            | Access::OwnVertex
-            | Access::OwnEnd
-            | Access::OtherEnd => Row::Picked(maker.index(Index::Picked(operand.access))),
+            | Access::OwnerVertex
+            | Access::OwnerEnd
+            | Access::NeighborEnd => Row::Picked(maker.index(IndexArray::Picked(operand.access))),
         },
     });
     let mut rows: Vec<Array> = rows.collect();
-    let Maker { arrays, known, indices, made, .. } = maker;
+    let ProgramBuilder { arrays, known, indices, made, .. } = maker;
     let replaced = replaced(region, uses, &ops, &known);
     let ordered = replaced.is_some();
-    let result = |local: u32| results.iter().position(|&result| result == Target::Tile(local));
+    let result = |local: u32| results.iter().position(|&result| result == LoopResult::Tile(local));
     let replaced: Vec<(usize, usize)> =
         replaced.into_iter().flatten().filter_map(|(array, local)| Some((array, result(local)?))).collect();
     replaced.iter().for_each(|&(array, _)| rows[array].changes = true);
     let program = Program { shape, arrays: rows, ops: made, num_indices: indices.len(), num_results: results.len() };
-    Part { ops, program, arrays, indices, results, level, function: 0, replaced, ordered }
+    NativeLoop { ops, program, arrays, indices, results, level, function: 0, replaced, ordered }
 }
 
 /// A program in the making.
-struct Maker<'a> {
+struct ProgramBuilder<'a> {
     region: &'a Region,
     arrays: Vec<Operand>,
     /// Positions of the arrays.
     known: HashMap<Operand, usize>,
-    indices: Vec<Index>,
+    indices: Vec<IndexArray>,
     made: Vec<Op>,
     /// The values of the locals that are computed so far.
     values: HashMap<u32, usize>,
 }
 
-impl Maker<'_> {
+impl ProgramBuilder<'_> {
     fn push(&mut self, op: Op) -> usize {
         self.made.push(op);
         self.made.len() - 1
     }
 
-    fn index(&mut self, index: Index) -> u32 {
+    fn index(&mut self, index: IndexArray) -> u32 {
         let known = self.indices.iter().position(|&known| known == index);
         known.unwrap_or_else(|| {
             self.indices.push(index);
@@ -343,7 +351,7 @@ impl Maker<'_> {
             BlockKind::Slice { a, last, start, len } => {
                 Kind::Slice { a: self.source(a), last: *last, start: *start, len: *len }
             }
-            BlockKind::OneHot { input, .. } => Kind::OneHot(self.index(Index::Labels(*input))),
+            BlockKind::OneHot { input, .. } => Kind::OneHot(self.index(IndexArray::Labels(*input))),
             BlockKind::ReduceTrailing(reduce, a, _) => Kind::Reduce(*reduce, self.source(a)),
             BlockKind::Dot { a, b, .. } => Kind::Dot(self.source(a), self.source(b)),
             BlockKind::Segment(reduce, a) => Kind::Segment(*reduce, self.source(a)),

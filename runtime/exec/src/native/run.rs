@@ -5,12 +5,12 @@
 
 use hgnnc_native::{Arguments, Code};
 
-use super::{Index, Part, Target, Unit, Units};
+use super::{BodyStep, IndexArray, LoopBody, LoopResult, NativeLoop};
 use crate::block::{Block, begin, partial_of};
 use crate::data::InputData;
 use crate::kernels::Rows;
 use crate::plan::{Access, Base, Operand, reduces_edges};
-use crate::routine::{Chain, Routines};
+use crate::schedule::{FusedLoop, Schedules};
 
 /// Tables of the arguments of calls, which have room for those of each part.
 #[derive(Debug)]
@@ -22,11 +22,12 @@ pub struct Tables {
 
 impl Tables {
     /// Room for the calls of these routines.
-    pub(crate) fn new(routines: &[Routines]) -> Self {
-        let units = routines.iter().flatten().flatten().flatten().flat_map(|routine| routine.units.iter().flatten());
+    pub(crate) fn new(schedules: &[Schedules]) -> Self {
+        let bodies =
+            schedules.iter().flatten().flatten().flatten().flat_map(|schedule| schedule.bodies.iter().flatten());
         let (mut arrays, mut indices, mut results) = (0, 0, 0);
-        for unit in units.flat_map(|units| &units.units) {
-            if let Unit::Part(part) = unit {
+        for step in bodies.flat_map(|body| &body.steps) {
+            if let BodyStep::Native(part) = step {
                 arrays = arrays.max(part.arrays.len());
                 indices = indices.max(part.indices.len());
                 results = results.max(part.results.len());
@@ -42,51 +43,51 @@ unsafe impl Send for Tables {}
 
 impl<'a> Block<'a> {
     /// Runs the units of a chain for all tiles of the block.
-    pub(crate) fn run_units(
+    pub(crate) fn run_body(
         mut self,
-        chain: &Chain,
-        units: &Units,
+        fused: &FusedLoop,
+        body: &LoopBody,
         task: usize,
         tiles: &mut [Vec<f32>; 2],
         clip: &mut [u32],
         tables: &mut Tables,
     ) {
-        let all = self.count(chain.level);
+        let all = self.count(fused.level);
         // Reductions over edges add to their rows.
-        for op in chain.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind)) {
+        for op in fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind)) {
             begin(op, self.output(op.out, 0, self.num_rows));
         }
         if all == 0 {
             return;
         }
-        if units.whole || all <= chain.tile {
+        if body.whole || all <= fused.tile {
             self.items = all;
-            self.run_tile(units, 0..self.num_rows, self.offsets, task, tiles, tables);
+            self.run_tile(body, 0..self.num_rows, self.offsets, task, tiles, tables);
             return;
         }
         let mut first_row = 0;
-        for start in (0..all).step_by(chain.tile) {
+        for start in (0..all).step_by(fused.tile) {
             self.start = start;
-            self.items = chain.tile.min(all - start);
-            let rows = self.owners(chain.level, &mut first_row, clip);
+            self.items = fused.tile.min(all - start);
+            let rows = self.owners(fused.level, &mut first_row, clip);
             let offsets = &clip[..if rows.is_empty() { 0 } else { rows.len() + 1 }];
-            self.run_tile(units, rows, offsets, task, tiles, tables);
+            self.run_tile(body, rows, offsets, task, tiles, tables);
         }
     }
 
     /// Runs the units for the tile at hand, whose edges belong to `rows` at `offsets`.
     fn run_tile(
         &self,
-        units: &Units,
+        body: &LoopBody,
         rows: std::ops::Range<usize>,
         offsets: &[u32],
         task: usize,
         tiles: &mut [Vec<f32>; 2],
         tables: &mut Tables,
     ) {
-        for unit in &units.units {
-            match unit {
-                Unit::Op(op) => {
+        for step in &body.steps {
+            match step {
+                BodyStep::Op(op) => {
                     let op = &self.region.ops[*op];
                     if reduces_edges(&op.kind) {
                         self.reduce_tile(op, rows.clone(), offsets);
@@ -94,7 +95,7 @@ impl<'a> Block<'a> {
                         self.execute(op, task, tiles);
                     }
                 }
-                Unit::Part(part) => {
+                BodyStep::Native(part) => {
                     self.call(self.context.code, part, rows.clone(), offsets, task, tables);
                 }
             }
@@ -105,7 +106,7 @@ impl<'a> Block<'a> {
     fn call(
         &self,
         code: &Code,
-        part: &Part,
+        part: &NativeLoop,
         rows: std::ops::Range<usize>,
         offsets: &[u32],
         task: usize,
@@ -117,9 +118,9 @@ impl<'a> Block<'a> {
         results.clear();
         let segments = part.program.shape == hgnnc_native::Shape::Segments;
         results.extend(part.results.iter().map(|target| match *target {
-            Target::Tile(local) => self.output(local, self.start, self.items).as_mut_ptr(),
-            Target::Owners(local) => self.output(local, rows.start, rows.len()).as_mut_ptr(),
-            Target::Partial(partial) => {
+            LoopResult::Tile(local) => self.output(local, self.start, self.items).as_mut_ptr(),
+            LoopResult::Owners(local) => self.output(local, rows.start, rows.len()).as_mut_ptr(),
+            LoopResult::Partial(partial) => {
                 let partial = &self.region.partials[partial as usize];
                 partial_of(self.context, partial.offset + task * partial.width, partial.width).as_mut_ptr()
             }
@@ -129,7 +130,7 @@ impl<'a> Block<'a> {
             if let Some((_, result)) = part.replaced.iter().find(|(replaced, _)| *replaced == array) {
                 return results[*result].cast_const();
             }
-            if operand.access != Access::Own {
+            if operand.access != Access::Owner {
                 return match self.operand(operand, part.level) {
                     Rows::Each(data) | Rows::Same(data) | Rows::Picked(data, _) => data.as_ptr(),
                 };
@@ -140,8 +141,8 @@ impl<'a> Block<'a> {
         }));
         let tile = self.start..self.start + self.items;
         indices.extend(part.indices.iter().map(|index| match *index {
-            Index::Picked(access) => self.picks(access)[tile.clone()].as_ptr(),
-            Index::Labels(input) => match &self.context.data.inputs[input] {
+            IndexArray::Picked(access) => self.picks(access)[tile.clone()].as_ptr(),
+            IndexArray::Labels(input) => match &self.context.data.inputs[input] {
                 // Labels below 0 are no class, seen as u32 either.
                 InputData::Classes(labels) => {
                     labels[self.first_row + self.start..][..self.items].as_ptr().cast::<u32>()
@@ -163,13 +164,13 @@ impl<'a> Block<'a> {
     /// For each item of the block the row that it reads.
     fn picks(&self, access: Access) -> &'a [u32] {
         match access {
-            Access::Own => self.own,
-            Access::Other => self.other,
+            Access::Owner => self.own,
+            Access::Neighbor => self.other,
             Access::Vertex => self.vertices,
-            Access::OwnVertex | Access::OwnEnd => self.own_end,
-            Access::OtherEnd => self.other_end,
-            Access::Position => self.position,
-            Access::Full => self.full,
+            Access::OwnerVertex | Access::OwnerEnd => self.own_end,
+            Access::NeighborEnd => self.other_end,
+            Access::Eid => self.position,
+            Access::DenseCell => self.full,
             Access::Each | Access::Same => unreachable!("nothing is picked"),
         }
     }

@@ -5,25 +5,25 @@ use std::fmt::Write;
 
 use hgnnc_native::Program;
 
-use super::{Unit, compiler};
+use super::{BodyStep, compiler};
 use crate::error::{ExecError, Result};
 use crate::plan::Plan;
-use crate::routine::Routines;
+use crate::schedule::Schedules;
 
 /// The Cranelift IR of all functions of planned programs, each after the kernels that call it (by their numbers in the
 /// programs' text) and what it computes.
 ///
 /// # Errors
 /// A machine for which no code can be generated.
-pub(crate) fn listing(plans: &[(&str, &Plan, &Routines)]) -> Result<String> {
+pub(crate) fn listing(plans: &[(&str, &Plan, &Schedules)]) -> Result<String> {
     let compiler = compiler()?;
     let mut functions: BTreeMap<usize, (&Program, Vec<String>)> = BTreeMap::new();
-    for (name, plan, routines) in plans {
+    for (name, plan, schedules) in plans {
         let steps = plan.prelude.iter().chain(&plan.steps);
-        for (kernel, (step, routines)) in steps.zip(routines.iter().flatten()).enumerate() {
-            let units = routines.iter().flat_map(|routine| routine.units.iter().flatten());
-            for unit in units.flat_map(|units| &units.units) {
-                let Unit::Part(part) = unit else { continue };
+        for (kernel, (step, schedules)) in steps.zip(schedules.iter().flatten()).enumerate() {
+            let bodies = schedules.iter().flat_map(|schedule| schedule.bodies.iter().flatten());
+            for body_step in bodies.flat_map(|body| &body.steps) {
+                let BodyStep::Native(part) = body_step else { continue };
                 let line = format!("{name} k{kernel}, {}: operations {}", step.label, numbers(&part.ops));
                 functions.entry(part.function).or_insert_with(|| (&part.program, vec![])).1.push(line);
             }

@@ -5,14 +5,14 @@ use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
 use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
 use hgnnc_ir::{Layout, Phase, Space, Stage, Type};
 
-use super::paths::bind_paths;
+use super::factored_metapath::bind_factored_metapath;
 use super::region::bind_region;
-use super::{Named, Plan, Product, ProductKind, Slabs, Split, StateId, Step, StepKind, Update};
+use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, StateId, Step, StepKind, Update};
+use crate::buffer::BufferRange;
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::kernel_features::KernelFeatures;
 use crate::kernels::product::{self, Extents};
-use crate::raw::Buffer;
 
 /// Plans a verified program for the sizes of its data. `states` are the optimiser states in the order of
 /// their slabs; what a block of rows needs beside stored values should be `block_len` elements at most.
@@ -71,7 +71,7 @@ pub(super) struct Binder<'a> {
     /// The kernels to choose from.
     pub features: KernelFeatures,
     /// Where the buffers of the program are.
-    buffers: Vec<Buffer>,
+    buffers: Vec<BufferRange>,
     /// What is planned so far.
     pub plan: Plan,
     /// Elements of partial results that the launch at hand has so far.
@@ -84,12 +84,12 @@ impl Binder<'_> {
     }
 
     /// Where a buffer of the program is.
-    pub fn buffer(&self, buffer: kernel::Buffer) -> Buffer {
+    pub fn buffer(&self, buffer: kernel::Buffer) -> BufferRange {
         self.buffers[buffer.index()]
     }
 
     /// Where something stored is.
-    pub fn source(&mut self, source: Source) -> Buffer {
+    pub fn source(&mut self, source: Source) -> BufferRange {
         match source {
             Source::Buffer(buffer) => self.buffer(buffer),
             Source::Const(number) => self.constant(number as f32),
@@ -122,14 +122,14 @@ impl Binder<'_> {
         if ty.is_sparse() { 1 } else { self.eval(&Width::of(&ty.dims)) }
     }
 
-    fn constant(&mut self, number: f32) -> Buffer {
+    fn constant(&mut self, number: f32) -> BufferRange {
         let constants = &mut self.plan.constants;
         let known = constants.iter().position(|c| c.to_bits() == number.to_bits());
         let offset = known.unwrap_or_else(|| {
             constants.push(number);
             constants.len() - 1
         });
-        Buffer { slab: self.slabs.constants, offset, len: 1 }
+        BufferRange { slab: self.slabs.constants, offset, len: 1 }
     }
 
     /// The slab of an optimiser state.
@@ -149,7 +149,7 @@ impl Binder<'_> {
             // What replaces another one has its place.
             let decl = program.buffer(program.home(kernel::Buffer::new(index)));
             let len = self.rows(&decl.ty) * self.width(&decl.ty);
-            let at = |slab| Buffer { slab, offset: 0, len };
+            let at = |slab| BufferRange { slab, offset: 0, len };
             self.buffers.push(match decl.contents {
                 Contents::Param(param) => at(self.slabs.params + param.0),
                 Contents::State(param, slot) => at(self.state((param, slot))?),
@@ -160,14 +160,14 @@ impl Binder<'_> {
         let memory = place::memory(program, |ty| self.rows(ty) * self.width(ty));
         for (area, slab) in [(&memory.fixed, self.slabs.persistent), (&memory.run, self.slabs.arena)] {
             for &Slot { buffer, life, offset } in &area.slots {
-                self.buffers[buffer.index()] = Buffer { slab, offset, len: life.len };
+                self.buffers[buffer.index()] = BufferRange { slab, offset, len: life.len };
             }
         }
         (self.plan.persistent_len, self.plan.arena_len) = (memory.fixed.len, memory.run.len);
         Ok(())
     }
 
-    fn input(&self, index: usize, len: usize) -> Result<Buffer> {
+    fn input(&self, index: usize, len: usize) -> Result<BufferRange> {
         let name = &self.program.tables.inputs[index].name;
         let wrong = |found: String| ExecError::Shape {
             what: format!("the input `{name}`"),
@@ -177,11 +177,11 @@ impl Binder<'_> {
         let slab = self.slabs.inputs + index as u32;
         match self.data.inputs.get(index) {
             None | Some(InputData::Missing) => Err(wrong("no data".into())),
-            Some(InputData::StepNumber) => Ok(Buffer { slab: self.slabs.counters, offset: 0, len: 1 }),
-            Some(InputData::EpochNumber) => Ok(Buffer { slab: self.slabs.counters, offset: 1, len: 1 }),
-            Some(InputData::Numbers(numbers)) if numbers.len() == len => Ok(Buffer { slab, offset: 0, len }),
-            Some(InputData::Classes(classes)) if classes.len() == len => Ok(Buffer { slab, offset: 0, len }),
-            Some(InputData::Held(held)) if *held == len => Ok(Buffer { slab, offset: 0, len }),
+            Some(InputData::StepNumber) => Ok(BufferRange { slab: self.slabs.counters, offset: 0, len: 1 }),
+            Some(InputData::EpochNumber) => Ok(BufferRange { slab: self.slabs.counters, offset: 1, len: 1 }),
+            Some(InputData::Numbers(numbers)) if numbers.len() == len => Ok(BufferRange { slab, offset: 0, len }),
+            Some(InputData::Classes(classes)) if classes.len() == len => Ok(BufferRange { slab, offset: 0, len }),
+            Some(InputData::Held(held)) if *held == len => Ok(BufferRange { slab, offset: 0, len }),
             Some(InputData::Held(held)) => Err(wrong(format!("{held} elements"))),
             Some(InputData::Numbers(numbers)) => Err(wrong(format!("{} elements", numbers.len()))),
             Some(InputData::Classes(classes)) => Err(wrong(format!("{} labels", classes.len()))),
@@ -193,7 +193,7 @@ impl Binder<'_> {
         let target = match &output.kind {
             OutputKind::Result(name) => {
                 let (rows, width) = (self.rows(&output.ty), self.width(&output.ty));
-                self.plan.results.push(Named { name: name.clone(), ty: output.ty.clone(), rows, width, buffer });
+                self.plan.results.push(ResultBuffer { name: name.clone(), ty: output.ty.clone(), rows, width, buffer });
                 return Ok(());
             }
             OutputKind::UpdateParam(param) => self.slabs.params + param.0,
@@ -201,7 +201,7 @@ impl Binder<'_> {
         };
         if buffer.slab >= self.slabs.params && buffer.slab < self.slabs.inputs && buffer.slab != target {
             // Updates are copied one after another: what another update overwrites is saved first.
-            let to = Buffer { slab: self.slabs.arena, offset: self.plan.arena_len, len: buffer.len };
+            let to = BufferRange { slab: self.slabs.arena, offset: self.plan.arena_len, len: buffer.len };
             self.plan.arena_len += buffer.len.next_multiple_of(ALIGN);
             let kind = StepKind::Copy { from: buffer, to };
             let (shares, label) = (all_of(Stage::PU), "copy".into());
@@ -236,10 +236,10 @@ impl Binder<'_> {
                 (StepKind::Product(product), all_of(kernel.stage), label)
             }
             Body::Paths(paths) => {
-                let step = bind_paths(self, paths);
+                let step = bind_factored_metapath(self, paths);
                 let graph = |graph: hgnnc_ir::Graph| &self.program.tables.graphs[graph.index()].name;
                 let label = format!("paths over {}, {}", graph(paths.first), graph(paths.second));
-                (StepKind::Paths(Box::new(step)), all_of(kernel.stage), label)
+                (StepKind::Factored(Box::new(step)), all_of(kernel.stage), label)
             }
             Body::Traversal(traversal) => {
                 let (region, shares) = bind_region(self, traversal)?;

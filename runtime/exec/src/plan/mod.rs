@@ -6,22 +6,22 @@
 //! dense product over all rows. [`crate::block`] executes blocks, and is what generated code can replace.
 
 mod bind;
+mod factored_metapath;
 mod fuse;
-mod long;
-mod paths;
 pub(crate) mod region;
+mod split_rows;
 
 pub use bind::plan;
-pub use long::{Areas, Long};
-pub use paths::{Norm, PathStep, Turn};
+pub use factored_metapath::{Chunk, FactoredStep, Norm};
 pub use region::operands;
+pub use split_rows::{Areas, SplitRows};
 
 use hgnnc_ir::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
 use hgnnc_ir::types::{Param, Stage, Type, VertexType};
 
+use crate::buffer::BufferRange;
 use crate::kernels::flat::Pair;
 use crate::kernels::product::Extents;
-use crate::raw::Buffer;
 
 /// Positions of the slabs that programs share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,14 +68,14 @@ pub struct Plan {
     /// Constants.
     pub constants: Vec<f32>,
     /// Results by name.
-    pub results: Vec<Named>,
+    pub results: Vec<ResultBuffer>,
     /// New values of parameters and states.
     pub updates: Vec<Update>,
 }
 
 /// A result of a program.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Named {
+pub struct ResultBuffer {
     /// Its name.
     pub name: String,
     /// Its type.
@@ -85,7 +85,7 @@ pub struct Named {
     /// Elements per row.
     pub width: usize,
     /// Where it is.
-    pub buffer: Buffer,
+    pub buffer: BufferRange,
 }
 
 /// An optimiser state: its parameter and slot, in the order of the state slabs.
@@ -114,13 +114,13 @@ pub enum StepKind {
     /// A dense product over all rows.
     Product(Product),
     /// Sums over paths.
-    Paths(Box<PathStep>),
+    Factored(Box<FactoredStep>),
     /// Copies elements.
     Copy {
         /// From.
-        from: Buffer,
+        from: BufferRange,
         /// To.
-        to: Buffer,
+        to: BufferRange,
     },
 }
 
@@ -154,14 +154,14 @@ pub struct Region {
     /// First block of each task, and one past the last block.
     pub tasks: Vec<u32>,
     /// Rows that are cut into pieces. Each is a block of its own, which its task leaves out.
-    pub long: Option<Box<Long>>,
+    pub split: Option<Box<SplitRows>>,
     /// Results that are sums (or other reductions) over tasks.
     pub partials: Vec<Partial>,
-    /// Does an operand use [`Access::Own`], or a mask the own row?
+    /// Does an operand use [`Access::Owner`], or a mask the own row?
     pub uses_own: bool,
-    /// Does an operand use [`Access::OwnVertex`] or [`Access::OwnEnd`]?
+    /// Does an operand use [`Access::OwnerVertex`] or [`Access::OwnerEnd`]?
     pub uses_own_end: bool,
-    /// Number of columns where an operand uses [`Access::Full`].
+    /// Number of columns where an operand uses [`Access::DenseCell`].
     pub full_columns: Option<usize>,
 }
 
@@ -169,7 +169,7 @@ pub struct Region {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Partial {
     /// The result.
-    pub out: Buffer,
+    pub out: BufferRange,
     /// How.
     pub reduce: Reduce,
     /// What it reduces.
@@ -185,7 +185,7 @@ impl Region {
     /// The rows of a block, unless they are one row that is cut.
     pub fn block(&self, block: usize) -> Option<std::ops::Range<usize>> {
         let rows = self.blocks[block] as usize..self.blocks[block + 1] as usize;
-        (!self.long.as_ref().is_some_and(|long| long.has(&rows))).then_some(rows)
+        (!self.split.as_ref().is_some_and(|split| split.has(&rows))).then_some(rows)
     }
 
     /// The rows of all blocks that are executed as such.
@@ -195,9 +195,9 @@ impl Region {
 
     /// Number of parts of a partial: by tasks, and by tasks of cut rows.
     pub fn parts(&self, partial: &Partial) -> (usize, usize) {
-        let cut = self.long.as_ref().map_or(0, |long| match partial.level {
-            Level::Row => long.row_tasks.len(),
-            Level::Edge => long.piece_tasks.len(),
+        let cut = self.split.as_ref().map_or(0, |split| match partial.level {
+            Level::Row => split.row_tasks.len(),
+            Level::Edge => split.piece_tasks.len(),
         });
         (self.tasks.len() - 1, cut)
     }
@@ -240,7 +240,7 @@ pub enum Place {
     /// In the scratch of the thread.
     Scratch,
     /// In its rows of a stored value.
-    Stored(Buffer),
+    Stored(BufferRange),
 }
 
 /// Where an operand comes from.
@@ -249,7 +249,7 @@ pub enum Base {
     /// A value of this block.
     Local(u32),
     /// A stored value.
-    Stored(Buffer),
+    Stored(BufferRange),
 }
 
 /// Which row of the base belongs to row (edge) `i` of the operation.
@@ -260,21 +260,21 @@ pub enum Access {
     /// Always the same.
     Same,
     /// The row that owns edge `i`.
-    Own,
+    Owner,
     /// The other end of edge `i`.
-    Other,
+    Neighbor,
     /// The vertex of row `i`, where rows are the ends of a graph.
     Vertex,
     /// The vertex of the row that owns edge `i`, where rows are the ends of a graph.
-    OwnVertex,
+    OwnerVertex,
     /// The row that owns edge `i`, counted among those that own edges, where rows are all vertices.
-    OwnEnd,
+    OwnerEnd,
     /// The other end of edge `i`, counted among the ends of the graph.
-    OtherEnd,
+    NeighborEnd,
     /// The CSC position of edge `i`.
-    Position,
+    Eid,
     /// Element (row, column) of a dense matrix, for element `i` of a sparse one.
-    Full,
+    DenseCell,
 }
 
 /// An operand of a block operation.
@@ -303,7 +303,7 @@ pub struct BlockOp {
 
 /// What a mask has rows for: it is drawn for their numbers in the dataset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Drawn {
+pub enum MaskRows {
     /// What has the same number everywhere.
     Rows,
     /// Vertices; of a sparse mask, those of its rows.
@@ -367,7 +367,7 @@ pub enum BlockKind {
         /// Columns of the dense layout, where the mask is sparse.
         columns: Option<usize>,
         /// What its rows are.
-        of: Drawn,
+        of: MaskRows,
     },
     /// `x · w`
     MatMul(Extents, Operand, Operand),
@@ -424,7 +424,7 @@ pub enum BlockKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndRows {
     /// Where it is.
-    pub buffer: Buffer,
+    pub buffer: BufferRange,
     /// The graph.
     pub topology: usize,
     /// Which ends.
@@ -437,7 +437,7 @@ pub struct Update {
     /// The slab of the parameter or state.
     pub target: u32,
     /// The value.
-    pub from: Buffer,
+    pub from: BufferRange,
     /// Where it has rows for the ends of a graph only: graph, which ends, and elements per row.
     pub rows: Option<(usize, Direction, usize)>,
 }
@@ -452,11 +452,11 @@ pub struct Product {
     /// Number of rows.
     pub rows: usize,
     /// First operand.
-    pub x: Buffer,
+    pub x: BufferRange,
     /// Second operand.
-    pub y: Buffer,
+    pub y: BufferRange,
     /// Result.
-    pub out: Buffer,
+    pub out: BufferRange,
     /// How it is divided.
     pub split: Split,
     /// Offset of its parts in the slab of partials, where it is divided into parts.

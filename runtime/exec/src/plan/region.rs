@@ -14,12 +14,13 @@ use hgnnc_ir::{Direction, Reduce, Space};
 use super::bind::{Binder, stage_index};
 use super::fuse::{Form, forms};
 use super::{
-    Access, Base, BlockKind, BlockOp, Domain, Drawn, EndRows, Level, Local, Long, Operand, Partial, Place, Region,
+    Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, MaskRows, Operand, Partial, Place, Region,
+    SplitRows,
 };
+use crate::buffer::BufferRange;
 use crate::data::InputData;
 use crate::error::{ExecError, Result};
-use crate::raw::Buffer;
-use crate::routine::{block_extents, block_widths, is_partial};
+use crate::schedule::{block_extents, block_widths, is_partial};
 
 /// Elements of a tile of fetched operands: two fit in the first-level cache.
 const TILE: usize = 2048;
@@ -71,7 +72,7 @@ struct RegionBinder<'b, 'a> {
     written: HashMap<kernel::Buffer, u32>,
     ops: Vec<BlockOp>,
     locals: Vec<Local>,
-    partials: Vec<(Buffer, Reduce, Level, usize)>,
+    partials: Vec<(BufferRange, Reduce, Level, usize)>,
     uses_own: bool,
     uses_own_end: bool,
     full_columns: Option<usize>,
@@ -88,22 +89,22 @@ impl RegionBinder<'_, '_> {
     }
 
     /// What a mask at a level is drawn for.
-    fn drawn(&self, at: kernel::Level) -> Drawn {
+    fn drawn(&self, at: kernel::Level) -> MaskRows {
         let tables = &self.binder.program.tables;
         match (&self.traversal.rows, at) {
-            (Rows::Vertices(vertex), _) => Drawn::Vertices(*vertex),
-            (Rows::Edges(graph, _) | Rows::Ends(graph, _), kernel::Level::Edge) => Drawn::Edges(graph.index()),
+            (Rows::Vertices(vertex), _) => MaskRows::Vertices(*vertex),
+            (Rows::Edges(graph, _) | Rows::Ends(graph, _), kernel::Level::Edge) => MaskRows::Edges(graph.index()),
             (Rows::Edges(graph, Direction::In), kernel::Level::Row) => {
-                Drawn::Vertices(tables.graphs[graph.index()].dst)
+                MaskRows::Vertices(tables.graphs[graph.index()].dst)
             }
             (Rows::Edges(graph, Direction::Out), kernel::Level::Row) => {
-                Drawn::Vertices(tables.graphs[graph.index()].src)
+                MaskRows::Vertices(tables.graphs[graph.index()].src)
             }
             (Rows::Elements(pattern, _), kernel::Level::Edge) | (Rows::Elements(pattern, Direction::In), _) => {
-                Drawn::Vertices(tables.patterns[pattern.index()].vertex)
+                MaskRows::Vertices(tables.patterns[pattern.index()].vertex)
             }
             // Where vertices have other numbers, there are no masks of rows of ends.
-            (Rows::Once | Rows::Each(_) | Rows::Ends(..) | Rows::Elements(_, Direction::Out), _) => Drawn::Rows,
+            (Rows::Once | Rows::Each(_) | Rows::Ends(..) | Rows::Elements(_, Direction::Out), _) => MaskRows::Rows,
         }
     }
 
@@ -154,28 +155,28 @@ impl RegionBinder<'_, '_> {
         let crossed = local.is_none() && self.rows_are_ends() != of_ends;
         let access = match operand.index {
             Index::End => unreachable!("read by `end_rows`"),
-            Index::Row if crossed && at_edge && of_ends => Access::OwnEnd,
-            Index::Row if crossed && at_edge && self.rows_are_ends() => Access::OwnVertex,
+            Index::Row if crossed && at_edge && of_ends => Access::OwnerEnd,
+            Index::Row if crossed && at_edge && self.rows_are_ends() => Access::OwnerVertex,
             Index::Row if crossed && self.rows_are_ends() => Access::Vertex,
-            Index::Other if of_ends => Access::OtherEnd,
+            Index::Other if of_ends => Access::NeighborEnd,
             Index::Whole if self.traversal.rows == Rows::Once => Access::Each,
             Index::Whole => Access::Same,
-            Index::Row if at_edge => Access::Own,
+            Index::Row if at_edge => Access::Owner,
             Index::Row => Access::Each,
-            Index::Other => Access::Other,
+            Index::Other => Access::Neighbor,
             Index::Edge if self.same_elements(operand.source).is_some() => Access::Same,
             Index::Edge => {
                 // Stored edges are in CSC order.
                 let outgoing = self.edges().is_some_and(|(_, direction)| direction == Direction::Out);
-                if local.is_none() && outgoing { Access::Position } else { Access::Each }
+                if local.is_none() && outgoing { Access::Eid } else { Access::Each }
             }
             Index::Cell => {
                 self.cells(instr)?;
-                Access::Full
+                Access::DenseCell
             }
         };
-        self.uses_own |= matches!(access, Access::Own | Access::Full);
-        self.uses_own_end |= matches!(access, Access::OwnVertex | Access::OwnEnd);
+        self.uses_own |= matches!(access, Access::Owner | Access::DenseCell);
+        self.uses_own_end |= matches!(access, Access::OwnerVertex | Access::OwnerEnd);
         let base = match (local, operand.index) {
             (Some(local), _) => Base::Local(local),
             (None, Index::Edge) if let Some(number) = self.same_elements(operand.source) => {
@@ -283,8 +284,8 @@ impl RegionBinder<'_, '_> {
                 let columns = self.columns().filter(|_| instr.level == kernel::Level::Edge);
                 let of = self.drawn(instr.level);
                 let moved = match of {
-                    Drawn::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
-                    Drawn::Rows | Drawn::Vertices(_) => false,
+                    MaskRows::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
+                    MaskRows::Rows | MaskRows::Vertices(_) => false,
                 };
                 self.uses_own |= columns.is_some() || moved;
                 BlockKind::Mask { stream: *stream, rate: *rate, columns, of }
@@ -415,7 +416,7 @@ impl RegionBinder<'_, '_> {
             locals,
             blocks: vec![],
             tasks: vec![],
-            long: None,
+            split: None,
             partials: vec![],
             uses_own,
             uses_own_end,
@@ -429,22 +430,22 @@ impl RegionBinder<'_, '_> {
             let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
             let piece = traversal.pieces.map(|pieces| pieces.len(edges));
             // No row has more edges than the graph: small ones need no classes.
-            region.long = piece.filter(|&piece| piece < edges).and_then(|piece| {
+            region.split = piece.filter(|&piece| piece < edges).and_then(|piece| {
                 let rows = topology.degree_classes(direction, ends).may_exceed(piece as u64);
-                Long::of(piece, rows, indptr, most_tasks, (&region.ops, &region.locals)).map(Box::new)
+                SplitRows::of(piece, rows, indptr, most_tasks, (&region.ops, &region.locals)).map(Box::new)
             });
         }
         divide(&mut region, binder, &traversal.rows, peaks, most_tasks);
         let num_tasks = region.tasks.len() - 1;
-        let cut_tasks = region.long.as_ref().map_or(0, |long| long.row_tasks.len().max(long.piece_tasks.len()));
+        let cut_tasks = region.split.as_ref().map_or(0, |split| split.row_tasks.len().max(split.piece_tasks.len()));
         for (out, reduce, level, width) in partials {
             let offset = binder.partial(num_tasks + cut_tasks, width);
             region.partials.push(Partial { out, reduce, level, width, offset });
         }
-        if let Some(long) = &mut region.long {
-            let (of_row, of_piece) = long.areas.lens;
-            let (rows, pieces) = (long.rows.len(), long.num_pieces());
-            long.areas.starts = (binder.partial(rows, of_row), binder.partial(pieces, of_piece));
+        if let Some(split) = &mut region.split {
+            let (of_row, of_piece) = split.areas.lens;
+            let (rows, pieces) = (split.rows.len(), split.num_pieces());
+            split.areas.starts = (binder.partial(rows, of_row), binder.partial(pieces, of_piece));
         }
         let shares = shares(&region, binder);
         (region, shares)
@@ -454,7 +455,7 @@ impl RegionBinder<'_, '_> {
     /// stored last is written after all rounds.
     fn reads_what_it_replaces(&self) -> bool {
         let writes = |op: &&BlockOp| !is_partial(&op.kind) && !matches!(op.kind, BlockKind::Store(_));
-        let written: Vec<Buffer> = self.ops.iter().filter(writes).filter_map(|op| self.stored(op.out)).collect();
+        let written: Vec<BufferRange> = self.ops.iter().filter(writes).filter_map(|op| self.stored(op.out)).collect();
         let read = self.ops.iter().filter(|op| op.level == Level::Edge).flat_map(|op| operands(&op.kind));
         let mut read = read.filter_map(|operand| match operand.base {
             Base::Stored(buffer) => Some(buffer),
@@ -463,7 +464,7 @@ impl RegionBinder<'_, '_> {
         read.any(|buffer| written.contains(&buffer))
     }
 
-    fn stored(&self, local: u32) -> Option<Buffer> {
+    fn stored(&self, local: u32) -> Option<BufferRange> {
         match self.locals[local as usize].place {
             Place::Stored(buffer) => Some(buffer),
             Place::Scratch => None,
@@ -515,7 +516,7 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
             let most = if peaks[1].max(edge_width) > 0 { 1024 } else { 8192 };
             let indptr = data.topology(topology).indptr(direction, ends);
             let rows = (scratch / 2 / row_peak).clamp(16, 1024);
-            let cut: &[u32] = region.long.as_ref().map_or(&[], |long| &long.rows);
+            let cut: &[u32] = region.split.as_ref().map_or(&[], |split| &split.rows);
             edge_blocks(indptr, rows, (scratch / edge_peak).clamp(64, most), cut)
         }
         Domain::Rows(count) => {
@@ -528,8 +529,8 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
         }
     };
     let (mut most_rows, mut most_edges) = block_extents(region, data);
-    if let Some(long) = &region.long {
-        (most_rows, most_edges) = (most_rows.max(1), most_edges.max(long.piece));
+    if let Some(split) = &region.split {
+        (most_rows, most_edges) = (most_rows.max(1), most_edges.max(split.piece));
     }
     let plan = &mut binder.plan;
     plan.block_edges = plan.block_edges.max(most_edges);

@@ -6,9 +6,9 @@ use std::time::Instant;
 use hgnnc_sample::BatchKey;
 
 use super::{Epoch, Trainer};
+use crate::backend::Backend;
 use crate::batches::Batches;
 use crate::error::Result;
-use crate::executor::Executor;
 use crate::times::Times;
 
 impl Trainer {
@@ -23,13 +23,13 @@ impl Trainer {
         let start = Instant::now();
         let mut times = Times::default();
         let (seed, epochs, first) = (self.seed, self.epochs, self.progress.within.batches);
-        let Executor::Batches(batches) = &mut self.executor else { return Ok(None) };
+        let Backend::Batches(batches) = &mut self.backend else { return Ok(None) };
         let (num, size) = (batches.num_batches(), batches.size());
-        if !batches.is_making() {
+        if !batches.is_loading() {
             batches.begin(BatchKey { seed, epoch, batch: first }, epochs)?;
         }
         for batch in first..num {
-            let Executor::Batches(batches) = &mut self.executor else { return Ok(None) };
+            let Backend::Batches(batches) = &mut self.backend else { return Ok(None) };
             if stop.load(Ordering::Relaxed) && batches.may_pause(batch) {
                 return Ok(None);
             }
@@ -59,7 +59,7 @@ impl Trainer {
     /// Trains on the next batch that is made: its loss, and of how many seeds it is the mean. The update is taken over only
     /// where the loss is finite.
     pub(crate) fn train_batch(&mut self, key: BatchKey, times: &mut Times) -> Result<(f64, usize)> {
-        let Executor::Batches(batches) = &mut self.executor else { return Ok((0.0, 0)) };
+        let Backend::Batches(batches) = &mut self.backend else { return Ok((0.0, 0)) };
         let step = self.progress.steps_done + 1;
         let computed = batches.compute(key, step, times)?;
         let (loss, seeds) = (computed.loss, computed.seeds);
@@ -73,9 +73,9 @@ impl Trainer {
 
     /// What trains on batches, and the seed.
     pub(crate) fn batches(&mut self) -> Option<(&mut Batches, u64)> {
-        match &mut self.executor {
-            Executor::Batches(batches) => Some((batches, self.seed)),
-            Executor::Cpu(_) | Executor::Device(_) => None,
+        match &mut self.backend {
+            Backend::Batches(batches) => Some((batches, self.seed)),
+            Backend::Cpu(_) | Backend::Device(_) => None,
         }
     }
 }

@@ -21,7 +21,7 @@ impl Trainer {
     /// Do labels and splits fit the training block?
     pub(super) fn check_target(&mut self) -> Result<()> {
         let Some(training) = &self.artifact.training else { return Ok(()) };
-        let data = self.executor.data();
+        let data = self.backend.data();
         let (vertex, label) = match &training.target {
             artifact::Target::Vertices { vertex, label } => (*vertex, label),
             artifact::Target::Links(_) => {

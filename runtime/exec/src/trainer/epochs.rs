@@ -7,8 +7,8 @@ use hgnnc_ir::artifact::{Criterion, Stop};
 
 use super::timing::{Timing, WARM_UP};
 use super::{Epoch, Outcome, TRAIN, Trainer};
+use crate::backend::{Backend, Rows};
 use crate::error::{ExecError, Result};
-use crate::executor::{Executor, Rows};
 use crate::not_finite;
 use crate::times::Times;
 use crate::weights;
@@ -29,12 +29,12 @@ impl Trainer {
         let training = self.check_trainable()?;
         let (select, early) = (training.select, training.stop);
         // Handing work over to the threads allocates now and then: they get all of it at once.
-        match &self.executor {
-            Executor::Cpu(engine) => engine.pool().install(|| self.train(select, early, stop, on_epoch)),
-            Executor::Device(_) => self.train(select, early, stop, on_epoch),
-            Executor::Batches(_) => {
+        match &self.backend {
+            Backend::Cpu(engine) => engine.pool().install(|| self.train(select, early, stop, on_epoch)),
+            Backend::Device(_) => self.train(select, early, stop, on_epoch),
+            Backend::Batches(_) => {
                 let outcome = self.train(select, early, stop, on_epoch);
-                if let Executor::Batches(it) = &mut self.executor {
+                if let Backend::Batches(it) = &mut self.backend {
                     it.end();
                 }
                 outcome
@@ -51,8 +51,8 @@ impl Trainer {
     ) -> Result<Outcome> {
         let started = Instant::now();
         self.saved = started;
-        if let (Executor::Batches(it), 0) = (&mut self.executor, self.epochs) {
-            it.foresee(self.seed, 0)?;
+        if let (Backend::Batches(it), 0) = (&mut self.backend, self.epochs) {
+            it.simulate_cache(self.seed, 0)?;
         }
         let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
         self.reserve(remaining)?;
@@ -78,7 +78,7 @@ impl Trainer {
             self.not_finite = selected.filter(|value| !value.is_finite()).or(self.not_finite);
             // Parameters that are not finite are no use, however well their guesses do.
             let best = selected.is_some_and(|value| better(select, value, self.progress.best()))
-                && self.executor.has_finite_params();
+                && self.backend.has_finite_params();
             if let (true, Some(value)) = (best, selected) {
                 self.progress.set_best(epoch, value);
                 self.keep_best(epoch)?;
@@ -191,9 +191,9 @@ impl Trainer {
         stop: &AtomicBool,
         on_batch: &mut (dyn FnMut(&Epoch) + Send),
     ) -> Result<Option<(f64, f64)>> {
-        match self.executor {
-            Executor::Batches(_) => self.train_batches(epoch, stop, on_batch),
-            Executor::Cpu(_) | Executor::Device(_) => self.train_step(epoch).map(Some),
+        match self.backend {
+            Backend::Batches(_) => self.train_batches(epoch, stop, on_batch),
+            Backend::Cpu(_) | Backend::Device(_) => self.train_step(epoch).map(Some),
         }
     }
 
@@ -201,31 +201,31 @@ impl Trainer {
     pub(crate) fn train_step(&mut self, epoch: u64) -> Result<(f64, f64)> {
         let mut times = Times::default();
         // The times of these epochs are not reported where there are more.
-        let timed = self.timing.epochs.len() < WARM_UP && matches!(self.executor, Executor::Device(_));
-        self.executor.time_launches(timed);
+        let timed = self.timing.epochs.len() < WARM_UP && matches!(self.backend, Backend::Device(_));
+        self.backend.time_launches(timed);
         let start = Instant::now();
         let step = self.progress.steps_done + 1;
-        self.executor.run_until_update(TRAIN, (self.seed, step, epoch), &mut times)?;
+        self.backend.run_until_update(TRAIN, (self.seed, step, epoch), &mut times)?;
         self.check_loss(epoch)?;
-        self.executor.run_updates(TRAIN, self.seed, step, &mut times)?;
-        if let Executor::Cpu(_) = self.executor {
+        self.backend.run_updates(TRAIN, self.seed, step, &mut times)?;
+        if let Backend::Cpu(_) = self.backend {
             let update = Instant::now();
-            self.executor.commit(TRAIN);
+            self.backend.commit(TRAIN);
             let commit = update.elapsed().as_nanos() as f64;
             times.phases[2] += commit;
             times.stages[4] += commit;
         }
-        self.executor.time_launches(false);
+        self.backend.time_launches(false);
         // A device is done now, and knows better how long it took.
-        let on_device = self.executor.elapsed_ms()?;
+        let on_device = self.backend.elapsed_ms()?;
         let of_launches = (timed && times != Times::default()).then(|| times.phases.iter().sum::<f64>() * 1e-6);
         let ms = of_launches.or(on_device).unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         self.progress.steps_done += 1;
         self.timing.epochs.push(ms);
-        match self.executor {
-            Executor::Cpu(_) | Executor::Batches(_) => self.timing.add(&times),
-            Executor::Device(_) if of_launches.is_some() => self.timing.add_of_device(&times),
-            Executor::Device(_) => {}
+        match self.backend {
+            Backend::Cpu(_) | Backend::Batches(_) => self.timing.add(&times),
+            Backend::Device(_) if of_launches.is_some() => self.timing.add_of_device(&times),
+            Backend::Device(_) => {}
         }
         Ok((self.loss()?, ms))
     }
@@ -233,7 +233,7 @@ impl Trainer {
     /// One training step on a device, launch by launch: milliseconds of each, if it has a clock.
     pub(crate) fn train_launch_by_launch(&mut self, epoch: u64) -> Result<Option<Vec<f64>>> {
         let step = self.progress.steps_done + 1;
-        let Executor::Device(it) = &mut self.executor else { return Ok(None) };
+        let Backend::Device(it) = &mut self.backend else { return Ok(None) };
         let times = it.engine.run_timed(TRAIN, self.seed, step, epoch)?;
         self.progress.steps_done += 1;
         self.check_loss(epoch)?;
@@ -242,7 +242,7 @@ impl Trainer {
 
     /// The loss of the last training step.
     fn loss(&self) -> Result<f64> {
-        match self.executor.result(TRAIN, "loss") {
+        match self.backend.result(TRAIN, "loss") {
             Some(Rows { numbers: [loss], .. }) => Ok(f64::from(*loss)),
             _ => Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
         }
@@ -250,7 +250,7 @@ impl Trainer {
 
     /// Refuses a loss that is not finite.
     fn check_loss(&mut self, epoch: u64) -> Result<()> {
-        self.executor.fetch(TRAIN, "loss")?;
+        self.backend.fetch(TRAIN, "loss")?;
         self.check_finite(self.loss()?, epoch, "the epoch before")
     }
 
@@ -264,10 +264,10 @@ impl Trainer {
         };
         // Forward, with the parameters that gave the loss; and if some of these are not finite, the step that made them so.
         let step = (self.seed, self.progress.steps_done + 1, epoch);
-        let mut cause = not_finite::of_loss(&self.artifact, &mut self.executor, step);
+        let mut cause = not_finite::of_loss(&self.artifact, &mut self.backend, step);
         self.restore_best()?;
         if let Some(not_finite::Found::Param(name)) = cause {
-            cause = not_finite::of_update(&self.artifact, &mut self.executor, step, &name, &self.best);
+            cause = not_finite::of_update(&self.artifact, &mut self.backend, step, &name, &self.best);
         }
         let cause = cause.map(|found| Box::new(found.into_cause()));
         Err(ExecError::Diverged { epoch, loss, kept, cause })

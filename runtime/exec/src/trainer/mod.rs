@@ -2,10 +2,10 @@
 
 mod batches;
 mod check;
+mod checkpointing;
 mod epochs;
-mod measure;
+mod inference;
 mod options;
-mod saved;
 mod timing;
 
 pub use options::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions};
@@ -16,23 +16,23 @@ use hgnnc_ir::artifact::{Artifact, Kernels, Part};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ptx::Target;
 
+use crate::backend::{Backend, part_index};
 use crate::batches::Batches;
 use crate::checkpoint::Progress;
 use crate::data::BoundData;
 use crate::device::{Compiled, Device, DeviceEngine};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{ExecError, Result};
-use crate::executor::{Executor, part_index};
+use crate::exec_plan::ExecPlan;
 use crate::links::LinkMeasures;
 use crate::metrics::Tally;
-use crate::planned::Planned;
 use timing::Timing;
 
 /// A model bound to data, with its parameters.
 #[derive(Debug)]
 pub struct Trainer {
     artifact: Artifact,
-    executor: Executor,
+    backend: Backend,
     options: TrainOptions,
     seed: u64,
     epochs: u64,
@@ -138,17 +138,17 @@ impl Trainer {
         Self::with(engine.into(), artifact, options)
     }
 
-    fn with(mut executor: Executor, artifact: Artifact, options: TrainOptions) -> Result<Self> {
+    fn with(mut backend: Backend, artifact: Artifact, options: TrainOptions) -> Result<Self> {
         let training = artifact.training.as_ref();
         let seed = seed_of(&artifact, &options);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
-        executor.init_params(&artifact.infer, seed)?;
-        let links = LinkMeasures::new(&artifact, executor.data(), engine_options(&options))?;
-        let mut progress = Progress::new(&artifact.model, seed, executor.data().orders.kind());
+        backend.init_params(&artifact.infer, seed)?;
+        let links = LinkMeasures::new(&artifact, backend.data(), engine_options(&options))?;
+        let mut progress = Progress::new(&artifact.model, seed, backend.data().orders.kind());
         progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
             artifact,
-            executor,
+            backend,
             options,
             seed,
             epochs,
@@ -169,7 +169,7 @@ impl Trainer {
         };
         trainer.check_target()?;
         if let Some(training) = &trainer.artifact.training {
-            trainer.executor.count_result(INFER, &training.output, training.task)?;
+            trainer.backend.count_result(INFER, &training.output, training.task)?;
         }
         if trainer.options.resume {
             trainer.resume()?;
@@ -183,9 +183,9 @@ impl Trainer {
     /// # Errors
     /// Data that does not fit the programs.
     pub fn memory_needed(artifact: &Artifact, data: &mut BoundData, options: &TrainOptions) -> Result<MemoryNeeded> {
-        let planned = Planned::new(&programs(artifact), data, engine_options(options))?;
-        let arenas = Arenas { all: planned.arena(None), infer: planned.arena(Some(INFER)) };
-        Ok(MemoryNeeded { arenas, bytes: planned.parts(data).iter().map(|part| part.1).sum() })
+        let exec_plan = ExecPlan::new(&programs(artifact), data, engine_options(options))?;
+        let arenas = Arenas { all: exec_plan.arena(None), infer: exec_plan.arena(Some(INFER)) };
+        Ok(MemoryNeeded { arenas, bytes: exec_plan.parts(data).iter().map(|part| part.1).sum() })
     }
 
     /// As [`Trainer::memory_needed`], of a device of this kind.
@@ -200,21 +200,21 @@ impl Trainer {
 
     /// Memory for values.
     pub fn arenas(&self) -> Arenas {
-        Arenas { all: self.executor.arena(None), infer: self.executor.arena(Some(INFER)) }
+        Arenas { all: self.backend.arena(None), infer: self.backend.arena(Some(INFER)) }
     }
 
     fn rows(&self, part: Part) -> &[u32] {
-        &self.executor.data().parts[part_index(part)]
+        &self.backend.data().parts[part_index(part)]
     }
 
     /// Graphs, labels and splits.
     pub fn data(&self) -> &BoundData {
-        self.executor.data()
+        self.backend.data()
     }
 
     /// Number of threads of this processor.
     pub fn threads(&self) -> usize {
-        self.executor.threads()
+        self.backend.threads()
     }
 
     /// The compiled model.
@@ -224,17 +224,17 @@ impl Trainer {
 
     /// The engine of this processor, to look at plans and times; `None` where a device runs the model.
     pub fn engine(&mut self) -> Option<&mut Engine> {
-        match &mut self.executor {
-            Executor::Cpu(engine) => Some(engine),
-            Executor::Device(_) | Executor::Batches(_) => None,
+        match &mut self.backend {
+            Backend::Cpu(engine) => Some(engine),
+            Backend::Device(_) | Backend::Batches(_) => None,
         }
     }
 
     /// The engine of the device that runs the model.
     pub fn device(&mut self) -> Option<&mut DeviceEngine> {
-        match &mut self.executor {
-            Executor::Cpu(_) | Executor::Batches(_) => None,
-            Executor::Device(it) => Some(&mut it.engine),
+        match &mut self.backend {
+            Backend::Cpu(_) | Backend::Batches(_) => None,
+            Backend::Device(it) => Some(&mut it.engine),
         }
     }
 
@@ -244,9 +244,9 @@ impl Trainer {
     /// A machine for which no code can be generated, or nothing to train on.
     pub fn clif_of_batch(&mut self) -> Result<Option<String>> {
         self.check_trainable()?;
-        match &mut self.executor {
-            Executor::Batches(it) => it.clif().map(Some),
-            Executor::Cpu(_) | Executor::Device(_) => Ok(None),
+        match &mut self.backend {
+            Backend::Batches(it) => it.clif().map(Some),
+            Backend::Cpu(_) | Backend::Device(_) => Ok(None),
         }
     }
 

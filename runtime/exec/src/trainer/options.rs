@@ -7,10 +7,10 @@ use hgnnc_ir::artifact::Criterion;
 use hgnnc_ptx::Precision;
 
 use crate::batches::CacheOptions;
+use crate::exec_plan::Arena;
 use crate::identity::Identity;
 use crate::kernel_features::KernelFeatures;
 use crate::native::CodeMode;
-use crate::planned::Arena;
 
 /// How to train; what is `None` comes from the model.
 #[derive(Clone, PartialEq, Debug)]

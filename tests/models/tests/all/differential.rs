@@ -153,10 +153,10 @@ fn binding_a_dataset_gives_the_same_data() {
                     (&found.name, found.num_src, found.num_dst),
                     (&expected.name, expected.num_src, expected.num_dst)
                 );
-                assert_eq!(found.incoming.indptr, expected.incoming.indptr, "{what}: {}", found.name);
-                assert_eq!(found.incoming.other, expected.incoming.other, "{what}: {}", found.name);
-                assert_eq!(found.outgoing.indptr, expected.outgoing.indptr, "{what}: {}", found.name);
-                assert_eq!(found.outgoing.other, expected.outgoing.other, "{what}: {}", found.name);
+                assert_eq!(found.csc.indptr, expected.csc.indptr, "{what}: {}", found.name);
+                assert_eq!(found.csc.indices, expected.csc.indices, "{what}: {}", found.name);
+                assert_eq!(found.csr.indptr, expected.csr.indptr, "{what}: {}", found.name);
+                assert_eq!(found.csr.indices, expected.csr.indices, "{what}: {}", found.name);
             }
             assert_eq!(found.patterns.len(), expected.patterns.len(), "{what}");
             assert_eq!(found.inputs, expected.inputs[..found.inputs.len()], "{what}");

@@ -178,7 +178,7 @@ fn field_case_08_isolated_vertices_keep_their_rows() {
     let data = dataset::dataset(&artifact.infer, &compiled.bind(&world), &world);
     let bound = hgnnc_exec::bind(&artifact, &data, &Default::default()).expect("the dataset fits");
     for graph in &bound.graphs {
-        assert_eq!((graph.num_src, graph.num_dst, graph.incoming.indptr.len()), (20, 20, 21), "{}", graph.name);
+        assert_eq!((graph.num_src, graph.num_dst, graph.csc.indptr.len()), (20, 20, 21), "{}", graph.name);
     }
     assert_eq!(compiled.output(&world, "y").rows, 20);
     trains_without_nan("han", &compiled, &world);

@@ -423,8 +423,8 @@ fn edge_data_stay_with_their_edges() {
         let (weights, kinds) = (numbers(&Binding::EdgeWeight(handle)), numbers(&Binding::EdgeFeatures(handle)));
         let mut found = vec![];
         for dst in 0..graph.num_dst {
-            for e in graph.incoming.indptr[dst] as usize..graph.incoming.indptr[dst + 1] as usize {
-                let src = graph.incoming.other[e];
+            for e in graph.csc.indptr[dst] as usize..graph.csc.indptr[dst + 1] as usize {
+                let src = graph.csc.indices[e];
                 let added = kinds[3 * e..3 * e + 3] == [0.0; 3];
                 assert!(added || kinds[3 * e..3 * e + 3] == [weights[e], 10.0 * weights[e], 0.0], "{}", graph.name);
                 found.push((src, dst as u32, weights[e] as u32, added));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::order::{number_anew, obstacle};
+use hgnnc_exec::reorder::{renumber, unsupported_reason};
 use hgnnc_exec::{BoundData, CodeMode, OrderOptions, TrainOptions, Trainer, checkpoint, order_vertices};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::Artifact;
@@ -34,10 +34,10 @@ fn shuffled(data: &BoundData, salt: u64, kept: Option<usize>) -> Vec<Option<Orde
 }
 
 fn renumbered((artifact, mut data): (Artifact, BoundData), salt: u64, kept: Option<usize>) -> (Artifact, BoundData) {
-    assert_eq!(obstacle(&artifact), None);
+    assert_eq!(unsupported_reason(&artifact), None);
     let target = artifact.training.as_ref().and_then(|training| training.target.vertex());
     let orders = shuffled(&data, salt, kept);
-    number_anew(&mut data, &artifact.infer, target, orders).unwrap_or_else(|error| panic!("{error}"));
+    renumber(&mut data, &artifact.infer, target, orders).unwrap_or_else(|error| panic!("{error}"));
     (artifact, data)
 }
 

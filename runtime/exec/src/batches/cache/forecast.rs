@@ -7,9 +7,9 @@ use hgnnc_graph::processors::free;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_sample::{Batch, BatchKey};
 
-use crate::batches::source::{Made, Source};
+use crate::batches::loader::{MiniBatch, MiniBatchLoader};
+use crate::buffer::HostBuffer;
 use crate::error::Result;
-use crate::raw::Slab;
 
 /// The epoch of what is sampled before training: none of those that are trained.
 const PRESAMPLED: u64 = u64::MAX;
@@ -21,7 +21,7 @@ const TIMED: (usize, u64) = (2048, 7);
 /// How often batches of an epoch that is not trained need each vertex, by table: `rows` of each, of which `needed` gives
 /// those that a batch needs.
 pub fn presample(
-    source: &Source,
+    loader: &MiniBatchLoader,
     seed: u64,
     batches: u64,
     rows: &[usize],
@@ -29,18 +29,18 @@ pub fn presample(
     needed: &(dyn for<'b> Fn(&'b Batch, usize) -> &'b [u32] + Sync),
 ) -> Result<Vec<Vec<u32>>> {
     let counts: Vec<Vec<AtomicU32>> = rows.iter().map(|&rows| (0..rows).map(|_| AtomicU32::new(0)).collect()).collect();
-    let order = source.order(seed, PRESAMPLED);
+    let order = loader.order(seed, PRESAMPLED);
     let next = AtomicU32::new(0);
     let work = || -> Result<()> {
-        let (mut maker, mut made) = (source.maker()?, Made::default());
+        let (mut worker, mut mini_batch) = (loader.worker()?, MiniBatch::default());
         loop {
             let batch = u64::from(next.fetch_add(1, Ordering::Relaxed));
             if batch >= batches {
                 return Ok(());
             }
-            source.sample(&mut maker, &order, BatchKey { seed, epoch: PRESAMPLED, batch }, &mut made)?;
+            loader.sample(&mut worker, &order, BatchKey { seed, epoch: PRESAMPLED, batch }, &mut mini_batch)?;
             for (table, counts) in counts.iter().enumerate() {
-                for &vertex in needed(&made.sampled, table) {
+                for &vertex in needed(&mini_batch.sampled, table) {
                     counts[vertex as usize].fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -86,7 +86,7 @@ pub fn time_reads(numbers: &[f32], width: usize) -> f64 {
 }
 
 /// As [`time_reads`], there and back, of several arrays.
-pub fn time_moves(slabs: &[&Slab], rows: usize, width: usize) -> f64 {
+pub fn time_moves(slabs: &[&HostBuffer], rows: usize, width: usize) -> f64 {
     let mut scratch = vec![0.0; TIMED.0 * width];
     let mut at = 0;
     time(rows, |row| {

@@ -23,9 +23,9 @@ use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use hgnnc_sample::Batch;
 
-use super::source::{Source, Whole};
+use super::loader::{MiniBatchLoader, WholeInput};
+use crate::buffer::{HostBuffer, SharedBuffer};
 use crate::error::Result;
-use crate::raw::{Frozen, Slab};
 use crate::report::{CacheReport, CachedRows, Saved};
 pub(super) use forecast::{MOST_PRESAMPLED, presample};
 use forecast::{time_moves, time_reads};
@@ -50,14 +50,14 @@ enum Home {
 /// A learned array in the fast memory.
 struct Fast {
     table: usize,
-    rows: Slab,
+    rows: HostBuffer,
     width: usize,
 }
 
 /// The rows of an input: those that are kept, and where.
 pub(super) struct FastInput {
     slots: Arc<Slots>,
-    rows: Frozen,
+    rows: SharedBuffer,
     width: usize,
     /// The vertices of a batch, a type of its program.
     pub vertex: VertexType,
@@ -65,7 +65,7 @@ pub(super) struct FastInput {
 
 impl FastInput {
     /// The rows of the vertices of a batch, in their order. Number of elements.
-    pub fn gather(&self, slow: &Frozen, vertices: &[u32], into: &mut Slab) -> usize {
+    pub fn gather(&self, slow: &SharedBuffer, vertices: &[u32], into: &mut HostBuffer) -> usize {
         let width = self.width;
         into.grow(vertices.len() * width);
         for (to, &vertex) in into.elements().chunks_exact_mut(width.max(1)).zip(vertices) {
@@ -121,14 +121,14 @@ impl Cache {
     pub fn new<'s>(
         options: CacheOptions,
         seed: u64,
-        source: &mut Source,
+        loader: &mut MiniBatchLoader,
         learned: &[Learned],
-        (slow, arrays): (&dyn Fn(usize) -> &'s Slab, usize),
+        (slow, arrays): (&dyn Fn(usize) -> &'s HostBuffer, usize),
         threads: usize,
     ) -> Result<Self> {
         let start = Instant::now();
         let (mut tables, mut homes, mut vertices, mut rows) = (vec![], vec![], vec![], vec![]);
-        for input in features(source) {
+        for input in features(loader) {
             let table = Table {
                 name: input.name.clone(),
                 row_bytes: (input.width * size_of::<f32>()) as u64,
@@ -141,7 +141,7 @@ impl Cache {
             vertices.push(input.vertex);
         }
         for param in learned {
-            let slabs: Vec<&Slab> = param.arrays.iter().map(|&array| slow(array)).collect();
+            let slabs: Vec<&HostBuffer> = param.arrays.iter().map(|&array| slow(array)).collect();
             tables.push(Table {
                 name: param.name.clone(),
                 row_bytes: (param.arrays.len() * param.width * size_of::<f32>()) as u64,
@@ -153,9 +153,9 @@ impl Cache {
             vertices.push(param.vertex);
         }
         let presampling = Instant::now();
-        let presampled = source.num_batches().min(MOST_PRESAMPLED);
-        let forecast = presample(source, seed, presampled, &rows, threads, &|sampled, table| {
-            source.vertices(sampled, vertices[table])
+        let presampled = loader.num_batches().min(MOST_PRESAMPLED);
+        let forecast = presample(loader, seed, presampled, &rows, threads, &|sampled, table| {
+            loader.vertices(sampled, vertices[table])
         })?;
         let presample_s = presampling.elapsed().as_secs_f64();
         let mut cache = Self {
@@ -175,17 +175,17 @@ impl Cache {
             presample_s,
             setup_s: 0.0,
         };
-        let placement = cache.placed(options.policy, source);
+        let placement = cache.placed(options.policy, loader);
         cache.slots = placement.tables.into_iter().map(Arc::new).collect();
-        cache.fill(source, learned);
+        cache.fill(loader, learned);
         cache.setup_s = start.elapsed().as_secs_f64();
         Ok(cache)
     }
 
     /// What a policy would keep.
-    fn placed(&self, policy: Policy, source: &Source) -> Placement {
+    fn placed(&self, policy: Policy, loader: &MiniBatchLoader) -> Placement {
         let degrees: Vec<Vec<u32>> = match policy {
-            Policy::Degree => self.vertices.iter().map(|&vertex| source.out_degrees(vertex)).collect(),
+            Policy::Degree => self.vertices.iter().map(|&vertex| loader.out_degrees(vertex)).collect(),
             Policy::Penalty | Policy::Shares | Policy::Hotness | Policy::Random => vec![vec![]; self.tables.len()],
         };
         let forecast = Forecast { accesses: &self.forecast, degrees: &degrees, seed: self.seed };
@@ -193,16 +193,16 @@ impl Cache {
     }
 
     /// Makes the fast memory, and copies features there.
-    fn fill(&mut self, source: &mut Source, learned: &[Learned]) {
+    fn fill(&mut self, loader: &mut MiniBatchLoader, learned: &[Learned]) {
         let mut inputs = vec![];
         for (table, home) in self.homes.iter().enumerate() {
             let slots = &self.slots[table];
             match home {
                 Home::Input(index) => {
-                    let Some(input) = features(source).into_iter().find(|input| input.index == *index) else {
+                    let Some(input) = features(loader).into_iter().find(|input| input.index == *index) else {
                         continue;
                     };
-                    let mut rows = Slab::zeros(slots.vertices().len() * input.width);
+                    let mut rows = HostBuffer::zeros(slots.vertices().len() * input.width);
                     for (to, &vertex) in rows.elements().chunks_exact_mut(input.width.max(1)).zip(slots.vertices()) {
                         to.copy_from_slice(&input.numbers[vertex as usize * input.width..][..input.width]);
                     }
@@ -216,26 +216,26 @@ impl Cache {
                 Home::Learned(arrays) => {
                     let width = learned.iter().find(|param| param.arrays == *arrays).map_or(0, |param| param.width);
                     for &array in arrays {
-                        let rows = Slab::zeros(slots.vertices().len() * width);
+                        let rows = HostBuffer::zeros(slots.vertices().len() * width);
                         self.fast[array] = Some(Fast { table, rows, width });
                     }
                     self.written.push(vec![false; slots.vertices().len()]);
                 }
             }
         }
-        source.keep(inputs);
+        loader.keep(inputs);
     }
 
     /// The slots and the fast memory of a learned array.
-    pub fn fast(&self, array: usize) -> Option<(&Slots, &Slab)> {
+    pub fn fast(&self, array: usize) -> Option<(&Slots, &HostBuffer)> {
         let fast = self.fast.get(array)?.as_ref()?;
         Some((&self.slots[fast.table], &fast.rows))
     }
 
     /// Counts what a batch needs, whose learned rows are about to be written.
-    pub fn count(&mut self, source: &Source, sampled: &Batch) {
+    pub fn count(&mut self, loader: &MiniBatchLoader, sampled: &Batch) {
         for (index, table) in self.tables.iter().enumerate() {
-            let vertices = source.vertices(sampled, self.vertices[index]);
+            let vertices = loader.vertices(sampled, self.vertices[index]);
             let (accesses, slots, written) = (&mut self.accesses[index], &self.slots[index], &mut self.written[index]);
             let mut hits = 0;
             for &vertex in vertices {
@@ -252,7 +252,7 @@ impl Cache {
     }
 
     /// Reads learned rows that are kept from the slow memory.
-    pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s Slab) {
+    pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
         for (array, fast) in self.fast.iter().enumerate() {
             let Some(Fast { table, rows, width }) = fast else { continue };
             for (slot, &vertex) in self.slots[*table].vertices().iter().enumerate() {
@@ -266,7 +266,7 @@ impl Cache {
     }
 
     /// Writes learned rows that batches have written back to the slow memory.
-    pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s Slab) {
+    pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
         for (array, fast) in self.fast.iter().enumerate() {
             let Some(Fast { table, rows, width }) = fast else { continue };
             let vertices = self.slots[*table].vertices().iter().enumerate();
@@ -282,7 +282,7 @@ impl Cache {
     }
 
     /// What it did, beside what the other policies and the best placement would have done with the same accesses.
-    pub fn report(&self, source: &Source) -> CacheReport {
+    pub fn report(&self, loader: &MiniBatchLoader) -> CacheReport {
         let mut all = Outcome::default();
         self.outcomes.iter().for_each(|outcome| all.add(outcome));
         let saved = |outcome: &Outcome| Saved {
@@ -291,7 +291,7 @@ impl Cache {
             miss_ms: outcome.miss_ms,
         };
         let policy = |policy: Policy| {
-            let placement = self.placed(policy, source);
+            let placement = self.placed(policy, loader);
             (policy.name(), saved(&Outcome::of(&placement, &self.tables, &self.accesses)))
         };
         let tables = self.tables.iter().enumerate().map(|(index, table)| CachedRows {
@@ -333,16 +333,16 @@ struct Features<'a> {
     name: String,
     vertex: VertexType,
     width: usize,
-    numbers: &'a Frozen,
+    numbers: &'a SharedBuffer,
 }
 
-fn features(source: &Source) -> Vec<Features<'_>> {
-    let (layout, tables, inputs) = source.inputs();
+fn features(loader: &MiniBatchLoader) -> Vec<Features<'_>> {
+    let (layout, tables, inputs) = loader.inputs();
     let of = |(index, from): (usize, &BatchInput)| {
         let &BatchInput::Whole(from) = from else { return None };
         let decl = &tables.inputs[index];
         let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space) else { return None };
-        let (Binding::Features(_), Whole::Numbers(numbers)) = (&decl.binding, &inputs[from.index()]) else {
+        let (Binding::Features(_), WholeInput::Numbers(numbers)) = (&decl.binding, &inputs[from.index()]) else {
             return None;
         };
         let width = decl.ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product();
@@ -354,8 +354,8 @@ fn features(source: &Source) -> Vec<Features<'_>> {
 }
 
 /// Vertex types with features that no cache keeps: rows of different lengths.
-pub(super) fn not_kept(source: &Source) -> Vec<String> {
-    let (layout, tables, _) = source.inputs();
+pub(super) fn not_kept(loader: &MiniBatchLoader) -> Vec<String> {
+    let (layout, tables, _) = loader.inputs();
     let mut names: Vec<String> =
         layout.patterns.iter().map(|pattern| tables.vertex_types[pattern.rows.index()].dataset_name.clone()).collect();
     names.sort();
@@ -372,9 +372,9 @@ mod tests {
         Arc::new(Slots::new(3, vec![2]))
     }
 
-    fn frozen(numbers: &[f32]) -> Frozen {
+    fn frozen(numbers: &[f32]) -> SharedBuffer {
         // SAFETY: the slab is dropped here.
-        unsafe { Slab::of(numbers).frozen() }
+        unsafe { HostBuffer::of(numbers).frozen() }
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
         let fast = FastInput { slots: slots(), rows: frozen(&[50.0, 51.0]), width: 2, vertex: VertexType::new(0) };
         // Whoever read the slow row of vertex 2 would see that it is none.
         let slow = frozen(&[10.0, 11.0, 20.0, 21.0, f32::NAN, f32::NAN]);
-        let mut into = Slab::zeros(0);
+        let mut into = HostBuffer::zeros(0);
         assert_eq!(fast.gather(&slow, &[1, 2, 0], &mut into), 6);
         assert_eq!(&into.elements()[..6], [20.0, 21.0, 50.0, 51.0, 10.0, 11.0]);
     }
@@ -396,7 +396,7 @@ mod tests {
             homes: vec![Home::Learned(vec![0])],
             vertices: vec![VertexType::new(0)],
             slots: vec![Arc::new(Slots::new(3, vec![0, 2]))],
-            fast: vec![Some(Fast { table: 0, rows: Slab::zeros(4), width: 2 })],
+            fast: vec![Some(Fast { table: 0, rows: HostBuffer::zeros(4), width: 2 })],
             written: vec![vec![false; 2]],
             forecast: vec![vec![0; 3]],
             accesses: vec![vec![0; 3]],
@@ -406,7 +406,7 @@ mod tests {
             presample_s: 0.0,
             setup_s: 0.0,
         };
-        let mut slow = Slab::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let mut slow = HostBuffer::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         cache.load(&|_| &slow);
         assert_eq!(cache.filled, 16);
         let Some(Fast { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };

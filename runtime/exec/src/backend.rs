@@ -1,0 +1,368 @@
+//! Who executes the programs of a trainer: this processor or a device.
+
+use hgnnc_ir::Dataflow;
+use hgnnc_ir::artifact::{Part, Task};
+use hgnnc_ir::types::Space;
+
+use crate::batches::Batches;
+use crate::data::{BoundData, InputData};
+use crate::device::DeviceEngine;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::exec_plan::Arena;
+use crate::metrics::Tally;
+use crate::plan::StateId;
+use crate::reorder::copy_rows;
+use crate::times::Times;
+
+/// Runs programs, and holds their parameters and states.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    /// This processor.
+    Cpu(Box<Engine>),
+    /// A device.
+    Device(Box<DeviceBackend>),
+    /// This processor, which trains on batches.
+    Batches(Box<Batches>),
+}
+
+/// A device, and the results that were read from it.
+#[derive(Debug)]
+pub(crate) struct DeviceBackend {
+    pub engine: DeviceEngine,
+    /// Are launches timed one by one?
+    timed: bool,
+    results: Vec<Fetched>,
+}
+
+/// A result of a program in the memory of this machine.
+#[derive(Debug)]
+struct Fetched {
+    program: usize,
+    name: String,
+    /// Of the last run of the program?
+    fresh: bool,
+    width: usize,
+    numbers: Vec<f32>,
+}
+
+/// A result: numbers per row, and the numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'a> {
+    pub width: usize,
+    pub numbers: &'a [f32],
+}
+
+/// Position of a part in [`BoundData::parts`].
+pub(crate) fn part_index(part: Part) -> usize {
+    match part {
+        Part::Train => 0,
+        Part::Val => 1,
+        Part::Test => 2,
+    }
+}
+
+impl From<Engine> for Backend {
+    fn from(engine: Engine) -> Self {
+        Backend::Cpu(Box::new(engine))
+    }
+}
+
+impl From<DeviceEngine> for Backend {
+    fn from(engine: DeviceEngine) -> Self {
+        Backend::Device(Box::new(DeviceBackend { engine, timed: false, results: vec![] }))
+    }
+}
+
+impl From<Batches> for Backend {
+    fn from(batches: Batches) -> Self {
+        Backend::Batches(Box::new(batches))
+    }
+}
+
+impl Backend {
+    /// Its name, for the report.
+    pub fn name(&self) -> String {
+        match self {
+            Backend::Cpu(_) | Backend::Batches(_) => "cpu".into(),
+            Backend::Device(it) => it.engine.device().name(),
+        }
+    }
+
+    /// Graphs, labels and splits.
+    pub fn data(&self) -> &BoundData {
+        match self {
+            Backend::Cpu(engine) => engine.data(),
+            Backend::Batches(it) => it.whole.data(),
+            Backend::Device(it) => it.engine.data(),
+        }
+    }
+
+    /// Number of threads of this processor.
+    pub fn threads(&self) -> usize {
+        match self {
+            Backend::Cpu(engine) => engine.threads(),
+            Backend::Batches(it) => it.whole.threads(),
+            Backend::Device(_) => rayon::current_num_threads(),
+        }
+    }
+
+    /// Runs a program up to the first step that may change parameters.
+    pub fn run_until_update(
+        &mut self,
+        program: usize,
+        (seed, step, epoch): (u64, u64, u64),
+        times: &mut Times,
+    ) -> Result<()> {
+        match self {
+            Backend::Cpu(engine) => engine.run_until_update(program, seed, step, epoch, times),
+            Backend::Batches(it) => {
+                it.store_dense_params();
+                it.whole.run_until_update(program, seed, step, epoch, times);
+            }
+            Backend::Device(it) => {
+                for result in it.results.iter_mut() {
+                    result.fresh = false;
+                }
+                match it.timed {
+                    false => it.engine.run_until_update(program, seed, step, epoch)?,
+                    true => it.engine.time_until_update(program, (seed, step, epoch), times)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a device to time each launch from now on, which makes it slower, or no longer to do so. This processor always
+    /// tells the times of its steps.
+    pub fn time_launches(&mut self, timed: bool) {
+        if let Backend::Device(it) = self {
+            it.timed = timed;
+        }
+    }
+
+    /// Runs the rest of a program, for the same seed and step.
+    pub fn run_updates(&mut self, program: usize, seed: u64, step: u64, times: &mut Times) -> Result<()> {
+        match self {
+            Backend::Cpu(engine) => engine.run_updates(program, seed, step, times),
+            Backend::Batches(it) => it.whole.run_updates(program, seed, step, times),
+            Backend::Device(it) if it.timed => it.engine.time_updates(program, times)?,
+            Backend::Device(it) => {
+                it.engine.run_updates(program)?;
+                it.engine.commit(program)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over new parameters and states of a training step. A device has done so with [`Backend::run_updates`].
+    pub fn commit(&mut self, program: usize) {
+        if let Backend::Cpu(engine) = self {
+            engine.commit(program);
+        }
+    }
+
+    /// Waits for a device: the milliseconds that it worked since the last call by its own clock, if it has one.
+    pub fn elapsed_ms(&mut self) -> Result<Option<f64>> {
+        match self {
+            Backend::Cpu(_) | Backend::Batches(_) => Ok(None),
+            Backend::Device(it) => it.engine.elapsed_ms(),
+        }
+    }
+
+    /// Reads a result from a device, for [`Backend::result`]. Nothing where there is no such result.
+    pub fn fetch(&mut self, program: usize, name: &str) -> Result<()> {
+        let Backend::Device(it) = self else { return Ok(()) };
+        let DeviceBackend { engine, results, .. } = &mut **it;
+        let known = results.iter().position(|result| result.program == program && result.name == name);
+        let at = known.unwrap_or_else(|| {
+            results.push(Fetched { program, name: name.into(), fresh: false, width: 0, numbers: vec![] });
+            results.len() - 1
+        });
+        let Fetched { fresh, width, numbers, .. } = &mut results[at];
+        if *fresh {
+            return Ok(());
+        }
+        if let Some((_, columns)) = engine.read_result(program, name, numbers)? {
+            (*fresh, *width) = (true, columns);
+        }
+        Ok(())
+    }
+
+    /// A result of the last run of a program; of a device, one that was fetched since. Rows of vertices are in the order of
+    /// [`Backend::data`].
+    pub fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {
+        match self {
+            Backend::Cpu(engine) => {
+                engine.result(program, name).map(|(named, numbers)| Rows { width: named.width, numbers })
+            }
+            Backend::Batches(it) => {
+                it.whole.result(program, name).map(|(named, numbers)| Rows { width: named.width, numbers })
+            }
+            Backend::Device(it) => {
+                let wanted = |result: &&Fetched| result.fresh && result.program == program && result.name == name;
+                it.results.iter().find(wanted).map(|result| Rows { width: result.width, numbers: &result.numbers })
+            }
+        }
+    }
+
+    /// As [`Backend::result`], with rows of vertices in the order of the dataset.
+    pub fn result_of_dataset(&self, program: usize, name: &str) -> Option<(usize, Vec<f32>)> {
+        let Rows { width, numbers } = self.result(program, name)?;
+        let order = match self {
+            Backend::Cpu(engine) => match engine.result(program, name)?.0.ty.space {
+                Space::Vertices(vertex) => engine.data().orders.of(vertex),
+                Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => None,
+            },
+            Backend::Batches(_) | Backend::Device(_) => None,
+        };
+        let mut rows = numbers.to_vec();
+        if let Some(order) = order {
+            copy_rows(numbers, &order.rank, &mut rows);
+        }
+        Some((width, rows))
+    }
+
+    /// Asks a device to count how a result of a program compares with the labels.
+    pub fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
+        match self {
+            Backend::Cpu(_) | Backend::Batches(_) => Ok(()),
+            Backend::Device(it) => it.engine.count_result(program, name, task),
+        }
+    }
+
+    /// Counts on a device, in the last run of that program. False where results are to be looked at instead.
+    pub fn count(&mut self, part: Part, tally: &mut Tally) -> Result<bool> {
+        match self {
+            Backend::Cpu(_) | Backend::Batches(_) => Ok(false),
+            Backend::Device(it) => it.engine.count(part_index(part), tally),
+        }
+    }
+
+    /// Names of the results of a program.
+    pub fn results(&self, program: usize) -> Vec<&str> {
+        match self {
+            Backend::Cpu(engine) => engine.results(program).iter().map(|named| &named.name[..]).collect(),
+            Backend::Batches(it) => it.whole.results(program).iter().map(|named| &named.name[..]).collect(),
+            Backend::Device(it) => it.engine.results(program),
+        }
+    }
+
+    /// Number of elements of a parameter.
+    pub fn param_len(&self, index: usize) -> usize {
+        match self {
+            Backend::Cpu(engine) => engine.param_len(index),
+            Backend::Batches(it) => it.whole.param_len(index),
+            Backend::Device(it) => it.engine.param_len(index),
+        }
+    }
+
+    /// Elements of a parameter. Rows of vertices are in the order of the dataset, here and below.
+    pub fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        match self {
+            Backend::Cpu(engine) => engine.read_param(index, into),
+            Backend::Batches(it) => into.copy_from_slice(it.param(index)),
+            Backend::Device(it) => it.engine.read_param(index, into)?,
+        }
+        Ok(())
+    }
+
+    /// The numbers of an input of the whole graph; `None` where it has none.
+    pub fn input(&self, index: usize) -> Option<Vec<f32>> {
+        let frozen = match self {
+            Backend::Cpu(engine) => engine.frozen_input(index),
+            Backend::Batches(it) => it.whole.frozen_input(index),
+            Backend::Device(_) => None,
+        };
+        match (frozen, self.data().inputs.get(index)?) {
+            (Some(numbers), _) => Some(numbers.to_vec()),
+            (None, InputData::Numbers(numbers)) => Some(numbers.clone()),
+            (None, InputData::Classes(classes)) => Some(classes.iter().map(|&class| class as f32).collect()),
+            (None, InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing) => None,
+        }
+    }
+
+    /// Are all elements of all parameters finite? Those of a device are not looked at.
+    pub fn has_finite_params(&mut self) -> bool {
+        match self {
+            Backend::Cpu(engine) => (0..engine.num_params()).all(|index| are_finite(engine.param(index))),
+            Backend::Batches(it) => (0..it.whole.num_params()).all(|index| are_finite(it.param(index))),
+            Backend::Device(_) => true,
+        }
+    }
+
+    /// Sets a parameter.
+    pub fn set_param(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        match self {
+            Backend::Cpu(engine) => engine.set_param(index, numbers),
+            Backend::Batches(it) => it.param(index).copy_from_slice(numbers),
+            Backend::Device(it) => it.engine.set_param(index, numbers)?,
+        }
+        Ok(())
+    }
+
+    /// The optimiser states.
+    pub fn states(&self) -> &[StateId] {
+        match self {
+            Backend::Cpu(engine) => engine.states(),
+            Backend::Batches(it) => it.states(),
+            Backend::Device(it) => it.engine.states(),
+        }
+    }
+
+    /// An optimiser state.
+    pub fn state(&mut self, index: usize) -> Result<Vec<f32>> {
+        match self {
+            Backend::Cpu(engine) => {
+                let mut numbers = vec![0.0; engine.state_slab(index).len()];
+                engine.read_state(index, &mut numbers);
+                Ok(numbers)
+            }
+            Backend::Batches(it) => Ok(it.state(index).to_vec()),
+            Backend::Device(it) => it.engine.state(index),
+        }
+    }
+
+    /// Sets an optimiser state.
+    pub fn set_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        match self {
+            Backend::Cpu(engine) => engine.set_state(index, numbers),
+            Backend::Batches(it) => it.state(index).copy_from_slice(numbers),
+            Backend::Device(it) => it.engine.set_state(index, numbers)?,
+        }
+        Ok(())
+    }
+
+    /// Initial values of all parameters.
+    pub fn init_params(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
+        match self {
+            Backend::Cpu(engine) => engine.init_params(tables, seed),
+            Backend::Batches(it) => it.whole.init_params(tables, seed),
+            Backend::Device(it) => it.engine.init_params(tables, seed)?,
+        }
+        Ok(())
+    }
+
+    /// Planned memory for values of one program, as if it were the only one, or of all.
+    pub fn arena(&self, program: Option<usize>) -> Arena {
+        match self {
+            Backend::Cpu(engine) => engine.arena(program),
+            Backend::Batches(it) => it.arena(program),
+            Backend::Device(it) => it.engine.arena(program),
+        }
+    }
+
+    /// Bytes in the memory of a device.
+    pub fn device_bytes(&self) -> u64 {
+        match self {
+            Backend::Cpu(_) | Backend::Batches(_) => 0,
+            Backend::Device(it) => it.engine.memory().bytes(),
+        }
+    }
+}
+
+/// Are all of these numbers finite? Looks at all of them, many at a time.
+fn are_finite(numbers: &[f32]) -> bool {
+    let magnitude = |x: &f32| x.to_bits() & (u32::MAX >> 1);
+    numbers.chunks(1 << 12).all(|chunk| chunk.iter().map(magnitude).fold(0, u32::max) < f32::INFINITY.to_bits())
+}

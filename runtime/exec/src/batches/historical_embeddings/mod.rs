@@ -1,0 +1,213 @@
+//! What the bottom layer gives to hot vertices, computed once for several batches.
+//!
+//! The batches of an epoch come in super-batches. Those of one are sampled before its first is trained; hot vertices, whose
+//! values they take, draw nothing in the last hop ([`Resting`](hgnnc_sample::Resting)). Then the values of the hot vertices
+//! that some batch has are computed by a program of their own, with the parameters of that moment, for in-edges that are
+//! drawn with the fan-outs of that hop, and all batches of the super-batch take them as constants (NeutronOrch, Ai et al.,
+//! PVLDB 17(8) 2024). So a value is at most as many updates old as a super-batch has batches, less one.
+//!
+//! [`ahead`] samples, on the thread that makes batches; [`hot`] says who is hot; here values are computed and kept.
+
+// Rows of parameters are read by several threads; see `raw`.
+#![allow(unsafe_code)]
+
+mod hot_vertices;
+mod super_batches;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hgnnc_ir::artifact::{self, Bottom};
+use hgnnc_ir::batch::{BatchInput, Reused};
+use hgnnc_ir::types::VertexType;
+use rayon::prelude::*;
+
+pub(super) use hot_vertices::choose;
+pub(super) use super_batches::{ReusedRows, make_super_batches};
+
+use super::loader::{MiniBatch, MiniBatchLoader};
+use super::{StepEngines, internal};
+use crate::buffer::HostBuffer;
+use crate::engine::{Engine, EngineOptions};
+use crate::error::Result;
+use crate::report::ReuseReport;
+use crate::times::Times;
+
+/// The program of [`Bottom`], in its engine.
+const VALUES: usize = 0;
+
+/// Vertices whose values are computed at a time: about as many as a batch has in the hop before the last, so that they need
+/// about as much memory.
+const AT_A_TIME: usize = 16384;
+
+/// A batch of vertices whose values are wanted.
+#[derive(Default)]
+pub(super) struct RefreshBatch {
+    pub mini_batch: MiniBatch,
+    /// Is it the first one of a super-batch?
+    pub first: bool,
+    /// By [`hgnnc_ir::batch::BatchLayout::reused`], the row of the table of its first vertex, and rows of the table.
+    pub rows: Vec<(usize, usize)>,
+}
+
+/// Values of the current super-batch, and what computes them.
+pub(super) struct HistoricalEmbeddings {
+    pub options: artifact::Reuse,
+    engine: Engine,
+    bottom: Bottom,
+    /// Makes batches of the vertices whose values are computed.
+    pub loader: Arc<MiniBatchLoader>,
+    /// By [`hgnnc_ir::batch::BatchLayout::reused`] and value: its rows. `[rows, width]`
+    tables: Vec<Vec<Vec<f32>>>,
+    /// By [`hgnnc_ir::batch::BatchLayout::reused`], the step before which each row was computed.
+    steps: Vec<Vec<u64>>,
+    /// Has somebody been chosen to be hot?
+    pub chosen: bool,
+    report: ReuseReport,
+}
+
+impl HistoricalEmbeddings {
+    /// Of batches that `loader` makes.
+    pub fn new(
+        options: artifact::Reuse,
+        bottom: &Bottom,
+        loader: &MiniBatchLoader,
+        engine: EngineOptions,
+    ) -> Result<Self> {
+        let of_bottom = loader.of_bottom(bottom);
+        let tables: Vec<Vec<Vec<f32>>> =
+            loader.layout().reused.iter().map(|reused| vec![vec![]; reused.values.len()]).collect();
+        Ok(Self {
+            options,
+            engine: Engine::new(&[&bottom.kernels], of_bottom.empty()?, engine)?,
+            bottom: bottom.clone(),
+            loader: Arc::new(of_bottom),
+            steps: vec![vec![]; tables.len()],
+            tables,
+            chosen: false,
+            report: ReuseReport { share: options.share, batches: options.batches, ..ReuseReport::default() },
+        })
+    }
+
+    /// Is a run at a place where nothing is in the table that it needs, after so many batches of an epoch of `num`?
+    pub fn is_between(&self, done: u64, num: u64) -> bool {
+        done.is_multiple_of(self.options.batches) || done >= num
+    }
+
+    /// Computes the values of some vertices before a step.
+    pub fn compute(
+        &mut self,
+        refresh: &mut RefreshBatch,
+        from: &StepEngines<'_>,
+        (seed, step, epoch): (u64, u64, u64),
+    ) -> Result<()> {
+        let start = Instant::now();
+        let RefreshBatch { mini_batch, first, rows } = refresh;
+        let data = std::mem::take(&mut mini_batch.data);
+        mini_batch.data = self.engine.rebind(&[&self.bottom.kernels], data, &mut mini_batch.inputs)?;
+        self.take_params(mini_batch, from);
+        let times = &mut Times::default();
+        self.engine.run_prelude(VALUES, times);
+        self.engine.run(VALUES, seed, step, epoch, times);
+        let layout = from.loader.layout();
+        for (number, (tables, &(at, all))) in self.tables.iter_mut().zip(&*rows).enumerate() {
+            for (value, table) in tables.iter_mut().enumerate() {
+                let name = Reused::name(number, value);
+                let Some((_, numbers)) = self.engine.result(VALUES, &name) else {
+                    return Err(internal(&format!("nothing computes `{name}`")));
+                };
+                let width = layout.reused[number].values[value];
+                if *first {
+                    // Nothing of the super-batch before is left.
+                    table.clear();
+                    table.resize(all * width, f32::NAN);
+                }
+                let len = num_refreshed(mini_batch, number, from) * width;
+                table[at * width..][..len].copy_from_slice(&numbers[..len]);
+            }
+            if *first {
+                self.steps[number].clear();
+                self.steps[number].resize(all, 0);
+            }
+            let computed = num_refreshed(mini_batch, number, from);
+            self.steps[number][at..at + computed].fill(step);
+            self.report.rows_computed += computed as u64;
+        }
+        self.report.edges_computed += mini_batch.edges as u64;
+        self.report.seconds += start.elapsed().as_secs_f64();
+        self.report.sample_s += mini_batch.seconds.iter().sum::<f64>();
+        Ok(())
+    }
+
+    /// Copies the parameters of this moment, of those with rows those of its vertices.
+    fn take_params(&mut self, mini_batch: &MiniBatch, from: &StepEngines<'_>) {
+        for param in 0..self.engine.num_params() {
+            let layout = &self.bottom.layout;
+            let Some((_, known)) = layout.rows.iter().find(|(of, _)| of.index() == param) else {
+                let own = self.engine.param(param);
+                // SAFETY: nothing runs while the engines are borrowed.
+                own.copy_from_slice(unsafe { from.step.param_slab(param).read(0, own.len()) });
+                continue;
+            };
+            let Some(of_batch) = layout.vertices.iter().position(|other| other == known) else { continue };
+            let vertices = self.loader.vertices(&mini_batch.sampled, VertexType::new(of_batch));
+            let whole = from.whole.param_slab(param);
+            let width = whole.len() / from.whole.data().num_vertices[known.vertex.index()].max(1);
+            let kept = from.cache.and_then(|cache| cache.fast(param));
+            let own = self.engine.param_slab(param);
+            let copy = |(row, &vertex): (usize, &u32)| {
+                let fast = kept.and_then(|(slots, rows)| Some((rows, slots.slot(vertex)?)));
+                let (slab, at): (&HostBuffer, usize) = fast.unwrap_or((whole, vertex as usize));
+                // SAFETY: nothing else uses the slabs, and rows are distinct.
+                let (from, to) = unsafe { (slab.read(at * width, width), own.write(row * width, width)) };
+                to.copy_from_slice(from);
+            };
+            self.engine.pool().install(|| vertices.par_iter().enumerate().with_min_len(512).for_each(copy));
+        }
+    }
+
+    /// Gives a batch the values that it takes, before a step.
+    pub fn give(&mut self, mini_batch: &mut MiniBatch, loader: &MiniBatchLoader, step: u64) {
+        for (index, input) in loader.layout().inputs.iter().enumerate() {
+            let &BatchInput::Reused { rows, value } = input else { continue };
+            let width = loader.layout().reused[rows].values[value];
+            let (reused_rows, table) = (&mini_batch.reused_rows[rows], &self.tables[rows][value]);
+            let into = mini_batch.inputs[index].elements();
+            for (to, &row) in into.chunks_exact_mut(width.max(1)).zip(&reused_rows.from) {
+                to.copy_from_slice(&table[row as usize * width..][..width]);
+            }
+        }
+        for (reused_rows, steps) in mini_batch.reused_rows.iter().zip(&self.steps) {
+            let oldest = reused_rows.from.iter().map(|&row| step - steps[row as usize]).max();
+            self.report.oldest = self.report.oldest.max(oldest.unwrap_or(0));
+            self.report.rows_taken += reused_rows.len() as u64;
+        }
+        self.report.edges_sampled += mini_batch.edges as u64;
+        self.report.edges_not_drawn +=
+            mini_batch.reused_rows.iter().map(|reused_rows| reused_rows.edges_not_drawn).sum::<u64>();
+    }
+
+    /// What was reused so far.
+    pub fn report(&self) -> ReuseReport {
+        let saved = self.report.edges_not_drawn as i64 - self.report.edges_computed as i64;
+        ReuseReport { edges_saved: saved, ..self.report.clone() }
+    }
+
+    /// Begins to make values anew: nothing is in the table.
+    pub fn begin(&mut self) {
+        self.tables.iter_mut().flatten().for_each(Vec::clear);
+        self.steps.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Notes how long it took to choose who is hot, and how many are.
+    pub fn note_choice(&mut self, hot: u64, seconds: f64) {
+        (self.chosen, self.report.hot, self.report.choose_s) = (true, hot, seconds);
+    }
+}
+
+/// How many vertices values are computed for, of a table.
+fn num_refreshed(mini_batch: &MiniBatch, number: usize, from: &StepEngines<'_>) -> usize {
+    let layout = from.loader.layout();
+    let vertex_type = layout.vertices[layout.reused[number].of.index()].vertex.index();
+    mini_batch.sampled.known[0][vertex_type] as usize
+}

@@ -1,0 +1,405 @@
+//! What batches are made of: graphs to sample from, and the numbers of the whole graph.
+
+mod graphs;
+mod rows;
+mod uses;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hgnnc_ir::artifact::{self, Bottom, Target, Training};
+use hgnnc_ir::batch::{BatchInput, BatchLayout};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::types::{Graph, VertexType};
+use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, Resting, SampleGraph, Sampler};
+
+use super::cache::FastInput;
+use super::historical_embeddings::ReusedRows;
+use super::pairs::{PairRoom, PairSource, Pairs};
+use crate::buffer::{HostBuffer, SharedBuffer};
+use crate::data::{Adjacency, BoundData, InputData, Topology};
+use crate::error::{ExecError, Result};
+use crate::native::CodeMode;
+use uses::Uses;
+
+/// Keeps the order of seeds apart from other numbers of the same seed.
+const STREAM: u32 = 0x0bad_5eed;
+
+/// An input of the whole graph.
+pub(super) enum WholeInput {
+    Numbers(SharedBuffer),
+    Classes(Vec<i32>),
+    /// Counters, which the engine makes.
+    Nothing,
+}
+
+/// Makes batches. Threads share it.
+pub(super) struct MiniBatchLoader {
+    graph: Arc<SampleGraph<'static>>,
+    plan: Plan,
+    /// Vertices that draw nothing in the last hop, because batches reuse what would come of it.
+    resting: Resting,
+    /// The loops of samplers, where they are generated.
+    code: Option<Compiled>,
+    layout: BatchLayout,
+    /// Names of the vertex types of the whole graph.
+    types: Vec<String>,
+    /// The tables of the program of a batch.
+    tables: Dataflow,
+    /// What its kernels do with graphs and vertices.
+    uses: Uses,
+    inputs: Arc<Vec<WholeInput>>,
+    /// Row positions and columns of the sparse matrices of the whole graph.
+    patterns: Arc<Vec<Adjacency>>,
+    seeds: Seeds,
+    train: Vec<u32>,
+    size: usize,
+    /// Inputs whose rows come from a fast memory, by number.
+    fast: Vec<(usize, FastInput)>,
+}
+
+/// What the loss of a batch is of.
+enum Seeds {
+    /// Vertices of a type.
+    Vertices(VertexType),
+    /// Links, whose ends are the vertices that batches begin with.
+    Links(PairSource),
+    /// There is none: others say which vertices values are computed for.
+    Others,
+}
+
+/// What a thread that makes batches has of its own.
+pub(super) struct LoaderWorker<'s> {
+    sampler: Sampler<'s>,
+    pairs: PairRoom,
+}
+
+/// A batch that is ready for the engine.
+#[derive(Default)]
+pub(super) struct MiniBatch {
+    /// Which one it is.
+    pub key: Option<BatchKey>,
+    pub seeds: usize,
+    pub sampled: Batch,
+    /// Pairs to score, by graph of links.
+    pairs: Vec<Pairs>,
+    /// Vertices whose values are taken from a table, by [`BatchLayout::reused`].
+    pub reused_rows: Vec<ReusedRows>,
+    /// Sampled edges.
+    pub edges: usize,
+    pub data: BoundData,
+    pub inputs: Vec<HostBuffer>,
+    /// When it was begun to be sampled, and to be made of what was sampled.
+    pub began: [Option<Instant>; 2],
+    /// Seconds of sampling, of making graphs of what was sampled, and of copying rows.
+    pub seconds: [f64; 3],
+}
+
+impl MiniBatchLoader {
+    /// Of a program of batches and the data of the whole graph, whose inputs are `inputs`.
+    pub fn new(
+        program: &Program,
+        layout: &BatchLayout,
+        batch: &artifact::MiniBatch,
+        data: &BoundData,
+        inputs: Vec<WholeInput>,
+        (tables, training): (&Dataflow, &Training),
+        code: CodeMode,
+    ) -> Result<Self> {
+        let unsupported = |error: GraphError| ExecError::Unsupported(error.to_string());
+        let num_graphs = tables.graphs.len();
+        let fanout = |hop: usize, graph: usize| {
+            let used = layout.deepest(Graph::new(graph)).is_some_and(|deepest| deepest >= hop);
+            match batch.fanouts.get(hop) {
+                _ if !used => Fanout::AtMost(0),
+                Some(fanouts) => fanouts[graph],
+                None => Fanout::All,
+            }
+        };
+        let fanouts = (0..layout.hops).map(|hop| (0..num_graphs).map(|graph| fanout(hop, graph)).collect()).collect();
+        let plan = Plan { fanouts };
+        let walked_only = |graph: usize| {
+            let drawn = plan.fanouts.iter().map(|fanouts| fanouts[graph]).filter(|f| *f != Fanout::AtMost(0));
+            drawn.clone().count() > 0 && drawn.clone().all(|fanout| matches!(fanout, Fanout::Walks { .. }))
+        };
+        let of_graph = |(index, (decl, graph)): (usize, (&GraphDecl, &Topology))| Edges {
+            weights: data.drawn.weights.get(index).and_then(|weights| weights.clone().map(Cow::Owned)),
+            ..edges(
+                &decl.name,
+                (decl.src.index(), decl.dst.index()),
+                (&graph.csc, graph.num_dst),
+                // Pairs are drawn otherwise.
+                decl.links || walked_only(index),
+            )
+        };
+        let all = tables.graphs.iter().zip(&data.graphs).enumerate().map(of_graph).collect();
+        let steps = data.drawn.steps.iter().map(|step| {
+            let ends = (step.src.index(), step.dst.index());
+            edges(&step.name, ends, (&step.csc, data.num_vertices[step.dst.index()]), false)
+        });
+        let resting = Resting::none(data.num_vertices.len());
+        let graph = SampleGraph::new(data.num_vertices.clone(), all)
+            .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
+            .map_err(unsupported)?;
+        // Where no code can be generated, samplers run in Rust.
+        let code = match code {
+            CodeMode::Interpreted => None,
+            CodeMode::Auto | CodeMode::Native => Compiled::new(&graph, plan.clone()).ok(),
+        };
+        let patterns = data.patterns.iter().map(|pattern| pattern.csc.clone()).collect();
+        Ok(Self {
+            graph: Arc::new(graph),
+            plan,
+            resting,
+            code,
+            layout: layout.clone(),
+            types: tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect(),
+            tables: program.tables.clone(),
+            uses: Uses::of(program, layout),
+            inputs: Arc::new(inputs),
+            patterns: Arc::new(patterns),
+            seeds: match &training.target {
+                Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
+                Target::Links(target) => Seeds::Links(PairSource::new(target, tables, &data.graphs)),
+            },
+            train: data.parts[0].clone(),
+            size: batch.size,
+            fast: vec![],
+        })
+    }
+
+    /// Of values that batches reuse: on the same graph, with the fan-outs of the last hop.
+    pub fn of_bottom(&self, bottom: &Bottom) -> Self {
+        let used = |(graph, &fanout): (usize, &Fanout)| match bottom.layout.deepest(Graph::new(graph)) {
+            Some(_) => fanout,
+            None => Fanout::AtMost(0),
+        };
+        let last = self.plan.fanouts.last().into_iter().take(bottom.layout.hops);
+        let plan = Plan { fanouts: last.map(|last| last.iter().enumerate().map(used).collect()).collect() };
+        let code = self.code.as_ref().and_then(|_| Compiled::new(&self.graph, plan.clone()).ok());
+        Self {
+            graph: Arc::clone(&self.graph),
+            plan,
+            resting: Resting::default(),
+            code,
+            layout: bottom.layout.clone(),
+            types: self.types.clone(),
+            tables: bottom.kernels.tables.clone(),
+            uses: Uses::of(&bottom.kernels, &bottom.layout),
+            inputs: Arc::clone(&self.inputs),
+            patterns: Arc::clone(&self.patterns),
+            seeds: Seeds::Others,
+            train: vec![],
+            size: self.size,
+            fast: vec![],
+        }
+    }
+
+    /// Lets vertices rest from now on.
+    pub fn rest(&mut self, resting: Resting) {
+        self.resting = resting;
+    }
+
+    /// The vertices that rest.
+    pub fn resting(&self) -> &Resting {
+        &self.resting
+    }
+
+    /// How its program belongs to the whole graph.
+    pub fn layout(&self) -> &BatchLayout {
+        &self.layout
+    }
+
+    /// Vertices of each type of the whole graph.
+    pub fn counts(&self) -> &[usize] {
+        self.graph.counts()
+    }
+
+    /// Edges that the last hop draws of a vertex, of all relations; by walks, at most so many.
+    pub fn drawn_of(&self, vertex_type: usize, vertex: u32) -> u64 {
+        let Some(fanouts) = self.plan.fanouts.last() else { return 0 };
+        let into = self.graph.relations().iter().zip(fanouts).enumerate();
+        let of =
+            |(r, (_, fanout)): (usize, (_, &Fanout))| u64::from(fanout.of(self.graph.in_edges(r, vertex).len() as u32));
+        into.filter(|(_, (relation, _))| relation.dst_type == vertex_type).map(of).sum()
+    }
+
+    /// Gathers all rows of vertices from now on, also those that edges could read where they are: on a device with a
+    /// memory of its own they are not there.
+    pub fn gather_all(&mut self) {
+        self.uses.direct.fill(false);
+    }
+
+    /// Takes the rows of these inputs from a fast memory where they are in it.
+    pub fn keep(&mut self, inputs: Vec<(usize, FastInput)>) {
+        self.fast = inputs;
+    }
+
+    /// The tables of the program of a batch, and the inputs of the whole graph.
+    pub fn inputs(&self) -> (&BatchLayout, &Dataflow, &[WholeInput]) {
+        (&self.layout, &self.tables, &self.inputs)
+    }
+
+    /// Out-edges of all vertices in the whole graph that a type of the batch is of.
+    pub fn out_degrees(&self, vertex: VertexType) -> Vec<u32> {
+        let vertex = self.layout.vertices[vertex.index()].vertex.index();
+        let mut degrees = vec![0u32; self.graph.counts()[vertex]];
+        for relation in self.graph.relations().iter().filter(|relation| relation.src_type == vertex) {
+            relation.sources().iter().for_each(|&source| degrees[source as usize] += 1);
+        }
+        degrees
+    }
+
+    /// Number of batches of an epoch.
+    pub fn num_batches(&self) -> u64 {
+        self.train.len().div_ceil(self.size) as u64
+    }
+
+    /// Seeds of a batch.
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// What a thread needs to make batches.
+    pub fn worker(&self) -> Result<LoaderWorker<'_>> {
+        let sampler = match &self.code {
+            Some(code) => Sampler::compiled(&self.graph, code),
+            None => Sampler::new(&self.graph, self.plan.clone()),
+        };
+        let sampler = sampler.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        Ok(LoaderWorker { sampler, pairs: PairRoom::default() })
+    }
+
+    /// The generated loops of samplers in Cranelift IR; nothing where there are none.
+    pub fn clif(&self) -> Result<String> {
+        let Some(code) = &self.code else { return Ok(String::new()) };
+        code.text(&self.graph, &self.types).map_err(|error| ExecError::Unsupported(error.to_string()))
+    }
+
+    /// The seeds of an epoch in their order.
+    pub fn order(&self, seed: u64, epoch: u64) -> Vec<u32> {
+        let key = mask_key(seed, epoch, STREAM);
+        let mut order: Vec<(u32, u32)> = self.train.iter().map(|&v| (bits(key, u64::from(v)), v)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, v)| v).collect()
+    }
+
+    /// Makes a batch: a function of the seed of the run, the epoch and the number of the batch in it.
+    pub fn make(
+        &self,
+        worker: &mut LoaderWorker<'_>,
+        order: &[u32],
+        key: BatchKey,
+        mini_batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let start = Instant::now();
+        self.sample(worker, order, key, mini_batch)?;
+        mini_batch.began[0] = Some(start);
+        mini_batch.seconds[0] = start.elapsed().as_secs_f64();
+        self.complete(mini_batch)
+    }
+
+    /// Makes a batch of what was sampled.
+    pub fn complete(&self, mini_batch: &mut MiniBatch) -> Result<()> {
+        let start = Instant::now();
+        mini_batch.edges = mini_batch.sampled.num_edges();
+        self.rows_of_inputs(mini_batch)?;
+        let copied = start.elapsed().as_secs_f64();
+        self.graphs(mini_batch);
+        let done = start.elapsed().as_secs_f64();
+        mini_batch.began[1] = Some(start);
+        (mini_batch.seconds[1], mini_batch.seconds[2]) = (done - copied, copied);
+        Ok(())
+    }
+
+    /// Makes a batch around seeds, a list for each vertex type.
+    pub fn make_around(
+        &self,
+        worker: &mut LoaderWorker<'_>,
+        seeds: &[Vec<u32>],
+        key: BatchKey,
+        mini_batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let start = Instant::now();
+        mini_batch.key = Some(key);
+        let sampled = worker.sampler.sample(seeds, key, &mut mini_batch.sampled);
+        sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        mini_batch.seconds[0] = start.elapsed().as_secs_f64();
+        self.complete(mini_batch)
+    }
+
+    /// Samples a batch, and does nothing else of what it needs.
+    pub fn sample(
+        &self,
+        worker: &mut LoaderWorker<'_>,
+        order: &[u32],
+        key: BatchKey,
+        mini_batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let first = (key.batch as usize * self.size).min(order.len());
+        let mut seeds = vec![vec![]; self.graph.counts().len()];
+        let own = &order[first..(first + self.size).min(order.len())];
+        (mini_batch.key, mini_batch.seeds) = (Some(key), own.len());
+        match &self.seeds {
+            Seeds::Vertices(vertex) => seeds[vertex.index()] = own.to_vec(),
+            Seeds::Links(source) => source.draw(own, key, &mut worker.pairs, &mut seeds, &mut mini_batch.pairs),
+            Seeds::Others => {}
+        }
+        let sampled = worker.sampler.sample_resting(&seeds, key, &self.resting, &mut mini_batch.sampled);
+        sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        if let Seeds::Links(source) = &self.seeds {
+            source.exclude(&worker.pairs, &mut mini_batch.sampled);
+        }
+        Ok(())
+    }
+
+    /// Vertices of a type of the batch, by their numbers in the whole graph.
+    pub fn vertices<'b>(&self, batch: &'b Batch, vertex: VertexType) -> &'b [u32] {
+        let known = self.layout.vertices[vertex.index()];
+        &batch.vertices[known.vertex.index()][..batch.known[known.hops][known.vertex.index()] as usize]
+    }
+
+    /// Data of no vertices, to make an engine with.
+    pub fn empty(&self) -> Result<BoundData> {
+        let graph = |name: &str| Topology::from_csc(name, 0, 0, vec![0], vec![]);
+        let pattern = |decl: &PatternDecl| Topology::from_csc("", decl.columns, 0, vec![0], vec![]);
+        let whole = |input: &BatchInput| match *input {
+            BatchInput::Whole(input) => Some(&self.inputs[input.index()]),
+            BatchInput::Reused { .. } => None,
+        };
+        let input = |(index, input): (usize, &BatchInput)| match whole(input) {
+            None | Some(WholeInput::Numbers(_)) => InputData::Held(0),
+            Some(WholeInput::Classes(_)) => InputData::Classes(vec![]),
+            Some(WholeInput::Nothing) => match self.tables.inputs[index].binding {
+                Binding::IsLink(_) => InputData::Held(0),
+                _ => InputData::Missing,
+            },
+        };
+        Ok(BoundData {
+            num_vertices: vec![0; self.layout.vertices.len()],
+            graphs: self.tables.graphs.iter().map(|decl| graph(&decl.name)).collect::<Result<_>>()?,
+            patterns: self.tables.patterns.iter().map(pattern).collect::<Result<_>>()?,
+            inputs: self.layout.inputs.iter().enumerate().map(input).collect(),
+            ..BoundData::default()
+        })
+    }
+}
+
+/// The in-edges of a graph with so many destinations, or none of them. Samplers have them in memory of their own: they live as long as batches are
+/// made.
+fn edges(
+    name: &str,
+    (src_type, dst_type): (usize, usize),
+    (incoming, num_dst): (&Adjacency, usize),
+    none: bool,
+) -> Edges<'static> {
+    let (indptr, src) = match none {
+        true => (vec![0; num_dst + 1], vec![]),
+        false => (incoming.indptr.to_vec(), incoming.indices.to_vec()),
+    };
+    let name = Cow::Owned(name.to_owned());
+    Edges { name, src_type, dst_type, indptr: Cow::Owned(indptr), src: Cow::Owned(src), weights: None }
+}

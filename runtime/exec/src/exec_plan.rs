@@ -1,0 +1,206 @@
+//! Programs bound to data before memory is allocated: how much they will take, and whether there is as much.
+
+use hgnnc_graph::{processors, show_bytes};
+use hgnnc_ir::kernel::Program;
+
+use crate::block::Scratch;
+use crate::data::BoundData;
+use crate::engine::{EngineOptions, add_derived, check_listed, check_tables, collect_states, extent, list_ends, ranks};
+use crate::error::{ExecError, Result};
+use crate::kernel_features::KernelFeatures;
+use crate::native::Generator;
+use crate::os;
+use crate::plan::{Plan, Slabs, StateId, plan};
+use crate::schedule::Schedules;
+use crate::subnormal::flush_to_zero;
+
+/// Planned memory of values, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arena {
+    /// What each run computes; programs share it.
+    pub run: u64,
+    /// What is computed once, with constants and counters.
+    pub fixed: u64,
+    /// Partial results of tasks; programs share them.
+    pub partials: u64,
+    /// What threads work in.
+    pub scratch: u64,
+}
+
+impl Arena {
+    /// Of these programs together.
+    pub(crate) fn of(plans: &[Plan], schedules: &[Schedules], threads: usize) -> Self {
+        const COUNTERS: usize = 2;
+        let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
+        let fixed: usize = plans.iter().map(|plan| plan.persistent_len + plan.constants.len()).sum();
+        let bytes = |elements: usize| 4 * elements as u64;
+        Self {
+            run: bytes(most(|plan| plan.arena_len)),
+            fixed: bytes(COUNTERS + fixed),
+            partials: bytes(most(|plan| plan.partials_len)),
+            scratch: threads as u64 * Scratch::bytes(plans, scratch_len(schedules)),
+        }
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> u64 {
+        self.run + self.fixed + self.partials + self.scratch
+    }
+}
+
+/// Elements that stay in the second-level cache together with what a block of rows reads.
+pub(crate) const BLOCK: usize = 80 * 1024;
+
+/// Elements of scratch that the routines of programs need.
+pub(crate) fn scratch_len(schedules: &[Schedules]) -> usize {
+    schedules.iter().flatten().flatten().flatten().map(|schedule| schedule.scratch_len).max().unwrap_or(0)
+}
+
+/// The slab of the constants of a program.
+fn constants_slab(program: usize) -> u32 {
+    4 + 2 * program as u32
+}
+
+/// The slab of the first parameter.
+fn params_slab(programs: usize) -> u32 {
+    3 + 2 * programs as u32
+}
+
+/// Plans programs with the same tables for the sizes of their data.
+pub(crate) fn plans_of(
+    programs: &[&Program],
+    data: &BoundData,
+    states: &[StateId],
+    block_len: usize,
+    features: KernelFeatures,
+) -> Result<Vec<Plan>> {
+    let params = params_slab(programs.len());
+    let first_state = params + programs.first().map_or(0, |program| program.tables.params.len()) as u32;
+    let plan = |(index, program): (usize, &&Program)| {
+        let slabs = Slabs {
+            arena: 0,
+            partials: 1,
+            counters: 2,
+            persistent: 3 + 2 * index as u32,
+            constants: constants_slab(index),
+            params,
+            states: first_state,
+            inputs: first_state + states.len() as u32,
+        };
+        plan(program, data, slabs, states, block_len, features)
+    };
+    programs.iter().enumerate().map(plan).collect()
+}
+
+/// How the regions of plans are executed.
+pub(crate) fn schedules_of(plans: &[Plan], data: &BoundData, generator: &mut Generator) -> Vec<Schedules> {
+    let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
+    generator.schedules(plans, &constants, data)
+}
+
+/// Programs bound to data, before memory is allocated.
+pub(crate) struct ExecPlan {
+    pub plans: Vec<Plan>,
+    pub schedules: Vec<Schedules>,
+    /// What has made machine code of parts of chains.
+    pub generator: Generator,
+    /// The threads.
+    pub pool: rayon::ThreadPool,
+    pub states: Vec<StateId>,
+    /// Elements of each parameter.
+    pub param_lens: Vec<usize>,
+    pub params: u32,
+    pub first_state: u32,
+    pub scratch_len: usize,
+}
+
+impl ExecPlan {
+    /// Plans programs with the same tables. Nothing of the size of their values is allocated. Where a budget would not
+    /// do, blocks of rows are made smaller.
+    pub fn new(programs: &[&Program], data: &mut BoundData, options: EngineOptions) -> Result<Self> {
+        let mut exec_plan = Self::with_blocks(programs, data, options, BLOCK)?;
+        for part in [2, 4, 8] {
+            if options.memory_budget.is_none_or(|budget| exec_plan.check_memory(data, Some(budget)).is_ok()) {
+                break;
+            }
+            let smaller = Self::with_blocks(programs, data, options, BLOCK / part)?;
+            // Small blocks have more partial results.
+            if smaller.arena(None).bytes() < exec_plan.arena(None).bytes() {
+                exec_plan = smaller;
+            }
+        }
+        Ok(exec_plan)
+    }
+
+    /// Plans programs with blocks that need so many elements beside stored values.
+    fn with_blocks(
+        programs: &[&Program],
+        data: &mut BoundData,
+        options: EngineOptions,
+        block_len: usize,
+    ) -> Result<Self> {
+        let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
+        let tables = &first.tables;
+        check_tables(tables, data)?;
+        check_listed(programs, data)?;
+        add_derived(programs, data, ranks)?;
+        list_ends(programs, data);
+        let states = collect_states(programs);
+        let num_params = tables.params.len();
+        let params = params_slab(programs.len());
+        let first_state = params + num_params as u32;
+        let plans = plans_of(programs, data, &states, block_len, options.features)?;
+        let threads = processors::threads(options.threads);
+        let pool = processors::pool(threads, flush_to_zero)
+            .thread_name(|i| format!("hgnnc-{i}"))
+            .build()
+            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
+        let mut generator = Generator::new(options.code, options.features);
+        let bound: &BoundData = data;
+        let schedules = pool.install(|| schedules_of(&plans, bound, &mut generator));
+        let scratch_len = scratch_len(&schedules);
+        let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(data, d)).product() };
+        let param_lens = (0..num_params).map(param_len).collect();
+        Ok(Self { plans, schedules, generator, pool, states, param_lens, params, first_state, scratch_len })
+    }
+
+    /// Memory for values of one program, or of all.
+    pub fn arena(&self, program: Option<usize>) -> Arena {
+        let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
+        Arena::of(&self.plans[range.clone()], &self.schedules[range], self.pool.current_num_threads())
+    }
+
+    /// Bytes by what they are for.
+    pub fn parts(&self, data: &BoundData) -> [(&'static str, u64); 4] {
+        let arena = self.arena(None);
+        let param_total: usize = self.param_lens.iter().sum();
+        let state_total: usize = self.states.iter().map(|s| self.param_lens[s.0.index()]).sum();
+        [
+            ("intermediate values", arena.run + arena.fixed + arena.partials),
+            ("scratch", arena.scratch),
+            // The best and the current parameters.
+            ("parameters and optimiser state", 4 * (2 * param_total + state_total) as u64),
+            ("graphs and features", data.bytes()),
+        ]
+    }
+
+    /// Refuses what would not fit, before anything is allocated.
+    pub fn check_memory(&self, data: &BoundData, budget: Option<u64>) -> Result<()> {
+        // Graphs and features are in memory already.
+        let free = || Some(("the free memory of this machine", os::free_bytes()? + data.bytes()));
+        match budget.map(|bytes| ("the budget", bytes)).or_else(free) {
+            Some((limit, bytes)) => within(&self.parts(data), limit, bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Are the parts together no larger than a limit?
+fn within(parts: &[(&str, u64)], limit: &'static str, bytes: u64) -> Result<()> {
+    let needed: u64 = parts.iter().map(|part| part.1).sum();
+    if needed <= bytes {
+        return Ok(());
+    }
+    let detail: Vec<String> = parts.iter().map(|&(what, bytes)| format!("{what} {}", show_bytes(bytes))).collect();
+    Err(ExecError::Memory { needed, detail: detail.join(", "), limit, budget: bytes })
+}

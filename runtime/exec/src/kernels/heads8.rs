@@ -1,0 +1,204 @@
+//! Products of rows in groups of eight with one number per group: attention of eight elements per head. Compilers
+//! make poor vectors of them, so they are written in instructions here. Each has a portable version in
+//! [`super::rows`] and [`super::segment`], which it is tested against.
+
+#![allow(unsafe_code)]
+
+use super::Rows;
+use crate::simd::{Level, level};
+
+/// Calls `$f` with what gives row `$e` of both operands: the usual kinds of operands without a branch per row.
+macro_rules! with_rows {
+    ($f:ident, $a:ident: $wa:expr, $x:ident: $wx:expr, $($rest:expr),*) => {{
+        let (wa, wx) = ($wa, $wx);
+        match ($a, $x) {
+            (Rows::Each(a), Rows::Picked(x, index)) => $f(
+                |e| &a[e * wa..e * wa + wa],
+                |e| {
+                    let at = index[e] as usize * wx;
+                    &x[at..at + wx]
+                },
+                $($rest),*
+            ),
+            (Rows::Same(a), Rows::Picked(x, index)) => {
+                let a = &a[..wa];
+                $f(
+                    |_| a,
+                    |e| {
+                        let at = index[e] as usize * wx;
+                        &x[at..at + wx]
+                    },
+                    $($rest),*
+                )
+            }
+            _ => $f(|e| $a.row(e, wa), |e| $x.row(e, wx), $($rest),*),
+        }
+    }};
+}
+
+// After the macro that they use.
+#[cfg(target_arch = "aarch64")]
+mod arm;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
+pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) -> bool {
+    if heads == 0 || !heads.is_multiple_of(8) {
+        return false;
+    }
+    match level() {
+        // SAFETY: `level` reports a level only where the processor has its instructions.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { x86::weighted_sum_512(a, x, heads, offsets, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { x86::weighted_sum_256(a, x, heads, offsets, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { arm::weighted_sum(a, x, heads, offsets, out) },
+        _ => return false,
+    }
+    true
+}
+
+/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of `inner` elements, a multiple of 16. False: not done. With
+/// narrower vectors compilers make good ones of the portable version.
+#[cfg(target_arch = "x86_64")]
+pub fn weighted_sum_wide(
+    a: Rows<'_>,
+    x: Rows<'_>,
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) -> bool {
+    if heads == 0 || inner == 0 || !inner.is_multiple_of(16) {
+        return false;
+    }
+    if level() != Level::Avx512 {
+        return false;
+    }
+    // SAFETY: `level` reports a level only where the processor has its instructions.
+    unsafe { x86::weighted_wide_512(a, x, heads, inner, offsets, out) };
+    true
+}
+
+/// `out[i, h] = Σ a[i, h, k] · b[i, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
+pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
+    if heads == 0 || !heads.is_multiple_of(8) {
+        return false;
+    }
+    // The operand that is gathered comes second.
+    let (a, b) = if let Rows::Picked(..) = a { (b, a) } else { (a, b) };
+    match level() {
+        // SAFETY: `level` reports a level only where the processor has its instructions.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { x86::dot_512(a, b, heads, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { x86::dot_256(a, b, heads, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { arm::dot(a, b, heads, out) },
+        _ => return false,
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_features::KernelFeatures;
+    use crate::kernels::{rows, segment};
+
+    fn numbers(seed: u64, len: usize) -> Vec<f32> {
+        (0..len as u64).map(|i| hgnnc_ir::random::uniform(seed, i) as f32 - 0.5).collect()
+    }
+
+    fn close(what: &str, found: &[f32], expected: &[f32]) {
+        assert_eq!(found.len(), expected.len());
+        for (i, (f, e)) in found.iter().zip(expected).enumerate() {
+            assert!((f - e).abs() <= 2e-6 * e.abs().max(1.0), "{what}, element {i}: {f} instead of {e}");
+        }
+    }
+
+    /// Sums and, of groups of eight, dot products by the instructions of a level, where it has some for these extents.
+    #[allow(clippy::too_many_arguments)]
+    fn at(
+        level: Level,
+        [weights, left, right]: [Rows<'_>; 3],
+        heads: usize,
+        inner: usize,
+        offsets: &[u32],
+        sum: &mut [f32],
+        dot: &mut [f32],
+    ) -> bool {
+        let heads8 = inner == 8;
+        // SAFETY: the processor has the instructions of this level.
+        unsafe {
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 if heads8 => {
+                    x86::weighted_sum_512(weights, right, heads, offsets, sum);
+                    x86::dot_512(left, right, heads, dot);
+                }
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => x86::weighted_wide_512(weights, right, heads, inner, offsets, sum),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 if heads8 => {
+                    x86::weighted_sum_256(weights, right, heads, offsets, sum);
+                    x86::dot_256(left, right, heads, dot);
+                }
+                #[cfg(target_arch = "aarch64")]
+                Level::Neon if heads8 => {
+                    arm::weighted_sum(weights, right, heads, offsets, sum);
+                    arm::dot(left, right, heads, dot);
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    #[test]
+    fn sums_and_dot_products_are_those_of_the_portable_kernels() {
+        const ROWS: usize = 23;
+        // Rows without edges, with one, and with many.
+        let offsets = [0u32, 0, 1, 4, 4, 61, 63];
+        let edges = 63;
+        let index: Vec<u32> = (0..edges).map(|e| ((e * 7) % ROWS) as u32).collect();
+        for (heads, inner) in [(8, 8), (16, 8), (1, 64), (1, 80), (3, 16), (2, 128)] {
+            let width = heads * inner;
+            let (a, wide, x) = (numbers(1, edges * heads), numbers(2, edges * width), numbers(3, ROWS * width));
+            let position: Vec<u32> = (0..edges as u32).rev().collect();
+            let operands = [
+                (Rows::Each(&a), Rows::Each(&wide), Rows::Picked(&x, &index)),
+                (Rows::Same(&a), Rows::Same(&wide), Rows::Picked(&x, &index)),
+                (Rows::Each(&a), Rows::Picked(&x, &index), Rows::Each(&wide)),
+                (Rows::Picked(&a, &position), Rows::Picked(&x, &index), Rows::Picked(&x, &index)),
+            ];
+            for (weights, left, right) in operands {
+                let start = numbers(4, (offsets.len() - 1) * width);
+                let mut sums = start.clone();
+                segment::weighted_portable(KernelFeatures::ALL, weights, right, heads, inner, &offsets, &mut sums);
+                // An odd number of rows, and an even one.
+                for count in [edges, edges - 1] {
+                    let mut dots = vec![0.0; count * heads];
+                    rows::dot_portable(KernelFeatures::ALL, left, right, heads, inner, &mut dots);
+                    for level in crate::simd::available() {
+                        let (mut sum, mut dot) = (start.clone(), vec![0.0; count * heads]);
+                        let operands = [weights, left, right];
+                        if !at(level, operands, heads, inner, &offsets, &mut sum, &mut dot) {
+                            continue;
+                        }
+                        close(&format!("sums of {heads} x {inner}, {level:?}"), &sum, &sums);
+                        if inner == 8 {
+                            close(&format!("dot products of {heads} x {inner}, {level:?}"), &dot, &dots);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

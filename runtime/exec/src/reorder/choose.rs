@@ -1,0 +1,240 @@
+//! Chooses an order of vertices by the bytes that gathers would take from memory.
+
+use std::time::Instant;
+
+use hgnnc_graph::order::{
+    Gather, Growth, NO_CLUSTER, Order, by_cluster, by_degree, by_first_use, grow_clusters, missed_bytes,
+};
+use hgnnc_graph::show_bytes;
+use hgnnc_ir::artifact::Artifact;
+use hgnnc_ir::types::VertexType;
+use rayon::prelude::*;
+
+use super::OrderKind;
+use super::gathers::{gathers, links, unsupported_reason};
+use super::renumber::renumber;
+use crate::data::{BoundData, Target};
+use crate::error::Result;
+use crate::machine_bench::last_level_bytes;
+
+/// Bytes that a miss less saves time for, per second: two cores that gather rows of some lines, with prefetches, save no more
+/// than this (docs/results.md). Times are compared by it, so half or twice as much decides only what hardly matters.
+const GATHERED_PER_S: f64 = 55e9;
+/// Seconds that candidates and their model take for each edge and direction, by two threads.
+const CANDIDATE_S: f64 = 85e-9;
+/// Bytes per second that are moved when vertices are numbered anew.
+const MOVED_PER_S: f64 = 4e9;
+/// The part of what is missed that an order can be hoped to save. Where that is less than it takes, none is looked for.
+const AT_MOST: f64 = 0.3;
+/// Threads share the cache, and each is at another place. That two do so is assumed of any number of them: results may not
+/// depend on it, and an order does change the last bits of sums.
+const SHARERS: f64 = 2.0;
+/// The model is no better than this part of what is missed.
+const AT_LEAST: f64 = 0.03;
+/// How often a vertex decides to which cluster it belongs: a third time changes the misses by a hundredth.
+const ROUNDS: usize = 2;
+/// Vertices of a type in one cluster, relative to the mean.
+const SLACK: f64 = 10.0;
+
+/// What an order is chosen for.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct OrderOptions {
+    /// How often the programs will run.
+    pub epochs: u64,
+    /// Bytes of the cache that threads share; without, what the system tells.
+    pub cache_bytes: Option<u64>,
+    /// The order of a run that is resumed: this one is taken, and nothing is compared.
+    pub resumed: Option<OrderKind>,
+}
+
+/// What was chosen, and why.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Ordered {
+    /// Were vertices numbered anew?
+    pub applied: bool,
+    /// Bytes that gathers of an epoch take from memory by the model: in the dataset's order, and in the one that was chosen.
+    /// Zero where nothing was compared.
+    pub missed_bytes: (f64, f64),
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// For people.
+    pub explain: Vec<String>,
+}
+
+/// Numbers the vertices of bound data anew where the programs of a model gather from tables that no cache holds, and an
+/// order saves more than it takes. Candidates are the order of the dataset, by degree, by first use, and by clusters that
+/// grow from the classes of the training part (without classes, from what is first used). A run that is resumed has the
+/// order that it had.
+///
+/// # Errors
+/// Data that has been ordered before.
+pub fn order_vertices(artifact: &Artifact, data: &mut BoundData, options: &OrderOptions) -> Result<Ordered> {
+    let started = Instant::now();
+    let mut ordered = Ordered::default();
+    if let Some(reason) = unsupported_reason(artifact) {
+        ordered.explain.push(format!("vertices keep their order: {reason}"));
+        return Ok(ordered);
+    }
+    let chosen = match options.resumed {
+        Some(kind) => resume(artifact, data, kind, &mut ordered),
+        None => choose(artifact, data, options, &mut ordered),
+    };
+    let Some(Chosen { kind, name, orders }) = chosen else {
+        ordered.seconds = started.elapsed().as_secs_f64();
+        return Ok(ordered);
+    };
+    let types = orders.iter().zip(&artifact.infer.vertex_types);
+    let moved: Vec<String> = types.filter(|(order, _)| order.is_some()).map(|(_, decl)| decl.name.clone()).collect();
+    renumber(data, &artifact.infer, target_type(artifact), orders)?;
+    data.orders.kind = Some(kind);
+    (ordered.applied, ordered.seconds) = (true, started.elapsed().as_secs_f64());
+    let (before, after) = ordered.missed_bytes;
+    if options.resumed.is_some() {
+        let (moved, took) = (moved.join(", "), ordered.seconds);
+        ordered.explain.push(format!("vertices of {moved} {name}, as before; it took {took:.2} s"));
+        return Ok(ordered);
+    }
+    ordered.explain.push(format!(
+        "vertices of {} {name}: gathers of an epoch take {} from memory instead of {} ({:.0} % less); it took {:.2} s",
+        moved.join(", "),
+        show_bytes(after as u64),
+        show_bytes(before as u64),
+        100.0 * (1.0 - after / before),
+        ordered.seconds
+    ));
+    Ok(ordered)
+}
+
+/// The vertex type that labels and parts belong to.
+fn target_type(artifact: &Artifact) -> Option<VertexType> {
+    artifact.training.as_ref().and_then(|training| training.target.vertex())
+}
+
+/// An order of the vertices of each type; those of types without edges stay as they are.
+struct Chosen {
+    kind: OrderKind,
+    /// For people.
+    name: &'static str,
+    orders: Vec<Option<Order>>,
+}
+
+impl Chosen {
+    fn new((kind, name, orders): Candidate, links: &[Gather<'_>]) -> Self {
+        let has_edges = |vertex_type: usize| links.iter().any(|link| link.owner_type == vertex_type);
+        let orders = orders.into_iter().enumerate().map(|(of, order)| has_edges(of).then_some(order)).collect();
+        Self { kind, name, orders }
+    }
+}
+
+/// The order that a run had which is resumed.
+fn resume(artifact: &Artifact, data: &BoundData, kind: OrderKind, ordered: &mut Ordered) -> Option<Chosen> {
+    let links = links(&gathers(artifact, data), artifact, data);
+    if kind == OrderKind::Dataset || links.is_empty() {
+        ordered.explain.push("vertices keep their order, as before".into());
+        return None;
+    }
+    let candidates = candidates(data, target_type(artifact), &links);
+    candidates.into_iter().find(|candidate| candidate.0 == kind).map(|candidate| Chosen::new(candidate, &links))
+}
+
+/// The best order, if one saves more than it takes.
+fn choose(artifact: &Artifact, data: &BoundData, options: &OrderOptions, ordered: &mut Ordered) -> Option<Chosen> {
+    let gathers = gathers(artifact, data);
+    let cache = options.cache_bytes.unwrap_or_else(|| last_level_bytes() as u64);
+    let own = cache as f64 / SHARERS;
+    let keep = |ordered: &mut Ordered, why: String| ordered.explain.push(format!("vertices keep their order: {why}"));
+    let largest = gathers
+        .iter()
+        .flat_map(|gather| gather.rows.iter().map(|(bytes, _)| gather.num_others as f64 * bytes))
+        .fold(0.0, f64::max);
+    if largest <= cache as f64 {
+        let (largest, cache) = (show_bytes(largest as u64), show_bytes(cache));
+        keep(
+            ordered,
+            format!("the largest table that is gathered from has {largest}, which the cache of {cache} holds"),
+        );
+        return None;
+    }
+    let links = links(&gathers, artifact, data);
+    let missed = |orders: Option<&[Order]>| -> f64 {
+        let of = |vertex_type: usize| orders.map(|orders| &orders[vertex_type]);
+        let missed = |gather: &Gather<'_>| missed_bytes(gather, of(gather.owner_type), of(gather.other_type), own);
+        // In the order of the gathers, so that the sum is the same for any number of threads.
+        gathers.par_iter().map(missed).collect::<Vec<f64>>().iter().sum()
+    };
+    let before = missed(None);
+    let edges: usize = links.iter().map(|link| link.other.len()).sum();
+    let candidates_s = CANDIDATE_S * edges as f64;
+    let moving_s = data.bytes() as f64 / MOVED_PER_S;
+    let saved_s = |bytes: f64| bytes / GATHERED_PER_S * options.epochs as f64;
+    if saved_s(AT_MOST * before) < candidates_s + moving_s {
+        let (missed, epochs) = (show_bytes(before as u64), options.epochs);
+        keep(ordered, format!("gathers take {missed} from memory, {epochs} times, and to order would take longer"));
+        return None;
+    }
+    let mut best: Option<Candidate> = None;
+    let mut after = before;
+    for (kind, name, orders) in candidates(data, target_type(artifact), &links) {
+        let bytes = missed(Some(&orders));
+        ordered.explain.push(format!("{name}: {} instead of {}", show_bytes(bytes as u64), show_bytes(before as u64)));
+        if bytes < after {
+            (best, after) = (Some((kind, name, orders)), bytes);
+        }
+    }
+    ordered.missed_bytes = (before, after);
+    if before - after < AT_LEAST * before || saved_s(before - after) < moving_s {
+        keep(ordered, "none saves enough".into());
+        return None;
+    }
+    best.map(|best| Chosen::new(best, &links))
+}
+
+/// An order of all types, with what it is for people.
+type Candidate = (OrderKind, &'static str, Vec<Order>);
+
+/// Orders to compare. They depend on nothing but the graph and the classes, so that a run which is resumed finds its own again.
+fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]) -> Vec<Candidate> {
+    let counts = &data.num_vertices;
+    let grow =
+        |start: Vec<Vec<u32>>, clusters| grow_clusters(links, start, Growth { clusters, rounds: ROUNDS, slack: SLACK });
+    let around = || classes(data, target).map(|(start, clusters)| grow(start, clusters));
+    // One thread goes from vertex to vertex, the others grow clusters meanwhile.
+    let (first_use, grown) = rayon::join(|| by_first_use(counts, links), around);
+    let (name, grown) = match grown {
+        Some(grown) => ("by clusters around classes", grown),
+        None => {
+            let block = |order: &Order, rank: u32| (rank as usize * BLOCKS / order.rank.len().max(1)) as u32;
+            let blocks = |order: &Order| order.rank.iter().map(|&rank| block(order, rank)).collect();
+            ("by clusters", grow(first_use.iter().map(blocks).collect(), BLOCKS))
+        }
+    };
+    // Within a cluster as they are first used: clusters may be larger than the cache.
+    let within = |(of, first): (&Vec<u32>, &Order)| {
+        let in_order: Vec<u32> = first.original.iter().map(|&vertex| of[vertex as usize]).collect();
+        Order::of(by_cluster(&in_order).original.iter().map(|&place| first.original[place as usize]).collect())
+    };
+    let clustered = grown.iter().zip(&first_use).map(within).collect();
+    vec![
+        (OrderKind::Degree, "by degree", by_degree(counts, links)),
+        (OrderKind::Clusters, name, clustered),
+        (OrderKind::FirstUse, "by first use", first_use),
+    ]
+}
+
+/// Clusters that are begun with where there are no classes.
+const BLOCKS: usize = 512;
+
+/// Clusters that begin with the classes of the training part, and how many these are. Other labels are not looked at.
+fn classes(data: &BoundData, target: Option<VertexType>) -> Option<(Vec<Vec<u32>>, usize)> {
+    let (Some(Target::Classes(labels)), Some(vertex)) = (&data.target, target) else { return None };
+    let mut start: Vec<Vec<u32>> = data.num_vertices.iter().map(|&count| vec![NO_CLUSTER; count]).collect();
+    let mut clusters = 0;
+    for &trained in &data.parts[0] {
+        let class = labels.get(trained as usize).copied().and_then(|class| u32::try_from(class).ok());
+        if let (Some(class), Some(slot)) = (class, start[vertex.index()].get_mut(trained as usize)) {
+            *slot = class;
+            clusters = clusters.max(class as usize + 1);
+        }
+    }
+    (clusters > 1).then_some((start, clusters))
+}
