@@ -1,4 +1,4 @@
-//! Who executes the programs of a trainer: this processor or a device.
+//! Back ends of a trainer: the CPU engine, a device, or mini-batch training on the CPU.
 
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::artifact::{Part, Task};
@@ -15,45 +15,43 @@ use crate::plan::StateId;
 use crate::reorder::copy_rows;
 use crate::times::Times;
 
-/// Runs programs, and holds their parameters and states.
+/// Runs programs and holds their parameters and optimizer states.
 #[derive(Debug)]
 pub(crate) enum Backend {
-    /// This processor.
     Cpu(Box<Engine>),
-    /// A device.
     Device(Box<DeviceBackend>),
-    /// This processor, which trains on batches.
+    /// CPU engines for mini-batch training.
     Batches(Box<Batches>),
 }
 
-/// A device, and the results that were read from it.
+/// A device with the results fetched from it.
 #[derive(Debug)]
 pub(crate) struct DeviceBackend {
     pub engine: DeviceEngine,
-    /// Are launches timed one by one?
+    /// Whether each launch is timed separately.
     timed: bool,
     results: Vec<Fetched>,
 }
 
-/// A result of a program in the memory of this machine.
+/// A result of a program, copied to host memory.
 #[derive(Debug)]
 struct Fetched {
     program: usize,
     name: String,
-    /// Of the last run of the program?
+    /// Whether the copy is of the last run of the program.
     fresh: bool,
     width: usize,
     numbers: Vec<f32>,
 }
 
-/// A result: numbers per row, and the numbers.
+/// A result: its width (elements per row) and its elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     pub width: usize,
     pub numbers: &'a [f32],
 }
 
-/// Position of a part in [`BoundData::parts`].
+/// Index of a split part in [`BoundData::parts`].
 pub(crate) fn part_index(part: Part) -> usize {
     match part {
         Part::Train => 0,
@@ -81,7 +79,7 @@ impl From<Batches> for Backend {
 }
 
 impl Backend {
-    /// Its name, for the report.
+    /// Back end name for the report.
     pub fn name(&self) -> String {
         match self {
             Backend::Cpu(_) | Backend::Batches(_) => "cpu".into(),
@@ -89,7 +87,7 @@ impl Backend {
         }
     }
 
-    /// Graphs, labels and splits.
+    /// Data that the programs are bound to: graphs, labels and splits.
     pub fn data(&self) -> &BoundData {
         match self {
             Backend::Cpu(engine) => engine.data(),
@@ -98,7 +96,7 @@ impl Backend {
         }
     }
 
-    /// Number of threads of this processor.
+    /// Number of CPU threads.
     pub fn threads(&self) -> usize {
         match self {
             Backend::Cpu(engine) => engine.threads(),
@@ -133,8 +131,8 @@ impl Backend {
         Ok(())
     }
 
-    /// Asks a device to time each launch from now on, which makes it slower, or no longer to do so. This processor always
-    /// tells the times of its steps.
+    /// Turns separate timing of each launch on a device on or off; timed launches are slower. The CPU
+    /// always times its steps.
     pub fn time_launches(&mut self, timed: bool) {
         if let Backend::Device(it) = self {
             it.timed = timed;
@@ -155,14 +153,15 @@ impl Backend {
         Ok(())
     }
 
-    /// Takes over new parameters and states of a training step. A device has done so with [`Backend::run_updates`].
+    /// Makes the new parameters and states of a training step current. A device has
+    /// done so in [`Backend::run_updates`].
     pub fn commit(&mut self, program: usize) {
         if let Backend::Cpu(engine) = self {
             engine.commit(program);
         }
     }
 
-    /// Waits for a device: the milliseconds that it worked since the last call by its own clock, if it has one.
+    /// Synchronizes with a device and returns the milliseconds it was busy since the last call, if it has a clock.
     pub fn elapsed_ms(&mut self) -> Result<Option<f64>> {
         match self {
             Backend::Cpu(_) | Backend::Batches(_) => Ok(None),
@@ -170,7 +169,7 @@ impl Backend {
         }
     }
 
-    /// Reads a result from a device, for [`Backend::result`]. Nothing where there is no such result.
+    /// Copies a result from the device for [`Backend::result`]. Does nothing if there is no such result.
     pub fn fetch(&mut self, program: usize, name: &str) -> Result<()> {
         let Backend::Device(it) = self else { return Ok(()) };
         let DeviceBackend { engine, results, .. } = &mut **it;
@@ -189,8 +188,8 @@ impl Backend {
         Ok(())
     }
 
-    /// A result of the last run of a program; of a device, one that was fetched since. Rows of vertices are in the order of
-    /// [`Backend::data`].
+    /// A result of the last run of a program; on a device, the last fetched one. Vertex rows are in
+    /// the order of [`Backend::data`].
     pub fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {
         match self {
             Backend::Cpu(engine) => {
@@ -206,7 +205,7 @@ impl Backend {
         }
     }
 
-    /// As [`Backend::result`], with rows of vertices in the order of the dataset.
+    /// [`Backend::result`] with vertex rows in the order of the dataset.
     pub fn result_of_dataset(&self, program: usize, name: &str) -> Option<(usize, Vec<f32>)> {
         let Rows { width, numbers } = self.result(program, name)?;
         let order = match self {
@@ -223,7 +222,7 @@ impl Backend {
         Some((width, rows))
     }
 
-    /// Asks a device to count how a result of a program compares with the labels.
+    /// Makes a device count how a result of a program compares with the labels (per class).
     pub fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
         match self {
             Backend::Cpu(_) | Backend::Batches(_) => Ok(()),
@@ -231,7 +230,8 @@ impl Backend {
         }
     }
 
-    /// Counts on a device, in the last run of that program. False where results are to be looked at instead.
+    /// Counts on the device in the last run of that program. Returns false if the caller has to
+    /// read the results instead.
     pub fn count(&mut self, part: Part, tally: &mut Tally) -> Result<bool> {
         match self {
             Backend::Cpu(_) | Backend::Batches(_) => Ok(false),
@@ -257,7 +257,7 @@ impl Backend {
         }
     }
 
-    /// Elements of a parameter. Rows of vertices are in the order of the dataset, here and below.
+    /// Reads a parameter. Vertex rows are in the order of the dataset, here and below.
     pub fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
         match self {
             Backend::Cpu(engine) => engine.read_param(index, into),
@@ -267,7 +267,7 @@ impl Backend {
         Ok(())
     }
 
-    /// The numbers of an input of the whole graph; `None` where it has none.
+    /// Elements of an input of the full graph; `None` if it has no elements.
     pub fn input(&self, index: usize) -> Option<Vec<f32>> {
         let frozen = match self {
             Backend::Cpu(engine) => engine.frozen_input(index),
@@ -282,7 +282,7 @@ impl Backend {
         }
     }
 
-    /// Are all elements of all parameters finite? Those of a device are not looked at.
+    /// Whether all elements of all parameters are finite. Parameters on a device are not checked.
     pub fn has_finite_params(&mut self) -> bool {
         match self {
             Backend::Cpu(engine) => (0..engine.num_params()).all(|index| are_finite(engine.param(index))),
@@ -291,7 +291,7 @@ impl Backend {
         }
     }
 
-    /// Sets a parameter.
+    /// Overwrites a parameter with `numbers`, in the order of the dataset.
     pub fn set_param(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         match self {
             Backend::Cpu(engine) => engine.set_param(index, numbers),
@@ -301,7 +301,7 @@ impl Backend {
         Ok(())
     }
 
-    /// The optimiser states.
+    /// Parameter and slot of each optimizer state.
     pub fn states(&self) -> &[StateId] {
         match self {
             Backend::Cpu(engine) => engine.states(),
@@ -310,7 +310,7 @@ impl Backend {
         }
     }
 
-    /// An optimiser state.
+    /// Reads an optimizer state, in the order of the dataset.
     pub fn state(&mut self, index: usize) -> Result<Vec<f32>> {
         match self {
             Backend::Cpu(engine) => {
@@ -323,7 +323,7 @@ impl Backend {
         }
     }
 
-    /// Sets an optimiser state.
+    /// Overwrites an optimizer state with `numbers`, in the order of the dataset.
     pub fn set_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         match self {
             Backend::Cpu(engine) => engine.set_state(index, numbers),
@@ -333,7 +333,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Initial values of all parameters.
+    /// Initializes all parameters from `seed`.
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
         match self {
             Backend::Cpu(engine) => engine.init_params(tables, seed),
@@ -343,7 +343,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Planned memory for values of one program, as if it were the only one, or of all.
+    /// Planned memory for the values of one program as if it ran alone, or of all programs.
     pub fn arena(&self, program: Option<usize>) -> Arena {
         match self {
             Backend::Cpu(engine) => engine.arena(program),
@@ -352,7 +352,7 @@ impl Backend {
         }
     }
 
-    /// Bytes in the memory of a device.
+    /// Bytes allocated in device memory; 0 on the CPU.
     pub fn device_bytes(&self) -> u64 {
         match self {
             Backend::Cpu(_) | Backend::Batches(_) => 0,
@@ -361,7 +361,7 @@ impl Backend {
     }
 }
 
-/// Are all of these numbers finite? Looks at all of them, many at a time.
+/// Whether all elements are finite. Reads all of them without branches, so that the loop vectorizes.
 fn are_finite(numbers: &[f32]) -> bool {
     let magnitude = |x: &f32| x.to_bits() & (u32::MAX >> 1);
     numbers.chunks(1 << 12).all(|chunk| chunk.iter().map(magnitude).fold(0, u32::max) < f32::INFINITY.to_bits())

@@ -1,4 +1,4 @@
-//! From a dataset and a compiled model to the data that its programs run on.
+//! Binds a dataset to a compiled model: the data that its programs run on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -14,19 +14,19 @@ use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use crate::data::{Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
 use crate::error::{ExecError, Result};
 
-/// What binding may use.
+/// Options of [`bind`] for a model and a dataset.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BindOptions {
-    /// Name of the split; the model's own, or the first of the trained vertex type.
+    /// Name of the split; by default the model's own, or the first of the trained vertex type.
     pub split: Option<String>,
     /// Most bytes of one semantic graph.
     pub graph_budget: Option<u64>,
-    /// Keep graphs of metapaths beside the dataset, in files of so many bytes at most, and look there first.
+    /// Caches metapath graphs beside the dataset, in files of at most this many bytes in total, and reads cached ones.
     pub graph_cache: Option<u64>,
-    /// Neither labels nor a split are needed: only outputs will be computed.
+    /// Requires neither labels nor a split: only outputs are computed.
     pub outputs_only: bool,
-    /// Leave out the edges of metapaths that are paths of others, one for each pair, and of their hops: see
-    /// [`list_edges`](crate::list_edges).
+    /// Does not materialize metapath graphs that can be factored into hops with one path per
+    /// vertex pair: see [`list_edges`](crate::list_edges).
     pub unlisted: bool,
 }
 
@@ -39,7 +39,7 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     let flow = &artifact.infer;
     let mut binder = Binder::new(flow, dataset, options)?;
     let training = artifact.training.as_ref().filter(|_| !options.outputs_only);
-    // Their errors are found before graphs are built.
+    // Label and split errors are reported before graphs are built.
     let held_out = training.map_or(Ok(None), |training| binder.held_out(training))?;
     let started = Instant::now();
     binder.build_graphs()?;
@@ -93,19 +93,20 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     Ok(data)
 }
 
-/// Checks the links that a model is to be measured by, without building anything.
+/// Checks the validation and test links of a model without building graphs.
 ///
 /// # Errors
-/// A split that the dataset does not have, that holds links of other relations only, or links that training sees.
+/// A split that the dataset does not have, that holds links of other relations only, or that overlaps
+/// with the training links.
 pub fn check_held_out(flow: &Dataflow, training: &Training, dataset: &Dataset, split: Option<&str>) -> Result<()> {
     let options = BindOptions { split: split.map(str::to_owned), ..BindOptions::default() };
     Binder::new(flow, dataset, &options)?.held_out(training).map(drop)
 }
 
-/// Of more relations, a message names the first and the last.
+/// With more relations than this, a message names only the first and the last.
 const NAMED: usize = 12;
 
-/// The arrays of a semantic graph, without copying them.
+/// The arrays of a semantic graph, shared and not copied.
 pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
     let SemanticGraph { name, num_src, num_dst, csc, csr, .. } = graph;
     let csc = Adjacency { indptr: csc.indptr, indices: csc.src, eids: vec![] };
@@ -113,14 +114,14 @@ pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
     Topology { name, num_src, num_dst, csc, csr, ..Topology::default() }
 }
 
-/// A metapath in the numbers of the dataset.
+/// A metapath as steps over relations of the dataset.
 pub(crate) fn steps_of(binder: &Binder<'_>, decl: &GraphDecl) -> Vec<Step> {
     let step =
         |s: &hgnnc_ir::dataflow::Step| Step { relation: binder.relations[s.relation as usize], reverse: s.reverse };
     decl.steps.iter().map(step).collect()
 }
 
-/// Builds semantic graphs, or reads those of metapaths where that is allowed.
+/// A builder of semantic graphs, with the metapath cache if that is enabled.
 pub(crate) fn graph_builder<'a>(dataset: &'a Dataset, options: &BindOptions) -> SemanticGraphs<'a> {
     let cache = options.graph_cache.and_then(|limit| GraphCache::beside(dataset, limit));
     SemanticGraphs::new(dataset).with_cache(cache)
@@ -130,19 +131,19 @@ pub(crate) struct Binder<'a> {
     flow: &'a Dataflow,
     dataset: &'a Dataset,
     options: &'a BindOptions,
-    /// Position in the dataset of each vertex type of the model.
+    /// Dataset vertex type of each vertex type of the model.
     pub(crate) types: Vec<usize>,
-    /// Position in the dataset of each relation of the model.
+    /// Dataset relation of each relation of the model.
     pub(crate) relations: Vec<usize>,
     graphs: Vec<SemanticGraph>,
-    /// Where those of metapaths came from.
+    /// Origin of each metapath graph.
     origins: Vec<Option<Origin>>,
-    /// Those whose edges are left out, and how many these are.
+    /// Graphs whose edges are not materialized, with their edge counts.
     unlisted: Vec<(usize, u64)>,
 }
 
 impl<'a> Binder<'a> {
-    /// Finds what a model names in a dataset.
+    /// Resolves the vertex types and relations of a model in a dataset.
     pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
         let (types, relations, graphs, origins, unlisted) = (vec![], vec![], vec![], vec![], vec![]);
         let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, unlisted };
@@ -207,7 +208,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Tells a builder which metapaths will be asked for.
+    /// Announces the metapaths that will be built, so that the builder can share prefixes.
     pub fn share<'d>(&self, builder: &SemanticGraphs<'_>, decls: impl Iterator<Item = &'d GraphDecl>) {
         let metapaths = decls.filter(|decl| decl.steps.len() > 1);
         builder.share(&metapaths.map(|decl| (steps_of(self, decl), self.metapath_options(decl))).collect::<Vec<_>>());
@@ -220,7 +221,7 @@ impl Binder<'_> {
         MetapathOptions { memory_budget, ..usual }
     }
 
-    /// How many edges a graph would have, if they are not to be listed.
+    /// Number of edges of a graph that is not to be materialized; `None` for others.
     fn left_out(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
         let graph = Graph::new(index);
         let is_read = |decl: &InputDecl| decl.ty.space == Space::Edges(graph);
@@ -238,14 +239,14 @@ impl Binder<'_> {
         count.map_err(|error| ExecError::Unsupported(error.to_string()))
     }
 
-    /// Weights and steps that the fan-outs of a batch ask for.
+    /// Edge weights and walk steps that the fan-outs of mini-batches need.
     fn drawn(&self, batch: &MiniBatch) -> Result<SamplingInputs> {
         let asks = |graph: usize, what: fn(&Fanout) -> bool| batch.fanouts.iter().any(|hop| what(&hop[graph]));
         let builder = SemanticGraphs::new(self.dataset);
         let (mut drawn, mut known) = (SamplingInputs::default(), vec![]);
         for (index, (decl, graph)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
             let weighted = asks(index, |fanout| matches!(fanout, Fanout::Weighted(_)));
-            // As in programs: what has no weights in the dataset has the weight 1.
+            // As in programs, edges without weights in the dataset have weight 1.
             let weights = || graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]);
             drawn.weights.push(weighted.then(weights));
             let mut path = vec![];
@@ -273,7 +274,7 @@ impl Binder<'_> {
         Ok(WalkStep { name: relation.name.clone(), src, dst, csc: topology_of(graph).csc })
     }
 
-    /// A graph; of a metapath also where it came from.
+    /// Builds a graph; for a metapath also returns its origin.
     pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
         let failed = |e: SgbError| match e {
             SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(e.to_string()),
@@ -303,7 +304,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The features of a vertex type.
+    /// Features of a vertex type in the dataset.
     fn features(&self, vertex: VertexType) -> Result<&Features> {
         let data = &self.dataset.vertex_types[self.types[vertex.index()]];
         data.features.as_ref().ok_or_else(|| ExecError::Shape {
@@ -386,7 +387,7 @@ impl Binder<'_> {
                 InputData::Numbers(graph.counts.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
             }
             Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?),
-            // Of pairs, which are drawn later, of other programs, and of the graph that is bound.
+            // Filled per mini-batch, by other programs, or from the bound graph.
             Binding::IsLink(_) | Binding::Given(_) | Binding::EdgeRank(..) => InputData::Missing,
             Binding::StepNumber => InputData::StepNumber,
             Binding::EpochNumber => InputData::EpochNumber,
@@ -431,7 +432,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Every vertex of the split has this label. The dataset itself only promises that it has some label.
+    /// Checks that every vertex of the split has this label. The dataset only guarantees some label per vertex.
     fn check_labelled(&self, vertex: VertexType, name: &str, split: Option<usize>) -> Result<()> {
         let (Some(label), Some(split)) = (self.dataset.label(self.types[vertex.index()], name), split) else {
             return Ok(());
@@ -448,7 +449,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The links of the validation and the test part of the split to use; `None` where no links are trained.
+    /// Validation and test links of the split; `None` for models that are not trained on links.
     fn held_out(&self, training: &Training) -> Result<Option<[LinksByGraph; 2]>> {
         let artifact::Target::Links(target) = &training.target else { return Ok(None) };
         let Some(split) = self.link_split(training.split.as_deref())? else {
@@ -472,7 +473,7 @@ impl Binder<'_> {
         Ok(Some(parts))
     }
 
-    /// Errors where a split has links, but none that the model predicts: it would measure nothing.
+    /// Errors if a split has links but none of a relation that the model predicts, since it would measure nothing.
     fn some_are_predicted(&self, split: &LinkSplitData, parts: &[LinksByGraph; 2], predicted: &[usize]) -> Result<()> {
         let held: BTreeSet<usize> =
             split.val.relation.iter().chain(&split.test.relation).map(|&relation| relation as usize).collect();
@@ -495,7 +496,7 @@ impl Binder<'_> {
         )))
     }
 
-    /// The split of links to use.
+    /// Link split to use: the requested, the model's own or the only one.
     pub fn link_split(&self, own: Option<&str>) -> Result<Option<&LinkSplitData>> {
         let wanted = self.options.split.as_deref().or(own);
         let splits = &self.dataset.link_splits;
@@ -506,7 +507,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Position of the split to use.
+    /// Index of the vertex split to use.
     pub fn split(&self, artifact: &Artifact) -> Result<Option<usize>> {
         let masked = self.flow.inputs.iter().find_map(|decl| match &decl.binding {
             Binding::TrainMask(vertex) => Some(*vertex),

@@ -1,10 +1,8 @@
-//! Memory that the steps of a plan share, and the only place besides the `gemm` call and the kernel
-//! dispatch that is not checked by the compiler.
+//! Aligned host memory that the steps of a plan share, with unchecked disjoint access.
 //!
-//! A step runs on many threads, each reading inputs and writing its own rows of the step's outputs, all
-//! within a few large slabs. Why that is sound: the plan places every value that lives during a step in
-//! its own range of a slab ([`crate::plan::memory`] checks it), a step writes its outputs only, and tasks
-//! have disjoint rows of them.
+//! A step runs on many threads; each reads the inputs of the step and writes its own rows of the outputs, all within a
+//! few large allocations (slabs). This is sound because the plan places all values that are live at the same time in
+//! disjoint ranges of a slab, a step writes only its outputs, and its tasks have disjoint rows of them.
 
 #![allow(unsafe_code)]
 
@@ -14,63 +12,60 @@ use std::sync::Arc;
 
 use memmap2::MmapMut;
 
-/// A range of a slab.
+/// A range of elements of a slab.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct BufferRange {
-    /// Index of the slab.
     pub slab: u32,
-    /// First element.
     pub offset: usize,
-    /// Number of elements.
     pub len: usize,
 }
 
 impl BufferRange {
-    /// Do they share elements?
+    /// Whether the ranges overlap.
     pub fn meets(&self, other: &BufferRange) -> bool {
         self.slab == other.slab && self.offset < other.offset + other.len && other.offset < self.offset + self.len
     }
 }
 
-/// Numbers at a stable address, aligned for any vector.
+/// `f32` elements at a stable, cache-line-aligned address.
 #[derive(Debug)]
 pub struct HostBuffer {
-    /// The first element. The slab's own `len` elements of the memory from there on are no other slab's, unless they are
-    /// frozen.
+    /// First of `len` elements, which no other buffer aliases unless the buffer is frozen.
     data: NonNull<f32>,
     len: usize,
-    /// May they only be read?
+    /// Whether the elements are read-only.
     frozen: bool,
-    /// Keeps the memory.
+    /// Owner of the allocation.
     _memory: Arc<Memory>,
 }
 
-/// Memory of one slab or several, which is reached by their pointers only.
+/// An allocation of one or more buffers, accessed only through their pointers.
 #[derive(Debug)]
 #[expect(dead_code, reason = "kept, not read")]
 enum Memory {
     Allocated(Vec<f32>),
-    /// Zeroed by the system when it is first written.
+    /// Zeroed by the operating system on first write.
     Mapped(MmapMut),
 }
 
-/// Numbers of a slab that nobody writes any more.
+/// Read-only elements that several owners share.
 #[derive(Clone, Debug)]
 pub struct SharedBuffer {
     data: NonNull<f32>,
     len: usize,
-    /// Keeps the memory.
+    /// Owner of the allocation.
     _memory: Arc<Memory>,
 }
 
 impl SharedBuffer {
-    /// The numbers as a slab that can only be read, without copying them.
+    /// A read-only [`HostBuffer`] over the same elements, without a copy.
     pub fn slab(&self) -> HostBuffer {
         HostBuffer { data: self.data, len: self.len, frozen: true, _memory: Arc::clone(&self._memory) }
     }
 }
 
-// SAFETY: the numbers are only read, as `HostBuffer::frozen` demands, and their memory is kept.
+// SAFETY: the elements are read-only, as `HostBuffer::frozen` demands, and `_memory` keeps them allocated.
 unsafe impl Send for SharedBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for SharedBuffer {}
@@ -79,31 +74,31 @@ impl std::ops::Deref for SharedBuffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: `len` initialised elements that nobody writes, in memory that is kept.
+        // SAFETY: `len` initialised, read-only elements; `_memory` keeps them allocated.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 }
 
-/// Slabs that grow have room for one part in this many more than they need: batches differ by less.
+/// [`HostBuffer::grow`] over-allocates by one part in this many, more than batch sizes vary.
 pub const SLACK: usize = 8;
 /// Elements of a cache line.
 const LINE: usize = 16;
-/// Bytes from which on memory is mapped: what is worth a few large pages.
+/// Allocations of at least this many bytes are mapped, so that they get huge pages.
 const MAPPED: usize = 8 << 20;
 
-// SAFETY: a slab owns its elements, and keeps the memory that they are in.
+// SAFETY: a buffer owns its elements and keeps their allocation alive.
 unsafe impl Send for HostBuffer {}
 // SAFETY: all shared access goes through `read` and `write`, whose callers keep writes disjoint.
 unsafe impl Sync for HostBuffer {}
 
 impl HostBuffer {
-    /// `len` zeros.
+    /// A buffer of `len` zeros.
     pub fn zeros(len: usize) -> Self {
         let slab = Self::zeros_each([len]).pop();
         slab.expect("one length gives one slab")
     }
 
-    /// A slab of so many zeros for each length. Together they take large pages, where each alone would be too small.
+    /// One zeroed buffer per length, all in one allocation, so that small buffers get huge pages as well.
     pub fn zeros_each(lens: impl IntoIterator<Item = usize>) -> Vec<Self> {
         let lens: Vec<usize> = lens.into_iter().collect();
         let total: usize = lens.iter().map(|len| len.next_multiple_of(LINE)).sum();
@@ -111,7 +106,7 @@ impl HostBuffer {
         let memory = Arc::new(memory);
         let mut start = 0;
         let slab = |&len: &usize| {
-            // SAFETY: the memory has `total` elements from `first` on, and the starts of slabs are at most that.
+            // SAFETY: the allocation has `total` elements from `first` on, and the starts of buffers are at most that.
             let data = unsafe { first.add(start) };
             start += len.next_multiple_of(LINE);
             Self { data, len, frozen: false, _memory: Arc::clone(&memory) }
@@ -119,40 +114,40 @@ impl HostBuffer {
         lens.iter().map(slab).collect()
     }
 
-    /// Has at least so many elements from now on, and some more, where it had fewer: what it held is then lost. For memory that
-    /// is used again and again for a little more or less.
+    /// Reallocates with some slack if the buffer has fewer than `len` elements; its contents are then lost. Meant for
+    /// memory that is reused for mini-batches of varying size.
     pub fn grow(&mut self, len: usize) {
         if self.len < len {
             *self = Self::zeros(len + len / SLACK);
         }
     }
 
-    /// A copy of numbers.
+    /// A buffer with a copy of `numbers`.
     pub fn of(numbers: &[f32]) -> Self {
         let mut slab = Self::zeros(numbers.len());
         slab.elements().copy_from_slice(numbers);
         slab
     }
 
-    /// The numbers for other threads to read, for as long as they like.
+    /// A read-only view that other threads may keep.
     ///
     /// # Safety
-    /// Nobody writes the slab from now on.
+    /// The buffer is never written again.
     pub unsafe fn frozen(&self) -> SharedBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
     }
 
-    /// The numbers, which nobody writes any more.
+    /// Makes the buffer read-only.
     pub fn freeze(self) -> SharedBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: self._memory }
     }
 
-    /// Number of elements.
+    /// Number of `f32` elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Has it no elements?
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -161,10 +156,10 @@ impl HostBuffer {
         self.data.as_ptr()
     }
 
-    /// All elements.
+    /// All elements for writing.
     ///
     /// # Panics
-    /// When they may only be read.
+    /// If the buffer is frozen.
     pub fn elements(&mut self) -> &mut [f32] {
         assert!(!self.frozen, "frozen numbers are not written");
         // SAFETY: `len` initialised elements are the slab's own, and `&mut self` excludes all other access.
@@ -174,17 +169,17 @@ impl HostBuffer {
     /// Elements `start..start + len`.
     ///
     /// # Safety
-    /// Nothing writes these elements while the slice lives.
+    /// These elements are not written while the slice lives.
     pub unsafe fn read(&self, start: usize, len: usize) -> &[f32] {
         assert!(start <= self.len && len <= self.len - start, "a read stays in its slab");
         // SAFETY: in bounds by the assertion; no writes by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.pointer().add(start), len) }
     }
 
-    /// Elements `start..start + len`, to write.
+    /// Elements `start..start + len` for writing.
     ///
     /// # Safety
-    /// Nothing else reads or writes these elements while the slice lives.
+    /// These elements are not otherwise read or written while the slice lives.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn write(&self, start: usize, len: usize) -> &mut [f32] {
         assert!(start <= self.len && len <= self.len - start && !self.frozen, "a write stays in its slab");
@@ -194,16 +189,16 @@ impl HostBuffer {
 }
 
 impl Memory {
-    /// At least `len` zeros, and the first of them, at the start of a cache line.
+    /// Allocates at least `len` zeros; the pointer to the first is cache-line-aligned.
     fn zeros(len: usize) -> (Self, NonNull<f32>) {
         let bytes = len * size_of::<f32>();
         if bytes >= MAPPED
             && let Ok(mut mapped) = MmapMut::map_anon(bytes)
         {
-            // Where there are no large pages, small ones do.
+            // Without huge pages the mapping has small ones.
             #[cfg(target_os = "linux")]
             drop(mapped.advise(memmap2::Advice::HugePage));
-            // Pages are aligned for anything.
+            // Pages are aligned for any element type.
             let first = NonNull::new(mapped.as_mut_ptr().cast::<f32>()).expect("a mapping is somewhere");
             return (Self::Mapped(mapped), first);
         }
@@ -214,7 +209,7 @@ impl Memory {
     }
 }
 
-/// One value per worker thread.
+/// One value per worker thread of a pool.
 #[derive(Debug)]
 pub struct PerThread<T> {
     slots: Box<[UnsafeCell<T>]>,
@@ -229,7 +224,7 @@ impl<T> PerThread<T> {
         Self { slots: (0..threads).map(|_| UnsafeCell::new(make())).collect() }
     }
 
-    /// All values.
+    /// The values of all threads.
     pub fn all(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().map(UnsafeCell::get_mut)
     }

@@ -1,4 +1,4 @@
-//! The state of a training run in a file: a resumed run continues bit by bit where the other one stopped.
+//! Checkpoint files. A resumed run continues bit for bit where the checkpoint was saved.
 
 use std::path::{Path, PathBuf};
 
@@ -12,76 +12,75 @@ use crate::weights::{self, Tensor};
 /// Version of the checkpoint format.
 const VERSION: u32 = 1;
 
-/// Everything about a run that is not a tensor. Floating-point numbers are stored as their bits.
+/// State of a run without its tensors. Floating-point numbers are stored as their bits.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Progress {
     version: u32,
     /// Name of the model.
     pub model: String,
-    /// Seed of parameters and masks.
+    /// Seed of parameter initialization and dropout masks.
     pub seed: u64,
-    /// Epochs done.
     pub epochs_done: u64,
-    /// Training steps done.
     pub steps_done: u64,
-    /// The epoch whose parameters are the best so far.
+    /// Epoch with the best parameters so far.
     pub best_epoch: Option<u64>,
-    /// Bits of its criterion.
+    /// Bits of the selection criterion in the best epoch.
     best_bits: Option<u64>,
-    /// Bits of the best value that early stopping has seen.
+    /// Bits of the best value seen by early stopping.
     stop_bits: Option<u64>,
-    /// Epochs since.
+    /// Epochs since the best value of early stopping.
     pub stop_since: u64,
-    /// Did early stopping end the run?
+    /// Whether early stopping ended the run.
     pub stopped: bool,
     /// Bits of the training loss of each epoch.
     loss_bits: Vec<u64>,
-    /// Batches done of an epoch that is not, and what is known of its loss.
+    /// Progress within an unfinished epoch of mini-batches.
     #[serde(default)]
     pub within: Within,
-    /// How vertices are ordered, on which last bits depend. Checkpoints of older versions do not say, nor where somebody
-    /// has given the order.
+    /// Vertex order, on which the last bits of results depend. Absent in checkpoints of older versions and for an order
+    /// given by the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderKind>,
-    /// The program, train block and data of the run. Checkpoints of older versions do not say.
+    /// Program, train block and data of the run. Absent in checkpoints of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
 }
 
-/// Where in an epoch a run is that trains on batches.
+/// Progress within an epoch of mini-batches.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Within {
-    /// Batches done.
     pub batches: u64,
-    /// Batches of an epoch, and seeds of one. A run that is resumed must have the same.
+    /// Batches per epoch and seed vertices per batch. A resumed run must have the same.
     pub of: (u64, u64),
-    /// Their seeds.
+    /// Seed vertices of the batches done.
     seeds: u64,
-    /// Bits of the sum of the losses of these.
+    /// Bits of the sum of their losses.
     sum_bits: u64,
 }
 
 impl Within {
-    /// Notes a batch: the mean loss of its seeds.
+    /// Adds a batch with its mean loss over `seeds` seed vertices.
     pub fn add(&mut self, loss: f64, seeds: usize) {
         self.batches += 1;
         self.seeds += seeds as u64;
         self.sum_bits = (f64::from_bits(self.sum_bits) + loss * seeds as f64).to_bits();
     }
 
-    /// The mean of the losses of batches, by their seeds.
+    /// Mean loss of the batches so far, weighted by their seed vertices.
     pub fn loss(&self) -> f64 {
         f64::from_bits(self.sum_bits) / self.seeds.max(1) as f64
     }
 }
 
 impl Progress {
-    /// The start of a run whose vertices are in an order that has a name, or not.
+    /// Progress of a new run, with the vertex order if it has a name.
     pub fn new(model: &str, seed: u64, order: Option<OrderKind>) -> Self {
         Self { version: VERSION, model: model.to_owned(), seed, order, ..Self::default() }
     }
 
-    /// Do the numbers fit each other? Whatever else is wrong in a file, its counts do not overflow.
+    /// Whether the counts are consistent, so that no arithmetic on them overflows.
     fn is_of_a_run(&self) -> bool {
         const MOST: u64 = 1 << 53;
         let counts = [self.epochs_done, self.steps_done, self.stop_since, self.within.batches, self.within.seeds];
@@ -90,29 +89,29 @@ impl Progress {
             && self.best_epoch.is_none_or(|best| best < self.epochs_done)
     }
 
-    /// Criterion of the best epoch.
+    /// Selection criterion in the best epoch.
     pub fn best(&self) -> Option<f64> {
         self.best_bits.map(f64::from_bits)
     }
 
-    /// Notes a new best epoch.
+    /// Records a new best epoch.
     pub fn set_best(&mut self, epoch: u64, value: f64) {
         self.best_epoch = Some(epoch);
         self.best_bits = Some(value.to_bits());
     }
 
-    /// Best value that early stopping has seen.
+    /// Best value seen by early stopping.
     pub fn stop_best(&self) -> Option<f64> {
         self.stop_bits.map(f64::from_bits)
     }
 
-    /// Notes an improvement of what early stopping watches.
+    /// Records an improvement for early stopping.
     pub fn set_stop_best(&mut self, value: f64) {
         self.stop_bits = Some(value.to_bits());
         self.stop_since = 0;
     }
 
-    /// Notes the training loss of the next epoch.
+    /// Appends the training loss of an epoch.
     pub fn push_loss(&mut self, loss: f64) {
         self.loss_bits.push(loss.to_bits());
     }
@@ -122,21 +121,22 @@ impl Progress {
         self.loss_bits.iter().map(|&bits| f64::from_bits(bits))
     }
 
-    /// Makes room for the losses of so many epochs, so that training does not allocate.
+    /// Reserves space for the losses of `epochs` epochs, so that training does not allocate.
     pub fn reserve(&mut self, epochs: u64) {
         self.loss_bits.reserve(usize::try_from(epochs).unwrap_or(0).min(1 << 20));
     }
 }
 
-/// The file of a checkpoint folder.
+/// Path of the checkpoint file in a folder.
 pub fn file_of(folder: &Path) -> PathBuf {
     folder.join("checkpoint.safetensors")
 }
 
-/// Writes a checkpoint into a folder, which is made if needed. The one before stays until the new one is complete.
+/// Writes a checkpoint into a folder, which is created if needed. The previous checkpoint stays until the
+/// new one is complete.
 ///
 /// # Errors
-/// When the folder cannot be made or written, or the disk is full.
+/// When the folder cannot be created or written, or the disk is full.
 pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>)>) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|source| ExecError::Io { action: "make", path: folder.into(), source })?;
     let path = file_of(folder);
@@ -145,39 +145,40 @@ pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>
     weights::write(&path, tensors, Some(text))
 }
 
-/// Is what was read as weights a checkpoint?
+/// Whether a weights file is a checkpoint.
 pub fn is_one(file: &weights::File) -> bool {
     file.text.as_deref().is_some_and(|text| serde_json::from_str::<Progress>(text).is_ok())
 }
 
-/// How far the run is that a checkpoint is of, without its tensors; `None` where it cannot be read: whoever loads it then
-/// reports that.
+/// Progress of the run in a checkpoint folder, without tensors; `None` if it cannot be read:
+/// loading reports that error.
 pub fn progress_of(folder: &Path) -> Option<Progress> {
     serde_json::from_str(&weights::read_text(&file_of(folder)).ok()??).ok()
 }
 
-/// How vertices were ordered in the run that a checkpoint is of; `None` where it does not say, or cannot be read.
+/// Vertex order of the run in a checkpoint folder; `None` if the checkpoint does not name it or cannot be read.
 pub fn order_of(folder: &Path) -> Option<OrderKind> {
     progress_of(folder)?.order
 }
 
-/// A checkpoint folder that this process alone writes to, as long as this lives. A process that is killed leaves no lock.
+/// Exclusive lock of a checkpoint folder while this value lives. The operating system releases the lock
+/// of a killed process.
 #[derive(Debug)]
 pub struct Lock {
-    /// Open, and locked; closing it ends the lock.
+    /// Open and locked; closing it releases the lock.
     file: std::fs::File,
     path: PathBuf,
-    /// Folders that were made for it, innermost first.
+    /// Folders created for the lock, innermost first.
     made: Vec<PathBuf>,
-    /// Why the folder could not be locked.
+    /// Error of the lock call, if the file system has no locks.
     unlocked: Option<std::io::Error>,
 }
 
 impl Lock {
-    /// Locks a folder, which is made if needed, and removes what killed runs have left there.
+    /// Locks a folder, which is created if needed, and removes leftovers of killed runs.
     ///
     /// # Errors
-    /// When another process has locked it, or it cannot be made or written.
+    /// When another process has locked it, or it cannot be created or written.
     pub fn new(folder: &Path) -> Result<Self> {
         let path = folder.join("checkpoint.lock");
         let made: Vec<PathBuf> =
@@ -188,7 +189,7 @@ impl Lock {
                 path: folder.into(),
                 source,
             })?;
-            // Opening a pipe would wait for its reader.
+            // Opening a pipe would block until it has a reader.
             if path.exists() && !path.is_file() {
                 return Err(ExecError::Weights { path, reason: "is not a file, and cannot be locked".into() });
             }
@@ -204,7 +205,8 @@ impl Lock {
                 // Some network file systems have no locks.
                 Err(std::fs::TryLockError::Error(error)) => Some(error),
             };
-            // Its last owner may have removed it before it was locked here: then others lock a new one.
+            // The previous owner may have removed the file before it was locked here; then the path leads to another
+            // file.
             if unlocked.is_some() || is_at(&file, &path) {
                 weights::remove_leftovers(&file_of(folder));
                 return Ok(Self { file, path, made, unlocked });
@@ -221,7 +223,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is locked, so that nobody else's file is removed. Folders that hold anything stay.
+        // Removed while locked, so that only this process's file is removed. Non-empty folders stay.
         if self.unlocked.is_none() && is_at(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
             let _ = self.made.iter().try_for_each(std::fs::remove_dir);
@@ -229,7 +231,7 @@ impl Drop for Lock {
     }
 }
 
-/// Does a path lead to a file that is open?
+/// Whether a path leads to an open file.
 #[cfg(unix)]
 fn is_at(file: &std::fs::File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -237,13 +239,13 @@ fn is_at(file: &std::fs::File, path: &Path) -> bool {
     file.metadata().is_ok_and(|own| std::fs::metadata(path).is_ok_and(|there| place(own) == place(there)))
 }
 
-/// Open files are not removed here.
+/// Open files are not removed on this platform.
 #[cfg(not(unix))]
 fn is_at(_: &std::fs::File, _: &Path) -> bool {
     true
 }
 
-/// Can a run begin or go on in a folder? One that begins would write over the checkpoint of another one.
+/// Checks that a run can start or resume in a folder; a new run would overwrite a checkpoint.
 ///
 /// # Errors
 /// There is a checkpoint and the run is not `resumed`, or there is none and it is.
@@ -264,7 +266,7 @@ pub fn check_start(folder: &Path, resumed: bool) -> Result<()> {
     Err(ExecError::Weights { path, reason })
 }
 
-/// Reads a checkpoint.
+/// Reads a checkpoint and its tensors.
 ///
 /// # Errors
 /// When there is none, it is damaged, or it belongs to another model.
@@ -287,11 +289,11 @@ pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
     Ok((progress, file))
 }
 
-/// Is a run the one that a checkpoint is of? Gives what to tell the user where it is not, or cannot be known, and that is
-/// allowed. `except` are settings that may differ.
+/// Compares a run with the run of a checkpoint. Returns a warning if they differ or cannot be compared and `allowed` is
+/// set. `except` lists settings that may differ.
 ///
 /// # Errors
-/// It is another one, or cannot be known, and that is not `allowed`.
+/// The runs differ or cannot be compared, and that is not `allowed`.
 pub fn check_identity(
     path: &Path,
     before: Option<&Identity>,
@@ -332,7 +334,7 @@ mod tests {
         assert!(error.contains("is the checkpoint folder of a run that goes on"), "{error}");
         drop(lock);
         assert!(!place.path().join("a").exists(), "nothing is left behind");
-        // A killed run leaves no lock, and its temporary files are removed.
+        // A killed run holds no lock, and its temporary files are removed.
         std::fs::create_dir_all(&folder).expect("made");
         for name in ["checkpoint.lock", ".checkpoint.safetensors.abcdef.hgnnc-tmp"] {
             std::fs::write(folder.join(name), "").expect("written");
@@ -345,7 +347,7 @@ mod tests {
         assert_eq!(names.collect::<Vec<_>>(), [file_of(&folder)]);
     }
 
-    /// What older versions wrote says nothing of batches, nor of the order of vertices.
+    /// Checkpoints of older versions have neither batch progress nor vertex order.
     #[test]
     fn checkpoints_of_older_versions_are_read() {
         let folder = tempfile::tempdir().expect("a folder for a test");

@@ -1,6 +1,6 @@
-//! What a program is bound to: incidences of graphs and sparse features, inputs, labels and splits.
+//! Data that a program is bound to: adjacency of graphs and sparse features, inputs, labels and splits.
 //!
-//! These structures know no file format. Making them from a dataset is `bind`'s work.
+//! These structures know no file format; `bind` builds them from a dataset.
 
 use std::sync::OnceLock;
 
@@ -12,19 +12,19 @@ use hgnnc_ir::types::VertexType;
 use crate::error::{ExecError, Result};
 use crate::reorder::Orders;
 
-/// For each row the edges that it owns.
+/// Compressed sparse adjacency: the edges of each row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Adjacency {
     /// `rows + 1` positions: row `r` owns edges `indptr[r]..indptr[r + 1]`.
     pub indptr: Shared<u64>,
-    /// The other end of each edge.
+    /// Vertex at the other end of each edge.
     pub indices: Shared<u32>,
-    /// Position of each edge in CSC order. Empty: the order is CSC order.
+    /// Edge id (position in CSC order) of each edge. Empty if the edges are in CSC order.
     pub eids: Vec<u32>,
 }
 
-/// Edges between sources and destinations, owned from both ends. A sparse matrix is one as well: its rows
-/// are destinations, its columns sources, and its stored elements edges.
+/// Edges between sources and destinations, in both CSC and CSR. Also a sparse matrix: its rows are destinations, its
+/// columns sources, and its stored elements edges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Topology {
     /// Name in the model, for messages and the report.
@@ -37,35 +37,36 @@ pub struct Topology {
     pub csc: Adjacency,
     /// Out-edges of each source: CSR.
     pub csr: Adjacency,
-    /// Distinct destinations and distinct sources, where a program has rows for them.
+    /// Destinations and sources with edges, if a program has rows for them only.
     pub ends: [Option<ActiveVertices>; 2],
-    /// See [`Topology::degree_classes`].
+    /// Cache of [`Topology::degree_classes`] by direction and rows.
     pub classes: Classes,
-    /// How many edges there are, where they are not listed: no program needs them.
+    /// Number of edges if they are not materialized.
     pub unlisted: Option<u64>,
 }
 
-/// Rows by degree class: of both directions, of all vertices and of those that have edges. Each is made when it is first
-/// asked for, so a direction that nobody traverses costs nothing.
+/// Rows by degree class, for both directions, for all vertices and for vertices with edges only. Computed on first use,
+/// so an untraversed direction costs nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Classes([[OnceLock<DegreeClasses>; 2]; 2]);
 
-/// The vertices at one end that have edges.
+/// Vertices of one side that have edges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct ActiveVertices {
-    /// The vertices, ascending.
     pub vertices: Vec<u32>,
-    /// `vertices + 1` positions: end `i` owns edges `indptr[i]..indptr[i + 1]` of the incidence of its direction.
+    /// `vertices + 1` positions: active vertex `i` owns edges `indptr[i]..indptr[i + 1]` of the
+    /// adjacency of its direction.
     pub indptr: Vec<u64>,
-    /// The end of each edge (its position in `vertices`), in the order of the incidence of the other direction.
+    /// Active vertex (position in `vertices`) of each edge, in the order of the opposite adjacency.
     pub of_edge: Vec<u32>,
 }
 
 impl ActiveVertices {
-    /// Of the rows of one incidence; `edges` are those of the other one.
+    /// Active rows of one adjacency; `edges` is the opposite one.
     fn new(rows: &Adjacency, edges: &Adjacency) -> Self {
         let mut ends = Self { vertices: vec![], indptr: vec![0], of_edge: vec![] };
-        // What no edge has is never read.
+        // Entries of vertices without edges are never read.
         let mut end_of = vec![0u32; rows.indptr.len().saturating_sub(1)];
         for (vertex, range) in rows.indptr.windows(2).enumerate() {
             if range[1] > range[0] {
@@ -78,20 +79,20 @@ impl ActiveVertices {
         ends
     }
 
-    /// The ends among vertices `first..first + count`.
+    /// Active vertices within vertices `first..first + count`.
     pub fn within(&self, first: usize, count: usize) -> std::ops::Range<usize> {
         let before = |vertex: usize| self.vertices.partition_point(|&end| (end as usize) < vertex);
         before(first)..before(first + count)
     }
 
-    /// Bytes.
+    /// Size of the arrays in bytes.
     fn bytes(&self) -> u64 {
         8 * self.indptr.len() as u64 + 4 * (self.vertices.len() + self.of_edge.len()) as u64
     }
 }
 
 impl Topology {
-    /// From in-edges: `indptr` of `num_dst + 1` positions, and the source of each edge.
+    /// Builds from in-edges: `indptr` of `num_dst + 1` positions, and the source of each edge.
     ///
     /// # Errors
     /// When the positions do not ascend from 0 to the number of edges, a source does not exist, or there are
@@ -126,10 +127,10 @@ impl Topology {
         })
     }
 
-    /// From edges (source, destination) in any order; they are sorted by destination, then source, stably.
+    /// Builds from edges (source, destination) in any order; they are sorted by destination, then source, stably.
     ///
     /// # Errors
-    /// When an end does not exist.
+    /// When a vertex does not exist.
     pub fn from_edges(name: &str, num_src: usize, num_dst: usize, edges: &[(u32, u32)]) -> Result<Self> {
         let mut sorted = edges.to_vec();
         sorted.sort_by_key(|&(src, dst)| (dst, src));
@@ -153,12 +154,12 @@ impl Topology {
         self.csc.indices.len()
     }
 
-    /// Number of edges, listed or not.
+    /// Number of edges, materialized or not.
     pub fn all_edges(&self) -> u64 {
         self.unlisted.unwrap_or(self.num_edges() as u64)
     }
 
-    /// The incidence of one direction.
+    /// Adjacency of one direction: CSC for `In`, CSR for `Out`.
     pub fn incidence(&self, direction: Direction) -> &Adjacency {
         match direction {
             Direction::In => &self.csc,
@@ -166,15 +167,16 @@ impl Topology {
         }
     }
 
-    /// Writes the rank of each edge, in CSC order: the number of edges of the same destination (`In`) or source (`Out`) before it.
+    /// Writes the rank of each edge, in CSC order: the number of edges of the same destination (`In`) or
+    /// source (`Out`) before it.
     ///
     /// # Errors
-    /// When a row has so many edges that these numbers are not exact.
+    /// When a row has so many edges that `f32` does not hold the ranks exactly.
     ///
     /// # Panics
-    /// When `ranks` has another length than there are edges.
+    /// When the length of `ranks` is not the number of edges.
     pub fn write_ranks(&self, direction: Direction, ranks: &mut [f32]) -> Result<()> {
-        /// Whole numbers up to here are exact.
+        /// `f32` holds integers up to here exactly.
         const MOST: u64 = 1 << f32::MANTISSA_DIGITS;
         assert_eq!(ranks.len(), self.num_edges(), "a rank for each edge");
         let Adjacency { indptr, eids: position, .. } = self.incidence(direction);
@@ -194,7 +196,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Lists the distinct ends of a direction, unless that has been done.
+    /// Computes the active vertices of a direction on first use.
     pub fn list_ends(&mut self, direction: Direction) {
         let (rows, edges) = match direction {
             Direction::In => (&self.csc, &self.csr),
@@ -206,35 +208,35 @@ impl Topology {
         }
     }
 
-    /// The distinct ends of a direction, if a program has rows for them.
+    /// Active vertices of a direction, if they have been computed.
     pub fn listed_ends(&self, direction: Direction) -> Option<&ActiveVertices> {
         self.ends[direction_slot(direction)].as_ref()
     }
 
-    /// The distinct ends of a direction.
+    /// Active vertices of a direction.
     ///
     /// # Panics
-    /// When they are not listed.
+    /// If they have not been computed.
     pub fn ends(&self, direction: Direction) -> &ActiveVertices {
         self.listed_ends(direction).expect("ends are listed before programs are planned")
     }
 
-    /// First edge of each row of a direction and one past the last: of all vertices, or of those that have edges.
+    /// Edge positions of the rows of a direction: of all vertices, or of active vertices only.
     pub fn indptr(&self, direction: Direction, ends: bool) -> &[u64] {
         if ends { &self.ends(direction).indptr } else { &self.incidence(direction).indptr }
     }
 
-    /// The rows of [`Topology::indptr`] grouped by how many edges they own: `order` and `starts` are what a launch per
-    /// class binds. Made once, in parallel over rows, when this is first called.
+    /// The rows of [`Topology::indptr`] grouped by degree: `order` and `starts` are bound by one launch per class.
+    /// Computed once, in parallel over rows, on first use.
     ///
     /// # Panics
-    /// When ends are asked for and not listed, or there are 2^32 rows.
+    /// If active vertices are requested but not computed, or there are 2^32 rows.
     pub fn degree_classes(&self, direction: Direction, ends: bool) -> &DegreeClasses {
         let indptr = self.indptr(direction, ends);
         self.classes.0[direction_slot(direction)][usize::from(ends)].get_or_init(|| DegreeClasses::of(indptr))
     }
 
-    /// Bytes of both incidences (what they share once), of the lists of ends and of the degree classes that have been made.
+    /// Bytes of both adjacencies (shared arrays counted once), active vertices and computed degree classes.
     pub fn bytes(&self) -> u64 {
         let of = |i: &Adjacency| 8 * i.indptr.len() as u64 + 4 * (i.indices.len() + i.eids.len()) as u64;
         let (own, back) = (&self.csc, &self.csr);
@@ -246,7 +248,7 @@ impl Topology {
     }
 }
 
-/// Position of a direction in a pair.
+/// Index of a direction in a pair.
 fn direction_slot(direction: Direction) -> usize {
     match direction {
         Direction::In => 0,
@@ -254,18 +256,18 @@ fn direction_slot(direction: Direction) -> usize {
     }
 }
 
-/// Edges by source, stable: the edges of a source keep their order.
+/// CSR of a CSC, stable: the edges of a source keep their order.
 fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Adjacency {
     let mut csr = Adjacency::default();
     transpose_into(indptr, src, num_src, &mut csr);
     csr
 }
 
-/// The same in the memory of another incidence.
+/// [`transpose`] into existing memory.
 pub(crate) fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &mut Adjacency) {
     let Adjacency { indptr: out, indices: other, eids: position } = csr;
     let (out, other) = (out.make_mut(), other.make_mut());
-    // Where the edges of a source begin stands one place late, until all of them have been placed.
+    // Each start is shifted by one entry until all edges are placed.
     out.clear();
     out.resize(num_src + 2, 0);
     src.iter().for_each(|&s| out[s as usize + 2] += 1);
@@ -285,12 +287,12 @@ pub(crate) fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &
     out.truncate(num_src + 1);
 }
 
-/// What an input of the program is.
+/// Contents of an input of a program.
 #[derive(Clone, PartialEq, Debug)]
 pub enum InputData {
-    /// Rows times width numbers; for a sparse input its stored elements, row by row.
+    /// Rows times width elements; for a sparse input its stored elements, row by row.
     Numbers(Vec<f32>),
-    /// So many numbers, which the engine holds.
+    /// This many elements, held by the engine.
     Held(usize),
     /// Class labels, -1 where there is none.
     Classes(Vec<i32>),
@@ -298,37 +300,37 @@ pub enum InputData {
     StepNumber,
     /// The number of the epoch, from 0.
     EpochNumber,
-    /// Not provided; an error when a program uses it.
+    /// Not provided; an error if a program reads it.
     Missing,
 }
 
-/// What outputs are compared with.
+/// Labels or regression targets.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Target {
-    /// One class per vertex, -1 where there is none.
+    /// One class per vertex, -1 for unlabelled vertices.
     Classes(Vec<i32>),
     /// Rows of 0 or 1 (several labels) or real targets.
     Rows(Vec<f32>),
 }
 
-/// Links along each graph that is trained: source and destination. `[graphs][links]`
+/// Links (source, destination) of each trained graph. `[graphs][links]`
 pub type LinksByGraph = Vec<Vec<(u32, u32)>>;
 
-/// What batches are drawn with, besides the graphs. Empty where nothing is drawn by weight or walks.
+/// Extra inputs of neighbour sampling. Empty if no hop samples by weight or by walks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SamplingInputs {
-    /// For each graph, the weights of its edges where some hop draws by them.
+    /// Per graph, the edge weights if some hop samples by them.
     pub weights: Vec<Option<Vec<f32>>>,
-    /// The steps of walks: relations and reverses.
+    /// Walk steps: relations and their reverses.
     pub steps: Vec<WalkStep>,
-    /// For each graph whose ends walks look for, the steps from a destination to a source, by their position.
+    /// Per graph sampled by walks, the steps from a destination to a source, as indices into `steps`.
     pub paths: Vec<Option<Vec<usize>>>,
 }
 
-/// A relation that walks go along, against its direction.
+/// A relation that walks follow against its direction.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct WalkStep {
-    /// Its name, for messages.
     pub name: String,
     /// Type of the sources.
     pub src: VertexType,
@@ -340,47 +342,45 @@ pub struct WalkStep {
 
 /// Everything that a program runs on, except its parameters.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct BoundData {
-    /// Name of the dataset, for the report.
     pub dataset: String,
     /// Number of vertices of each vertex type.
     pub num_vertices: Vec<usize>,
-    /// Graphs, by [`hgnnc_ir::Graph`].
     pub graphs: Vec<Topology>,
-    /// Where graphs of metapaths came from, for the report; `None` for others, and where edges are not listed.
+    /// Origin of each metapath graph, for the report; `None` for other graphs and for graphs that are not materialized.
     pub origins: Vec<Option<Origin>>,
     /// Sparse features, by [`hgnnc_ir::Pattern`].
     pub patterns: Vec<Topology>,
-    /// Inputs, by [`hgnnc_ir::Input`].
     pub inputs: Vec<InputData>,
     /// Labels of the trained vertex type.
     pub target: Option<Target>,
-    /// Vertices of the training, validation and test part; where links are trained, their positions: those of training
-    /// among the edges of the graphs of links, the others in [`BoundData::held_out`].
+    /// Vertices of the training, validation and test part. For links, positions: those of training among the edges of
+    /// the graphs of links, the others in [`BoundData::held_out`].
     pub parts: [Vec<u32>; 3],
-    /// Links of the validation and the test part.
+    /// Validation and test links.
     pub held_out: [LinksByGraph; 2],
-    /// What batches are drawn with, besides the graphs.
+    /// Extra inputs of neighbour sampling.
     pub drawn: SamplingInputs,
-    /// Seconds spent on loading.
+    /// Loading time in seconds.
     pub load_s: f64,
-    /// Seconds spent on building semantic graphs.
+    /// Semantic graph build time in seconds.
     pub sgb_s: f64,
-    /// Numbers of vertices where they are not those of the dataset: everything above is in the new ones.
+    /// Vertex renumbering, if any: all data above uses the new ids.
     pub orders: Orders,
 }
 
 impl BoundData {
-    /// How large it is, in the numbers that passes compare.
+    /// Sizes for the cost models of passes.
     pub fn sizes(&self) -> SizeInfo {
-        // Vertices that own edges, and the most edges of one.
+        // Number of rows with edges, and the largest degree.
         let owners = |of: &Adjacency| {
             let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
             (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
         };
         let ends = |graph: &Topology| {
             if graph.unlisted.is_some() {
-                // As many as there may be.
+                // Upper bounds.
                 let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);
                 return sizes::Ends { sources, destinations, ..sizes::Ends::default() };
             }
@@ -400,7 +400,7 @@ impl BoundData {
         }
     }
 
-    /// Bytes of graphs, patterns and inputs.
+    /// Bytes of graphs, patterns and inputs together.
     pub fn bytes(&self) -> u64 {
         let graphs: u64 = self.graphs.iter().chain(&self.patterns).map(Topology::bytes).sum();
         let inputs: u64 = self
@@ -416,7 +416,7 @@ impl BoundData {
         graphs + inputs + self.orders.bytes()
     }
 
-    /// Graph or, after all graphs, pattern `index`.
+    /// Graph `index`, or pattern `index - num_graphs`.
     pub(crate) fn topology(&self, index: usize) -> &Topology {
         match index.checked_sub(self.graphs.len()) {
             None => &self.graphs[index],
@@ -437,10 +437,10 @@ mod tests {
         let before = graph.bytes();
         let classes = graph.degree_classes(Direction::In, false);
         assert_eq!((&classes.order[..], &classes.starts[..]), (&[0, 2, 4, 3, 1][..], &[0, 3, 4, 5][..]));
-        // Five rows; three classes and where the last one ends; the edges of each.
+        // Five rows; three classes with their end; the degrees.
         assert_eq!(graph.bytes(), before + 4 * 5 + 4 * 4 + 8 * 3);
         assert!(std::ptr::eq(graph.degree_classes(Direction::In, false), graph.degree_classes(Direction::In, false)));
-        // Of the destinations that have edges the first has three and the second one.
+        // Of the active destinations the first has three edges and the second one.
         let classes = graph.degree_classes(Direction::In, true);
         assert_eq!((&classes.order[..], &classes.starts[..]), (&[1, 0][..], &[0, 0, 1, 2][..]));
         assert_eq!(graph.degree_classes(Direction::Out, false).starts, [0, 1, 3, 4]);

@@ -1,21 +1,21 @@
-//! Which operations the rounds of cut rows have: see [`crate::plan::SplitRows`].
+//! Splits the operations of a region with split rows ([`crate::plan::SplitRows`]) into passes over their edges.
 //!
-//! A reduction over edges is complete after its round; what reads it comes in the next. Edge values are computed in
-//! each round that reads them, for a piece at a time, unless they are stored results.
+//! A reduction over edges is complete after its pass; its readers run in the next. Edge values are recomputed in each
+//! pass that reads them, piece by piece, unless they are stored results.
 
 use crate::plan::{BlockKind, Level, Place, Region, reduces_edges};
 use crate::schedule::{Dependency, is_partial};
 
-/// The operations of a round.
+/// Operations of one pass.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EdgePass {
-    /// What is computed for the rows first.
+    /// Row operations, executed first.
     pub rows: Vec<usize>,
-    /// What is computed for the edges of the pieces then.
+    /// Edge operations, executed for each piece afterwards.
     pub edges: Vec<usize>,
 }
 
-/// The rounds of a region, in order. The last has no edges.
+/// Passes of a region, in order. The last has no edge operations.
 pub fn edge_passes(region: &Region, deps: &[Vec<Dependency>]) -> Vec<EdgePass> {
     let ops = &region.ops;
     let mut first = vec![0usize; ops.len()];
@@ -29,7 +29,7 @@ pub fn edge_passes(region: &Region, deps: &[Vec<Dependency>]) -> Vec<EdgePass> {
     };
     let at_edges = |op: &usize| ops[*op].level == Level::Edge;
     let rounds = (0..ops.len()).filter(at_edges).map(|op| first[op] + 1).max().unwrap_or(0);
-    // What lies in the place of a value that edges read comes when no round reads them any more.
+    // A result that aliases a value read by edges is stored after the last pass that reads it.
     ops.iter()
         .zip(&mut first)
         .filter(|(op, _)| matches!(op.kind, BlockKind::Store(_)))

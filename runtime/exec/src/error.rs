@@ -1,28 +1,29 @@
-//! What can go wrong at run time, in the user's words.
+//! Run-time errors, in the user's terms.
 
 use std::path::PathBuf;
 
 use hgnnc_graph::{DataErrors, show_bytes};
 use hgnnc_ir::Origin;
 
-/// Where a number that is not finite comes from.
+/// Origin of a non-finite number.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cause {
-    /// The operation, the vertex or edge, and its numbers.
+    /// Operation, vertex or edge, and the operands.
     pub text: String,
-    /// Usual remedies, where the numbers tell; else empty.
+    /// Usual remedy, if the operands suggest one; else empty.
     pub advice: &'static str,
-    /// The place in the model.
+    /// Source location in the model.
     pub origin: Option<Origin>,
 }
 
-/// Remedies for numbers that have grown too large.
+/// Remedies for diverging parameters.
 pub(crate) const ADVICE: &str = "A smaller learning rate, normalised features or gradient clipping usually helps";
 
 /// An error of planning, running, training or saving.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum ExecError {
-    /// The model cannot do what was asked.
+    /// The model or machine does not support the request.
     #[error("{0}")]
     Unsupported(String),
     /// An operation that cannot be executed.
@@ -32,27 +33,24 @@ pub enum ExecError {
         program: String,
         /// Stage of the operation.
         stage: &'static str,
-        /// The operation.
         op: String,
         /// Types of its operands and result.
         shapes: String,
-        /// Why.
         reason: String,
     },
     /// Data that does not fit the program.
     #[error("{what} has {found}, but the model expects {expected}")]
     Shape {
-        /// Which input, parameter or graph.
+        /// Input, parameter or graph.
         what: String,
-        /// What it has.
         found: String,
-        /// What it should have.
+        /// Expected shape or size.
         expected: String,
     },
-    /// Data that a model cannot be trained or measured on.
+    /// Data that cannot be used for training or measuring.
     #[error(transparent)]
     Data(#[from] DataErrors),
-    /// Not enough memory; found before anything ran.
+    /// Not enough memory; detected before anything ran.
     #[error(
         "the model needs {} ({detail}), but {limit} is {}; use a smaller model or graph, or raise the limit",
         show_bytes(*needed), show_bytes(*budget)
@@ -60,14 +58,13 @@ pub enum ExecError {
     Memory {
         /// Bytes that are needed.
         needed: u64,
-        /// What it consists of.
+        /// Breakdown of the bytes needed.
         detail: String,
-        /// Which limit: the memory of the machine or the budget.
+        /// Name of the limit: machine memory or the budget.
         limit: &'static str,
-        /// The limit.
         budget: u64,
     },
-    /// A semantic graph that would not fit in memory; found before it was built.
+    /// A semantic graph that would exceed memory; detected before it was built.
     #[error("{0}")]
     GraphTooLarge(String),
     /// The loss is not finite.
@@ -80,62 +77,51 @@ pub enum ExecError {
         })
     )]
     Diverged {
-        /// Epoch, from 0.
         epoch: u64,
-        /// The loss.
+        /// The non-finite loss of this epoch.
         loss: f64,
-        /// Which parameters the trainer holds now.
+        /// Parameters that the trainer holds now.
         kept: String,
-        /// Where the first number that is not finite comes from, if that could be found.
+        /// Origin of the first non-finite number, if it was found.
         cause: Option<Box<Cause>>,
     },
-    /// Training has ended without a result that can be used.
+    /// Training ended without a usable result.
     #[error(
         "{what}. A smaller learning rate, normalised features or gradient clipping usually helps, as does looking for \
          divisions by zero and logarithms of zero"
     )]
     NotFinite {
-        /// The number that is not finite.
+        /// Description of the non-finite number.
         what: String,
     },
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// `read`, `write`.
+        /// Failed action, `read` or `write`.
         action: &'static str,
-        /// Which file.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// A weights or checkpoint file that does not fit the model.
     #[error("{}: {reason}", path.display())]
     Weights {
-        /// Which file.
         path: PathBuf,
-        /// What does not fit.
+        /// Mismatch between file and model.
         reason: String,
     },
-    /// A device failed.
     #[error("{device}: {reason}")]
     Device {
-        /// Its name.
         device: String,
-        /// What it was asked, and what it said.
+        /// The request and the driver's answer.
         reason: String,
     },
-    /// The thread pool could not be made.
+    /// The thread pool could not be created.
     #[error("cannot start {threads} threads: {reason}")]
-    Threads {
-        /// How many.
-        threads: usize,
-        /// Why.
-        reason: String,
-    },
+    Threads { threads: usize, reason: String },
 }
 
 impl ExecError {
-    /// Is it the machine that could not, and not the input that is wrong?
+    /// Whether the machine failed (exit code 3), as opposed to wrong input.
     pub fn is_machine(&self) -> bool {
         match self {
             Self::Memory { .. } | Self::GraphTooLarge(_) | Self::Threads { .. } | Self::Device { .. } => true,
@@ -151,5 +137,5 @@ impl ExecError {
     }
 }
 
-/// Result of this crate.
+/// Result type of this crate.
 pub type Result<T, E = ExecError> = std::result::Result<T, E>;

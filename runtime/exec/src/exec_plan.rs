@@ -1,4 +1,4 @@
-//! Programs bound to data before memory is allocated: how much they will take, and whether there is as much.
+//! Execution plan: programs planned for the sizes of their data, before memory is allocated.
 
 use hgnnc_graph::{processors, show_bytes};
 use hgnnc_ir::kernel::Program;
@@ -14,21 +14,21 @@ use crate::plan::{Plan, Slabs, StateId, plan};
 use crate::schedule::Schedules;
 use crate::subnormal::flush_to_zero;
 
-/// Planned memory of values, in bytes.
+/// Planned memory for values, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arena {
-    /// What each run computes; programs share it.
+    /// Values of a run; programs share the memory.
     pub run: u64,
-    /// What is computed once, with constants and counters.
+    /// Run-independent values, constants and counters.
     pub fixed: u64,
-    /// Partial results of tasks; programs share them.
+    /// Partial results of tasks; programs share the memory.
     pub partials: u64,
-    /// What threads work in.
+    /// Scratch of all threads.
     pub scratch: u64,
 }
 
 impl Arena {
-    /// Of these programs together.
+    /// Memory of these programs together.
     pub(crate) fn of(plans: &[Plan], schedules: &[Schedules], threads: usize) -> Self {
         const COUNTERS: usize = 2;
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
@@ -42,31 +42,31 @@ impl Arena {
         }
     }
 
-    /// All of it.
+    /// Total bytes over all purposes.
     pub fn bytes(&self) -> u64 {
         self.run + self.fixed + self.partials + self.scratch
     }
 }
 
-/// Elements that stay in the second-level cache together with what a block of rows reads.
+/// Elements of a row block that stay in the L2 cache together with its inputs.
 pub(crate) const BLOCK: usize = 80 * 1024;
 
-/// Elements of scratch that the routines of programs need.
+/// Largest scratch of the schedules, in elements.
 pub(crate) fn scratch_len(schedules: &[Schedules]) -> usize {
     schedules.iter().flatten().flatten().flatten().map(|schedule| schedule.scratch_len).max().unwrap_or(0)
 }
 
-/// The slab of the constants of a program.
+/// Slab index of the constants of a program.
 fn constants_slab(program: usize) -> u32 {
     4 + 2 * program as u32
 }
 
-/// The slab of the first parameter.
+/// Slab index of the first parameter.
 fn params_slab(programs: usize) -> u32 {
     3 + 2 * programs as u32
 }
 
-/// Plans programs with the same tables for the sizes of their data.
+/// Plans programs with shared tables for the sizes of their data.
 pub(crate) fn plans_of(
     programs: &[&Program],
     data: &BoundData,
@@ -92,22 +92,21 @@ pub(crate) fn plans_of(
     programs.iter().enumerate().map(plan).collect()
 }
 
-/// How the regions of plans are executed.
+/// Schedules of the regions of all plans.
 pub(crate) fn schedules_of(plans: &[Plan], data: &BoundData, generator: &mut Generator) -> Vec<Schedules> {
     let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
     generator.schedules(plans, &constants, data)
 }
 
-/// Programs bound to data, before memory is allocated.
+/// Plans, schedules and memory layout of programs, before memory is allocated.
 pub(crate) struct ExecPlan {
     pub plans: Vec<Plan>,
     pub schedules: Vec<Schedules>,
-    /// What has made machine code of parts of chains.
+    /// Compiler of native loops.
     pub generator: Generator,
-    /// The threads.
     pub pool: rayon::ThreadPool,
     pub states: Vec<StateId>,
-    /// Elements of each parameter.
+    /// Elements of each parameter, by index.
     pub param_lens: Vec<usize>,
     pub params: u32,
     pub first_state: u32,
@@ -115,8 +114,8 @@ pub(crate) struct ExecPlan {
 }
 
 impl ExecPlan {
-    /// Plans programs with the same tables. Nothing of the size of their values is allocated. Where a budget would not
-    /// do, blocks of rows are made smaller.
+    /// Plans programs with shared tables; allocates no values. If the memory budget is exceeded, retries
+    /// with smaller row blocks.
     pub fn new(programs: &[&Program], data: &mut BoundData, options: EngineOptions) -> Result<Self> {
         let mut exec_plan = Self::with_blocks(programs, data, options, BLOCK)?;
         for part in [2, 4, 8] {
@@ -124,7 +123,7 @@ impl ExecPlan {
                 break;
             }
             let smaller = Self::with_blocks(programs, data, options, BLOCK / part)?;
-            // Small blocks have more partial results.
+            // Smaller blocks need more partial results.
             if smaller.arena(None).bytes() < exec_plan.arena(None).bytes() {
                 exec_plan = smaller;
             }
@@ -132,7 +131,7 @@ impl ExecPlan {
         Ok(exec_plan)
     }
 
-    /// Plans programs with blocks that need so many elements beside stored values.
+    /// Plans programs with row blocks of at most `block_len` elements of intermediate values.
     fn with_blocks(
         programs: &[&Program],
         data: &mut BoundData,
@@ -164,13 +163,13 @@ impl ExecPlan {
         Ok(Self { plans, schedules, generator, pool, states, param_lens, params, first_state, scratch_len })
     }
 
-    /// Memory for values of one program, or of all.
+    /// Planned memory of one program, or of all.
     pub fn arena(&self, program: Option<usize>) -> Arena {
         let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
         Arena::of(&self.plans[range.clone()], &self.schedules[range], self.pool.current_num_threads())
     }
 
-    /// Bytes by what they are for.
+    /// Bytes by purpose, for messages.
     pub fn parts(&self, data: &BoundData) -> [(&'static str, u64); 4] {
         let arena = self.arena(None);
         let param_total: usize = self.param_lens.iter().sum();
@@ -178,15 +177,15 @@ impl ExecPlan {
         [
             ("intermediate values", arena.run + arena.fixed + arena.partials),
             ("scratch", arena.scratch),
-            // The best and the current parameters.
+            // Current and best parameters.
             ("parameters and optimiser state", 4 * (2 * param_total + state_total) as u64),
             ("graphs and features", data.bytes()),
         ]
     }
 
-    /// Refuses what would not fit, before anything is allocated.
+    /// Errors if the plan exceeds the budget or the free memory, before anything is allocated.
     pub fn check_memory(&self, data: &BoundData, budget: Option<u64>) -> Result<()> {
-        // Graphs and features are in memory already.
+        // Graphs and features are already resident.
         let free = || Some(("the free memory of this machine", os::free_bytes()? + data.bytes()));
         match budget.map(|bytes| ("the budget", bytes)).or_else(free) {
             Some((limit, bytes)) => within(&self.parts(data), limit, bytes),
@@ -195,7 +194,7 @@ impl ExecPlan {
     }
 }
 
-/// Are the parts together no larger than a limit?
+/// Errors if the parts together exceed a limit.
 fn within(parts: &[(&str, u64)], limit: &'static str, bytes: u64) -> Result<()> {
     let needed: u64 = parts.iter().map(|part| part.1).sum();
     if needed <= bytes {

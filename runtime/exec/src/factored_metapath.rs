@@ -1,7 +1,7 @@
-//! Runs sums over paths: the tables of the vertices between, then the rows that look them up, in as many turns as the
-//! memory of the tables asks for.
+//! Aggregation over a factored metapath, without materializing its edges: builds tables for chunks of middle vertices,
+//! then sums the rows that look them up, chunk by chunk as table memory allows.
 
-// Tasks read and write ranges of shared slabs; see `raw`.
+// Tasks access ranges of shared slabs; see `buffer`.
 #![allow(unsafe_code)]
 
 use hgnnc_ir::PathTerm;
@@ -15,7 +15,7 @@ use crate::kernels::factored_metapath::{
 use crate::launch::parallel;
 use crate::plan::{Chunk, FactoredStep, Norm};
 
-/// Runs a step.
+/// Runs a factored step: for each chunk, tables and then rows.
 pub(crate) fn run(context: Context<'_>, step: &FactoredStep) {
     for (number, chunk) in step.chunks.iter().enumerate() {
         let last = number + 1 == step.chunks.len();
@@ -25,11 +25,11 @@ pub(crate) fn run(context: Context<'_>, step: &FactoredStep) {
 }
 
 fn read(context: Context<'_>, buffer: BufferRange) -> &[f32] {
-    // SAFETY: operands of a step are no results of it.
+    // SAFETY: operands of a step do not alias its results.
     unsafe { context.slabs[buffer.slab as usize].read(buffer.offset, buffer.len) }
 }
 
-/// Makes the tables of the vertices and heads of a task.
+/// Builds the tables of the (middle vertex, head) pairs of a task.
 fn tables(context: Context<'_>, step: &FactoredStep, chunk: &Chunk, task: usize) {
     let incidence = context.data.graphs[step.ends.0].incidence(step.ends.1);
     let mut summed = [SummedRows { rows: None, width: 0 }; Paths::MOST_SUMS];
@@ -49,13 +49,13 @@ fn tables(context: Context<'_>, step: &FactoredStep, chunk: &Chunk, task: usize)
         let (vertex, head) = (pair / step.heads, pair % step.heads);
         let range = incidence.indptr[vertex] as usize..incidence.indptr[vertex + 1] as usize;
         let start = (range.start - first) * step.heads * len + head * range.len() * len;
-        // SAFETY: each pair has its own range of the tables, and nothing reads them meanwhile.
+        // SAFETY: each pair has its own range of the tables, which is not read in this phase.
         let table = unsafe { context.slabs[context.partials as usize].write(step.tables + start, range.len() * len) };
         make_table(ends, &incidence.indices[range], head, table);
     }
 }
 
-/// Sums the rows of a task.
+/// Sums the rows of a task over the tables of a chunk.
 fn rows(context: Context<'_>, step: &FactoredStep, (chunk, first, last): (&Chunk, bool, bool), task: usize) {
     let incidence = context.data.graphs[step.rows.0].incidence(step.rows.1);
     let between = context.data.graphs[step.ends.0].incidence(step.ends.1);
@@ -67,7 +67,7 @@ fn rows(context: Context<'_>, step: &FactoredStep, (chunk, first, last): (&Chunk
     let own = read(context, step.own_score);
     for row in step.tasks[task] as usize..step.tasks[task + 1] as usize {
         let slot = if step.chunks.len() > 1 { row } else { task };
-        // SAFETY: each row, or each task where there is one turn, has its own sums.
+        // SAFETY: each row, or each task if there is one chunk, has its own state.
         let state = unsafe { partials.write(step.states + slot * state, state) };
         if first {
             begin_row(heads, width, state);
@@ -79,7 +79,7 @@ fn rows(context: Context<'_>, step: &FactoredStep, (chunk, first, last): (&Chunk
                 continue;
             }
             let start = step.tables + (range.start - base) * heads * len;
-            // SAFETY: the tables of this turn are complete.
+            // SAFETY: the tables of this chunk are complete.
             let tables = unsafe { partials.read(start, range.len() * heads * len) };
             let scores = &own[row * heads..(row + 1) * heads];
             add_row(scores, step.slope, tables, (range.len(), width), state);
@@ -90,7 +90,7 @@ fn rows(context: Context<'_>, step: &FactoredStep, (chunk, first, last): (&Chunk
     }
 }
 
-/// Writes the results of a row.
+/// Normalizes the sums of a row and writes its results.
 fn finish(context: Context<'_>, step: &FactoredStep, row: usize, state: &[f32]) {
     let (heads, width) = (step.heads, step.width);
     for sum in &step.sums {

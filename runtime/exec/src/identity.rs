@@ -1,9 +1,9 @@
-//! The identity of a training run: its program, its train block and its data, as hashes that a checkpoint keeps, so that a run is
-//! not resumed as another one by mistake.
+//! Identity of a training run: hashes of its program, train block and data. A checkpoint stores it, so that another run
+//! is not resumed from it by mistake.
 //!
-//! Two runs are the same where they would compute the same bits from the same checkpoint on the same machine. The number of
-//! epochs, threads, the device, passes that are left out and the seed of the command line are no part of it: they may change
-//! the rounding, or how far a run goes.
+//! Two runs have the same identity if they compute the same bits from the same checkpoint on the same machine. The
+//! number of epochs, threads, the device, disabled passes and the seed of the command line are not part of it: they may
+//! change rounding or the length of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +20,16 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::bind::{BindOptions, Binder};
 use crate::error::Result;
 
-/// The name of the setting that says which seed a train block gives.
+/// Name of the train block setting that holds the seed.
 pub const SEED: &str = "seed";
 
 /// The identity of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Identity {
     program: Program,
-    /// Settings of the train block, by name.
+    /// Settings of the train block by name.
     training: BTreeMap<String, String>,
-    /// Hashes of the arrays that the program reads, by a description for people.
+    /// Hashes of the arrays that the program reads, by a readable description.
     data: BTreeMap<String, Content>,
 }
 
@@ -48,19 +48,18 @@ struct Content {
     hash: String,
 }
 
-/// How a run differs from the one that a checkpoint is of.
+/// Differences between a run and the run of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Difference {
-    /// Of the programs.
     pub program: Vec<String>,
-    /// Of the train blocks.
+    /// Differing settings of the train blocks.
     pub training: Vec<String>,
-    /// Of the data.
     pub data: Vec<String>,
 }
 
 impl Difference {
-    /// Is there none?
+    /// Whether the runs are the same.
     pub fn is_empty(&self) -> bool {
         self.program.is_empty() && self.training.is_empty() && self.data.is_empty()
     }
@@ -68,7 +67,7 @@ impl Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Settings are short, and one optimiser has six.
+        // Settings are short, and an optimizer has at most six.
         let parts =
             [("the program", &self.program, 4), ("the train block", &self.training, 12), ("the data", &self.data, 4)];
         let mut separator = "";
@@ -84,8 +83,8 @@ impl std::fmt::Display for Difference {
 }
 
 impl Identity {
-    /// Of a model before any pass (its forward program stands in `infer`, as for [`bind`](crate::bind())), the settings of its
-    /// train block, and the data that it would be bound to.
+    /// Computes the identity from a model before any pass (its forward program is in `infer`, as for
+    /// [`bind`](crate::bind())), the settings of its train block, and its data.
     ///
     /// # Errors
     /// A vertex type, relation or split that the dataset does not have.
@@ -101,12 +100,12 @@ impl Identity {
         Ok(Self { program: Program { results, operations, params }, training, data })
     }
 
-    /// The value of a setting of the train block.
+    /// Value of a train block setting.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.training.get(name).map(String::as_str)
     }
 
-    /// How `now` differs, but for the settings in `except`.
+    /// Differences from `now`, ignoring the settings in `except`.
     pub fn difference(&self, now: &Self, except: &[&str]) -> Difference {
         let program = self.program.difference(&now.program);
         let shown = |value: Option<&String>| value.map_or("none".to_owned(), String::clone);
@@ -118,7 +117,7 @@ impl Identity {
                 Some(format!("{name}: {} -> {}", before.count, now.count))
             }
             (Some(_), Some(_)) => Some(format!("{name}: other values")),
-            // Another program reads other arrays: it is the program that differs then.
+            // Different programs read different arrays, so only the program is reported.
             _ if !program.is_empty() => None,
             (Some(_), None) => Some(format!("{name}: gone")),
             (None, _) => Some(format!("{name}: new")),
@@ -149,7 +148,7 @@ impl Program {
     }
 }
 
-/// The differences of two tables.
+/// Describes the differences of two maps.
 fn changed<'a, T: PartialEq>(
     before: &'a BTreeMap<String, T>,
     now: &'a BTreeMap<String, T>,
@@ -158,11 +157,12 @@ fn changed<'a, T: PartialEq>(
     names.into_iter().map(|name| (name, before.get(name), now.get(name))).filter(|(_, before, now)| before != now)
 }
 
-/// Hashes the parts of a dataset that a model reads: numbers of vertices, and the edges, weights, features, labels and splits that it uses.
+/// Hashes the parts of a dataset that a model reads: vertex counts, and the edges, weights, features, labels and
+/// splits that it uses.
 fn contents(model: &Artifact, dataset: &Dataset, options: &BindOptions) -> Result<BTreeMap<String, Content>> {
     let flow = &model.infer;
     let binder = Binder::new(flow, dataset, options)?;
-    // Arrays as bytes, with how many elements they have; each once.
+    // Arrays as bytes with their element counts, each once.
     let mut arrays: BTreeMap<String, (usize, Vec<&[u8]>)> = BTreeMap::new();
     for decl in &flow.vertex_types {
         let count = dataset.vertex_type(&decl.dataset_name).map_or(0, |of| dataset.vertex_types[of].count);
@@ -200,7 +200,7 @@ fn contents(model: &Artifact, dataset: &Dataset, options: &BindOptions) -> Resul
                     }
                 }
             }
-            // Follow from the edges, the split, or the run.
+            // Derived from the edges, the split or the run.
             Binding::TrainMask(_)
             | Binding::EdgeCount(_)
             | Binding::EdgeRank(..)
@@ -266,7 +266,7 @@ fn bytes<T: bytemuck::NoUninit>(array: &[T]) -> &[u8] {
     bytemuck::cast_slice(array)
 }
 
-/// A hash of the lengths and contents of arrays. Large ones are hashed in pieces, in parallel.
+/// Hash of the lengths and contents of arrays. Large arrays are hashed in pieces, in parallel.
 fn hash_of(arrays: &[&[u8]]) -> u128 {
     const PIECE: usize = 4 << 20;
     let mut hashes: Vec<u8> = vec![];

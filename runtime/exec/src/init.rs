@@ -1,4 +1,4 @@
-//! Initial values of parameters.
+//! Parameter initialization.
 
 use hgnnc_ir::dataflow::{Init, ParamDecl};
 use hgnnc_ir::random;
@@ -6,7 +6,7 @@ use hgnnc_ir::types::Dim;
 
 use crate::simd::multiversion;
 
-/// How the numbers of one parameter are drawn.
+/// Distribution and key of the initial values of one parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Initializer {
     distribution: Distribution,
@@ -16,14 +16,14 @@ pub(crate) struct Initializer {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Distribution {
     Constant(f64),
-    /// Between this number and its negative.
+    /// Uniform in `[-bound, bound]`.
     Uniform(f64),
-    /// With this standard deviation.
+    /// Normal with mean 0 and this standard deviation.
     Normal(f64),
 }
 
 impl Initializer {
-    /// For a parameter, with the number of elements of each dimension.
+    /// Initializer of a parameter; `extent` gives the size of each dimension.
     pub fn of(decl: &ParamDecl, extent: impl Fn(Dim) -> usize) -> Self {
         let of = |dim: Dim| extent(dim) as f64;
         let distribution = match decl.init {
@@ -40,7 +40,7 @@ impl Initializer {
         Self { distribution, name_hash: name_hash(&decl.name) }
     }
 
-    /// The numbers from position `start` on. Each depends on the seed, the parameter's name and its position only.
+    /// Writes elements from position `start` on. Each depends only on the seed, the parameter's name and its position.
     pub fn fill(self, seed: u64, start: usize, numbers: &mut [f32]) {
         let key = random::mask_key(seed, self.name_hash, 0);
         let start = start as u64;
@@ -56,13 +56,13 @@ impl Initializer {
     }
 }
 
-/// FNV-1a: a parameter's numbers depend on its name, not on its position.
+/// FNV-1a: values depend on the parameter's name, not on its index.
 fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 multiversion! {
-    /// Uniform numbers between `bound` and its negative, the same with any instructions.
+    /// Uniform in `[-bound, bound]`, bit-identical at every SIMD level.
     fn uniform(key: u64, bound: f64, start: u64, numbers: &mut [f32]) as uniform_body
 }
 

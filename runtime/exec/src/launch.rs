@@ -1,6 +1,6 @@
-//! Runs the steps of one launch side by side: their tasks are given to the threads together.
+//! Runs the steps of one launch concurrently: their tasks share the thread pool.
 
-// Products read and write ranges of shared slabs; see `raw`.
+// Products access ranges of shared slabs; see `buffer`.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -19,41 +19,41 @@ use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
 use crate::schedule::{Pass, RegionSchedule};
 use crate::trace::Spans;
 
-/// Elements of a result that one task adds up from its parts.
+/// Elements of a result per reduction task.
 const RANGE: usize = 4096;
 
-/// Every launch runs in rounds, and a task of a round needs all of those before. The first and the last are all that
-/// there are, unless rows are cut into pieces ([`crate::plan::SplitRows`]).
+/// A launch runs in rounds with a barrier between them. Without split rows ([`crate::plan::SplitRows`]) there are only
+/// the first and the last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// Computes results, or parts of them, and what cut rows have before anything is known of their edges.
+    /// Computes results or partial results, and the row operations of split rows that precede their edges.
     Compute,
-    /// Reduces the pieces of cut rows, for the time of this number.
+    /// Reduces the pieces of split rows in this edge pass.
     Pieces(usize),
-    /// Adds up their parts, and computes what cut rows have then.
+    /// Combines the pieces of the previous edge pass, and runs the row operations of split rows in this one.
     Rows(usize),
-    /// Adds up the parts of tasks, in a fixed order.
+    /// Combines partial results of tasks, in a fixed order.
     Combine,
 }
 
-/// The rounds in which all of some steps are executed.
+/// Rounds that cover all schedules of a launch.
 fn rounds(schedules: &[Vec<RegionSchedule>]) -> impl Iterator<Item = Round> {
     let most = schedules.iter().map(|schedules| RegionSchedule::rounds(schedules)).max().unwrap_or(0);
     let between = (1..most).flat_map(|round| [Round::Pieces(round - 1), Round::Rows(round)]);
     std::iter::once(Round::Compute).chain(between).chain([Round::Combine])
 }
 
-/// What all launches of a run share.
+/// State that all launches of a run share.
 pub(crate) struct Runner<'a> {
-    /// Memory, data, and the place in training.
+    /// Memory, data, and position in training.
     pub context: Context<'a>,
     /// Scratch of each thread.
     pub scratch: &'a PerThread<Scratch>,
 }
 
 impl Runner<'_> {
-    /// Runs steps that do not need each other. Where there are several, `busy` collects the nanoseconds that the tasks of
-    /// each took. `spans` note when these ran, if anybody wants to know, with the number of the first step.
+    /// Runs independent steps. `busy` accumulates the nanoseconds that the tasks of each step took. `spans`, if given,
+    /// records task times, with the index of the first step.
     pub fn launch(
         &self,
         steps: &[Step],
@@ -103,11 +103,11 @@ impl Runner<'_> {
             (StepKind::Region(region), Round::Combine) => combine(self.context, region),
             (StepKind::Product(product), Round::Compute) => self.product(product, task),
             (StepKind::Product(product), _) => self.combine_product(product, task),
-            // They have run, before all others of the launch.
+            // Executed before all others of the launch.
             (StepKind::Factored(_), _) => {}
             (StepKind::Copy { from, to }, _) => {
                 let slabs = self.context.slabs;
-                // SAFETY: nothing else runs, and the plan gave the copy its own room.
+                // SAFETY: no other task runs, and the plan gives source and target disjoint ranges.
                 let (source, target) = unsafe {
                     (
                         slabs[from.slab as usize].read(from.offset, from.len),
@@ -151,20 +151,20 @@ impl Runner<'_> {
         }
     }
 
-    /// A range of rows of a product, a range of rows of its result, or one of the parts of its result.
+    /// Runs one task: a row range of a product, a row range of its result, or one of its partial results.
     fn product(&self, product: &Product, task: usize) {
         let Product { kind, of, rows, x, y, out, split, partials } = *product;
         let (slabs, features) = (self.context.slabs, self.context.features);
-        // SAFETY: operands of a launch are no outputs of it.
+        // SAFETY: operands of a launch do not alias its outputs.
         let (xs, ys) =
             unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
-        // SAFETY (of all uses): each task writes its own range of the result.
+        // SAFETY (all uses): each task writes its own range of the result.
         let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
         let (bk, bn) = (of.batch * of.k, of.batch * of.n);
         let replay = self.context.replay;
-        // What is folded always has the first rows.
+        // A cache-resident replay always uses the first rows.
         let home = |range: Range<usize>| if replay.is_some() { 0..range.len() } else { range };
-        // Of long sums, a few of them again and again.
+        // A cache-resident replay reduces the same few rows repeatedly.
         let outer = |num: usize, band: Range<usize>, x: &[f32], y: &[f32], out: &mut [f32]| {
             let few = replay.map_or(num, |replay| replay.rows(bk + bn).min(num)).max(1);
             for start in (0..num.max(1)).step_by(few) {
@@ -184,7 +184,7 @@ impl Runner<'_> {
                 let out = if rows <= chunk {
                     write(0, size)
                 } else {
-                    // SAFETY: parts are disjoint, and are read after all are written.
+                    // SAFETY: partial results are disjoint, and are read only after all are written.
                     unsafe { slabs[self.context.partials as usize].write(partials + task * size, size) }
                 };
                 outer(range.len(), 0..of.k, x, y, out);
@@ -206,7 +206,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Adds up a range of the parts of a product: ranges, so that large results are added by several threads.
+    /// Sums a range of the partial results of a product; ranges let several threads share a large result.
     fn combine_product(&self, product: &Product, task: usize) {
         let slabs = self.context.slabs;
         let Extents { batch, k, n } = product.of;
@@ -217,7 +217,7 @@ impl Runner<'_> {
         out.fill(0.0);
         for part in 0..num_parts(product) {
             let start = product.partials + part * size + range.start;
-            // SAFETY: all parts have been written, and are only read from here on.
+            // SAFETY: all partial results are written, and only read from here on.
             let part = unsafe { slabs[self.context.partials as usize].read(start, out.len()) };
             rows::accumulate_rows(Reduce::Sum, part, out.len(), out);
         }
@@ -244,7 +244,7 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
             (ProductKind::Outer, Split::Bands(band)) => product.of.k.div_ceil(band),
             (_, Split::Rows(chunk) | Split::Bands(chunk) | Split::Parts(chunk)) => product.rows.div_ceil(chunk),
         },
-        // What is computed at once has one part. Without rows there is none, and the sum is zero.
+        // A product with one partial result needs no reduction. Without rows there are none, and the sum is zero.
         (StepKind::Product(product), Round::Combine) => match num_parts(product) {
             1 => 0,
             _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
@@ -254,12 +254,12 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
     }
 }
 
-/// Number of the routines of a region that are executed for blocks of rows: the first ones.
+/// Number of schedules over row blocks; they precede the others.
 fn num_whole(schedules: &[RegionSchedule]) -> usize {
     schedules.iter().filter(|schedule| schedule.pass == Pass::Blocks).count()
 }
 
-/// Parts that the result of a product is the sum of.
+/// Number of partial results of a product.
 fn num_parts(product: &Product) -> usize {
     match (product.kind, product.split) {
         (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => product.rows.div_ceil(chunk),

@@ -1,12 +1,13 @@
-//! Full-batch execution, training, metrics and checkpoints.
+//! Execution of compiled models: CPU engine, device engine, full-batch and mini-batch training, metrics, checkpoints.
 //!
-//! [`Engine`] runs programs of the dataflow IR in f32 on all cores: a [`plan`] decides once what runs when and in
-//! which memory, and [`block`] executes it in blocks of rows, so that values of edges are never stored. [`Trainer`]
-//! is the training loop on top: early stopping, the best epoch, metrics, [`weights`], [`checkpoint`]s and the
-//! [`report`]; it runs on this processor or on a [`device`]. Results do not depend on the number of threads.
+//! [`Engine`] runs kernel programs ([`hgnnc_ir::kernel::Program`]) in f32 on all cores. A [`plan`] decides once the
+//! order of steps and the memory of values; a [`schedule`] divides a fused region into tiles; [`block`] interprets it
+//! block of rows by block of rows, and [`native`] replaces loops by machine code. Edge values are never stored.
+//! [`Trainer`] is the training loop: mini-batches, early stopping, the best epoch, metrics, [`weights`],
+//! [`checkpoint`]s and the [`report`]. It runs on the CPU or on a [`device`]. Results do not depend on the number of
+//! threads.
 //!
-//! This crate knows no source language and no file format of datasets; it samples nothing. What
-//! becomes machine code is decided in [`native`].
+//! This crate does not parse the source language or dataset files, and compiles no models.
 
 mod backend;
 mod batches;

@@ -42,7 +42,7 @@ fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) << 23) as u32)
 }
 
-/// `e^x`.
+/// Exponential `e^x`, 3 ulp.
 #[inline(always)]
 pub fn exp<const FMA: bool>(x: f32) -> f32 {
     // Comparisons instead of `min` and `max`, which would drop NaN.
@@ -95,18 +95,18 @@ pub fn ln<const FMA: bool>(x: f32) -> f32 {
 #[inline(always)]
 fn ln_1p_unit<const FMA: bool>(t: f32) -> f32 {
     let u = 1.0 + t;
-    // What rounding took from `u`, to first order.
+    // Rounding error of `u`, to first order.
     ln::<FMA>(u) + (t - (u - 1.0)) / u
 }
 
-/// `ln(1 + e^x)`.
+/// Softplus `ln(1 + e^x)`, 4 ulp.
 #[inline(always)]
 pub fn softplus<const FMA: bool>(x: f32) -> f32 {
     let positive = if x > 0.0 { x } else { 0.0 };
     positive + ln_1p_unit::<FMA>(exp::<FMA>(-x.abs()))
 }
 
-/// `ln(e^a + e^b)`.
+/// Log-add-exp `ln(e^a + e^b)` without overflow.
 #[inline(always)]
 pub fn log_add_exp<const FMA: bool>(a: f32, b: f32) -> f32 {
     let larger = if a > b { a } else { b };
@@ -162,13 +162,13 @@ fn erf_parts<const FMA: bool>(t: f32) -> (f32, f32) {
     if t > 0.927_734_4 { (1.0 - rest, rest) } else { (near, 1.0 - near) }
 }
 
-/// The error function.
+/// Error function, `erf x`.
 #[inline(always)]
 pub fn erf<const FMA: bool>(x: f32) -> f32 {
     erf_parts::<FMA>(x.abs()).0.copysign(x)
 }
 
-/// `x Φ(x)`.
+/// GELU `x Φ(x)` with the exact Gaussian CDF.
 #[inline(always)]
 pub fn gelu<const FMA: bool>(x: f32) -> f32 {
     let (_, rest) = erf_parts::<FMA>(x.abs() * std::f32::consts::FRAC_1_SQRT_2);

@@ -1,4 +1,4 @@
-//! Metapaths whose edges may never be listed: what is summed over them is summed along their paths.
+//! Metapath graphs that are not materialised: their aggregation is factored hop by hop.
 
 use hgnnc_graph::{Dataset, SemanticGraphs};
 use hgnnc_ir::dataflow::{Dataflow, GraphDecl, PathDecl};
@@ -8,8 +8,8 @@ use crate::bind::{BindOptions, Binder, graph_builder, steps_of, topology_of};
 use crate::data::BoundData;
 use crate::error::{ExecError, Result};
 
-/// Declares what the metapaths of a model are paths of, as far as this dataset lets it: graphs of their hops, after all
-/// others. What is counted goes hop by hop; else there must be one path for each pair.
+/// Declares the factors of the metapaths of a model where this dataset allows it: one graph per hop, after all other
+/// graphs. A counted metapath is factored at every hop; others need exactly one path per vertex pair.
 ///
 /// # Errors
 /// A vertex type or relation that the dataset does not have.
@@ -46,13 +46,13 @@ pub fn declare_metapaths(flow: &mut Dataflow, dataset: &Dataset) -> Result<()> {
     Ok(())
 }
 
-/// The steps between places.
+/// Step ranges between consecutive split positions.
 fn ranges(places: &[usize], steps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let starts = std::iter::once(0).chain(places.iter().copied());
     starts.zip(places.iter().copied().chain([steps])).map(|(start, end)| start..end)
 }
 
-/// Lists the edges of metapaths that [`BindOptions::unlisted`] left out, as far as programs need them.
+/// Materializes the metapath graphs skipped by [`BindOptions::unlisted`] that programs need.
 ///
 /// # Errors
 /// A semantic graph that cannot be built.

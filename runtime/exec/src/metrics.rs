@@ -4,26 +4,25 @@ use hgnnc_ir::artifact::{Metric, Task};
 
 use crate::data::Target;
 
-/// What the metrics of a part are computed from.
+/// Inputs of the metrics of a split part.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Predictions<'a> {
-    /// Outputs, `width` per vertex: logits, or predicted numbers.
+    /// Outputs, `width` per vertex: logits or regression values.
     pub outputs: &'a [f32],
-    /// Outputs per vertex.
     pub width: usize,
     /// Loss of each vertex.
     pub row_loss: Option<&'a [f32]>,
-    /// What they are compared with.
+    /// Labels or regression targets.
     pub target: &'a Target,
-    /// The vertices.
+    /// Vertices of the part.
     pub rows: &'a [u32],
-    /// How outputs are read.
+    /// Task, which determines how outputs are interpreted.
     pub task: Task,
 }
 
 impl Predictions<'_> {
-    /// A metric; `None` where it means nothing: no vertices, or a metric of another task. `tally` is room for counts; what
-    /// is in it does not matter.
+    /// Value of a metric; `None` without vertices or for a metric of another task. `tally` is scratch space.
     pub fn metric(&self, metric: Metric, tally: &mut Tally) -> Option<f64> {
         if self.rows.is_empty() {
             return None;
@@ -49,7 +48,7 @@ impl Predictions<'_> {
         &self.outputs[row as usize * self.width..(row as usize + 1) * self.width]
     }
 
-    /// Counts of each class or label. False for a task that has none.
+    /// Counts per class or label into `tally`. Returns false if the task has no classes.
     pub fn tally(&self, tally: &mut Tally) -> bool {
         let Tally { counts, right } = tally;
         counts.clear();
@@ -105,7 +104,7 @@ impl Predictions<'_> {
     }
 }
 
-/// Counts of one class.
+/// Confusion counts of one class.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Counts {
     hits: u64,
@@ -113,7 +112,7 @@ struct Counts {
     false_alarms: u64,
 }
 
-/// How often outputs were right: counts of each class or label, and of vertices of which all is right.
+/// Confusion counts per class or label, and the number of vertices with all outputs right.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
     counts: Vec<Counts>,
@@ -121,7 +120,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Sets it: for each class or label how often it was guessed and right, not guessed but right, guessed but not right.
+    /// Sets the counts from `[true positive, false negative, false positive]` per class or label.
     pub fn set(&mut self, counts: &[u32], right: u64) {
         self.counts.clear();
         let of_class = |three: &[u32]| {
@@ -132,12 +131,12 @@ impl Tally {
         self.right = right;
     }
 
-    /// Is this metric one of counts?
+    /// Whether this metric is computed from counts.
     pub fn has(metric: Metric) -> bool {
         matches!(metric, Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1)
     }
 
-    /// A metric of so many vertices. `None` without vertices, and for one that is not of counts.
+    /// Value of a metric over `vertices` vertices. `None` without vertices, and for metrics not computed from counts.
     pub fn metric(&self, metric: Metric, task: Task, vertices: usize) -> Option<f64> {
         if vertices == 0 {
             return None;
@@ -153,7 +152,7 @@ impl Tally {
                 Some(ratio(hit, hit + wrong))
             }
             Metric::MacroF1 => {
-                // Classes that are neither there nor predicted have no F1. Of several labels, all count.
+                // Classes that neither occur nor are predicted have no F1. With several labels per vertex, all count.
                 let all = matches!(task, Task::MultiLabel { .. });
                 let (mut sum, mut used) = (0.0, 0u32);
                 for c in self.counts.iter().filter(|c| all || c.hits + c.missed + c.false_alarms > 0) {
@@ -175,12 +174,12 @@ impl Tally {
     }
 }
 
-/// `a / b`, 0 where there is nothing.
+/// `a / b`, or 0 if `b` is 0.
 fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
 
-/// Position of the largest number, the first of equals.
+/// Index of the largest element, the first among equals.
 pub fn arg_max(x: &[f32]) -> usize {
     let mut best = 0;
     for (i, v) in x.iter().enumerate() {
@@ -202,7 +201,7 @@ mod tests {
     #[test]
     fn one_class_per_vertex() {
         let target = Target::Classes(vec![0, 1, 1, 2, -1]);
-        // Predicted: 0, 1, 0, 1; class 3 is neither there nor predicted.
+        // Predictions: 0, 1, 0, 1; class 3 neither occurs nor is predicted.
         let outputs = [
             [3.0, 1.0, 0.0, 0.0],
             [0.0, 1.0, 0.0, 0.0],

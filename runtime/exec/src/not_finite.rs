@@ -1,6 +1,7 @@
-//! Says where the first number of a training step comes from that is not finite, by interpreting the step once more.
+//! Locates the first non-finite number of a training step by re-executing the step in the IR interpreter.
 //!
-//! Only after training has failed, and only where the values of the program fit into [`MOST_BYTES`]: the interpreter is slow.
+//! Runs only after training has failed, and only if the values of the program fit into [`MOST_BYTES`]: the interpreter
+//! is slow.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +14,14 @@ use crate::backend::Backend;
 use crate::data::{BoundData, InputData};
 use crate::error::{ADVICE, Cause};
 
-/// Memory for the values of the interpreter.
+/// Memory limit for the values of the interpreter, in bytes.
 const MOST_BYTES: u64 = 2 << 30;
 
 /// The result of a search.
 pub(crate) enum Found {
-    /// A parameter is not finite.
+    /// Name of a non-finite parameter.
     Param(String),
-    /// An operation gave a number that is not finite.
+    /// An operation with a non-finite result.
     Operation(Cause),
 }
 
@@ -37,9 +38,9 @@ impl Found {
     }
 }
 
-/// Why the loss of a step (seed, step, epoch) is not finite.
+/// Explains the non-finite loss of a step (seed, step, epoch).
 pub(crate) fn of_loss(artifact: &Artifact, backend: &mut Backend, step: (u64, u64, u64)) -> Option<Found> {
-    // The program of a batch has tables of its own; that of evaluation is of the whole graph.
+    // A mini-batch program has tables of its own; the evaluation program uses the full graph's.
     let (flow, name) = match (&artifact.train, &artifact.batch) {
         (Some(train), None) => (train, "loss"),
         _ => (&artifact.infer, "row_loss"),
@@ -47,7 +48,7 @@ pub(crate) fn of_loss(artifact: &Artifact, backend: &mut Backend, step: (u64, u6
     find(flow, backend, step, &[flow.result(name)?], None)
 }
 
-/// Why the update of a parameter is not finite, as far as `kept`, the parameters of an earlier step, show it.
+/// Explains the non-finite update of a parameter, using `kept`, the parameters of an earlier step.
 pub(crate) fn of_update(
     artifact: &Artifact,
     backend: &mut Backend,
@@ -70,7 +71,7 @@ fn find(
     params: Option<&[Vec<f32>]>,
 ) -> Option<Found> {
     let data = backend.data();
-    // Numbers of vertices are told to people.
+    // Messages would contain renumbered vertex ids.
     if data.orders.any() || data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
         return None;
     }
@@ -107,7 +108,7 @@ fn find(
     Some(Found::Operation(described(flow, &bindings, &found)))
 }
 
-/// Edges in CSC order.
+/// Edges (source, destination) in CSC order.
 fn edges(indptr: &[u64], sources: &[u32]) -> Vec<(u32, u32)> {
     let row = |(dst, range): (usize, &[u64])| {
         sources[range[0] as usize..range[1] as usize].iter().map(move |&src| (src, dst as u32))
@@ -189,7 +190,7 @@ fn described(flow: &Dataflow, bindings: &Bindings, found: &NotFinite) -> Cause {
     let column = if bindings.width(&data.ty.dims) > 1 { format!(", element {}", found.column) } else { String::new() };
     Cause {
         text: format!("The first number{when} that is not finite is {}: {name}{of}{place}{column}", show(found.number)),
-        // A product of large numbers, or NaN of what has none.
+        // Overflow of a product, or NaN from finite operands.
         advice: if found.number.is_infinite() && found.operands.iter().all(|&x| x != 0.0) { ADVICE } else { "" },
         origin: data.origin,
     }

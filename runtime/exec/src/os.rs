@@ -1,7 +1,7 @@
-//! What the operating system says about this process and machine.
+//! Queries and settings of the operating system for this process.
 
-/// From now on, a file that grows beyond the limit of the process (`ulimit -f`) is an error of that write, as a full disk
-/// is, and not the end of the process with a file half written.
+/// Makes a write beyond the file size limit of the process (`ulimit -f`) fail with an error, like a full disk, instead
+/// of killing the process with a partly written file.
 pub fn fail_writes_beyond_the_limit() {
     #[cfg(unix)]
     // SAFETY: a signal is ignored, no handler runs.
@@ -11,15 +11,16 @@ pub fn fail_writes_beyond_the_limit() {
     }
 }
 
-/// The number in a line of a file such as those in `/proc`, by the beginning of the line; `None` on systems without it.
+/// The number on the first line of a file (such as those in `/proc`) that starts with `field`; `None`
+/// on systems without it.
 pub fn field(file: &str, field: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(field))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Bytes that this process may still take without swapping: the least of what the machine has available and what the
-/// process's control group has left, files in its cache not counted. `None` where the system does not tell.
+/// Bytes that this process can allocate without swapping: the minimum of the machine's available memory and the
+/// remainder of the cgroup limit, page cache excluded. `None` if the system does not report it.
 pub fn free_bytes() -> Option<u64> {
     let available = field("/proc/meminfo", "MemAvailable:").map(|kib| kib * 1024);
     let number = |file: &str| -> Option<u64> { std::fs::read_to_string(file).ok()?.trim().parse().ok() };
@@ -36,7 +37,7 @@ pub fn free_bytes() -> Option<u64> {
     groups.into_iter().chain([available]).flatten().min()
 }
 
-/// The largest resident set of this process so far, in bytes; 0 where the system does not tell.
+/// Peak resident set size of this process in bytes; 0 if the system does not report it.
 pub fn peak_rss_bytes() -> u64 {
     field("/proc/self/status", "VmHWM:").unwrap_or(0) * 1024
 }

@@ -1,8 +1,8 @@
-//! What training does, kernel by kernel.
+//! Per-kernel profile of training.
 //!
-//! A *run* is what is done again and again: an epoch on the whole graph, or a batch. Runs are measured as training does
-//! them, with the clock that training reads at the ends of launches anyway. What costs more is seen in a few runs after
-//! those: when each task ran ([`Timeline`]), and what the processor counts ([`Counted`]).
+//! A *run* is an epoch on the full graph, or a mini-batch. Runs are measured as in training, with the timestamps that
+//! training takes between launches anyway. Costlier measurements follow in a few extra runs: task spans ([`Timeline`])
+//! and hardware counters ([`Counted`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -21,126 +21,124 @@ use crate::times::{StepTime, Times};
 use crate::trace::{Event, KernelSpan, Missing, TaskSpan, Trace};
 use crate::trainer::{TRAIN, Trainer};
 
-/// Epochs that are not measured: caches and clocks settle.
+/// Warm-up epochs, in which caches and clock rates settle.
 const WARM_UP: u64 = 3;
-/// Batches that are not measured: memory grows to that of the largest, and the pipeline fills.
+/// Warm-up batches, in which memory grows to that of the largest and the pipeline fills.
 const WARM_UP_BATCHES: u64 = 10;
-/// Batches whose tasks are noted.
+/// Batches with task spans.
 const TRACED_BATCHES: u64 = 6;
-/// Runs in which the processor counts.
+/// Runs with hardware counters.
 const COUNTED: u64 = 3;
-/// Batches whose sizes are told.
+/// Batches with reported sizes.
 const SIZED_BATCHES: u64 = 8;
 
-/// How much is measured.
+/// Extent of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProfileOptions {
-    /// Number of epochs; without it 10, or 1 of batches.
+    /// Number of epochs; by default 10, or 1 with mini-batches.
     pub epochs: Option<u64>,
-    /// Of batches, no more than this many.
+    /// Maximum number of mini-batches.
     pub batches: Option<u64>,
-    /// Also measure what kernels take with all that they touch in about so many bytes, which the caches of a core hold. It takes
-    /// one thread of this processor, and the whole graph.
+    /// Also measures kernels with a working set of about this many bytes, which fits in the caches of a core. Requires
+    /// one CPU thread and the full graph.
     pub in_cache: Option<usize>,
 }
 
-/// Times of training in milliseconds of a run each: medians over epochs, or means over batches.
+/// Times of training in milliseconds per run: medians over epochs, or means over batches.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Profile {
     /// Number of runs that were measured.
     pub runs: u64,
-    /// A whole run: forward, backward and update, and of a batch all that is done for it one after another.
+    /// A run: forward, backward and update; for a batch, all of its work in sequence.
     pub run_ms: f64,
-    /// The shortest and the longest of them.
+    /// Minimum and maximum of `run_ms`.
     pub run_range_ms: (f64, f64),
-    /// What is done between two runs that training does not do: reading their times. It is part of no run.
+    /// Reading clocks between runs, which training does not do. Not part of a run.
     pub reading_ms: f64,
-    /// The kernels of a run, in the order of the program. Of an epoch those of the prelude are none of them.
+    /// Kernels of a run in program order, without the prelude of an epoch.
     pub kernels: Vec<KernelTime>,
-    /// Copies between kernels.
     pub copies_ms: f64,
-    /// Taking over new parameters and states that have another place than the old ones.
+    /// Copying new parameters and states that do not alias the old ones.
     pub commit_ms: f64,
-    /// All else of a run: the ends of launches, the loss, the loop. Of each epoch by itself, and the median of that.
+    /// Rest of a run: launch overhead, loss, loop. Median over epochs of the per-epoch rest.
     pub between_ms: f64,
-    /// Of batches: how many an epoch has, and means of their parts.
+    /// Batches per epoch, and means of their parts.
     pub batches: Option<BatchReport>,
     /// Sizes of some batches.
     pub sizes: Vec<SizeInfo>,
-    /// When everything was in a run, or some.
+    /// Spans of all events in one or several runs.
     pub timeline: Timeline,
-    /// What the processor counts.
+    /// Hardware counters, available and missing.
     pub counted: Counted,
 }
 
-/// What a kernel took.
+/// Time of one kernel.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KernelTime {
-    /// Its number in the program.
+    /// Kernel index in the program.
     pub number: usize,
-    /// Milliseconds of a run.
+    /// Milliseconds per run of training.
     pub ms: f64,
-    /// Milliseconds with all that it touches in the caches of its core, where that was measured.
+    /// Milliseconds with a cache-resident working set, if measured.
     pub in_cache_ms: Option<f64>,
-    /// Shares of the stages in it, in the order of [`hgnnc_ir::Stage::ALL`].
+    /// Fraction of each stage, in the order of [`hgnnc_ir::Stage::ALL`].
     pub shares: [f32; 5],
-    /// What was counted in it in a run, in the order of [`Counted::events`].
+    /// Counter values per run, in the order of [`Counted::events`].
     pub counts: Vec<f64>,
 }
 
-/// What is counted, and what is not.
+/// Hardware counters, available and missing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Counted {
-    /// What is counted.
     pub events: Vec<Event>,
-    /// What is not, and why.
+    /// Unavailable events with the reason.
     pub missing: Vec<Missing>,
 }
 
-/// When everything was.
+/// Spans of launches, tasks, batches and epochs.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Timeline {
-    /// Launches in their order.
     pub launches: Vec<KernelSpan>,
-    /// Tasks by thread.
+    /// Task spans by thread.
     pub tasks: Vec<Vec<TaskSpan>>,
-    /// Parts of batches.
     pub batches: Vec<BatchSpan>,
-    /// Epochs.
     pub epochs: Vec<(Instant, Instant)>,
-    /// The number of the kernel of each step; none of one that copies.
+    /// Kernel index of each step; `None` for copies.
     pub kernels: Vec<Option<usize>>,
 }
 
-/// What entries of training did on a device, an epoch each.
+/// Profile of the training entries on a device, per epoch.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct DeviceProfile {
-    /// Number of epochs that were measured.
+    /// Number of measured epochs.
     pub epochs: u64,
-    /// Median milliseconds of a whole epoch. `None` for a device without a clock.
+    /// Median milliseconds per epoch. `None` for a device without a clock.
     pub epoch_ms: Option<f64>,
-    /// The shortest and the longest of them; 0 without a clock.
+    /// Minimum and maximum; 0 without a clock.
     pub range_ms: (f64, f64),
-    /// The entries, in their order.
     pub entries: Vec<EntryProfile>,
 }
 
-/// What an entry did.
+/// Profile of one entry.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct EntryProfile {
-    /// The entry, with its kernels.
     pub entry: Entry,
-    /// Median milliseconds, launched by itself. `None` for a device without a clock.
+    /// Median milliseconds when launched separately. `None` for a device without a clock.
     pub ms: Option<f64>,
-    /// What it did. `None` for a device that does not count.
+    /// Counters. `None` for a device without counters.
     pub counters: Option<KernelCounters>,
 }
 
-/// Trains for a few epochs or batches, or until `stop` is set, and measures each kernel. Nothing is evaluated, and no epoch
-/// is kept as the best.
+/// Trains for a few epochs or batches, or until `stop` is set, and measures each kernel. Skips evaluation and
+/// keeps no best epoch.
 ///
 /// # Errors
-/// A model that cannot be trained, or a loss that is not finite.
+/// A model that cannot be trained, or a non-finite loss.
 pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool) -> Result<Profile> {
     trainer.check_trainable()?;
     if options.in_cache.is_some() {
@@ -149,7 +147,7 @@ pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool
     if trainer.batches().is_some() {
         return profile_batches(trainer, options, stop);
     }
-    // As in training: work is not handed over to the threads each time.
+    // Runs inside the pool as training does, which avoids handing each launch to it.
     let pool = engine(trainer)?.pool();
     let epochs = options.epochs.unwrap_or(10);
     let mut found = pool.install(|| profile_epochs(trainer, epochs, stop))?;
@@ -159,7 +157,7 @@ pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool
     Ok(found)
 }
 
-/// Measures kernels with all that they touch in the caches of their core. What the engine holds is worth nothing then.
+/// Measures kernels with a cache-resident working set. The results of the engine are garbage afterwards.
 fn in_cache(engine: &mut Engine, bytes: usize, epochs: u64, kernels: &mut [KernelTime], stop: &AtomicBool) {
     engine.replay_in_cache(bytes);
     let mut kernels_ms: Vec<Vec<f64>> = vec![vec![]; kernels.len()];
@@ -171,7 +169,7 @@ fn in_cache(engine: &mut Engine, bytes: usize, epochs: u64, kernels: &mut [Kerne
         engine.run(TRAIN, 0, 1 + epoch, epoch, &mut Times::default());
         let (_, steps) = copies_and_kernels(engine.step_times(TRAIN));
         for (all, time) in kernels_ms.iter_mut().zip(steps).filter(|_| epoch > 0) {
-            // Sums over paths read what they read.
+            // Factored metapath steps have no cache-resident replay.
             if !matches!(time.step.kind, StepKind::Factored(_)) {
                 all.push(time.ms);
             }
@@ -182,7 +180,7 @@ fn in_cache(engine: &mut Engine, bytes: usize, epochs: u64, kernels: &mut [Kerne
     }
 }
 
-/// Can that be measured of this trainer?
+/// Checks that the trainer supports cache-resident measurement.
 fn check_in_cache(trainer: &mut Trainer) -> Result<()> {
     let of_batches = trainer.batches().is_some();
     let reason = match trainer.engine().map(|engine| engine.threads()) {
@@ -268,7 +266,7 @@ fn profile_batches(trainer: &mut Trainer, options: ProfileOptions, stop: &Atomic
     batches.begin(key(0), all.div_ceil(per_epoch))?;
     let found = measure_batches(trainer, (WARM_UP_BATCHES, measured), &key, stop);
     if let Some((batches, _)) = trainer.batches() {
-        // What was begun ends, whatever came of it.
+        // Stops tracing also after an error.
         let _ = batches.step().0.end_trace();
         batches.end();
     }
@@ -349,7 +347,7 @@ fn measure_batches(
 }
 
 impl Timeline {
-    /// Takes over what was noted of launches.
+    /// Takes the recorded spans of launches.
     fn launches(&mut self, engine: &mut Engine) {
         if let Some(Trace::Spans(spans)) = engine.end_trace() {
             (self.launches, self.tasks) = spans.into_parts();
@@ -357,7 +355,7 @@ impl Timeline {
     }
 }
 
-/// Takes over what was counted, kernel by kernel.
+/// Takes the counter values, kernel by kernel.
 fn counted(engine: &mut Engine, numbers: &[Option<usize>], kernels: &mut [KernelTime]) -> Counted {
     let Some(Trace::Counts(counting)) = engine.end_trace() else { return Counted::default() };
     let (events, missing, steps) = counting.finish();
@@ -377,12 +375,12 @@ fn copies_and_kernels(steps: Vec<StepTime<'_>>) -> (Vec<StepTime<'_>>, Vec<StepT
     steps.into_iter().partition(|time| is_copy(time.step))
 }
 
-/// Milliseconds of all of them. (The sum of none is a negative zero.)
+/// Total milliseconds. (An empty `f64` sum is -0.0.)
 fn sum(steps: &[StepTime<'_>]) -> f64 {
     steps.iter().fold(0.0, |sum, step| sum + step.ms)
 }
 
-/// The number of the kernel of each step.
+/// Kernel index of each step; `None` for copies.
 fn numbers<'s>(steps: impl Iterator<Item = &'s Step>) -> Vec<Option<usize>> {
     let mut number = 0..;
     steps.map(|step| if is_copy(step) { None } else { number.next() }).collect()
@@ -392,11 +390,11 @@ fn engine(trainer: &mut Trainer) -> Result<&mut Engine> {
     trainer.engine().ok_or_else(|| ExecError::Unsupported("steps are measured on this processor only".into()))
 }
 
-/// As [`profile`], on a device. One that counts executes one epoch, and nothing else: each is like the other. One with a
-/// clock measures epochs as they are, and as many in which every entry is launched by itself.
+/// [`profile`] on a device. A device with counters executes one epoch only, since all are alike. A device with a clock
+/// measures regular epochs, and as many with every entry launched separately.
 ///
 /// # Errors
-/// A model that cannot be trained, a loss that is not finite, or a device that fails.
+/// A model that cannot be trained, a non-finite loss, or a device failure.
 pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<DeviceProfile> {
     trainer.check_trainable()?;
     let counts = trainer.device().is_some_and(|device| device.counters(TRAIN).is_some());
@@ -412,7 +410,7 @@ pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> 
             epochs_ms.push(ms);
         }
         let times = trainer.train_launch_by_launch(epoch)?;
-        // How long counting took is of no use to anybody.
+        // Time of the counting run is discarded: counters slow it down.
         let times = times.filter(|_| !counts).unwrap_or_default();
         if epoch < warm_up {
             epochs_ms.clear();
@@ -438,13 +436,13 @@ pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> 
     Ok(DeviceProfile { epochs: measured, epoch_ms, range_ms, entries })
 }
 
-/// The smallest and the largest; 0 of none.
+/// Minimum and maximum; 0 for an empty slice.
 fn range(ms: &[f64]) -> (f64, f64) {
     let least = ms.iter().copied().min_by(f64::total_cmp);
     (least.unwrap_or(0.0), ms.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0))
 }
 
-/// The middle one; 0 of none. A mean would show what else the machine did.
+/// Median; 0 for an empty list. A mean would include outliers from other load on the machine.
 fn median(mut ms: Vec<f64>) -> f64 {
     ms.sort_by(f64::total_cmp);
     let middle = |at: usize| ms.get(at).copied().unwrap_or(0.0);

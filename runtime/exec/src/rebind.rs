@@ -1,8 +1,8 @@
-//! The programs of an engine bound to other data: what a batch after another one needs.
+//! Rebinding of an engine's programs to other data, once per mini-batch.
 //!
-//! Kernels and machine code know no sizes. What does, the division into blocks and tasks and the places of values in memory,
-//! is planned anew for each batch, which takes about as long as a look at its row positions. Memory is kept and grows
-//! where a batch needs more than all before it.
+//! Kernels and machine code are independent of sizes. The division into blocks and tasks and the placement of values
+//! depend on sizes and are planned again for each batch, at about the cost of one scan of its `indptr`. Memory is kept
+//! and grows only if a batch needs more than all before it.
 
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::types::Param;
@@ -15,16 +15,17 @@ use crate::error::Result;
 use crate::exec_plan::{BLOCK, plans_of, schedules_of, scratch_len};
 
 impl Engine {
-    /// Binds the programs that the engine was made with to other data with the same tables. What never changes with it is
-    /// computed by [`Engine::run_prelude`], before any run. Parameters and states keep their values, but for those with a
-    /// row per vertex: these have as many rows as there are vertices now, and any values. The data that was bound so far comes back, so that its memory can be used
-    /// again. `inputs` holds the numbers of each input that is [`InputData::Held`], and those of the old data then.
+    /// Binds the programs of the engine to other data with the same tables. [`Engine::run_prelude`] must then compute
+    /// the run-independent values before any run. Parameters and states keep their values, except those with a row per
+    /// vertex: they get as many rows as there are vertices, with unspecified values. Returns the previously bound data
+    /// for reuse of its memory. `inputs` holds the elements of each [`InputData::Held`] input, and those of
+    /// the old data afterwards.
     ///
     /// # Errors
     /// Data that does not fit the programs.
     ///
     /// # Panics
-    /// When a slab is smaller than its input.
+    /// When a buffer is smaller than its input.
     pub fn rebind(
         &mut self,
         programs: &[&Program],

@@ -1,22 +1,20 @@
-//! The report of a run: one JSON object.
+//! Report of a run, written as one JSON object.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Median, smallest and largest of some times in milliseconds.
+/// Median, minimum and maximum of times in milliseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Spread {
-    /// Median.
     pub median: f64,
-    /// Smallest.
     pub min: f64,
-    /// Largest.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these times; zeros where there are none.
+    /// Statistics of `times`; zeros if it is empty.
     pub fn of(times: &[f64]) -> Self {
         let mut sorted = times.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -27,170 +25,170 @@ impl Spread {
     }
 }
 
-/// A semantic graph of the report.
+/// A semantic graph in the report.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GraphReport {
     /// Name in the model.
     pub name: String,
-    /// Destinations.
+    /// Number of destinations (CSC rows).
     pub rows: usize,
-    /// Sources.
+    /// Number of sources (CSC columns).
     pub cols: usize,
-    /// Edges.
+    /// Number of edges, materialized or not.
     pub edges: u64,
-    /// Are they in memory? Otherwise what is summed over them is summed along their paths.
+    /// Whether the edges are materialized; otherwise aggregation is factored hop by hop.
     pub listed: bool,
-    /// Of a metapath whose edges are listed: were they read from the cache beside the dataset? Otherwise they were built.
+    /// For a materialized metapath graph: whether it was read from the cache beside the dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached: Option<bool>,
-    /// How long that took, both incidences, in milliseconds.
+    /// Build time of both adjacencies in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sgb_ms: Option<f64>,
 }
 
-/// Means of the batches of a run, in milliseconds.
+/// Means over the mini-batches of a run, in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct BatchReport {
-    /// Batches of an epoch.
+    /// Number of batches per epoch.
     pub per_epoch: u64,
-    /// Sampling, beside the computation of other batches.
+    /// Sampling, overlapped with the computation of other batches.
     pub sample_ms: f64,
-    /// Making graphs of what was sampled, likewise.
+    /// Building the sampled graphs, overlapped.
     pub graphs_ms: f64,
-    /// Copying rows of features, likewise.
+    /// Gathering feature rows, overlapped.
     pub gather_ms: f64,
     /// Planning the program for the sizes of the batch.
     pub bind_ms: f64,
-    /// Copying rows of parameters and optimiser states, there and back.
+    /// Gathering and scattering rows of embedding tables and optimizer states.
     pub rows_ms: f64,
-    /// What depends on no parameter, forward, backward and update.
+    /// Prelude, forward, backward and update.
     pub compute_ms: f64,
-    /// Waiting for the batch: what sampling and gathering cost, that nothing hides.
+    /// Waiting for the loader: the part of sampling and gathering that is not overlapped.
     pub wait_ms: f64,
-    /// Computing values of hot vertices that batches take: see [`BatchReport::reuse`].
+    /// Refreshing historical embeddings: see [`BatchReport::reuse`].
     pub values_ms: f64,
-    /// Where there is a fast memory.
+    /// Present with a feature cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheReport>,
-    /// Where batches reuse values of the bottom layer.
+    /// Present with historical embeddings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReuseReport>,
 }
 
-/// What batches of a run took of the bottom layer from a table. A row is what the layer gives to a vertex.
+/// Historical embeddings in mini-batches. A row is the layer-1 embedding of a vertex.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct ReuseReport {
-    /// Part of the vertices of each type that may be in the table.
+    /// Fraction of the vertices of each type that may have historical embeddings.
     pub share: f64,
-    /// Batches that take the same values.
+    /// Batches that share one refresh.
     pub batches: u64,
-    /// Vertices that may be in it.
+    /// Number of hot vertices.
     pub hot: u64,
-    /// Rows that were computed.
+    /// Rows that were refreshed.
     pub rows_computed: u64,
-    /// Rows that batches took.
+    /// Rows that batches read.
     pub rows_taken: u64,
     /// Edges of the sampled batches.
     pub edges_sampled: u64,
-    /// Edges that batches would have had besides, for the vertices whose rows they took.
+    /// Edges that batches did not sample because the vertex had a historical embedding.
     pub edges_not_drawn: u64,
-    /// Edges that rows were computed from.
+    /// Edges that refreshes aggregated.
     pub edges_computed: u64,
-    /// Edges that were saved: those not drawn, less those that rows were computed from.
+    /// Edges saved: those not sampled, less those that refreshes aggregated.
     pub edges_saved: i64,
-    /// The most updates between computing a row and taking it.
+    /// Maximum staleness, in parameter updates.
     pub oldest: u64,
-    /// Seconds of computing rows.
+    /// Seconds spent on refreshes.
     pub seconds: f64,
-    /// Seconds of sampling for that, beside the computation of batches.
+    /// Seconds of sampling for refreshes, overlapped.
     pub sample_s: f64,
-    /// Seconds of choosing who may be in the table, before training.
+    /// Seconds spent on choosing hot vertices, before training.
     pub choose_s: f64,
 }
 
-/// What a fast memory in front of the rows of vertices did in a run. A row is needed once by each batch that has its vertex.
+/// Feature cache statistics of a run. A batch accesses each row of its vertices once.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CacheReport {
-    /// How its bytes were divided.
+    /// Name of the placement policy.
     pub policy: &'static str,
-    /// Bytes that it might have.
+    /// Capacity of the cache in bytes.
     pub limit: u64,
-    /// Bytes of the rows in it.
+    /// Bytes of the cached rows.
     pub bytes: u64,
-    /// Bytes of all rows that could be.
+    /// Bytes of all cacheable rows.
     pub bytes_of_all: u64,
-    /// Batches that were sampled before training to know what is needed often.
+    /// Batches sampled before training to estimate access frequencies.
     pub presampled: u64,
-    /// Seconds of that.
+    /// Seconds of presampling before training.
     pub presample_s: f64,
-    /// Seconds of all that was done before training: that, timing misses, choosing rows and copying them.
+    /// Seconds of all preparation: presampling, timing misses, placing and copying rows.
     pub setup_s: f64,
-    /// Part of the needed rows that were in it.
+    /// Fraction of accesses that hit.
     pub hit_rate: f64,
-    /// Bytes between the two memories: misses, and what filled the fast one and was written back from it.
+    /// Bytes between the two memories: misses, fills and write-backs.
     pub bytes_moved: u64,
-    /// Those of misses.
+    /// Bytes fetched because of misses.
     pub bytes_missed: u64,
-    /// What misses would be without it.
+    /// Bytes of accesses, which would all miss without the cache.
     pub bytes_without: u64,
-    /// By array.
+    /// Statistics by array of rows.
     pub tables: Vec<CachedRows>,
-    /// What each policy would have done in as many bytes.
+    /// Outcome of each policy at the same capacity.
     pub policies: BTreeMap<&'static str, Saved>,
-    /// The most that could have been done by rows that stay: each number by rows of its own choice.
+    /// Optimum over static placements, separately for each figure.
     pub best: Saved,
 }
 
-/// The rows of one array.
+/// Cache statistics of one array.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct CachedRows {
-    /// Features, or a learned parameter with its optimiser states.
+    /// Features, or an embedding table with its optimizer states.
     pub name: String,
-    /// All rows.
+    /// Total number of its rows.
     pub rows: usize,
-    /// Rows in the fast memory.
+    /// Number of cached rows.
     pub kept: usize,
-    /// Bytes of a row.
     pub row_bytes: u64,
-    /// Is it learned, and so written as well?
+    /// Whether the rows are trained, and so written back.
     pub learned: bool,
-    /// Nanoseconds of a miss, measured.
+    /// Measured nanoseconds per miss.
     pub miss_ns: f64,
-    /// Rows that batches needed.
+    /// Row accesses of batches.
     pub accesses: u64,
-    /// Part of them that was in the fast memory.
+    /// Fraction of them that hit.
     pub hit_rate: f64,
-    /// Bytes of the others.
+    /// Bytes fetched because of misses.
     pub bytes_missed: u64,
 }
 
-/// What some choice of rows is worth.
+/// Outcome of a placement.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Saved {
-    /// Part of the needed rows that are in the fast memory.
+    /// Fraction of accesses that hit.
     pub hit_rate: f64,
-    /// Bytes of the others.
+    /// Bytes fetched because of misses.
     pub bytes_missed: u64,
-    /// Milliseconds of the others, by the measured time of each.
+    /// Milliseconds of misses, by the measured time of each.
     pub miss_ms: f64,
 }
 
 /// The report of a training or evaluation run. Times are in milliseconds per epoch, after warm-up, unless named `_s`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Report {
     /// Name of the model.
     pub model: String,
     /// Name of the dataset.
     pub dataset: String,
-    /// Where it ran.
+    /// Device or CPU model that ran the program.
     pub device: String,
-    /// Number of threads.
     pub threads: usize,
-    /// Seed.
     pub seed: u64,
-    /// Epochs that ran, those before a resume included.
+    /// Epochs of the run, including those before a resume.
     pub epochs: u64,
-    /// The epoch whose parameters were kept, counted from 1 as everywhere a user meets one: `losses[best_epoch - 1]` is its loss.
+    /// Epoch of the kept parameters, counted from 1 like all epochs shown to users: `losses[best_epoch -
+    /// 1]` is its loss.
     pub best_epoch: Option<u64>,
     /// How the run ended: `finished`, `stopped early` or `interrupted`.
     pub outcome: String,
@@ -198,47 +196,46 @@ pub struct Report {
     pub load_s: f64,
     /// Seconds of building semantic graphs.
     pub sgb_s: f64,
-    /// Seconds of compiling; the caller knows.
+    /// Seconds of compiling, set by the caller.
     pub compile_s: f64,
     /// Seconds of training, evaluation included.
     pub train_s: f64,
     /// Forward, backward and update.
     pub epoch_ms: Spread,
-    /// Forward. On a device, of up to two of the epochs before those that `epoch_ms` is of, launch by launch: a launch with
-    /// kernels of several phases or stages is divided by their blocks and elements. Absent for one without a clock.
+    /// Forward pass. On a device, measured launch by launch in up to two of the epochs before those of `epoch_ms`; a
+    /// launch with kernels of several phases or stages is divided by their blocks and elements. Absent for a
+    /// device without a clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward_ms: Option<Spread>,
-    /// Backward, likewise.
+    /// Backward pass, measured like `forward_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backward_ms: Option<Spread>,
-    /// Update, likewise.
+    /// Parameter update, measured like `forward_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_ms: Option<Spread>,
     /// One evaluation of all outputs.
     pub infer_ms: Spread,
-    /// Mean by stage, likewise.
+    /// Mean by stage, measured like `forward_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage_ms: Option<BTreeMap<&'static str, f64>>,
-    /// Where training is on batches.
+    /// Present for mini-batch training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchReport>,
-    /// Largest resident set of the process.
+    /// Peak resident set size of the process in bytes.
     pub peak_rss_bytes: u64,
-    /// Memory for values, planned before anything ran.
+    /// Planned bytes for values.
     pub arena_bytes: u64,
-    /// What of it an evaluation alone would need.
+    /// Planned bytes for an evaluation alone.
     pub infer_arena_bytes: u64,
-    /// Memory on an accelerator.
+    /// Bytes in device memory.
     pub device_bytes: u64,
-    /// By part and metric.
+    /// By split part and metric.
     pub metrics: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
-    /// All semantic graphs.
     pub semantic_graphs: Vec<GraphReport>,
-    /// Elements of all parameters.
+    /// Total elements of all parameters.
     pub params: u64,
     /// Training loss of each epoch.
     pub losses: Vec<f64>,
-    /// What the user should know.
     pub warnings: Vec<String>,
 }
 

@@ -1,10 +1,10 @@
-//! How a region is executed: in chains of operations, a tile of edges or rows at a time.
+//! Schedule of a fused region: loops over operations, tile by tile of edges or rows.
 //!
-//! The plan says what a block computes. Executing it operation by operation would pass every edge value of a block
-//! through the second-level cache between any two operations. Here operations of one level that need nothing but
-//! their own edge (row) of each other form a chain, which is executed for a tile after another; what only the chain
-//! uses exists for one tile and stays in the first-level cache. Sums over edges end a chain: they add to their rows
-//! tile by tile.
+//! The plan fixes the operations of a block. Executing them one by one would stream every edge value of a block through
+//! the L2 cache between any two operations. Instead, operations of one level that depend on each other element by
+//! element (the same edge or row) are fused into a loop that runs tile by tile; values used only within the loop exist
+//! for one tile and stay in the L1 cache. Reductions over edges end a loop: they accumulate into their rows tile by
+//! tile.
 
 use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
 use hgnnc_ir::ops::Reduce;
@@ -17,69 +17,69 @@ use crate::native::{BodyStep, Chooser, LoopBody, NativeLoop, Uses, divide};
 use crate::plan::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Place, Region, SplitRows, reduces_edges};
 
-/// Elements of all values of a tile that are alive together: half of a first-level cache.
+/// Live elements of a tile at its peak: half of an L1 cache.
 const TILE: usize = 6 * 1024;
 
-/// Operations that are executed together.
+/// Operations fused into one loop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FusedLoop {
-    /// What its operations have a row for.
+    /// Iteration space: rows or edges.
     pub level: Level,
-    /// Edges or rows of a tile; 0: the whole block at once.
+    /// Edges or rows per tile; 0: the entire block at once.
     pub tile: usize,
-    /// Positions in the operations of the region, in order.
+    /// Indices into the operations of the region, in order.
     pub ops: Vec<usize>,
 }
 
-/// Where a local is while a chain runs.
+/// Location of a local value while a loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalSlot {
     /// In scratch, with a row for each row or edge of the block.
     Block(usize),
     /// In scratch, with a row for each row or edge of a tile.
     Tile(usize),
-    /// In its rows of a stored value.
+    /// In the corresponding rows of a stored value.
     Stored(BufferRange),
-    /// In the area of a cut row, from this element.
+    /// In the area of a split row, from this element.
     Row(usize),
-    /// With a part for each piece of cut rows, from this element of the slab of partial results.
+    /// One partial result per piece of split rows, from this element of the partials slab.
     Piece(usize),
 }
 
-/// What a routine is executed for.
+/// Pass that a schedule implements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pass {
-    /// Blocks of rows.
+    /// All blocks of rows.
     Blocks,
-    /// Cut rows, at the beginning of a round.
+    /// Row operations of split rows in an edge pass.
     SplitRows(usize),
-    /// The pieces of cut rows, in a round.
+    /// Pieces of split rows in an edge pass.
     Pieces(usize),
 }
 
-/// The routines of each step of a plan's prelude and of its steps; none for steps that are no regions.
+/// Schedules of each step of a plan's prelude and of its steps; empty for steps that are not regions.
 pub type Schedules = [Vec<Vec<RegionSchedule>>; 2];
 
-/// Operations of a region ready to be executed.
+/// Schedule of the operations of a region for one pass.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct RegionSchedule {
-    /// What for.
     pub pass: Pass,
-    /// In order.
+    /// Fused loops in execution order.
     pub loops: Vec<FusedLoop>,
-    /// For each chain what is executed for a tile, where some of it is machine code.
+    /// Per loop, its native and interpreted steps if parts of it are machine code.
     pub bodies: Vec<Option<LoopBody>>,
-    /// Positions of the region's partials that it computes.
+    /// Indices of the region's partial results that it computes.
     pub partials: Vec<usize>,
-    /// Where the locals are.
+    /// Location of each local.
     pub slots: Vec<LocalSlot>,
-    /// Elements of scratch.
+    /// Scratch size in elements.
     pub scratch_len: usize,
 }
 
 impl RegionSchedule {
-    /// The routines of a region, which may be executed in any order. Traversals of edges whose operations do not
-    /// depend on each other have several: what one gathers from fits a cache better than what all do.
+    /// Schedules of a region, which may be executed in any order. Independent groups of operations in an edge traversal
+    /// get schedules of their own: the gathered rows of one group fit a cache better than those of all.
     pub fn of(region: &Region, data: &BoundData, chooser: &Chooser<'_>) -> Vec<Self> {
         let deps = dependencies(region);
         let parts = match region.domain {
@@ -105,30 +105,30 @@ impl RegionSchedule {
         schedules
     }
 
-    /// The number of rounds of cut rows.
+    /// Number of edge passes over split rows.
     pub fn rounds(schedules: &[Self]) -> usize {
         schedules.iter().filter(|schedule| matches!(schedule.pass, Pass::SplitRows(_))).count()
     }
 
-    /// The reductions over edges among its operations.
+    /// Its reductions over edges.
     pub fn reductions<'r>(&self, region: &'r Region) -> impl Iterator<Item = &'r BlockOp> {
         let ops = self.loops.iter().flat_map(|fused| &fused.ops).map(|&op| &region.ops[op]);
         ops.filter(|op| reduces_edges(&op.kind))
     }
 
-    /// Keeps values of rows in the areas of rows, and what is reduced with the parts of pieces.
+    /// Places row values in the areas of split rows, and reductions with the partial results of pieces.
     fn place_split_rows(&mut self, region: &Region, split: &SplitRows) {
         for (slot, &at) in self.slots.iter_mut().zip(&split.areas.in_row) {
             *slot = at.map_or(*slot, LocalSlot::Row);
         }
-        // No piece reads what it reduces.
+        // A piece never reads its own reductions.
         let reduced: Vec<usize> = self.reductions(region).map(|op| op.out as usize).collect();
         for local in reduced {
             self.slots[local] = split.parts(local).map_or(self.slots[local], LocalSlot::Piece);
         }
     }
 
-    /// The parts of its chains.
+    /// Native loops of the schedule.
     pub fn parts(&mut self) -> impl Iterator<Item = &mut NativeLoop> {
         self.bodies.iter_mut().flatten().flat_map(|body| &mut body.steps).filter_map(|step| match step {
             BodyStep::Native(part) => Some(part),
@@ -136,7 +136,7 @@ impl RegionSchedule {
         })
     }
 
-    /// Divides operations of a region into chains, and places their locals.
+    /// Divides operations of a region into loops and places their locals.
     fn new(
         region: &Region,
         (most_rows, most_edges): (usize, usize),
@@ -192,14 +192,14 @@ impl RegionSchedule {
     }
 }
 
-/// When the locals of a region are needed.
+/// Liveness of the locals of a region.
 struct Lives {
-    /// Per local: is it used within one chain only, and from which to which moment is it needed? `None` for what is in
-    /// registers, and what other operations make.
+    /// Per local: whether it is used within one loop only, and its first and last moment. `None` for locals in
+    /// registers and those of other schedules.
     lives: Vec<Option<(bool, usize, usize)>>,
-    /// The first moment of each chain.
+    /// First moment of each fused loop.
     first: Vec<usize>,
-    /// The last moment of each chain.
+    /// Last moment of each fused loop.
     last: Vec<usize>,
 }
 
@@ -211,7 +211,7 @@ impl Lives {
         let mut at = 0;
         for (index, fused) in loops.iter().enumerate() {
             first.push(at);
-            // The operations of a part are one moment.
+            // The operations of a native loop share one moment.
             for moment in moments(fused, bodies[index].as_ref()) {
                 for op in moment {
                     chain_of[op] = index;
@@ -232,7 +232,7 @@ impl Lives {
             BodyStep::Native(part) => Some(part),
             BodyStep::Op(_) => None,
         });
-        // What exists in registers needs no place.
+        // Values in registers need no slot.
         parts.flat_map(|part| part.internal(region)).for_each(|local| lives[local as usize] = None);
         let mut ends: Vec<Vec<usize>> = vec![vec![]; region.locals.len()];
         for (op, block_op) in ops.iter().map(|&op| (op, &region.ops[op])) {
@@ -258,7 +258,7 @@ impl Lives {
     }
 }
 
-/// Elements that a row and an edge of a block need at one time, where locals exist for more than a tile.
+/// Peak live elements per row and per edge of a block, for locals that outlive a tile.
 pub fn block_widths(region: &Region, features: KernelFeatures) -> [usize; 2] {
     let ops: Vec<usize> = (0..region.ops.len()).collect();
     let loops = loops(region, &dependencies(region), &ops, features);
@@ -276,7 +276,7 @@ pub fn block_widths(region: &Region, features: KernelFeatures) -> [usize; 2] {
     })
 }
 
-/// Operations of a chain that are executed together, in order.
+/// Operations of a loop grouped by moment: a native loop is one moment.
 fn moments(fused: &FusedLoop, body: Option<&LoopBody>) -> Vec<Vec<usize>> {
     match body {
         None => fused.ops.iter().map(|&op| vec![op]).collect(),
@@ -291,7 +291,7 @@ fn moments(fused: &FusedLoop, body: Option<&LoopBody>) -> Vec<Vec<usize>> {
     }
 }
 
-/// The most rows and edges of a block.
+/// Maximum rows and edges of a block.
 pub fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
     let rows = region.whole_blocks().map(|rows| rows.len()).max().unwrap_or(0);
     let edges = match region.domain {
@@ -304,12 +304,12 @@ pub fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
     (rows, edges)
 }
 
-/// Is its result one of all rows or edges, of which each task has a part?
+/// Whether the result reduces all rows or edges, with one partial result per task.
 pub fn is_partial(kind: &BlockKind) -> bool {
     matches!(kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
 }
 
-/// Can it be executed for one part of the rows or edges of a block after another?
+/// Whether the operation can run tile by tile.
 fn streams(kind: &BlockKind) -> bool {
     match kind {
         BlockKind::Unary(..)
@@ -329,21 +329,21 @@ fn streams(kind: &BlockKind) -> bool {
         | BlockKind::SoftmaxSum { .. }
         | BlockKind::SegmentArg { .. }
         | BlockKind::PartialReduce(..) => true,
-        // Needs the largest of all edges first.
+        // Log-sum-exp needs the maximum over all edges first.
         BlockKind::Segment(reduce, _) => *reduce != Reduce::Lse,
-        // Packs its operands: the more rows the better.
+        // Packs its operands, so it profits from many rows.
         BlockKind::MatMul(..) | BlockKind::MatMulT(..) | BlockKind::PartialOuter(..) => false,
-        // Nothing of the block reads what lies there any more.
+        // The block does not read the overwritten value any more.
         BlockKind::Store(_) => false,
     }
 }
 
-/// An operation that computes an operand.
+/// Producer of an operand.
 #[derive(Clone, Copy)]
 pub struct Dependency {
-    /// Its position.
+    /// Index of the producing operation.
     pub op: usize,
-    /// Is its own row enough?
+    /// Whether the operand is read at the same row only.
     pub own_row: bool,
 }
 
@@ -379,15 +379,15 @@ fn dependencies(region: &Region) -> Vec<Vec<Dependency>> {
     deps
 }
 
-/// Operations that depend on each other, directly or not, in the order of the first of each.
+/// Connected components of the dependence graph, ordered by their first operation.
 fn components(deps: &[Vec<Dependency>]) -> Vec<Vec<usize>> {
     let pairs = deps.iter().enumerate().flat_map(|(op, deps)| deps.iter().map(move |dep| (op, dep.op)));
     connected(deps.len(), pairs)
 }
 
-/// Divides `count` things into those that pairs connect, directly or not, in the order of the first of each.
+/// Connected components of `count` items under `pairs`, ordered by their first item.
 pub fn connected(count: usize, pairs: impl IntoIterator<Item = (usize, usize)>) -> Vec<Vec<usize>> {
-    // The first of its component, over some steps.
+    // First item of its component, possibly through several links.
     let mut first: Vec<usize> = (0..count).collect();
     let find = |first: &mut Vec<usize>, mut at: usize| {
         while first[at] != at {
@@ -408,11 +408,11 @@ pub fn connected(count: usize, pairs: impl IntoIterator<Item = (usize, usize)>) 
     parts
 }
 
-/// All operations of a part in chains, in an order that respects their dependencies: what rows need first, so that the
-/// chains of edges find as much as possible ready.
+/// Fuses all operations of a part into loops in dependence order. Row operations go first, so that edge loops find as
+/// many operands ready as possible.
 fn loops(region: &Region, deps: &[Vec<Dependency>], part: &[usize], features: KernelFeatures) -> Vec<FusedLoop> {
     let ops = &region.ops;
-    // What is not of this part is left out.
+    // Operations of other parts count as done.
     let mut done = vec![true; ops.len()];
     part.iter().for_each(|&op| done[op] = false);
     let mut loops: Vec<FusedLoop> = vec![];
@@ -444,7 +444,7 @@ fn loops(region: &Region, deps: &[Vec<Dependency>], part: &[usize], features: Ke
     loops
 }
 
-/// All operations of a level that can be executed tile by tile now.
+/// All operations of a level that are ready and can run tile by tile.
 fn grow(region: &Region, deps: &[Vec<Dependency>], done: &[bool], level: Level) -> Vec<usize> {
     let mut here = vec![false; region.ops.len()];
     for (index, op) in region.ops.iter().enumerate() {
@@ -456,13 +456,13 @@ fn grow(region: &Region, deps: &[Vec<Dependency>], done: &[bool], level: Level) 
     (0..here.len()).filter(|&i| here[i]).collect()
 }
 
-/// Leaves operations on rows to the last chain if all that needs them is there: what an optimiser makes of its states is
-/// not kept while edges are gone through. Only then, because the chains of edges are to find everything ready.
+/// Delays row operations to the last loop if all their users are there, so that e.g. optimizer states are not kept live
+/// across the edge loops. Other row operations stay early, because edge loops need their operands.
 fn not_later(region: &Region, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<usize>) -> Vec<usize> {
     let mut wanted = vec![false; region.ops.len()];
     let mut any = false;
     for (index, op) in region.ops.iter().enumerate().rev().filter(|(index, _)| !done[*index]) {
-        // What is stored last needs all others in any case.
+        // Final stores depend on all others in any case.
         let other = op.level == Level::Edge || !(streams(&op.kind) || matches!(op.kind, BlockKind::Store(_)));
         any |= other;
         if other || wanted[index] {
@@ -472,7 +472,7 @@ fn not_later(region: &Region, deps: &[Vec<Dependency>], done: &[bool], fused: Ve
     if any { fused.into_iter().filter(|&i| wanted[i]).collect() } else { fused }
 }
 
-/// Leaves operations to later chains that no reduction of this one and nothing between needs.
+/// Delays operations that neither a reduction of this loop nor anything in between needs.
 fn needed(region: &Region, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<usize>) -> Vec<usize> {
     let ops = &region.ops;
     let mut here = vec![false; ops.len()];
@@ -508,7 +508,7 @@ mod tests {
         Dependency { op, own_row: true }
     }
 
-    /// A region over the edges of a graph; operation `i` makes local `i`.
+    /// A region over the edges of a graph; operation `i` computes local `i`.
     fn region(ops: Vec<(Level, BlockKind)>) -> Region {
         let local = |level| Local { level, width: 1, place: Place::Scratch };
         let level = |(level, kind): &(Level, BlockKind)| if reduces_edges(kind) { Level::Row } else { *level };
@@ -539,7 +539,7 @@ mod tests {
         let ops = |read_by_edges: bool| {
             let edge = if read_by_edges { of(Base::Local(0), Access::Owner) } else { stored };
             region(vec![
-                // A state that decays, what the edges add, and the new state.
+                // A decayed state, the contribution of the edges, and the new state.
                 (Level::Row, BlockKind::Unary(UnaryOp::Neg, stored)),
                 (Level::Edge, BlockKind::Unary(UnaryOp::Exp, edge)),
                 (Level::Edge, BlockKind::Segment(Reduce::Sum, each(1))),
@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn operations_that_depend_on_each_other_stay_together() {
-        // 3 joins what 0 and 1 began; 2 and 4 stand alone.
+        // Operation 3 joins the components of 0 and 1; 2 and 4 are separate.
         let deps = [vec![], vec![], vec![], vec![on(0), on(1)], vec![], vec![on(3)]];
         assert_eq!(components(&deps), [vec![0, 1, 3, 5], vec![2], vec![4]]);
         assert_eq!(components(&[]), Vec::<Vec<usize>>::new());

@@ -1,19 +1,19 @@
-//! Chooses the widest vector instructions of the machine at run time.
+//! Selects the widest vector instruction set of the machine at run time.
 //!
-//! A kernel body is an `#[inline(always)]` function over `const FMA: bool`; [`multiversion!`] compiles it
-//! once per instruction set and picks a version at each call, which is one load of a static. Kernels are
-//! called once per block of rows or edges, so the choice costs nothing that can be measured.
+//! A kernel body is an `#[inline(always)]` function over `const FMA: bool`; [`multiversion!`] compiles it once per
+//! instruction set and selects a version at each call, which is one load of a static. Kernels are called once per block
+//! of rows or edges, so the selection costs nothing measurable.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Instruction sets that kernels are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum Level {
-    /// The portable kernels, with what every processor of the target has.
+    /// Portable kernels for the baseline of the target.
     Base,
     /// NEON, with fused multiply-adds: every AArch64 processor.
     Neon,
-    /// AVX2 and FMA.
     Avx2,
     /// AVX-512 F, VL, BW and DQ.
     Avx512,
@@ -21,7 +21,7 @@ pub enum Level {
 
 static LEVEL: AtomicU8 = AtomicU8::new(u8::MAX);
 
-/// The level that kernels run at.
+/// SIMD level that kernels run at.
 #[inline]
 pub fn level() -> Level {
     match LEVEL.load(Ordering::Relaxed) {
@@ -33,7 +33,7 @@ pub fn level() -> Level {
     }
 }
 
-/// Finds the level once. Not inlined into kernels, which call [`level`] for every block.
+/// Detects the level once. Not inlined into kernels, which call [`level`] for every block.
 #[cold]
 fn detect() -> Level {
     let found = available().pop().unwrap_or(Level::Base);
@@ -41,15 +41,15 @@ fn detect() -> Level {
     found
 }
 
-/// Lowers the level, to test narrower code on a wider machine; a level that the machine does not have is the next lower
-/// one that it has. Results of two levels differ in the last bits.
+/// Lowers the level, to test narrower code on a wider machine; an unavailable level becomes the next lower available
+/// one. Results of two levels differ in the last bits.
 pub fn limit(wanted: Level) {
     let mut lower = available().into_iter().filter(|&level| level as u8 <= wanted as u8);
     let level = lower.next_back().unwrap_or(Level::Base);
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
-/// Runs something at the widest level, whatever the level is limited to.
+/// Runs `f` at the widest level regardless of the limit.
 pub(crate) fn with_widest<T>(f: impl FnOnce() -> T) -> T {
     let limited = level();
     limit(Level::Avx512);
@@ -58,7 +58,7 @@ pub(crate) fn with_widest<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The levels of this machine, from the narrowest, which every machine has.
+/// Levels of this machine, from the baseline upwards.
 #[cfg(target_arch = "x86_64")]
 pub fn available() -> Vec<Level> {
     let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -70,13 +70,13 @@ pub fn available() -> Vec<Level> {
     found.into_iter().filter_map(|(has, level)| has.then_some(level)).collect()
 }
 
-/// The levels of this machine, from the narrowest, which every machine has.
+/// Levels of this machine, from the baseline upwards.
 #[cfg(target_arch = "aarch64")]
 pub fn available() -> Vec<Level> {
     vec![Level::Base, Level::Neon]
 }
 
-/// The levels of this machine, from the narrowest, which every machine has.
+/// Levels of this machine, from the baseline upwards.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn available() -> Vec<Level> {
     vec![Level::Base]
@@ -84,9 +84,9 @@ pub fn available() -> Vec<Level> {
 
 /// Defines `fn name(args)` that runs `body::<FMA>(args)` compiled for the level of the machine.
 ///
-/// Whatever a body calls has to be inlined into it, or it is compiled for the narrowest machine, where a multiply-add is
-/// a call of the C library: 70 times slower. Closures cannot be marked `#[inline(always)]`, and those of `for_each` and
-/// `map` are left standing where a body is large: write loops.
+/// All callees of a body have to be inlined into it, or they are compiled for the narrowest machine, where a
+/// multiply-add is a call of the C library: 70 times slower. Closures cannot be marked `#[inline(always)]`, and those
+/// of `for_each` and `map` are not inlined where a body is large: write loops.
 macro_rules! multiversion {
     ($(#[$meta:meta])* $vis:vis fn $name:ident ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? as $body:ident) => {
         $(#[$meta])*
@@ -112,7 +112,7 @@ macro_rules! multiversion {
             }
             #[cfg(target_arch = "aarch64")]
             if $crate::simd::level() == $crate::simd::Level::Neon {
-                // Every processor of this architecture has the instructions: nothing need be enabled.
+                // Every processor of this architecture has the instructions, so no feature has to be enabled.
                 return $body::<true>($($arg),*);
             }
             $body::<false>($($arg),*)

@@ -1,19 +1,19 @@
-//! The time that steps of programs take.
+//! Times of programs by phase, stage and step.
 
 use hgnnc_ir::types::Phase;
 
 use crate::plan::{Plan, Step};
 
-/// Time spent, in nanoseconds.
+/// Accumulated nanoseconds by phase and stage.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Times {
-    /// Forward, backward, update.
+    /// Forward, backward and update.
     pub phases: [f64; 3],
     /// By stage, in the order of [`hgnnc_ir::Stage::ALL`].
     pub stages: [f64; 5],
 }
 
-/// Position of parameter updates in the shares of a step.
+/// Index of parameter updates in the stage shares of a step.
 const PU: usize = 4;
 
 impl Times {
@@ -23,7 +23,7 @@ impl Times {
             Phase::Backward => 1,
             Phase::Update => 2,
         };
-        // Updates may be part of a step of the backward pass.
+        // A backward step may contain parameter updates.
         let update = nanos * f64::from(step.shares[PU]);
         self.phases[2] += update;
         self.phases[phase] += nanos - update;
@@ -33,23 +33,22 @@ impl Times {
     }
 }
 
-/// What one step of a program took.
+/// Time of one step of a program.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct StepTime<'a> {
-    /// The step.
     pub step: &'a Step,
-    /// Mean milliseconds of a run.
+    /// Mean milliseconds per run.
     pub ms: f64,
 }
 
-/// What a program took since it was last asked.
+/// Accumulated times of a program since the last reset.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Clock {
-    /// Number of runs.
     pub runs: u64,
-    /// Nanoseconds of all runs: the steps of the prelude, then those of a run.
+    /// Total nanoseconds: the steps of the prelude, then those of a run.
     pub nanos: Vec<f64>,
-    /// Nanoseconds of taking over new parameters and states.
+    /// Nanoseconds of committing new parameters and states.
     pub commit: f64,
 }
 
@@ -58,7 +57,7 @@ impl Clock {
         Self { nanos: vec![0.0; plan.prelude.len() + plan.steps.len()], ..Self::default() }
     }
 
-    /// Mean milliseconds of a run.
+    /// Mean milliseconds per run.
     pub fn ms(&self, nanos: f64) -> f64 {
         nanos * 1e-6 / self.runs.max(1) as f64
     }

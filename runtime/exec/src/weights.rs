@@ -1,4 +1,4 @@
-//! Named tensors in safetensors files, written so that an old file survives a failed write.
+//! Named tensors in safetensors files. Writes are atomic: a failed write leaves the old file intact.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -12,10 +12,9 @@ use crate::error::{ExecError, Result};
 
 /// A tensor to write.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Tensor<'a> {
-    /// Extents, outermost first.
     pub shape: Vec<usize>,
-    /// Elements, row-major.
     pub data: &'a [f32],
 }
 
@@ -37,7 +36,7 @@ impl View for Tensor<'_> {
     }
 }
 
-/// Writes tensors, and a text under the key `hgnnc` where given. The file is complete or unchanged.
+/// Writes tensors, and `text` under the metadata key `hgnnc` if given. Atomic.
 ///
 /// # Errors
 /// When the folder cannot be written or the disk is full.
@@ -48,37 +47,37 @@ pub fn write(path: &Path, tensors: Vec<(String, Tensor<'_>)>, text: Option<Strin
     write_atomically(path, &bytes)
 }
 
-/// Writes a temporary file beside `path`, flushes it to the disk and renames it. A link is followed, and what is not a
-/// file (a pipe, `/dev/null`) is written directly: a rename would put a file in its place.
+/// Writes a temporary file beside `path`, flushes it to the disk and renames it. Follows links; writes directly to
+/// anything that is not a regular file (a pipe, `/dev/null`), which a rename would replace.
 ///
 /// # Errors
-/// When the folder cannot be written or the disk is full; `path` is then as before.
+/// When the folder cannot be written or the disk is full; `path` is then unchanged.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     let fail = |source| ExecError::Io { action: "write", path: path.into(), source };
     if is_special(path) {
         return std::fs::OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(bytes)).map_err(fail);
     }
-    // Fails where there is no such file yet, which is then no link either.
+    // Fails if the file does not exist yet, in which case it is no link either.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let mut file = temporary_beside(&target).map_err(fail)?;
-    // A file that is replaced keeps its permissions.
+    // A replaced file keeps its permissions.
     if let Ok(replaced) = std::fs::metadata(&target) {
         file.as_file().set_permissions(replaced.permissions()).map_err(fail)?;
     }
     file.as_file_mut().write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
     file.persist(&target).map_err(|e| fail(e.error))?;
-    // The rename itself is durable when the folder is; not every system can flush one.
+    // The rename is durable once the folder is flushed, which not every system supports.
     if let Ok(folder) = std::fs::File::open(folder_of(&target)) {
         let _ = folder.sync_all();
     }
     Ok(())
 }
 
-/// Would [`write_atomically`] find a folder that it can write? Leaves nothing behind, and removes what killed processes have
-/// left there of this file.
+/// Checks that [`write_atomically`] can write to the folder, and removes leftovers of killed processes for this file.
+/// Leaves no file behind.
 ///
 /// # Errors
-/// When it would not.
+/// When the folder cannot be written.
 pub fn check_writable(path: &Path) -> Result<()> {
     if is_special(path) {
         return Ok(());
@@ -102,10 +101,10 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// End of the names of temporary files.
+/// Suffix of temporary file names.
 const TEMPORARY: &str = ".hgnnc-tmp";
 
-/// Begin of the names of temporary files for a target, so that remains of a killed process tell what they are of.
+/// Prefix of the temporary names for a target. It carries the target's name, so leftovers of a crash can be identified.
 fn temporary_prefix(target: &Path) -> std::ffi::OsString {
     let mut prefix = std::ffi::OsString::from(".");
     prefix.push(target.file_name().unwrap_or_default());
@@ -113,25 +112,25 @@ fn temporary_prefix(target: &Path) -> std::ffi::OsString {
     prefix
 }
 
-/// A file that disappears unless it is renamed, with the permissions of any new file. It is locked as long as it is written,
-/// which tells it from one that a killed process has left.
+/// A temporary file that is deleted unless it is renamed, with default permissions. It stays locked while it is
+/// written, which distinguishes it from leftovers of killed processes.
 fn temporary_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let prefix = temporary_prefix(path);
     let file = builder.prefix(&prefix).suffix(TEMPORARY).tempfile_in(folder_of(path)).map_err(|error| {
-        // Errors of temporary files tell their paths as well, which nobody has asked for.
+        // Error texts of temporary files contain their paths, which mean nothing to the user.
         let text = error.to_string();
         let of_the_system = text.split(" at path ").next().unwrap_or_default();
         std::io::Error::new(error.kind(), of_the_system.to_owned())
     })?;
-    // Where files cannot be locked, nothing is removed either.
+    // If files cannot be locked, leftovers are not removed either.
     let _ = file.as_file().try_lock();
     Ok(file)
 }
 
-/// Removes the temporary files that killed processes have left beside a file that they were writing.
+/// Removes temporary files beside `path` that killed processes have left.
 pub fn remove_leftovers(path: &Path) {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let prefix = temporary_prefix(&target);
@@ -141,7 +140,7 @@ pub fn remove_leftovers(path: &Path) {
         name.starts_with(prefix.as_encoded_bytes()) && name.ends_with(TEMPORARY.as_bytes())
     };
     for entry in entries.filter(|entry| is_temporary(&entry.file_name())) {
-        // One that is locked is being written by another process.
+        // A locked file is being written by another process.
         let unlocked = |file: &std::fs::File| file.try_lock().is_ok();
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         if is_file && std::fs::OpenOptions::new().write(true).open(entry.path()).is_ok_and(|file| unlocked(&file)) {
@@ -150,12 +149,12 @@ pub fn remove_leftovers(path: &Path) {
     }
 }
 
-/// A file that was read.
+/// Contents of a safetensors file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct File {
-    /// Shape and elements by name.
+    /// Shape and elements by tensor name.
     pub tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
-    /// The text under `hgnnc`.
+    /// Metadata text under `hgnnc`.
     pub text: Option<String>,
 }
 
@@ -185,13 +184,13 @@ pub fn read(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// The text of a file, without its tensors.
+/// Reads the metadata text of a file without its tensors.
 ///
 /// # Errors
-/// When the file cannot be read, or does not begin as a safetensors file does: with the length of a JSON object in eight
-/// bytes, and that object.
+/// When the file cannot be read, or does not begin with the length of a JSON object in eight bytes
+/// followed by that object.
 pub fn read_text(path: &Path) -> Result<Option<String>> {
-    /// As many bytes as the format allows.
+    /// Header size limit of the format.
     const MOST: u64 = 100_000_000;
     let mut bytes = vec![];
     let mut read = || {
@@ -209,7 +208,7 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
 /// Checks that a file has exactly the tensors with these names and shapes.
 ///
 /// # Errors
-/// Names all that is missing, unknown or of another shape.
+/// Lists tensors that are missing, unknown or of another shape.
 pub fn check(path: &Path, file: &File, expected: &[(String, Vec<usize>)]) -> Result<()> {
     let mut problems = vec![];
     for (name, shape) in expected {
@@ -230,7 +229,7 @@ pub fn check(path: &Path, file: &File, expected: &[(String, Vec<usize>)]) -> Res
     Err(ExecError::Weights { path: path.into(), reason })
 }
 
-/// Up to eight problems in one line.
+/// Joins up to eight problems into one line.
 fn shorten(mut problems: Vec<String>) -> String {
     let more = problems.len().saturating_sub(8);
     problems.truncate(8);
@@ -240,10 +239,10 @@ fn shorten(mut problems: Vec<String>) -> String {
     problems.join("; ")
 }
 
-/// Checks that all elements of all tensors are numbers.
+/// Checks that all elements of all tensors are finite.
 ///
 /// # Errors
-/// Names the tensors with NaN or infinite elements, how many of them there are, and where the first one stands.
+/// Names the tensors with NaN or infinite elements, their number, and the position of the first.
 pub fn check_finite(path: &Path, file: &File) -> Result<()> {
     let problems: Vec<String> =
         file.tensors.iter().filter_map(|(name, (shape, data))| not_finite(name, shape, data)).collect();
@@ -254,7 +253,7 @@ pub fn check_finite(path: &Path, file: &File) -> Result<()> {
     Err(ExecError::Weights { path: path.into(), reason })
 }
 
-/// The number of elements of a tensor that are NaN or infinite, and the place of the first one; `None` without any.
+/// Number of NaN or infinite elements of a tensor and the position of the first; `None` if all are finite.
 pub fn not_finite(name: &str, shape: &[usize], data: &[f32]) -> Option<String> {
     let first = data.iter().position(|x| !x.is_finite())?;
     let count = data[first..].iter().filter(|x| !x.is_finite()).count();
@@ -309,7 +308,7 @@ mod tests {
         assert_eq!(not_finite("w", &[], &[f32::NEG_INFINITY]).expect("a scalar").split("-inf at ").nth(1), Some("[]"));
     }
 
-    /// Files of a process that is writing, and files of others, stay.
+    /// Files of a running writer and unrelated files stay.
     #[test]
     fn leftovers_of_killed_processes_are_removed() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -346,10 +345,10 @@ mod tests {
         let gone = folder.path().join("no such folder").join("w.safetensors");
         let error = save(&gone, &[3.0, 4.0]).expect_err("there is no folder");
         assert!(matches!(error, ExecError::Io { action: "write", .. }));
-        // The user's path, and not the one of a temporary file.
+        // The message has the user's path, not the temporary one.
         let text = error.to_string();
         assert!(text.contains("w.safetensors: No such file") && !text.contains("at path"), "{text}");
-        // A folder in the way of the rename: nothing may stay behind.
+        // A folder at the target makes the rename fail; no temporary file may remain.
         let blocked = folder.path().join("blocked");
         std::fs::create_dir(&blocked).expect("made");
         std::fs::write(blocked.join("file"), b"").expect("written");

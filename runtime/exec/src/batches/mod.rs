@@ -1,11 +1,11 @@
-//! Training on batches: a sampled subgraph at a time ([`hgnnc_sample`]), evaluation on the whole graph.
+//! Mini-batch training: a sampled subgraph per step ([`hgnnc_sample`]), evaluation on the full graph.
 //!
-//! [`loader`] makes batches, [`pipeline`] makes them while others are computed. Two engines share the work: one has the
-//! program of a batch and is bound to one after another, one has the whole graph. That one holds all parameters while
-//! nothing is trained, and always those with a row for each vertex, of which a batch takes the rows of its vertices and
-//! gives them back. So do their optimiser states; an optimiser moves only rows that a batch has, by the number of the step
-//! (as SparseAdam of PyTorch does). Between both may be a fast memory of limited size ([`cache`]). Values of the bottom
-//! layer may serve several batches ([`reuse`]).
+//! [`loader`] prepares batches, [`pipeline`] prepares them ahead on a thread. Two engines share the work: one runs the
+//! mini-batch program and is rebound to each batch; the other holds the full graph, evaluates, and holds all parameters
+//! while training is paused. Embedding tables (one row per vertex) always stay there: each batch gathers the rows of
+//! its vertices and scatters the updated rows back, with their optimizer states; the optimizer updates only rows in the
+//! batch, using the global step (as PyTorch's SparseAdam does). A feature cache ([`cache`]) may sit between the
+//! engines. Batches may read historical embeddings of the bottom layer ([`historical_embeddings`]).
 
 mod cache;
 mod historical_embeddings;
@@ -41,62 +41,62 @@ use loader::{MiniBatch, MiniBatchLoader, WholeInput};
 use param_sync::slow;
 use pipeline::{Pipeline, Ready};
 
-/// What cannot be.
+/// An internal inconsistency, reported as an error.
 fn internal(what: &str) -> ExecError {
     ExecError::Unsupported(format!("internal error: {what}"))
 }
 
-/// The program of a batch, in its engine.
+/// Index of the mini-batch program in its engine.
 const STEP: usize = 0;
 
-/// Both engines, and what is between them.
+/// Mini-batch trainer state: both engines, loader and caches.
 pub(crate) struct Batches {
-    /// Evaluates, and holds parameters.
+    /// Full-graph engine: evaluates, and holds parameters.
     pub whole: Engine,
     step: Engine,
     program: Program,
     layout: BatchLayout,
     loader: Arc<MiniBatchLoader>,
     states: Vec<StateId>,
-    /// Optimiser states, as large as their parameters. Those without rows are in the engine while it trains.
+    /// Full-size optimizer states. Those of dense parameters are in the mini-batch engine while it trains.
     state_slabs: Vec<HostBuffer>,
-    /// Does the engine of batches have the parameters and states that are not of rows?
+    /// Whether the mini-batch engine has the current dense parameters.
     in_step: bool,
     pipeline: Option<Pipeline>,
-    /// What is asked of a fast memory, and the memory once there have been batches.
+    /// Options of the feature cache; the cache itself exists from the first batch on.
     cache_options: Option<CacheOptions>,
     cache: Option<Cache>,
-    /// Values that several batches take.
+    /// Embeddings that several batches share.
     reuse: Option<HistoricalEmbeddings>,
-    /// Memory of the largest batch so far.
+    /// Planned memory of the largest batch so far.
     largest: Arena,
-    /// What batches took, in all, in milliseconds, and how many they were.
+    /// Total milliseconds of the parts of batches, and the number of batches.
     totals: BatchReport,
     batches: u64,
-    /// When this was, if somebody wants to know.
+    /// Start and end times of parts, recorded only when tracing.
     spans: Option<Vec<BatchSpan>>,
 }
 
-/// Where parameters and their rows are while batches are computed.
+/// Engines and cache, which together hold the current parameters during a step.
 struct StepEngines<'b> {
     whole: &'b Engine,
     step: &'b Engine,
     cache: Option<&'b Cache>,
-    /// What makes batches.
+    /// Loader of the batches.
     loader: &'b MiniBatchLoader,
 }
 
-/// A batch that has been computed up to its loss.
+/// A batch computed up to its loss.
 pub(crate) struct Computed {
     mini_batch: Box<MiniBatch>,
-    /// Mean over its seeds.
+    /// Mean loss over the seed vertices.
     pub loss: f64,
-    /// How many these are.
+    /// Number of seed vertices.
     pub seeds: usize,
 }
 
 impl Batches {
-    /// Of a model that is trained on batches, and the data of the whole graph.
+    /// Creates both engines for a model with mini-batches and the data of the full graph.
     pub fn new(
         artifact: &Artifact,
         data: BoundData,
@@ -156,34 +156,34 @@ impl Batches {
         Ok(batches)
     }
 
-    /// Number of batches of an epoch.
+    /// Number of batches per epoch.
     pub fn num_batches(&self) -> u64 {
         self.loader.num_batches()
     }
 
-    /// The optimiser states.
+    /// Parameter and slot of each optimizer state.
     pub fn states(&self) -> &[StateId] {
         &self.states
     }
 
-    /// The elements of an optimiser state.
+    /// Elements of an optimizer state.
     pub fn state(&mut self, index: usize) -> &mut [f32] {
         self.store_dense_params();
         self.state_slabs[index].elements()
     }
 
-    /// The elements of a parameter.
+    /// Elements of a parameter.
     pub fn param(&mut self, index: usize) -> &mut [f32] {
         self.store_dense_params();
         self.whole.param(index)
     }
 
-    /// Seeds of a batch.
+    /// Seed vertices per batch.
     pub fn size(&self) -> u64 {
         self.loader.size()
     }
 
-    /// Begins to make batches: this one, and all after it before an epoch.
+    /// Starts loading batches from `first` to the last of epoch `epochs - 1`.
     pub fn begin(&mut self, first: BatchKey, epochs: u64) -> Result<()> {
         self.choose_hot(first.seed)?;
         if let (Some(options), None) = (self.cache_options, &self.cache) {
@@ -197,7 +197,7 @@ impl Batches {
         Ok(())
     }
 
-    /// Chooses the vertices whose values batches reuse, if they do.
+    /// Chooses the hot vertices for historical embeddings on first use.
     fn choose_hot(&mut self, seed: u64) -> Result<()> {
         let Some(reuse) = self.reuse.as_mut().filter(|reuse| !reuse.chosen) else { return Ok(()) };
         let start = Instant::now();
@@ -209,13 +209,13 @@ impl Batches {
         Ok(())
     }
 
-    /// May a run pause after so many batches of an epoch, and another one go on? Not where the batches behind them take values
-    /// that were computed with parameters which are gone.
+    /// Whether a run may pause after this many batches of an epoch and another continue: not while the next batches
+    /// read embeddings computed with earlier parameters.
     pub fn may_pause(&self, done: u64) -> bool {
         self.reuse.as_ref().is_none_or(|reuse| reuse.is_between(done, self.num_batches()))
     }
 
-    /// Fills the fast memory for batches of this seed.
+    /// Presamples and fills the feature cache.
     fn make_cache(&mut self, options: CacheOptions, seed: u64) -> Result<()> {
         let num_params = self.step.num_params();
         let learned = |param: usize| {
@@ -239,7 +239,7 @@ impl Batches {
         Ok(())
     }
 
-    /// Samples an epoch that is not trained, and counts what it would need of the cache, if there is one.
+    /// Samples an untrained epoch and counts its cache accesses, if there is a cache.
     pub fn simulate_cache(&mut self, seed: u64, epoch: u64) -> Result<()> {
         let Some(options) = self.cache_options else { return Ok(()) };
         self.choose_hot(seed)?;
@@ -257,17 +257,17 @@ impl Batches {
         Ok(())
     }
 
-    /// Vertex types with features that a cache would not keep.
+    /// Vertex types with features that the cache does not support.
     pub fn not_cached(&self) -> Vec<String> {
         if self.cache_options.is_some() { not_kept(&self.loader) } else { vec![] }
     }
 
-    /// Are batches made?
+    /// Whether batches are being loaded.
     pub fn is_loading(&self) -> bool {
         self.pipeline.is_some()
     }
 
-    /// No more batches are wanted.
+    /// Stops loading and moves the parameters back to the full-graph engine.
     pub fn end(&mut self) {
         self.pipeline = None;
         self.store_dense_params();
@@ -329,7 +329,7 @@ impl Batches {
         Ok(Computed { mini_batch, loss, seeds })
     }
 
-    /// Computes values that batches take, before a step.
+    /// Refreshes the historical embeddings of some vertices before a step.
     fn compute_refresh(&mut self, mut refresh: Box<RefreshBatch>, key: BatchKey, step: u64) -> Result<()> {
         self.load_dense_params();
         let Some(reuse) = &mut self.reuse else { return Err(internal("nobody reuses values")) };
@@ -342,7 +342,7 @@ impl Batches {
         Ok(())
     }
 
-    /// Takes the update of a computed batch over.
+    /// Applies the parameter update of a computed batch.
     pub fn update(&mut self, computed: Computed, seed: u64, step: u64, times: &mut Times) {
         let batch = computed.mini_batch.key.map_or(0, |key| key.batch);
         let start = Instant::now();
@@ -357,12 +357,12 @@ impl Batches {
         }
     }
 
-    /// The engine that computes batches, and its program.
+    /// Mini-batch engine and program index.
     pub fn step(&mut self) -> (&mut Engine, usize) {
         (&mut self.step, STEP)
     }
 
-    /// The Cranelift IR of the machine code that batches are sampled with, and that the first one is computed with.
+    /// Cranelift IR of the sampler and of the native loops of the first batch.
     pub fn clif(&mut self) -> Result<String> {
         self.begin(BatchKey { seed: 0, epoch: 0, batch: 0 }, 1)?;
         if let Some(pipeline) = &mut self.pipeline {

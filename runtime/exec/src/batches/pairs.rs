@@ -1,4 +1,5 @@
-//! Batches of links: pairs that are links and pairs that are none, and the messages that would tell which is which.
+//! Mini-batches of links: positive pairs, negative sampling, and exclusion of the message edges that would leak the
+//! labels.
 
 use std::collections::HashMap;
 
@@ -10,32 +11,32 @@ use hgnnc_sample::{Batch, BatchKey};
 
 use crate::data::Topology;
 
-/// Keeps the ends of pairs that are no links apart from other numbers of the same seed.
+/// RNG stream of negative sampling, separate from others of the same seed.
 const STREAM: u32 = 0x0dd_5eed;
-/// How often an end is drawn again that makes a link of the training part. The last ones are of any vertex: the links of a batch may
-/// have no other ends.
+/// Number of times a negative that is a training link is drawn again. The last draws are from all vertices, since the
+/// links of a batch may have no other candidates.
 const TRIES: u64 = 8;
 
-/// The links that a model learns, and how pairs that are none are drawn.
+/// Training links, with negative sampling.
 pub(super) struct PairSource {
     target: LinkTarget,
     graphs: Vec<Links>,
-    /// Of each graph that is sampled, the links that its edges may repeat.
+    /// By sampled graph, the link graphs whose links its edges may repeat.
     repeats: Vec<Vec<Repeat>>,
 }
 
-/// The links of the training part along a relation.
+/// Training links of one relation.
 struct Links {
     src_type: usize,
     dst_type: usize,
     num_src: usize,
     num_dst: usize,
-    /// Where the links of a destination begin. `[destinations + 1]`
+    /// CSC positions of each destination's links. `[destinations + 1]`
     indptr: Vec<u64>,
-    /// By destination, then source. `[links]`
+    /// Sources by destination, ascending. `[links]`
     src: Vec<u32>,
     dst: Vec<u32>,
-    /// Position of the first one among the links of all relations.
+    /// Position of its first link among the links of all relations.
     first: usize,
 }
 
@@ -46,38 +47,37 @@ impl Links {
     }
 }
 
-/// Edges of a sampled graph that repeat the links of a relation.
+/// A sampled graph whose edges repeat the links of a relation.
 struct Repeat {
-    /// Position among the graphs of links.
+    /// Index among the link graphs.
     links: usize,
-    /// From the destination of a link to its source.
+    /// Whether its edges go from the destination of a link to the source.
     reverse: bool,
 }
 
-/// The pairs of a batch along one relation, by destination.
+/// Pairs of a batch along one relation, sorted by destination.
 #[derive(Default)]
 pub(super) struct Pairs {
     /// `[seeds of the destination type + 1]`
     pub indptr: Vec<u64>,
-    /// Compact ids. `[pairs]`
     pub src: Vec<u32>,
     /// 1 for links, else 0. `[pairs]`
     pub is_link: Vec<f32>,
 }
 
-/// Room for drawing pairs.
+/// Reusable memory for drawing pairs.
 #[derive(Default)]
 pub(super) struct PairRoom {
-    /// By vertex type.
+    /// Compact id of each vertex, by vertex type.
     ids: Vec<HashMap<u32, u32>>,
-    /// By graph of links: source and destination of each pair and whether it is a link, in the order in which they are drawn.
+    /// By link graph: source, destination and label of each pair, in drawing order.
     drawn: Vec<Vec<(u32, u32, bool)>>,
-    /// By graph of links, the links of the batch: sorted, by compact ids.
+    /// By link graph: the positive pairs of the batch, sorted, in compact ids.
     links: Vec<Vec<(u32, u32)>>,
 }
 
 impl PairSource {
-    /// Of the graphs of links of a program on the whole graph, which hold the links of the training part.
+    /// Builds from the link graphs of a full-graph program, which hold the training links.
     pub fn new(target: &LinkTarget, tables: &Dataflow, graphs: &[Topology]) -> Self {
         let mut first = 0;
         let links = target.graphs.iter().map(|graph| {
@@ -125,13 +125,13 @@ impl PairSource {
         Self { target: target.clone(), graphs: links, repeats }
     }
 
-    /// Position of a graph among those of links.
+    /// Index of a graph among the link graphs.
     pub fn position(&self, graph: Graph) -> Option<usize> {
         self.target.graphs.iter().position(|&of| of == graph)
     }
 
-    /// Draws the pairs of a batch of links, given by their positions. Fills the seeds of each vertex type, and the pairs of
-    /// each relation.
+    /// Draws the pairs of a batch of links, given by their positions. Fills the seed vertices of each vertex type, and
+    /// the pairs of each relation.
     pub fn draw(
         &self,
         batch: &[u32],
@@ -160,7 +160,8 @@ impl PairSource {
                 for k in 0..self.target.negatives.count {
                     let first = (number * u64::from(self.target.negatives.count) + u64::from(k)) * TRIES;
                     let draw = |of: usize, attempt: u64| scaled(bits(key, first + attempt), of);
-                    // An odd number of negatives as well has as many destinations as sources, over all links.
+                    // With an odd number of negatives, too, as many replace the destination as the source, over all
+                    // links.
                     let of_destination = (number + u64::from(k)).is_multiple_of(2);
                     for attempt in 0..TRIES {
                         let end = match self.target.negatives.by {
@@ -173,7 +174,7 @@ impl PairSource {
                             }
                         };
                         let (src, dst) = if of_destination { (link.0, end) } else { (end, link.1) };
-                        // An end that is joined to all others has no pair that is no link.
+                        // A vertex that is linked to all others has no negatives.
                         if !links.has(src, dst) {
                             drawn[position].push((src, dst, false));
                             break;
@@ -208,7 +209,7 @@ impl PairSource {
         }
     }
 
-    /// Leaves out of a sampled batch the edges that repeat its links.
+    /// Removes the edges of a sampled batch that repeat its positive pairs.
     pub fn exclude(&self, room: &PairRoom, batch: &mut Batch) {
         for (index, repeats) in self.repeats.iter().enumerate().filter(|(_, repeats)| !repeats.is_empty()) {
             let Some(block) = batch.blocks.get_mut(index) else { continue };
@@ -242,10 +243,10 @@ impl PairSource {
 }
 
 impl Pairs {
-    /// By destination; those of a destination keep their order.
+    /// Sorts by destination, stably.
     fn fill(&mut self, drawn: &[(u32, u32, bool)], num_dst: usize) {
         let Self { indptr, src, is_link: truth } = self;
-        // Where the pairs of a destination begin stands one place late, until all of them have been placed.
+        // Each start is shifted by one entry until all pairs are placed.
         indptr.clear();
         indptr.resize(num_dst + 2, 0);
         drawn.iter().for_each(|&(_, dst, _)| indptr[dst as usize + 2] += 1);
@@ -264,7 +265,7 @@ impl Pairs {
     }
 }
 
-/// A number below `of` from 32 random bits: each as probable as any other up to `of / 2^32`.
+/// Maps 32 random bits to a number below `of`, uniform up to a bias of `of / 2^32`.
 fn scaled(bits: u32, of: usize) -> usize {
     ((u64::from(bits) * of as u64) >> 32) as usize
 }
@@ -283,7 +284,7 @@ mod tests {
     const ARTISTS: usize = 20;
     const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 0 };
 
-    /// Users listen to artists, which another relation holds a second time, and know each other both ways.
+    /// Users listen to artists, with a second relation that repeats these links, and know each other both ways.
     fn world() -> (Dataflow, Vec<Topology>) {
         let tables = "vertex User from \"user\" vertex Artist from \"artist\" \
             relation listens: User -> Artist from \"l\" relation heard_by: Artist -> User from \"h\" \
@@ -321,7 +322,7 @@ mod tests {
         (PairSource::new(&target, &tables, &topologies), tables, topologies)
     }
 
-    /// The pairs of a graph as vertices: source, destination, and whether they are a link.
+    /// Pairs of a graph with vertex ids: source, destination and label.
     fn listed(pairs: &Pairs, src: &[u32], dst: &[u32]) -> Vec<(u32, u32, bool)> {
         let rows = pairs.indptr.windows(2).zip(dst);
         let row = |(row, &to): (&[u64], &u32)| {
@@ -358,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Neither a link of the batch nor what repeats it is a message (stellargraph#2021, dgl#3774).
+    /// Neither the positive pairs of a batch nor their repetitions are message edges (stellargraph#2021, dgl#3774).
     #[test]
     fn links_of_a_batch_are_no_messages_of_it() {
         for (graphs, num) in [(&[4][..], 12), (&[5], 15), (&[4, 5], 25)] {
@@ -399,7 +400,7 @@ mod tests {
                 for (row, edges) in block.indptr.windows(2).enumerate() {
                     for at in edges[0] as usize..edges[1] as usize {
                         let (from, to) = (src[block.src[at] as usize], dst[row]);
-                        // The edge is the one whose weight and features it has.
+                        // The edge id leads to the weight and features of this edge.
                         assert_eq!(topologies[index].csc.indices[block.edge[at] as usize], from);
                         let told = match index {
                             0 => links.contains(&(4, from, to)),

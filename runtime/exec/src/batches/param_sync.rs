@@ -1,6 +1,7 @@
-//! What moves between the engine of batches and the one that holds all parameters.
+//! Copies parameters between the mini-batch engine and the full-graph engine: dense parameters when training starts and
+//! ends, embedding rows per batch.
 
-// Rows of parameters are copied by several threads; see `raw`.
+// Embedding rows are copied by several threads; see `buffer`.
 #![allow(unsafe_code)]
 
 use hgnnc_ir::types::VertexType;
@@ -12,14 +13,14 @@ use crate::buffer::HostBuffer;
 use crate::engine::Engine;
 
 impl Batches {
-    /// Has a parameter a row for each vertex of a type?
+    /// Vertex type of an embedding table's rows; `None` for dense parameters.
     pub(super) fn rows_of(&self, param: usize) -> Option<VertexType> {
         let (_, known) = self.layout.rows.iter().find(|(of, _)| of.index() == param)?;
         let of_batch = self.layout.vertices.iter().position(|other| other == known)?;
         Some(VertexType::new(of_batch))
     }
 
-    /// Gives the engine of batches the parameters and states that are not of rows, if it does not have them.
+    /// Copies dense parameters and their states to the mini-batch engine, unless they are there.
     pub(super) fn load_dense_params(&mut self) {
         if !std::mem::replace(&mut self.in_step, true) {
             self.copy_dense_params(true);
@@ -29,7 +30,7 @@ impl Batches {
         }
     }
 
-    /// Takes them back.
+    /// Copies dense parameters and their states back to the full-graph engine, and writes back the cache.
     pub fn store_dense_params(&mut self) {
         if std::mem::replace(&mut self.in_step, false) {
             self.copy_dense_params(false);
@@ -39,7 +40,7 @@ impl Batches {
         }
     }
 
-    /// Copies the parameters and states that are not of rows: to the engine of batches, or back.
+    /// Copies dense parameters and their states: to the mini-batch engine, or back.
     fn copy_dense_params(&mut self, to_step: bool) {
         let copy = |whole: &mut [f32], step: &mut [f32]| match to_step {
             true => step[..whole.len()].copy_from_slice(whole),
@@ -57,7 +58,8 @@ impl Batches {
         }
     }
 
-    /// Copies the rows of a batch, of parameters and their states: to the engine of batches, or back.
+    /// Gathers the embedding rows and optimizer state rows of a batch into the mini-batch engine,
+    /// or scatters them back.
     pub(super) fn copy_embedding_rows(&mut self, mini_batch: &MiniBatch, to_step: bool) {
         for index in 0..self.step.num_params() + self.states.len() {
             let param = match index.checked_sub(self.step.num_params()) {
@@ -82,7 +84,8 @@ impl Batches {
                         true => (home, (own, row)),
                         false => ((own, row), home),
                     };
-                    // SAFETY: nothing else uses the slabs, and vertices of a batch are distinct, as are their slots.
+                    // SAFETY: nothing else uses the buffers, and the vertices of a batch are distinct, as are their
+                    // slots.
                     let row_values = unsafe { from.0.read(from.1 * width, width) };
                     // SAFETY: as above.
                     unsafe { to.0.write(to.1 * width, width) }.copy_from_slice(row_values);
@@ -92,7 +95,7 @@ impl Batches {
     }
 }
 
-/// Parameters of the whole graph, and their states behind them.
+/// Array by index: full-graph parameters, then their optimizer states.
 pub(super) fn slow<'s>(whole: &'s Engine, states: &'s [HostBuffer], array: usize) -> &'s HostBuffer {
     match array.checked_sub(whole.num_params()) {
         None => whole.param_slab(array),

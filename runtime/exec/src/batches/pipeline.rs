@@ -1,4 +1,4 @@
-//! Makes batches ahead of those that are computed.
+//! Loads mini-batches on a thread, ahead of training.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -12,29 +12,28 @@ use super::internal;
 use super::loader::{MiniBatch, MiniBatchLoader};
 use crate::error::{ExecError, Result};
 
-/// Batches that wait, besides the one that is computed and the one that is made: one hides what is made in less time than
-/// a batch is computed, and more would only hide that times differ, at the price of their memory.
+/// Batches buffered between the one in training and the one in preparation. One overlaps loading with training if
+/// loading is faster; more would only smooth variation, at the cost of their memory.
 const WAITING: usize = 1;
 
-/// What is to be computed next.
+/// Next item for the training thread.
 pub(super) enum Ready {
-    /// A batch.
     Batch(Box<MiniBatch>),
-    /// Values that the batches behind it take.
+    /// Vertices whose historical embeddings the following batches read.
     Refresh(Box<RefreshBatch>),
 }
 
-/// A thread that makes the batches of one epoch after another, in order.
+/// A thread that loads the batches of one epoch after another, in order.
 pub(super) struct Pipeline {
-    /// `None` once it is to end.
+    /// `None` once the thread is to end.
     ready: Option<Receiver<Result<Ready>>>,
-    /// What has been computed, for its memory.
+    /// Returns used batches for reuse of their memory.
     used: Sender<Box<MiniBatch>>,
     used_refresh: Sender<Box<RefreshBatch>>,
     worker: Option<JoinHandle<()>>,
 }
 
-/// The way of batches to where they are computed, and back.
+/// Loader end of the channels.
 pub(super) struct Line<'l> {
     ready: &'l SyncSender<Result<Ready>>,
     used: &'l Receiver<Box<MiniBatch>>,
@@ -42,25 +41,25 @@ pub(super) struct Line<'l> {
 }
 
 impl Line<'_> {
-    /// A batch that has been computed, whose memory is to be used again, or a new one.
+    /// A used batch to overwrite, or a new one.
     pub fn used(&self) -> Box<MiniBatch> {
         self.used.try_recv().unwrap_or_default()
     }
 
-    /// As [`Line::used`], of vertices whose values were wanted.
+    /// A used refresh batch to overwrite, or a new one.
     pub fn used_refresh(&self) -> Box<RefreshBatch> {
         self.used_refresh.try_recv().unwrap_or_default()
     }
 
-    /// Hands something over. `false` where nobody waits for it any more.
+    /// Sends an item. Returns false if the receiver is gone.
     pub fn send(&self, ready: Ready) -> bool {
         self.ready.send(Ok(ready)).is_ok()
     }
 }
 
 impl Pipeline {
-    /// Begins with a batch of an epoch, and ends with the last one of the epoch before `epochs`. Where batches reuse values:
-    /// what makes batches of the vertices that these are of, and how many batches take the same.
+    /// Starts at batch `first` and ends after the last epoch before `epochs`. `reuse` is the loader of refresh batches
+    /// and the number of batches per refresh.
     pub fn new(
         loader: Arc<MiniBatchLoader>,
         reuse: Option<(Arc<MiniBatchLoader>, u64)>,
@@ -80,7 +79,7 @@ impl Pipeline {
                     Some((values, size)) => make_super_batches((&loader, &values), first, epochs, size, &line),
                 };
                 if let Err(error) = mini_batch {
-                    // Nobody waits for it any more where it cannot be sent.
+                    // Sending fails only if the receiver is gone.
                     let _ = to_ready.send(Err(error));
                 }
             })
@@ -88,23 +87,23 @@ impl Pipeline {
         Ok(Self { ready: Some(ready), used, used_refresh, worker: Some(worker) })
     }
 
-    /// What is to be computed next.
+    /// Waits for the next item.
     pub fn next(&mut self) -> Result<Ready> {
         let next = self.ready.as_ref().and_then(|ready| ready.recv().ok());
         next.unwrap_or_else(|| {
-            // The thread has ended without saying why: it panicked, or all epochs are done.
+            // The thread ended without an error: it panicked, or all epochs are done.
             let panicked = self.worker.take().is_some_and(|worker| worker.join().is_err());
             Err(internal(if panicked { "the thread that makes batches panicked" } else { "there are no more batches" }))
         })
     }
 
-    /// Takes a batch back, so that another one is made in its memory.
+    /// Returns a batch so that its memory is reused.
     pub fn give_back(&mut self, mini_batch: Box<MiniBatch>) {
-        // Nobody needs it after the last one.
+        // The send fails after the last batch, when the thread has ended.
         let _ = self.used.send(mini_batch);
     }
 
-    /// As [`Pipeline::give_back`], of vertices whose values were wanted.
+    /// Returns a refresh batch so that its memory is reused.
     pub fn give_back_refresh(&mut self, refresh: Box<RefreshBatch>) {
         let _ = self.used_refresh.send(refresh);
     }
@@ -112,7 +111,7 @@ impl Pipeline {
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        // A batch that cannot be sent ends the thread.
+        // Dropping the receiver makes the next send fail, which ends the thread.
         self.ready = None;
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();

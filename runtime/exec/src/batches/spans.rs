@@ -1,30 +1,30 @@
-//! When the parts of batches were.
+//! Spans of the parts of mini-batches.
 
 use std::time::Instant;
 
-/// What is done for a batch.
+/// Part of the work on a mini-batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum BatchPart {
-    /// Sampling, beside the computation of other batches.
+    /// Sampling, overlapped with the computation of other batches.
     Sample,
-    /// Copying rows of features, likewise.
+    /// Gathering feature rows, overlapped.
     Features,
-    /// Making graphs of what was sampled, likewise.
+    /// Building the sampled graphs, overlapped.
     Graphs,
-    /// Waiting for all of that.
+    /// Waiting for the loader.
     Wait,
-    /// Computing values of hot vertices, which this batch and others take.
+    /// Refreshing historical embeddings for this batch and others.
     Values,
     /// Planning the program for the sizes of the batch.
     Bind,
-    /// Copying rows of parameters and optimiser states, there and back.
+    /// Gathering and scattering rows of embedding tables and optimizer states.
     Rows,
-    /// Kernels, and taking over what they computed.
+    /// Kernels and the parameter commit.
     Compute,
 }
 
 impl BatchPart {
-    /// For text and reports.
+    /// Name in texts and reports.
     pub fn name(self) -> &'static str {
         match self {
             BatchPart::Sample => "sampling",
@@ -38,21 +38,19 @@ impl BatchPart {
         }
     }
 
-    /// Is it done by the thread that makes batches, and not by the one that computes them?
+    /// Whether the loader thread does it, not the training thread.
     pub fn is_beside(self) -> bool {
         matches!(self, BatchPart::Sample | BatchPart::Features | BatchPart::Graphs)
     }
 }
 
-/// When something was done for a batch.
+/// Span of one part of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct BatchSpan {
-    /// What.
     pub part: BatchPart,
-    /// Number of the batch in its epoch.
+    /// Index of the batch in its epoch.
     pub batch: u64,
-    /// When it began.
     pub start: Instant,
-    /// When it was done.
     pub end: Instant,
 }

@@ -1,4 +1,4 @@
-//! What batches took, for reports and profiles.
+//! Statistics of mini-batches, for reports and profiles.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::exec_plan::Arena;
 use crate::report::BatchReport;
 
 impl Batches {
-    /// Adds up what a part of a batch took, and notes when it was.
+    /// Adds the time of a part of a batch to the totals, and records its span when tracing.
     pub(super) fn record(&mut self, part: BatchPart, batch: u64, start: Instant, end: Instant) {
         let totals = &mut self.totals;
         let ms = match part {
@@ -32,24 +32,24 @@ impl Batches {
         }
     }
 
-    /// Begins to measure anew: means are of the batches from here on.
+    /// Resets the totals: means cover the batches from here on.
     pub fn forget_times(&mut self) {
         (self.totals, self.batches) = (BatchReport::default(), 0);
         self.step.forget_times();
     }
 
-    /// From now on notes when parts of batches and their kernels are executed.
+    /// Starts recording spans of the parts of batches and of their kernels.
     pub fn trace_spans(&mut self) {
         self.spans = Some(vec![]);
         self.step.trace_spans();
     }
 
-    /// What was noted since.
+    /// Spans recorded since [`Batches::trace_spans`].
     pub fn end_spans(&mut self) -> Vec<BatchSpan> {
         self.spans.take().unwrap_or_default()
     }
 
-    /// The sizes of the next batch, which is not computed.
+    /// Sizes of the next batch, which is consumed without being computed.
     pub fn sizes_of_next(&mut self) -> Result<SizeInfo> {
         let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
         let mut mini_batch = loop {
@@ -57,7 +57,7 @@ impl Batches {
                 break mini_batch;
             }
         };
-        // Bound to an engine data has what kernels ask for: the sources of edges, and who owns some.
+        // Binding adds what kernels need, such as source counts and active vertices.
         let data = std::mem::take(&mut mini_batch.data);
         mini_batch.data = self.step.rebind(&[&self.program], data, &mut mini_batch.inputs)?;
         let sizes = sizes_of(self.step.data());
@@ -67,7 +67,7 @@ impl Batches {
         Ok(sizes)
     }
 
-    /// Means of all batches so far.
+    /// Means over all batches so far.
     pub fn report(&self) -> BatchReport {
         let mean = |ms: f64| ms / self.batches.max(1) as f64;
         BatchReport {
@@ -85,7 +85,7 @@ impl Batches {
         }
     }
 
-    /// Memory for values of evaluations, or of all.
+    /// Planned memory of evaluations, or of everything.
     pub fn arena(&self, program: Option<usize>) -> Arena {
         let (whole, step) = (self.whole.arena(None), self.largest);
         match program {
@@ -100,7 +100,7 @@ impl Batches {
     }
 }
 
-/// The sizes of a batch. Its graphs have no out-edges where nothing walks them: their sources are counted here.
+/// Sizes of a batch. Graphs that are never traversed from their sources have no CSR: their sources are counted here.
 fn sizes_of(data: &BoundData) -> SizeInfo {
     let mut sizes = data.sizes();
     let sources = |topology: &Topology| {

@@ -1,10 +1,10 @@
-//! Folds what kernels touch into the caches of their core, to measure what they take when they wait for no memory beyond.
+//! Replays blocks on a cache-resident working set, to measure kernels without memory stalls (for the roofline).
 //!
-//! A folded block works on the first rows and the first edges of all that is stored instead of on its own, and where it reads
-//! through the ends of edges it reads a few rows, again and again and in no order. Its operations, its rows and their degrees
-//! stay, so it does the same work with other numbers. What it computes is worth nothing.
+//! A replayed block accesses the first rows and edges of all stored values instead of its own, and gathers from a few
+//! rows in scattered order. Its operations, rows and degrees are unchanged, so it does the same work on other values.
+//! The results are garbage.
 //!
-//! Blocks of all tasks write the same rows: only one thread may run them.
+//! Blocks of all tasks write the same rows, so only one thread may run them.
 
 use hgnnc_ir::ops::Direction;
 
@@ -12,7 +12,7 @@ use super::Block;
 use crate::data::Topology;
 use crate::plan::{Access, Base, Domain, Operand, Region, operands};
 
-/// Tables of rows to read: the one at `i` has numbers below `2^i`.
+/// Index tables for gathers: table `i` has scattered indices below `2^i`.
 #[derive(Debug)]
 pub struct CacheResidentReplay {
     bytes: usize,
@@ -20,21 +20,21 @@ pub struct CacheResidentReplay {
 }
 
 impl CacheResidentReplay {
-    /// Folds what is read by index into about `bytes`, for blocks of `edges` edges at most.
+    /// Limits gathered rows to about `bytes`, for blocks of at most `edges` edges.
     pub(crate) fn new(bytes: usize, edges: usize) -> Self {
-        // As many rows of one number as there is room for.
+        // As many rows of one element as fit.
         let most = (bytes / size_of::<f32>()).max(1).ilog2();
         let scattered = |i: usize, bits: u32| (i as u32).wrapping_mul(0x9E37_79B1).checked_shr(32 - bits).unwrap_or(0);
         let picks = (0..=most).map(|bits| (0..edges).map(|i| scattered(i, bits)).collect()).collect();
         Self { bytes, picks }
     }
 
-    /// How many rows of this many elements there is room for: one at least.
+    /// Number of rows of `width` elements that fit, at least one.
     pub(crate) fn rows(&self, width: usize) -> usize {
         (self.bytes / (size_of::<f32>() * width.max(1))).max(1)
     }
 
-    /// Gives a block of a region the first rows and edges, and other rows to read by index.
+    /// Redirects a block to the first rows and edges, and its gathers to few rows.
     pub(super) fn apply<'a>(&'a self, block: &mut Block<'a>) {
         block.first_row = 0;
         block.first_edge = 0;
@@ -49,7 +49,7 @@ impl CacheResidentReplay {
         }
     }
 
-    /// As many numbers as `real` has, below `count` and below the number of rows of all that is read by them.
+    /// Replacement for the index array `real`, below `count` and within all arrays that it indexes.
     fn picked(&self, region: &Region, access: Access, count: usize, real: &[u32]) -> &[u32] {
         let read = || region.ops.iter().flat_map(|op| operands(&op.kind)).filter(|operand| operand.access == access);
         let rows = |operand: Operand| match operand.base {
@@ -62,7 +62,7 @@ impl CacheResidentReplay {
     }
 }
 
-/// Number of vertices at the other ends of edges.
+/// Number of vertices on the neighbour side of a direction.
 fn others(topology: &Topology, direction: Direction) -> usize {
     match direction {
         Direction::In => topology.num_src,

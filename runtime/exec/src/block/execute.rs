@@ -149,7 +149,7 @@ impl Block<'_> {
         }
     }
 
-    /// Takes the edges of the tile along, which `offsets` give to the rows of `out`.
+    /// Merges the tile's edges into the online softmax of their rows; `offsets` assigns edges to rows of `out`.
     pub(super) fn softmax_sum(
         &self,
         [score, x]: [&Operand; 2],
@@ -163,12 +163,12 @@ impl Block<'_> {
         softmax::softmax_sum(self.context.features, score, x, times, extents, offsets, out);
     }
 
-    /// Visits the rows of the tile whose vertices are ends, each with its row of the value of ends.
+    /// Visits the rows of the tile that are active vertices, with the corresponding row of `with`.
     fn at_ends(&self, with: &EndRows, width: usize, out: &mut [f32], visit: impl Fn(&mut [f32], &[f32])) {
         let ends = self.context.data.topology(with.topology).ends(with.direction);
         let first = self.first_row + self.start;
         let here = ends.within(first, self.items);
-        // SAFETY: stored operands are no outputs of this step.
+        // SAFETY: stored operands do not alias outputs of this step.
         let from = unsafe {
             let start = with.buffer.offset + here.start * width;
             self.context.slabs[with.buffer.slab as usize].read(start, here.len() * width)
@@ -179,7 +179,7 @@ impl Block<'_> {
         }
     }
 
-    /// Calls `f` with the elements of an operand and those of the result, in tiles where they are gathered.
+    /// Calls `f` with the elements of an operand and of the result, in chunks if the operand is gathered.
     fn elements(
         &self,
         a: &Operand,
@@ -284,8 +284,8 @@ impl Block<'_> {
         }
     }
 
-    /// Visits the rows (edges) of the tile at hand some at a time, with the first of them, counted within the block, room
-    /// for a number each, and their elements of `out`.
+    /// Visits the current tile in chunks: first row (edge) within the block, a buffer with one element per row,
+    /// and the output elements.
     fn tiles(&self, width: usize, out: &mut [f32], mut visit: impl FnMut(usize, &mut [u32], &mut [f32])) {
         let mut numbers = [0; 256];
         for (part, out) in out.chunks_mut(numbers.len() * width.max(1)).enumerate() {
@@ -295,16 +295,15 @@ impl Block<'_> {
     }
 }
 
-/// How an element-wise operation reads an operand.
+/// Access pattern of an operand of an element-wise operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Element by element.
     Elements,
-    /// One number.
+    /// A scalar broadcast to all elements.
     Scalar,
-    /// One row, again and again.
+    /// One row broadcast to all rows.
     Cycle,
-    /// Through a copy.
+    /// Gathered through a copy.
     Fetch,
 }
 
@@ -319,7 +318,8 @@ impl Reading {
     }
 }
 
-/// One side of an element-wise operation for `len` elements of rows from `start`, in the tile where it is copied.
+/// An operand of an element-wise operation for `len` elements of rows from `start`; gathered operands are copied
+/// to the tile buffer.
 fn side<'t>(
     from: Rows<'t>,
     reading: Reading,
@@ -352,7 +352,7 @@ fn side<'t>(
     }
 }
 
-/// The elements of an operand that lies row after row.
+/// Elements of a contiguous operand.
 fn whole(from: Rows<'_>) -> &[f32] {
     match from {
         Rows::Each(data) | Rows::Same(data) | Rows::Picked(data, _) => data,

@@ -1,10 +1,9 @@
-//! Executes the program of a region for one block of rows after another.
+//! Interpreter of [`crate::plan::BlockOp`]: executes a region block of rows by block of rows.
 //!
-//! This is the interpreter of [`crate::plan::BlockOp`]: [`run`] goes through the blocks and the tiles of their edges,
-//! [`Block`] finds the operands of an operation in scratch or in stored values, and [`execute`] calls a kernel for all
-//! rows or edges of the tile. It decides nothing.
+//! [`run`] iterates over blocks and tiles of edges, [`Block`] locates the operands of an operation in scratch or stored
+//! values, and [`execute`] calls a kernel for all rows or edges of the tile. All decisions are in the plan.
 
-// Operands and results are ranges of shared slabs; see `raw`.
+// Operands and results are ranges of shared slabs; see `buffer`.
 #![allow(unsafe_code)]
 
 mod cache_resident_replay;
@@ -25,24 +24,24 @@ use crate::native::Tables;
 use crate::plan::{Access, Base, Level, Operand, Plan, Region};
 use crate::schedule::{LocalSlot, RegionSchedule, Schedules};
 
-/// What a task needs besides its region.
+/// State shared by the tasks of a step.
 #[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Context<'a> {
-    /// All slabs.
+    /// Memory of all values, by slab index.
     pub slabs: &'a [HostBuffer],
     /// Graphs, patterns and labels.
     pub data: &'a BoundData,
-    /// Slab of partial results.
+    /// Slab index of partial results.
     pub partials: u32,
-    /// Seed of the masks.
+    /// Seed of dropout masks.
     pub seed: u64,
-    /// Training step of the masks.
+    /// Training step, for dropout masks.
     pub step: u64,
-    /// The kernels that operations may call.
     pub features: KernelFeatures,
-    /// Machine code of parts.
+    /// Compiled native loops of all schedules.
     pub code: &'a Code,
-    /// Folds what is touched into the caches of a core; for one thread only.
+    /// Redirects accesses to a cache-resident working set; single-threaded only.
     pub replay: Option<&'a CacheResidentReplay>,
 }
 
@@ -60,12 +59,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Enough for all regions of the plans, whose programs need `len` elements.
+    /// Scratch for all regions of the plans, with `len` elements of local values.
     pub(crate) fn new(plans: &[Plan], schedules: &[Schedules], len: usize) -> Self {
         Self::with_room(plans, schedules, len, 0)
     }
 
-    /// As [`Scratch::new`], with room for one part in `slack` more, for plans that differ a little; 0: for none.
+    /// [`Scratch::new`] with an extra `1 / slack` of room, for plans that vary a little; 0: none.
     pub(crate) fn with_room(plans: &[Plan], schedules: &[Schedules], len: usize, slack: usize) -> Self {
         let room = |len: usize| len + len.checked_div(slack).unwrap_or(0);
         let most = |f: fn(&Plan) -> usize| room(plans.iter().map(f).max().unwrap_or(0));
@@ -83,7 +82,7 @@ impl Scratch {
         }
     }
 
-    /// Is it enough for all regions of the plans, whose programs need `len` elements?
+    /// Whether the scratch suffices for all regions of the plans, with `len` elements of local values.
     pub(crate) fn holds(&self, plans: &[Plan], len: usize) -> bool {
         plans.iter().all(|plan| {
             plan.tile_len <= self.tiles[0].len()
@@ -92,12 +91,12 @@ impl Scratch {
         }) && len <= self.floats.len()
     }
 
-    /// Has room for the calls of these routines.
+    /// Prepares the argument tables of the native loops of these schedules.
     pub(crate) fn prepare(&mut self, schedules: &[Schedules]) {
         self.tables = Tables::new(schedules);
     }
 
-    /// Bytes that [`Scratch::new`] takes.
+    /// Bytes allocated by [`Scratch::new`].
     pub fn bytes(plans: &[Plan], len: usize) -> u64 {
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0) as u64;
         4 * (len as u64 + 2 * (most(|p| p.tile_len) + most(|p| p.block_rows)) + 3 * most(|p| p.block_edges))
@@ -118,22 +117,23 @@ pub(crate) struct Block<'a> {
     pub other: &'a [u32],
     pub position: &'a [u32],
     pub own: &'a [u32],
-    /// Per edge: the vertex of its row (rows of ends), or the end that its row is (rows of vertices).
+    /// Per edge: the vertex of its row (rows are active vertices), or the active vertex of its row
+    /// (rows are all vertices).
     pub own_end: &'a [u32],
-    /// The vertices of rows of ends.
+    /// Vertices of the rows, if rows are active vertices.
     pub vertices: &'a [u32],
-    /// The other end of each edge, counted among the ends of the graph.
+    /// Neighbour of each edge, as an active vertex.
     pub other_end: &'a [u32],
     pub full: &'a [u32],
     pub offsets: &'a [u32],
     incoming: bool,
-    /// Where the area of a cut row begins.
+    /// Offset of the split row's area.
     row_area: usize,
-    /// The number of its piece.
+    /// Index of the piece.
     piece: usize,
-    /// The first edge (row) of the tile at hand, counted within the block.
+    /// First edge (row) of the current tile within the block.
     pub start: usize,
-    /// Edges (rows) of the tile.
+    /// Edges (rows) of the current tile.
     pub items: usize,
 }
 
@@ -152,15 +152,15 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// An operand of an operation at a level, for the tile at hand.
+    /// Reads an operand at a level, for the current tile.
     pub fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
         let Operand { base, access, width } = *operand;
         let tile = self.start..self.start + self.items;
-        // All rows of what the base has a row for.
+        // All rows of the base.
         let all = || -> &'a [f32] {
             match base {
                 Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
-                // SAFETY: stored operands are no outputs of this step.
+                // SAFETY: stored operands do not alias outputs of this step.
                 Base::Stored(buffer) => unsafe {
                     self.context.slabs[buffer.slab as usize].read(buffer.offset, buffer.len)
                 },
@@ -204,41 +204,41 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// An earlier result of this block, from its row (edge) `first` on.
+    /// A local of this block from row (edge) `first` on.
     pub fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
         match self.schedule.slots[index as usize] {
-            // SAFETY: the scratch belongs to this thread, and locals alive together are disjoint.
+            // SAFETY: the scratch belongs to this thread, and live locals are disjoint.
             LocalSlot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
             // SAFETY: as above.
             LocalSlot::Tile(offset) => unsafe { self.floats.read(offset, len) },
-            // SAFETY: the row belongs to this task, or is read by all tasks of its pieces and written by none.
+            // SAFETY: the row belongs to this task, or is only read, by all tasks of its pieces.
             LocalSlot::Row(at) => unsafe { self.partials().read(self.row_area + at + first * width, len) },
             // SAFETY: the piece belongs to this task.
             LocalSlot::Piece(at) => unsafe { self.partials().read(at + (self.piece + first) * width, len) },
             LocalSlot::Stored(buffer) => {
                 let local = &self.region.locals[index as usize];
                 let start = buffer.offset + self.first(local.level) * local.width + first * width;
-                // SAFETY: rows of this block, written by an earlier operation of it.
+                // SAFETY: rows of this block, written by an earlier operation.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, len) }
             }
         }
     }
 
-    /// The slab in which areas of cut rows are.
+    /// Slab of partial results, which also holds the areas of split rows.
     fn partials(&self) -> &'a HostBuffer {
         &self.context.slabs[self.context.partials as usize]
     }
 
-    /// Where `count` rows (edges) of a local from `first` on are written.
+    /// Output slice of `count` rows (edges) of a local from `first` on.
     pub fn output(&self, index: u32, first: usize, count: usize) -> &'a mut [f32] {
         let local = &self.region.locals[index as usize];
         let len = count * local.width;
         match self.schedule.slots[index as usize] {
-            // SAFETY: the scratch belongs to this thread, and no operand is placed where the result goes.
+            // SAFETY: the scratch belongs to this thread, and no operand aliases the result.
             LocalSlot::Block(offset) => unsafe { self.floats.write(offset + first * local.width, len) },
             // SAFETY: as above.
             LocalSlot::Tile(offset) => unsafe { self.floats.write(offset, len) },
-            // SAFETY: cut rows are written between the rounds of their pieces, each by one task.
+            // SAFETY: split rows are written between the passes over their pieces, each by one task.
             LocalSlot::Row(at) => unsafe { self.partials().write(self.row_area + at + first * local.width, len) },
             // SAFETY: the piece belongs to this task.
             LocalSlot::Piece(at) => unsafe { self.partials().write(at + (self.piece + first) * local.width, len) },

@@ -1,4 +1,4 @@
-//! Goes through the blocks of a task, the pieces of rows that are cut, and the tiles of a block.
+//! Iterates over the blocks of a task, the pieces of split rows, and the tiles of a block.
 
 use hgnnc_ir::ops::{Direction, Reduce};
 
@@ -8,7 +8,7 @@ use crate::kernels::{extremes, rows, segment, softmax};
 use crate::plan::{BlockKind, BlockOp, Domain, Level, Place, Region, SplitRows, reduces_edges};
 use crate::schedule::{FusedLoop, RegionSchedule};
 
-/// Runs the blocks of task `task` of a region.
+/// Runs the blocks of one task of a region.
 pub fn run_task(context: Context<'_>, region: &Region, schedule: &RegionSchedule, task: usize, scratch: &mut Scratch) {
     begin_parts(context, region, schedule, task);
     for block in region.tasks[task] as usize..region.tasks[task + 1] as usize {
@@ -18,19 +18,18 @@ pub fn run_task(context: Context<'_>, region: &Region, schedule: &RegionSchedule
     }
 }
 
-/// The cut rows of a region.
+/// Split rows of a region.
 #[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SplitRowRunner<'a> {
-    /// Memory, data, and the place in training.
+    /// Memory, data, and position in training.
     pub context: Context<'a>,
-    /// The region.
     pub region: &'a Region,
-    /// Which rows they are.
     pub split: &'a SplitRows,
 }
 
 impl SplitRowRunner<'_> {
-    /// Computes what the cut rows of a task have at the beginning of a round.
+    /// Runs the row operations of an edge pass for the split rows of a task.
     pub fn rows(self, schedule: &RegionSchedule, task: usize, scratch: &mut Scratch) {
         let Self { context, region, split } = self;
         let part = region.tasks.len() - 1 + task;
@@ -43,7 +42,7 @@ impl SplitRowRunner<'_> {
         }
     }
 
-    /// Computes what a round makes of the pieces of a task.
+    /// Runs the edge operations of a pass for the pieces of a task.
     pub fn pieces(self, schedule: &RegionSchedule, task: usize, scratch: &mut Scratch) {
         let Self { context, region, split } = self;
         let Domain::Edges { topology, direction, ends } = region.domain else { return };
@@ -59,7 +58,7 @@ impl SplitRowRunner<'_> {
         }
     }
 
-    /// Reduces what a round made of the pieces of a task's rows, in their order. `schedule` is that of the pieces.
+    /// Combines the reductions of the pieces of a task's rows, in order. `schedule` is that of the pieces.
     pub fn combine(self, schedule: &RegionSchedule, task: usize) {
         let Self { context, region, split } = self;
         for at in split.row_tasks[task].clone() {
@@ -70,7 +69,7 @@ impl SplitRowRunner<'_> {
                     (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + split.rows[at] as usize * width),
                     (Place::Scratch, in_row) => (context.partials, split.row_area(at) + in_row.unwrap_or(0)),
                 };
-                // SAFETY: the row belongs to this task, and all pieces are done.
+                // SAFETY: the row belongs to this task, and all pieces are complete.
                 let out = unsafe { context.slabs[slab as usize].write(start, width) };
                 begin(op, out);
                 if out.is_empty() {
@@ -86,7 +85,7 @@ impl SplitRowRunner<'_> {
     }
 }
 
-/// What a reduction over edges begins with.
+/// Initializes the result of a reduction over edges.
 pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
     match op.kind {
         BlockKind::Segment(reduce, _) => out.fill(reduce.identity() as f32),
@@ -96,7 +95,7 @@ pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
     }
 }
 
-/// Takes the results of a reduction over the edges of some pieces along.
+/// Merges the partial reductions of some pieces of a row, in order.
 fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
     match op.kind {
         BlockKind::Segment(reduce, _) => accumulate(reduce, parts, out),
@@ -106,7 +105,7 @@ fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
     }
 }
 
-/// Clears the parts of a task.
+/// Initializes the partial results of a task.
 fn begin_parts(context: Context<'_>, region: &Region, schedule: &RegionSchedule, part: usize) {
     for partial in schedule.partials.iter().map(|&p| &region.partials[p]) {
         partial_of(context, partial.offset + part * partial.width, partial.width)
@@ -114,10 +113,10 @@ fn begin_parts(context: Context<'_>, region: &Region, schedule: &RegionSchedule,
     }
 }
 
-/// Adds up the parts of the tasks of a region, in their order.
+/// Combines the partial results of the tasks of a region, in order.
 pub fn combine(context: Context<'_>, region: &Region) {
     for partial in &region.partials {
-        // SAFETY: the tasks of the region are done, and nothing else runs.
+        // SAFETY: the tasks of the region are complete, and nothing else runs.
         let out = unsafe { context.slabs[partial.out.slab as usize].write(partial.out.offset, partial.width) };
         out.fill(partial.reduce.identity() as f32);
         if partial.width == 0 {
@@ -136,23 +135,23 @@ fn accumulate(reduce: Reduce, part: &[f32], out: &mut [f32]) {
 }
 
 pub(crate) fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
-    // SAFETY: the ranges of tasks and of the partials of a step are disjoint, and a task is run once.
+    // SAFETY: the ranges of tasks and of the partial results of a step are disjoint, and a task runs once.
     unsafe { context.slabs[context.partials as usize].write(offset, width) }
 }
 
-/// Rows that are executed together, or a part of one.
+/// Rows that are executed together, or a piece of one.
 struct BlockPart {
     rows: std::ops::Range<usize>,
-    /// Of its edges these, where it is a row that is cut.
+    /// Edges of a piece of a split row.
     edges: Option<std::ops::Range<u64>>,
-    /// Where the area of the cut row begins.
+    /// Offset of the split row's area.
     row_area: usize,
-    /// The number of the piece.
+    /// Index of the piece.
     piece: usize,
 }
 
 impl BlockPart {
-    /// All of some rows.
+    /// A block of unsplit rows.
     fn of(rows: std::ops::Range<usize>) -> Self {
         Self { rows, edges: None, row_area: 0, piece: 0 }
     }
@@ -253,7 +252,7 @@ fn opposite(direction: Direction) -> Direction {
     }
 }
 
-/// First edge of each row, counted from the block's first edge.
+/// Edge offsets of each row relative to the block's first edge.
 fn fill_offsets(indptr: &[u64], rows: &std::ops::Range<usize>, offsets: &mut [u32]) {
     let first = indptr[rows.start];
     for (offset, &at) in offsets.iter_mut().zip(&indptr[rows.start..=rows.end]) {
@@ -261,7 +260,7 @@ fn fill_offsets(indptr: &[u64], rows: &std::ops::Range<usize>, offsets: &mut [u3
     }
 }
 
-/// For each edge the vertex of its row, or the end that its row is: a vertex without edges is none.
+/// Per edge the vertex of its row, or the active vertex of its row.
 fn fill_own_end(block: &Block<'_>, listed: Option<&ActiveVertices>, offsets: &[u32], own_end: &mut [u32]) {
     let mut end = listed.map_or(0, |ends| ends.within(0, block.first_row).end as u32);
     for (row, edges) in offsets.windows(2).enumerate() {
@@ -275,7 +274,7 @@ fn fill_own_end(block: &Block<'_>, listed: Option<&ActiveVertices>, offsets: &[u
     }
 }
 
-/// For each edge its element of a dense matrix of this many columns.
+/// Per edge the element index in a dense matrix with `columns` columns.
 fn fill_full(block: &Block<'_>, columns: usize, full: &mut [u32]) {
     for ((slot, &own), &other) in full.iter_mut().zip(block.own).zip(block.other) {
         let (own, other) = (own as usize + block.first_row, other as usize);
@@ -285,11 +284,11 @@ fn fill_full(block: &Block<'_>, columns: usize, full: &mut [u32]) {
 }
 
 impl Block<'_> {
-    /// Runs a chain for all tiles of the block.
+    /// Runs a loop over all tiles of the block.
     fn run_loop(mut self, fused: &FusedLoop, task: usize, tiles: &mut [Vec<f32>; 2], clip: &mut [u32]) {
         let all = self.count(fused.level);
         if fused.tile == 0 || all <= fused.tile {
-            // One tile: reductions over edges write their rows.
+            // A single tile: reductions over edges write their rows directly.
             self.items = all;
             for &op in &fused.ops {
                 self.execute(&self.region.ops[op], task, tiles);
@@ -316,7 +315,7 @@ impl Block<'_> {
         }
     }
 
-    /// The rows that own the edges of the tile, from `first_row` on, and their edges in it.
+    /// Rows that own the edges of the tile, starting the search at `first_row`, and their edge offsets in the tile.
     pub fn owners(&self, level: Level, first_row: &mut usize, clip: &mut [u32]) -> std::ops::Range<usize> {
         if level == Level::Row {
             return *first_row..*first_row;
@@ -334,7 +333,7 @@ impl Block<'_> {
         *first_row..last
     }
 
-    /// Adds the edges of the tile to the results of their rows.
+    /// Merges the reduction of the tile's edges into the results of their rows.
     pub fn reduce_tile(&self, op: &BlockOp, rows: std::ops::Range<usize>, offsets: &[u32]) {
         let width = self.region.locals[op.out as usize].width;
         let out = self.output(op.out, rows.start, rows.len());

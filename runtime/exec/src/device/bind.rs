@@ -1,4 +1,4 @@
-//! Fills in the tables of modules: addresses of buffers, data and graphs on a device, and sizes.
+//! Fills the tables of PTX modules: device addresses of buffers, data and graphs, and sizes.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::plan::StateId;
 
-/// Most kernels of an entry that a message describes.
+/// Maximum number of kernels listed in a message about an entry.
 const MOST_DESCRIBED: usize = 4;
 
-/// A result of a program.
+/// A result of a program on the device.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Found {
     pub name: String,
@@ -28,29 +28,29 @@ pub(super) struct Found {
     pub from: From,
 }
 
-/// Where a result is.
+/// Location of a result.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum From {
     Device(u64),
     Number(f32),
 }
 
-/// A program on the device.
+/// A program loaded on the device.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub prelude: usize,
-    /// Sequences up to the first launch that may change parameters, from there on, and what takes updates over.
+    /// Sequences: up to the first launch that may change parameters, the updates, and the commit.
     pub parts: [usize; 3],
-    /// Their entries.
+    /// Entries of each part.
     pub entries: [Vec<Entry>; 3],
-    /// What the times of the entries are accounted to.
+    /// Phase and stage shares of the entries of each part.
     pub shares: [Vec<Shares>; 3],
-    /// The module's number on the device.
+    /// Module handle on the device.
     pub module: usize,
     pub results: Vec<Found>,
 }
 
-/// Where things of a program are on the device.
+/// Device addresses of the buffers of a program.
 pub(super) struct Places<'a> {
     pub arena: u64,
     pub fixed: u64,
@@ -149,7 +149,7 @@ impl Binder<'_> {
         Ok(Bound { prelude: numbers[0], parts, entries, shares, module: number, results })
     }
 
-    /// What the kernels of an entry work on.
+    /// Describes the work of an entry's kernels, for messages.
     fn describe(&self, program: &Program, entry: &Entry) -> String {
         let sizes = DataSizes(self.data);
         let describe = |kernel: &KernelInfo| match &kernel.blocks {
@@ -185,7 +185,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The address of each buffer.
+    /// Address of each buffer of a program.
     fn addresses(&mut self, program: &Program, places: &Places<'_>) -> Result<Vec<u64>> {
         let memory = place::memory(program, |ty| rows(self.data, ty) * width(self.data, ty));
         let mut addresses = vec![];

@@ -1,4 +1,4 @@
-//! Counts of metrics, made on the device: an evaluation downloads these and no outputs.
+//! Metric counts computed on the device: an evaluation downloads counts instead of outputs.
 
 use hgnnc_ir::artifact::Task;
 use hgnnc_ptx::counts::{self, Labels, PARTS};
@@ -8,17 +8,17 @@ use crate::data::{BoundData, Target};
 use crate::error::Result;
 use crate::metrics::Tally;
 
-/// What counts one output of a program.
+/// Compares one output of a program with the labels.
 #[derive(Debug)]
 pub(super) struct Counter {
     sequences: [usize; PARTS],
-    /// Where the counts of each part are.
+    /// Address of the counts of each part.
     places: [u64; PARTS],
     width: usize,
     words: Vec<u32>,
 }
 
-/// How outputs of this width are compared with the labels of the data. `None` where that is not counted.
+/// Label encoding for outputs of this width. `None` if the task has no counts.
 fn labels(task: Task, width: usize, target: Option<&Target>) -> Option<Labels> {
     match (target?, task) {
         (Target::Classes(_), Task::Classify { .. }) if width > 0 => Some(Labels::Classes),
@@ -27,7 +27,7 @@ fn labels(task: Task, width: usize, target: Option<&Target>) -> Option<Labels> {
     }
 }
 
-/// Bytes that counting takes on a device.
+/// Device bytes needed for counting.
 pub(super) fn bytes(data: &BoundData) -> u64 {
     let labels = match &data.target {
         None => return 0,
@@ -39,8 +39,8 @@ pub(super) fn bytes(data: &BoundData) -> u64 {
 }
 
 impl Counter {
-    /// Copies labels and rows to the device, and prepares to compare them with the outputs that are at `outputs` there.
-    /// `None` for what is not counted.
+    /// Uploads labels and rows, and prepares to compare them with the outputs at address `outputs`. `None` if the
+    /// task has no counts.
     pub fn new(
         device: &mut dyn Device,
         data: &BoundData,
@@ -80,7 +80,7 @@ impl Counter {
         Ok(Some(Self { sequences, places, width, words: vec![0; counts::words(width)] }))
     }
 
-    /// Counts the rows of a part.
+    /// Counts over the rows of a part.
     pub fn count(&mut self, device: &mut dyn Device, part: usize, tally: &mut Tally) -> Result<()> {
         device.clear(self.places[part], F32 * self.words.len())?;
         device.run(self.sequences[part])?;
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::metrics::Predictions;
 
-    /// Numbers with ties, and with such as are none.
+    /// Values with ties and NaN.
     fn number(seed: usize) -> f32 {
         match seed.wrapping_mul(2_654_435_761) >> 7 & 0xf {
             0 => f32::NAN,
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Counts of each part by the device and by the processor.
+    /// Compares the counts of each part on the device and on the CPU.
     fn check(outputs: &[f32], width: usize, target: Target, parts: [Vec<u32>; 3], task: Task) {
         let data = BoundData { target: Some(target), parts, ..BoundData::default() };
         let mut device = Interpreter::new();
@@ -148,7 +148,7 @@ mod tests {
     fn several_labels_are_counted_as_by_the_processor() {
         for (rows, width) in [(1usize, 1usize), (60, 5), (20, 32), (20, 70)] {
             let outputs: Vec<f32> = (0..rows * width).map(|i| number(i + width)).collect();
-            // Some rows are right as a whole.
+            // Some rows are entirely right.
             let wanted = |(i, &output): (usize, &f32)| f32::from(u8::from((output > 0.0) != (i / width % 3 == 0)));
             let labels = outputs.iter().enumerate().map(wanted).collect();
             check(&outputs, width, Target::Rows(labels), parts(rows as u32), Task::MultiLabel { labels: width });

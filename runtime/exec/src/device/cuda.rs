@@ -1,7 +1,6 @@
-//! An NVIDIA GPU, through CUDA's driver, which is loaded when it is first asked for: programs with this device run, and
-//! are built, where there is none.
+//! An NVIDIA GPU through the CUDA driver, loaded on first use, so that programs build and run on machines without it.
 
-// The driver is foreign code, and its handles are pointers: each call says why it may be made.
+// The driver is foreign code and its handles are pointers: each call states why it is sound.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -15,59 +14,59 @@ use hgnnc_ptx::{THREADS, Target};
 use super::{Device, Launch, Sequence};
 use crate::error::{ExecError, Result};
 
-/// The oldest version of the driver's interface that loads our PTX: 1000 times the major plus 10 times the minor number.
+/// Oldest driver API version that loads the emitted PTX: 1000 · major + 10 · minor.
 const MIN_DRIVER_VERSION: c_int = 11080;
-/// Most bytes that are uploaded without waiting.
+/// Largest asynchronous upload in bytes.
 const STAGING: usize = 64 << 10;
-/// Room for what the driver's compiler complains about.
+/// Bytes for the log of the driver's compiler.
 const LOG: usize = 16 << 10;
-/// Bytes of shared memory that a block may ask for without the function's being told before.
+/// Above this a kernel needs `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const DEFAULT_MAX_DYNAMIC_SMEM: usize = 48 << 10;
-/// Most blocks of a launch.
+/// Largest grid of a launch.
 const MAX_GRID_BLOCKS: usize = i32::MAX as usize;
 
-/// An NVIDIA GPU. All work is put into one stream, so it is done in the order in which it was asked for.
+/// An NVIDIA GPU. All work goes to one stream, so it executes in issue order.
 #[derive(Debug)]
 pub struct Cuda {
     name: String,
     target: Target,
-    /// Bytes of shared memory that a block can have.
+    /// Maximum dynamic shared memory of a block, in bytes.
     most_shared: usize,
     device: sys::CUdevice,
-    // Null until made: what was made is released, also where opening fails half way.
+    // Null until created; `Drop` releases only what exists, also if opening fails half way.
     context: sys::CUcontext,
     stream: sys::CUstream,
     modules: Vec<sys::CUmodule>,
     memory: Vec<sys::CUdeviceptr>,
     sequences: Vec<Prepared>,
-    /// [`STAGING`] bytes of this machine's memory that the device reads by itself.
+    /// [`STAGING`] bytes of pinned host memory.
     staging: *mut c_void,
-    /// What was uploaded from there last has left it.
+    /// Recorded after the last upload from the staging memory.
     staged: sys::CUevent,
-    /// Before the first sequence since times were asked for, and after the last one.
+    /// Recorded before the first sequence since the last time query, and after the last one.
     clock: [sys::CUevent; 2],
-    /// Has the first one been recorded?
+    /// Whether the first event has been recorded.
     running: bool,
-    /// Is every launch waited for, as `CUDA_LAUNCH_BLOCKING=1` asks?
+    /// Whether every launch is synchronized, as with `CUDA_LAUNCH_BLOCKING=1`.
     blocking: bool,
 }
 
 // SAFETY: the driver's handles belong to a context, not to a thread, and every method makes the context current first.
 unsafe impl Send for Cuda {}
 
-/// A sequence with its functions. It is first executed launch by launch, each of which is waited for: most of what can go
-/// wrong with a kernel does so then, and its name is known.
+/// A sequence with its functions. Its first execution synchronizes after each launch, so that most kernel errors are
+/// attributed to the right kernel.
 #[derive(Debug)]
 struct Prepared {
     launches: Vec<(sys::CUfunction, Launch)>,
-    /// Has it been executed?
+    /// Whether it has been executed.
     done: bool,
-    /// All of them, to be launched at once. Null before it was executed, and where the driver cannot.
+    /// Graph of all launches. Null before the first execution, and if capture fails.
     graph: sys::CUgraphExec,
 }
 
 impl Cuda {
-    /// Is there a driver? Nothing else here works without.
+    /// Whether a CUDA driver is installed, which everything here needs.
     pub fn driver_is_present() -> bool {
         // SAFETY: opens the library and closes it again; a driver's library may be loaded by any program.
         unsafe { sys::is_culib_present() }
@@ -76,7 +75,7 @@ impl Cuda {
     /// Opens the device with this number.
     ///
     /// # Errors
-    /// No driver, one that is too old, no such device, or one that is too old.
+    /// No driver, a too old driver, no such device, or a too old device.
     pub fn open(number: u32) -> Result<Self> {
         let name = format!("cuda:{number}");
         let failed = |reason: String| ExecError::Device { device: name.clone(), reason };
@@ -85,7 +84,7 @@ impl Cuda {
             return Err(failed("there is no NVIDIA driver on this machine (libcuda was not found)".into()));
         }
         let mut version = 0;
-        // SAFETY: the library is there, and `version` is where to write.
+        // SAFETY: the library is loaded, and `version` is a valid out-pointer.
         unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(asked("tell its version"))?;
         if version < MIN_DRIVER_VERSION {
             let show = |version: c_int| format!("{}.{}", version / 1000, version % 1000 / 10);
@@ -140,7 +139,7 @@ impl Cuda {
             running: false,
             blocking: std::env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|asked| asked == "1"),
         };
-        // SAFETY: the driver has named this device; dropping releases what is retained here.
+        // SAFETY: the driver has named this device; `Drop` releases the context retained here.
         it.context = unsafe { result::primary_ctx::retain(device) }.map_err(asked("make a context"))?;
         it.enter()?;
         let kind = result::stream::StreamKind::NonBlocking;
@@ -153,9 +152,9 @@ impl Cuda {
         Ok(it)
     }
 
-    /// Makes the context the current one of this thread, as every call of the driver needs.
+    /// Makes the context current on this thread, as every driver call requires.
     fn enter(&self) -> Result<()> {
-        // SAFETY: it was retained, and is released when this is dropped.
+        // SAFETY: the context was retained, and is released when this value is dropped.
         unsafe { result::ctx::set_current(self.context) }.map_err(|error| self.failed("enter its context", error))
     }
 
@@ -163,13 +162,13 @@ impl Cuda {
         failed_to(&self.name, asked, error)
     }
 
-    /// Waits for the stream. Where a kernel has failed meanwhile, nobody knows which.
+    /// Synchronizes the stream. An asynchronous kernel error cannot be attributed to a kernel.
     fn synchronize(&self, asked: &str) -> Result<()> {
         // SAFETY: the stream is alive.
         unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed_before(asked, error))
     }
 
-    /// What came up in a call may have happened in a kernel that was launched before.
+    /// An error that may come from an earlier asynchronous launch.
     fn failed_before(&self, asked: &str, error: DriverError) -> ExecError {
         match self.failed(asked, error) {
             ExecError::Device { device, reason } if is_of_kernel(error) && !self.blocking => {
@@ -185,25 +184,25 @@ impl Cuda {
         unsafe { result::event::record(event, self.stream) }.map_err(|error| self.failed("note the time", error))
     }
 
-    /// Milliseconds between two events that have passed.
+    /// Milliseconds between two completed events.
     fn between(&self, first: sys::CUevent, last: sys::CUevent) -> Result<f64> {
         // SAFETY: both are alive, were recorded in this stream, and can measure time.
         let ms = unsafe { result::event::elapsed(first, last) };
         ms.map(f64::from).map_err(|error| self.failed("tell the time", error))
     }
 
-    /// Puts a kernel into the stream.
+    /// Enqueues a kernel on the stream.
     fn launch(&self, function: sys::CUfunction, launch: &Launch) -> std::result::Result<(), DriverError> {
-        // `prepare` has checked that they are not too many.
+        // `prepare` has checked the limits.
         let (blocks, shared) = (launch.blocks as c_uint, launch.shared as c_uint);
-        // SAFETY: the function is of a module that stays loaded, and takes no arguments: what it reads and writes is what
-        // the table of its module names, all of it memory of this device that lives as long.
+        // SAFETY: the function belongs to a module that stays loaded, and takes no arguments: it accesses only
+        // addresses in the table of its module, all of it memory of this device that lives as long.
         unsafe {
             result::launch_kernel(function, (blocks, 1, 1), (THREADS as c_uint, 1, 1), shared, self.stream, &mut [])
         }
     }
 
-    /// Launches a kernel and waits for it: what is wrong with it comes up here.
+    /// Launches a kernel and synchronizes, so that its error is reported here.
     fn launch_and_wait(&self, function: sys::CUfunction, launch: &Launch) -> Result<()> {
         self.launch(function, launch).map_err(|error| self.failed(&launching(launch), error))?;
         // SAFETY: the stream is alive.
@@ -218,7 +217,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Notes that a sequence was executed launch by launch: the next time, all are launched at once.
+    /// Marks a sequence as executed launch by launch, and captures it as a graph.
     fn has_executed(&mut self, sequence: usize) {
         let Prepared { launches, done, .. } = &self.sequences[sequence];
         if *done || self.blocking {
@@ -229,7 +228,7 @@ impl Cuda {
         (prepared.done, prepared.graph) = (true, graph);
     }
 
-    /// The function of a launch, ready for as much shared memory as the launch asks for.
+    /// Looks up the function of a launch and raises its dynamic shared memory limit if needed.
     fn function(&self, module: usize, launch: &Launch) -> Result<sys::CUfunction> {
         let refused = |reason: String| ExecError::Device { device: self.name.clone(), reason };
         if launch.blocks > MAX_GRID_BLOCKS {
@@ -246,7 +245,7 @@ impl Cuda {
             .map_err(|error| self.failed(&format!("find the kernel `{}`", launch.name), error))?;
         if launch.shared > DEFAULT_MAX_DYNAMIC_SMEM {
             use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST_DYNAMIC;
-            // At most what the device has, which was a `c_int`.
+            // At most the device limit, which was a `c_int`.
             let bytes = launch.shared as c_int;
             // SAFETY: the function has just been found in a module that stays loaded.
             unsafe { result::function::set_function_attribute(function, MOST_DYNAMIC, bytes) }
@@ -255,28 +254,28 @@ impl Cuda {
         Ok(function)
     }
 
-    /// Launches that are one launch for this machine. Null where the driver refuses, which is no error: they are
-    /// launched one by one then, and an error comes up there.
+    /// Captures launches as a graph. Null if the driver refuses, which is no error: they are then launched separately,
+    /// and errors are reported there.
     fn capture(&self, launches: &[(sys::CUfunction, Launch)]) -> sys::CUgraphExec {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is alive, and no other capture is under way.
+        // SAFETY: the stream is alive, and no other capture is active.
         if unsafe { result::stream::begin_capture(self.stream, mode) }.is_err() {
             return ptr::null_mut();
         }
         let launched = launches.iter().try_for_each(|(function, launch)| self.launch(*function, launch));
-        // SAFETY: the capture began above, in this thread. It ends also where a launch was refused.
+        // SAFETY: the capture began above, in this thread. It also ends if a launch was refused.
         let graph = unsafe { result::stream::end_capture(self.stream) };
         let Some(graph) = graph.ok().filter(|graph| !graph.is_null()) else { return ptr::null_mut() };
-        // SAFETY: the graph was captured above, and all that its kernels use stays alive.
+        // SAFETY: the graph was captured above, and all memory that its kernels use stays alive.
         let ready =
             launched.and_then(|()| unsafe { result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) });
-        // SAFETY: it is not used any more: what was instantiated is a copy.
+        // SAFETY: the graph is not used any more; the instantiated graph is independent.
         let _ = unsafe { result::graph::destroy(graph) };
         ready.unwrap_or(ptr::null_mut())
     }
 }
 
-/// What a device was asked, and what the driver said.
+/// An error with the failed request and the driver's message.
 fn failed_to(device: &str, asked: &str, error: DriverError) -> ExecError {
     let said = |text: std::result::Result<&std::ffi::CStr, DriverError>| match text {
         Ok(text) => text.to_string_lossy().into_owned(),
@@ -290,7 +289,7 @@ fn launching(launch: &Launch) -> String {
     format!("launch {}", launch.describe())
 }
 
-/// Errors of a kernel that runs.
+/// Whether a running kernel causes this error.
 fn is_of_kernel(DriverError(error): DriverError) -> bool {
     use sys::CUresult::{
         CUDA_ERROR_ASSERT, CUDA_ERROR_HARDWARE_STACK_ERROR, CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_INSTRUCTION,
@@ -332,10 +331,10 @@ impl Device for Cuda {
         let mut log = vec![0u8; LOG];
         let mut options =
             [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The second one is a number in the place of a pointer.
+        // The second value is an integer passed as a pointer.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG)];
         let mut loaded = ptr::null_mut();
-        // SAFETY: a context is current; the text ends with a zero; there are two options with a value each, and the
+        // SAFETY: a context is current; the text is zero-terminated; there are two options with a value each, and the
         // log is as long as the second one says. All outlive the call.
         let done = unsafe {
             sys::cuModuleLoadDataEx(
@@ -376,7 +375,7 @@ impl Device for Cuda {
 
     fn alloc(&mut self, what: &str, bytes: usize) -> Result<u64> {
         self.enter()?;
-        // SAFETY: a context is current; the memory is freed when this is dropped.
+        // SAFETY: a context is current; the memory is freed when this value is dropped.
         let at = unsafe { result::malloc_sync(bytes) }.map_err(|error| {
             let free = self.free_bytes().map(|free| format!(", with {} free", show_bytes(free))).unwrap_or_default();
             self.failed(&format!("allocate {} for {what}{free}", show_bytes(bytes as u64)), error)
@@ -402,19 +401,19 @@ impl Device for Cuda {
         self.enter()?;
         let asked = || format!("copy {} to it", show_bytes(bytes.len() as u64));
         if bytes.len() > STAGING {
-            // SAFETY: the range was allocated by `alloc`, and `bytes` are there until the copy is done.
+            // SAFETY: the range was allocated by `alloc`, and `bytes` is borrowed until the copy is done.
             unsafe { result::memcpy_htod_async(to, bytes, self.stream) }
                 .map_err(|error| self.failed(&asked(), error))?;
             return self.synchronize(&asked());
         }
-        // SAFETY: the event is alive; one that was never recorded has passed.
+        // SAFETY: the event is alive; an event that was never recorded counts as complete.
         unsafe { result::event::synchronize(self.staged) }.map_err(|error| self.failed_before(&asked(), error))?;
-        // SAFETY: the memory is larger, nobody else has it, and the device has read what was there before.
+        // SAFETY: the memory is larger than `bytes`, not shared, and the device has finished reading it.
         let staged = unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.staging.cast::<u8>(), bytes.len());
             std::slice::from_raw_parts(self.staging.cast::<u8>(), bytes.len())
         };
-        // SAFETY: the range was allocated by `alloc`; the staging memory is not written before the event has passed.
+        // SAFETY: the range was allocated by `alloc`; the staging memory is not written before the event completes.
         unsafe { result::memcpy_htod_async(to, staged, self.stream) }.map_err(|error| self.failed(&asked(), error))?;
         self.record(self.staged)
     }
@@ -470,7 +469,7 @@ impl Device for Cuda {
         if graph.is_null() {
             self.launch_all(launches)?;
         } else {
-            // SAFETY: the graph was instantiated from this stream, and all that its kernels use is alive.
+            // SAFETY: the graph was instantiated from this stream, and all memory that its kernels use is alive.
             unsafe { result::graph::launch(*graph, self.stream) }
                 .map_err(|error| self.failed(&format!("launch {} kernels", launches.len()), error))?;
         }
@@ -510,12 +509,13 @@ impl Device for Cuda {
 }
 
 impl Drop for Cuda {
-    /// Nobody could be told of an error here, and after one of the device every call fails.
+    /// Errors are ignored: `Drop` cannot report them, and after a sticky error every call fails.
     fn drop(&mut self) {
         if self.context.is_null() || self.enter().is_err() {
             return;
         }
-        // SAFETY: all were made in this context, are released once, and are not used any more: the stream is idle first.
+        // SAFETY: all handles were created in this context, are released once, and are not used any more: the stream is
+        // idle first.
         unsafe {
             if !self.stream.is_null() {
                 let _ = result::stream::synchronize(self.stream);

@@ -1,4 +1,4 @@
-//! Programs bound to data in the memory of a device.
+//! Programs bound to data in device memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +22,7 @@ use crate::metrics::Tally;
 use crate::plan::StateId;
 use crate::times::Times;
 
-/// Programs with the same tables, their parameters, states and data, on a device.
+/// Programs with shared tables, their parameters, states and data, on a device.
 #[derive(Debug)]
 pub struct DeviceEngine {
     device: Box<dyn Device>,
@@ -31,25 +31,25 @@ pub struct DeviceEngine {
     params: Vec<(u64, usize)>,
     states: Vec<StateId>,
     state_places: Vec<(u64, usize)>,
-    /// Room for the parameters of the best epoch, where there is training.
+    /// Addresses of the parameters of the best epoch, if there is training.
     best: Vec<u64>,
-    /// What counts an output, for metrics.
+    /// Counts metrics of one output.
     counter: Option<Counter>,
-    /// Step and epoch numbers, then the keys of masks.
+    /// Address of step and epoch numbers, followed by the dropout keys.
     counters: u64,
     dropout_streams: u32,
     memory: DeviceMemory,
     needs: Vec<Needs>,
-    /// The step and epoch numbers and keys of masks that were uploaded last, and room for the next ones.
+    /// Last uploaded step and epoch numbers and dropout keys, and a buffer for the next.
     counter_bytes: Vec<u8>,
 }
 
 impl DeviceEngine {
-    /// Compiles the programs, checks that everything fits on the device, copies data there, and computes what never
-    /// changes. Parameters and states are zero.
+    /// Compiles the programs, checks that everything fits on the device, uploads data, and runs the prelude. Parameters
+    /// and states are zero.
     ///
     /// # Errors
-    /// Data that does not fit the programs, a kernel without PTX, too little memory, or a device that fails.
+    /// Data that does not fit the programs, a kernel without PTX, too little memory, or a device failure.
     pub fn new(
         programs: &[&Program],
         mut data: BoundData,
@@ -105,7 +105,7 @@ impl DeviceEngine {
             bound.push(binder.program(program, module, &places)?);
         }
         let device = binder.device;
-        // The device has them: they are not kept twice.
+        // The device holds them; drops the host copy.
         for input in &mut data.inputs {
             if let InputData::Numbers(numbers) = input {
                 *numbers = vec![];
@@ -130,7 +130,7 @@ impl DeviceEngine {
             engine.set_counters(0, 0, 0)?;
             engine.device.run(engine.programs[index].prelude)?;
         }
-        // The first epoch is measured from its own beginning.
+        // Resets the clock for the first epoch.
         engine.device.elapsed_ms()?;
         Ok(engine)
     }
@@ -149,7 +149,7 @@ impl DeviceEngine {
         done
     }
 
-    /// As [`crate::Engine::run_until_update`].
+    /// Runs a program like [`crate::Engine::run_until_update`].
     ///
     /// # Errors
     /// When the device fails.
@@ -158,7 +158,7 @@ impl DeviceEngine {
         self.device.run(self.programs[program].parts[0])
     }
 
-    /// As [`crate::Engine::run_updates`].
+    /// Runs the updates like [`crate::Engine::run_updates`].
     ///
     /// # Errors
     /// When the device fails.
@@ -166,7 +166,7 @@ impl DeviceEngine {
         self.device.run(self.programs[program].parts[1])
     }
 
-    /// As [`crate::Engine::commit`].
+    /// Commits the updates like [`crate::Engine::commit`].
     ///
     /// # Errors
     /// When the device fails.
@@ -174,25 +174,25 @@ impl DeviceEngine {
         self.device.run(self.programs[program].parts[2])
     }
 
-    /// Waits until the device is done.
+    /// Waits until the device is idle.
     ///
     /// # Errors
-    /// When something failed.
+    /// When a previous operation failed.
     pub fn wait(&mut self) -> Result<()> {
         self.device.wait()
     }
 
-    /// Milliseconds by the clock of the device from the beginning of the first part since the last call to the end of
-    /// the last one, for which this waits. `None` for a device without a clock.
+    /// Milliseconds by the device clock from the start of the first sequence since the last call to the end of the last
+    /// one; synchronizes. `None` for a device without a clock.
     ///
     /// # Errors
-    /// When something failed.
+    /// When a previous operation failed.
     pub fn elapsed_ms(&mut self) -> Result<Option<f64>> {
         self.device.elapsed_ms()
     }
 
-    /// A whole run of a program, launch by launch: the milliseconds of each entry of [`DeviceEngine::entries`].
-    /// `None` for a device without a clock. It is slower than [`DeviceEngine::run_until_update`] and what follows it.
+    /// Runs a program launch by launch and returns the milliseconds of each entry of [`DeviceEngine::entries`]. `None`
+    /// for a device without a clock. Slower than [`DeviceEngine::run_until_update`] and the calls after it.
     ///
     /// # Errors
     /// When the device fails.
@@ -206,8 +206,8 @@ impl DeviceEngine {
         Ok(all)
     }
 
-    /// As [`DeviceEngine::run_until_update`], launch by launch, and adds the nanoseconds to `times`: the same numbers, more
-    /// slowly. Nothing is added for a device without a clock.
+    /// [`DeviceEngine::run_until_update`] launch by launch, adding the nanoseconds to `times`. Same results, but
+    /// slower. Adds nothing for a device without a clock.
     pub(crate) fn time_until_update(
         &mut self,
         program: usize,
@@ -218,7 +218,7 @@ impl DeviceEngine {
         self.time(program, 0, times)
     }
 
-    /// As [`DeviceEngine::run_updates`] and [`DeviceEngine::commit`], likewise.
+    /// [`DeviceEngine::run_updates`] and [`DeviceEngine::commit`] launch by launch, adding the nanoseconds to `times`.
     pub(crate) fn time_updates(&mut self, program: usize, times: &mut Times) -> Result<()> {
         self.time(program, 1, times)?;
         self.time(program, 2, times)
@@ -233,12 +233,12 @@ impl DeviceEngine {
         Ok(())
     }
 
-    /// Entries of a run of a program, in order: of all its parts.
+    /// Entries of a run of a program in order, over all its parts.
     pub fn entries(&self, program: usize) -> Vec<&Entry> {
         self.programs[program].entries.iter().flatten().collect()
     }
 
-    /// What each entry of a program did so far, by name. `None` for a device that does not count.
+    /// Counters of each entry of a program so far, by name. `None` for a device without counters.
     pub fn counters(&self, program: usize) -> Option<BTreeMap<&str, &KernelCounters>> {
         let module = self.programs[program].module;
         let all = self.device.counters()?;
@@ -254,7 +254,7 @@ impl DeviceEngine {
         Ok(self.read_result(program, name, &mut numbers)?.map(|(rows, width)| (rows, width, numbers)))
     }
 
-    /// As [`DeviceEngine::result`], into room that is there.
+    /// [`DeviceEngine::result`] into an existing buffer.
     pub(crate) fn read_result(
         &mut self,
         program: usize,
@@ -278,12 +278,12 @@ impl DeviceEngine {
         self.programs[program].results.iter().map(|found| found.name.as_str()).collect()
     }
 
-    /// Number of parameters.
+    /// Number of parameters of the programs.
     pub fn num_params(&self) -> usize {
         self.params.len()
     }
 
-    /// A parameter.
+    /// Downloads a parameter to host memory.
     ///
     /// # Errors
     /// When the device fails.
@@ -298,24 +298,24 @@ impl DeviceEngine {
         self.params[index].1
     }
 
-    /// As [`DeviceEngine::param`], into room for all of it.
+    /// [`DeviceEngine::param`] into a buffer of its length.
     pub(crate) fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
         self.device.download(self.params[index].0, bytemuck::cast_slice_mut(into))
     }
 
-    /// Keeps the parameters, on the device, as those of the best epoch.
+    /// Saves the parameters on the device as those of the best epoch.
     pub(crate) fn keep_best(&mut self) -> Result<()> {
         let all = self.best.iter().zip(&self.params);
         all.into_iter().try_for_each(|(&best, &(at, len))| self.device.copy(best, at, F32 * len))
     }
 
-    /// Makes the parameters of the best epoch the current ones.
+    /// Restores the parameters of the best epoch.
     pub(crate) fn restore_best(&mut self) -> Result<()> {
         let all = self.best.iter().zip(&self.params);
         all.into_iter().try_for_each(|(&best, &(at, len))| self.device.copy(at, best, F32 * len))
     }
 
-    /// A parameter of the best epoch, into room for all of it. Nothing where none is kept.
+    /// Downloads a parameter of the best epoch into a buffer of its length. Does nothing if none is saved.
     pub(crate) fn read_best(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
         match self.best.get(index) {
             Some(&at) => self.device.download(at, bytemuck::cast_slice_mut(into)),
@@ -323,7 +323,7 @@ impl DeviceEngine {
         }
     }
 
-    /// Sets a parameter of the best epoch.
+    /// Uploads a parameter of the best epoch.
     pub(crate) fn set_best(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         match self.best.get(index) {
             Some(&at) => self.device.upload(at, bytemuck::cast_slice(numbers)),
@@ -331,8 +331,8 @@ impl DeviceEngine {
         }
     }
 
-    /// From now on [`DeviceEngine::count`] counts how a result of a program compares with the labels of the data. Nothing
-    /// where that is not a matter of counts.
+    /// Makes [`DeviceEngine::count`] compare this result of a program with the labels. Does nothing
+    /// for tasks without counts.
     pub(crate) fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
         let found = self.programs[program].results.iter().find(|found| found.name == name);
         if let Some(Found { width, from: From::Device(at), .. }) = found {
@@ -341,34 +341,34 @@ impl DeviceEngine {
         Ok(())
     }
 
-    /// Counts the vertices of a part of the split, in the last run of the program. False where nothing is counted.
+    /// Counts over the vertices of a split part in the last run of the program. Returns false if nothing is counted.
     pub(crate) fn count(&mut self, part: usize, tally: &mut Tally) -> Result<bool> {
         let Some(counter) = &mut self.counter else { return Ok(false) };
         counter.count(&mut *self.device, part, tally)?;
-        // It belongs to no epoch.
+        // Counting belongs to no epoch, so the clock is reset.
         self.device.elapsed_ms()?;
         Ok(true)
     }
 
-    /// Sets a parameter.
+    /// Uploads a parameter from host memory.
     ///
     /// # Errors
     /// When the device fails.
     ///
     /// # Panics
-    /// When it has another length.
+    /// When `numbers` has another length.
     pub fn set_param(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         let (at, len) = self.params[index];
         assert_eq!(numbers.len(), len, "a parameter keeps its length");
         self.device.upload(at, bytemuck::cast_slice(numbers))
     }
 
-    /// The optimiser states.
+    /// Parameter and slot of each optimizer state.
     pub fn states(&self) -> &[StateId] {
         &self.states
     }
 
-    /// An optimiser state.
+    /// Downloads an optimizer state.
     ///
     /// # Errors
     /// When the device fails.
@@ -379,25 +379,25 @@ impl DeviceEngine {
         Ok(numbers)
     }
 
-    /// Sets an optimiser state.
+    /// Uploads an optimizer state.
     ///
     /// # Errors
     /// When the device fails.
     ///
     /// # Panics
-    /// When it has another length.
+    /// When `numbers` has another length.
     pub fn set_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         let (at, len) = self.state_places[index];
         assert_eq!(numbers.len(), len, "a state keeps its length");
         self.device.upload(at, bytemuck::cast_slice(numbers))
     }
 
-    /// Draws parameters, the same as [`crate::Engine::init_params`].
+    /// Initializes parameters exactly as [`crate::Engine::init_params`] does.
     ///
     /// # Errors
     /// When the device fails.
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
-        // Each number depends on its position only: threads share large parameters.
+        // Each element depends on its position only, so threads share large parameters.
         const PART: usize = 1 << 14;
         for (index, decl) in tables.params.iter().enumerate() {
             let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
@@ -408,22 +408,22 @@ impl DeviceEngine {
         Ok(())
     }
 
-    /// Graphs, labels and splits.
+    /// Data bound to the programs: graphs, labels and splits.
     pub fn data(&self) -> &BoundData {
         &self.data
     }
 
-    /// Bytes on the device.
+    /// Allocated device memory by purpose.
     pub fn memory(&self) -> DeviceMemory {
         self.memory
     }
 
-    /// Memory for values of one program, as if it were the only one, or of all.
+    /// Planned memory of one program as if it ran alone, or of all.
     pub fn arena(&self, program: Option<usize>) -> Arena {
         arena(&self.needs, program)
     }
 
-    /// The device.
+    /// Device that runs the programs.
     pub fn device(&self) -> &dyn Device {
         &*self.device
     }

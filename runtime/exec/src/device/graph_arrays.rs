@@ -1,4 +1,4 @@
-//! Sizes of bound data, and the index arrays that kernels on a device read.
+//! Sizes of bound data, and the index arrays that device kernels read.
 
 use hgnnc_ir::Space;
 use hgnnc_ir::kernel::{Body, Program, Rows, Width};
@@ -18,7 +18,7 @@ impl DataSizes<'_> {
         }
     }
 
-    /// How many pieces each row that is cut has, in the order of degree classes.
+    /// Number of pieces of each split row, in the order of degree classes.
     fn pieces_of_rows(&self, rows: &Rows, cut: Cut) -> impl Iterator<Item = usize> {
         let found = owned(rows).map(|(of, direction, ends)| {
             let topology = self.topology(of);
@@ -34,7 +34,7 @@ impl DataSizes<'_> {
     }
 }
 
-/// Vertices at one end of a graph.
+/// Number of vertices on one side of a graph.
 fn at_end(topology: &Topology, direction: Direction) -> usize {
     match direction {
         Direction::In => topology.num_dst,
@@ -82,7 +82,7 @@ impl Sizes for DataSizes<'_> {
     }
 }
 
-/// The edges that rows own: whose, from which end, and whether only rows that own edges count.
+/// Edges owned by rows: topology, direction, and whether only active vertices are rows.
 fn owned(rows: &Rows) -> Option<(Of, Direction, bool)> {
     match rows {
         Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
@@ -92,7 +92,7 @@ fn owned(rows: &Rows) -> Option<(Of, Direction, bool)> {
     }
 }
 
-/// How many edges the rows of programs have.
+/// Number of edges of each kind of rows in programs.
 pub(super) fn edges(programs: &[&Program], data: &BoundData) -> Vec<(Rows, Edges)> {
     let (mut found, sizes): (Vec<(Rows, Edges)>, _) = (vec![], DataSizes(data));
     for kernel in programs.iter().flat_map(|program| program.kernels()) {
@@ -109,15 +109,15 @@ pub(super) fn edges(programs: &[&Program], data: &BoundData) -> Vec<(Rows, Edges
     found
 }
 
-/// The numbers of an index array. `None` for what is none.
+/// Contents of an index array. `None` for other slots.
 pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
     let sizes = DataSizes(data);
-    // Edges have 32-bit numbers.
+    // Edge ids have 32 bits.
     let narrow = |positions: &[u64]| positions.iter().map(|&position| position as u32).collect();
     Some(match slot {
         Slot::FirstEdges { of, direction, ends } => narrow(sizes.topology(*of).indptr(*direction, *ends)),
         Slot::RowOrder { of, direction, ends } => sizes.topology(*of).degree_classes(*direction, *ends).order.clone(),
-        // A row that is cut has edges, and so there are fewer pieces than edges.
+        // A split row has edges, so there are fewer pieces than edges.
         Slot::PieceRows(rows, cut) => {
             let pieces = sizes.pieces_of_rows(rows, *cut).enumerate();
             pieces.flat_map(|(row, count)| std::iter::repeat_n(row as u32, count)).collect()

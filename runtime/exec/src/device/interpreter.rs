@@ -1,4 +1,4 @@
-//! A device that is none: PTX executed by [`hgnnc_ptx_interp`], with every access checked and counted.
+//! Emulated device: executes PTX with [`hgnnc_ptx_interp`], checking and counting every access.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,19 +9,19 @@ use hgnnc_ptx_interp as ptx;
 use super::{Device, Sequence};
 use crate::error::{ExecError, Result};
 
-/// Bytes of the second-level cache of an H100.
+/// L2 cache of an H100 in bytes.
 const CACHE: u64 = 50 << 20;
 
-/// What an entry did, in all its runs.
+/// Counters of an entry, accumulated over its runs.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct KernelCounters {
-    /// Runs.
     pub runs: u64,
-    /// What they did.
+    /// Counters of all runs.
     pub counters: ptx::Counters,
 }
 
-/// Executes PTX on this processor.
+/// Emulated device that executes PTX on the CPU.
 pub struct Interpreter {
     memory: ptx::Memory,
     modules: Vec<ptx::Module>,
@@ -44,7 +44,7 @@ impl Default for Interpreter {
 }
 
 impl Interpreter {
-    /// A device with no modules.
+    /// An emulated device without modules.
     pub fn new() -> Self {
         Self {
             memory: ptx::Memory::new(),
@@ -56,12 +56,12 @@ impl Interpreter {
         }
     }
 
-    /// A device that executes blocks, and the warps of each, in reverse order: results must be the same.
+    /// Executes blocks, and the warps of each, in reverse order; results must not change.
     pub fn backward() -> Self {
         Self { backward: true, ..Self::new() }
     }
 
-    /// Interprets a sequence: the milliseconds of each launch.
+    /// Executes a sequence and returns the milliseconds of each launch.
     fn execute(&mut self, sequence: usize) -> Result<Vec<f64>> {
         let mut times = vec![];
         let Sequence { module, launches } = &self.sequences[sequence];
@@ -174,7 +174,8 @@ mod tests {
     use super::super::Launch;
     use super::*;
 
-    /// Each thread stores its number at the end of so many bytes of shared memory, and from there to global memory.
+    /// A kernel whose threads store their ids at the end of `bytes` bytes of shared memory, and from
+    /// there to global memory.
     fn text(bytes: usize) -> String {
         format!(
             ".version 7.8\n.target sm_90\n.address_size 64\n.visible .const .align 8 .b64 table[1];

@@ -1,7 +1,7 @@
-//! Programs on another device: PTX, its data in the memory of the device, and who executes it.
+//! Programs on a device: PTX, device memory, and the devices that execute it.
 //!
-//! [`Device`] is what a device must be able to do. A [`DeviceEngine`] binds compiled modules to data on one, as
-//! [`crate::Engine`] does for this processor.
+//! [`Device`] is the interface of a device. [`DeviceEngine`] binds compiled modules to data on a device, as
+//! [`crate::Engine`] does for the CPU.
 
 mod bind;
 mod counts;
@@ -27,7 +27,7 @@ use hgnnc_ptx::{Module, Target};
 use crate::error::Result;
 
 impl Launch {
-    /// The entry, its blocks and shared memory, and what it works on.
+    /// Entry name, grid, shared memory and work, for messages.
     fn describe(&self) -> String {
         let shared = match self.shared {
             0 => String::new(),
@@ -38,120 +38,119 @@ impl Launch {
     }
 }
 
-/// Bytes of an f32.
+/// Bytes of an `f32` element.
 const F32: usize = 4;
-/// What allocations begin at a multiple of.
+/// Alignment of allocations in bytes.
 const ALIGN_BYTES: usize = 256;
 
-/// An entry's work, for a [`Device`]: its name in the module and its blocks, of [`hgnnc_ptx::THREADS`] threads.
+/// A launch of an entry with a grid of blocks of [`hgnnc_ptx::THREADS`] threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Launch {
-    /// The entry.
     pub name: String,
-    /// What its kernels work on, with sizes, for messages.
+    /// Description of its kernels with sizes, for messages.
     pub what: String,
-    /// Its blocks.
+    /// Number of thread blocks.
     pub blocks: usize,
-    /// Bytes of dynamic shared memory of each.
+    /// Bytes of dynamic shared memory per block.
     pub shared: usize,
 }
 
-/// A sequence of launches, executed in order: what is captured once and replayed.
+/// Launches executed in order; captured once and replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Sequence {
-    /// The module.
+    /// Module handle from [`Device::load`].
     pub module: usize,
-    /// The launches.
     pub launches: Vec<Launch>,
 }
 
-/// What executes PTX and has memory for it.
+/// A device that executes PTX and has memory of its own.
 pub trait Device: std::fmt::Debug + Send {
-    /// Its name, for the report.
+    /// Device name for the report.
     fn name(&self) -> String;
 
-    /// What code for it is made for.
+    /// Target that PTX is generated for.
     fn target(&self) -> Target;
 
-    /// Bytes of memory that may be allocated. `None`: not known.
+    /// Free bytes. `None` if unknown.
     fn free_bytes(&self) -> Option<u64>;
 
-    /// Loads a module: its number.
+    /// Loads a module and returns its handle.
     ///
     /// # Errors
-    /// PTX that the device cannot take.
+    /// PTX that the device does not accept.
     fn load(&mut self, module: &Module) -> Result<usize>;
 
-    /// Fills in the table of a module.
+    /// Writes the table of a module.
     ///
     /// # Errors
     /// When the device fails.
     fn set_table(&mut self, module: usize, table: &[u64]) -> Result<()>;
 
-    /// Memory for so many bytes, at least 256 of them, which begins at a multiple of 256: its address. `what` is for messages.
+    /// Allocates at least 256 bytes, 256-byte aligned, and returns the address. `what` labels the allocation in errors.
     ///
     /// # Errors
-    /// When there is no more.
+    /// When device memory is exhausted.
     fn alloc(&mut self, what: &str, bytes: usize) -> Result<u64>;
 
-    /// Sets bytes to zero.
+    /// Zeroes a range of device memory.
     ///
     /// # Errors
     /// When the device fails.
     fn clear(&mut self, at: u64, bytes: usize) -> Result<()>;
 
-    /// Copies to the device, after what was asked of it before and before what is asked later.
+    /// Copies to the device, in stream order.
     ///
     /// # Errors
     /// When the device fails.
     fn upload(&mut self, to: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Copies within the device, as [`Device::upload`] to it.
+    /// Copies within the device, in stream order.
     ///
     /// # Errors
     /// When the device fails.
     fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<()>;
 
-    /// Copies from the device, once it has done all that was asked of it.
+    /// Copies from the device, after all earlier operations.
     ///
     /// # Errors
-    /// When the device fails, now or in what it was asked before.
+    /// When this or an earlier operation fails.
     fn download(&mut self, from: u64, bytes: &mut [u8]) -> Result<()>;
 
-    /// Prepares a sequence: its number.
+    /// Prepares a sequence and returns its handle.
     ///
     /// # Errors
-    /// An entry that the module does not have, or blocks that do not fit the device: too many, or with more shared memory
-    /// than it has.
+    /// An entry that the module does not have, or a grid or shared memory beyond the limits of the device.
     fn prepare(&mut self, sequence: Sequence) -> Result<usize>;
 
-    /// Begins to execute a sequence. It may return before the device is done.
+    /// Enqueues a sequence; may return before it is executed.
     ///
     /// # Errors
     /// When the device fails.
     fn run(&mut self, sequence: usize) -> Result<()>;
 
-    /// Waits until everything is done.
+    /// Synchronizes with the device.
     ///
     /// # Errors
-    /// When something failed.
+    /// When an earlier operation failed.
     fn wait(&mut self) -> Result<()>;
 
-    /// Milliseconds by the device's own clock from the beginning of the first sequence since the last call to the end of
-    /// the last one, for which it waits. `None` for a device without a clock, and where nothing ran.
+    /// Milliseconds by the device clock from the start of the first sequence since the last call to the end of the last
+    /// one; synchronizes. `None` for a device without a clock, and if nothing ran.
     ///
     /// # Errors
-    /// When something failed.
+    /// When an earlier operation failed.
     fn elapsed_ms(&mut self) -> Result<Option<f64>>;
 
-    /// Executes a sequence launch by launch and waits for each: the milliseconds of each, of the interpretation where a
-    /// launch is interpreted. `None` for a device without a clock.
+    /// Executes a sequence launch by launch, synchronizing after each, and returns the milliseconds of each (of
+    /// interpretation, on the interpreter). `None` for a device without a clock.
     ///
     /// # Errors
     /// When the device fails.
     fn run_timed(&mut self, sequence: usize) -> Result<Option<Vec<f64>>>;
 
-    /// What each entry did so far, by module and name. `None` for a device that does not count.
+    /// Accumulated counters of each entry, by module and name. `None` for a device without counters.
     fn counters(&self) -> Option<&BTreeMap<(usize, String), KernelCounters>> {
         None
     }

@@ -1,4 +1,4 @@
-//! Programs compiled for a device, before memory is allocated: how much they will take there.
+//! Programs compiled for a device, with their memory needs, before memory is allocated.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,28 +16,27 @@ use crate::error::{ExecError, Result};
 use crate::exec_plan::Arena;
 use crate::plan::StateId;
 
-/// Bytes on a device, by what they are for.
+/// Device bytes by purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct DeviceMemory {
-    /// What each run computes; programs share it.
+    /// Values of a run; programs share the memory.
     pub run: u64,
-    /// What is computed once.
+    /// Run-independent values, computed once.
     pub fixed: u64,
-    /// Partial results.
     pub partials: u64,
     /// Parameters and optimiser states.
     pub params: u64,
-    /// Graphs and features.
     pub data: u64,
 }
 
 impl DeviceMemory {
-    /// All of it.
+    /// Total bytes over all purposes.
     pub fn bytes(&self) -> u64 {
         self.run + self.fixed + self.partials + self.params + self.data
     }
 
-    /// Refuses what would not fit, before anything is allocated.
+    /// Errors if the total exceeds the free memory or the budget, before anything is allocated.
     pub(super) fn check(&self, free: Option<u64>, budget: Option<u64>) -> Result<()> {
         let limits = [("the free memory of the device", free), ("the budget", budget)];
         for (limit, bytes) in limits {
@@ -56,29 +55,26 @@ impl DeviceMemory {
     }
 }
 
-/// Elements that a program needs.
+/// Elements of memory that a program needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
-    /// What each run computes.
     pub run: usize,
-    /// What is computed once.
     pub fixed: usize,
-    /// Partial results.
     pub partials: usize,
 }
 
-/// Programs as PTX, and what they need.
+/// Programs as PTX, with their memory needs.
 pub(crate) struct Compiled {
     pub(super) modules: Vec<Module>,
     pub(super) needs: Vec<Needs>,
     pub(super) states: Vec<StateId>,
-    /// Elements of each parameter.
+    /// Elements of each parameter, by index.
     pub(super) param_lens: Vec<usize>,
     memory: DeviceMemory,
 }
 
 impl Compiled {
-    /// Compiles programs with the same tables for data. Nothing of the size of their values is allocated.
+    /// Compiles programs with shared tables for data; allocates no values.
     ///
     /// # Errors
     /// Data that does not fit the programs, or a kernel without PTX.
@@ -105,18 +101,18 @@ impl Compiled {
         Ok(Self { modules, needs, states, param_lens, memory })
     }
 
-    /// Bytes on the device.
+    /// Device memory of all programs by purpose.
     pub(crate) fn memory(&self) -> DeviceMemory {
         self.memory
     }
 
-    /// Memory for values of one program, as if it were the only one, or of all.
+    /// Planned memory of one program as if it ran alone, or of all.
     pub(crate) fn arena(&self, program: Option<usize>) -> Arena {
         arena(&self.needs, program)
     }
 }
 
-/// Memory for values of one program, as if it were the only one, or of all.
+/// Planned memory of one program as if it ran alone, or of all.
 pub(super) fn arena(needs: &[Needs], program: Option<usize>) -> Arena {
     let needs = program.map_or(needs, |program| &needs[program..program + 1]);
     let most = |f: fn(&Needs) -> usize| (F32 * needs.iter().map(f).max().unwrap_or(0)) as u64;
@@ -131,7 +127,7 @@ fn needs(program: &Program, module: &Module, data: &BoundData) -> Needs {
     Needs { run: memory.run.len, fixed: memory.fixed.len, partials }
 }
 
-/// Is there a second copy of the parameters, for those of the best epoch? Only one of several programs is for training.
+/// Whether the parameters of the best epoch get device memory: only if one of several programs trains.
 pub(super) fn keeps_best(programs: usize) -> bool {
     programs > 1
 }
@@ -164,7 +160,7 @@ fn memory(needs: &[Needs], params: &[usize], states: &[StateId], data: &BoundDat
     }
 }
 
-/// Rows that are stored of a type.
+/// Stored rows of a value of this type.
 pub(super) fn rows(data: &BoundData, ty: &Type) -> usize {
     match ty.layout {
         Layout::Sparse(pattern) => data.patterns[pattern.index()].num_edges(),
@@ -172,12 +168,12 @@ pub(super) fn rows(data: &BoundData, ty: &Type) -> usize {
     }
 }
 
-/// Elements of each. Sparse values have one per stored element.
+/// Elements per row. Sparse values have one per stored element.
 pub(super) fn width(data: &BoundData, ty: &Type) -> usize {
     if ty.is_sparse() { 1 } else { DataSizes(data).width(&Width::of(&ty.dims)) }
 }
 
-/// Where the partial results of the kernels of an entry begin, by what the table calls them, and their elements in all.
+/// Offsets of the partial results of an entry's kernels by table slot, and their total elements.
 pub(super) fn partials(entry: &Entry, data: &BoundData) -> (HashMap<Slot, usize>, usize) {
     let (mut places, mut len) = (HashMap::new(), 0);
     let sizes = DataSizes(data);
@@ -201,7 +197,7 @@ pub(super) fn partials(entry: &Entry, data: &BoundData) -> (HashMap<Slot, usize>
     (places, len)
 }
 
-/// Number of streams of masks.
+/// Number of dropout streams.
 pub(super) fn streams(program: &Program) -> u32 {
     let traversals = program.kernels().filter_map(|kernel| match &kernel.body {
         Body::Traversal(traversal) => Some(traversal),

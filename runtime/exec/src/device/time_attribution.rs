@@ -1,7 +1,7 @@
-//! Which phases and stages the time of an entry is accounted to.
+//! Attributes the time of an entry to phases and stages.
 //!
-//! An entry has kernels of several stages, which run side by side: no clock can tell them apart. Its time is divided by the
-//! blocks of its kernels, and that of a kernel by the elements that its instructions compute.
+//! An entry runs kernels of several stages concurrently, which no clock can separate. Its time is divided by the blocks
+//! of its kernels, and that of a kernel by the elements that its instructions compute.
 
 use hgnnc_ir::kernel::{Body, Kernel, Level, Program};
 use hgnnc_ir::{Phase, Stage};
@@ -11,11 +11,11 @@ use super::graph_arrays::DataSizes;
 use crate::data::BoundData;
 use crate::times::Times;
 
-/// Shares of phases and stages in the time of an entry: each kind sums up to 1.
+/// Fractions of an entry's time by phase and by stage; each kind sums to 1.
 pub(super) type Shares = Times;
 
-/// Of the entries of each part of a step, in order. An entry that completes sums, or takes updates over, goes with what
-/// it completes.
+/// Fractions of the entries of each part of a step, in order. An entry that reduces partial results or commits updates
+/// is attributed like the kernels that it completes.
 pub(super) fn shares(program: &Program, data: &BoundData, entries: &[Vec<Entry>; 3]) -> [Vec<Shares>; 3] {
     let kernels: Vec<&Kernel> = program.kernels().collect();
     let edges = super::graph_arrays::edges(&[program], data);
@@ -32,7 +32,7 @@ pub(super) fn shares(program: &Program, data: &BoundData, entries: &[Vec<Entry>;
     let mut part = 0;
     entries.each_ref().map(|entries| {
         part += 1;
-        // What takes updates over has no kernels of the program.
+        // The commit has no kernels of the program.
         if part == 3 {
             last = update;
         }
@@ -55,7 +55,7 @@ pub(super) fn shares(program: &Program, data: &BoundData, entries: &[Vec<Entry>;
     })
 }
 
-/// Adds so much time, divided by shares.
+/// Adds `time` nanoseconds, divided by `shares`.
 pub(super) fn add(times: &mut Times, shares: &Shares, time: f64) {
     let phases = times.phases.iter_mut().zip(shares.phases);
     for (total, share) in phases.chain(times.stages.iter_mut().zip(shares.stages)) {
@@ -83,7 +83,7 @@ fn of_kernel(kernel: &Kernel, edges: Option<Edges>, data: &BoundData) -> Shares 
     }
     let stages = stages.map(|of| of / if all == 0.0 { 1.0 } else { all });
     let mut phases = [0.0; 3];
-    // Updates may be part of a kernel of the backward pass.
+    // A backward kernel may contain parameter updates.
     phases[2] = stages[stage(Stage::PU)];
     phases[match kernel.phase {
         Phase::Forward => 0,
@@ -93,7 +93,7 @@ fn of_kernel(kernel: &Kernel, edges: Option<Edges>, data: &BoundData) -> Shares 
     Shares { phases, stages }
 }
 
-/// Position of a stage in [`Stage::ALL`].
+/// Index of a stage in [`Stage::ALL`].
 fn stage(stage: Stage) -> usize {
     Stage::ALL.iter().position(|&known| known == stage).unwrap_or(0)
 }

@@ -1,6 +1,6 @@
-//! Programs bound to data and memory, ready to run.
+//! CPU engine: programs bound to data and memory, ready to run.
 
-// Products read and write ranges of shared slabs; see `raw`.
+// Products access ranges of shared slabs; see `buffer`.
 #![allow(unsafe_code)]
 
 mod params;
@@ -31,26 +31,26 @@ use crate::schedule::Schedules;
 use crate::times::{Clock, StepTime, Times};
 use crate::trace::{Counting, KernelSpan, Spans, Trace};
 
-/// How to run.
+/// Options of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct EngineOptions {
-    /// Number of threads; 0: one per processor.
+    /// Number of threads; 0: one per CPU.
     pub threads: usize,
-    /// Refuse to start above this many bytes; `None`: the memory of the machine.
+    /// Memory limit in bytes; `None`: the memory of the machine.
     pub memory_budget: Option<u64>,
-    /// How chains of operations are executed.
+    /// Interpreted or native execution of fused loops.
     pub code: CodeMode,
-    /// The kernels to choose from.
     pub features: KernelFeatures,
 }
 
-/// Programs with the same tables, their parameters, optimiser states and data.
+/// Programs with shared tables, their parameters, optimizer states and data.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) plans: Vec<Plan>,
-    /// Of each plan's prelude and steps; empty for steps that are no regions.
+    /// Schedules of each plan's prelude and steps; empty for steps that are not regions.
     pub(crate) schedules: Vec<Schedules>,
-    /// Has made machine code of parts of chains.
+    /// Compiler of native loops.
     pub(crate) generator: Generator,
     pub(crate) features: KernelFeatures,
     pub(crate) slabs: Vec<HostBuffer>,
@@ -59,35 +59,34 @@ pub struct Engine {
     pub(crate) params: u32,
     pub(crate) num_params: usize,
     pub(crate) first_state: u32,
-    /// The vertex type that a parameter has rows for.
+    /// Per parameter, the vertex type of its rows if it is an embedding table.
     row_types: Vec<Option<VertexType>>,
     counters: u32,
     pub(crate) partials: u32,
     pub(crate) scratch: PerThread<Scratch>,
     pub(crate) pool: Arc<rayon::ThreadPool>,
-    /// What each program took.
+    /// Accumulated times of each program.
     clocks: Vec<Clock>,
-    /// What is looked at while programs run, if anything.
+    /// Active trace, if any.
     trace: Option<Trace>,
-    /// Folds what programs touch, while that is measured.
+    /// Active cache-resident replay, if any.
     replay: Option<CacheResidentReplay>,
-    /// Nanoseconds of the steps of one launch.
+    /// Nanoseconds per step of the current launch.
     pub(crate) busy: Vec<AtomicU64>,
-    /// What [`Engine::commit`] copies after a run of each program.
+    /// Copies of [`Engine::commit`] after a run of each program.
     pub(crate) copies: Vec<Vec<(Update, Range<usize>)>>,
 }
 
-/// What of a program is run.
+/// Part of a program to run.
 enum Part {
-    /// What never changes.
+    /// Steps that are independent of the run.
     Prelude,
     /// Steps of each run.
     Steps(Range<usize>),
 }
 
 impl Engine {
-    /// Plans the programs, checks that everything fits in memory, and computes what never changes.
-    /// Parameters and states are zero.
+    /// Plans the programs, checks that everything fits in memory, and runs the prelude. Parameters and states are zero.
     ///
     /// # Errors
     /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
@@ -110,7 +109,7 @@ impl Engine {
         slabs.extend(HostBuffer::zeros_each((0..num_params).map(param_len).chain(state_lens)));
         for input in &mut data.inputs {
             slabs.push(match input {
-                // The slab replaces the numbers: they are not kept twice.
+                // The buffer replaces the vector, so the elements are not stored twice.
                 InputData::Numbers(numbers) => {
                     let slab = HostBuffer::of(numbers);
                     *input = InputData::Held(slab.len());
@@ -155,20 +154,20 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Computes what never changes.
+    /// Runs the prelude: values that are independent of the run.
     pub(crate) fn run_prelude(&mut self, program: usize, times: &mut Times) {
         self.execute(program, Part::Prelude, 0, 0, times);
     }
 
-    /// Runs a program. Masks are drawn for (seed, step); step numbers count from 1, epochs from 0. Of a program that
-    /// updates parameters its results must be wanted: see [`Engine::run_until_update`].
+    /// Runs a program. Dropout masks are functions of (seed, step); steps count from 1, epochs from 0. For a program
+    /// that updates parameters, use [`Engine::run_until_update`] if its results are needed.
     pub fn run(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
         self.run_until_update(program, seed, step, epoch, times);
         self.run_updates(program, seed, step, times);
     }
 
-    /// Runs a program up to the first step that may write over a parameter or a state. All its results are there then,
-    /// and nothing else has changed.
+    /// Runs a program up to the first step that may overwrite a parameter or a state. All results are available then,
+    /// and no parameter has changed.
     pub fn run_until_update(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
         let counters = self.slabs[self.counters as usize].elements();
         counters[0] = step as f32;
@@ -222,7 +221,7 @@ impl Engine {
                 runner.launch(&steps[launch.clone()], &schedules[launch.clone()], busy, spans);
                 let end = Instant::now();
                 let took = (end - start).as_nanos() as f64;
-                // The steps of a launch share its time by what their tasks took.
+                // Steps that share a launch get its time in proportion to the time of their tasks.
                 let total: u64 = busy.iter().map(|nanos| nanos.load(Relaxed)).sum();
                 let share = |own: u64| if busy.len() == 1 { 1.0 } else { own as f64 / total.max(1) as f64 };
                 match trace {
@@ -244,62 +243,62 @@ impl Engine {
         });
     }
 
-    /// From now on, runs programs with all that they touch folded into about `bytes`: each block works on the first rows and edges
-    /// of what is stored, and reads through the ends of edges only as many rows as there is room for. It does the same work
-    /// with other numbers, so results are worth nothing then, but the time says what programs take that wait for no memory.
-    /// False, and nothing changes, where there are several threads, which would write the same rows.
+    /// Runs programs on a cache-resident working set of about `bytes` from now on: each block accesses the first rows
+    /// and edges of stored values, and gathers only as many rows as fit. It does the same work on other values, so
+    /// results are garbage, but the time excludes memory stalls. Returns false and changes nothing with several
+    /// threads, which would write the same rows.
     pub fn replay_in_cache(&mut self, bytes: usize) -> bool {
         let edges = self.plans.iter().map(|plan| plan.block_edges).max().unwrap_or(0);
         self.replay = (self.threads() == 1).then(|| CacheResidentReplay::new(bytes, edges));
         self.replay.is_some()
     }
 
-    /// Begins to measure steps anew.
+    /// Resets all step times.
     pub fn forget_times(&mut self) {
         self.clocks = self.plans.iter().map(Clock::new).collect();
     }
 
-    /// What each step of a run of a program took since [`Engine::forget_times`], in the order of its launches' kernels.
+    /// Time of each step of a run since [`Engine::forget_times`], in program order.
     pub fn step_times(&self, program: usize) -> Vec<StepTime<'_>> {
         self.all_step_times(program).split_off(self.plans[program].prelude.len())
     }
 
-    /// As [`Engine::step_times`], with the steps of the prelude before them: an engine that is bound anew for each run
-    /// executes them for each as well.
+    /// [`Engine::step_times`] preceded by the steps of the prelude, which an engine that is rebound for each
+    /// run executes each time.
     pub fn all_step_times(&self, program: usize) -> Vec<StepTime<'_>> {
         let (clock, plan) = (&self.clocks[program], &self.plans[program]);
         let steps = plan.prelude.iter().chain(&plan.steps).zip(&clock.nanos);
         steps.map(|(step, &nanos)| StepTime { step, ms: clock.ms(nanos) }).collect()
     }
 
-    /// Mean milliseconds of [`Engine::commit`] after a run.
+    /// Mean milliseconds of [`Engine::commit`] per run.
     pub(crate) fn commit_ms(&self, program: usize) -> f64 {
         self.clocks[program].ms(self.clocks[program].commit)
     }
 
-    /// From now on notes who does what when.
+    /// Starts recording task and kernel spans.
     pub(crate) fn trace_spans(&mut self) {
         self.trace = Some(Trace::Spans(Spans::new(self.threads())));
     }
 
-    /// From now on counts what the processor does in the steps of a program.
+    /// Starts counting hardware events in the steps of a program.
     pub(crate) fn trace_counters(&mut self, program: usize) {
         let plan = &self.plans[program];
         self.trace = Some(Trace::Counts(Counting::new(&self.pool, plan.prelude.len() + plan.steps.len())));
     }
 
-    /// Ends it, and tells what was seen.
+    /// Ends tracing and returns the trace.
     pub(crate) fn end_trace(&mut self) -> Option<Trace> {
         self.trace.take()
     }
 
-    /// Takes over the new parameters and states that the last run of a program computed.
+    /// Makes the new parameters and states of the last run of a program current.
     pub fn commit(&mut self, program: usize) {
         let start = Instant::now();
         let slabs = &self.slabs;
         let copy = |(Update { target, from, rows }, range): &(Update, Range<usize>)| {
             if let Some((topology, direction, width)) = *rows {
-                // Whole rows, to those of their vertices.
+                // Rows of active vertices are scattered to the rows of their vertices.
                 let ends = &self.data.topology(topology).ends(direction).vertices;
                 for (row, &vertex) in ends.iter().enumerate().take(range.end / width).skip(range.start / width) {
                     // SAFETY: as below; vertices are distinct.
@@ -309,7 +308,7 @@ impl Engine {
                 }
                 return;
             }
-            // SAFETY: nothing else runs, and the slabs are different.
+            // SAFETY: nothing else runs, and the buffers are different.
             let source = unsafe { slabs[from.slab as usize].read(from.offset + range.start, range.len()) };
             // SAFETY: as above; every range of every target is written once.
             unsafe { slabs[*target as usize].write(range.start, range.len()) }.copy_from_slice(source);
@@ -323,7 +322,7 @@ impl Engine {
         self.clocks[program].commit += start.elapsed().as_nanos() as f64;
     }
 
-    /// The results of a program.
+    /// Results of a program by name.
     pub fn results(&self, program: usize) -> &[ResultBuffer] {
         &self.plans[program].results
     }
@@ -335,23 +334,23 @@ impl Engine {
         Some((named, unsafe { self.slabs[named.buffer.slab as usize].read(named.buffer.offset, named.buffer.len) }))
     }
 
-    /// The plan of a program.
+    /// Execution plan of a program.
     pub fn plan(&self, program: usize) -> &Plan {
         &self.plans[program]
     }
 
-    /// Graphs, labels and splits. The numbers of inputs are not here any more.
+    /// Data bound to the programs: graphs, labels and splits. Input elements have moved to the engine.
     pub fn data(&self) -> &BoundData {
         &self.data
     }
 
-    /// Machine code that runs execute, if any: number of functions and their bytes.
+    /// Number and bytes of native functions, if any.
     pub fn code(&self) -> Option<(usize, usize)> {
         let code = self.generator.code();
         (code.num_functions() > 0).then(|| (code.num_functions(), code.bytes()))
     }
 
-    /// The Cranelift IR of that machine code. `names` are the names of the programs.
+    /// Cranelift IR of the native loops. `names` are the names of the programs.
     ///
     /// # Errors
     /// A machine for which no code can be generated.
@@ -365,22 +364,22 @@ impl Engine {
         native::text::listing(&plans)
     }
 
-    /// The threads. What is installed there runs without being handed over each time.
+    /// Thread pool. Launches from inside the pool avoid a hand-off each.
     pub(crate) fn pool(&self) -> Arc<rayon::ThreadPool> {
         Arc::clone(&self.pool)
     }
 
-    /// Number of threads.
+    /// Number of worker threads.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }
 
-    /// Number of parameters.
+    /// Number of parameters of the programs.
     pub fn num_params(&self) -> usize {
         self.num_params
     }
 
-    /// The elements of a parameter.
+    /// Elements of a parameter.
     pub fn param(&mut self, index: usize) -> &mut [f32] {
         self.slabs[self.params as usize + index].elements()
     }
@@ -390,43 +389,43 @@ impl Engine {
         self.param_slab(index).len()
     }
 
-    /// A parameter.
+    /// Buffer of a parameter.
     pub(crate) fn param_slab(&self, index: usize) -> &HostBuffer {
         &self.slabs[self.params as usize + index]
     }
 
-    /// An optimiser state.
+    /// Buffer of an optimizer state.
     pub(crate) fn state_slab(&self, index: usize) -> &HostBuffer {
         &self.slabs[self.first_state as usize + index]
     }
 
-    /// The numbers of an input, for other threads; `None` where it has none. Engines that are bound anew do not freeze
-    /// theirs: their slabs are written again.
+    /// Elements of an input, shared with other threads; `None` if it has none. Not for engines that are rebound, which
+    /// overwrite their input buffers.
     pub(crate) fn frozen_input(&self, index: usize) -> Option<SharedBuffer> {
         let InputData::Held(_) = self.data.inputs.get(index)? else { return None };
         let slab = &self.slabs[self.first_state as usize + self.states.len() + index];
-        // SAFETY: runs write no inputs, and only `rebind` gives slabs of inputs away.
+        // SAFETY: runs never write inputs, and only `rebind` gives input buffers away.
         Some(unsafe { slab.frozen() })
     }
 
-    /// The optimiser states.
+    /// Parameter and slot of each optimizer state.
     pub fn states(&self) -> &[StateId] {
         &self.states
     }
 
-    /// The elements of an optimiser state.
+    /// Elements of an optimizer state.
     pub fn state(&mut self, index: usize) -> &mut [f32] {
         self.slabs[self.first_state as usize + index].elements()
     }
 
-    /// Planned memory for values of one program, as if it were the only one, or of all.
+    /// Planned memory of one program as if it ran alone, or of all.
     pub fn arena(&self, program: Option<usize>) -> Arena {
         let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
         Arena::of(&self.plans[range.clone()], &self.schedules[range], self.threads())
     }
 }
 
-/// The vertex types that the parameters of programs with the same tables have rows for.
+/// Per parameter, the vertex type of its rows if it is an embedding table.
 fn row_types(programs: &[&Program]) -> Vec<Option<VertexType>> {
     let params = programs.first().map_or(&[][..], |program| &program.tables.params);
     let of = |decl: &ParamDecl| match decl.dims.first() {
@@ -436,12 +435,12 @@ fn row_types(programs: &[&Program]) -> Vec<Option<VertexType>> {
     params.iter().map(of).collect()
 }
 
-/// The updates of a plan that are not made in place, large ones in parts, which threads share.
+/// Updates of a plan that are not in place; large ones are divided for the threads.
 pub(crate) fn copies(plan: &Plan) -> Vec<(Update, Range<usize>)> {
     const PART: usize = 1 << 16;
     let copied = plan.updates.iter().filter(|update| update.target != update.from.slab);
     let parts = copied.flat_map(|&update| {
-        // Parts of rows do not divide them.
+        // Divides only between rows.
         let width = update.rows.map_or(1, |(_, _, width)| width.max(1));
         let part = (PART / width).max(1) * width;
         (0..update.from.len).step_by(part).map(move |at| (update, at..update.from.len.min(at + part)))

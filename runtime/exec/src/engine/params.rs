@@ -1,4 +1,4 @@
-//! Parameters and optimiser states: what is kept and shown has its rows in the order of the dataset.
+//! Parameters and optimizer states. Rows at the interface are in the order of the dataset.
 
 use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::Dataflow;
@@ -10,17 +10,17 @@ use crate::init::Initializer;
 use crate::reorder::copy_rows;
 
 impl Engine {
-    /// The order of the rows of a parameter, where it has rows for vertices that are not in the order of the dataset.
+    /// Vertex order of an embedding table's rows, if it differs from the dataset's.
     fn row_order(&self, param: usize) -> Option<&Order> {
         self.data.orders.of((*self.row_types.get(param)?)?)
     }
 
-    /// Elements of a parameter, with rows of vertices in the order of the dataset.
+    /// Copies a parameter, with vertex rows in the order of the dataset.
     pub fn read_param(&self, index: usize, into: &mut [f32]) {
         self.read_rows(index, self.param_slab(index), into);
     }
 
-    /// Elements of an optimiser state, as [`Engine::read_param`].
+    /// Copies an optimizer state, with vertex rows in the order of the dataset.
     pub fn read_state(&self, index: usize, into: &mut [f32]) {
         self.read_rows(self.states[index].0.index(), self.state_slab(index), into);
     }
@@ -34,12 +34,12 @@ impl Engine {
         }
     }
 
-    /// Sets a parameter: rows of vertices are in the order of the dataset.
+    /// Overwrites a parameter; vertex rows are in the order of the dataset.
     pub fn set_param(&mut self, index: usize, numbers: &[f32]) {
         self.set_rows(index, self.params as usize + index, numbers);
     }
 
-    /// Sets an optimiser state, as [`Engine::set_param`].
+    /// Overwrites an optimizer state; vertex rows are in the order of the dataset.
     pub fn set_state(&mut self, index: usize, numbers: &[f32]) {
         self.set_rows(self.states[index].0.index(), self.first_state as usize + index, numbers);
     }
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Fills all parameters with their initial values, which depend on the seed and their names only.
+    /// Initializes all parameters, depending only on the seed and their names.
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
         for (index, decl) in tables.params.iter().enumerate() {
             let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
@@ -67,7 +67,7 @@ impl Engine {
                 continue;
             }
             let slab = &mut self.slabs[self.params as usize + index];
-            // Each number depends on its position only: threads share large parameters.
+            // Each element depends on its position only, so threads share large parameters.
             const PART: usize = 1 << 14;
             let fill = |(part, numbers): (usize, &mut [f32])| draw.fill(seed, part * PART, numbers);
             if slab.len() <= PART {

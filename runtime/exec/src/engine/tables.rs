@@ -1,4 +1,4 @@
-//! What programs say of the data that they are bound to, and whether it is so.
+//! Requirements of programs on the data that they are bound to.
 
 use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
 use hgnnc_ir::kernel::{Body, Contents, Program, Rows};
@@ -10,7 +10,7 @@ use crate::data::{BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
 use crate::plan::StateId;
 
-/// All optimiser states that a program reads or writes.
+/// Optimizer states that a program reads or writes.
 pub(crate) fn collect_states(programs: &[&Program]) -> Vec<StateId> {
     let mut states: Vec<StateId> = vec![];
     for program in programs {
@@ -28,7 +28,7 @@ pub(crate) fn collect_states(programs: &[&Program]) -> Vec<StateId> {
     states
 }
 
-/// Do the graphs and patterns have the sizes that the tables say?
+/// Checks that graphs and patterns have the sizes in the tables.
 pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
     let wrong = |what: String, found: String, expected: String| Err(ExecError::Shape { what, found, expected });
     for (what, found, expected) in [
@@ -67,7 +67,7 @@ pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
     Ok(())
 }
 
-/// Are the edges there that kernels go over?
+/// Checks that all traversed graphs are materialized.
 pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()> {
     let left_out = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.unlisted.is_some());
     for program in programs {
@@ -90,11 +90,11 @@ pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()
     Ok(())
 }
 
-/// Adds the inputs that differentiation and optimisers add to a training program. They need no dataset: counters of steps and
-/// epochs, and ranks of edges, which `hold` puts where the program reads them; it is told the number of the input.
+/// Adds the inputs that differentiation and optimizers add to a training program: step and epoch counters, and edge
+/// ranks. `hold` stores the ranks of an input, given its index.
 ///
 /// # Errors
-/// Those of `hold`.
+/// Any error of `hold`.
 pub(crate) fn add_derived(
     programs: &[&Program],
     data: &mut BoundData,
@@ -127,14 +127,14 @@ pub(crate) fn add_derived(
     Ok(())
 }
 
-/// The ranks of the edges of a graph, in memory of their own.
+/// Edge ranks of a graph as an input of their own.
 pub(crate) fn ranks(_: usize, graph: &Topology, direction: Direction) -> Result<InputData> {
     let mut ranks = vec![0.0; graph.num_edges()];
     graph.write_ranks(direction, &mut ranks)?;
     Ok(InputData::Numbers(ranks))
 }
 
-/// Lists the ends of graphs that programs have rows for.
+/// Computes the active vertices that programs have rows for.
 pub(crate) fn list_ends(programs: &[&Program], data: &mut BoundData) {
     let mut used = vec![[false; 2]; data.graphs.len()];
     for (graph, direction) in programs.iter().flat_map(|program| program.ends()) {

@@ -1,15 +1,14 @@
-//! Searches the edge of a row with the largest or the smallest element: see [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
+//! Arg-max and arg-min over the edges of a row: see [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
 //!
-//! A row is `width` extreme elements and then the `width` ranks of their edges. Among equal elements the lowest rank wins, so
-//! a row does not depend on the order in which its edges, or its parts, are met. NaN never wins, as in other
-//! reductions.
+//! A row holds `width` extreme elements, then the `width` ranks of their edges. Among equal elements the lowest rank
+//! wins, so a row does not depend on the order of its edges or partial results. NaN never wins, as in other reductions.
 
 use hgnnc_ir::ops::Extreme;
 
 use super::Rows;
 use crate::simd::multiversion;
 
-/// Rows over no edges.
+/// Initializes rows for a reduction over no edges.
 pub fn begin(extreme: Extreme, width: usize, out: &mut [f32]) {
     if width == 0 {
         return;
@@ -22,8 +21,8 @@ pub fn begin(extreme: Extreme, width: usize, out: &mut [f32]) {
 }
 
 multiversion! {
-    /// Adds edges to the rows of `out`: those of row `r` are `offsets[r]..offsets[r + 1]` of `x`, which has `width` elements per
-    /// edge, and of `ranks`, which has one.
+    /// Reduces edges into the rows of `out`: those of row `r` are `offsets[r]..offsets[r + 1]` of `x`, which has
+    /// `width` elements per edge, and of `ranks`, which has one.
     pub fn segment_arg(
         extreme: Extreme, x: Rows<'_>, ranks: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32],
     ) as segment_arg_body
@@ -53,7 +52,7 @@ fn segment_arg_body<const FMA: bool>(
     }
 }
 
-/// Merges the rows of `parts`, which are parts of one row, into `out`.
+/// Merges `parts`, partial results of one row, into `out`.
 pub fn merge(extreme: Extreme, width: usize, parts: &[f32], out: &mut [f32]) {
     let (best, of) = out.split_at_mut(width);
     for part in parts.chunks_exact(2 * width) {
@@ -65,7 +64,7 @@ pub fn merge(extreme: Extreme, width: usize, parts: &[f32], out: &mut [f32]) {
     }
 }
 
-/// Takes the elements of `x` that win, with their ranks. Selections instead of branches: loops become vector code.
+/// Keeps the winning elements with their ranks. Selects instead of branches, so that the loop vectorizes.
 #[inline(always)]
 fn compare<const MAX: bool>(best: &mut [f32], of: &mut [f32], x: &[f32], rank: impl Fn(usize) -> f32) {
     let (of, x) = (&mut of[..best.len()], &x[..best.len()]);

@@ -1,56 +1,55 @@
-//! Sums over paths: see [`hgnnc_ir::paths`].
+//! Attention over a factored metapath (row, middle vertex, end): see [`hgnnc_ir::paths`].
 //!
-//! The ends of each vertex between are sorted by their part of the score, for each head. Below a place of that order the
-//! score is under its bend, from it on above, so that what is summed is kept for all places: from below up to the place
-//! ([`Place::below`]), and from the place up to the top ([`Place::above`]). Exponentials are kept as multiples of the largest
-//! one that is summed, as in an online softmax: no difference of sums is ever taken, and nothing overflows.
+//! For each middle vertex and head, the ends are sorted by their part of the attention score. Below a position of that
+//! order the leaky-ReLU argument is negative, from it on positive, so prefix sums ([`Place::below`]) and suffix sums
+//! ([`Place::above`]) at that position give the aggregation over all ends. Exponentials are kept relative to the
+//! largest one in their sum, as in an online softmax: no sums are subtracted, and nothing overflows.
 
 use std::cell::RefCell;
 
 use crate::math;
 use crate::simd::multiversion;
 
-/// Rows that are summed: `width` elements for each head of each end; 1 without rows.
+/// Aggregated rows: `width` elements per head of each end; ones without rows.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SummedRows<'a> {
-    /// The rows.
+    /// Row elements; `None` for ones.
     pub rows: Option<&'a [f32]>,
-    /// Elements per head.
     pub width: usize,
 }
 
-/// What the ends of all vertices between have.
+/// Operands at the ends of the metapath.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct EndData<'a> {
-    /// Their part of the score, `heads` numbers each.
+    /// Their part of the score, `heads` elements each.
     pub score: &'a [f32],
-    /// What their scores are reduced by; sums for the ends of the second graph are reduced when they are complete.
+    /// Their log-sum-exp, subtracted from scores; sums for the ends of the second graph are normalized when complete.
     pub norm: Option<&'a [f32]>,
-    /// What is summed.
+    /// Operands to aggregate over the ends.
     pub summed: &'a [SummedRows<'a>],
-    /// Number of heads.
     pub heads: usize,
-    /// Slope below the bend.
+    /// Negative slope of the leaky ReLU.
     pub slope: f32,
 }
 
-/// Elements of the table for an end and a head, where `width` elements are summed: its place in the order, and below and
-/// above it the largest exponent and the sums.
+/// Table elements per end and head, for `width` aggregated elements: sorted score, and below and above it the largest
+/// exponent and the sums.
 pub fn table_len(width: usize) -> usize {
     1 + 2 * (1 + width)
 }
 
-/// Elements of what a row has so far for a head: the largest exponent, and the sums on both sides of the bend.
+/// Elements of a row's running state per head: the largest exponent, and the sums on both sides of zero.
 pub fn state_len(width: usize) -> usize {
     1 + 2 * width
 }
 
-/// The table of a vertex between for a head: scores in ascending order, then what is known below and above each place.
+/// Table of a middle vertex and head: scores in ascending order, then prefix and suffix sums at each position.
 struct Table<'a> {
     scores: &'a [f32],
     below: &'a [f32],
     above: &'a [f32],
-    /// Elements of a place.
     len: usize,
 }
 
@@ -64,18 +63,18 @@ impl<'a> Table<'a> {
 }
 
 thread_local! {
-    /// The order of the ends of a vertex between, and distances of exponents. Kept, so that runs allocate nothing.
+    /// Sort keys and exponent distances of the ends of a middle vertex. Kept per thread, so that runs do not allocate.
     static ORDER: RefCell<(Vec<u64>, Vec<f32>)> = const { RefCell::new((vec![], vec![])) };
 }
 
-/// A number whose order is that of the scores, and among equal ones that of the ends.
+/// Sort key: by score, then by end.
 fn sort_key(score: f32, end: usize) -> u64 {
     let bits = score.to_bits();
     let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
     u64::from(ordered) << 32 | end as u64
 }
 
-/// Makes the table of a vertex between, whose ends are `others`, for a head.
+/// Builds the table of a middle vertex with ends `others`, for a head.
 pub fn make_table(ends: EndData<'_>, others: &[u32], head: usize, table: &mut [f32]) {
     ORDER.with_borrow_mut(|(order, distances)| {
         let score = |other: u32| ends.score[other as usize * ends.heads + head];
@@ -113,7 +112,8 @@ fn fill_table_body<const FMA: bool>(
     let (scores, sums) = table.split_at_mut(count);
     let (below, above) = sums.split_at_mut(count * len);
     let end = |place: usize| others[order[place] as u32 as usize] as usize * heads + head;
-    // The largest exponent up to each place stands before its sums, and how far the place's own and the one before are from it.
+    // The largest exponent up to each position is stored before its sums, with the distances of the current and the
+    // previous exponent from it.
     let [own_below, before_below, own_above, before_above] = parts(distances, count);
     let (mut lowest, mut highest) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
     for place in 0..count {
@@ -166,19 +166,19 @@ fn parts(distances: &mut [f32], count: usize) -> [&mut [f32]; 4] {
     [a, b, c, d]
 }
 
-/// The larger, or what is no number.
+/// Maximum; NaN if either is NaN.
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
-/// `exponent - largest`, where -∞ is as far from itself as from any number.
+/// `exponent - largest`, defined as -∞ if `exponent` is -∞.
 #[inline(always)]
 fn distance(exponent: f32, largest: f32) -> f32 {
     exponent - largest.max(f32::MIN)
 }
 
-/// What is summed of an end, times a weight, plus sums so far, times theirs.
+/// `weight · row + factor · sums so far`.
 #[inline(always)]
 fn add<const FMA: bool>(
     summed: &[SummedRows<'_>],
@@ -205,7 +205,7 @@ fn add<const FMA: bool>(
     }
 }
 
-/// Begins the sums of a row.
+/// Initializes the state of a row.
 pub fn begin_row(heads: usize, width: usize, state: &mut [f32]) {
     for state in state.chunks_exact_mut(state_len(width)).take(heads) {
         state.fill(0.0);
@@ -214,7 +214,7 @@ pub fn begin_row(heads: usize, width: usize, state: &mut [f32]) {
 }
 
 multiversion! {
-    /// Adds to a row what it finds in the tables of a vertex between with so many ends. `scores` are the row's own part.
+    /// Merges the table of a middle vertex into the state of a row. `scores` are the row's part of the score.
     pub fn add_row(
         scores: &[f32],
         slope: f32,
@@ -264,13 +264,13 @@ fn add_row_body<const FMA: bool>(
     }
 }
 
-/// The logarithm of a sum of exponentials, which stands in one column.
+/// Log-sum-exp accumulated in one column.
 pub fn log_sum(state: &[f32], width: usize, column: usize) -> f32 {
     let sum = state[1 + column] + state[1 + width + column];
     if sum == 0.0 { f32::NEG_INFINITY } else { state[0] + math::ln::<false>(sum) }
 }
 
-/// Sums of columns, those below the bend times a slope, as multiples of the exponential of a norm.
+/// Sums of columns, with the negative side scaled by the slope, relative to `e^norm`.
 pub fn sums(state: &[f32], (width, column): (usize, usize), slope: f32, norm: f32, out: &mut [f32]) {
     if state[0] == f32::NEG_INFINITY {
         return out.fill(0.0);
@@ -286,7 +286,7 @@ pub fn sums(state: &[f32], (width, column): (usize, usize), slope: f32, norm: f3
 mod tests {
     use super::*;
 
-    /// The log-sum-exp of the scores of a row, and its weighted means without and with slopes, end by end.
+    /// Log-sum-exp of the scores of a row, and its weighted means without and with slopes, end by end.
     fn naive(ends: &EndData<'_>, score: f32, x: &[f32]) -> (f64, f64, f64) {
         let terms: Vec<(f64, f64, f64)> = ends
             .score

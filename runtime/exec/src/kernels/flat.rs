@@ -7,17 +7,17 @@ use super::Rows;
 use crate::math;
 use crate::simd::multiversion;
 
-/// Elements of a cycle: many, so that loops over them become loops over vectors.
+/// Elements of a repeated row: many, so that its loops vectorize.
 pub const CYCLE: usize = 256;
 
-/// One side of an element-wise operation.
+/// Operand of an element-wise operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Side<'a> {
     /// As many elements as the result.
     Elements(&'a [f32]),
-    /// One number for all.
+    /// One number, broadcast to all elements.
     Scalar(f32),
-    /// These numbers again and again: [`CYCLE`] elements.
+    /// One row of [`CYCLE`] elements, repeated.
     Cycle(&'a [f32]),
 }
 
@@ -124,7 +124,7 @@ fn binary_body<const FMA: bool>(op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mu
                         }
                     }
                 }
-                // Two sides that are the same for all rows are rare.
+                // Two operands that are the same for all rows are rare.
                 (a, b) => {
                     for (k, o) in out.iter_mut().enumerate() {
                         *o = $f(a.element(k), b.element(k));
@@ -147,17 +147,17 @@ fn binary_body<const FMA: bool>(op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mu
     }
 }
 
-/// Two element-wise functions, one after the other.
+/// Composition of two element-wise functions.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum Pair {
     /// `leaky_relu(a + b)` with this slope.
     AddLeakyRelu(f32),
-    /// `exp(a - b)`
     SubExp,
 }
 
 impl Pair {
-    /// `then(f(a, b))`, where one pass does it.
+    /// `then(f(a, b))`, if it has a fused loop.
     pub fn of(f: BinaryOp, then: UnaryOp) -> Option<Self> {
         match (f, then) {
             (BinaryOp::Add, UnaryOp::LeakyRelu(slope)) => Some(Pair::AddLeakyRelu(slope as f32)),
@@ -166,7 +166,7 @@ impl Pair {
         }
     }
 
-    /// The two functions.
+    /// The two functions, in order.
     pub fn functions(self) -> (BinaryOp, UnaryOp) {
         match self {
             Pair::AddLeakyRelu(slope) => (BinaryOp::Add, UnaryOp::LeakyRelu(slope.into())),
@@ -175,16 +175,15 @@ impl Pair {
     }
 }
 
-/// A function of two operands.
+/// Element-wise function of two operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum Two {
-    /// One.
     Plain(BinaryOp),
-    /// Another one after it.
     Pair(Pair),
 }
 
-/// `out = f(a, b)`; element sides have the length of `out`. Limited by what the first-level cache takes and gives.
+/// `out = f(a, b)`; element operands have the length of `out`. Bound by L1 bandwidth.
 pub fn two(f: Two, a: Side<'_>, b: Side<'_>, out: &mut [f32]) {
     match f {
         Two::Plain(f) => binary(f, a, b, out),
@@ -200,7 +199,7 @@ pub fn two(f: Two, a: Side<'_>, b: Side<'_>, out: &mut [f32]) {
 }
 
 multiversion! {
-    /// In place.
+    /// In-place `leaky_relu` with this negative slope.
     fn leaky_relu(slope: f32, x: &mut [f32]) as leaky_relu_body
 }
 
@@ -210,7 +209,7 @@ fn leaky_relu_body<const FMA: bool>(slope: f32, x: &mut [f32]) {
 }
 
 multiversion! {
-    /// In place. Limited by arithmetic: some 25 instructions per vector.
+    /// `exp` in place. Compute-bound: some 25 instructions per vector.
     fn exp(x: &mut [f32]) as exp_body
 }
 
@@ -229,8 +228,8 @@ fn choose_body<const FMA: bool>(x: &[f32], positive: f32, otherwise: f32, out: &
     out.iter_mut().zip(x).for_each(|(o, &x)| *o = if x > 0.0 { positive } else { otherwise });
 }
 
-/// `out = f(a, b)` for rows of 8 or 16 elements of which some are gathered: without copies of them. False: not done.
-/// Limited by the latency of the gathered rows, most of which are in the second-level cache.
+/// `out = f(a, b)` for rows of 8 or 16 elements, some of them gathered, without copying them. Returns false if
+/// unsupported. Bound by the latency of the gathered rows, most of which are in the L2 cache.
 pub fn gathered(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) -> bool {
     let some = matches!((a, b), (Rows::Picked(..), _) | (_, Rows::Picked(..)));
     let known = match f {
@@ -242,14 +241,14 @@ pub fn gathered(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32])
     }
     gathered_rows(f, a, b, width, out);
     if f == Two::Pair(Pair::SubExp) {
-        // Whole vectors, however narrow the rows are.
+        // Full vectors, however narrow the rows are.
         exp(out);
     }
     true
 }
 
 multiversion! {
-    /// As [`gathered`]; of `exp(a - b)` the difference.
+    /// [`gathered`] without the final `exp`: for `SubExp` only the difference.
     fn gathered_rows(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) as gathered_body
 }
 
@@ -321,13 +320,13 @@ fn each_row<const W: usize>(a: Rows<'_>, b: Rows<'_>, out: &mut [f32], f: impl F
     }
 }
 
-/// The larger; the other one where one is NaN, as `f64::max` has it.
+/// Maximum; if one is NaN the other one, like `f64::max`.
 #[inline(always)]
 pub fn larger(x: f32, y: f32) -> f32 {
     x.max(y)
 }
 
-/// The smaller; the other one where one is NaN, as `f64::min` has it.
+/// Minimum; if one is NaN the other one, like `f64::min`.
 #[inline(always)]
 pub fn smaller(x: f32, y: f32) -> f32 {
     x.min(y)
@@ -339,21 +338,21 @@ fn power(x: f32, y: f32) -> f32 {
     if y == 2.0 { x * x } else { f64::from(x).powf(f64::from(y)) as f32 }
 }
 
-/// What a mask draws: [`random::mask_element`] with its rate resolved.
+/// Parameters of a dropout mask: [`random::mask_element`] with its rate resolved.
 #[derive(Clone, Copy, Debug)]
 pub struct MaskDraw {
     /// Key of seed, step and stream.
     pub key: u64,
-    /// Kept where the bits are below it.
+    /// Elements with random bits below it are kept.
     pub threshold: u32,
     /// The factor of kept elements.
     pub scale: f32,
-    /// Rate 0 keeps everything, also the one word in 2^32 that the threshold would drop.
+    /// Rate 0 keeps everything, including the one word in 2^32 at or above the threshold.
     pub keep_all: bool,
 }
 
 impl MaskDraw {
-    /// The draw of one stream in one step.
+    /// Dropout mask of a stream in a training step.
     pub fn new(seed: u64, step: u64, stream: u32, rate: f64) -> Self {
         Self {
             key: random::mask_key(seed, step, stream),
@@ -370,7 +369,7 @@ impl MaskDraw {
 }
 
 multiversion! {
-    /// Mask elements `start..start + out.len()`.
+    /// Dropout mask elements `start..start + out.len()`.
     pub fn mask(draw: MaskDraw, start: u64, out: &mut [f32]) as mask_body
 }
 
@@ -382,7 +381,7 @@ fn mask_body<const FMA: bool>(draw: MaskDraw, start: u64, out: &mut [f32]) {
 }
 
 multiversion! {
-    /// Mask rows at `position[i] · width`.
+    /// Dropout mask rows at `position[i] · width`.
     pub fn mask_rows(draw: MaskDraw, position: &[u32], width: usize, out: &mut [f32]) as mask_rows_body
 }
 
@@ -397,7 +396,8 @@ fn mask_rows_body<const FMA: bool>(draw: MaskDraw, position: &[u32], width: usiz
 }
 
 multiversion! {
-    /// Mask elements of a sparse matrix: element `i` at `row[i] · columns + column[i]`, rows counted from `first_row`.
+    /// Dropout mask of a sparse matrix: element `i` is drawn at `row[i] · columns + column[i]`,
+    /// rows counted from `first_row`.
     pub fn mask_sparse(
         draw: MaskDraw, row: &[u32], first_row: u64, column: &[u32], first_column: u64, columns: u64, out: &mut [f32],
     ) as mask_sparse_body

@@ -1,13 +1,14 @@
-//! Products of rows in groups of eight with one number per group: attention of eight elements per head. Compilers
-//! make poor vectors of them, so they are written in instructions here. Each has a portable version in
-//! [`super::rows`] and [`super::segment`], which it is tested against.
+//! Attention kernels for 8 elements per head: products of rows in groups of eight with one weight per group. Compilers
+//! vectorize them poorly, so they use intrinsics. Each is tested against a portable version in [`super::rows`] and
+//! [`super::segment`].
 
 #![allow(unsafe_code)]
 
 use super::Rows;
 use crate::simd::{Level, level};
 
-/// Calls `$f` with what gives row `$e` of both operands: the usual kinds of operands without a branch per row.
+/// Calls `$f` with closures that return row `$e` of both operands, specialized for common access patterns so
+/// that no row branches.
 macro_rules! with_rows {
     ($f:ident, $a:ident: $wa:expr, $x:ident: $wx:expr, $($rest:expr),*) => {{
         let (wa, wx) = ($wa, $wx);
@@ -36,13 +37,14 @@ macro_rules! with_rows {
     }};
 }
 
-// After the macro that they use.
+// After the macro that the modules use.
 #[cfg(target_arch = "aarch64")]
 mod arm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
+/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of eight `k` and a multiple of eight `h`.
+/// Returns false if unsupported.
 pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) -> bool {
     if heads == 0 || !heads.is_multiple_of(8) {
         return false;
@@ -62,8 +64,8 @@ pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out
     true
 }
 
-/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of `inner` elements, a multiple of 16. False: not done. With
-/// narrower vectors compilers make good ones of the portable version.
+/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of `inner` elements, a multiple of 16. Returns false if
+/// unsupported: for narrower vectors compilers vectorize the portable version well.
 #[cfg(target_arch = "x86_64")]
 pub fn weighted_sum_wide(
     a: Rows<'_>,
@@ -84,12 +86,13 @@ pub fn weighted_sum_wide(
     true
 }
 
-/// `out[i, h] = Σ a[i, h, k] · b[i, h, k]` for groups of eight `k` and a multiple of eight `h`. False: not done.
+/// `out[i, h] = Σ a[i, h, k] · b[i, h, k]` for groups of eight `k` and a multiple of eight `h`.
+/// Returns false if unsupported.
 pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
     if heads == 0 || !heads.is_multiple_of(8) {
         return false;
     }
-    // The operand that is gathered comes second.
+    // The gathered operand comes second.
     let (a, b) = if let Rows::Picked(..) = a { (b, a) } else { (a, b) };
     match level() {
         // SAFETY: `level` reports a level only where the processor has its instructions.
@@ -123,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Sums and, of groups of eight, dot products by the instructions of a level, where it has some for these extents.
+    /// Weighted sums and, for groups of eight, dot products at a SIMD level, if it has kernels for these extents.
     #[allow(clippy::too_many_arguments)]
     fn at(
         level: Level,

@@ -1,4 +1,4 @@
-//! Loops over blocks of rows: what the block interpreter calls. No kernel knows a plan or a model.
+//! CPU SIMD kernels over blocks of rows, called by the block interpreter. They know no plan and no model.
 
 pub mod extremes;
 pub mod factored_metapath;
@@ -15,32 +15,33 @@ mod sparse;
 
 use crate::kernel_features::{KernelFeature, KernelFeatures};
 
-/// Elements of an array that the L2 cache does not hold.
+/// Arrays with more elements than this exceed the L2 cache.
 const NOT_CACHED: usize = 1 << 20;
 /// Prefetch distance in rows: with rows of 64 elements, as many cache lines as a core can have in flight.
 pub const ROWS_AHEAD: usize = 10;
 /// Elements of a cache line.
 const LINE: usize = 16;
 
-/// How a kernel reads an operand of `width` elements per row.
+/// Access pattern of an operand of `width` elements per row.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
     /// Row `i` at `i · width`.
     Each(&'a [f32]),
-    /// Every row is the same one.
+    /// One row broadcast to all rows.
     Same(&'a [f32]),
     /// Row `i` at `index[i] · width`.
     Picked(&'a [f32], &'a [u32]),
 }
 
 impl<'a> Rows<'a> {
-    /// Is prefetching of these rows enabled, and are they gathered from an array that is larger than the L2 cache?
+    /// Whether prefetching is enabled and pays for these rows: they are gathered from an array that
+    /// exceeds the L2 cache.
     #[inline(always)]
     pub fn wants_prefetch(self, features: KernelFeatures) -> bool {
         matches!(self, Rows::Picked(data, _) if data.len() > NOT_CACHED) && features.has(KernelFeature::Prefetch)
     }
 
-    /// Prefetches row `i`, if there is one.
+    /// Prefetches row `i`, if it exists.
     #[inline(always)]
     pub fn prefetch(self, i: usize, width: usize) {
         let Rows::Picked(data, index) = self else { return };
@@ -49,7 +50,7 @@ impl<'a> Rows<'a> {
         (0..width).step_by(LINE).for_each(|at| prefetch::line(row.wrapping_add(at)));
     }
 
-    /// Row `i`.
+    /// Elements of row `i`.
     #[inline(always)]
     pub fn row(self, i: usize, width: usize) -> &'a [f32] {
         match self {

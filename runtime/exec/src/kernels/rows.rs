@@ -9,8 +9,8 @@ use crate::math;
 use crate::simd::multiversion;
 
 multiversion! {
-    /// Rows `first..` of an operand, every element repeated `expand` times, to contiguous elements; as many
-    /// rows as `out` has room for.
+    /// Copies rows `first..` of an operand to contiguous elements, repeating every element `expand` times; as many rows
+    /// as fit into `out`.
     pub fn fetch(from: Rows<'_>, width: usize, expand: usize, first: usize, out: &mut [f32]) as fetch_body
 }
 
@@ -79,7 +79,7 @@ fn fetch_expanded<const E: usize>(from: Rows<'_>, width: usize, first: usize, ou
 }
 
 multiversion! {
-    /// Reduces groups of `inner` neighbouring elements.
+    /// Reduces groups of `inner` adjacent elements.
     pub fn reduce_trailing(reduce: Reduce, x: &[f32], inner: usize, out: &mut [f32]) as reduce_trailing_body
 }
 
@@ -99,7 +99,7 @@ fn reduce_trailing_body<const FMA: bool>(reduce: Reduce, x: &[f32], inner: usize
     }
 }
 
-/// Sum with 16 running sums, so that it vectorises and its error grows slowly.
+/// Sum with 16 accumulators, so that it vectorizes and its error grows slowly.
 #[inline(always)]
 pub fn sum(x: &[f32]) -> f32 {
     let mut lanes = [0.0f32; 16];
@@ -125,7 +125,7 @@ fn fold_lanes(mut lanes: [f32; 16]) -> f32 {
     lanes[0]
 }
 
-/// The largest, with 16 running ones: the order of a maximum does not matter.
+/// Maximum with 16 accumulators; its order does not matter.
 #[inline(always)]
 fn largest(x: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 16];
@@ -145,7 +145,7 @@ fn largest(x: &[f32]) -> f32 {
     found
 }
 
-/// `ln Σ e^x`.
+/// Log-sum-exp: `ln Σ e^x`.
 #[inline(always)]
 pub fn lse<const FMA: bool>(x: &[f32]) -> f32 {
     let largest = largest(x);
@@ -166,14 +166,14 @@ pub fn lse<const FMA: bool>(x: &[f32]) -> f32 {
 }
 
 multiversion! {
-    /// As [`dot`], for all extents.
+    /// [`dot`] for all extents.
     pub(super) fn dot_portable(
         features: KernelFeatures, a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32],
     ) as dot_body
 }
 
-/// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements: products are not stored.
-/// `outer` groups per row.
+/// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements, `outer` groups per row.
+/// Products are not stored.
 pub fn dot(features: KernelFeatures, a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if inner == 8 && features.has(KernelFeature::Heads8) && super::heads8::dot(a, b, outer, out) {
@@ -238,7 +238,7 @@ fn dot_fixed<const FMA: bool, const K: usize>(a: Rows<'_>, b: Rows<'_>, outer: u
     }
 }
 
-/// A dot product of a fixed power of two of elements, summed as a tree.
+/// Dot product of a fixed power of two of elements, summed as a tree.
 #[inline(always)]
 fn dot_array<const FMA: bool, const K: usize>(x: &[f32; K], y: &[f32; K]) -> f32 {
     let mut products = [0.0f32; K];
@@ -263,7 +263,7 @@ multiversion! {
 #[inline(always)]
 fn accumulate_rows_body<const FMA: bool>(reduce: Reduce, x: &[f32], width: usize, out: &mut [f32]) {
     if width == 1 {
-        // One number per row: the vector runs along the rows.
+        // One element per row: vectors run along the rows.
         let o = &mut out[0];
         match reduce {
             Reduce::Sum => *o += sum(x),
@@ -274,7 +274,7 @@ fn accumulate_rows_body<const FMA: bool>(reduce: Reduce, x: &[f32], width: usize
         return;
     }
     if reduce == Reduce::Sum {
-        // Bands of columns whose sums stay in registers; added to the result once per 256 rows.
+        // Bands of columns with sums in registers, added to the result once per 256 rows.
         for (band, o) in out.chunks_mut(16).enumerate() {
             let columns = band * 16..band * 16 + o.len();
             for rows in x.chunks(256 * width) {

@@ -8,15 +8,15 @@ use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::math;
 use crate::simd::multiversion;
 
-/// Sums of long rows are added up in runs of this many edges, so that rounding errors grow with the number
-/// of runs and the length of one, not with their product.
+/// Sums of high-degree rows are accumulated in runs of this many edges, so that rounding errors grow with the number of
+/// runs plus the length of one, not with their product.
 const RUN: usize = 256;
-/// Edges whose exponentials are computed at once.
+/// Edges per batch of exponentials.
 const FEW: usize = 32;
 
 multiversion! {
-    /// `out[r] = reduce over the edges of r of x`, rows of `width` elements. With `more` what `out` holds counts
-    /// too; not for `Lse`.
+    /// `out[r] = reduce over the edges of r of x`, rows of `width` elements. With `more`, continues from the values in
+    /// `out`; not for `Lse`.
     pub fn segment(
         reduce: Reduce, features: KernelFeatures, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32], more: bool,
     ) as segment_body
@@ -58,7 +58,7 @@ fn segment_body<const FMA: bool>(
     }
 }
 
-/// Narrow rows one after another: whole vectors run along the edges, `16 / W` edges at a time.
+/// Narrow rows one after another: vectors run along the edges, `16 / W` edges at a time.
 #[inline(always)]
 fn segment_flat<const FMA: bool, const W: usize>(reduce: Reduce, data: &[f32], offsets: &[u32], out: &mut [f32]) {
     let (rows, _) = out.as_chunks_mut::<W>();
@@ -120,7 +120,7 @@ fn segment_flat<const FMA: bool, const W: usize>(reduce: Reduce, data: &[f32], o
     }
 }
 
-/// Folds rows of `W` elements: four vectors of 16 elements, then their parts.
+/// Reduces rows of `W` elements: four vectors of 16 elements, then across their lanes.
 #[inline(always)]
 fn flat_fold<const W: usize>(x: &[f32], identity: f32, f: impl Fn(f32, f32) -> f32) -> [f32; W] {
     if x.len() < 64 {
@@ -165,7 +165,7 @@ fn flat_fold<const W: usize>(x: &[f32], identity: f32, f: impl Fn(f32, f32) -> f
     fold_to(a, f)
 }
 
-/// Folds the parts of a vector that belong to the same of `W` columns.
+/// Reduces the lanes of a vector that belong to the same of `W` columns.
 #[inline(always)]
 fn fold_to<const W: usize>(mut a: [f32; 16], f: impl Fn(f32, f32) -> f32) -> [f32; W] {
     let mut half = 8;
@@ -219,7 +219,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                     for start in edges.clone().step_by(RUN) {
                         let mut part = [0.0f32; W];
                         for e in start..edges.end.min(start + RUN) {
-                            // The whole row, with its first band.
+                            // Prefetches the entire row with its first band.
                             if prefetch && band == 0 {
                                 x.prefetch(e + ROWS_AHEAD, width);
                             }
@@ -261,8 +261,8 @@ fn segment_banded<const FMA: bool, const W: usize>(
                         *b = finite_base(*b);
                     }
                     let mut total = [0.0f32; W];
-                    // Differences, exponentials and sums of a few edges in passes of their own: `exp` then runs
-                    // over whole vectors, however narrow the rows are.
+                    // Differences, exponentials and sums of a few edges in separate loops, so that `exp` runs over full
+                    // vectors however narrow the rows are.
                     let mut few = [[0.0f32; W]; FEW];
                     for start in edges.clone().step_by(FEW) {
                         let count = FEW.min(edges.end - start);
@@ -295,7 +295,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
 }
 
 multiversion! {
-    /// The row of each edge. Short rows are written eight at a time, over what belongs to the rows after them.
+    /// Row of each edge. Short rows write eight entries, which the following rows overwrite.
     pub fn owners(offsets: &[u32], own: &mut [u32]) as owners_body
 }
 
@@ -310,7 +310,7 @@ fn owners_body<const FMA: bool>(offsets: &[u32], own: &mut [u32]) {
     }
 }
 
-/// What is subtracted before `exp`: an infinite maximum would give NaN.
+/// The base subtracted before `exp`: an infinite maximum would give NaN.
 #[inline(always)]
 fn finite_base(largest: f32) -> f32 {
     if largest.is_infinite() { 0.0 } else { largest }
@@ -365,7 +365,7 @@ fn segment_any<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offse
 }
 
 /// Weighted gather-sum: `out[r, h, k] = Σ over the edges e of r of a[e, h] · x[e, h, k]`, with `heads` weights per edge
-/// and `inner` elements per weight. The product is never stored. With `more` the sum is added to what `out` holds.
+/// and `inner` elements per weight. The products are never stored. With `more`, continues from the values in `out`.
 #[allow(clippy::too_many_arguments, reason = "operands, their extents and the choice of kernels")]
 pub fn weighted_sum(
     features: KernelFeatures,
@@ -394,7 +394,7 @@ pub fn weighted_sum(
 }
 
 multiversion! {
-    /// Adds as [`weighted_sum`], for all extents.
+    /// [`weighted_sum`] for all extents.
     pub(super) fn weighted_portable(
         features: KernelFeatures, a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32],
     ) as weighted_sum_body
@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn every_edge_has_its_owner() {
-        // Without edges, short, longer than what is written at once, and short at the end.
+        // Rows without edges, with few, with more than one chunk of eight, and few at the end.
         let offsets = [0u32, 0, 3, 3, 4, 21, 22, 22];
         let mut own = vec![u32::MAX; 22];
         owners(&offsets, &mut own);

@@ -1,10 +1,10 @@
-//! The online softmax: one pass over the edges of a row that keeps sums of exponentials, and of rows that they weight,
-//! against the largest score so far: see [`hgnnc_ir::kernel::KernelOp::SoftmaxSum`].
+//! Online softmax: one pass over the edges of a row that accumulates exponentials, and rows weighted by them, relative
+//! to the running maximum score: see [`hgnnc_ir::kernel::KernelOp::SoftmaxSum`].
 //!
-//! A row of the result is a *state*: `Σ t e^(s - m) x` (`heads · inner` elements), `Σ e^(s - m)` and `m` (one per head).
-//! Edges are taken along some at a time: the largest score of these first, so that the sums are scaled once for all of
-//! them, then their exponentials in whole vectors, and then what they weight. Short rows are taken several at a time, so
-//! that each step is one loop over the edges of all of them.
+//! A row of the result is a *state*: `Σ t e^(s - m) x` (`heads · inner` elements), `Σ e^(s - m)` and `m` (one per
+//! head). Edges are processed in batches: first the batch maximum, so that the sums are rescaled once per batch, then
+//! the exponentials in full vectors, then the weighted rows. Several low-degree rows are processed together, so that
+//! each step is one loop over the edges of all of them.
 
 use hgnnc_ir::ops::Reduce;
 
@@ -14,15 +14,15 @@ use crate::kernel_features::KernelFeatures;
 use crate::math;
 use crate::simd::multiversion;
 
-/// Exponentials that are held at once: with the rows that they weight, half of a first-level cache.
+/// Exponentials buffered at once: with the rows that they weight, half of an L1 cache.
 const HELD: usize = 1024;
-/// Heads of a state of which this is the least that is held at a time; more heads are taken in bands.
+/// Minimum number of heads per band; states with more heads are processed in bands of heads.
 const BAND: usize = 64;
-/// Rows that are taken together, at most, and elements of their sums.
+/// Maximum number of rows processed together, and elements of their sums.
 const TOGETHER: usize = 32;
 const SUMS: usize = 2048;
 
-/// States of rows without edges.
+/// Initializes the states of rows without edges.
 pub fn begin(heads: usize, width: usize, states: &mut [f32]) {
     if heads == 0 {
         return;
@@ -36,7 +36,7 @@ pub fn begin(heads: usize, width: usize, states: &mut [f32]) {
     }
 }
 
-/// Takes states of other edges of the same row along, in their order.
+/// Merges partial online-softmax states (max, sum, acc) of one row, in edge order.
 pub fn merge(heads: usize, width: usize, parts: &[f32], state: &mut [f32]) {
     if heads == 0 {
         return;
@@ -56,8 +56,7 @@ pub fn merge(heads: usize, width: usize, parts: &[f32], state: &mut [f32]) {
     }
 }
 
-/// Makes the largest score of a head no less than `score`, and scales its sums; what the largest score is taken for in
-/// exponents.
+/// Raises the running maximum of a head to at least `score` and rescales its sums. Returns the base of exponents.
 #[inline(always)]
 fn raise(state: &mut [f32], (heads, inner): (usize, usize), head: usize, score: f32) -> f32 {
     let width = heads * inner;
@@ -65,7 +64,7 @@ fn raise(state: &mut [f32], (heads, inner): (usize, usize), head: usize, score: 
     let largest = larger(before, score);
     let base = largest.clamp(f32::MIN, f32::MAX);
     if before == f32::NEG_INFINITY {
-        // Nothing is there yet but the 1 of a row without edges, or exponentials of -∞.
+        // The state holds only the 1 of a row without edges, or exponentials of -∞.
         state[width + head] = 0.0;
         state[width + heads + head] = largest;
     } else if largest != before {
@@ -78,8 +77,8 @@ fn raise(state: &mut [f32], (heads, inner): (usize, usize), head: usize, score: 
 }
 
 multiversion! {
-    /// Takes edges along: `offsets[r]..offsets[r + 1]` belong to row `r` of `out`. Of an edge `score` and `times` have
-    /// `heads` numbers, and `x` has `inner` elements for each of them.
+    /// Merges edges into states: `offsets[r]..offsets[r + 1]` belong to row `r` of `out`. Per edge, `score` and `times`
+    /// (edge weights) have `heads` elements, and `x` has `inner` elements per head.
     pub fn softmax_sum(
         features: KernelFeatures,
         score: Rows<'_>,
@@ -108,7 +107,7 @@ fn softmax_sum_body<const FMA: bool>(
     let width = heads * inner;
     let edges = Edges { features, score, x, times, heads, inner };
     let mut buffers = Buffers { held: [0.0; HELD], bases: [0.0; HELD], sums: [0.0; SUMS] };
-    // Rows of at most this many edges are short.
+    // Rows of at most this many edges are processed together.
     let short = HELD / heads / 4;
     let together = TOGETHER.min(HELD / heads).min(SUMS / width.max(1));
     let mut row = 0;
@@ -131,7 +130,7 @@ fn softmax_sum_body<const FMA: bool>(
     }
 }
 
-/// The values of edges: of each, `heads` scores, perhaps as many factors, and `inner` elements for each head.
+/// Edge operands: per edge, `heads` scores, optionally as many weights, and `inner` elements per head.
 #[derive(Clone, Copy)]
 struct Edges<'a> {
     features: KernelFeatures,
@@ -142,14 +141,14 @@ struct Edges<'a> {
     inner: usize,
 }
 
-/// What is held of the edges at hand.
+/// Temporaries of the current edges.
 struct Buffers {
     held: [f32; HELD],
     bases: [f32; HELD],
     sums: [f32; SUMS],
 }
 
-/// Rows with few edges in all.
+/// Processes several rows with few edges in total.
 #[inline(always)]
 fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [f32], buffers: &mut Buffers) {
     let Edges { features, score, x, times, heads, inner } = edges;
@@ -176,7 +175,7 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
         }
     }
     held.iter_mut().for_each(|x| *x = math::exp::<FMA>(*x));
-    // The bases are not needed any more.
+    // The bases are no longer needed.
     segment::segment(Reduce::Sum, features, Rows::Each(held), heads, own, bases, false);
     multiply(times, heads, start, held);
     segment::weighted_sum(features, Rows::Each(held), from(x, start, width), heads, inner, own, sums, false);
@@ -187,7 +186,7 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
     }
 }
 
-/// A row with any number of edges.
+/// Processes a row with any number of edges.
 #[inline(always)]
 fn long_row<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], state: &mut [f32], buffers: &mut Buffers) {
     let Edges { features, score, x, times, heads, inner } = edges;
@@ -245,7 +244,7 @@ fn long_row<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], state: &mut [f32
     }
 }
 
-/// Multiplies the weights of the edges from `start` on.
+/// Multiplies the exponentials by the edge weights, from edge `start` on.
 #[inline(always)]
 fn multiply(times: Option<Rows<'_>>, heads: usize, start: usize, weights: &mut [f32]) {
     match times {
@@ -262,7 +261,7 @@ fn multiply(times: Option<Rows<'_>>, heads: usize, start: usize, weights: &mut [
     }
 }
 
-/// `e^(x - base)` of rows of as many numbers as there are bases.
+/// `e^(x - base)` for rows with one element per base.
 #[inline(always)]
 fn exponentials<const FMA: bool>(bases: &[f32], x: &mut [f32]) {
     if 16usize.is_multiple_of(bases.len()) {
@@ -284,7 +283,7 @@ fn exponentials<const FMA: bool>(bases: &[f32], x: &mut [f32]) {
     x.iter_mut().for_each(|x| *x = math::exp::<FMA>(*x));
 }
 
-/// The rows of an operand from `start` on.
+/// Rows of an operand from `start` on.
 #[inline(always)]
 fn from(x: Rows<'_>, start: usize, width: usize) -> Rows<'_> {
     match x {
@@ -298,7 +297,7 @@ fn from(x: Rows<'_>, start: usize, width: usize) -> Rows<'_> {
 mod tests {
     use super::*;
 
-    /// The weighted mean and the log-sum-exp of one head of `x` and `score`, in f64.
+    /// Weighted mean and log-sum-exp of one head of `x` and `score`, in f64.
     fn oracle(score: &[f32], x: &[f32], times: &[f32]) -> (f64, f64) {
         let largest = score.iter().copied().fold(f32::NEG_INFINITY, f32::max) as f64;
         let weights: Vec<f64> = score.iter().map(|&s| (f64::from(s) - largest).exp()).collect();
@@ -313,7 +312,7 @@ mod tests {
             for edges in [1usize, 7, 8, 9, 100, 3000] {
                 let draw = |salt: u64, i: usize| (hgnnc_ir::random::uniform(salt, i as u64) * 2.0 - 1.0) as f32;
                 let width = heads * inner;
-                // Scores that grow, fall and stay, some of them far apart.
+                // Scores that rise, fall and stay constant, some of them far apart.
                 let score: Vec<f32> = (0..edges * heads).map(|i| draw(1, i) * [1.0, 1e4][i % 2]).collect();
                 let times: Vec<f32> = (0..edges * heads).map(|i| 2.0 * (draw(2, i) > 0.0) as u8 as f32).collect();
                 let x: Vec<f32> = (0..edges * width).map(|i| draw(3, i)).collect();

@@ -1,10 +1,9 @@
-//! Gather-sums with one weight per edge: rows of a sparse matrix times a dense one, and a sparse matrix transposed
-//! times a dense one. Each has a portable version in [`super::segment`], which it is tested against.
+//! SpMM kernels with one weight per edge: a sparse matrix, or its transpose, times a dense one. Each is tested against a portable version in [`super::segment`].
 //!
-//! What limits them: the gathered rows come from the second-level cache (a weight of 1902 x 64 has 0.5 MB), one vector
-//! per load. A row of 64 takes about 1.6 ns on a core of 2.6 GHz, which is what a loop that only adds up the rows
-//! takes too. Weights that are gathered as well cost half as much again: that is why a matrix whose elements are all
-//! the same is bound as one number (see `plan::region`).
+//! Bound by L2 bandwidth: the gathered rows come from the L2 cache (a weight of 1902 x 64 has 0.5 MB), one vector per
+//! load. A row of 64 takes about 1.6 ns on a core of 2.6 GHz, the same as a loop that only sums the rows. Gathering the
+//! weights as well costs half as much again, so a matrix with equal elements is bound as one scalar (see
+//! `plan::region`).
 
 #![allow(unsafe_code)]
 
@@ -13,7 +12,8 @@ use std::arch::x86_64::*;
 use super::Rows;
 use crate::simd::{Level, level};
 
-/// `out[r, k] += Σ a[e] · x[e, k]` for gathered rows of eight or a multiple of 16 elements. False: not done.
+/// `out[r, k] += Σ a[e] · x[e, k]` for gathered rows of eight or a multiple of 16 elements.
+/// Returns false if unsupported.
 pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) -> bool {
     let Rows::Picked(x, index) = x else { return false };
     let fits = width == 8 || width > 0 && width.is_multiple_of(16);
@@ -51,7 +51,7 @@ fn sums(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], width: usize, offset
     let last = index.iter().fold(0, |m, &i| m.max(i)) as usize;
     assert!(index.is_empty() || (last + 1) * width <= x.len(), "gathered rows exist");
     assert!(offsets.is_sorted() && out.len() >= offsets.len().saturating_sub(1) * width, "each row has its edges");
-    // SAFETY: all indices name rows, and all offsets edges.
+    // SAFETY: all indices are below the number of rows, and all offsets below the number of edges.
     unsafe {
         if width == 8 {
             return heads8(a, x, index, offsets, out);
@@ -74,10 +74,10 @@ fn sums(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], width: usize, offset
     }
 }
 
-/// `N` vectors from column `start` of one row, in `U` running sums each: as many as hide the latency of an addition.
+/// `N` vectors from column `start` of one row, with `U` accumulators each, enough to hide the latency of an addition.
 ///
 /// # Safety
-/// `edges` are positions in `index`, whose rows `x` has, and a row has `start + 16 N` elements.
+/// `edges` are positions in `index`, which holds row numbers of `x`, and a row has `start + 16 N` elements.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
 unsafe fn band<const N: usize, const U: usize>(
@@ -119,10 +119,10 @@ unsafe fn band<const N: usize, const U: usize>(
     }
 }
 
-/// Rows of eight: an edge per vector, in four running sums, which hide the latency of an addition.
+/// Rows of eight: one edge per vector, with four accumulators to hide the latency of an addition.
 ///
 /// # Safety
-/// The offsets are positions in `index`, whose rows `x` has.
+/// The offsets are positions in `index`, which holds row numbers of `x`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
 unsafe fn heads8(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[u32], out: &mut [f32]) {

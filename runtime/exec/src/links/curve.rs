@@ -1,19 +1,20 @@
-//! How well scores tell links from pairs that are none.
+//! Classification metrics of link scores: loss, AUC and average precision.
 
-/// Binary cross entropy, and areas under curves, of scores of links and of others. `None` where there is nothing to compare.
+/// Binary cross entropy and areas under curves, of scores of positive and negative pairs. `None`
+/// without pairs to compare.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Separation {
-    /// Mean of `softplus(x) - x·y` over links and pairs with an end replaced.
+    /// Mean of `softplus(x) - x·y` over links and corrupted links.
     pub loss: Option<f64>,
-    /// Probability that a link scores higher than another pair; equal scores count half.
+    /// Area under the ROC curve: probability that a link scores higher than a negative pair; ties count half.
     pub auc: Option<f64>,
-    /// Sum over distinct scores, from the highest, of precision times the growth of recall.
+    /// Sum over distinct scores, from the highest, of precision times increase of recall.
     pub average_precision: Option<f64>,
 }
 
 impl Separation {
-    /// Of links and others; the loss is of links and of pairs with an end replaced, of which there are so many to a link in
-    /// training. Of scores that are no numbers nothing is a number.
+    /// Metrics of `links` against `others`; the loss uses corrupted links, weighted by the number of negatives per link
+    /// in training. NaN scores give NaN.
     pub fn of(links: &[f32], others: &[f32], (replaced, weight): (&[f32], f64)) -> Self {
         if links.is_empty() {
             return Self::default();
@@ -32,7 +33,7 @@ fn loss(links: &[f32], replaced: &[f32], weight: f64) -> f64 {
     (mean(links, -1.0) + weight * mean(replaced, 1.0)) / (1.0 + weight)
 }
 
-/// Area under the ROC curve, and average precision.
+/// ROC AUC and average precision.
 fn areas(links: &[f32], others: &[f32]) -> (f64, f64) {
     if links.iter().chain(others).any(|score| score.is_nan()) {
         return (f64::NAN, f64::NAN);
@@ -45,7 +46,7 @@ fn areas(links: &[f32], others: &[f32]) -> (f64, f64) {
     for equal in all.chunk_by(|a, b| a.0 == b.0) {
         let own = equal.iter().filter(|pair| pair.1).count() as u64;
         let false_own = equal.len() as u64 - own;
-        // Every other pair that comes now is below the links before, and beside those of the same score.
+        // Each negative of this score ranks below all previous links, and ties with those of the same score.
         auc += false_own as f64 * (found as f64 + own as f64 / 2.0);
         (found, wrong) = (found + own, wrong + false_own);
         average_precision += own as f64 * found as f64 / (found + wrong) as f64;
@@ -64,7 +65,7 @@ mod tests {
         let others = [1.0, 0.5, -1.0];
         let replaced = [0.25, -3.0];
         let of = Separation::of(&links, &others, (&replaced, 5.0));
-        // Each link against each other pair.
+        // Every link against every negative.
         let mut wins = 0.0;
         for a in links {
             for b in others {
@@ -78,7 +79,7 @@ mod tests {
             }
         }
         assert_eq!(of.auc, Some(wins / 12.0));
-        // By distinct scores: 2 (1 of 1), 1 (2 of 3), 0.5 (4 of 6).
+        // Distinct scores: 2 (1 of 1), 1 (2 of 3), 0.5 (4 of 6).
         assert!(
             (of.average_precision.expect("there are others") - (1.0 + 2.0 / 3.0 + 2.0 * 4.0 / 6.0) / 4.0).abs() < 1e-12
         );
@@ -86,7 +87,7 @@ mod tests {
             let p = 1.0 / (1.0 + (-f64::from(x)).exp());
             -(y * p.ln() + (1.0 - y) * (1.0 - p).ln())
         };
-        // Each link with five that are none: the two that were drawn stand for them.
+        // Each link with five negatives, represented by the two that were drawn.
         let of_links: f64 = links.iter().map(|&x| cross_entropy(x, 1.0)).sum();
         let of_replaced: f64 = replaced.iter().map(|&x| cross_entropy(x, 0.0)).sum();
         assert!(
@@ -94,7 +95,7 @@ mod tests {
         );
         let alone = Separation::of(&links, &[], (&replaced, 5.0));
         assert_eq!(alone, Separation { loss: of.loss, ..Separation::default() });
-        // What has diverged separates nothing.
+        // Diverged scores give NaN.
         let of = Separation::of(&[f32::NAN], &[f32::NAN], (&replaced, 1.0));
         assert!(of.auc.is_some_and(f64::is_nan) && of.average_precision.is_some_and(f64::is_nan), "{of:?}");
     }

@@ -1,4 +1,4 @@
-//! Measures models that predict links: how well scores tell links from other pairs, and how high they rank links.
+//! Metrics of link prediction: classification of links against negatives, and ranking.
 
 mod curve;
 mod rank;
@@ -17,41 +17,40 @@ use curve::Separation;
 use rank::{Ranks, rank};
 use scorer::{Pairs, Scorer};
 
-/// Draws the pairs that held-out links are told from: the same ones for every model, run and epoch.
+/// RNG stream of evaluation negatives, the same for every model, run and epoch.
 const STREAM: u32 = 0x0e7a_15ed;
-/// How often a pair is drawn again that is a link.
+/// Number of times a negative that is a link is drawn again.
 const TRIES: u64 = 16;
 
-/// Evaluates scores of links.
+/// Evaluates link scores by classification and ranking.
 pub(crate) struct LinkMeasures {
     scorer: Scorer,
-    /// What pairs that are none weigh in the loss, a link being 1.
+    /// Weight of negatives in the loss, relative to a link.
     negatives: f64,
     parts: [PartOfLinks; 3],
-    /// Numbers of vertices at the ends of each graph of links.
+    /// Source and destination counts of each link graph.
     ends: Vec<(usize, usize)>,
     known: Vec<Known>,
 }
 
-/// The links of a part with what has been measured of them since the last evaluation.
+/// Links of a part with the metrics computed since the last evaluation.
 struct PartOfLinks {
-    /// By graph.
     links: Vec<Vec<(u32, u32)>>,
-    /// As many pairs that are none, by graph: of any two vertices.
+    /// As many negatives by graph, of any two vertices.
     others: Vec<Vec<(u32, u32)>>,
-    /// As many that have one end of a link, as training draws them.
+    /// As many corrupted links by graph, drawn as in training.
     replaced: Vec<Vec<(u32, u32)>>,
     separation: Option<Separation>,
     ranks: Option<Ranks>,
 }
 
-/// The links of a graph, of all parts.
+/// Links of a graph, over all parts.
 pub(super) struct Known {
     by_src: Vec<(u32, u32)>,
     by_dst: Vec<(u32, u32)>,
 }
 
-/// Those that begin with `end`, of a list that is sorted.
+/// The range of a sorted list with this first element.
 fn behind(pairs: &[(u32, u32)], end: u32) -> &[(u32, u32)] {
     let first = pairs.partition_point(|pair| pair.0 < end);
     let last = first + pairs[first..].partition_point(|pair| pair.0 == end);
@@ -72,19 +71,19 @@ impl Known {
         self.by_src.binary_search(&pair).is_ok()
     }
 
-    /// A source with each of its destinations, once.
+    /// Destinations linked from a source, deduplicated.
     pub(super) fn of_source(&self, src: u32) -> &[(u32, u32)] {
         behind(&self.by_src, src)
     }
 
-    /// A destination with each of its sources, once.
+    /// Sources linked to a destination, deduplicated.
     pub(super) fn of_destination(&self, dst: u32) -> &[(u32, u32)] {
         behind(&self.by_dst, dst)
     }
 }
 
 impl LinkMeasures {
-    /// Of a model that is trained on links, and the data of the whole graph. `None` of another model.
+    /// Creates the metrics of a link model from full-graph data. `None` for other models.
     pub fn new(artifact: &Artifact, data: &BoundData, options: EngineOptions) -> Result<Option<Self>> {
         let Some(training) = &artifact.training else { return Ok(None) };
         let Target::Links(target) = &training.target else { return Ok(None) };
@@ -101,7 +100,7 @@ impl LinkMeasures {
         });
         let mut parts = vec![trained.collect::<Vec<Vec<(u32, u32)>>>()];
         for held_out in &data.held_out {
-            // Data that were bound for outputs alone have none.
+            // Data bound for outputs only has no held-out links.
             parts.push(if held_out.is_empty() { vec![vec![]; ends.len()] } else { held_out.clone() });
         }
         let known: Vec<Known> =
@@ -121,7 +120,7 @@ impl LinkMeasures {
         Ok(Some(Self { scorer, negatives: target.negatives.count.into(), parts, ends, known }))
     }
 
-    /// Takes over what was evaluated last: what has been measured before no longer holds.
+    /// Takes the results of the last evaluation and invalidates previous metrics.
     pub fn refresh(&mut self, backend: &mut Backend, infer: usize) -> Result<()> {
         for part in &mut self.parts {
             (part.separation, part.ranks) = (None, None);
@@ -129,7 +128,7 @@ impl LinkMeasures {
         self.scorer.refresh(backend, infer)
     }
 
-    /// A metric of a part; `None` where it has no links, or the metric is of another task.
+    /// Value of a metric over a part; `None` without links, or for a metric of another task.
     pub fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
         let index = part_index(part);
         if self.parts[index].links.iter().all(Vec::is_empty) {
@@ -178,7 +177,7 @@ impl LinkMeasures {
         Ok(Separation::of(&of_links, &of_others, (&of_replaced, self.negatives)))
     }
 
-    /// Are there pairs that a metric of this part compares its links with?
+    /// Whether this part has negatives for a metric.
     pub fn can_measure(&self, part: Part, metric: Metric) -> bool {
         let PartOfLinks { others, replaced, .. } = &self.parts[part_index(part)];
         let some = |pairs: &[Vec<(u32, u32)>]| pairs.iter().any(|pairs| !pairs.is_empty());
@@ -189,12 +188,12 @@ impl LinkMeasures {
         }
     }
 
-    /// The scores of pairs, by graph of links, in their order. Ends must exist.
+    /// Scores of pairs, by link graph, in order. Vertex ids must be valid.
     pub fn scores(&mut self, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
         score_pairs(&mut self.scorer, pairs, &self.ends)
     }
 
-    /// Numbers of vertices at the ends of each graph of links.
+    /// Source and destination counts of each link graph.
     pub fn ends(&self) -> &[(usize, usize)] {
         &self.ends
     }
@@ -206,8 +205,8 @@ impl std::fmt::Debug for LinkMeasures {
     }
 }
 
-/// A pair that is none for each link, as far as there are others: of any two vertices, or with the link's destination or source
-/// replaced in turns.
+/// Draws a negative per link if one exists: any two vertices, or the link with its destination
+/// and source corrupted alternately.
 fn draw_others(
     links: &[(u32, u32)],
     replace: bool,
@@ -237,9 +236,9 @@ fn draw_others(
     pairs
 }
 
-/// Scores pairs in their order, however many.
+/// Scores any number of pairs, in order.
 fn score_pairs(scorer: &mut Scorer, pairs: &[Vec<(u32, u32)>], ends: &[(usize, usize)]) -> Result<Vec<Vec<f32>>> {
-    /// Pairs of a graph that are scored at a time.
+    /// Pairs scored per graph and batch.
     const PAIRS: usize = 1 << 20;
     let mut scores: Vec<Vec<f32>> = pairs.iter().map(|pairs| Vec::with_capacity(pairs.len())).collect();
     let mut first = 0;
@@ -257,7 +256,7 @@ fn score_pairs(scorer: &mut Scorer, pairs: &[Vec<(u32, u32)>], ends: &[(usize, u
     Ok(scores)
 }
 
-/// Pairs by destination, and where each of them is then.
+/// Sorts pairs by destination; also returns the position of each pair.
 fn by_destination(pairs: &[(u32, u32)], num_dst: usize) -> (Pairs, Vec<u32>) {
     if pairs.is_empty() {
         return (Pairs::default(), vec![]);

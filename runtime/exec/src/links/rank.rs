@@ -1,8 +1,8 @@
 //! Ranks of links among all pairs with one end replaced.
 //!
-//! For a link (u, v) of a relation, all vertices v' of the type of v are ranked by the score of (u, v'), and all u' by that of
-//! (u', v). Pairs that are known to be links, of any part, are left out, but for the link itself (the *filtered* setting of
-//! Bordes et al., NIPS 2013). Equal scores share the mean of their ranks, so that a model that scores all alike is no good.
+//! For a link (u, v) of a relation, all vertices v' of the type of v are ranked by the score of (u, v'), and all u' by
+//! that of (u', v). Known links of any part are excluded, except the link itself (the *filtered* setting of Bordes et
+//! al., NIPS 2013). Equal scores share the mean of their ranks, so that a constant model ranks badly.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ use super::Known;
 use super::scorer::{Pairs, Scorer};
 use crate::error::Result;
 
-/// Pairs that are scored at a time.
+/// Pairs scored per batch.
 const PAIRS: usize = 1 << 21;
 
-/// Sums over ranks.
+/// Sums over ranks, from which metrics are computed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Ranks {
-    /// How many ranks: two for each link.
+    /// Number of ranks: two per link.
     pub count: u64,
-    /// Of 1 / rank.
+    /// Sum of 1 / rank.
     pub reciprocal: f64,
-    /// Ranks that are at most 1, 3 and 10.
+    /// Number of ranks that are at most 1, 3 and 10.
     pub hits: [u64; 3],
 }
 
@@ -36,26 +36,25 @@ impl Ranks {
     }
 }
 
-/// Which end of a link is replaced.
+/// Replaced end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Replaced {
     Destination,
     Source,
 }
 
-/// Queries that are scored together: links along one graph with these ends in common.
+/// A batch of ranking queries: links of one graph that share these kept ends.
 struct Work {
     graph: usize,
     replaced: Replaced,
-    /// Links, sorted by the end that they keep.
+    /// Links, sorted by the kept end.
     links: Vec<(u32, u32)>,
-    /// The ends that are kept, each once.
     ends: Vec<u32>,
-    /// Of which links each end is.
+    /// Link range of each kept end.
     of_end: Vec<Range<usize>>,
 }
 
-/// Ranks of links, by graph; `ends` tells how many vertices there are at both ends of a graph.
+/// Ranks of links, by graph; `ends` are the source and destination counts of each graph.
 pub(super) fn rank(
     scorer: &mut Scorer,
     links: &[Vec<(u32, u32)>],
@@ -72,7 +71,7 @@ pub(super) fn rank(
     let mut all = Ranks::default();
     let mut rest = &works[..];
     while let Some(first) = rest.first() {
-        // Others with it, while they are of other graphs and there is room.
+        // Adds batches of other graphs while there is room.
         let mut num = 0;
         let mut pairs = 0;
         for work in rest {
@@ -98,7 +97,7 @@ pub(super) fn rank(
     Ok(all)
 }
 
-/// The queries of a graph's links, at most so many at a time.
+/// Splits the queries of a graph's links into batches of at most `most` pairs.
 fn works_of(graph: usize, replaced: Replaced, links: &[(u32, u32)], most: usize) -> Vec<Work> {
     let kept = |&(src, dst): &(u32, u32)| if replaced == Replaced::Destination { src } else { dst };
     let mut links = links.to_vec();
@@ -118,7 +117,7 @@ fn works_of(graph: usize, replaced: Replaced, links: &[(u32, u32)], most: usize)
 }
 
 impl Work {
-    /// Every end that is kept with every vertex at the other one.
+    /// Every kept end paired with every vertex of the other side.
     fn pairs(&self, (num_src, num_dst): (usize, usize)) -> Pairs {
         match self.replaced {
             Replaced::Destination => {
@@ -137,7 +136,7 @@ impl Work {
         }
     }
 
-    /// The rank of each link. Scores stand in the order of [`Work::pairs`], where ends that are kept ascend.
+    /// Rank of each link. Scores are in the order of [`Work::pairs`], with kept ends ascending.
     fn ranks(&self, scores: &[f32], (num_src, num_dst): (usize, usize), known: &Known) -> Vec<f64> {
         let num = if self.replaced == Replaced::Destination { num_dst } else { num_src };
         let of_end = |position: usize| -> Vec<f64> {
@@ -165,9 +164,9 @@ impl Work {
                     .filter(|&other| other != own)
                     .map(|other| all[other as usize]);
                 let (known_above, known_equal) = count(left_out);
-                // It is as high as itself; of what is as high half comes before it.
+                // Excludes the link itself from its ties; half of the remaining ties rank before it.
                 let (above, equal) = (above - known_above, equal.saturating_sub(known_equal + 1));
-                // A score that is no number is the worst.
+                // NaN ranks last.
                 if score.is_nan() { num as f64 } else { 1.0 + above as f64 + equal as f64 / 2.0 }
             };
             self.links[self.of_end[position].clone()].iter().map(rank).collect()

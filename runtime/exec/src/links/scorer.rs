@@ -1,4 +1,4 @@
-//! Scores pairs of vertices, one set after another, by a program of its own.
+//! Scores sets of vertex pairs with a separate program.
 
 use std::sync::Arc;
 
@@ -14,39 +14,38 @@ use crate::engine::{Engine, EngineOptions};
 use crate::error::{ExecError, Result};
 use crate::times::Times;
 
-/// The program of an engine.
+/// Index of the scoring program in its engine.
 const SCORE: usize = 0;
 
-/// An engine that scores pairs.
+/// Engine of the scoring program.
 pub(super) struct Scorer {
     engine: Engine,
     program: Program,
     num_vertices: Vec<usize>,
-    /// What was bound before the data that is bound now.
+    /// Previously bound data, kept for its memory.
     spare: BoundData,
-    /// Numbers of the inputs.
+    /// Elements of the inputs.
     inputs: Vec<SharedBuffer>,
-    /// The result of the program on the whole graph that each input is.
+    /// Full-graph result that feeds each input.
     given: Vec<String>,
-    /// The result that holds the scores along each graph.
+    /// Result with the scores of each link graph.
     results: Vec<String>,
-    /// The graph of the program that each graph of links is. Those that no output needs are none.
+    /// Program graph of each link graph; `None` if no output uses it.
     graphs: Vec<Option<usize>>,
-    /// Graphs that are traversed from their sources.
+    /// By graph: whether it is traversed from its sources.
     outgoing: Vec<bool>,
 }
 
-/// Pairs along a graph, by destination.
+/// Pairs of a link graph, sorted by destination.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pairs {
-    /// Where the pairs of a destination begin. `[destinations + 1]`; nothing: no pairs.
+    /// CSC positions of each destination's pairs. `[destinations + 1]`; empty without pairs.
     pub indptr: Vec<u64>,
-    /// Source of each pair.
     pub src: Vec<u32>,
 }
 
 impl Scorer {
-    /// Of a model that scores links; `num_vertices` are those of the whole graph.
+    /// Creates the scorer of a link model; `num_vertices` are those of the full graph.
     pub fn new(
         artifact: &Artifact,
         target: &LinkTarget,
@@ -66,7 +65,7 @@ impl Scorer {
         let decls = target.graphs.iter().map(|graph| &artifact.infer.graphs[graph.index()]);
         let results = decls.clone().map(|decl| format!("{output}.{}", decl.name)).collect();
         let graphs = decls.map(|decl| tables.graphs.iter().position(|own| own.name == decl.name)).collect();
-        // Made for no vertices: what is given of them is there later.
+        // Created without vertices; their inputs are set before scoring.
         let graph = |decl: &GraphDecl| Topology::from_csc(&decl.name, 0, 0, vec![0], vec![]);
         let data = BoundData {
             num_vertices: vec![0; num_vertices.len()],
@@ -82,15 +81,15 @@ impl Scorer {
         Ok(Self { engine, program, num_vertices, spare, inputs: vec![], given, results, graphs, outgoing })
     }
 
-    /// The threads that score.
+    /// Thread pool of the scoring engine.
     pub fn pool(&self) -> Arc<rayon::ThreadPool> {
         self.engine.pool()
     }
 
-    /// Takes over the parameters, and what the last evaluation has computed.
+    /// Copies the parameters, and the results of the last evaluation.
     pub fn refresh(&mut self, backend: &mut Backend, infer: usize) -> Result<()> {
         for param in 0..self.engine.num_params() {
-            // One that is not used here has one element.
+            // Unused parameters have one element here.
             if self.engine.param_len(param) == backend.param_len(param) {
                 backend.read_param(param, self.engine.param(param))?;
             }
@@ -105,7 +104,7 @@ impl Scorer {
         Ok(())
     }
 
-    /// Scores pairs along graphs, given by their position among those of links. A graph that is not named has none.
+    /// Scores pairs, given per link graph index. Other graphs have no pairs.
     pub fn score(&mut self, sets: &[(usize, &Pairs)]) -> Result<()> {
         self.bind(sets)?;
         let mut times = Times::default();
@@ -114,7 +113,7 @@ impl Scorer {
         Ok(())
     }
 
-    /// The scores along a graph of what was scored last.
+    /// Scores of a link graph from the last call of [`Scorer::score`].
     pub fn scores(&self, graph: usize) -> Result<&[f32]> {
         let scores = self.engine.result(SCORE, &self.results[graph]);
         scores
@@ -124,7 +123,7 @@ impl Scorer {
 }
 
 impl Scorer {
-    /// Binds the program to pairs.
+    /// Binds the scoring program to pairs.
     fn bind(&mut self, sets: &[(usize, &Pairs)]) -> Result<()> {
         let mut data = std::mem::take(&mut self.spare);
         data.num_vertices.clone_from(&self.num_vertices);
@@ -160,7 +159,7 @@ impl Scorer {
     }
 }
 
-/// The graphs that a program traverses from their sources.
+/// By graph: whether a program traverses it from its sources.
 fn walks_out(program: &Program) -> Vec<bool> {
     let mut out = vec![false; program.tables.graphs.len()];
     for kernel in program.kernels() {

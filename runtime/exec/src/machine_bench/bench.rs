@@ -1,4 +1,4 @@
-//! The benchmark. Each figure is the best of a few repetitions: other work can only make it smaller.
+//! Micro-benchmarks. Each figure is the best of several repetitions, since other load can only lower it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,27 +13,27 @@ use crate::kernels::{flat, product};
 use crate::math::fma;
 use crate::simd::multiversion;
 
-/// How long a figure is measured.
+/// Measuring time per figure.
 const BUDGET: Duration = Duration::from_millis(12);
-/// Elements of a row that is gathered: 256 bytes.
+/// Elements of a gathered row: 256 bytes.
 const ROW: usize = 64;
-/// Rows that a thread gathers in one repetition.
+/// Rows gathered per thread and repetition.
 const GATHERS: usize = 1 << 14;
-/// Most bytes that stand for memory.
+/// Maximum working set for memory bandwidth, in bytes.
 const MEMORY: usize = 160 << 20;
 
-/// Threads and memory to measure with.
+/// Thread pool and memory of the benchmark.
 pub(super) struct Bench {
     pool: rayon::ThreadPool,
     threads: usize,
-    /// Larger than the caches, or as large as we want to fill.
+    /// Larger than the caches, up to [`MEMORY`].
     memory: Vec<f32>,
 }
 
 impl Bench {
     pub fn new(threads: usize, caches: &Caches) -> Self {
         let pool = processors::pool(threads, || {}).build();
-        // Where no threads can be started, everything runs in one.
+        // If no threads can be started, everything runs on one.
         let pool = pool.or_else(|_| rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build());
         let pool = pool.expect("the current thread is there");
         let largest = caches.l3.unwrap_or(caches.l2 * threads);
@@ -43,19 +43,19 @@ impl Bench {
         Self { threads: pool.current_num_threads(), pool, memory }
     }
 
-    /// Bytes that stand for memory.
+    /// Working set for memory bandwidth, in bytes.
     pub fn memory_len(&self) -> usize {
         self.memory.len() * size_of::<f32>()
     }
 
-    /// Bytes of the third level of which can be said that they are not memory: of a cache that is larger than half of
-    /// what was filled, or that other machines share, no more is known.
+    /// Size of the L3 cache if it can be measured separately from memory: at most half of the working set, and not
+    /// shared with other machines.
     pub fn l3(&self, caches: &Caches) -> Option<usize> {
         let l3 = caches.l3?.min(self.memory_len() / 4);
         (l3 >= 2 * caches.l2).then_some(l3)
     }
 
-    /// Seconds of the fastest repetition of `work` on so many threads at once.
+    /// Seconds of the fastest repetition of `work` on this many threads.
     fn best(&self, threads: usize, work: impl Fn(usize) + Sync) -> f64 {
         let once = || {
             let start = Instant::now();
@@ -77,14 +77,14 @@ impl Bench {
         best.max(1e-9)
     }
 
-    /// FLOP/s of multiply-adds.
+    /// Peak multiply-add throughput in FLOP/s.
     pub fn fma(&self, threads: usize) -> f64 {
         const ROUNDS: usize = 20_000;
         let seconds = self.best(threads, |index| {
             black_box(fma_chains(black_box(ROUNDS), black_box(1.0 + index as f32)));
         });
         let chains = (2 * ROUNDS * CHAINS * threads) as f64 / seconds;
-        // Whose register blocks may suit the processor better than ours.
+        // The library's register blocking may suit the CPU better.
         const N: usize = 256;
         let of = product::Extents { batch: 1, k: N, n: N };
         let (x, w) = (vec![1.0f32; N * N], vec![1.0f32; N * N]);
@@ -98,13 +98,13 @@ impl Bench {
         chains.max((2 * 2 * N * N * N * threads) as f64 / seconds)
     }
 
-    /// Seconds of a cycle of a core: a product of integers takes three, what is done to its result one.
+    /// Seconds per core cycle: an integer multiplication takes three cycles, and the operation on its result one.
     pub fn cycle(&self) -> f64 {
         const ROUNDS: u64 = 100_000;
         let seconds = self.best(1, |_| {
             let (mut x, factor) = (black_box(3u64), black_box(0x9e37_79b9_7f4a_7c15u64));
             for round in 0..ROUNDS {
-                // Products alone could be taken in another order.
+                // Multiplications alone could be reassociated.
                 x = x.wrapping_mul(factor) ^ round;
             }
             black_box(x);
@@ -112,7 +112,7 @@ impl Bench {
         seconds / (4 * ROUNDS) as f64
     }
 
-    /// Exponentials per second.
+    /// Throughput of exponentials per second, on all threads.
     pub fn exp(&self) -> f64 {
         const LEN: usize = 2048;
         const ROUNDS: usize = 50;
@@ -127,7 +127,7 @@ impl Bench {
         (LEN * ROUNDS * self.threads) as f64 / seconds
     }
 
-    /// Bytes per second in order and by row, in a cache of this size that each core has: half of it is read.
+    /// Sequential and gather bandwidth in bytes per second of a per-core cache of this size; half of it is read.
     pub fn private(&self, cache: usize) -> (f64, f64) {
         let len = (cache / 2 / size_of::<f32>()).min(self.memory.len()) / ROW * ROW;
         let rounds = ((1 << 22) / len).max(1);
@@ -140,7 +140,8 @@ impl Bench {
         (stream, self.gather(len))
     }
 
-    /// The same of so many bytes that all cores share: each reads its part in order, and rows of all of it.
+    /// Sequential and gather bandwidth of a shared working set: each core reads its part in order, and gathers rows
+    /// from all of it.
     pub fn shared(&self, bytes: usize) -> (f64, f64) {
         let len = (bytes / size_of::<f32>()).min(self.memory.len()) / ROW * ROW;
         let part = (len / self.threads / ROW * ROW).max(ROW);
@@ -152,7 +153,7 @@ impl Bench {
 
     fn gather(&self, len: usize) -> f64 {
         let rows = (len / ROW).max(1) as u64;
-        // Another order for each thread, spread over all rows (Lehmer's generator).
+        // A different order for each thread, spread over all rows (Lehmer's generator).
         let orders: Vec<Vec<u32>> = (0..self.threads)
             .map(|thread| {
                 let mut state = 2 * thread as u64 + 1;
@@ -169,7 +170,7 @@ impl Bench {
         (4 * ROW * GATHERS * self.threads) as f64 / seconds
     }
 
-    /// Seconds of a step in which each thread takes part and has nothing to do: the middle of many.
+    /// Median seconds of a parallel step without work.
     pub fn empty_step(&self) -> f64 {
         self.pool.install(|| {
             let step = |_| {
@@ -184,7 +185,7 @@ impl Bench {
     }
 }
 
-/// Independent chains of multiply-adds: enough to fill the pipelines, few enough to stay in registers.
+/// Independent multiply-add chains: enough to fill the pipelines, few enough for registers.
 const CHAINS: usize = 128;
 
 multiversion! {
@@ -193,7 +194,7 @@ multiversion! {
 
 #[inline(always)]
 fn fma_chains_body<const FMA: bool>(rounds: usize, start: f32) -> f32 {
-    // Different from each other, or one chain would do for all.
+    // Distinct start values keep the chains from being merged.
     let mut chains: [f32; CHAINS] = std::array::from_fn(|i| start + i as f32);
     for _ in 0..rounds {
         for chain in &mut chains {

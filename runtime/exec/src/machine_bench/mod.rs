@@ -1,9 +1,8 @@
-//! Describes the processor of this machine: a short benchmark, whose result is kept in a file.
+//! Machine benchmark for the roofline, cached in a file.
 //!
-//! Bounds need numbers that no data sheet tells of the machine at hand, least of all of a virtual one. They are measured
-//! on first use, in about a third of a second, and read from a file after that: see [`machine`]. A file that cannot be
-//! read or written costs another measurement, never an error. What was measured while other processes had the
-//! processor is used, but not kept.
+//! Data sheets do not describe the actual, possibly virtual, machine. Its limits are measured on first use, in about a
+//! third of a second, and read from a file afterwards: see [`machine`]. A file that cannot be read or written causes
+//! another measurement, never an error. Measurements disturbed by other processes are used but not cached.
 
 mod bench;
 mod topology;
@@ -18,24 +17,24 @@ use crate::weights::write_atomically;
 use bench::Bench;
 use topology::{Caches, run_and_wait};
 
-/// The processor with this many threads (0: one per processor), from the file kept in `folder` or measured. `warn` is told
-/// why a file is of no use.
+/// The CPU with this many threads (0: one per CPU), from the file in `folder` or measured. `warn` receives the reason
+/// if a file is unusable.
 pub fn machine(folder: Option<&Path>, threads: usize, warn: &mut dyn FnMut(String)) -> Machine {
     let threads = processors::threads(threads);
     let name = topology::model_name();
     kept(folder, &name, threads, warn, || with_widest(|| measure(&name, threads)))
 }
 
-/// Bytes of the largest cache, as the system tells.
+/// Size of the last-level cache in bytes, as reported by the system.
 pub(crate) fn last_level_bytes() -> usize {
     let caches = Caches::find();
     caches.l3.unwrap_or(caches.l2)
 }
 
-/// A description, and whether it was disturbed by other processes.
+/// A machine description, and whether other processes disturbed the measurement.
 type Measured = (Machine, bool);
 
-/// What is kept in a folder for a processor and a number of threads, or what `measure` finds, which is kept from now on.
+/// Cached description of a CPU and thread count, or the result of `measure`, which is then cached.
 fn kept(
     folder: Option<&Path>,
     name: &str,
@@ -57,20 +56,20 @@ fn kept(
         }
     }
     let (machine, disturbed) = measure();
-    // Writing into a pipe would wait for a reader.
+    // Opening a pipe for writing would block until it has a reader.
     let file = file.filter(|file| file.is_file() || !file.exists());
     if let (Some(file), Ok(text), false) = (file, machine.to_toml(), disturbed) {
-        // Whoever cannot keep it measures again.
+        // A failed write is ignored: the machine is measured again next time.
         let folder_made = file.parent().is_none_or(|folder| std::fs::create_dir_all(folder).is_ok());
         let _ = folder_made.then(|| write_atomically(&file, text.as_bytes()));
     }
     machine
 }
 
-/// The machine that a file describes; `None` where there is none.
+/// Machine description in a file; `None` if there is none.
 ///
 /// # Errors
-/// When it cannot be read, or describes no machine.
+/// When it cannot be read, or is not a machine description.
 fn read(file: &Path) -> Result<Option<Machine>, String> {
     match files::read_to_string(file) {
         Ok(text) => Machine::from_toml(&text).map(Some).map_err(|error| error.to_string()),
@@ -79,8 +78,7 @@ fn read(file: &Path) -> Result<Option<Machine>, String> {
     }
 }
 
-/// A file for each processor, number of threads, version of the format, and kind of build, since code that is not
-/// optimised measures itself.
+/// One file per CPU model, thread count, format version and build kind, since unoptimised code measures lower.
 fn file_name(name: &str, threads: usize) -> PathBuf {
     let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = name.chars().map(word).take(80).collect();
@@ -88,7 +86,7 @@ fn file_name(name: &str, threads: usize) -> PathBuf {
     format!("machine-{FORMAT}-{name}-{threads}{build}.toml").into()
 }
 
-/// Measures the processor with this many threads.
+/// Measures the CPU with this many threads.
 fn measure(name: &str, threads: usize) -> Measured {
     let caches = Caches::find();
     let bench = Bench::new(threads, &caches);
@@ -127,7 +125,7 @@ fn measure(name: &str, threads: usize) -> Measured {
         tensor: None,
         levels,
     };
-    // More than a twentieth of the time waiting for a processor is not what this one can do.
+    // Waiting for a CPU more than a twentieth of the time distorts the result.
     let disturbed = before.zip(run_and_wait()).is_some_and(|((run, wait), (run_after, wait_after))| {
         20 * wait_after.saturating_sub(wait) > run_after.saturating_sub(run)
     });
@@ -150,7 +148,7 @@ mod tests {
         let first = kept(Some(&deep), "Some CPU", 2, &mut |_| {}, || (some("Some CPU", 2), false));
         let again = kept(Some(&deep), "Some CPU", 2, &mut |_| {}, || panic!("it is known"));
         assert_eq!(first, again);
-        // Another processor, and another number of threads.
+        // Another CPU, and another thread count.
         let other = kept(Some(&deep), "Some GPU", 2, &mut |_| {}, || (some("Some GPU", 2), false));
         assert_eq!(other.name, "Some GPU");
         assert_eq!(kept(Some(&deep), "Some CPU", 1, &mut |_| {}, || (some("Some CPU", 1), false)).cores, 1);
@@ -179,12 +177,12 @@ mod tests {
             assert!(warnings.iter().all(|it| it.contains("measured again")) && warnings.len() == 1, "{warnings:?}");
             assert_eq!(read(&file), Ok(Some(found)), "it is repaired");
         }
-        // What was disturbed is used, and not kept.
+        // Disturbed measurements are used but not cached.
         std::fs::remove_file(&file).expect("removed");
         assert_eq!(kept(Some(folder.path()), "X", 1, &mut |_| {}, || (some("X", 1), true)), some("X", 1));
         assert!(!file.exists());
         std::fs::write(&file, "").expect("written");
-        // Not a folder, a folder in place of the file, and no place at all.
+        // A file as the folder, a folder in place of the file, and no folder at all.
         assert_eq!(kept(Some(&file), "X", 1, &mut |_| {}, || (some("X", 1), false)), some("X", 1));
         std::fs::remove_file(&file).expect("removed");
         std::fs::create_dir(&file).expect("made");

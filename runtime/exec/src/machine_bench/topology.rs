@@ -1,22 +1,22 @@
-//! What the system tells of its processor.
+//! CPU description from the operating system.
 
 use std::fs::read_to_string;
 
 use crate::os::field;
 
-/// Sizes of caches, in bytes.
+/// Cache sizes in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Caches {
-    /// First level, data, of one core.
+    /// L1 data cache of a core.
     pub l1: usize,
-    /// Second level, of one core.
+    /// L2 cache of a core.
     pub l2: usize,
-    /// Third level, of all cores.
+    /// L3 cache, shared by all cores.
     pub l3: Option<usize>,
 }
 
 impl Caches {
-    /// Those of the first processor, or what is usual where the system does not tell.
+    /// Caches of the first CPU, or typical sizes if the system does not report them.
     pub fn find() -> Self {
         let mut found = [None; 4];
         for index in 0..8 {
@@ -35,7 +35,7 @@ impl Caches {
     }
 }
 
-/// `48K`, `2M`
+/// Parses a size such as `48K` or `2M`.
 fn bytes(text: &str) -> Option<usize> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -48,25 +48,25 @@ fn bytes(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit).filter(|&bytes| bytes > 0)
 }
 
-/// The name of the processor.
+/// CPU model name; the architecture if the system does not report it.
 pub(super) fn model_name() -> String {
     let info = read_to_string("/proc/cpuinfo").unwrap_or_default();
     let named = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name));
     named.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(std::env::consts::ARCH).to_string()
 }
 
-/// Bytes of memory; 16 GiB where the system does not tell.
+/// Memory in bytes; 16 GiB if the system does not report it.
 pub(super) fn memory_bytes() -> usize {
     let kib = field("/proc/meminfo", "MemTotal:").unwrap_or(16 << 20);
     usize::try_from(kib).unwrap_or(usize::MAX).saturating_mul(1 << 10)
 }
 
-/// Nanoseconds that the threads of this process have run, and have waited although they could have run. `None` where
-/// the system does not tell.
+/// Nanoseconds that the threads of this process have run, and have waited while runnable. `None` if the system
+/// does not report it.
 pub(super) fn run_and_wait() -> Option<(u64, u64)> {
     let mut sum = (0, 0);
     for task in std::fs::read_dir("/proc/self/task").ok()? {
-        // A thread may have ended meanwhile.
+        // A thread may have ended in the meantime.
         let Ok(text) = read_to_string(task.ok()?.path().join("schedstat")) else { continue };
         let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
         sum.0 += numbers.next()??;

@@ -1,15 +1,15 @@
-//! When generated code is expected to be faster than the interpreter's kernels.
+//! Cost model of native loops against interpreted kernels.
 //!
-//! The interpreter's kernels use the widest vectors of the machine, but write every value of a tile to the first-level
-//! cache and read it again; generated code has vectors of four elements, but keeps values in registers. So it wins where
-//! there are several cheap operations after one another, and loses where there is much arithmetic on wide vectors. What
-//! both read and write in memory costs both the same. Costs are rough cycles per item, from shapes alone.
+//! Kernels use the widest vectors of the machine, but store every value of a tile to the L1 cache and load it again;
+//! native loops have vectors of four elements, but keep values in registers. Native loops therefore win for several
+//! cheap operations in sequence, and lose for heavy arithmetic. Memory traffic is the same for both. Costs are rough
+//! cycles per item, from shapes alone.
 //!
-//! Measured with AVX-512 (one thread of a busy machine, minima), kernels against code: Adam of the parameters of RGCN on
-//! IMDB 5.6 and 1.7 ms; a loss over rows of 3 classes 0.51 and 0.30 ms; bias, relu and mask of 4278 x 64 0.26 and 0.15 ms.
-//! Not chosen: `tanh` and a dot product of 4278 x 128, 0.18 and 0.53 ms; a single product of 4278 x 64, 0.25 and 0.31 ms;
-//! what is computed for edges (attention of HAN on ACM 43 and 93 ms). The constants for narrower vectors follow from
-//! their width and have not been measured.
+//! Measured with AVX-512 (one thread of a busy machine, minima), kernels against code: Adam of the parameters of RGCN
+//! on IMDB 5.6 and 1.7 ms; a loss over rows of 3 classes 0.51 and 0.30 ms; bias, relu and mask of 4278 x 64 0.26 and
+//! 0.15 ms. Not chosen: `tanh` and a dot product of 4278 x 128, 0.18 and 0.53 ms; a single product of 4278 x 64, 0.25
+//! and 0.31 ms; edge computations (attention of HAN on ACM 43 and 93 ms). The constants for narrower vectors follow
+//! from their width and have not been measured.
 
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
 
@@ -19,24 +19,24 @@ use crate::kernels::flat::Pair;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Level, Operand, Region, operands};
 use crate::simd;
 
-/// Writing an element of a value to a tile, and reading it.
+/// Cycles to store and to load an element of a tile.
 const WRITE: f64 = 0.3;
 const READ: f64 = 0.15;
-/// Reading or writing an element beyond the tile: in the second-level cache, mostly.
+/// Cycles to load or store an element outside the tile, mostly in the L2 cache.
 const MEMORY: f64 = 0.3;
-/// Finding a row that is picked.
+/// Cycles to locate a gathered row.
 const PICK: f64 = 4.0;
-/// Generated code has to be this much faster.
+/// Required ratio of native to interpreted cost.
 const MARGIN: f64 = 0.85;
-/// What compiling takes has to be saved within this many runs.
+/// Runs over which the compile time must be amortized.
 const RUNS: f64 = 100.0;
-/// Cycles of compiling a function, and each vector operation of its body.
+/// Cycles to compile a function, and each vector operation of its body.
 const FUNCTION: f64 = 1.2e6;
 const INSTRUCTION: f64 = 4e4;
-/// Vectors of a row that are emitted one after another, at most and roughly.
+/// Unrolled vectors per row, an approximate maximum.
 const UNROLLED: usize = 8;
 
-/// May the operation be in a part? Eight heads of eight elements have a kernel in instructions.
+/// Whether the operation may be native. Heads of eight elements have hand-written kernels.
 pub fn suits(op: &BlockOp, width: usize) -> bool {
     let wide = simd::level() == simd::Level::Base;
     match op.kind {
@@ -45,7 +45,7 @@ pub fn suits(op: &BlockOp, width: usize) -> bool {
     }
 }
 
-/// Does the part take less time than its operations one after another, by more than compiling takes?
+/// Whether the native loop saves more time than its compilation takes.
 pub fn gains(region: &Region, part: &NativeLoop, facts: &Facts<'_>) -> bool {
     let lanes = match simd::level() {
         simd::Level::Base | simd::Level::Neon => 4.0,
@@ -78,7 +78,7 @@ fn picks(access: Access) -> bool {
     !matches!(access, Access::Each | Access::Same)
 }
 
-/// Vector instructions, and cycles of each element however wide vectors are (division and root).
+/// Vector instructions, and cycles per element independent of the vector width (division and square root).
 fn work(kind: &BlockKind) -> (f64, f64) {
     match kind {
         BlockKind::Unary(f, _) => match f {
@@ -107,10 +107,10 @@ fn work(kind: &BlockKind) -> (f64, f64) {
     }
 }
 
-/// Cycles of an item by the interpreter, without reading arrays and writing results for the first time.
+/// Interpreted cycles per item, without first reads of arrays and final writes of results.
 fn interpreted(region: &Region, part: &NativeLoop, op: &BlockOp, lanes: f64) -> f64 {
     let width = width(region, op) as f64;
-    // Few elements are not vectors for the kernels either.
+    // Small groups do not vectorize in the kernels either.
     let group = |inner: usize| if inner < 16 { 20.0 + 2.0 * inner as f64 } else { 10.0 + 2.0 * inner as f64 / lanes };
     let computing = match &op.kind {
         BlockKind::ReduceTrailing(Reduce::Lse, _, inner) if *inner < 16 => width * (40.0 + 30.0 * *inner as f64),
@@ -140,12 +140,12 @@ fn interpreted(region: &Region, part: &NativeLoop, op: &BlockOp, lanes: f64) -> 
     computing + reading + writing
 }
 
-/// Does it write a value to a tile?
+/// Whether it stores a value to a tile.
 fn writes(op: &BlockOp) -> bool {
     !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::Segment(..))
 }
 
-/// Is the operand copied for the operation, because its elements do not lie as those of the result do?
+/// Whether the operand is copied because its layout differs from the result's.
 fn copied(op: &BlockOp, operand: &Operand, width: f64) -> bool {
     let whole = operand.width as f64 == width;
     match op.kind {
@@ -160,7 +160,7 @@ fn copied(op: &BlockOp, operand: &Operand, width: f64) -> bool {
     }
 }
 
-/// Cycles of an item in generated code, without reading arrays and writing results.
+/// Native cycles per item, without reads of arrays and writes of results.
 fn generated(op: &BlockOp, width: usize) -> f64 {
     let vectors = |n: usize| (n / 4 + n % 4) as f64;
     match &op.kind {
@@ -170,7 +170,7 @@ fn generated(op: &BlockOp, width: usize) -> f64 {
         }
         kind => {
             let (vector, element) = work(kind);
-            // One long row has no remainder to speak of.
+            // A single contiguous row has a negligible remainder.
             let vectors = if width == 1 { 0.25 } else { vectors(width) };
             vectors * 0.4 * vector + element * width as f64
         }

@@ -1,4 +1,4 @@
-//! Facts about data that generated code relies on.
+//! Facts about bound data that native loops rely on instead of bounds checks.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,29 +8,29 @@ use hgnnc_ir::ops::Direction;
 use crate::data::{ActiveVertices, BoundData, Topology};
 use crate::plan::{Access, Base, Domain, Operand};
 
-/// What is known about the edges of one direction.
+/// Facts about the edges of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Edges {
     rows: usize,
-    /// One more than the largest other end, than the largest position, and than the largest other end counted among ends.
+    /// Upper bounds (exclusive) of neighbour indices, edge ids, and neighbours as active vertices.
     others: usize,
     positions: usize,
     other_ends: usize,
-    /// Of the vertices that own edges, if they are listed: how many, and one more than the largest.
+    /// Number and upper bound of the active vertices, if they are computed.
     ends: usize,
     vertices: usize,
-    /// Do the positions of rows ascend from 0 to the number of edges, with one other end and position for each?
+    /// Whether `indptr` ascends from 0 to the number of edges, with one neighbour and edge id per edge.
     framed: bool,
 }
 
-/// Looks at topologies once.
+/// Facts, computed once per topology.
 pub struct Facts<'a> {
     data: &'a BoundData,
     edges: Mutex<HashMap<(usize, Direction, bool), Edges>>,
 }
 
 impl<'a> Facts<'a> {
-    /// Facts about this data.
+    /// Facts about this data, computed on demand.
     pub fn new(data: &'a BoundData) -> Self {
         Self { data, edges: Mutex::default() }
     }
@@ -53,22 +53,22 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Does this input hold class labels?
+    /// Whether this input holds class labels.
     pub fn has_labels(&self, input: usize) -> bool {
         matches!(self.data.inputs.get(input), Some(crate::data::InputData::Classes(_)))
     }
 
-    /// Does the domain have edges whose offsets can be trusted?
+    /// Whether the domain has edges with valid offsets.
     pub fn framed(&self, domain: Domain) -> bool {
         self.of(domain).is_some_and(|edges| edges.framed)
     }
 
-    /// Do all rows exist that an operand picks? What lies row after row is checked where the tile is cut.
+    /// Whether all rows that an operand gathers exist. Contiguous operands are bounds-checked per tile.
     pub fn rows_exist(&self, domain: Domain, columns: Option<usize>, operand: &Operand) -> bool {
         let Operand { base, access, width } = *operand;
         let long = |rows: usize| match base {
             Base::Stored(buffer) => rows.checked_mul(width).is_some_and(|len| len <= buffer.len),
-            // Locals have rows of the block only.
+            // Locals have the rows of the block only.
             Base::Local(_) => false,
         };
         let edges = || self.of(domain).filter(|edges| edges.framed);
@@ -113,7 +113,7 @@ fn edges(topology: &Topology, direction: Direction, ends: bool) -> Edges {
         Direction::Out => Direction::In,
     };
     let past = |indices: &[u32]| indices.iter().fold(0, |most, &index| most.max(index as usize + 1));
-    // The block counts the rows that have edges: they are as many as are listed.
+    // The block counts active rows, which must be as many as are listed.
     let listed = topology.listed_ends(direction).filter(|ends| lists(ends, &incidence.indptr));
     Edges {
         rows: indptr.len().saturating_sub(1),
@@ -130,7 +130,7 @@ fn edges(topology: &Topology, direction: Direction, ends: bool) -> Edges {
     }
 }
 
-/// Are the ends the rows that have edges?
+/// Whether these are exactly the rows with edges.
 fn lists(ends: &ActiveVertices, indptr: &[u64]) -> bool {
     let rows = indptr.windows(2).enumerate().filter(|(_, edges)| edges[1] > edges[0]);
     rows.map(|(row, _)| row).eq(ends.vertices.iter().map(|&vertex| vertex as usize))
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn ends_are_picked_among_those_that_are_listed() {
-        // Sources 1 and 4 have edges, destinations 0 and 2.
+        // Sources 1 and 4 have edges, and destinations 0 and 2.
         let mut graph = Topology::from_edges("g", 5, 3, &[(4, 0), (1, 2)]).expect("edges exist");
         graph.list_ends(Direction::In);
         graph.list_ends(Direction::Out);

@@ -1,26 +1,27 @@
-//! Machine code for chains.
+//! Machine code for fused loops.
 //!
-//! A chain is executed tile by tile and, by the interpreter, operation by operation: every value of a tile is written to
-//! the first-level cache and read again. Here operations of a chain that the code generator covers become *parts*:
-//! loops of their own ([`hgnnc_native::Program`]), in which values stay in registers. What remains are kernels:
-//! products, weighted sums of gathered rows, masks. A chain then is a sequence of units, parts and interpreted
-//! operations, for one tile after another; a chain of parts only needs no tiles.
+//! A fused loop runs tile by tile. The interpreter executes it operation by operation and stores every value of a tile
+//! to the L1 cache. Operations that the code generator covers become *native loops* ([`hgnnc_native::Program`]), which
+//! keep values in registers. The other operations are kernels: products, weighted sums of gathered rows, dropout masks.
+//! The body of a fused loop is a sequence of native loops and interpreted operations per tile; a body of native loops
+//! only needs no tiles.
 //!
-//! Which operations become parts is decided by [`cost`], from shapes alone: the same model on the same data is always
+//! [`cost`] decides which operations become native, from shapes alone: the same model on the same data is always
 //! executed by the same code. Where no code can be generated, everything is interpreted.
 //!
 //! # Safety
 //!
-//! Generated loops check no bounds. What they rely on is established elsewhere:
-//! - rows of tiles, of blocks and of results are slices that [`crate::block`] has cut (and checked) for each tile;
-//! - rows that indices pick exist: [`facts::Facts`] compares the largest index of a topology with the length of the
-//!   buffer before a part is made;
-//! - offsets of rows ascend and end at the number of edges of the tile: likewise;
+//! Native loops check no bounds. They rely on these invariants:
+//! - rows of tiles, blocks and results are slices that [`crate::block`] has bounds-checked for each tile;
+//! - gathered rows exist: [`facts::Facts`] compares the largest index of a topology with the length of the buffer
+//!   before a native loop is created;
+//! - `offsets` ascend and end at the number of edges of the tile: checked by [`facts::Facts`] as well;
 //! - owners of edges are written by the block itself and are rows of it;
-//! - widths divide as the operations need it: [`hgnnc_native::Compiler`] verifies each program;
-//! - results overlap no operands, because the plan gives the outputs of a step room of their own, and a routine places
-//!   locals that are alive together apart, with the operations of a part counted as one moment. Only updates of
-//!   parameters and states may lie where the old ones do: [`overlap`] makes sure that each element is read before.
+//! - widths are consistent: [`hgnnc_native::Compiler`] verifies each program;
+//! - results do not alias operands, because the plan places the outputs of a step in ranges of their own, and a
+//!   schedule places live locals apart, with the operations of a native loop counted as one moment. Only updates of
+//!   parameters and states may alias the old values: [`overlap`] ensures that each element is read before it is
+//!   overwritten.
 
 pub mod cost;
 mod facts;
@@ -46,33 +47,33 @@ use crate::plan::{Plan, Step, StepKind};
 use crate::schedule::{RegionSchedule, Schedules};
 use crate::simd;
 
-/// How chains are executed.
+/// Execution mode of fused loops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CodeMode {
-    /// By machine code where the cost model expects it to be faster.
+    /// Native where the cost model predicts a gain.
     #[default]
     Auto,
-    /// By the interpreter and its kernels only.
+    /// All operations by the interpreter's kernels.
     Interpreted,
-    /// By machine code wherever it can be generated.
+    /// Native wherever code can be generated.
     Native,
 }
 
-/// What decides which parts there are.
+/// Inputs of the choice between native and interpreted execution.
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Chooser<'a> {
-    /// What the options ask for.
+    /// Mode requested in the options.
     pub mode: CodeMode,
-    /// The ways of execution to choose from.
     pub features: KernelFeatures,
     /// Facts about the data.
     pub facts: &'a Facts<'a>,
-    /// Constants of the plan, with their slab.
+    /// Constants of the plan, with their slab index.
     pub constants: (u32, &'a [f32]),
-    /// Texts of programs that the generator refused.
+    /// Texts of programs that the code generator refused.
     pub refused: &'a BTreeSet<String>,
 }
 
-/// A generator for this machine, whose numbers agree with those of the kernels at the present level.
+/// A compiler for this machine with the rounding of the kernels at the current SIMD level.
 ///
 /// # Errors
 /// A machine for which no code can be generated.
@@ -80,19 +81,19 @@ pub fn compiler() -> Result<Compiler> {
     Compiler::host(simd::level() != simd::Level::Base).map_err(|error| ExecError::Unsupported(error.to_string()))
 }
 
-/// Generates machine code, and keeps it.
+/// Generates and holds machine code.
 pub(crate) struct Generator {
-    /// `None` where no code can be generated: everything is interpreted.
+    /// `None` if no code can be generated: everything is interpreted.
     compiler: Option<Compiler>,
     mode: CodeMode,
     features: KernelFeatures,
     code: Code,
-    /// Texts of programs that the generator refused.
+    /// Texts of programs that the code generator refused.
     refused: BTreeSet<String>,
 }
 
 impl Generator {
-    /// Has no code yet.
+    /// A generator without code.
     pub fn new(mode: CodeMode, features: KernelFeatures) -> Self {
         let compiler = compiler().ok();
         let can = compiler.is_some() && features.has(KernelFeature::Jit);
@@ -100,13 +101,13 @@ impl Generator {
         Self { compiler, mode, features, code: Code::default(), refused: BTreeSet::new() }
     }
 
-    /// The code that it has generated.
+    /// Code generated so far.
     pub fn code(&self) -> &Code {
         &self.code
     }
 
-    /// How the regions of each plan's prelude and steps are executed, with the machine code for it. `constants` are the
-    /// slabs of the plans' constants.
+    /// Schedules of the regions of each plan's prelude and steps, with their machine code. `constants` are the slab
+    /// indices of the plans' constants.
     pub fn schedules(&mut self, plans: &[Plan], constants: &[u32], data: &BoundData) -> Vec<Schedules> {
         loop {
             let facts = Facts::new(data);
@@ -131,7 +132,7 @@ impl Generator {
             let Some(compiler) = &self.compiler else { return schedules };
             let programs: Vec<_> = parts.iter().map(|part| &part.program).collect();
             let functions = compiler.add(&programs, &mut self.code);
-            // In a second round what it refuses is interpreted.
+            // Refused programs are interpreted in a second iteration.
             let known = self.refused.len();
             for (part, function) in parts.iter_mut().zip(functions) {
                 match function {

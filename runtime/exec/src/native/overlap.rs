@@ -1,9 +1,9 @@
-//! Results that lie where operands do.
+//! Results that alias operands.
 //!
-//! The plan may put the new value of a parameter in the place of the old one, if what reads the old one reads row `i`
-//! and only on the way to row `i` of the new one. A part keeps that order where all that it reads of the old value is the
-//! row of the item at hand, by operations that the new value depends on: the new row is then written when these are
-//! done. If the writing operation reads the old row itself, it must do so element by element.
+//! The plan may place the new value of a parameter over the old one if every reader of the old value reads row `i` only
+//! to compute row `i` of the new one. A native loop preserves that order if it reads only the current item's row of the
+//! old value, in operations that the new value depends on: the new row is written after these. If the writing operation
+//! itself reads the old row, it must do so element by element.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,20 +11,20 @@ use crate::buffer::BufferRange;
 use crate::plan::{Access, Base, BlockKind, Level, Operand, Place, Region, operands};
 use crate::schedule::is_partial;
 
-/// Who makes and reads what in a region.
+/// Producers and readers of values in a region.
 pub struct Uses {
-    /// The operation that makes each local.
+    /// Producing operation of each local.
     makers: Vec<Option<usize>>,
-    /// The operations that read each local.
+    /// Reading operations of each local.
     readers: Vec<Vec<usize>>,
     /// Reads of stored values, by slab and offset.
     reads: BTreeMap<(u32, usize), Vec<(usize, Operand)>>,
-    /// Elements of the longest of them.
+    /// Length of the longest read, in elements.
     longest: usize,
 }
 
 impl Uses {
-    /// Of all operations of a region.
+    /// Uses over all operations of a region.
     pub fn of(region: &Region) -> Self {
         let count = region.locals.len();
         let mut uses =
@@ -46,8 +46,8 @@ impl Uses {
         uses
     }
 
-    /// As [`Uses::of`], for the operations of a round: values of edges are read by these alone, because other rounds
-    /// compute them for themselves.
+    /// [`Uses::of`] for the operations of one edge pass: edge values have only readers within the pass, because
+    /// other passes recompute them.
     pub fn of_round(region: &Region, ops: &[usize]) -> Self {
         let mut uses = Self::of(region);
         for (readers, local) in uses.readers.iter_mut().zip(&region.locals) {
@@ -56,12 +56,12 @@ impl Uses {
         uses
     }
 
-    /// The operations that read a local.
+    /// Reading operations of a local.
     pub fn readers(&self, local: u32) -> &[usize] {
         &self.readers[local as usize]
     }
 
-    /// Reads of what lies at least partly where a result does.
+    /// Reads that overlap a result.
     fn reads_of(&self, result: BufferRange) -> impl Iterator<Item = (usize, Operand, BufferRange)> {
         let from = (result.slab, result.offset.saturating_sub(self.longest));
         let near = self.reads.range(from..(result.slab, result.offset + result.len));
@@ -71,7 +71,7 @@ impl Uses {
         })
     }
 
-    /// Which operations does an operation depend on?
+    /// Operations that an operation depends on, transitively.
     fn ancestors(&self, region: &Region, op: usize) -> HashSet<usize> {
         let mut found = HashSet::new();
         let mut pending = vec![op];
@@ -89,8 +89,8 @@ impl Uses {
     }
 }
 
-/// The arrays among `arrays` (with their positions) in whose place results of `ops` lie, each with the local that takes
-/// it; `None` where a result would be written too early.
+/// Positions in `arrays` that results of `ops` alias, each with the aliasing local; `None` if a result would
+/// be written too early.
 pub(super) fn replaced(
     region: &Region,
     uses: &Uses,
@@ -120,7 +120,7 @@ pub(super) fn replaced(
     Some(changed)
 }
 
-/// Where an operation's result is kept after the step.
+/// Range where an operation's result is stored after the step, if any.
 fn stored(region: &Region, op: usize) -> Option<BufferRange> {
     if is_partial(&region.ops[op].kind) {
         return None;

@@ -1,4 +1,4 @@
-//! Divides a chain into parts for which code is generated and operations that are interpreted.
+//! Partitions a fused loop into native loops and interpreted operations.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,69 +11,67 @@ use crate::plan::region::operands;
 use crate::plan::{Access, Base, BlockKind, BlockOp, Level, Operand, Place, Region};
 use crate::schedule::connected;
 
-/// What is executed for each tile of a chain, in order.
+/// Steps executed for each tile of a fused loop.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LoopBody {
-    /// In order.
     pub steps: Vec<BodyStep>,
-    /// No operation is interpreted: the block is one tile.
+    /// Whether all steps are native: then the entire block is one tile.
     pub whole: bool,
 }
 
-/// A step of the work on a tile.
+/// A step of a loop body.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum BodyStep {
-    /// An operation of the region, by the interpreter.
+    /// An operation of the region, interpreted.
     Op(usize),
-    /// A generated loop.
     Native(NativeLoop),
 }
 
-/// A generated loop with what it is called on.
+/// A generated loop with its operands.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct NativeLoop {
-    /// Operations of the region that it executes.
+    /// Indices of the operations of the region that it executes.
     pub ops: Vec<usize>,
-    /// What it computes.
+    /// Program from which code is generated.
     pub program: Program,
-    /// Its arrays.
     pub arrays: Vec<Operand>,
-    /// Its arrays of indices.
     pub indices: Vec<IndexArray>,
-    /// Its results.
     pub results: Vec<LoopResult>,
-    /// Level of its items.
+    /// Iteration space: rows or edges.
     pub level: Level,
-    /// Number of its function.
+    /// Index of its compiled function.
     pub function: usize,
-    /// Arrays in whose place a result lies, and the result.
+    /// Operand arrays that a result aliases, with that result.
     pub replaced: Vec<(usize, usize)>,
-    /// Is what its results overlap read before they are written? No other part is executed.
+    /// Whether every aliased operand is read before it is overwritten. Other loops are not executed natively.
     pub ordered: bool,
 }
 
-/// An array of indices.
+/// Source of an index array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndexArray {
-    /// The rows that the items of the tile read by an access.
+    /// Rows that the items of the tile read through an access.
     Picked(Access),
     /// Class labels of the rows of the tile, by input.
     Labels(usize),
 }
 
-/// A result.
+/// Destination of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoopResult {
-    /// The rows (edges) of the tile of a local.
+    /// The tile's rows (edges) of a local.
     Tile(u32),
-    /// The rows of a local that own the edges of the tile.
+    /// Rows of a local that own the tile's edges.
     Owners(u32),
-    /// The part of the task of a partial.
+    /// The task's partial result.
     Partial(u32),
 }
 
 impl NativeLoop {
-    /// Locals that it computes and that exist in registers only.
+    /// Locals that exist in registers only.
     pub fn internal(&self, region: &Region) -> Vec<u32> {
         let ops = self.ops.iter().map(|&op| &region.ops[op]);
         let locals = ops.filter(|op| !matches!(op.kind, BlockKind::PartialReduce(..))).map(|op| op.out);
@@ -85,7 +83,7 @@ impl NativeLoop {
     }
 }
 
-/// The units of a chain of operations of one level; `None` where all of them are interpreted.
+/// Body of a fused loop; `None` if all operations are interpreted.
 pub fn divide(region: &Region, uses: &Uses, level: Level, ops: &[usize], chooser: &Chooser<'_>) -> Option<LoopBody> {
     if chooser.mode == CodeMode::Interpreted {
         return None;
@@ -112,7 +110,7 @@ pub fn divide(region: &Region, uses: &Uses, level: Level, ops: &[usize], chooser
     }
 }
 
-/// Can code be generated for an operation, and is all that it picks there?
+/// Whether code can be generated for an operation and all rows that it gathers are known to exist.
 fn covers(region: &Region, op: &BlockOp, chooser: &Chooser<'_>) -> bool {
     let facts = chooser.facts;
     let kind = match &op.kind {
@@ -145,14 +143,14 @@ fn covers(region: &Region, op: &BlockOp, chooser: &Chooser<'_>) -> bool {
         && (chooser.mode == CodeMode::Native || cost::suits(op, width(region, op)))
 }
 
-/// `a^2` with the constant 2: a product.
+/// Whether it is `a^2` with a constant 2: emitted as a product.
 fn squares(f: BinaryOp, exponent: &Operand, chooser: &Chooser<'_>) -> bool {
     let (slab, constants) = chooser.constants;
     let Base::Stored(buffer) = exponent.base else { return false };
     f == BinaryOp::Pow && buffer.slab == slab && constants.get(buffer.offset) == Some(&2.0)
 }
 
-/// Elements of what an operation computes.
+/// Width of an operation's result in elements.
 pub(super) fn width(region: &Region, op: &BlockOp) -> usize {
     match op.kind {
         BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => region.partials[op.out as usize].width,
@@ -160,13 +158,13 @@ pub(super) fn width(region: &Region, op: &BlockOp) -> usize {
     }
 }
 
-/// Is its result a local?
+/// Whether its result is a local.
 fn makes_value(op: &BlockOp) -> bool {
     !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
 }
 
-/// Orders the operations of a chain. In each round parts come first, then what is interpreted. A part waits as long as it
-/// may, so that as much as possible is in one.
+/// Orders the operations of a fused loop in rounds: first native, then interpreted ones. Native operations go as late
+/// as possible, so that as many as possible share a loop.
 fn loop_body(
     region: &Region,
     level: Level,
@@ -199,7 +197,7 @@ fn loop_body(
         }
         deps[at].iter().for_each(|&dep| latest[dep] = latest[dep].min(rounds[at]));
     }
-    // Operations of each round: those of parts, and those that are interpreted.
+    // Native and interpreted operations of each round.
     let mut by_round = vec![(vec![], vec![]); rounds.iter().copied().max().unwrap_or(0) + 1];
     for at in 0..ops.len() {
         let (parts, interpreted) = &mut by_round[rounds[at]];
@@ -217,9 +215,9 @@ fn loop_body(
     Some(LoopBody { steps, whole })
 }
 
-/// Operations that depend on each other: loops over fewer arrays at a time, and more of them with equal texts.
+/// Connected components of native operations: separate loops access fewer arrays, and more of them have equal code.
 fn components(members: &[usize], deps: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    // Members ascend.
+    // `members` is ascending.
     let position = |at: &usize| members.binary_search(at).ok();
     let pairs = members
         .iter()
@@ -229,7 +227,7 @@ fn components(members: &[usize], deps: &[Vec<usize>]) -> Vec<Vec<usize>> {
     parts.into_iter().map(|part| part.into_iter().map(|own| members[own]).collect()).collect()
 }
 
-/// The loop of operations that depend on each other.
+/// Native loop of connected operations.
 fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &Chooser<'_>) -> NativeLoop {
     let segments = ops.iter().any(|&op| matches!(region.ops[op].kind, BlockKind::Segment(..)));
     let shape = if segments { Shape::Segments } else { Shape::Items };
@@ -289,15 +287,15 @@ fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &C
     NativeLoop { ops, program, arrays, indices, results, level, function: 0, replaced, ordered }
 }
 
-/// A program in the making.
+/// Builder of a loop program.
 struct ProgramBuilder<'a> {
     region: &'a Region,
     arrays: Vec<Operand>,
-    /// Positions of the arrays.
+    /// Index of each operand array.
     known: HashMap<Operand, usize>,
     indices: Vec<IndexArray>,
     made: Vec<Op>,
-    /// The values of the locals that are computed so far.
+    /// Value of each local computed so far.
     values: HashMap<u32, usize>,
 }
 
@@ -370,7 +368,7 @@ impl ProgramBuilder<'_> {
     }
 }
 
-/// Is a local stored, or read by another operation than these?
+/// Whether a local is stored or read by operations other than these.
 fn is_read(region: &Region, ops: &HashSet<usize>, readers: &[usize], local: u32) -> bool {
     matches!(region.locals[local as usize].place, Place::Stored(_)) || readers.iter().any(|at| !ops.contains(at))
 }

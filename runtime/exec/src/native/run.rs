@@ -1,6 +1,6 @@
-//! Executes the units of a chain.
+//! Executes loop bodies.
 
-// Generated loops are called with addresses of slices; see the module.
+// Generated loops take slice addresses; see the module docs.
 #![allow(unsafe_code)]
 
 use hgnnc_native::{Arguments, Code};
@@ -12,7 +12,7 @@ use crate::kernels::Rows;
 use crate::plan::{Access, Base, Operand, reduces_edges};
 use crate::schedule::{FusedLoop, Schedules};
 
-/// Tables of the arguments of calls, which have room for those of each part.
+/// Argument tables of calls, reused between them.
 #[derive(Debug)]
 pub struct Tables {
     arrays: Vec<*const f32>,
@@ -21,7 +21,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Room for the calls of these routines.
+    /// Tables large enough for the calls of these schedules.
     pub(crate) fn new(schedules: &[Schedules]) -> Self {
         let bodies =
             schedules.iter().flatten().flatten().flatten().flat_map(|schedule| schedule.bodies.iter().flatten());
@@ -38,11 +38,11 @@ impl Tables {
     }
 }
 
-// SAFETY: the addresses are used during the call that fills the tables only.
+// SAFETY: the addresses are used only during the call that fills the tables.
 unsafe impl Send for Tables {}
 
 impl<'a> Block<'a> {
-    /// Runs the units of a chain for all tiles of the block.
+    /// Runs a loop body for all tiles of the block.
     pub(crate) fn run_body(
         mut self,
         fused: &FusedLoop,
@@ -53,7 +53,7 @@ impl<'a> Block<'a> {
         tables: &mut Tables,
     ) {
         let all = self.count(fused.level);
-        // Reductions over edges add to their rows.
+        // Reductions over edges accumulate into their rows.
         for op in fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind)) {
             begin(op, self.output(op.out, 0, self.num_rows));
         }
@@ -75,7 +75,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Runs the units for the tile at hand, whose edges belong to `rows` at `offsets`.
+    /// Runs a loop body for the current tile, whose edges belong to `rows` at `offsets`.
     fn run_tile(
         &self,
         body: &LoopBody,
@@ -102,7 +102,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Calls a part for the tile at hand.
+    /// Calls a native loop for the current tile.
     fn call(
         &self,
         code: &Code,
@@ -126,7 +126,7 @@ impl<'a> Block<'a> {
             }
         }));
         arrays.extend(part.arrays.iter().enumerate().map(|(array, operand)| {
-            // One address for both: no slice of what is written is made.
+            // Uses one address for both: no shared slice of the written rows exists.
             if let Some((_, result)) = part.replaced.iter().find(|(replaced, _)| *replaced == array) {
                 return results[*result].cast_const();
             }
@@ -136,14 +136,14 @@ impl<'a> Block<'a> {
                 };
             }
             let own = self.own_rows(operand);
-            // Owners are counted from the block's first row, or from the first row of the tile.
+            // Owners are relative to the block's first row, or to the first row of the tile.
             if segments { own[rows.start * operand.width..].as_ptr() } else { own.as_ptr() }
         }));
         let tile = self.start..self.start + self.items;
         indices.extend(part.indices.iter().map(|index| match *index {
             IndexArray::Picked(access) => self.picks(access)[tile.clone()].as_ptr(),
             IndexArray::Labels(input) => match &self.context.data.inputs[input] {
-                // Labels below 0 are no class, seen as u32 either.
+                // Negative labels exceed every class when read as `u32`.
                 InputData::Classes(labels) => {
                     labels[self.first_row + self.start..][..self.items].as_ptr().cast::<u32>()
                 }
@@ -155,13 +155,13 @@ impl<'a> Block<'a> {
             return;
         }
         let arguments = Arguments { arrays, indices, results, offsets, count };
-        // SAFETY: all rows of the tile exist, because they were cut as slices above; the rows that are picked, and that
-        // offsets ascend to the number of edges of the tile, `Facts` has made sure of. Results are disjoint, and overlap
-        // operands only where these are read before: see the module.
+        // SAFETY: all rows of the tile exist, because they were sliced above; `Facts` has checked gathered rows and
+        // that offsets ascend to the number of edges of the tile. Results are disjoint, and alias operands only if
+        // these are read before: see the module docs.
         unsafe { code.call(part.function, arguments) };
     }
 
-    /// For each item of the block the row that it reads.
+    /// Row index of each item of the block.
     fn picks(&self, access: Access) -> &'a [u32] {
         match access {
             Access::Owner => self.own,
@@ -175,14 +175,14 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The rows of the block of an operand of the rows that own edges.
+    /// Rows of the block of an operand at the owner rows of edges.
     fn own_rows(&self, operand: &Operand) -> &'a [f32] {
         let Operand { base, width, .. } = *operand;
         match base {
             Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
             Base::Stored(buffer) => {
                 let start = buffer.offset + self.first_row * width;
-                // SAFETY: stored operands are no outputs of this step.
+                // SAFETY: stored operands do not alias outputs of this step.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }
             }
         }

@@ -1,4 +1,4 @@
-//! Generated functions as text.
+//! Listing of the generated functions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,8 +10,8 @@ use crate::error::{ExecError, Result};
 use crate::plan::Plan;
 use crate::schedule::Schedules;
 
-/// The Cranelift IR of all functions of planned programs, each after the kernels that call it (by their numbers in the
-/// programs' text) and what it computes.
+/// Cranelift IR of all functions of planned programs, each preceded by the kernels that call it (by kernel
+/// number) and its program.
 ///
 /// # Errors
 /// A machine for which no code can be generated.
@@ -44,7 +44,7 @@ pub(crate) fn listing(plans: &[(&str, &Plan, &Schedules)]) -> Result<String> {
     Ok(text)
 }
 
-/// `0 to 3, 5`
+/// Formats ascending indices as `0 to 3, 5`.
 fn numbers(ops: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = vec![];
     for &op in ops {

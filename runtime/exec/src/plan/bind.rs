@@ -1,4 +1,4 @@
-//! Binds the kernels of a program to the sizes of its data: memory, blocks of rows and tasks.
+//! Plans the kernels of a program for the sizes of its data: memory, row blocks and tasks.
 
 use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
@@ -14,8 +14,8 @@ use crate::error::{ExecError, Result};
 use crate::kernel_features::KernelFeatures;
 use crate::kernels::product::{self, Extents};
 
-/// Plans a verified program for the sizes of its data. `states` are the optimiser states in the order of
-/// their slabs; what a block of rows needs beside stored values should be `block_len` elements at most.
+/// Plans a verified program for the sizes of its data. `states` are the optimizer states in the order of their slabs;
+/// the local values of a row block should have at most `block_len` elements.
 ///
 /// # Errors
 /// When an input is missing, or a kernel cannot be executed on data of this size.
@@ -42,7 +42,7 @@ pub fn plan(
     Ok(binder.plan)
 }
 
-/// Position of a stage in [`Stage::ALL`].
+/// Index of a stage in [`Stage::ALL`].
 pub(super) fn stage_index(stage: Stage) -> usize {
     match stage {
         Stage::FP => 0,
@@ -53,7 +53,7 @@ pub(super) fn stage_index(stage: Stage) -> usize {
     }
 }
 
-/// The share of each stage in what belongs to one stage.
+/// Stage shares of a step of a single stage.
 fn all_of(stage: Stage) -> [f32; 5] {
     let mut shares = [0.0; 5];
     shares[stage_index(stage)] = 1.0;
@@ -66,15 +66,14 @@ pub(super) struct Binder<'a> {
     pub data: &'a BoundData,
     slabs: Slabs,
     states: &'a [StateId],
-    /// Elements that a block of rows may need beside stored values.
+    /// Maximum elements of the local values of a row block.
     pub block_len: usize,
-    /// The kernels to choose from.
     pub features: KernelFeatures,
-    /// Where the buffers of the program are.
+    /// Location of each buffer of the program.
     buffers: Vec<BufferRange>,
-    /// What is planned so far.
+    /// The plan under construction.
     pub plan: Plan,
-    /// Elements of partial results that the launch at hand has so far.
+    /// Elements of partial results allocated in the current launch.
     partials_used: usize,
 }
 
@@ -83,12 +82,12 @@ impl Binder<'_> {
         width.eval(&self.data.num_vertices)
     }
 
-    /// Where a buffer of the program is.
+    /// Location of a buffer of the program.
     pub fn buffer(&self, buffer: kernel::Buffer) -> BufferRange {
         self.buffers[buffer.index()]
     }
 
-    /// Where something stored is.
+    /// Location of a stored value or constant.
     pub fn source(&mut self, source: Source) -> BufferRange {
         match source {
             Source::Buffer(buffer) => self.buffer(buffer),
@@ -98,7 +97,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Room for partial results of `tasks` tasks, besides that of others in the same launch.
+    /// Allocates partial results of `tasks` tasks, disjoint from others in the same launch.
     pub fn partial(&mut self, tasks: usize, width: usize) -> usize {
         let offset = self.partials_used;
         self.partials_used += (tasks * width).next_multiple_of(ALIGN);
@@ -132,7 +131,7 @@ impl Binder<'_> {
         BufferRange { slab: self.slabs.constants, offset, len: 1 }
     }
 
-    /// The slab of an optimiser state.
+    /// Slab index of an optimizer state.
     fn state(&self, state: StateId) -> Result<u32> {
         let position = self.states.iter().position(|&known| known == state);
         let position = position.ok_or_else(|| {
@@ -142,11 +141,11 @@ impl Binder<'_> {
         Ok(self.slabs.states + position as u32)
     }
 
-    /// Places all buffers.
+    /// Assigns each buffer a range of a slab.
     fn place(&mut self) -> Result<()> {
         let program = self.program;
         for index in 0..program.buffers.len() {
-            // What replaces another one has its place.
+            // An aliasing buffer has the location of its home.
             let decl = program.buffer(program.home(kernel::Buffer::new(index)));
             let len = self.rows(&decl.ty) * self.width(&decl.ty);
             let at = |slab| BufferRange { slab, offset: 0, len };
@@ -200,7 +199,7 @@ impl Binder<'_> {
             OutputKind::UpdateState(param, slot) => self.state((*param, *slot))?,
         };
         if buffer.slab >= self.slabs.params && buffer.slab < self.slabs.inputs && buffer.slab != target {
-            // Updates are copied one after another: what another update overwrites is saved first.
+            // Updates are copied in sequence, so a value that another update overwrites is saved first.
             let to = BufferRange { slab: self.slabs.arena, offset: self.plan.arena_len, len: buffer.len };
             self.plan.arena_len += buffer.len.next_multiple_of(ALIGN);
             let kind = StepKind::Copy { from: buffer, to };
@@ -278,7 +277,7 @@ impl Binder<'_> {
     }
 }
 
-/// A word for an instruction, for people.
+/// Short name of an instruction, for step labels.
 fn word(op: &KernelOp) -> &'static str {
     match op {
         KernelOp::Unary(..) | KernelOp::Binary(..) => "element-wise",

@@ -1,4 +1,4 @@
-//! Sums over paths, bound to the sizes of their data.
+//! Plans the aggregation over factored metapaths (row, middle vertex, end) for the sizes of its data.
 
 use hgnnc_ir::kernel::{self, Paths, Width};
 use hgnnc_ir::{Direction, PathTerm, Space};
@@ -8,86 +8,84 @@ use crate::buffer::BufferRange;
 use crate::data::Adjacency;
 use crate::kernels::factored_metapath::{state_len, table_len};
 
-/// Most elements of the tables of the vertices between that are there at one time. More go through them in several turns.
+/// Maximum elements of the middle-vertex tables in memory; larger ones are processed in several chunks.
 const TABLES: usize = 16 << 20;
-/// Elements of the tables that a task makes, and of the rows that it sums.
+/// Elements of the tables per task, and of the aggregated rows.
 const TASK: usize = 1 << 14;
 
-/// Sums over the same paths with the same scores.
+/// Aggregations over one metapath with the same attention scores.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct FactoredStep {
-    /// The edges from the rows to the vertices between: a graph and a direction.
+    /// Edges between rows and middle vertices: graph and direction.
     pub rows: (usize, Direction),
-    /// The edges from these to the other ends.
+    /// Edges between middle vertices and ends: graph and direction.
     pub ends: (usize, Direction),
-    /// Slope of the score below its bend.
+    /// Negative slope of the leaky ReLU.
     pub slope: f32,
-    /// Scores of an end.
+    /// Number of attention heads.
     pub heads: usize,
-    /// The part of the score that rows have.
+    /// Row part of the scores.
     pub own_score: BufferRange,
-    /// The part that the other ends have.
+    /// End part of the scores.
     pub other_score: BufferRange,
-    /// What the scores of the other ends are reduced by: of sums for sources.
+    /// Log-sum-exp of the ends, subtracted from their scores in sums for sources.
     pub other_norm: Option<BufferRange>,
-    /// What is summed, each once: rows of the other ends with so many elements per head, or 1.
+    /// Distinct aggregated operands: rows of the ends with this many elements per head, or ones.
     pub summed: Vec<(Option<BufferRange>, usize)>,
-    /// Elements per head of all that is summed.
+    /// Total aggregated elements per head.
     pub width: usize,
-    /// The results.
     pub sums: Vec<SumStep>,
-    /// Vertices between, in turns.
+    /// Chunks of middle vertices.
     pub chunks: Vec<Chunk>,
-    /// First row of each task, and one past the last.
+    /// First row of each task, and the end of the last.
     pub tasks: Vec<u32>,
-    /// Where the tables stand in the slab of partial results.
+    /// Offset of the tables in the partials slab.
     pub tables: usize,
-    /// Where the sums so far stand there: of each row, or of each task where there is one turn.
+    /// Offset of the running sums in the partials slab: one per row, or per task if there is one chunk.
     pub states: usize,
 }
 
-/// Vertices between whose tables are there at one time.
+/// Middle vertices whose tables are in memory together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chunk {
-    /// First pair of vertex and head of each task, and one past the last.
+    /// First (vertex, head) pair of each task, and the end of the last.
     pub tasks: Vec<u64>,
 }
 
 impl Chunk {
-    /// The vertices.
+    /// Range of its middle vertices.
     pub fn vertices(&self, heads: usize) -> std::ops::Range<usize> {
         let at = |pair: Option<&u64>| pair.map_or(0, |&pair| pair as usize / heads);
         at(self.tasks.first())..at(self.tasks.last())
     }
 }
 
-/// One result.
+/// A result of the aggregation.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SumStep {
-    /// What it is.
     pub term: PathTerm,
-    /// What it is reduced by, once it is complete.
+    /// Normalization of the complete sum.
     pub norm: Norm,
-    /// Position of its elements among all that is summed.
+    /// Index of its first element among the aggregated elements.
     pub column: usize,
-    /// Elements per head.
     pub width: usize,
-    /// Where it goes.
     pub out: BufferRange,
 }
 
-/// What a complete sum is reduced by.
+/// Normalization of a complete sum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Norm {
-    /// Nothing: its scores have been.
+    /// None: scores are already normalized.
     None,
-    /// The logarithm of the sum that stands in this column.
+    /// Log-sum-exp of this column.
     Own(usize),
-    /// A row of these.
+    /// Row of a stored log-sum-exp.
     Stored(BufferRange),
 }
 
-/// Binds a kernel of sums over paths.
+/// Binds a kernel of factored aggregations.
 pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, paths: &Paths) -> FactoredStep {
     let heads = binder.eval(&paths.heads);
     let (first, second) = (paths.first.index(), paths.second.index());
@@ -104,7 +102,7 @@ pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, paths: &Paths) -> 
         Space::Vertices(vertex) => Width::count(vertex),
         Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => Width::one(),
     };
-    // Elements of a head, also where there are no rows.
+    // Elements per head, also without rows.
     let per_head = |of: kernel::Buffer| {
         let row = binder.program.volume(of).and_then(|all| all.divided_by(&others)?.divided_by(&paths.heads));
         row.map_or(0, |row| binder.eval(&row))
@@ -159,7 +157,7 @@ pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, paths: &Paths) -> 
 }
 
 impl FactoredStep {
-    /// Divides the vertices between into turns, and these into tasks. Elements of the largest turn's tables.
+    /// Divides the middle vertices into chunks, and these into tasks. Returns the table elements of the largest chunk.
     fn take_turns(&mut self, ends: &Adjacency) -> usize {
         let len = table_len(self.width);
         let heads = self.heads as u64;
@@ -194,7 +192,7 @@ impl FactoredStep {
     }
 }
 
-/// Rows with about as many edges and elements for each task.
+/// Tasks of rows with similar numbers of edges and elements.
 fn row_tasks(rows: &Adjacency, elements: usize) -> Vec<u32> {
     let mut tasks = vec![0];
     let mut cost = 0;

@@ -1,10 +1,12 @@
-//! Short sequences of element-wise instructions that are executed as one, without a value between them.
+//! Fuses short sequences of element-wise instructions, without a value between them.
 //!
-//! Only what is used once disappears, so nothing is computed twice, and the numbers are the same to the last bit.
+//! Only single-use values disappear, so nothing is recomputed, and results are identical to the last bit.
 //!
-//! * `then(f(a, b))`: the score of an edge, `leaky_relu(a + b)`, and the exponentials of a softmax, `exp(a - b)`.
-//! * `step(x) · c + d`, the slope of a leaky ReLU: a choice between `c + d` and `d`. It asks for the sign of `x`, which
-//!   `leaky_relu(x)` has too: with that, `x` itself need not be there.
+//! `then(f(a, b))`: the attention score of an edge, `leaky_relu(a + b)`, and the exponentials of a softmax, `exp(a -
+//! b)`.
+//!
+//! `step(x) · c + d`, the slope of a leaky ReLU, becomes a select between `c + d` and `d`. It needs only the sign of
+//! `x`, which equals the sign of `leaky_relu(x)`, so `x` itself need not be stored.
 
 use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Source};
 use hgnnc_ir::{BinaryOp, UnaryOp};
@@ -12,20 +14,22 @@ use hgnnc_ir::{BinaryOp, UnaryOp};
 use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::kernels::flat::Pair;
 
-/// How an instruction is executed.
+/// Fused form of an instruction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Form {
-    /// As it is.
     Plain,
-    /// Not at all: its only user does it.
+    /// Fused into its only user.
     Gone,
-    /// Two functions at once.
     Pair(Pair, Operand, Operand),
-    /// `positive` where the operand is, `otherwise` elsewhere.
-    Choose { a: Operand, positive: f32, otherwise: f32 },
+    /// `operand > 0 ? positive : otherwise`
+    Choose {
+        a: Operand,
+        positive: f32,
+        otherwise: f32,
+    },
 }
 
-/// The forms of all instructions of a traversal.
+/// Fused forms of all instructions of a traversal.
 pub(super) fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
     let mut forms = vec![Form::Plain; instrs.len()];
     if !features.has(KernelFeature::FusedPairs) {
@@ -44,7 +48,7 @@ pub(super) fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
             uses.push(0);
         }
     }
-    // The instruction whose result an operand of instruction `i` is, element by element.
+    // The instruction whose result is an operand of instruction `i`, element by element.
     let producer = |i: usize, operand: Operand| -> Option<(usize, Local)> {
         let Source::Local(local) = operand.source else { return None };
         let from = made[local.index()];
@@ -57,7 +61,7 @@ pub(super) fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
     };
     let number = |operand: Operand| if let Source::Const(number) = operand.source { Some(number as f32) } else { None };
     for i in 0..instrs.len() {
-        // step, times a number, plus a number.
+        // Matches `step(x) · c + d`.
         let KernelOp::Binary(BinaryOp::Add, product, d) = instrs[i].op else { continue };
         let Some(d) = number(d) else { continue };
         let Some((mul, mul_out)) = producer(i, product).filter(|p| uses[p.1.index()] == 1) else { continue };
@@ -119,7 +123,7 @@ mod tests {
         ops.into_iter().enumerate().map(instr).collect()
     }
 
-    /// The gradient of a leaky ReLU, from a mask (0) on: the sum (1), the score (2), its slope (3 to 5), a product (6).
+    /// Gradient of a leaky ReLU, from a mask (0) on: the sum (1), the score (2), its slope (3 to 5), a product (6).
     fn slope(of_leaky: f64) -> Vec<KernelOp> {
         vec![
             KernelOp::Mask { stream: 0, rate: 0.5 },
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn values_of_rows_are_not_computed_for_each_edge() {
-        // The difference belongs to rows, the exponential to edges.
+        // The difference is a row value, the exponential an edge value.
         let mut instrs = program(vec![
             KernelOp::Mask { stream: 0, rate: 0.5 },
             KernelOp::Binary(BinaryOp::Sub, number(2.0), number(1.0)),

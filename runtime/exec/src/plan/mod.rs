@@ -1,9 +1,9 @@
-//! What runs in which memory, in which blocks of rows: made once from a program of kernels and the sizes of its data.
+//! Execution plan of a program for the sizes of its data: steps, memory, and blocks of rows.
 //!
-//! What is computed, in which order, with what, and what is stored, has been decided when this begins: it stands in
-//! the [`hgnnc_ir::kernel::Program`]. A plan is a list of steps, one per kernel, of which some run together. A *region* is a traversal, executed
-//! in blocks of rows, operation by operation, so edge values exist for the edges of a block only. A *product* is a
-//! dense product over all rows. [`crate::block`] executes blocks, and is what generated code can replace.
+//! Operations, their order, fusion and stored values are fixed by the [`hgnnc_ir::kernel::Program`]. A plan is a list
+//! of steps, one per kernel; independent steps share a launch. A *region* is a traversal, executed operation by
+//! operation in blocks of rows, so edge values exist for the edges of one block only. A *product* is a dense product
+//! over all rows. [`crate::block`] executes blocks; generated code can replace its loops.
 
 mod bind;
 mod factored_metapath;
@@ -23,35 +23,36 @@ use crate::buffer::BufferRange;
 use crate::kernels::flat::Pair;
 use crate::kernels::product::Extents;
 
-/// Positions of the slabs that programs share.
+/// Slab indices that the plans of several programs share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Slabs {
-    /// Values of a run.
+    /// Values of a run, shared by programs.
     pub arena: u32,
-    /// Partial results of the tasks of one step.
+    /// Partial results of tasks, shared by programs.
     pub partials: u32,
-    /// Step number and epoch number.
+    /// Step and epoch counters.
     pub counters: u32,
-    /// Values that depend on no parameter, state, mask or counter.
+    /// Values that depend on no parameter, state, dropout mask or counter.
     pub persistent: u32,
-    /// Constants.
     pub constants: u32,
-    /// The first parameter; the others follow.
+    /// First parameter; the others follow.
     pub params: u32,
-    /// The first optimiser state.
+    /// First optimizer state; the others follow.
     pub states: u32,
-    /// The first input.
+    /// First input; the others follow.
     pub inputs: u32,
 }
 
-/// A planned program.
+/// Plan of a program.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Plan {
     /// Steps that run once, when the program is bound.
     pub prelude: Vec<Step>,
     /// Steps of each run.
     pub steps: Vec<Step>,
-    /// Position of the first step that may change parameters or states.
+    /// Index of the first step that may overwrite parameters or states.
     pub first_update: usize,
     /// Elements of the arena.
     pub arena_len: usize,
@@ -59,141 +60,129 @@ pub struct Plan {
     pub persistent_len: usize,
     /// Elements of the slab of partial results.
     pub partials_len: usize,
-    /// Elements of a tile of fetched operands.
+    /// Elements of a tile of gathered operands.
     pub tile_len: usize,
-    /// Most edges of a block.
     pub block_edges: usize,
-    /// Most rows of a block.
     pub block_rows: usize,
-    /// Constants.
     pub constants: Vec<f32>,
-    /// Results by name.
     pub results: Vec<ResultBuffer>,
-    /// New values of parameters and states.
+    /// Updates of parameters and states that are not in place.
     pub updates: Vec<Update>,
 }
 
-/// A result of a program.
+/// Location of a result of a program.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct ResultBuffer {
-    /// Its name.
     pub name: String,
-    /// Its type.
     pub ty: Type,
-    /// Number of rows.
     pub rows: usize,
-    /// Elements per row.
     pub width: usize,
-    /// Where it is.
     pub buffer: BufferRange,
 }
 
-/// An optimiser state: its parameter and slot, in the order of the state slabs.
+/// An optimizer state: its parameter and slot, in the order of the state slabs.
 pub type StateId = (Param, u32);
 
-/// One step.
+/// A step of a plan: one kernel.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Step {
-    /// What it does.
     pub kind: StepKind,
-    /// Phase it is accounted to.
+    /// Phase that its time is attributed to.
     pub phase: hgnnc_ir::Phase,
-    /// Share of each stage (in the order of [`hgnnc_ir::Stage::ALL`]) of its time, by estimated cost.
+    /// Estimated share of each stage in its time, in the order of [`hgnnc_ir::Stage::ALL`].
     pub shares: [f32; 5],
-    /// For people: operations and place.
+    /// Operations and place, for profiles.
     pub label: String,
-    /// It belongs to the launch of the step before it: neither needs the other.
+    /// Whether it shares the launch of the previous step, because they are independent.
     pub together: bool,
 }
 
-/// What a step does.
+/// Kind of a step.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum StepKind {
-    /// A program per block of rows.
+    /// A fused traversal, executed block by block.
     Region(Region),
-    /// A dense product over all rows.
+    /// Dense product over all rows.
     Product(Product),
-    /// Sums over paths.
+    /// Aggregation over a factored metapath.
     Factored(Box<FactoredStep>),
-    /// Copies elements.
     Copy {
-        /// From.
         from: BufferRange,
-        /// To.
         to: BufferRange,
     },
 }
 
-/// Which rows a region has.
+/// Iteration space of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Domain {
-    /// This many rows without edges (one: unit values; elements of a parameter: rows of width 1).
+    /// This many rows without edges (one for unit values; elements of a parameter are rows of width 1).
     Rows(usize),
-    /// The rows of a topology, with the edges that they own.
+    /// Rows of a topology, with their edges.
     Edges {
-        /// Graph, or, after all graphs, pattern.
+        /// Index of a graph, or, after all graphs, of a pattern.
         topology: usize,
-        /// Which end owns the edges.
+        /// Direction of the edges that rows own: in-edges or out-edges.
         direction: Direction,
-        /// Only the rows that own edges.
+        /// Whether only active vertices are rows.
         ends: bool,
     },
 }
 
-/// A region.
+/// A fused traversal, executed in blocks of rows.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Region {
-    /// Its rows.
     pub domain: Domain,
-    /// What is computed for each block, in order.
+    /// Operations of a block, in order.
     pub ops: Vec<BlockOp>,
-    /// Values within a block.
+    /// Local values of a block.
     pub locals: Vec<Local>,
-    /// First row of each block, and one past the last row.
+    /// First row of each block, and the end of the last.
     pub blocks: Vec<u32>,
-    /// First block of each task, and one past the last block.
+    /// First block of each task, and the end of the last.
     pub tasks: Vec<u32>,
-    /// Rows that are cut into pieces. Each is a block of its own, which its task leaves out.
+    /// Split rows. Each is a block of its own, which the task of that block skips.
     pub split: Option<Box<SplitRows>>,
-    /// Results that are sums (or other reductions) over tasks.
+    /// Reductions over all tasks.
     pub partials: Vec<Partial>,
-    /// Does an operand use [`Access::Owner`], or a mask the own row?
+    /// Whether an operand uses [`Access::Owner`], or a dropout mask the owner row.
     pub uses_own: bool,
-    /// Does an operand use [`Access::OwnerVertex`] or [`Access::OwnerEnd`]?
+    /// Whether an operand uses [`Access::OwnerVertex`] or [`Access::OwnerEnd`].
     pub uses_own_end: bool,
-    /// Number of columns where an operand uses [`Access::DenseCell`].
+    /// Number of columns if an operand uses [`Access::DenseCell`].
     pub full_columns: Option<usize>,
 }
 
-/// A reduction over the rows or edges of a region: each task has its own part.
+/// A reduction over all rows or edges of a region, with one partial result per task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Partial {
-    /// The result.
     pub out: BufferRange,
-    /// How.
     pub reduce: Reduce,
-    /// What it reduces.
+    /// Iteration space that is reduced.
     pub level: Level,
-    /// Elements.
     pub width: usize,
-    /// Where the parts begin in the slab of partial results; part `t` at `offset + t · width`. Parts of the tasks of cut
-    /// rows (or of their pieces) follow those of all others.
+    /// Offset of the partial results in the partials slab; that of task `t` is at `offset + t · width`. Those of the
+    /// tasks of split rows (or of their pieces) follow all others.
     pub offset: usize,
 }
 
 impl Region {
-    /// The rows of a block, unless they are one row that is cut.
+    /// Rows of a block; `None` for a split row.
     pub fn block(&self, block: usize) -> Option<std::ops::Range<usize>> {
         let rows = self.blocks[block] as usize..self.blocks[block + 1] as usize;
         (!self.split.as_ref().is_some_and(|split| split.has(&rows))).then_some(rows)
     }
 
-    /// The rows of all blocks that are executed as such.
+    /// Rows of all blocks without split rows.
     pub fn whole_blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         (0..self.blocks.len().saturating_sub(1)).filter_map(|block| self.block(block))
     }
 
-    /// Number of parts of a partial: by tasks, and by tasks of cut rows.
+    /// Number of partial results: of regular tasks, and of tasks of split rows.
     pub fn parts(&self, partial: &Partial) -> (usize, usize) {
         let cut = self.split.as_ref().map_or(0, |split| match partial.level {
             Level::Row => split.row_tasks.len(),
@@ -203,7 +192,7 @@ impl Region {
     }
 }
 
-/// Does it have edges as operands and rows as results?
+/// Whether the operation reduces the edges of each row.
 pub fn reduces_edges(kind: &BlockKind) -> bool {
     matches!(
         kind,
@@ -214,177 +203,161 @@ pub fn reduces_edges(kind: &BlockKind) -> bool {
     )
 }
 
-/// What a value of a block has a row for.
+/// Iteration space of an operation within a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Each row of the block.
+    /// One item per row.
     Row,
-    /// Each edge of the block.
+    /// One item per edge.
     Edge,
 }
 
-/// A value within a block.
+/// A local value of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Local {
-    /// Rows or edges.
     pub level: Level,
-    /// Elements per row.
     pub width: usize,
-    /// Where it is.
     pub place: Place,
 }
 
-/// Where a value of a block is.
+/// Location of a local value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// In the scratch of the thread.
+    /// Scratch of the thread.
     Scratch,
-    /// In its rows of a stored value.
+    /// The corresponding rows of a stored value.
     Stored(BufferRange),
 }
 
-/// Where an operand comes from.
+/// Source of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum Base {
-    /// A value of this block.
+    /// Local value of this block.
     Local(u32),
-    /// A stored value.
     Stored(BufferRange),
 }
 
-/// Which row of the base belongs to row (edge) `i` of the operation.
+/// Index mapping from row (edge) `i` of the operation to a row of the operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
-    /// Row `i`, counted within the block (from the block's first row where stored).
+    /// Row `i` of the block (relative to the block's first row for stored values).
     Each,
-    /// Always the same.
+    /// Broadcast of a single row.
     Same,
-    /// The row that owns edge `i`.
+    /// Row that owns edge `i`.
     Owner,
-    /// The other end of edge `i`.
+    /// Vertex at the other end of edge `i`.
     Neighbor,
-    /// The vertex of row `i`, where rows are the ends of a graph.
+    /// Vertex of row `i`, if rows are active vertices.
     Vertex,
-    /// The vertex of the row that owns edge `i`, where rows are the ends of a graph.
+    /// Vertex of the row that owns edge `i`, if rows are active vertices.
     OwnerVertex,
-    /// The row that owns edge `i`, counted among those that own edges, where rows are all vertices.
+    /// Row that owns edge `i` as an active vertex, if rows are all vertices.
     OwnerEnd,
-    /// The other end of edge `i`, counted among the ends of the graph.
+    /// Vertex at the other end of edge `i`, as an active vertex.
     NeighborEnd,
-    /// The CSC position of edge `i`.
+    /// Edge id of edge `i`: its position in CSC order.
     Eid,
-    /// Element (row, column) of a dense matrix, for element `i` of a sparse one.
+    /// Cell (row, column) of a dense matrix, for element `i` of a sparse one.
     DenseCell,
 }
 
 /// An operand of a block operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Operand {
-    /// From where.
     pub base: Base,
-    /// Which row.
     pub access: Access,
-    /// Elements per row.
     pub width: usize,
 }
 
 /// An operation of a block.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct BlockOp {
-    /// What.
     pub kind: BlockKind,
-    /// What the operands have a row for.
+    /// Iteration space of the operands.
     pub level: Level,
-    /// The local, or for the partial kinds the partial, that it computes.
+    /// Result: a local, or an index of [`Region::partials`] for the partial kinds.
     pub out: u32,
-    /// Stage that it is accounted to.
+    /// Stage that its time is attributed to.
     pub stage: Stage,
 }
 
-/// What a mask has rows for: it is drawn for their numbers in the dataset.
+/// Index space of a dropout mask: masks are functions of dataset ids, so they do not change
+/// when vertices are renumbered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MaskRows {
-    /// What has the same number everywhere.
+    /// Rows whose ids never change.
     Rows,
-    /// Vertices; of a sparse mask, those of its rows.
+    /// Vertices; for a sparse mask those of its rows.
     Vertices(VertexType),
     /// Edges of a graph.
     Edges(usize),
 }
 
-/// What a block operation computes.
+/// Operation of a block program, with its operands.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum BlockKind {
-    /// `f(a)`
     Unary(UnaryOp, Operand),
-    /// `a ∘ b`; narrower operands repeat each element.
+    /// `a ∘ b`, with broadcast of narrower operands.
     Binary(BinaryOp, Operand, Operand),
-    /// Two functions at once; narrower operands repeat each element.
+    /// Two fused element-wise functions, with broadcast of narrower operands.
     Pair(Pair, Operand, Operand),
-    /// `positive` where `a` is above zero, `otherwise` elsewhere.
+    /// `a > 0 ? positive : otherwise`
     Choose {
-        /// Whose sign.
         a: Operand,
-        /// Above zero.
         positive: f32,
-        /// At zero, below, and where it is no number.
+        /// Value elsewhere, also for NaN.
         otherwise: f32,
     },
-    /// Each element of `a` repeated to the width of the result.
+    /// Broadcast of `a` to the width of the result.
     Copy(Operand),
-    /// Rows at hand, to their place when all that reads what lay there is done.
+    /// Copies local rows to their stored location, after all reads of the value that it aliases.
     Store(Operand),
-    /// `a` with the rows of some vertices replaced.
+    /// `a` with the rows of some active vertices replaced.
     Replace(Operand, EndRows),
-    /// `a` with rows added to those of some vertices, in this order.
+    /// `a` plus the rows of active vertices of several graphs, in this order.
     AddEnds(Operand, Vec<EndRows>),
-    /// Along the last dimension: operands with the extent of their last dimension, and the leading extent.
+    /// Concatenation along the last dimension: operands with the extent of their last dimension,
+    /// and the leading extent.
     Concat(Vec<(Operand, usize)>, usize),
-    /// `len` of every `last` elements.
+    /// Slice of `len` of every `last` elements.
     Slice {
-        /// From.
         a: Operand,
         /// Extent of the last dimension of `a`.
         last: usize,
-        /// First element.
         start: usize,
-        /// Number of elements.
         len: usize,
     },
-    /// Class labels of the rows, by input.
+    /// One-hot encoding of the class labels of the rows.
     OneHot {
-        /// Position in the table of inputs.
+        /// Index in the table of inputs.
         input: usize,
-        /// Number of classes.
         classes: usize,
     },
-    /// A dropout mask.
     Mask {
-        /// Its stream.
         stream: u32,
-        /// Its rate.
         rate: f64,
-        /// Columns of the dense layout, where the mask is sparse.
+        /// Columns of the dense layout of a sparse mask.
         columns: Option<usize>,
-        /// What its rows are.
         of: MaskRows,
     },
-    /// `x · w`
     MatMul(Extents, Operand, Operand),
-    /// `y · wᵀ`
     MatMulT(Extents, Operand, Operand),
-    /// Over groups of `inner` elements.
+    /// Reduction over groups of `inner` elements.
     ReduceTrailing(Reduce, Operand, usize),
     /// `Σ a · b` over groups of `inner` elements.
     Dot {
-        /// One side.
         a: Operand,
-        /// The other.
         b: Operand,
         /// Elements of a group.
         inner: usize,
     },
-    /// Over the edges of each row.
+    /// Segment reduction over the edges of each row.
     Segment(Reduce, Operand),
     /// `Σ a · x` over the edges of each row; `inner` elements of `x` per weight.
     WeightedSum {
@@ -392,95 +365,84 @@ pub enum BlockKind {
         a: Operand,
         /// Rows of `heads · inner` elements.
         x: Operand,
-        /// Elements per weight.
         inner: usize,
     },
-    /// An online softmax of the scores of the edges of each row: see [`hgnnc_ir::kernel::KernelOp::SoftmaxSum`].
+    /// Online softmax of the scores of the edges of each row: see [`hgnnc_ir::kernel::KernelOp::SoftmaxSum`].
     SoftmaxSum {
         /// Scores, one per head and edge.
         score: Operand,
         /// Rows of `heads · inner` elements.
         x: Operand,
-        /// Multipliers of the weights.
+        /// Edge weights that multiply the attention weights.
         times: Option<Operand>,
     },
-    /// Extreme elements over the edges of each row, then the ranks of their edges: see
-    /// [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
+    /// Arg-max or arg-min over the edges of each row, with the ranks of the
+    /// winning edges: see [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
     SegmentArg {
-        /// Largest or smallest.
         extreme: Extreme,
-        /// Elements of edges.
         x: Operand,
-        /// The rank of each edge.
+        /// Rank of each edge.
         rank: Operand,
     },
-    /// Over all rows or edges, into a partial.
+    /// Reduction over all rows or edges, into a partial result.
     PartialReduce(Reduce, Operand),
-    /// The sum of outer products over all rows or edges, into a partial.
+    /// Sum of outer products over all rows or edges, into a partial result.
     PartialOuter(Extents, Operand, Operand),
 }
 
-/// A stored value with a row for each end of a graph, met at the rows of all vertices.
+/// A stored value with one row per active vertex, read at rows of all vertices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct EndRows {
-    /// Where it is.
     pub buffer: BufferRange,
-    /// The graph.
     pub topology: usize,
-    /// Which ends.
+    /// Direction whose active vertices have rows.
     pub direction: Direction,
 }
 
-/// A new value of a parameter or state.
+/// A new value of a parameter or state, to be copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Update {
-    /// The slab of the parameter or state.
+    /// Slab index of the parameter or state.
     pub target: u32,
-    /// The value.
     pub from: BufferRange,
-    /// Where it has rows for the ends of a graph only: graph, which ends, and elements per row.
+    /// If it has rows for active vertices only: graph, direction, and elements per row.
     pub rows: Option<(usize, Direction, usize)>,
 }
 
 /// A dense product over all rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Product {
-    /// Which.
     pub kind: ProductKind,
-    /// Extents.
     pub of: Extents,
-    /// Number of rows.
     pub rows: usize,
-    /// First operand.
     pub x: BufferRange,
-    /// Second operand.
     pub y: BufferRange,
-    /// Result.
     pub out: BufferRange,
-    /// How it is divided.
+    /// Division of the product into tasks.
     pub split: Split,
-    /// Offset of its parts in the slab of partials, where it is divided into parts.
+    /// Offset of its partial results in the partials slab, for [`Split::Parts`].
     pub partials: usize,
 }
 
-/// Which product.
+/// Form of a dense product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum ProductKind {
-    /// `x · w`
     MatMul,
-    /// `y · wᵀ`
     MatMulT,
-    /// `Σ xᵀ y`
     Outer,
 }
 
-/// How a product is divided into tasks: by shapes alone, never by threads.
+/// Division of a product into tasks: a function of shapes, not of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Split {
     /// Chunks of this many rows, each with its own rows of the result.
     Rows(usize),
     /// Bands of this many of the `k` rows of the result (`batch` is 1).
     Bands(usize),
-    /// Chunks of this many rows whose parts of the result are added in order.
+    /// Chunks of this many rows, with partial results that are added in order.
     Parts(usize),
 }

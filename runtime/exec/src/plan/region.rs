@@ -1,8 +1,7 @@
-//! From the instructions of a traversal to the program of its blocks.
+//! Binds a traversal to the block program of a region.
 //!
-//! What is computed stands in the kernel. Here operands get their addresses, operations that read row after row
-//! get a copy of what does not lie that way, and rows are divided into blocks by the cache and by their edges,
-//! and blocks into tasks.
+//! The computation is fixed by the kernel. This pass resolves operand addresses, inserts copies for operations that
+//! need contiguous operands, and divides rows into blocks by cache size and edges, and blocks into tasks.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,19 +21,19 @@ use crate::data::InputData;
 use crate::error::{ExecError, Result};
 use crate::schedule::{block_extents, block_widths, is_partial};
 
-/// Elements of a tile of fetched operands: two fit in the first-level cache.
+/// Elements of a tile of gathered operands: two fit in the L1 cache.
 const TILE: usize = 2048;
-/// Most tasks of a region.
+/// Maximum number of tasks of a region.
 const TASKS: usize = 256;
-/// Most tasks of a region with partial results, whose parts are added one after another.
+/// Maximum number of tasks of a region with partial results, which are combined sequentially.
 const PARTIAL_TASKS: usize = 32;
-/// Elements of the parts of a partial result, unless these are few.
+/// Maximum total elements of the partial results of one value, except for few tasks.
 const PARTS: usize = 64 * 1024;
 
-/// Binds a traversal; also the share of each stage in its cost.
+/// Binds a traversal; also returns the share of each stage in its cost.
 pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Result<(Region, [f32; 5])> {
     if let Rows::Each(volume) = &traversal.rows {
-        // Vertices and edges are checked with the data.
+        // Vertex and edge counts are checked with the data.
         let elements = binder.eval(volume);
         if u32::try_from(elements).is_err() {
             return Err(ExecError::Unsupported(format!("a parameter of {elements} elements; 2^32 - 1 are the most")));
@@ -64,11 +63,11 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Res
 struct RegionBinder<'b, 'a> {
     binder: &'b mut Binder<'a>,
     traversal: &'b Traversal,
-    /// Widths of the locals of the kernel.
+    /// Width of each local of the kernel.
     widths: Vec<Width>,
-    /// The local of the block that holds a local of the kernel.
+    /// Block local of each kernel local.
     made: Vec<u32>,
-    /// The local of the block that holds its rows of a buffer.
+    /// Block local with the rows of a stored buffer.
     written: HashMap<kernel::Buffer, u32>,
     ops: Vec<BlockOp>,
     locals: Vec<Local>,
@@ -79,7 +78,7 @@ struct RegionBinder<'b, 'a> {
 }
 
 impl RegionBinder<'_, '_> {
-    /// Graph, or after all graphs pattern, whose edges the rows own.
+    /// Topology whose edges the rows own: a graph, or, after all graphs, a pattern.
     fn edges(&self) -> Option<(usize, Direction)> {
         match self.traversal.rows {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
@@ -88,7 +87,7 @@ impl RegionBinder<'_, '_> {
         }
     }
 
-    /// What a mask at a level is drawn for.
+    /// Rows for which a dropout mask at a level is drawn.
     fn drawn(&self, at: kernel::Level) -> MaskRows {
         let tables = &self.binder.program.tables;
         match (&self.traversal.rows, at) {
@@ -103,7 +102,7 @@ impl RegionBinder<'_, '_> {
             (Rows::Elements(pattern, _), kernel::Level::Edge) | (Rows::Elements(pattern, Direction::In), _) => {
                 MaskRows::Vertices(tables.patterns[pattern.index()].vertex)
             }
-            // Where vertices have other numbers, there are no masks of rows of ends.
+            // With renumbered vertices there are no masks over active vertices.
             (Rows::Once | Rows::Each(_) | Rows::Ends(..) | Rows::Elements(_, Direction::Out), _) => MaskRows::Rows,
         }
     }
@@ -129,7 +128,7 @@ impl RegionBinder<'_, '_> {
         out
     }
 
-    /// An operand that does not lie where the result goes: what is replaced is copied first.
+    /// Binds an operand. A stored operand that the result aliases is read before it is overwritten.
     fn operand(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
         let replaced = match instr.dest {
             Dest::Buffer(new) => self.binder.program.buffer(new).replaces.map(Source::Buffer),
@@ -151,7 +150,8 @@ impl RegionBinder<'_, '_> {
             Source::Buffer(buffer) => matches!(self.binder.program.buffer(buffer).ty.space, Space::Ends(..)),
             Source::Local(_) | Source::Const(_) | Source::Count(_) => false,
         };
-        // Rows of ends read vertex values at their vertices, and rows of vertices values of ends at theirs.
+        // Rows of active vertices read vertex values at their vertices; rows of all vertices read values of active
+        // vertices at theirs.
         let crossed = local.is_none() && self.rows_are_ends() != of_ends;
         let access = match operand.index {
             Index::End => unreachable!("read by `end_rows`"),
@@ -166,7 +166,7 @@ impl RegionBinder<'_, '_> {
             Index::Other => Access::Neighbor,
             Index::Edge if self.same_elements(operand.source).is_some() => Access::Same,
             Index::Edge => {
-                // Stored edges are in CSC order.
+                // Stored edge values are in CSC order.
                 let outgoing = self.edges().is_some_and(|(_, direction)| direction == Direction::Out);
                 if local.is_none() && outgoing { Access::Eid } else { Access::Each }
             }
@@ -187,8 +187,8 @@ impl RegionBinder<'_, '_> {
         Ok(Operand { base, access, width })
     }
 
-    /// The number that all elements of a sparse input are, such as the 1 of bags of words: it is read once, where the
-    /// elements would be gathered by those who own the columns.
+    /// The common value of all elements of a sparse input, such as the 1 of bags of words: it is read as a scalar
+    /// instead of being gathered in column order.
     fn same_elements(&self, source: Source) -> Option<f32> {
         let Source::Buffer(buffer) = source else { return None };
         let kernel::Contents::Input(input) = self.binder.program.buffer(buffer).contents else { return None };
@@ -200,7 +200,7 @@ impl RegionBinder<'_, '_> {
         rest.iter().all(|x| x.to_bits() == first.to_bits()).then_some(first)
     }
 
-    /// Elements of a dense matrix are found by numbers of 32 bits.
+    /// Checks that the cells of a dense matrix have 32-bit indices.
     fn cells(&mut self, instr: &Instr) -> Result<()> {
         let columns = self.columns().unwrap_or(0);
         let (tables, rows) = (&self.binder.program.tables, &self.traversal.rows);
@@ -223,7 +223,7 @@ impl RegionBinder<'_, '_> {
         matches!(self.traversal.rows, Rows::Ends(..))
     }
 
-    /// A value of the ends of a graph, met at the rows of vertices.
+    /// A value of active vertices, read at rows of all vertices.
     fn end_rows(&mut self, operand: kernel::Operand) -> EndRows {
         let Source::Buffer(buffer) = operand.source else { unreachable!("ends have rows of a buffer") };
         let Space::Ends(graph, direction) = self.binder.program.buffer(buffer).ty.space else {
@@ -232,7 +232,7 @@ impl RegionBinder<'_, '_> {
         EndRows { buffer: self.binder.buffer(buffer), topology: graph.index(), direction }
     }
 
-    /// An operand that lies row after row.
+    /// An operand with contiguous rows, copied if needed.
     fn contiguous(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
         let operand = self.operand(instr, operand)?;
         if operand.access == Access::Each { Ok(operand) } else { self.copy(instr, operand) }
@@ -250,7 +250,7 @@ impl RegionBinder<'_, '_> {
         Ok(Operand { base: Base::Local(local), access: Access::Each, width })
     }
 
-    /// What an instruction computes.
+    /// Block operation of an instruction.
     fn kind(&mut self, instr: &Instr) -> Result<BlockKind> {
         let groups = |of: Width, binder: &Binder<'_>| {
             binder.eval(&of.divided_by(&instr.width).expect("a verified operand divides into the groups of its result"))
@@ -330,8 +330,8 @@ impl RegionBinder<'_, '_> {
         })
     }
 
-    /// Does a buffer take the place of a value that edges read, or that is read for something else too? Then its rows
-    /// are at hand until all that reads those of the other is done.
+    /// Whether a buffer aliases a value that edges read, or that has other readers. Its rows then stay in scratch until
+    /// all readers of the old value are done.
     fn comes_last(&self, buffer: kernel::Buffer) -> bool {
         let Some(old) = self.binder.program.taken_over(buffer) else { return false };
         let mut edges = self.traversal.instrs.iter().filter(|instr| instr.level == kernel::Level::Edge);
@@ -339,7 +339,7 @@ impl RegionBinder<'_, '_> {
             || !kernel::reads_on_the_way(self.traversal, buffer, old)
     }
 
-    /// Stores what comes last.
+    /// Appends the delayed store of an aliasing result.
     fn store_last(&mut self, instr: &Instr) {
         let Dest::Buffer(buffer) = instr.dest else { return };
         if !self.comes_last(buffer) {
@@ -362,7 +362,7 @@ impl RegionBinder<'_, '_> {
                 BlockKind::Choose { a: self.operand(instr, a)?, positive, otherwise }
             }
             Form::Gone => {
-                // Nobody reads it.
+                // The result is never read.
                 self.made.push(u32::MAX);
                 return Ok(());
             }
@@ -396,7 +396,7 @@ impl RegionBinder<'_, '_> {
         Ok(())
     }
 
-    /// Position in the table of inputs of the labels that an operand is.
+    /// Input index of the labels of an operand.
     fn label_input(&self, labels: kernel::Operand) -> usize {
         let Source::Buffer(buffer) = labels.source else { unreachable!("labels are a buffer") };
         let kernel::Contents::Input(input) = self.binder.program.buffer(buffer).contents else {
@@ -405,7 +405,7 @@ impl RegionBinder<'_, '_> {
         input.index()
     }
 
-    /// Chooses blocks and tasks.
+    /// Divides the region into blocks and tasks.
     fn finish(self) -> (Region, [f32; 5]) {
         let peaks = [Level::Row, Level::Edge].map(|level| self.peak(level));
         let written_over = self.reads_what_it_replaces();
@@ -422,14 +422,14 @@ impl RegionBinder<'_, '_> {
             uses_own_end,
             full_columns,
         };
-        // Parts of wide results take memory and time to add.
+        // Partial results of wide values take memory and time to combine.
         let widest = partials.iter().map(|partial| partial.3).max();
         let most_tasks = widest.map_or(TASKS, |widest| (PARTS / widest.max(1)).clamp(8, PARTIAL_TASKS));
         if let (Domain::Edges { topology, direction, ends }, false) = (region.domain, written_over) {
             let topology = binder.data.topology(topology);
             let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
             let piece = traversal.pieces.map(|pieces| pieces.len(edges));
-            // No row has more edges than the graph: small ones need no classes.
+            // No row has more edges than the graph, so small graphs need no degree classes.
             region.split = piece.filter(|&piece| piece < edges).and_then(|piece| {
                 let rows = topology.degree_classes(direction, ends).may_exceed(piece as u64);
                 SplitRows::of(piece, rows, indptr, most_tasks, (&region.ops, &region.locals)).map(Box::new)
@@ -451,8 +451,8 @@ impl RegionBinder<'_, '_> {
         (region, shares)
     }
 
-    /// Does an operation on edges read what another one writes over? Then a later round would find it gone. What is
-    /// stored last is written after all rounds.
+    /// Whether an edge operation reads a value that another one overwrites: a later edge pass would read the new value.
+    /// Delayed stores run after all passes.
     fn reads_what_it_replaces(&self) -> bool {
         let writes = |op: &&BlockOp| !is_partial(&op.kind) && !matches!(op.kind, BlockKind::Store(_));
         let written: Vec<BufferRange> = self.ops.iter().filter(writes).filter_map(|op| self.stored(op.out)).collect();
@@ -471,7 +471,7 @@ impl RegionBinder<'_, '_> {
         }
     }
 
-    /// The most elements of locals in scratch that are needed at one time, per row or edge.
+    /// Peak live elements of locals in scratch, per row or edge.
     fn peak(&self, level: Level) -> usize {
         let mut ends: Vec<Option<usize>> = vec![None; self.locals.len()];
         for (index, op) in self.ops.iter().enumerate() {
@@ -503,8 +503,8 @@ fn domain(binder: &Binder<'_>, traversal: &Traversal) -> Domain {
     }
 }
 
-/// Divides the rows of a region into blocks and tasks, at most so many. `peaks` are the elements that a row and an edge
-/// need at one time when operations are executed one by one.
+/// Divides the rows of a region into blocks and at most `most` tasks. `peaks` are the live elements per row and per
+/// edge when operations run one by one.
 fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usize; 2], most_tasks: usize) {
     let scratch = binder.block_len;
     let [row_width, edge_width] = block_widths(region, binder.features);
@@ -512,7 +512,7 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
     let data = binder.data;
     region.blocks = match region.domain {
         Domain::Edges { topology, direction, ends } => {
-            // Without values of edges there is nothing to keep in a cache.
+            // Without edge values nothing has to stay in a cache.
             let most = if peaks[1].max(edge_width) > 0 { 1024 } else { 8192 };
             let indptr = data.topology(topology).indptr(direction, ends);
             let rows = (scratch / 2 / row_peak).clamp(16, 1024);
@@ -522,7 +522,7 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
         Domain::Rows(count) => {
             let most = match rows {
                 Rows::Each(_) => 8192,
-                // Small graphs, too, are work for several threads.
+                // Small graphs, too, are divided among threads.
                 _ => (count / 8).clamp(128, 1024),
             };
             row_blocks(count, (scratch / row_peak).clamp(16, most))
@@ -535,7 +535,7 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
     let plan = &mut binder.plan;
     plan.block_edges = plan.block_edges.max(most_edges);
     plan.block_rows = plan.block_rows.max(most_rows);
-    // Rows that are reduced may be fetched first.
+    // Reduced rows may be fetched first.
     let reduced = region.ops.iter().filter_map(|op| match op.kind {
         BlockKind::ReduceTrailing(_, a, _) => Some(a.width),
         _ => None,
@@ -559,7 +559,7 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
     region.tasks = divide_by_cost(&costs.collect::<Vec<_>>(), most_tasks);
 }
 
-/// Rough cost of a row besides its edges, or of an edge.
+/// Estimated cost of a row without its edges, or of an edge.
 fn cost(region: &Region, level: Level) -> f64 {
     let costs = region.ops.iter().filter(|op| op.level == level).map(|op| {
         let width = match is_partial(&op.kind) {
@@ -568,11 +568,11 @@ fn cost(region: &Region, level: Level) -> f64 {
         };
         op_cost(&op.kind, width.max(1))
     });
-    // Each row and each edge is looked at.
+    // Every row and every edge is visited.
     1.0 + costs.sum::<f64>()
 }
 
-/// The share of each stage in the time of a region, by rough costs.
+/// Share of each stage in the time of a region, by estimated cost.
 fn shares(region: &Region, binder: &Binder<'_>) -> [f32; 5] {
     let total_edges = match region.domain {
         Domain::Rows(_) => 0,
@@ -596,7 +596,7 @@ fn shares(region: &Region, binder: &Binder<'_>) -> [f32; 5] {
     costs.map(|c| (c / sum.max(1.0)) as f32)
 }
 
-/// All operands of an operation.
+/// Operands of an operation.
 pub fn operands(kind: &BlockKind) -> Vec<Operand> {
     match kind {
         BlockKind::Unary(_, a)
@@ -622,7 +622,7 @@ pub fn operands(kind: &BlockKind) -> Vec<Operand> {
     }
 }
 
-/// Rough cost of an operation per row or edge, to divide the time of a region among stages.
+/// Estimated cost of an operation per row or edge, to divide the time of a region among stages.
 fn op_cost(kind: &BlockKind, width: usize) -> f64 {
     let width = width as f64;
     match kind {
@@ -645,7 +645,7 @@ fn op_cost(kind: &BlockKind, width: usize) -> f64 {
         | BlockKind::Slice { .. }
         | BlockKind::OneHot { .. }
         | BlockKind::PartialReduce(..) => width,
-        // Most vertices are at few ends.
+        // Most vertices are active in few graphs.
         BlockKind::AddEnds(_, parts) => width * (1.0 + 0.2 * parts.len() as f64),
     }
 }
@@ -663,10 +663,10 @@ fn row_blocks(rows: usize, per_block: usize) -> Vec<u32> {
     blocks
 }
 
-/// Divides blocks into at most `most` tasks that cost about the same, and at most a block more than a share: the first
-/// block of each, and the number of all.
+/// Divides blocks into at most `most` tasks of similar cost, each at most one block over its share. Returns the first
+/// block of each task, and the number of blocks.
 fn divide_by_cost(costs: &[f64], most: usize) -> Vec<u32> {
-    // Rounding errors of sums make no task more.
+    // The margin keeps rounding errors from creating an extra task.
     let share = costs.iter().sum::<f64>() / most as f64 * (1.0 - 1e-9);
     let (mut tasks, mut sum) = (vec![0u32], 0.0);
     for (next, cost) in (1u32..).zip(costs) {
@@ -682,7 +682,8 @@ fn divide_by_cost(costs: &[f64], most: usize) -> Vec<u32> {
     tasks
 }
 
-/// Blocks of at most `rows` rows and, unless one row has more, `edges` edges. Rows that are `cut` have their own.
+/// Blocks of at most `rows` rows and, unless a single row has more, `edges` edges. Split rows (`cut`) are
+/// blocks of their own.
 fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32]) -> Vec<u32> {
     let num_rows = indptr.len() - 1;
     let mut blocks = vec![0u32];
@@ -710,14 +711,14 @@ mod tests {
 
     #[test]
     fn tasks_cost_about_the_same() {
-        // As many tasks as blocks where there may be, or equal numbers of equal blocks.
+        // One task per block, or equal numbers of equal blocks.
         assert_eq!(divide_by_cost(&[1.0; 3], 256), [0, 1, 2, 3]);
         assert_eq!(divide_by_cost(&[1.0; 6], 3), [0, 2, 4, 6]);
         assert_eq!(divide_by_cost(&[1.0; 7], 3), [0, 3, 6, 7]);
         // Skewed blocks: the first three cost as much as all others.
         let skewed: Vec<f64> = [8.0; 3].into_iter().chain([1.0; 24]).collect();
         assert_eq!(divide_by_cost(&skewed, 6), [0, 1, 2, 3, 11, 19, 27]);
-        // Blocks that others compute, and none at all.
+        // Blocks without cost (split rows), and no blocks.
         assert_eq!(divide_by_cost(&[0.0, 5.0, 0.0, 5.0, 0.0], 2), [0, 2, 5]);
         assert_eq!(divide_by_cost(&[0.0; 2], 4), [0, 1, 2]);
         assert_eq!(divide_by_cost(&[], 4), [0]);

@@ -1,41 +1,40 @@
-//! Rows with so many edges that they are cut into pieces: which they are, which tasks they make, and where parts lie.
+//! Split rows: high-degree rows whose edges are divided into pieces for load balance, with their tasks and memory.
 //!
-//! Such a row is executed in rounds, as the kernel IR says: what rows compute first, a reduction of each piece, the
-//! parts added up and what rows compute from them, and so on. [`crate::stages`] says which operations a round has.
+//! Such a row is executed in passes, as the kernel IR specifies: row operations, a reduction of each piece, combination
+//! of the pieces and further row operations, and so on. [`crate::edge_passes`] assigns operations to passes.
 
 use std::ops::Range;
 
 use super::{BlockOp, Local, Place, reduces_edges};
 use crate::plan::Level;
 
-/// The rows of a region that are cut.
+/// Split rows of a region.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SplitRows {
-    /// Edges of a piece; the last of a row may have fewer.
+    /// Edges per piece; the last piece of a row may have fewer.
     pub piece: usize,
-    /// The rows, ascending.
+    /// Numbers of the split rows, ascending.
     pub rows: Vec<u32>,
-    /// The first piece of each row, and the number of all.
+    /// First piece of each row, and the number of pieces.
     pub first: Vec<u32>,
-    /// Positions in `rows` of the rows of each task.
+    /// Range of `rows` of each row task.
     pub row_tasks: Vec<Range<usize>>,
-    /// Numbers of the pieces of each task.
+    /// Range of pieces of each piece task.
     pub piece_tasks: Vec<Range<usize>>,
-    /// Where rows and pieces keep what later rounds read.
+    /// Memory for values that later passes read.
     pub areas: Areas,
 }
 
-/// The memory of cut rows, in the slab of partial results: an area for each row, and for each reduction the parts of all
-/// pieces.
+/// Memory of split rows in the partials slab: an area per row, and per reduction one partial result per piece.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Areas {
-    /// Where a value of rows lies in the area of its row; by local, `None` for all others.
+    /// Offset of a row value in the area of its row; by local, `None` for others.
     pub in_row: Vec<Option<usize>>,
-    /// Elements of a piece that lie before the parts of a reduction over edges; by local, `None` for all others.
+    /// Elements per piece that precede the partial results of an edge reduction; by local, `None` for others.
     pub in_piece: Vec<Option<usize>>,
-    /// Elements of a row, and of a piece.
+    /// Elements per row, and per piece.
     pub lens: (usize, usize),
-    /// Where the areas of rows begin, and the parts.
+    /// Start of the row areas, and of the partial results.
     pub starts: (usize, usize),
 }
 
@@ -58,8 +57,8 @@ impl Areas {
 }
 
 impl SplitRows {
-    /// The rows with more than `piece` edges, among `candidates`: all rows that may have so many, in any order. `indptr` are
-    /// the first edges of all rows. At most `tasks` tasks share a round. `None` where no row is so long.
+    /// Rows with more than `piece` edges among `candidates`, which contains all rows that may have so many, in any
+    /// order. `indptr` are edge positions of all rows. At most `tasks` tasks per pass. `None` if no row is that large.
     pub fn of(
         piece: usize,
         candidates: &[u32],
@@ -84,7 +83,7 @@ impl SplitRows {
         some.then(|| Self { piece, rows, first, row_tasks, piece_tasks, areas: Areas::of(ops, locals) })
     }
 
-    /// The position in `rows` of the row of a piece, and its edges; `indptr` as in [`SplitRows::of`].
+    /// Index in `rows` of a piece's row, and the edges of the piece; `indptr` as in [`SplitRows::of`].
     pub fn edges_of(&self, piece: usize, indptr: &[u64]) -> (usize, Range<u64>) {
         let at = self.first.partition_point(|&first| first as usize <= piece) - 1;
         let row = self.rows[at] as usize;
@@ -92,27 +91,27 @@ impl SplitRows {
         (at, start..indptr[row + 1].min(start + self.piece as u64))
     }
 
-    /// The pieces of the row at a position in `rows`.
+    /// Pieces of the row at an index in `rows`.
     pub fn pieces_of(&self, at: usize) -> Range<usize> {
         self.first[at] as usize..self.first[at + 1] as usize
     }
 
-    /// Are these rows one that is cut?
+    /// Whether these rows are a single split row.
     pub fn has(&self, rows: &Range<usize>) -> bool {
         rows.len() == 1 && self.rows.binary_search(&(rows.start as u32)).is_ok()
     }
 
-    /// Where the area of a row (by its position in `rows`) begins.
+    /// Start of the area of a row, by its index in `rows`.
     pub fn row_area(&self, at: usize) -> usize {
         self.areas.starts.0 + at * self.areas.lens.0
     }
 
-    /// Number of pieces.
+    /// Number of pieces of all rows.
     pub fn num_pieces(&self) -> usize {
         self.pieces_of(self.rows.len() - 1).end
     }
 
-    /// Where the parts of a local that is reduced begin, one for each piece.
+    /// Start of the partial results of a reduced local, one per piece.
     pub fn parts(&self, local: usize) -> Option<usize> {
         Some(self.areas.starts.1 + self.areas.in_piece[local]? * self.num_pieces())
     }
@@ -130,7 +129,7 @@ mod tests {
         let split = |piece, candidates: &[u32]| SplitRows::of(piece, candidates, &indptr, 2, (&[], &[]));
         let piece = |least, most| Pieces { least, most }.len(19);
         assert_eq!((piece(3, 100), piece(1, 3), piece(1, 4)), (3, 7, 5), "19 edges, a third and a quarter of them");
-        // By degree class, as they come.
+        // Candidates in the order of degree classes.
         let cut = split(3, &[0, 3, 1, 4]).expect("two rows are longer than 3");
         assert_eq!((cut.piece, &cut.rows[..], &cut.first[..]), (3, &[1, 4][..], &[0, 3, 5][..]));
         let edges: Vec<_> = (0..5).map(|piece| cut.edges_of(piece, &indptr)).collect();

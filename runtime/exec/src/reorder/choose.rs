@@ -1,4 +1,4 @@
-//! Chooses an order of vertices by the bytes that gathers would take from memory.
+//! Chooses a vertex order by the predicted memory traffic of gathers.
 
 use std::time::Instant;
 
@@ -17,57 +17,57 @@ use crate::data::{BoundData, Target};
 use crate::error::Result;
 use crate::machine_bench::last_level_bytes;
 
-/// Bytes that a miss less saves time for, per second: two cores that gather rows of some lines, with prefetches, save no more
-/// than this (docs/results.md). Times are compared by it, so half or twice as much decides only what hardly matters.
+/// Avoided memory traffic in bytes that saves one second: two cores that gather rows of several lines with prefetch
+/// save no more (docs/results.md). Used to compare times, so a factor of two matters little.
 const GATHERED_PER_S: f64 = 55e9;
-/// Seconds that candidates and their model take for each edge and direction, by two threads.
+/// Seconds per edge and direction to compute candidates and their traffic, with two threads.
 const CANDIDATE_S: f64 = 85e-9;
-/// Bytes per second that are moved when vertices are numbered anew.
+/// Bytes per second moved when data is renumbered.
 const MOVED_PER_S: f64 = 4e9;
-/// The part of what is missed that an order can be hoped to save. Where that is less than it takes, none is looked for.
+/// Fraction of the missed bytes that an order can be expected to save. If that is less than the cost,
+/// no order is computed.
 const AT_MOST: f64 = 0.3;
-/// Threads share the cache, and each is at another place. That two do so is assumed of any number of them: results may not
-/// depend on it, and an order does change the last bits of sums.
+/// Threads share the cache, each with its own working set. The model assumes two threads for any number: results may
+/// not depend on it, and an order changes the last bits of sums.
 const SHARERS: f64 = 2.0;
-/// The model is no better than this part of what is missed.
+/// Relative error of the model: smaller savings are ignored.
 const AT_LEAST: f64 = 0.03;
-/// How often a vertex decides to which cluster it belongs: a third time changes the misses by a hundredth.
+/// Clustering rounds; a third one changes the misses by one percent.
 const ROUNDS: usize = 2;
-/// Vertices of a type in one cluster, relative to the mean.
+/// Maximum vertices of a type per cluster, relative to the mean.
 const SLACK: f64 = 10.0;
 
-/// What an order is chosen for.
+/// Inputs of the choice of a vertex order.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct OrderOptions {
-    /// How often the programs will run.
+    /// Number of epochs that will run.
     pub epochs: u64,
-    /// Bytes of the cache that threads share; without, what the system tells.
+    /// Bytes of the shared cache; by default the size that the system reports.
     pub cache_bytes: Option<u64>,
-    /// The order of a run that is resumed: this one is taken, and nothing is compared.
+    /// Order of a resumed run, which is used without comparison.
     pub resumed: Option<OrderKind>,
 }
 
-/// What was chosen, and why.
+/// The chosen order and its reasons.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Ordered {
-    /// Were vertices numbered anew?
+    /// Whether vertices were renumbered.
     pub applied: bool,
-    /// Bytes that gathers of an epoch take from memory by the model: in the dataset's order, and in the one that was chosen.
-    /// Zero where nothing was compared.
+    /// Predicted bytes that gathers of an epoch miss: in the dataset's order, and in the chosen
+    /// one. Zero without comparison.
     pub missed_bytes: (f64, f64),
-    /// Seconds that it took.
+    /// Seconds spent on the choice.
     pub seconds: f64,
-    /// For people.
+    /// Explanation for the user.
     pub explain: Vec<String>,
 }
 
-/// Numbers the vertices of bound data anew where the programs of a model gather from tables that no cache holds, and an
-/// order saves more than it takes. Candidates are the order of the dataset, by degree, by first use, and by clusters that
-/// grow from the classes of the training part (without classes, from what is first used). A run that is resumed has the
-/// order that it had.
+/// Renumbers the vertices of bound data if programs gather from tables larger than the cache and an order saves more
+/// than it costs. Candidates are the order of the dataset, by degree, by first use, and by clusters seeded with the
+/// classes of the training part (without classes, by first use). A resumed run keeps its order.
 ///
 /// # Errors
-/// Data that has been ordered before.
+/// Data that has been renumbered before.
 pub fn order_vertices(artifact: &Artifact, data: &mut BoundData, options: &OrderOptions) -> Result<Ordered> {
     let started = Instant::now();
     let mut ordered = Ordered::default();
@@ -105,15 +105,15 @@ pub fn order_vertices(artifact: &Artifact, data: &mut BoundData, options: &Order
     Ok(ordered)
 }
 
-/// The vertex type that labels and parts belong to.
+/// Vertex type of labels and split.
 fn target_type(artifact: &Artifact) -> Option<VertexType> {
     artifact.training.as_ref().and_then(|training| training.target.vertex())
 }
 
-/// An order of the vertices of each type; those of types without edges stay as they are.
+/// Orders of all vertex types; types without edges keep the dataset's.
 struct Chosen {
     kind: OrderKind,
-    /// For people.
+    /// Name of the order, for messages.
     name: &'static str,
     orders: Vec<Option<Order>>,
 }
@@ -126,7 +126,7 @@ impl Chosen {
     }
 }
 
-/// The order that a run had which is resumed.
+/// Recomputes the order of a resumed run.
 fn resume(artifact: &Artifact, data: &BoundData, kind: OrderKind, ordered: &mut Ordered) -> Option<Chosen> {
     let links = links(&gathers(artifact, data), artifact, data);
     if kind == OrderKind::Dataset || links.is_empty() {
@@ -137,7 +137,7 @@ fn resume(artifact: &Artifact, data: &BoundData, kind: OrderKind, ordered: &mut 
     candidates.into_iter().find(|candidate| candidate.0 == kind).map(|candidate| Chosen::new(candidate, &links))
 }
 
-/// The best order, if one saves more than it takes.
+/// The best order, if one saves more than it costs.
 fn choose(artifact: &Artifact, data: &BoundData, options: &OrderOptions, ordered: &mut Ordered) -> Option<Chosen> {
     let gathers = gathers(artifact, data);
     let cache = options.cache_bytes.unwrap_or_else(|| last_level_bytes() as u64);
@@ -159,7 +159,7 @@ fn choose(artifact: &Artifact, data: &BoundData, options: &OrderOptions, ordered
     let missed = |orders: Option<&[Order]>| -> f64 {
         let of = |vertex_type: usize| orders.map(|orders| &orders[vertex_type]);
         let missed = |gather: &Gather<'_>| missed_bytes(gather, of(gather.owner_type), of(gather.other_type), own);
-        // In the order of the gathers, so that the sum is the same for any number of threads.
+        // Collected in order, so that the sum does not depend on the number of threads.
         gathers.par_iter().map(missed).collect::<Vec<f64>>().iter().sum()
     };
     let before = missed(None);
@@ -189,16 +189,16 @@ fn choose(artifact: &Artifact, data: &BoundData, options: &OrderOptions, ordered
     best.map(|best| Chosen::new(best, &links))
 }
 
-/// An order of all types, with what it is for people.
+/// Orders of all types, with kind and description.
 type Candidate = (OrderKind, &'static str, Vec<Order>);
 
-/// Orders to compare. They depend on nothing but the graph and the classes, so that a run which is resumed finds its own again.
+/// Candidate orders. They depend only on the graph and the classes, so that a resumed run reproduces its own.
 fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]) -> Vec<Candidate> {
     let counts = &data.num_vertices;
     let grow =
         |start: Vec<Vec<u32>>, clusters| grow_clusters(links, start, Growth { clusters, rounds: ROUNDS, slack: SLACK });
     let around = || classes(data, target).map(|(start, clusters)| grow(start, clusters));
-    // One thread goes from vertex to vertex, the others grow clusters meanwhile.
+    // First use is sequential; the clusters grow in parallel with it.
     let (first_use, grown) = rayon::join(|| by_first_use(counts, links), around);
     let (name, grown) = match grown {
         Some(grown) => ("by clusters around classes", grown),
@@ -208,7 +208,7 @@ fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]
             ("by clusters", grow(first_use.iter().map(blocks).collect(), BLOCKS))
         }
     };
-    // Within a cluster as they are first used: clusters may be larger than the cache.
+    // Within a cluster by first use, since clusters may exceed the cache.
     let within = |(of, first): (&Vec<u32>, &Order)| {
         let in_order: Vec<u32> = first.original.iter().map(|&vertex| of[vertex as usize]).collect();
         Order::of(by_cluster(&in_order).original.iter().map(|&place| first.original[place as usize]).collect())
@@ -221,10 +221,10 @@ fn candidates(data: &BoundData, target: Option<VertexType>, links: &[Gather<'_>]
     ]
 }
 
-/// Clusters that are begun with where there are no classes.
+/// Initial clusters without classes.
 const BLOCKS: usize = 512;
 
-/// Clusters that begin with the classes of the training part, and how many these are. Other labels are not looked at.
+/// Initial clusters from the classes of the training part, and their number. Other labels are not read.
 fn classes(data: &BoundData, target: Option<VertexType>) -> Option<(Vec<Vec<u32>>, usize)> {
     let (Some(Target::Classes(labels)), Some(vertex)) = (&data.target, target) else { return None };
     let mut start: Vec<Vec<u32>> = data.num_vertices.iter().map(|&count| vec![NO_CLUSTER; count]).collect();

@@ -1,4 +1,4 @@
-//! What programs gather, and what keeps vertices from being numbered anew.
+//! Gathers of programs, and conditions under which vertices cannot be renumbered.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use hgnnc_ir::types::{Dim, Space, VertexType};
 
 use crate::data::{Adjacency, BoundData};
 
-/// Bytes of an element.
+/// Bytes per gathered `f32` element.
 const ELEMENT: usize = 4;
 
-/// The traversals of an epoch that gather rows of vertices: those of the training program and of its evaluation. What one
-/// kernel gathers along the same edges counts as one row.
+/// Traversals of an epoch that gather vertex rows, in training and evaluation. Gathers of one kernel along the same
+/// edges count as one row.
 pub(super) fn gathers<'a>(artifact: &Artifact, data: &'a BoundData) -> Vec<Gather<'a>> {
-    // By graph, direction and bytes of a row: how often.
+    // Count by graph, direction and bytes per row.
     let mut found: BTreeMap<(usize, bool, usize), usize> = BTreeMap::new();
     for program in artifact.kernels.train.iter().chain([&artifact.kernels.infer]) {
         for kernel in program.launches.iter().flat_map(|launch| &launch.kernels) {
@@ -55,7 +55,7 @@ pub(super) fn gathers<'a>(artifact: &Artifact, data: &'a BoundData) -> Vec<Gathe
     gathers
 }
 
-/// Nothing yet, along the edges of one direction of a graph.
+/// A gather of no bytes, along one direction of a graph.
 fn gather<'a>((owner, other): (VertexType, VertexType), incidence: &'a Adjacency, data: &BoundData) -> Gather<'a> {
     Gather {
         owner_type: owner.index(),
@@ -67,7 +67,7 @@ fn gather<'a>((owner, other): (VertexType, VertexType), incidence: &'a Adjacency
     }
 }
 
-/// The edges of all graphs that are gathered along, from both ends, each once.
+/// Distinct adjacencies that gathers use, in both directions.
 pub(super) fn links<'a>(gathers: &[Gather<'_>], artifact: &Artifact, data: &'a BoundData) -> Vec<Gather<'a>> {
     let mut links: Vec<Gather<'a>> = vec![];
     for (decl, graph) in artifact.infer.graphs.iter().zip(&data.graphs) {
@@ -83,13 +83,13 @@ pub(super) fn links<'a>(gathers: &[Gather<'_>], artifact: &Artifact, data: &'a B
     links
 }
 
-/// The reverse of a relation has its edges.
+/// Whether two adjacencies have the same edges, as those of a relation and its reverse.
 fn have_same_edges(one: &Gather<'_>, other: &Gather<'_>) -> bool {
     (one.owner_type, one.other_type) == (other.owner_type, other.other_type)
         && (std::ptr::eq(one.indptr, other.indptr) || one.indptr == other.indptr && one.other == other.other)
 }
 
-/// Why the vertices of a model cannot be numbered anew, in words for a user.
+/// Why the vertices of a model cannot be renumbered, as a message for the user.
 pub fn unsupported_reason(artifact: &Artifact) -> Option<&'static str> {
     let training = artifact.training.as_ref();
     if artifact.batch.is_some() || training.is_some_and(|training| training.batch.is_some()) {
@@ -106,7 +106,7 @@ pub fn unsupported_reason(artifact: &Artifact) -> Option<&'static str> {
     if programs().any(uses_global_rng) {
         return Some("a random mask belongs to neither vertices, edges nor features");
     }
-    // Rows of vertices are the leading dimension; elsewhere they cannot be found again.
+    // Vertex rows must be the leading dimension to be renumbered.
     let trailing = |dims: &[Dim]| dims.iter().skip(1).any(|dim| matches!(dim, Dim::Count(_)));
     if artifact.infer.params.iter().any(|param| trailing(&param.dims)) {
         return Some("a parameter has columns for vertices");
@@ -114,8 +114,8 @@ pub fn unsupported_reason(artifact: &Artifact) -> Option<&'static str> {
     None
 }
 
-/// Does a program draw masks for what is numbered otherwise: elements of parameters with rows for vertices, columns that
-/// are vertices, or the distinct ends of a graph?
+/// Whether a program draws dropout masks by renumbered indices: elements of embedding tables, vertex
+/// columns, or active vertices.
 pub fn uses_global_rng(program: &Program) -> bool {
     program.kernels().any(|kernel| {
         let Body::Traversal(traversal) = &kernel.body else { return false };

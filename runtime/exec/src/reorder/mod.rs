@@ -1,12 +1,13 @@
-//! Numbers vertices anew for one processor: near numbers share neighbours, so gathers find more in the cache.
+//! Vertex reordering for cache locality: vertices with nearby ids share neighbours, so gathers hit the cache more
+//! often.
 //!
-//! This happens once, when data is bound, and nothing below knows of it: graphs, inputs, labels and parts are all in the
-//! new numbers. What a user sees or keeps is in the numbers of the dataset: outputs, parameters with a row for each vertex,
-//! checkpoints, and the random masks, which belong to elements and not to places in memory.
+//! Reordering happens once, when data is bound: graphs, inputs, labels and splits all use the new ids. User-visible and
+//! stored data use the ids of the dataset: outputs, embedding tables, checkpoints, and dropout masks, which are
+//! functions of dataset ids.
 //!
-//! Edges stay in the order that they had within a row, so the sum over the edges of a row takes the same terms in the same
-//! order. What changes is which rows follow each other: sums over all rows (gradients of weights, the loss) are added in
-//! another order, and a row that crosses the border of a tile of edges crosses it elsewhere.
+//! Edges keep their order within a row, so the sum over the edges of a row has the same terms in the same order. Sums
+//! over all rows (weight gradients, the loss) change their order, and rows cross tile boundaries at other edges; both
+//! affect only the last bits.
 
 mod choose;
 mod gathers;
@@ -23,23 +24,23 @@ pub use gathers::{unsupported_reason, uses_global_rng};
 pub(crate) use renumber::copy_rows;
 pub use renumber::renumber;
 
-/// How vertices are ordered. With the data, and the program that gathers it, this says which number each has: neither the
-/// processor nor the number of epochs matters beyond it.
+/// Kind of vertex order. Together with data and program it determines the order; the CPU and the number of
+/// epochs do not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderKind {
-    /// As the dataset has them.
+    /// Order of the dataset.
     Dataset,
-    /// Those with most edges first.
+    /// Vertices by descending degree.
     Degree,
-    /// As they are first reached from others.
+    /// Order of first use in gathers.
     FirstUse,
-    /// By clusters, around the classes of the training part where there are any.
+    /// Clusters, seeded with the classes of the training part if there are any.
     Clusters,
 }
 
 impl OrderKind {
-    /// In words, behind *vertices are in the order*.
+    /// Description that completes *vertices are in the order*.
     pub fn words(self) -> &'static str {
         match self {
             Self::Dataset => "of the dataset",
@@ -50,40 +51,39 @@ impl OrderKind {
     }
 }
 
-/// The numbers of vertices where they are not those of the dataset.
+/// Vertex renumbering of bound data.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Orders {
-    /// By vertex type; empty where all are those of the dataset.
+    /// By vertex type; empty for the order of the dataset.
     types: Vec<Option<Arc<Order>>>,
-    /// For each graph and destination, what its edges' positions have to be increased by (modulo 2^32) to be those in the
-    /// numbers of the dataset.
+    /// By graph and destination: displacement from the positions of its edges to those in the dataset (modulo 2^32).
     moved: Vec<Option<Vec<u32>>>,
-    /// How they were found; nothing where somebody has given them.
+    /// Kind of the order; `None` if the caller provided it.
     kind: Option<OrderKind>,
 }
 
 impl Orders {
-    /// Are there other numbers than those of the dataset?
+    /// Whether any type is renumbered.
     pub fn any(&self) -> bool {
         self.types.iter().any(Option::is_some)
     }
 
-    /// How vertices are ordered; `None` in an order that somebody has given.
+    /// Kind of the order; `None` if the caller provided it.
     pub fn kind(&self) -> Option<OrderKind> {
         if self.any() { self.kind } else { Some(OrderKind::Dataset) }
     }
 
-    /// Of one vertex type.
+    /// Order of one vertex type.
     pub fn of(&self, vertex: VertexType) -> Option<&Order> {
         self.types.get(vertex.index())?.as_deref()
     }
 
-    /// How far the edges of each destination of a graph have moved.
+    /// Displacement of the edges of each destination of a graph.
     pub(crate) fn moved(&self, graph: usize) -> Option<&[u32]> {
         self.moved.get(graph)?.as_deref()
     }
 
-    /// Bytes.
+    /// Size of the order arrays in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let types: usize = self.types.iter().flatten().map(|order| 2 * order.original.len()).sum();
         let moved: usize = self.moved.iter().flatten().map(Vec::len).sum();

@@ -1,4 +1,4 @@
-//! Takes everything that has a row for each vertex, edge or stored element along when vertices are numbered anew.
+//! Permutes all data with a row per vertex, edge or stored element when vertices are renumbered.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::Orders;
 use crate::data::{Adjacency, BoundData, InputData, Target, Topology};
 use crate::error::{ExecError, Result};
 
-/// Rows that a thread takes at once.
+/// Rows per parallel task.
 const CHUNK: usize = 1 << 13;
 
-/// Numbers the vertices of some types anew. `target` is the type that labels and parts belong to.
+/// Renumbers the vertices of some types. `target` is the type of labels and split.
 ///
-/// Within a row, edges stay in the order that they had.
+/// Edges keep their order within a row.
 ///
 /// # Errors
-/// When an order is not one of the vertices of its type, or vertices have been numbered anew before.
+/// When an order does not match the vertices of its type, or vertices have been renumbered before.
 pub fn renumber(
     data: &mut BoundData,
     tables: &Dataflow,
@@ -32,7 +32,7 @@ pub fn renumber(
     }
     let types: Vec<Option<Arc<Order>>> = types.into_iter().map(|order| order.map(Arc::new)).collect();
     let of = |vertex: VertexType| types[vertex.index()].as_deref();
-    // Inputs first: where rows of edges lie depends on the old offsets.
+    // Inputs first: edge rows are located by the old `indptr`.
     for (input, decl) in data.inputs.iter_mut().zip(&tables.inputs) {
         let (topology, vertex) = match (decl.ty.layout, decl.ty.space) {
             (Layout::Sparse(pattern), _) => {
@@ -69,9 +69,9 @@ pub fn renumber(
             Some(Target::Rows(numbers)) => *numbers = rows(numbers, &order.original),
             None => {}
         }
-        // Parts keep their order: what is summed over them is the same.
+        // Parts keep their order, so that sums over them are unchanged.
         for vertex in data.parts.iter_mut().flatten() {
-            // One that does not exist is reported later.
+            // An invalid vertex is reported later.
             *vertex = order.rank.get(*vertex as usize).copied().unwrap_or(*vertex);
         }
     }
@@ -79,7 +79,7 @@ pub fn renumber(
     Ok(())
 }
 
-/// How far each row's edges have moved, from their new position to that in the dataset's numbers (modulo 2^32).
+/// Displacement of each row's edges, from their new position to the dataset's (modulo 2^32).
 fn moves(indptr: &[u64], order: &Order) -> Vec<u32> {
     let mut start = 0;
     let place = |&vertex: &u32| {
@@ -91,7 +91,7 @@ fn moves(indptr: &[u64], order: &Order) -> Vec<u32> {
     order.original.iter().map(place).collect()
 }
 
-/// Rows in another order.
+/// Rows of a slice in another order, in new memory.
 pub(super) fn rows<T: Copy + Default + Send + Sync>(from: &[T], original: &[u32]) -> Vec<T> {
     let mut to = vec![T::default(); from.len()];
     let width = from.len() / original.len().max(1);
@@ -101,7 +101,7 @@ pub(super) fn rows<T: Copy + Default + Send + Sync>(from: &[T], original: &[u32]
     to
 }
 
-/// As [`rows`], into memory that is there: row `i` of `to` is row `pick[i]` of `from`.
+/// Permutes rows into existing memory: row `i` of `to` is row `pick[i]` of `from`.
 pub(crate) fn copy_rows<T: Copy + Send + Sync>(from: &[T], pick: &[u32], to: &mut [T]) {
     let width = to.len() / pick.len().max(1);
     if width == 0 {
@@ -114,7 +114,7 @@ pub(crate) fn copy_rows<T: Copy + Send + Sync>(from: &[T], pick: &[u32], to: &mu
     });
 }
 
-/// Where the rows of an order begin, from where they began.
+/// `indptr` of the permuted rows.
 fn starts(indptr: &[u64], order: &Order) -> Vec<u64> {
     let mut starts = Vec::with_capacity(indptr.len());
     let mut start = 0;
@@ -126,7 +126,7 @@ fn starts(indptr: &[u64], order: &Order) -> Vec<u64> {
     starts
 }
 
-/// What belongs to the edges of rows, `width` elements each, with the rows in another order.
+/// Permutes edge values, `width` elements each, with their rows.
 fn edges_of_rows<T: Copy + Default + Send + Sync>(from: &[T], indptr: &[u64], order: &Order) -> Vec<T> {
     let edges = indptr.last().map_or(0, |&edges| edges as usize);
     let width = from.len() / edges.max(1);
@@ -159,14 +159,14 @@ fn for_rows<T: Send>(indptr: &[u64], width: usize, to: &mut [T], fill: impl Fn(u
     });
 }
 
-/// Numbers the ends of a graph anew.
+/// Renumbers the sources and destinations of a graph.
 fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
     if src.is_none() && dst.is_none() {
         return;
     }
-    // Both are made when they are asked for.
+    // Both are recomputed on demand.
     (graph.ends, graph.classes) = ([None, None], Default::default());
-    // Where the way back is the same way, both directions are the same arrays, and stay so.
+    // If CSC and CSR are the same arrays they stay shared.
     let same_order = src.map(std::ptr::from_ref) == dst.map(std::ptr::from_ref);
     let mirrored =
         same_order && graph.csc.indptr.is_same(&graph.csr.indptr) && graph.csc.indices.is_same(&graph.csr.indices);
@@ -221,7 +221,7 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
 mod tests {
     use super::*;
 
-    /// Edges as (source, destination) in the order of a row's edges.
+    /// Sources by destination, in edge order.
     fn by_rows(graph: &Topology) -> Vec<Vec<u32>> {
         let edges = |row: usize| graph.csc.indptr[row] as usize..graph.csc.indptr[row + 1] as usize;
         (0..graph.num_dst).map(|row| graph.csc.indices[edges(row)].to_vec()).collect()
@@ -240,7 +240,7 @@ mod tests {
             .map(|&row| by_rows(&old)[row as usize].iter().map(|&s| src.rank[s as usize]).collect())
             .collect();
         assert_eq!(by_rows(&new), expected);
-        // From the other end, edges are those of the old row in its order, each at its new position.
+        // In the CSR, edges are those of the old row in order, each with its new edge id.
         for (row, &vertex) in src.original.iter().enumerate() {
             let of = |graph: &Topology, row: usize| {
                 let range = graph.csr.indptr[row] as usize..graph.csr.indptr[row + 1] as usize;
@@ -254,13 +254,13 @@ mod tests {
                 assert!(owned.contains(&u64::from(position)));
             }
         }
-        // Every position is known in the numbers of the dataset.
+        // Every new position maps to its position in the dataset.
         let moved = moves(&old.csc.indptr, &dst);
         for (row, by) in moved.iter().enumerate() {
             let start = new.csc.indptr[row] as u32;
             assert_eq!(u64::from(start.wrapping_add(*by)), old.csc.indptr[dst.original[row] as usize]);
         }
-        // Back again.
+        // The inverse permutation.
         let back = |order: &Order| Order { original: order.rank.clone(), rank: order.original.clone() };
         topology(&mut new, Some(&back(&src)), Some(&back(&dst)));
         assert_eq!(new, old);

@@ -1,30 +1,28 @@
-//! What the processor and the kernel of the system count while launches run.
+//! Hardware and operating system counters of launches.
 //!
-//! On Linux every thread of the engine opens counters of itself (`perf_event_open`, user mode only) and the launching
-//! thread reads all of them between two launches. Where the system has none, or does not allow them, that is the
-//! result, with the reason: nothing fails for it.
+//! On Linux every thread of the engine opens counters for itself (`perf_event_open`, user mode only), and the launching
+//! thread reads all of them between launches. Where counters are missing or not permitted, the result says so with the
+//! reason; it is not an error.
 
 use std::time::Duration;
 
-/// Something that is counted.
+/// An event that is counted per thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum Event {
-    /// Cycles of the processor.
     Cycles,
-    /// Instructions that were retired.
     Instructions,
-    /// Reads that missed the first-level data cache.
+    /// Read misses in the L1 data cache.
     L1dMisses,
-    /// Accesses that missed the last-level cache.
+    /// Misses in the last-level cache.
     LlcMisses,
-    /// Page faults.
     PageFaults,
-    /// The system took the processor away from the thread, or the thread waited.
+    /// Context switches, voluntary or not.
     ContextSwitches,
 }
 
 impl Event {
-    /// All of them; those of the processor first.
+    /// All events; hardware events first.
     pub const ALL: [Event; 6] = [
         Event::Cycles,
         Event::Instructions,
@@ -34,7 +32,7 @@ impl Event {
         Event::ContextSwitches,
     ];
 
-    /// For text and reports.
+    /// Name in texts and reports.
     pub fn name(self) -> &'static str {
         match self {
             Event::Cycles => "cycles",
@@ -46,39 +44,39 @@ impl Event {
         }
     }
 
-    /// Does the processor count it, and not the system?
+    /// Whether the hardware counts it, not the operating system.
     pub fn is_hardware(self) -> bool {
         !matches!(self, Event::PageFaults | Event::ContextSwitches)
     }
 }
 
-/// Why something is not counted.
+/// Unavailable events with the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Missing {
-    /// What.
     pub events: Vec<Event>,
-    /// Why, and what helps.
+    /// Reason, and a remedy.
     pub reason: String,
 }
 
-/// Counts of the steps of a program, those of its prelude first.
+/// Counters of the steps of a program, prelude first.
 #[derive(Debug)]
 pub(crate) struct Counting {
     threads: Vec<imp::Thread>,
     events: Vec<Event>,
     missing: Vec<Missing>,
     last: Vec<f64>,
-    /// By step and event.
+    /// Counts by step and event.
     steps: Vec<Vec<f64>>,
-    /// Runs that were counted.
+    /// Number of counted runs.
     pub runs: u64,
 }
 
 impl Counting {
-    /// Opens counters for all threads of a pool, for a program of so many steps.
+    /// Opens counters on all threads of a pool, for a program with `steps` steps.
     pub fn new(pool: &rayon::ThreadPool, steps: usize) -> Self {
         let mut threads = pool.broadcast(|_| imp::Thread::open());
-        // The threads are alike; should one have failed where others did not, nothing of that event is told.
+        // If an event fails on one thread, it is missing for all.
         let events: Vec<Event> =
             Event::ALL.into_iter().filter(|&event| threads.iter().all(|thread| thread.has(event))).collect();
         let mut missing: Vec<Missing> = vec![];
@@ -107,12 +105,12 @@ impl Counting {
         sums
     }
 
-    /// From here on is counted what follows.
+    /// Reads the counters as the base of the next difference.
     pub fn begin(&mut self) {
         self.last = self.read();
     }
 
-    /// What was counted since [`Counting::begin`] belongs to these steps, each with its share.
+    /// Attributes the counts since [`Counting::begin`] to these steps, by their shares.
     pub fn end(&mut self, shares: impl Iterator<Item = (usize, f64)>) {
         let now = self.read();
         for (step, share) in shares {
@@ -122,7 +120,7 @@ impl Counting {
         }
     }
 
-    /// What is counted, what is not, and by step what a run counts.
+    /// Available events, missing events, and counts per run by step.
     pub fn finish(self) -> (Vec<Event>, Vec<Missing>, Vec<Vec<f64>>) {
         let runs = self.runs.max(1) as f64;
         let mean = |counts: Vec<f64>| counts.into_iter().map(|count| count / runs).collect();
@@ -130,7 +128,7 @@ impl Counting {
     }
 }
 
-/// A count that the system took for a part of the time only, since it had fewer counters than were asked for.
+/// Extrapolates a count that was multiplexed, i.e. active for a part of the time only.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn scaled(count: u64, enabled: Option<Duration>, running: Option<Duration>) -> f64 {
     match (enabled, running) {
@@ -150,12 +148,12 @@ mod imp {
 
     use super::{Event, scaled};
 
-    /// Counters of a thread, or why there are none.
+    /// Counters of a thread, or the reasons why they are missing.
     #[derive(Debug)]
     pub struct Thread(Vec<(Event, Result<Counter, String>)>);
 
     impl Thread {
-        /// Counters of the calling thread.
+        /// Opens counters for the calling thread.
         pub fn open() -> Self {
             Self(Event::ALL.map(|event| (event, open(event).map_err(|error| reason(event, &error)))).into())
         }
@@ -169,17 +167,17 @@ mod imp {
             counter.as_ref().err().cloned()
         }
 
-        /// Counts these from now on.
+        /// Starts counting these events on this thread.
         pub fn enable(&mut self, events: &[Event]) {
             for (event, counter) in &mut self.0 {
                 if let (true, Ok(counter)) = (events.contains(event), counter) {
-                    // One that cannot be enabled stays at zero.
+                    // A counter that cannot be enabled stays at zero.
                     let _ = counter.enable();
                 }
             }
         }
 
-        /// In the order of the events.
+        /// Counts in the order of the events.
         pub fn read(&mut self, events: &[Event]) -> Vec<f64> {
             let counters = self.0.iter_mut().filter(|(event, _)| events.contains(event));
             let counts = counters.map(|(_, counter)| match counter.as_mut().map(Counter::read_full) {
@@ -200,7 +198,7 @@ mod imp {
             }
             Event::LlcMisses => Builder::new(Hardware::CACHE_MISSES).build(),
             Event::PageFaults => Builder::new(Software::PAGE_FAULTS).build(),
-            // They happen in the kernel, which `perf_event_paranoid` may keep to itself.
+            // Context switches are kernel events, which `perf_event_paranoid` may forbid.
             Event::ContextSwitches => Builder::new(Software::CONTEXT_SWITCHES)
                 .include_kernel()
                 .build()
@@ -208,7 +206,7 @@ mod imp {
         }
     }
 
-    /// Why a counter cannot be opened, and what helps.
+    /// Reason why a counter cannot be opened, with a remedy.
     fn reason(event: Event, error: &io::Error) -> String {
         let setting = || {
             std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
@@ -234,7 +232,7 @@ mod imp {
 mod imp {
     use super::Event;
 
-    /// No counters.
+    /// Counters are unavailable on this platform.
     #[derive(Debug)]
     pub struct Thread;
 

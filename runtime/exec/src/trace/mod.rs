@@ -1,5 +1,5 @@
-//! Looks at the launches of an engine more closely than training does: who does what when ([`Spans`]), or what the
-//! processor counts meanwhile ([`counters`]). Both take time of their own, so neither is done in epochs that are measured.
+//! Tracing of launches: per-thread spans ([`Spans`]) or hardware counters ([`counters`]). Both add overhead, so neither
+//! is active in measured epochs.
 
 pub mod counters;
 mod spans;
@@ -10,17 +10,15 @@ pub use spans::{KernelSpan, TaskSpan};
 pub(crate) use counters::Counting;
 pub(crate) use spans::Spans;
 
-/// What is looked at in the launches of an engine.
+/// Active trace of an engine.
 #[derive(Debug)]
 pub(crate) enum Trace {
-    /// Who does what when.
     Spans(Spans),
-    /// What the processor counts.
     Counts(Counting),
 }
 
 impl Trace {
-    /// Where tasks note when they ran, if they do.
+    /// Span recorder, if spans are traced.
     pub fn spans(&self) -> Option<&Spans> {
         match self {
             Trace::Spans(spans) => Some(spans),

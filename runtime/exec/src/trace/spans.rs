@@ -1,57 +1,54 @@
-//! When launches and their tasks ran, and on which thread.
+//! Spans of launches and tasks, by thread.
 
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Tasks of one step that follow each other on a thread in fewer nanoseconds are noted as one.
+/// Consecutive tasks of one step on a thread with a gap shorter than this many nanoseconds are one span.
 const GAP_NS: u64 = 2_000;
 
-/// A launch that ran. Its steps are counted through the prelude and the steps of a run.
+/// Span of a launch. Steps are numbered through the prelude and the steps of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct KernelSpan {
-    /// The first of its steps.
+    /// Index of its first step.
     pub first: usize,
-    /// How many there are.
+    /// Number of its steps.
     pub steps: usize,
-    /// When it began.
     pub start: Instant,
-    /// When all of its tasks were done.
+    /// End of its last task.
     pub end: Instant,
 }
 
-/// Tasks of one step that a thread executed, one right after the other.
+/// Span of consecutive tasks of one step on a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct TaskSpan {
-    /// The step, counted through the prelude and the steps of a run.
+    /// Index of the step, through the prelude and the steps of a run.
     pub step: usize,
-    /// Number of tasks.
     pub tasks: u64,
-    /// When the first one began.
     pub start: Instant,
-    /// When the last one ended.
     pub end: Instant,
 }
 
-/// Launches, and the tasks of each thread.
+/// Spans of launches, and of the tasks of each thread.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    /// In their order.
     pub launches: Vec<KernelSpan>,
-    /// By thread, in their order.
+    /// Task spans by thread, in order.
     threads: Vec<Mutex<Vec<TaskSpan>>>,
 }
 
 impl Spans {
-    /// Of so many threads.
+    /// Empty spans for this many threads.
     pub fn new(threads: usize) -> Self {
         Self { launches: vec![], threads: std::iter::repeat_with(Mutex::default).take(threads.max(1)).collect() }
     }
 
-    /// Notes a task of the calling thread, which is done.
+    /// Records a finished task of the calling thread.
     pub fn task(&self, step: usize, start: Instant) {
         let end = Instant::now();
         let thread = rayon::current_thread_index().unwrap_or(0).min(self.threads.len() - 1);
-        // Each thread has its own: nobody waits, and nobody can have panicked with it.
+        // Uncontended, and never poisoned: each thread locks only its own.
         let Ok(mut own) = self.threads[thread].lock() else { return };
         match own.last_mut() {
             Some(last)
@@ -63,7 +60,7 @@ impl Spans {
         }
     }
 
-    /// The tasks of each thread.
+    /// Launch spans, and the task spans of each thread.
     pub fn into_parts(self) -> (Vec<KernelSpan>, Vec<Vec<TaskSpan>>) {
         let tasks = self.threads.into_iter().map(|own| own.into_inner().unwrap_or_default()).collect();
         (self.launches, tasks)

@@ -1,4 +1,4 @@
-//! An epoch of batches.
+//! Epochs of mini-batch training.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::times::Times;
 
 impl Trainer {
-    /// Trains on the batches of an epoch, or on those that are left of it: its loss and milliseconds. `None` where `stop` was
-    /// set: the batches so far are done, and a run that is resumed goes on with the next.
+    /// Trains on the remaining batches of an epoch and returns its loss and milliseconds. `None` if `stop` was set: the
+    /// batches so far are done, and a resumed run continues with the next.
     pub(super) fn train_batches(
         &mut self,
         epoch: u64,
@@ -56,8 +56,8 @@ impl Trainer {
         Ok(Some((loss, ms)))
     }
 
-    /// Trains on the next batch that is made: its loss, and of how many seeds it is the mean. The update is taken over only
-    /// where the loss is finite.
+    /// Trains on the next batch and returns its mean loss and its number of seed vertices. The update is committed only
+    /// if the loss is finite.
     pub(crate) fn train_batch(&mut self, key: BatchKey, times: &mut Times) -> Result<(f64, usize)> {
         let Backend::Batches(batches) = &mut self.backend else { return Ok((0.0, 0)) };
         let step = self.progress.steps_done + 1;
@@ -71,7 +71,7 @@ impl Trainer {
         Ok((loss, seeds))
     }
 
-    /// What trains on batches, and the seed.
+    /// Mini-batch trainer and seed, for models with mini-batches.
     pub(crate) fn batches(&mut self) -> Option<(&mut Batches, u64)> {
         match &mut self.backend {
             Backend::Batches(batches) => Some((batches, self.seed)),

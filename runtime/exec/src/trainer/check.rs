@@ -1,4 +1,4 @@
-//! Whether there is something to train and measure.
+//! Checks that a model can be trained and measured on its data.
 
 use hgnnc_ir::artifact::{self, Criterion, Part, Task, Training};
 
@@ -7,7 +7,7 @@ use crate::data::Target as Labels;
 use crate::error::{ExecError, Result};
 
 impl Trainer {
-    /// The training block.
+    /// Training block of the model.
     fn training(&self) -> Result<&Training> {
         match (&self.artifact.training, &self.artifact.train) {
             (Some(training), Some(_)) => Ok(training),
@@ -18,7 +18,7 @@ impl Trainer {
         }
     }
 
-    /// Do labels and splits fit the training block?
+    /// Checks labels and splits against the training block.
     pub(super) fn check_target(&mut self) -> Result<()> {
         let Some(training) = &self.artifact.training else { return Ok(()) };
         let data = self.backend.data();
@@ -72,7 +72,7 @@ impl Trainer {
         self.warn_of_missing_parts()
     }
 
-    /// Tells what cannot be measured.
+    /// Warns of metrics that cannot be measured.
     fn warn_of_missing_parts(&mut self) -> Result<()> {
         let Some(training) = &self.artifact.training else { return Ok(()) };
         let criteria = [Some(training.select), training.stop.map(|s| s.criterion)];
@@ -99,7 +99,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The training block, where there is something to train on.
+    /// Training block; errors if there is nothing to train on.
     pub(crate) fn check_trainable(&self) -> Result<&Training> {
         let training = self.training()?;
         if self.rows(Part::Train).is_empty() {

@@ -1,4 +1,4 @@
-//! What a trainer writes and reads: parameters, those of the best epoch, and checkpoints.
+//! Parameters, best-epoch parameters and checkpoints of a trainer.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,8 +13,8 @@ use crate::identity::SEED;
 use crate::weights::{self, Tensor};
 
 impl Trainer {
-    /// Keeps the parameters of an epoch as the best ones: a device on itself. This machine gets them as often as there
-    /// are checkpoints, so that they survive a device that fails, and when they are asked for.
+    /// Keeps the current parameters as the best ones, on the device if there is one. The host copy is updated at the
+    /// checkpoint interval, so that it survives a device failure, and on request.
     pub(super) fn keep_best(&mut self, epoch: u64) -> Result<()> {
         match &mut self.backend {
             Backend::Cpu(engine) => {
@@ -34,11 +34,11 @@ impl Trainer {
         }
     }
 
-    /// Reads the parameters of the best epoch from a device, if this machine has older ones.
+    /// Downloads the parameters of the best epoch from a device if the host copy is older.
     pub(super) fn read_best(&mut self) -> Result<()> {
         let Backend::Device(it) = &mut self.backend else { return Ok(()) };
         if self.best_of != self.progress.best_epoch {
-            // A device that fails meanwhile leaves those that were there.
+            // A device failure during the download leaves the old copy intact.
             let mut read: Vec<Vec<f32>> = self.best.iter().map(|kept| vec![0.0; kept.len()]).collect();
             read.iter_mut().enumerate().try_for_each(|(i, kept)| it.engine.read_best(i, kept))?;
             (self.best, self.best_of) = (read, self.progress.best_epoch);
@@ -62,7 +62,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The current parameters, in the order of the model.
+    /// Current parameters, in the order of the model.
     ///
     /// # Errors
     /// When a device fails.
@@ -75,7 +75,7 @@ impl Trainer {
         Ok(params)
     }
 
-    /// Name and shape of every parameter.
+    /// Name and shape of each parameter.
     pub(super) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
         let data = self.backend.data();
         let extent = |dim: &Dim| match *dim {
@@ -96,13 +96,13 @@ impl Trainer {
         weights::write(path, tensors.collect(), None)
     }
 
-    /// Writes the parameters of the best epoch by name, and returns the epoch. Where a device has failed, the best one of
-    /// which this machine has the parameters. Nothing without such an epoch.
+    /// Writes the parameters of the best epoch by name, and returns the epoch: after a device failure, the best one
+    /// with a host copy. Writes nothing without a best epoch.
     ///
     /// # Errors
     /// When the file cannot be written; an old one is then unchanged.
     pub fn save_best(&mut self, path: &Path) -> Result<Option<u64>> {
-        // A device that has failed gives nothing: what was read before is still there.
+        // After a device failure the previous host copy is used.
         let _ = self.read_best();
         if self.best_of.is_some() {
             let shapes = self.shapes();
@@ -165,7 +165,7 @@ impl Trainer {
         let identity = self.progress.identity.take();
         if let Some(now) = &identity {
             let (before, allowed) = (progress.identity.as_ref(), self.options.allow_changed);
-            // A run keeps its seed, wherever that came from.
+            // A resumed run keeps its seed, from the command line or the model.
             let warning = checkpoint::check_identity(&path, before, now, allowed, &[SEED])?;
             self.warnings.extend(warning);
             if let Some((before, now)) = before.and_then(|it| it.setting(SEED)).zip(now.setting(SEED))

@@ -1,4 +1,4 @@
-//! Training, epoch by epoch.
+//! Training loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -14,21 +14,21 @@ use crate::times::Times;
 use crate::weights;
 
 impl Trainer {
-    /// Trains until all epochs are done, early stopping ends it, or `stop` is set; then the parameters of the best
-    /// epoch are restored (an interrupted run keeps its current ones for the checkpoint, and restores after it).
-    /// `on_epoch` is called by a thread of the engine. From the second epoch on nothing is allocated, but for checkpoints
-    /// and the workspace of large products.
+    /// Trains until all epochs are done, early stopping ends the run, or `stop` is set, then restores the parameters of
+    /// the best epoch (an interrupted run first writes its current ones to the checkpoint). `on_epoch` is called on a
+    /// thread of the engine. From the second epoch on nothing is allocated, except by checkpoints and for the
+    /// workspace of large products.
     ///
-    /// A checkpoint that cannot be written is a warning, and is tried again when the next one is due. Where the last one could
-    /// not be written, [`Trainer::unsaved`] says why.
+    /// A failed checkpoint is a warning, and is retried when the next one is due. [`Trainer::unsaved`] returns the
+    /// error if the last one failed.
     ///
     /// # Errors
-    /// A loss that is not finite (the parameters before that epoch, or of the best epoch, are kept), a criterion or parameters
-    /// that are not finite at the end, or a device that fails.
+    /// A non-finite loss (the parameters before that epoch, or of the best epoch, are kept), a non-finite criterion or
+    /// parameter at the end, or a device failure.
     pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
         let training = self.check_trainable()?;
         let (select, early) = (training.select, training.stop);
-        // Handing work over to the threads allocates now and then: they get all of it at once.
+        // Handing work to the pool allocates occasionally, so the entire loop runs inside it.
         match &self.backend {
             Backend::Cpu(engine) => engine.pool().install(|| self.train(select, early, stop, on_epoch)),
             Backend::Device(_) => self.train(select, early, stop, on_epoch),
@@ -76,7 +76,7 @@ impl Trainer {
                     && old.is_none_or(|old| if criterion.metric.smaller_is_better() { new < old } else { new > old })
             };
             self.not_finite = selected.filter(|value| !value.is_finite()).or(self.not_finite);
-            // Parameters that are not finite are no use, however well their guesses do.
+            // An epoch with non-finite parameters is never the best, however good its metric.
             let best = selected.is_some_and(|value| better(select, value, self.progress.best()))
                 && self.backend.has_finite_params();
             if let (true, Some(value)) = (best, selected) {
@@ -100,7 +100,7 @@ impl Trainer {
             let warning = warning.as_deref();
             on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms, within: None, warning });
         }
-        // Whoever cannot save a checkpoint may still save the best parameters elsewhere.
+        // Even if the checkpoint fails, the best parameters may be saved elsewhere.
         let saved = self.save_checkpoint();
         self.restore_best()?;
         self.unsaved = tolerated(saved)?;
@@ -112,7 +112,7 @@ impl Trainer {
         Ok(outcome)
     }
 
-    /// Refuses a run without a result: parameters that are not finite, or no epoch that could be the best one.
+    /// Errors if the run has no usable result: non-finite parameters, or no epoch that could be the best.
     fn check_trained(&mut self, select: Criterion) -> Result<()> {
         let values = self.params()?;
         let shapes = self.shapes();
@@ -133,7 +133,7 @@ impl Trainer {
         }
     }
 
-    /// Room for the records of so many epochs, so that the loop does not allocate.
+    /// Reserves space for the records of `epochs` epochs, so that the loop does not allocate.
     fn reserve(&mut self, epochs: u64) -> Result<()> {
         let room = usize::try_from(epochs).unwrap_or(0).min(1 << 20);
         let Timing { epochs: times, phases, infer, .. } = &mut self.timing;
@@ -147,7 +147,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Writes a checkpoint where it is time for one. What cannot be written is tried again next time.
+    /// Writes a checkpoint if one is due. A failed one is retried when the next is due.
     pub(super) fn save_now_and_then(&mut self) -> Result<()> {
         if self.options.checkpoint.is_none() || self.saved.elapsed() < self.options.checkpoint_every {
             return Ok(());
@@ -159,7 +159,7 @@ impl Trainer {
         }
         self.unsaved = tolerated(saved)?;
         self.saved = Instant::now();
-        // Once, however often it is tried.
+        // Warns once, however often it fails.
         match &self.unsaved {
             Some(error) if !failed_before => self.warn(format!(
                 "no checkpoint could be written after epoch {}: {error}; training goes on, and the next one is tried",
@@ -173,18 +173,18 @@ impl Trainer {
         Ok(())
     }
 
-    /// Warns while training goes on.
+    /// Records a warning during training.
     fn warn(&mut self, warning: String) {
         self.unsaid = Some(warning.clone());
         self.warnings.push(warning);
     }
 
-    /// Why the last checkpoint could not be written, where it could not.
+    /// Error of the last checkpoint, if it failed.
     pub fn unsaved(&self) -> Option<&ExecError> {
         self.unsaved.as_ref()
     }
 
-    /// One epoch: its loss and milliseconds; `None` where it was stopped within.
+    /// Trains one epoch and returns its loss and milliseconds; `None` if it was stopped.
     fn train_epoch(
         &mut self,
         epoch: u64,
@@ -197,10 +197,10 @@ impl Trainer {
         }
     }
 
-    /// One training step. The update is taken over only where the loss is finite.
+    /// Runs one training step. The update is committed only if the loss is finite.
     pub(crate) fn train_step(&mut self, epoch: u64) -> Result<(f64, f64)> {
         let mut times = Times::default();
-        // The times of these epochs are not reported where there are more.
+        // Times of warm-up epochs are not reported if there are more epochs.
         let timed = self.timing.epochs.len() < WARM_UP && matches!(self.backend, Backend::Device(_));
         self.backend.time_launches(timed);
         let start = Instant::now();
@@ -216,7 +216,7 @@ impl Trainer {
             times.stages[4] += commit;
         }
         self.backend.time_launches(false);
-        // A device is done now, and knows better how long it took.
+        // The device is idle now; its clock is more accurate.
         let on_device = self.backend.elapsed_ms()?;
         let of_launches = (timed && times != Times::default()).then(|| times.phases.iter().sum::<f64>() * 1e-6);
         let ms = of_launches.or(on_device).unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
@@ -230,7 +230,7 @@ impl Trainer {
         Ok((self.loss()?, ms))
     }
 
-    /// One training step on a device, launch by launch: milliseconds of each, if it has a clock.
+    /// Runs one training step on a device launch by launch and returns the milliseconds of each, if it has a clock.
     pub(crate) fn train_launch_by_launch(&mut self, epoch: u64) -> Result<Option<Vec<f64>>> {
         let step = self.progress.steps_done + 1;
         let Backend::Device(it) = &mut self.backend else { return Ok(None) };
@@ -240,7 +240,7 @@ impl Trainer {
         Ok(times)
     }
 
-    /// The loss of the last training step.
+    /// Loss of the last training step.
     fn loss(&self) -> Result<f64> {
         match self.backend.result(TRAIN, "loss") {
             Some(Rows { numbers: [loss], .. }) => Ok(f64::from(*loss)),
@@ -248,7 +248,7 @@ impl Trainer {
         }
     }
 
-    /// Refuses a loss that is not finite.
+    /// Errors if the loss is not finite.
     fn check_loss(&mut self, epoch: u64) -> Result<()> {
         self.backend.fetch(TRAIN, "loss")?;
         self.check_finite(self.loss()?, epoch, "the epoch before")
@@ -262,7 +262,8 @@ impl Trainer {
             Some(best) => format!("epoch {}, the best one", best + 1),
             None => before.to_owned(),
         };
-        // Forward, with the parameters that gave the loss; and if some of these are not finite, the step that made them so.
+        // Re-executes the forward pass with the parameters of this step, and if some of them are not finite, the step
+        // that produced them.
         let step = (self.seed, self.progress.steps_done + 1, epoch);
         let mut cause = not_finite::of_loss(&self.artifact, &mut self.backend, step);
         self.restore_best()?;
@@ -274,12 +275,12 @@ impl Trainer {
     }
 }
 
-/// A full disk and the like, which may be over when the next checkpoint is due.
+/// Whether an error, such as a full disk, may be gone when the next checkpoint is due.
 fn is_tolerated(error: &ExecError) -> bool {
     matches!(error, ExecError::Io { .. })
 }
 
-/// The error of a checkpoint with which training goes on.
+/// Separates tolerated checkpoint errors from fatal ones.
 fn tolerated(saved: Result<()>) -> Result<Option<ExecError>> {
     match saved {
         Ok(()) => Ok(None),

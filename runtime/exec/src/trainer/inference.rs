@@ -1,4 +1,4 @@
-//! Evaluations: metrics, outputs, and the report.
+//! Evaluation: metrics, outputs, and the report.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::report::{GraphReport, Report, Spread};
 use crate::times::Times;
 
 impl Trainer {
-    /// The values of the two criteria after an epoch; evaluates only where one of them can be measured.
+    /// Values of the selection and stopping criteria after an epoch; evaluates only if one of them can be measured.
     pub(super) fn measure(
         &mut self,
         select: Criterion,
@@ -53,7 +53,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// A metric of the last evaluation. Of a device, no more than it takes is copied: counts where they will do.
+    /// A metric of the last evaluation. From a device only counts are downloaded where they suffice.
     pub(super) fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
         if let Some(links) = self.up_to_date_links()? {
             return links.metric(part, metric);
@@ -68,14 +68,14 @@ impl Trainer {
         }
         let needed = if metric == Metric::Loss { "row_loss" } else { &training.output };
         self.backend.fetch(INFER, needed)?;
-        // Taken out while the rest of the trainer is looked at.
+        // Moved out while `self` is borrowed.
         let mut tally = std::mem::take(&mut self.tally);
         let value = self.metric_with(part, metric, &mut tally);
         self.tally = tally;
         Ok(value)
     }
 
-    /// What measures links, with the values of the last evaluation.
+    /// Link metrics over the values of the last evaluation.
     fn up_to_date_links(&mut self) -> Result<Option<&mut LinkMeasures>> {
         if let (Some(links), true) = (&mut self.links, self.links_behind) {
             links.refresh(&mut self.backend, INFER)?;
@@ -104,7 +104,7 @@ impl Trainer {
     /// When a device fails.
     pub fn evaluate(&mut self) -> Result<BTreeMap<&'static str, BTreeMap<&'static str, f64>>> {
         self.infer_all()?;
-        // Ranking goes through all pairs of vertices: it is done where it was asked for, and not for the links of training.
+        // Ranking scores all pairs of vertices: it runs only on request, and not for training links.
         let training = self.artifact.training.as_ref();
         let ranked = training.is_some_and(|training| {
             let criteria = training.stop.map(|stop| stop.criterion).into_iter().chain([training.select]);
@@ -133,7 +133,7 @@ impl Trainer {
     /// # Errors
     /// When there is no such output, or a device fails.
     pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
-        // What scores of links are made of is no output.
+        // Inputs of the link scorer are internal, not outputs.
         let score = self.artifact.score.iter().flat_map(|score| &score.inputs);
         let given: Vec<&str> = score
             .filter_map(|decl| match &decl.binding {
@@ -161,8 +161,8 @@ impl Trainer {
         }
     }
 
-    /// The graphs of links that the model scores, by name of their relation in the dataset, with the numbers of vertices that
-    /// there are at both ends. Nothing where it scores none.
+    /// Link graphs that the model scores, by the name of their relation in the dataset, with their source and
+    /// destination counts. Empty if it scores none.
     pub fn link_graphs(&self) -> Vec<(String, (usize, usize))> {
         let target = self.artifact.training.as_ref().map(|training| &training.target);
         let (Some(Target::Links(target)), Some(links)) = (target, &self.links) else { return vec![] };
@@ -177,7 +177,7 @@ impl Trainer {
     /// Scores of pairs (source, destination) with the current parameters, for each of [`Trainer::link_graphs`].
     ///
     /// # Errors
-    /// A vertex that does not exist, a model that scores no pairs, or a device that fails.
+    /// An invalid vertex id, a model that scores no pairs, or a device failure.
     pub fn score_pairs(&mut self, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
         self.infer_all()?;
         let Some(links) = self.up_to_date_links()? else {
@@ -195,7 +195,7 @@ impl Trainer {
         links.scores(pairs)
     }
 
-    /// The report; evaluates all parts.
+    /// Evaluates all parts and returns the report.
     ///
     /// # Errors
     /// When a device fails.
@@ -203,7 +203,7 @@ impl Trainer {
         let metrics = self.evaluate()?;
         let arenas = self.arenas();
         let data = self.backend.data();
-        // The hops of a metapath are no semantic graphs of the model.
+        // The hops of a factored metapath are not reported as semantic graphs.
         let hops: Vec<usize> =
             self.artifact.infer.paths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
         let own = data.graphs.iter().enumerate().filter(|(graph, _)| !hops.contains(graph));
@@ -222,7 +222,7 @@ impl Trainer {
         let warm = |times: &[f64]| Spread::of(if times.len() > WARM_UP { &times[WARM_UP..] } else { times });
         let timing = &self.timing;
         let per_epoch = |total: f64| if timing.stage_epochs == 0 { 0.0 } else { total / timing.stage_epochs as f64 };
-        // A device without a clock does not know.
+        // Unknown for a device without a clock.
         let is_known = !matches!(self.backend, Backend::Device(_))
             || timing.epochs.is_empty()
             || timing.phases.iter().any(|times| !times.is_empty());

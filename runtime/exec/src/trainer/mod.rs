@@ -1,4 +1,4 @@
-//! Trains and evaluates a compiled model.
+//! Training and evaluation of a compiled model.
 
 mod batches;
 mod check;
@@ -37,32 +37,32 @@ pub struct Trainer {
     seed: u64,
     epochs: u64,
     progress: Progress,
-    /// Parameters of the best epoch, in the memory of this machine.
+    /// Host copy of the parameters of the best epoch.
     best: Vec<Vec<f32>>,
-    /// The epoch whose parameters these are: a device keeps its own copy, and is asked for it now and then.
+    /// Epoch of that copy: a device keeps a newer one, which is downloaded periodically.
     best_of: Option<u64>,
-    /// When it was asked last.
+    /// Time of the last download.
     best_read: Instant,
-    /// When a checkpoint was written last.
+    /// Time of the last checkpoint.
     saved: Instant,
     timing: Timing,
-    /// Room for the counts of metrics.
+    /// Scratch for metric counts.
     tally: Tally,
-    /// Measures links, where the model predicts them.
+    /// Link metrics, for models that predict links.
     links: Option<LinkMeasures>,
-    /// Has there been an evaluation since links were measured?
+    /// Whether the link metrics are older than the last evaluation.
     links_behind: bool,
     warnings: Vec<String>,
-    /// The warning that the user has not been told yet.
+    /// A warning that has not been reported yet.
     unsaid: Option<String>,
-    /// Why the last checkpoint could not be written.
+    /// Error of the last checkpoint.
     unsaved: Option<ExecError>,
-    /// A value of the criterion that is not finite.
+    /// A non-finite value of the selection criterion.
     not_finite: Option<f64>,
     outcome: Outcome,
 }
 
-/// Programs of the engine.
+/// Program indices in the engine.
 const INFER: usize = 0;
 pub(crate) const TRAIN: usize = 1;
 
@@ -71,7 +71,7 @@ fn engine_options(options: &TrainOptions) -> EngineOptions {
     EngineOptions { threads, memory_budget, code, features }
 }
 
-/// The programs that run on the whole graph, in the order of their numbers.
+/// Full-graph programs in index order.
 fn programs(artifact: &Artifact) -> Vec<&Program> {
     let Kernels { infer, train, .. } = &artifact.kernels;
     std::iter::once(infer).chain(train.as_ref().filter(|_| artifact.batch.is_none())).collect()
@@ -81,7 +81,7 @@ fn seed_of(artifact: &Artifact, options: &TrainOptions) -> u64 {
     options.seed.or(artifact.training.as_ref().map(|training| training.seed)).unwrap_or(0)
 }
 
-/// Refuses a cache where nothing goes through it.
+/// Errors if a feature cache is requested without mini-batches.
 fn no_cache(artifact: &Artifact, options: &TrainOptions) -> Result<()> {
     match options.cache {
         None => Ok(()),
@@ -94,10 +94,10 @@ fn no_cache(artifact: &Artifact, options: &TrainOptions) -> Result<()> {
 }
 
 impl Trainer {
-    /// Binds a model to data on this processor and initialises its parameters, or resumes where the options say so.
+    /// Binds a model to data on the CPU and initialises its parameters, or resumes if the options say so.
     ///
     /// # Errors
-    /// Another format version, data that does not fit, too little memory, or a checkpoint that cannot be resumed.
+    /// Data that does not fit, too little memory, or a checkpoint that cannot be resumed.
     pub fn new(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Self> {
         if artifact.batch.is_some() {
             let batches = Batches::new(&artifact, data, engine_options(&options), options.cache)?;
@@ -113,10 +113,10 @@ impl Trainer {
         Self::with(engine.into(), artifact, options)
     }
 
-    /// As [`Trainer::new`], on a device. The budget is for the memory there.
+    /// [`Trainer::new`] on a device, with the budget for device memory.
     ///
     /// # Errors
-    /// As [`Trainer::new`]; kernels without PTX, or a device that fails.
+    /// Those of [`Trainer::new`]; kernels without PTX, or a device failure.
     pub fn on_device(
         artifact: Artifact,
         data: BoundData,
@@ -177,8 +177,8 @@ impl Trainer {
         Ok(trainer)
     }
 
-    /// What a trainer of this model would take. Nothing of that size is allocated. Of one that is trained on batches, what
-    /// evaluation takes: batches take what they need.
+    /// Memory that a trainer of this model needs, without allocating it. For mini-batch models that of evaluation:
+    /// batch sizes are not known in advance.
     ///
     /// # Errors
     /// Data that does not fit the programs.
@@ -188,7 +188,7 @@ impl Trainer {
         Ok(MemoryNeeded { arenas, bytes: exec_plan.parts(data).iter().map(|part| part.1).sum() })
     }
 
-    /// As [`Trainer::memory_needed`], of a device of this kind.
+    /// [`Trainer::memory_needed`] on a device of this kind.
     ///
     /// # Errors
     /// Data that does not fit the programs, or a kernel without PTX.
@@ -198,7 +198,7 @@ impl Trainer {
         Ok(MemoryNeeded { arenas, bytes: compiled.memory().bytes() })
     }
 
-    /// Memory for values.
+    /// Planned memory of training and of evaluation.
     pub fn arenas(&self) -> Arenas {
         Arenas { all: self.backend.arena(None), infer: self.backend.arena(Some(INFER)) }
     }
@@ -207,22 +207,22 @@ impl Trainer {
         &self.backend.data().parts[part_index(part)]
     }
 
-    /// Graphs, labels and splits.
+    /// Data bound to the model: graphs, labels and splits.
     pub fn data(&self) -> &BoundData {
         self.backend.data()
     }
 
-    /// Number of threads of this processor.
+    /// Number of CPU threads.
     pub fn threads(&self) -> usize {
         self.backend.threads()
     }
 
-    /// The compiled model.
+    /// Compiled model of this trainer.
     pub fn artifact(&self) -> &Artifact {
         &self.artifact
     }
 
-    /// The engine of this processor, to look at plans and times; `None` where a device runs the model.
+    /// CPU engine, for access to plans and times; `None` if a device runs the model.
     pub fn engine(&mut self) -> Option<&mut Engine> {
         match &mut self.backend {
             Backend::Cpu(engine) => Some(engine),
@@ -230,7 +230,7 @@ impl Trainer {
         }
     }
 
-    /// The engine of the device that runs the model.
+    /// Device engine, if a device runs the model.
     pub fn device(&mut self) -> Option<&mut DeviceEngine> {
         match &mut self.backend {
             Backend::Cpu(_) | Backend::Batches(_) => None,
@@ -238,7 +238,7 @@ impl Trainer {
         }
     }
 
-    /// The machine code that the first batch is computed with, as Cranelift IR. `None` where training is on the whole graph.
+    /// Cranelift IR of the native loops of the first mini-batch. `None` for full-batch training.
     ///
     /// # Errors
     /// A machine for which no code can be generated, or nothing to train on.
@@ -250,28 +250,28 @@ impl Trainer {
         }
     }
 
-    /// Warnings so far.
+    /// Warnings of the run so far.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The best epoch so far, counted from 0.
+    /// Best epoch so far, counted from 0.
     pub fn best_epoch(&self) -> Option<u64> {
         self.progress.best_epoch
     }
 
-    /// Has an epoch been the best one? After [`Trainer::run`] its parameters are the current ones, also where it failed
-    /// (unless it was the device that failed).
+    /// Whether there is a best epoch. After [`Trainer::run`] its parameters are current, even if the run failed
+    /// (unless the device failed).
     pub fn has_best(&self) -> bool {
         self.progress.best_epoch.is_some()
     }
 
-    /// Batches done of the epoch after those, where training is on batches.
+    /// Batches done of the current epoch, for mini-batch training.
     pub fn batches_done(&self) -> u64 {
         self.progress.within.batches
     }
 
-    /// Epochs done, those before a resume included.
+    /// Epochs done, including those before a resume.
     pub fn epochs_done(&self) -> u64 {
         self.progress.epochs_done
     }

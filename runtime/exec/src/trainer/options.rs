@@ -1,4 +1,4 @@
-//! How to train, and what is told of it.
+//! Options and results of training.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,34 +12,33 @@ use crate::identity::Identity;
 use crate::kernel_features::KernelFeatures;
 use crate::native::CodeMode;
 
-/// How to train; what is `None` comes from the model.
+/// Options of a trainer; `None` means the model's own setting.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct TrainOptions {
-    /// Number of threads; 0: one per processor.
+    /// Number of threads; 0: one per CPU.
     pub threads: usize,
-    /// Refuse to start above this many bytes.
+    /// Memory limit in bytes.
     pub memory_budget: Option<u64>,
-    /// How exact dense products on a device are; those of the processor are products of f32.
+    /// Precision of dense products on a device; the CPU always uses f32.
     pub precision: Precision,
-    /// Seed of parameters and masks.
+    /// Seed of parameter initialization and dropout masks.
     pub seed: Option<u64>,
-    /// Number of epochs.
     pub epochs: Option<u64>,
-    /// Folder of checkpoints.
+    /// Folder that checkpoints are written to.
     pub checkpoint: Option<PathBuf>,
-    /// Continue from the checkpoint in that folder.
+    /// Whether to resume from the checkpoint in that folder.
     pub resume: bool,
-    /// The identity of this run: checkpoints note it, and one of another run is not resumed. `None` where it is not known.
+    /// Identity of this run: stored in checkpoints, and compared when resuming. `None` if unknown.
     pub identity: Option<Identity>,
-    /// Resume the checkpoint of another program, train block or data, with a warning.
+    /// Allows resuming a checkpoint of another program, train block or data, with a warning.
     pub allow_changed: bool,
-    /// Time between two checkpoints.
     pub checkpoint_every: Duration,
-    /// How chains of operations are executed.
+    /// Interpreted or native execution of fused loops.
     pub code: CodeMode,
-    /// The kernels to choose from, on a CPU.
+    /// Enabled CPU kernel features.
     pub features: KernelFeatures,
-    /// A fast memory in front of the rows that batches need.
+    /// Feature cache for mini-batches.
     pub cache: Option<CacheOptions>,
 }
 
@@ -63,40 +62,40 @@ impl Default for TrainOptions {
     }
 }
 
-/// An epoch that has just ended, or a batch of one that goes on.
+/// Progress report after an epoch, or after a batch of an unfinished one.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Epoch<'a> {
-    /// Its number, from 0.
+    /// Epoch index, from 0.
     pub epoch: u64,
-    /// How many are planned.
+    /// Number of planned epochs.
     pub epochs: u64,
-    /// Training loss.
     pub loss: f64,
-    /// The criterion that selects the best epoch, and its value.
+    /// Selection criterion and its value.
     pub criterion: Option<(Criterion, f64)>,
-    /// Is it the best epoch so far?
+    /// Whether it is the best epoch so far.
     pub best: bool,
     /// Milliseconds of forward, backward and update.
     pub ms: f64,
-    /// Batches that are done, and all of them, of an epoch that goes on: `loss` is that of those.
+    /// Batches done and batches per epoch, for an unfinished epoch; `loss` is the mean over the batches done.
     pub within: Option<(u64, u64)>,
-    /// A fault since the last one, with which training goes on.
+    /// A non-fatal problem since the previous report.
     pub warning: Option<&'a str>,
 }
 
-/// How training ended.
+/// How a training run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// All epochs are done.
     Finished,
-    /// Early stopping.
+    /// Early stopping ended the run.
     StoppedEarly,
-    /// The stop flag was set: the epoch was finished, and a checkpoint written where there is a folder for it.
+    /// The stop flag was set: the epoch was finished, and a checkpoint written if a folder is set.
     Interrupted,
 }
 
 impl Outcome {
-    /// The words of the report.
+    /// Name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Finished => "finished",
@@ -108,29 +107,27 @@ impl Outcome {
 
 /// An output of the model for all vertices of its type.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct OutputRows {
-    /// Number of vertices.
     pub rows: usize,
-    /// Numbers per vertex.
     pub width: usize,
-    /// `rows * width` numbers.
+    /// Elements of all rows, `[rows, width]`.
     pub data: Vec<f32>,
 }
 
-/// Memory for values.
+/// Planned memory for values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Arenas {
-    /// Of training, evaluations included.
     pub all: Arena,
-    /// Of evaluations alone.
     pub infer: Arena,
 }
 
-/// What a trainer takes.
+/// Memory that a trainer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryNeeded {
-    /// Memory for values.
+    /// Planned memory for values.
     pub arenas: Arenas,
-    /// Bytes of all: values, parameters, states, graphs and features.
+    /// Total bytes: values, parameters, states, graphs and features.
     pub bytes: u64,
 }

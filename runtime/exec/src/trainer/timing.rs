@@ -1,8 +1,8 @@
-//! The times of a run.
+//! Statistics of epoch times.
 
 use crate::times::Times;
 
-/// Epochs whose times are not reported: caches and clocks settle.
+/// Warm-up epochs, whose times are not reported.
 pub(super) const WARM_UP: usize = 3;
 
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// Notes phases and stages of an epoch, whose time is there already.
+    /// Adds phase and stage times of an epoch, whose total is already recorded.
     pub fn add(&mut self, times: &Times) {
         for (list, nanos) in self.phases.iter_mut().zip(times.phases) {
             list.push(nanos * 1e-6);
@@ -29,8 +29,8 @@ impl Timing {
         }
     }
 
-    /// As [`Timing::add`], of an epoch whose launches a device has timed. The first one is forgotten as soon as there is
-    /// another: code is loaded meanwhile.
+    /// [`Timing::add`] for an epoch timed launch by launch on a device. The first such epoch is discarded once there is
+    /// another: it includes code loading.
     pub fn add_of_device(&mut self, times: &Times) {
         if self.stage_epochs == 1 && self.epochs.len() == 2 {
             self.phases.iter_mut().for_each(Vec::clear);

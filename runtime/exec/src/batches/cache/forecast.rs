@@ -1,4 +1,4 @@
-//! What is known before training: how often batches will need each vertex, and what a miss takes.
+//! Forecast for the feature cache: expected accesses of each vertex, and the cost of a miss.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -11,15 +11,15 @@ use crate::batches::loader::{MiniBatch, MiniBatchLoader};
 use crate::buffer::HostBuffer;
 use crate::error::Result;
 
-/// The epoch of what is sampled before training: none of those that are trained.
+/// Epoch number of presampled batches, which no trained epoch has.
 const PRESAMPLED: u64 = u64::MAX;
-/// Batches that are sampled before training at most: beyond, what is hot is known well enough (see docs/results.md).
+/// Maximum number of presampled batches; more do not change the hot set (see docs/results.md).
 pub const MOST_PRESAMPLED: u64 = 1024;
-/// Rows by which a miss is timed, and how often.
+/// Rows per timing of a miss, and repetitions.
 const TIMED: (usize, u64) = (2048, 7);
 
-/// How often batches of an epoch that is not trained need each vertex, by table: `rows` of each, of which `needed` gives
-/// those that a batch needs.
+/// Accesses of each vertex by the batches of an untrained epoch, by table. `rows` is the number of rows of each table;
+/// `needed` returns the vertices that a batch accesses.
 pub fn presample(
     loader: &MiniBatchLoader,
     seed: u64,
@@ -47,7 +47,7 @@ pub fn presample(
         }
     };
     std::thread::scope(|scope| {
-        // Where no more threads can be started, those that are there do the work.
+        // If no more threads can be started, the existing ones do the work.
         let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, || (free(), work()).1).ok();
         let others: Vec<_> = (1..threads.max(1)).map_while(spawn).collect();
         let own = work();
@@ -58,8 +58,8 @@ pub fn presample(
     Ok(counts.into_iter().map(|counts| counts.into_iter().map(AtomicU32::into_inner).collect()).collect())
 }
 
-/// Nanoseconds that `one` takes for a row, of rows here and there: the least of several attempts, each with rows of its own,
-/// which are not in a cache of the processor.
+/// Nanoseconds of `one` per row for scattered rows: the minimum of several attempts, each on other rows, which are not
+/// in a CPU cache.
 fn time(rows: usize, mut one: impl FnMut(usize)) -> f64 {
     if rows == 0 {
         return 0.0;
@@ -75,7 +75,7 @@ fn time(rows: usize, mut one: impl FnMut(usize)) -> f64 {
     (0..TIMED.1).map(attempt).fold(f64::INFINITY, f64::min)
 }
 
-/// Nanoseconds of reading a row.
+/// Nanoseconds per row read.
 pub fn time_reads(numbers: &[f32], width: usize) -> f64 {
     let mut scratch = vec![0.0; TIMED.0 * width];
     let mut at = 0;
@@ -85,14 +85,14 @@ pub fn time_reads(numbers: &[f32], width: usize) -> f64 {
     })
 }
 
-/// As [`time_reads`], there and back, of several arrays.
+/// Nanoseconds per row read and write-back, over several arrays.
 pub fn time_moves(slabs: &[&HostBuffer], rows: usize, width: usize) -> f64 {
     let mut scratch = vec![0.0; TIMED.0 * width];
     let mut at = 0;
     time(rows, |row| {
         for slab in slabs {
             let here = &mut scratch[at * width..][..width];
-            // SAFETY: nothing else uses the slab before training begins.
+            // SAFETY: nothing else uses the buffer before training begins.
             here.copy_from_slice(unsafe { slab.read(row * width, width) });
             // SAFETY: as above.
             unsafe { slab.write(row * width, width) }.copy_from_slice(here);

@@ -1,15 +1,14 @@
-//! A fast memory of limited size in front of the slow one that has all rows.
+//! Feature cache: a fast memory of limited size in front of a slow one that holds all rows.
 //!
-//! On a graphics processor the fast memory is its own and the slow one that of the machine. Here both are memory of the machine,
-//! and the rest is as there: rows that are kept are read from (and, where they are learned, written to) the fast memory alone, all
-//! others are fetched from the slow one. Learned rows with their optimiser states are in the fast memory while batches are
-//! computed, and written back before anyone else reads them: an evaluation, a checkpoint, the end. So what is trained
-//! does not depend on the cache, to the bit.
+//! With a GPU the fast memory would be device memory and the slow one host memory. Here both are host memory, but
+//! accesses are the same: cached rows are read from (and, if trained, written to) the fast memory only; all others are
+//! fetched from the slow one. Cached rows of embedding tables and their optimizer states are written back before an
+//! evaluation, a checkpoint or the end of training, so results do not depend on the cache, to the bit.
 //!
-//! Which rows are kept is [`hgnnc_cache`]'s to say, by what an epoch of batches would need, sampled before training begins, and by
-//! what a miss takes, measured then.
+//! [`hgnnc_cache`] chooses the cached rows from the accesses of an epoch sampled before training and the measured cost
+//! of a miss.
 
-// Rows are copied between slabs; see `raw`.
+// Rows are copied between buffers; see `buffer`.
 #![allow(unsafe_code)]
 
 mod forecast;
@@ -30,41 +29,41 @@ use crate::report::{CacheReport, CachedRows, Saved};
 pub(super) use forecast::{MOST_PRESAMPLED, presample};
 use forecast::{time_moves, time_reads};
 
-/// A fast memory in front of the rows of vertices.
+/// Options of the feature cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheOptions {
-    /// Its bytes.
+    /// Capacity of the fast memory in bytes.
     pub bytes: u64,
-    /// Who is kept in it.
+    /// Policy that selects the cached rows.
     pub policy: Policy,
 }
 
-/// Where the rows of a table come from.
+/// Source of the rows of a table.
 enum Home {
-    /// An input, by its number in the program of a batch.
+    /// Index of an input of the mini-batch program.
     Input(usize),
-    /// A parameter and its optimiser states: numbers of arrays, as [`Cache::fast`] takes them.
+    /// An embedding table and its optimizer states, as array indices of [`Cache::fast`].
     Learned(Vec<usize>),
 }
 
-/// A learned array in the fast memory.
+/// Cached rows of a trained array.
 struct Fast {
     table: usize,
     rows: HostBuffer,
     width: usize,
 }
 
-/// The rows of an input: those that are kept, and where.
+/// Cached rows of an input.
 pub(super) struct FastInput {
     slots: Arc<Slots>,
     rows: SharedBuffer,
     width: usize,
-    /// The vertices of a batch, a type of its program.
+    /// Vertex type, as numbered in the mini-batch program.
     pub vertex: VertexType,
 }
 
 impl FastInput {
-    /// The rows of the vertices of a batch, in their order. Number of elements.
+    /// Gathers the rows of the batch's vertices, in order, from fast or slow memory. Returns the number of elements.
     pub fn gather(&self, slow: &SharedBuffer, vertices: &[u32], into: &mut HostBuffer) -> usize {
         let width = self.width;
         into.grow(vertices.len() * width);
@@ -78,46 +77,46 @@ impl FastInput {
     }
 }
 
-/// What is kept, and what it saved so far.
+/// Cached rows and statistics.
 pub(super) struct Cache {
     options: CacheOptions,
     seed: u64,
     tables: Vec<Table>,
     homes: Vec<Home>,
-    /// The vertices of a batch, a type of its program, by table.
+    /// By table, its vertex type as numbered in the mini-batch program.
     vertices: Vec<VertexType>,
     slots: Vec<Arc<Slots>>,
-    /// Learned arrays, by number; `None` for others.
+    /// Cached trained arrays by array index; `None` for others.
     fast: Vec<Option<Fast>>,
-    /// By table and slot: was the row written since it was read from the slow memory?
+    /// By table and slot: whether the cached row is dirty.
     written: Vec<Vec<bool>>,
-    /// By table and vertex: how often batches needed it, by presampling and truly.
+    /// By table and vertex: accesses in presampling, and actual accesses.
     forecast: Vec<Vec<u32>>,
     accesses: Vec<Vec<u32>>,
     outcomes: Vec<Outcome>,
-    /// Bytes that filled the fast memory and were written back from it.
+    /// Bytes of fills and write-backs.
     filled: u64,
-    /// Batches that were sampled before, and seconds of that and of all that was made then.
+    /// Number of presampled batches, seconds of presampling, and seconds of all setup.
     presampled: u64,
     presample_s: f64,
     setup_s: f64,
 }
 
-/// A learned parameter, as the cache is to know it.
+/// An embedding table as the cache sees it.
 pub(super) struct Learned {
     pub name: String,
-    /// Its rows, a type of the batch.
+    /// Vertex type of its rows, as numbered in the mini-batch program.
     pub vertex: VertexType,
-    /// Numbers of its arrays: its own, and those of its states.
+    /// Array indices of the table and of its optimizer states.
     pub arrays: Vec<usize>,
-    /// Elements of a row of each.
+    /// Elements per row of each array.
     pub width: usize,
     pub rows: usize,
 }
 
 impl Cache {
-    /// Samples batches of this seed, times misses, and chooses what is kept. `slow` gives learned arrays by number, of which
-    /// there are so many. Features are in the fast memory from now on, learned rows when they are [loaded](Cache::load).
+    /// Presamples batches, measures the cost of misses, and places rows. `slow` returns one of `arrays` trained arrays
+    /// by index. Features are cached immediately, embedding rows in [`Cache::load`].
     pub fn new<'s>(
         options: CacheOptions,
         seed: u64,
@@ -182,7 +181,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// What a policy would keep.
+    /// Placement by a policy.
     fn placed(&self, policy: Policy, loader: &MiniBatchLoader) -> Placement {
         let degrees: Vec<Vec<u32>> = match policy {
             Policy::Degree => self.vertices.iter().map(|&vertex| loader.out_degrees(vertex)).collect(),
@@ -192,7 +191,7 @@ impl Cache {
         place(policy, self.options.bytes, &self.tables, &forecast)
     }
 
-    /// Makes the fast memory, and copies features there.
+    /// Allocates the fast memory and copies features into it.
     fn fill(&mut self, loader: &mut MiniBatchLoader, learned: &[Learned]) {
         let mut inputs = vec![];
         for (table, home) in self.homes.iter().enumerate() {
@@ -207,7 +206,7 @@ impl Cache {
                         to.copy_from_slice(&input.numbers[vertex as usize * input.width..][..input.width]);
                     }
                     self.filled += (rows.len() * size_of::<f32>()) as u64;
-                    // SAFETY: the slab is dropped here, so nobody can write it.
+                    // SAFETY: the buffer is dropped here, so it is never written again.
                     let rows = unsafe { rows.frozen() };
                     let fast = FastInput { slots: Arc::clone(slots), rows, width: input.width, vertex: input.vertex };
                     inputs.push((*index, fast));
@@ -226,13 +225,13 @@ impl Cache {
         loader.keep(inputs);
     }
 
-    /// The slots and the fast memory of a learned array.
+    /// Slots and fast memory of a trained array.
     pub fn fast(&self, array: usize) -> Option<(&Slots, &HostBuffer)> {
         let fast = self.fast.get(array)?.as_ref()?;
         Some((&self.slots[fast.table], &fast.rows))
     }
 
-    /// Counts what a batch needs, whose learned rows are about to be written.
+    /// Counts the accesses of a batch and marks its embedding rows dirty.
     pub fn count(&mut self, loader: &MiniBatchLoader, sampled: &Batch) {
         for (index, table) in self.tables.iter().enumerate() {
             let vertices = loader.vertices(sampled, self.vertices[index]);
@@ -251,12 +250,12 @@ impl Cache {
         }
     }
 
-    /// Reads learned rows that are kept from the slow memory.
+    /// Copies cached embedding rows from slow memory.
     pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
         for (array, fast) in self.fast.iter().enumerate() {
             let Some(Fast { table, rows, width }) = fast else { continue };
             for (slot, &vertex) in self.slots[*table].vertices().iter().enumerate() {
-                // SAFETY: nothing else uses either slab while the engines are borrowed, and slots are distinct.
+                // SAFETY: nothing else uses either buffer while the engines are borrowed, and slots are distinct.
                 let (from, to) =
                     unsafe { (slow(array).read(vertex as usize * width, *width), rows.write(slot * width, *width)) };
                 to.copy_from_slice(from);
@@ -265,13 +264,13 @@ impl Cache {
         }
     }
 
-    /// Writes learned rows that batches have written back to the slow memory.
+    /// Writes dirty embedding rows back to slow memory.
     pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
         for (array, fast) in self.fast.iter().enumerate() {
             let Some(Fast { table, rows, width }) = fast else { continue };
             let vertices = self.slots[*table].vertices().iter().enumerate();
             for (slot, &vertex) in vertices.filter(|&(slot, _)| self.written[*table][slot]) {
-                // SAFETY: nothing else uses either slab while the engines are borrowed, and vertices are distinct.
+                // SAFETY: nothing else uses either buffer while the engines are borrowed, and vertices are distinct.
                 let (from, to) =
                     unsafe { (rows.read(slot * width, *width), slow(array).write(vertex as usize * width, *width)) };
                 to.copy_from_slice(from);
@@ -281,7 +280,7 @@ impl Cache {
         self.written.iter_mut().for_each(|written| written.fill(false));
     }
 
-    /// What it did, beside what the other policies and the best placement would have done with the same accesses.
+    /// Statistics, with the outcomes of the other policies and of the best placement for the same accesses.
     pub fn report(&self, loader: &MiniBatchLoader) -> CacheReport {
         let mut all = Outcome::default();
         self.outcomes.iter().for_each(|outcome| all.add(outcome));
@@ -326,9 +325,9 @@ impl Cache {
     }
 }
 
-/// Features that have a row for each vertex.
+/// Features with one row per vertex.
 struct Features<'a> {
-    /// Number of the input in the program of a batch.
+    /// Index of the input in the mini-batch program.
     index: usize,
     name: String,
     vertex: VertexType,
@@ -353,7 +352,7 @@ fn features(loader: &MiniBatchLoader) -> Vec<Features<'_>> {
     layout.inputs.iter().enumerate().filter_map(of).collect()
 }
 
-/// Vertex types with features that no cache keeps: rows of different lengths.
+/// Vertex types with features that cannot be cached: sparse rows have varying lengths.
 pub(super) fn not_kept(loader: &MiniBatchLoader) -> Vec<String> {
     let (layout, tables, _) = loader.inputs();
     let mut names: Vec<String> =
@@ -367,20 +366,20 @@ pub(super) fn not_kept(loader: &MiniBatchLoader) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Three rows of two numbers, of which the fast memory has that of vertex 2.
+    /// Three rows of two elements; only the row of vertex 2 is cached.
     fn slots() -> Arc<Slots> {
         Arc::new(Slots::new(3, vec![2]))
     }
 
     fn frozen(numbers: &[f32]) -> SharedBuffer {
-        // SAFETY: the slab is dropped here.
+        // SAFETY: the buffer is dropped here.
         unsafe { HostBuffer::of(numbers).frozen() }
     }
 
     #[test]
     fn rows_that_are_kept_are_read_from_the_fast_memory_alone() {
         let fast = FastInput { slots: slots(), rows: frozen(&[50.0, 51.0]), width: 2, vertex: VertexType::new(0) };
-        // Whoever read the slow row of vertex 2 would see that it is none.
+        // A read of the slow row of vertex 2 would give NaN.
         let slow = frozen(&[10.0, 11.0, 20.0, 21.0, f32::NAN, f32::NAN]);
         let mut into = HostBuffer::zeros(0);
         assert_eq!(fast.gather(&slow, &[1, 2, 0], &mut into), 6);
@@ -411,7 +410,7 @@ mod tests {
         assert_eq!(cache.filled, 16);
         let Some(Fast { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };
         assert_eq!(rows.elements(), [1.0, 2.0, 5.0, 6.0]);
-        // A batch has vertex 2 and writes its row; the other row is changed by nobody's leave, and is to stay here.
+        // Only vertex 2's row is dirty; write-back must skip the other one.
         rows.elements().copy_from_slice(&[-1.0, -2.0, -5.0, -6.0]);
         cache.written[0][1] = true;
         assert_eq!(slow.elements(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);

@@ -1,4 +1,4 @@
-//! Who is hot: the vertices that most batches need a value of the bottom layer for.
+//! Hot vertices: those whose layer-1 embedding most mini-batches need.
 
 use hgnnc_sample::{Batch, Resting};
 
@@ -6,8 +6,8 @@ use crate::batches::cache::{MOST_PRESAMPLED, presample};
 use crate::batches::loader::MiniBatchLoader;
 use crate::error::Result;
 
-/// The share of the vertices of each type whose values most batches of an epoch would take, of equally many those of smaller
-/// ids, and how many these are. Batches of an epoch that is never trained are sampled, as for a cache.
+/// Selects the fraction `share` of the vertices of each type that most batches of an epoch access, smaller ids first
+/// among equals. Presamples an untrained epoch, as for the feature cache. Also returns the number of hot vertices.
 pub fn choose(loader: &MiniBatchLoader, share: f64, seed: u64, threads: usize) -> Result<(Resting, u64)> {
     let layout = loader.layout();
     let known = |table: usize| layout.vertices[layout.reused[table].of.index()];
@@ -33,7 +33,7 @@ pub fn choose(loader: &MiniBatchLoader, share: f64, seed: u64, threads: usize) -
     Ok((resting, hot))
 }
 
-/// The vertices of a type that are so many hops from the seeds, and no fewer.
+/// Vertices of a type first reached at this hop from the seed vertices.
 pub fn fresh(sampled: &Batch, hops: usize, vertex_type: usize) -> &[u32] {
     let before = hops.checked_sub(1).map_or(0, |before| sampled.known[before][vertex_type]) as usize;
     &sampled.vertices[vertex_type][before..sampled.known[hops][vertex_type] as usize]

@@ -1,14 +1,15 @@
-//! What the bottom layer gives to hot vertices, computed once for several batches.
+//! Historical embeddings: layer-1 embeddings of hot vertices, refreshed once per several mini-batches.
 //!
-//! The batches of an epoch come in super-batches. Those of one are sampled before its first is trained; hot vertices, whose
-//! values they take, draw nothing in the last hop ([`Resting`](hgnnc_sample::Resting)). Then the values of the hot vertices
-//! that some batch has are computed by a program of their own, with the parameters of that moment, for in-edges that are
-//! drawn with the fan-outs of that hop, and all batches of the super-batch take them as constants (NeutronOrch, Ai et al.,
-//! PVLDB 17(8) 2024). So a value is at most as many updates old as a super-batch has batches, less one.
+//! The batches of an epoch are grouped into super-batches, each sampled before its first batch is trained. Hot vertices
+//! sample no neighbours in the last hop ([`Resting`](hgnnc_sample::Resting)). Before a super-batch, a separate program
+//! computes the embeddings of its hot vertices with the current parameters, from in-edges sampled with the fan-outs of
+//! that hop; all batches of the super-batch read them as constants (NeutronOrch, Ai et al., PVLDB 17(8) 2024). An
+//! embedding is therefore at most `batches - 1` updates stale.
 //!
-//! [`ahead`] samples, on the thread that makes batches; [`hot`] says who is hot; here values are computed and kept.
+//! [`super_batches`] samples on the loader thread; [`hot_vertices`] selects the hot vertices; this module computes and
+//! stores the embeddings.
 
-// Rows of parameters are read by several threads; see `raw`.
+// Embedding rows are read by several threads; see `buffer`.
 #![allow(unsafe_code)]
 
 mod hot_vertices;
@@ -33,41 +34,41 @@ use crate::error::Result;
 use crate::report::ReuseReport;
 use crate::times::Times;
 
-/// The program of [`Bottom`], in its engine.
+/// Index of the program of [`Bottom`] in its engine.
 const VALUES: usize = 0;
 
-/// Vertices whose values are computed at a time: about as many as a batch has in the hop before the last, so that they need
+/// Vertices per refresh batch: about as many as a mini-batch has in the hop before the last, so that it needs
 /// about as much memory.
 const AT_A_TIME: usize = 16384;
 
-/// A batch of vertices whose values are wanted.
+/// A batch of vertices whose embeddings are to be computed.
 #[derive(Default)]
 pub(super) struct RefreshBatch {
     pub mini_batch: MiniBatch,
-    /// Is it the first one of a super-batch?
+    /// Whether it is the first of a super-batch.
     pub first: bool,
-    /// By [`hgnnc_ir::batch::BatchLayout::reused`], the row of the table of its first vertex, and rows of the table.
+    /// By [`hgnnc_ir::batch::BatchLayout::reused`]: table row of its first vertex, and total rows of the table.
     pub rows: Vec<(usize, usize)>,
 }
 
-/// Values of the current super-batch, and what computes them.
+/// Embeddings of the current super-batch, and the engine that computes them.
 pub(super) struct HistoricalEmbeddings {
     pub options: artifact::Reuse,
     engine: Engine,
     bottom: Bottom,
-    /// Makes batches of the vertices whose values are computed.
+    /// Loader of the refresh batches.
     pub loader: Arc<MiniBatchLoader>,
-    /// By [`hgnnc_ir::batch::BatchLayout::reused`] and value: its rows. `[rows, width]`
+    /// Embedding tables by [`hgnnc_ir::batch::BatchLayout::reused`] and value. `[rows, width]`
     tables: Vec<Vec<Vec<f32>>>,
-    /// By [`hgnnc_ir::batch::BatchLayout::reused`], the step before which each row was computed.
+    /// By [`hgnnc_ir::batch::BatchLayout::reused`] and row: the step before which the row was refreshed.
     steps: Vec<Vec<u64>>,
-    /// Has somebody been chosen to be hot?
+    /// Whether the hot vertices have been chosen.
     pub chosen: bool,
     report: ReuseReport,
 }
 
 impl HistoricalEmbeddings {
-    /// Of batches that `loader` makes.
+    /// Creates the refresh engine for the batches of `loader`.
     pub fn new(
         options: artifact::Reuse,
         bottom: &Bottom,
@@ -89,12 +90,12 @@ impl HistoricalEmbeddings {
         })
     }
 
-    /// Is a run at a place where nothing is in the table that it needs, after so many batches of an epoch of `num`?
+    /// Whether the next batch, after `done` of `num` in its epoch, reads no embedding computed earlier.
     pub fn is_between(&self, done: u64, num: u64) -> bool {
         done.is_multiple_of(self.options.batches) || done >= num
     }
 
-    /// Computes the values of some vertices before a step.
+    /// Refreshes the embeddings of the vertices of one refresh batch before a step.
     pub fn compute(
         &mut self,
         refresh: &mut RefreshBatch,
@@ -118,7 +119,7 @@ impl HistoricalEmbeddings {
                 };
                 let width = layout.reused[number].values[value];
                 if *first {
-                    // Nothing of the super-batch before is left.
+                    // Discards the previous super-batch.
                     table.clear();
                     table.resize(all * width, f32::NAN);
                 }
@@ -139,7 +140,7 @@ impl HistoricalEmbeddings {
         Ok(())
     }
 
-    /// Copies the parameters of this moment, of those with rows those of its vertices.
+    /// Copies the current parameters to the refresh engine; of embedding tables only the rows of its vertices.
     fn take_params(&mut self, mini_batch: &MiniBatch, from: &StepEngines<'_>) {
         for param in 0..self.engine.num_params() {
             let layout = &self.bottom.layout;
@@ -158,7 +159,7 @@ impl HistoricalEmbeddings {
             let copy = |(row, &vertex): (usize, &u32)| {
                 let fast = kept.and_then(|(slots, rows)| Some((rows, slots.slot(vertex)?)));
                 let (slab, at): (&HostBuffer, usize) = fast.unwrap_or((whole, vertex as usize));
-                // SAFETY: nothing else uses the slabs, and rows are distinct.
+                // SAFETY: nothing else uses the buffers, and rows are distinct.
                 let (from, to) = unsafe { (slab.read(at * width, width), own.write(row * width, width)) };
                 to.copy_from_slice(from);
             };
@@ -166,7 +167,7 @@ impl HistoricalEmbeddings {
         }
     }
 
-    /// Gives a batch the values that it takes, before a step.
+    /// Gathers the embeddings that a batch reads into its inputs, before a step.
     pub fn give(&mut self, mini_batch: &mut MiniBatch, loader: &MiniBatchLoader, step: u64) {
         for (index, input) in loader.layout().inputs.iter().enumerate() {
             let &BatchInput::Reused { rows, value } = input else { continue };
@@ -187,25 +188,25 @@ impl HistoricalEmbeddings {
             mini_batch.reused_rows.iter().map(|reused_rows| reused_rows.edges_not_drawn).sum::<u64>();
     }
 
-    /// What was reused so far.
+    /// Statistics of the run so far.
     pub fn report(&self) -> ReuseReport {
         let saved = self.report.edges_not_drawn as i64 - self.report.edges_computed as i64;
         ReuseReport { edges_saved: saved, ..self.report.clone() }
     }
 
-    /// Begins to make values anew: nothing is in the table.
+    /// Empties the tables at the start of a run.
     pub fn begin(&mut self) {
         self.tables.iter_mut().flatten().for_each(Vec::clear);
         self.steps.iter_mut().for_each(Vec::clear);
     }
 
-    /// Notes how long it took to choose who is hot, and how many are.
+    /// Records the number of hot vertices and the seconds of choosing them.
     pub fn note_choice(&mut self, hot: u64, seconds: f64) {
         (self.chosen, self.report.hot, self.report.choose_s) = (true, hot, seconds);
     }
 }
 
-/// How many vertices values are computed for, of a table.
+/// Number of vertices of a table in a refresh batch.
 fn num_refreshed(mini_batch: &MiniBatch, number: usize, from: &StepEngines<'_>) -> usize {
     let layout = from.loader.layout();
     let vertex_type = layout.vertices[layout.reused[number].of.index()].vertex.index();

@@ -1,4 +1,4 @@
-//! Samples super-batches ahead, and lists the vertices whose values they want.
+//! Samples super-batches ahead, and lists the vertices whose embeddings they need.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -11,27 +11,27 @@ use crate::batches::loader::{LoaderWorker, MiniBatch, MiniBatchLoader};
 use crate::batches::pipeline::{Line, Ready};
 use crate::error::Result;
 
-/// Keeps the draws of vertices whose values are computed apart from those of batches.
+/// Separates the random streams of refresh batches from those of mini-batches.
 const VALUES: u64 = 1 << 63;
 
-/// Vertices of a batch that draw nothing, because their values are in a table.
+/// Vertices of a batch that sample no neighbours, because they have a historical embedding.
 #[derive(Clone, Default)]
 pub struct ReusedRows {
-    /// Which rows of the batch they are, ascending.
+    /// Their rows in the batch, ascending.
     pub rows: Vec<u32>,
-    /// Their rows in the table.
+    /// Their rows in the embedding table.
     pub from: Vec<u32>,
-    /// Edges that they would have drawn.
+    /// Edges that they would have sampled.
     pub edges_not_drawn: u64,
 }
 
 impl ReusedRows {
-    /// How many they are.
+    /// Number of rows with a historical embedding.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The edges from each of them to its row among `num_dst`.
+    /// Writes a CSC with one edge from each reused row to its vertex among `num_dst`.
     pub fn edges(&self, num_dst: usize, indptr: &mut Vec<u64>, other: &mut Vec<u32>) {
         indptr.clear();
         indptr.push(0);
@@ -45,7 +45,7 @@ impl ReusedRows {
     }
 }
 
-/// A batch that was sampled.
+/// A sampled batch, before features are gathered.
 struct Sampled {
     key: BatchKey,
     seeds: usize,
@@ -55,14 +55,14 @@ struct Sampled {
     reused_rows: Vec<ReusedRows>,
 }
 
-/// Batches of an epoch that take the same values.
+/// Batches of an epoch that share one refresh.
 #[derive(Clone)]
 struct SuperBatch {
     epoch: u64,
     batches: Range<u64>,
 }
 
-/// All of them from a batch on, until the epoch `epochs`.
+/// Super-batches from batch `first` on, before epoch `epochs`.
 fn super_batches(
     loader: &MiniBatchLoader,
     first: BatchKey,
@@ -78,13 +78,13 @@ fn super_batches(
     })
 }
 
-/// The rows of the table of one super-batch.
+/// Rows of the embedding tables of one super-batch.
 struct Table {
-    /// By [`hgnnc_ir::batch::BatchLayout::reused`], the vertices in the order of their rows.
+    /// By [`hgnnc_ir::batch::BatchLayout::reused`]: vertices in row order.
     vertices: Vec<Vec<u32>>,
-    /// By vertex, its row; of vertices that have none anything.
+    /// By vertex, its row; unspecified for vertices without one.
     rows: Vec<Vec<u32>>,
-    /// Edges that each would draw.
+    /// Edges that each would sample.
     edges: Vec<Vec<u64>>,
 }
 
@@ -101,7 +101,7 @@ impl Table {
         self.edges.iter_mut().for_each(Vec::clear);
     }
 
-    /// Finds the vertices of a batch that rest, and gives rows to those that have none.
+    /// Finds the hot vertices of a batch, and allocates rows for new ones.
     fn take(&mut self, loader: &MiniBatchLoader, sampled: &mut Sampled) {
         let layout = loader.layout();
         for (number, reused) in layout.reused.iter().enumerate() {
@@ -133,8 +133,8 @@ impl Table {
     }
 }
 
-/// Makes the batches of one super-batch after another, and before them those of the vertices whose values they want. The next
-/// super-batch is sampled batch by batch while this one is trained.
+/// Loads super-batches in order, each preceded by its refresh batches. The next super-batch is sampled batch by batch
+/// while the current one is trained.
 pub fn make_super_batches(
     (loader, values): (&MiniBatchLoader, &MiniBatchLoader),
     first: BatchKey,
@@ -189,7 +189,7 @@ pub fn make_super_batches(
     }
 }
 
-/// Sends the vertices of a table. `false` where nobody waits for them any more.
+/// Sends the refresh batches of a table. Returns false if the receiver is gone.
 fn send_refresh(
     worker: &mut LoaderWorker<'_>,
     loader: &MiniBatchLoader,
@@ -201,7 +201,7 @@ fn send_refresh(
     let layout = loader.layout();
     let longest = table.vertices.iter().map(Vec::len).max().unwrap_or(0);
     let total: usize = table.vertices.iter().map(Vec::len).sum();
-    // Every part has as large a part of each type as of the others.
+    // Each refresh batch gets the same fraction of every vertex type.
     let parts = total.div_ceil(AT_A_TIME).max(usize::from(longest > 0));
     for part in 0..parts {
         let mut refresh = line.used_refresh();
@@ -222,11 +222,11 @@ fn send_refresh(
     Ok(true)
 }
 
-/// Samples batches, in memory that it uses again.
+/// Samples batches into recycled memory.
 struct Presampler<'s> {
     loader: &'s MiniBatchLoader,
     seed: u64,
-    /// The seeds of an epoch in their order.
+    /// Epoch and its shuffled seed vertices.
     order: (u64, Vec<u32>),
     mini_batch: MiniBatch,
     free: Vec<Batch>,

@@ -1,4 +1,4 @@
-//! The graphs of a batch, of what was sampled.
+//! Builds the graphs of a batch from the sampled blocks.
 
 use hgnnc_ir::batch::BatchGraph;
 use hgnnc_ir::types::{Graph, VertexType};
@@ -8,7 +8,7 @@ use super::{MiniBatch, MiniBatchLoader, Seeds};
 use crate::data::{Adjacency, Topology, transpose_into};
 
 impl MiniBatchLoader {
-    /// The graphs of what was sampled. The blocks of the deepest ones are taken out of the batch.
+    /// Builds the graphs of a batch. Moves the block of the deepest hop of each graph out of the sample.
     pub(super) fn graphs(&self, mini_batch: &mut MiniBatch) {
         let MiniBatch { sampled, pairs, reused_rows, data, .. } = mini_batch;
         data.num_vertices.clear();
@@ -47,7 +47,7 @@ impl MiniBatchLoader {
                     }
                     if last.contains(&index) {
                         std::mem::swap(indptr, &mut block.indptr);
-                        // Later hops have rows of this type as well, without edges.
+                        // Rows of later hops follow, without edges.
                         indptr.truncate(topology.num_dst + 1);
                         if !direct {
                             std::mem::swap(other, &mut block.src);
@@ -89,7 +89,7 @@ impl MiniBatchLoader {
         }
     }
 
-    /// The pairs of a batch along a graph of links.
+    /// Pairs of a batch along a link graph.
     pub(super) fn pairs_of<'p>(&self, pairs: &'p [Pairs], graph: Graph) -> Option<&'p Pairs> {
         let Seeds::Links(source) = &self.seeds else { return None };
         pairs.get(source.position(graph)?)

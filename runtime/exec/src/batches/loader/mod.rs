@@ -1,4 +1,4 @@
-//! What batches are made of: graphs to sample from, and the numbers of the whole graph.
+//! Mini-batch loader: sampling, feature gathering and graph construction.
 
 mod graphs;
 mod rows;
@@ -25,81 +25,80 @@ use crate::error::{ExecError, Result};
 use crate::native::CodeMode;
 use uses::Uses;
 
-/// Keeps the order of seeds apart from other numbers of the same seed.
+/// RNG stream of the seed vertex shuffle, separate from others of the same seed.
 const STREAM: u32 = 0x0bad_5eed;
 
-/// An input of the whole graph.
+/// An input of the full graph.
 pub(super) enum WholeInput {
     Numbers(SharedBuffer),
     Classes(Vec<i32>),
-    /// Counters, which the engine makes.
+    /// Counters, which the engine provides.
     Nothing,
 }
 
-/// Makes batches. Threads share it.
+/// Prepares mini-batches. Shared by threads.
 pub(super) struct MiniBatchLoader {
     graph: Arc<SampleGraph<'static>>,
     plan: Plan,
-    /// Vertices that draw nothing in the last hop, because batches reuse what would come of it.
+    /// Hot vertices, which sample no neighbours in the last hop because they have historical embeddings.
     resting: Resting,
-    /// The loops of samplers, where they are generated.
+    /// Generated sampling loops, if enabled.
     code: Option<Compiled>,
     layout: BatchLayout,
-    /// Names of the vertex types of the whole graph.
+    /// Vertex type names of the full graph.
     types: Vec<String>,
-    /// The tables of the program of a batch.
+    /// Tables of the mini-batch program.
     tables: Dataflow,
-    /// What its kernels do with graphs and vertices.
+    /// Data requirements of its kernels.
     uses: Uses,
     inputs: Arc<Vec<WholeInput>>,
-    /// Row positions and columns of the sparse matrices of the whole graph.
+    /// Adjacency of the full graph's sparse matrices.
     patterns: Arc<Vec<Adjacency>>,
     seeds: Seeds,
     train: Vec<u32>,
     size: usize,
-    /// Inputs whose rows come from a fast memory, by number.
+    /// Inputs with cached rows, by input index.
     fast: Vec<(usize, FastInput)>,
 }
 
-/// What the loss of a batch is of.
+/// Targets of the batch loss.
 enum Seeds {
-    /// Vertices of a type.
+    /// Vertices of one type.
     Vertices(VertexType),
-    /// Links, whose ends are the vertices that batches begin with.
+    /// Links; their end vertices are the seed vertices.
     Links(PairSource),
-    /// There is none: others say which vertices values are computed for.
+    /// None: callers provide the seed vertices.
     Others,
 }
 
-/// What a thread that makes batches has of its own.
+/// Per-thread state of a loader.
 pub(super) struct LoaderWorker<'s> {
     sampler: Sampler<'s>,
     pairs: PairRoom,
 }
 
-/// A batch that is ready for the engine.
+/// A mini-batch ready for the engine.
 #[derive(Default)]
 pub(super) struct MiniBatch {
-    /// Which one it is.
     pub key: Option<BatchKey>,
     pub seeds: usize,
     pub sampled: Batch,
-    /// Pairs to score, by graph of links.
+    /// Pairs to score, by link graph.
     pairs: Vec<Pairs>,
-    /// Vertices whose values are taken from a table, by [`BatchLayout::reused`].
+    /// Vertices with historical embeddings, by [`BatchLayout::reused`].
     pub reused_rows: Vec<ReusedRows>,
-    /// Sampled edges.
+    /// Number of sampled edges.
     pub edges: usize,
     pub data: BoundData,
     pub inputs: Vec<HostBuffer>,
-    /// When it was begun to be sampled, and to be made of what was sampled.
+    /// Start of sampling, and start of gathering.
     pub began: [Option<Instant>; 2],
-    /// Seconds of sampling, of making graphs of what was sampled, and of copying rows.
+    /// Seconds of sampling, of building graphs, and of gathering rows.
     pub seconds: [f64; 3],
 }
 
 impl MiniBatchLoader {
-    /// Of a program of batches and the data of the whole graph, whose inputs are `inputs`.
+    /// Creates a loader for a mini-batch program. `data` and `inputs` are those of the full graph.
     pub fn new(
         program: &Program,
         layout: &BatchLayout,
@@ -131,7 +130,7 @@ impl MiniBatchLoader {
                 &decl.name,
                 (decl.src.index(), decl.dst.index()),
                 (&graph.csc, graph.num_dst),
-                // Pairs are drawn otherwise.
+                // Link pairs are drawn by negative sampling.
                 decl.links || walked_only(index),
             )
         };
@@ -144,7 +143,7 @@ impl MiniBatchLoader {
         let graph = SampleGraph::new(data.num_vertices.clone(), all)
             .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
             .map_err(unsupported)?;
-        // Where no code can be generated, samplers run in Rust.
+        // Without native code generation the sampler runs in Rust.
         let code = match code {
             CodeMode::Interpreted => None,
             CodeMode::Auto | CodeMode::Native => Compiled::new(&graph, plan.clone()).ok(),
@@ -171,7 +170,7 @@ impl MiniBatchLoader {
         })
     }
 
-    /// Of values that batches reuse: on the same graph, with the fan-outs of the last hop.
+    /// A loader of refresh batches: same graph, with the fan-outs of the last hop.
     pub fn of_bottom(&self, bottom: &Bottom) -> Self {
         let used = |(graph, &fanout): (usize, &Fanout)| match bottom.layout.deepest(Graph::new(graph)) {
             Some(_) => fanout,
@@ -198,27 +197,27 @@ impl MiniBatchLoader {
         }
     }
 
-    /// Lets vertices rest from now on.
+    /// Sets the hot vertices.
     pub fn rest(&mut self, resting: Resting) {
         self.resting = resting;
     }
 
-    /// The vertices that rest.
+    /// Hot vertices, which have historical embeddings.
     pub fn resting(&self) -> &Resting {
         &self.resting
     }
 
-    /// How its program belongs to the whole graph.
+    /// Correspondence between the mini-batch program and the full graph.
     pub fn layout(&self) -> &BatchLayout {
         &self.layout
     }
 
-    /// Vertices of each type of the whole graph.
+    /// Vertex count of each type in the full graph.
     pub fn counts(&self) -> &[usize] {
         self.graph.counts()
     }
 
-    /// Edges that the last hop draws of a vertex, of all relations; by walks, at most so many.
+    /// Edges that the last hop samples for a vertex, over all relations; an upper bound for walks.
     pub fn drawn_of(&self, vertex_type: usize, vertex: u32) -> u64 {
         let Some(fanouts) = self.plan.fanouts.last() else { return 0 };
         let into = self.graph.relations().iter().zip(fanouts).enumerate();
@@ -227,23 +226,23 @@ impl MiniBatchLoader {
         into.filter(|(_, (relation, _))| relation.dst_type == vertex_type).map(of).sum()
     }
 
-    /// Gathers all rows of vertices from now on, also those that edges could read where they are: on a device with a
-    /// memory of its own they are not there.
+    /// Gathers all vertex rows from now on, even those that kernels could read in place: a device with separate memory
+    /// does not hold them.
     pub fn gather_all(&mut self) {
         self.uses.direct.fill(false);
     }
 
-    /// Takes the rows of these inputs from a fast memory where they are in it.
+    /// Reads rows of these inputs from the feature cache if they are cached.
     pub fn keep(&mut self, inputs: Vec<(usize, FastInput)>) {
         self.fast = inputs;
     }
 
-    /// The tables of the program of a batch, and the inputs of the whole graph.
+    /// Layout and tables of the mini-batch program, and inputs of the full graph.
     pub fn inputs(&self) -> (&BatchLayout, &Dataflow, &[WholeInput]) {
         (&self.layout, &self.tables, &self.inputs)
     }
 
-    /// Out-edges of all vertices in the whole graph that a type of the batch is of.
+    /// Full-graph out-degrees of the vertices of a mini-batch vertex type.
     pub fn out_degrees(&self, vertex: VertexType) -> Vec<u32> {
         let vertex = self.layout.vertices[vertex.index()].vertex.index();
         let mut degrees = vec![0u32; self.graph.counts()[vertex]];
@@ -253,17 +252,17 @@ impl MiniBatchLoader {
         degrees
     }
 
-    /// Number of batches of an epoch.
+    /// Number of batches per epoch.
     pub fn num_batches(&self) -> u64 {
         self.train.len().div_ceil(self.size) as u64
     }
 
-    /// Seeds of a batch.
+    /// Seed vertices per batch.
     pub fn size(&self) -> u64 {
         self.size as u64
     }
 
-    /// What a thread needs to make batches.
+    /// Creates the state of a thread.
     pub fn worker(&self) -> Result<LoaderWorker<'_>> {
         let sampler = match &self.code {
             Some(code) => Sampler::compiled(&self.graph, code),
@@ -273,13 +272,13 @@ impl MiniBatchLoader {
         Ok(LoaderWorker { sampler, pairs: PairRoom::default() })
     }
 
-    /// The generated loops of samplers in Cranelift IR; nothing where there are none.
+    /// Cranelift IR of the sampling loops; empty without generated code.
     pub fn clif(&self) -> Result<String> {
         let Some(code) = &self.code else { return Ok(String::new()) };
         code.text(&self.graph, &self.types).map_err(|error| ExecError::Unsupported(error.to_string()))
     }
 
-    /// The seeds of an epoch in their order.
+    /// Shuffled seed vertices of an epoch.
     pub fn order(&self, seed: u64, epoch: u64) -> Vec<u32> {
         let key = mask_key(seed, epoch, STREAM);
         let mut order: Vec<(u32, u32)> = self.train.iter().map(|&v| (bits(key, u64::from(v)), v)).collect();
@@ -287,7 +286,7 @@ impl MiniBatchLoader {
         order.into_iter().map(|(_, v)| v).collect()
     }
 
-    /// Makes a batch: a function of the seed of the run, the epoch and the number of the batch in it.
+    /// Loads a batch, a pure function of the run's seed, the epoch and the batch index.
     pub fn make(
         &self,
         worker: &mut LoaderWorker<'_>,
@@ -302,7 +301,7 @@ impl MiniBatchLoader {
         self.complete(mini_batch)
     }
 
-    /// Makes a batch of what was sampled.
+    /// Gathers rows and builds graphs of a sampled batch.
     pub fn complete(&self, mini_batch: &mut MiniBatch) -> Result<()> {
         let start = Instant::now();
         mini_batch.edges = mini_batch.sampled.num_edges();
@@ -315,7 +314,7 @@ impl MiniBatchLoader {
         Ok(())
     }
 
-    /// Makes a batch around seeds, a list for each vertex type.
+    /// Loads a batch around the given seed vertices, one list per vertex type.
     pub fn make_around(
         &self,
         worker: &mut LoaderWorker<'_>,
@@ -331,7 +330,7 @@ impl MiniBatchLoader {
         self.complete(mini_batch)
     }
 
-    /// Samples a batch, and does nothing else of what it needs.
+    /// Samples a batch without gathering rows or building graphs.
     pub fn sample(
         &self,
         worker: &mut LoaderWorker<'_>,
@@ -356,13 +355,13 @@ impl MiniBatchLoader {
         Ok(())
     }
 
-    /// Vertices of a type of the batch, by their numbers in the whole graph.
+    /// Full-graph ids of the batch's vertices of a type.
     pub fn vertices<'b>(&self, batch: &'b Batch, vertex: VertexType) -> &'b [u32] {
         let known = self.layout.vertices[vertex.index()];
         &batch.vertices[known.vertex.index()][..batch.known[known.hops][known.vertex.index()] as usize]
     }
 
-    /// Data of no vertices, to make an engine with.
+    /// Data without vertices, to create an engine with.
     pub fn empty(&self) -> Result<BoundData> {
         let graph = |name: &str| Topology::from_csc(name, 0, 0, vec![0], vec![]);
         let pattern = |decl: &PatternDecl| Topology::from_csc("", decl.columns, 0, vec![0], vec![]);
@@ -388,8 +387,7 @@ impl MiniBatchLoader {
     }
 }
 
-/// The in-edges of a graph with so many destinations, or none of them. Samplers have them in memory of their own: they live as long as batches are
-/// made.
+/// In-edges of a relation (CSC), or an empty relation if `none`. Copied, because samplers outlive the engine's data.
 fn edges(
     name: &str,
     (src_type, dst_type): (usize, usize),

@@ -1,4 +1,4 @@
-//! The rows of a batch: features, labels and patterns of what was sampled.
+//! Gathers the rows of a batch: features, labels and sparse rows.
 
 use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchPattern};
 use hgnnc_ir::dataflow::Binding;
@@ -11,7 +11,7 @@ use crate::data::{Adjacency, InputData, Topology};
 use crate::error::{ExecError, Result};
 
 impl MiniBatchLoader {
-    /// The rows of patterns and inputs that belong to what was sampled.
+    /// Gathers the rows of patterns and inputs for the sampled vertices and edges.
     pub(super) fn rows_of_inputs(&self, mini_batch: &mut MiniBatch) -> Result<()> {
         let MiniBatch { sampled, pairs, reused_rows, data, inputs, .. } = mini_batch;
         data.patterns.resize_with(self.layout.patterns.len(), Topology::default);
@@ -39,7 +39,7 @@ impl MiniBatchLoader {
             let from = match *from {
                 BatchInput::Whole(from) => from,
                 BatchInput::Reused { rows, value } => {
-                    // Filled when the values are there.
+                    // Filled when the historical embeddings are gathered.
                     let len = reused_rows[rows].len() * self.layout.reused[rows].values[value];
                     inputs[index].grow(len);
                     data.inputs[index] = InputData::Held(len);
@@ -76,8 +76,8 @@ impl MiniBatchLoader {
         Ok(())
     }
 
-    /// The rows of an input that belong to what was sampled, or all where they are found by their numbers in the whole
-    /// graph. Number of elements.
+    /// Gathers the rows of an input, or shares all of them if kernels index them by full-graph ids. Returns
+    /// the number of elements.
     fn rows_of(&self, ty: &Type, numbers: &SharedBuffer, sampled: &Batch, into: &mut HostBuffer) -> Result<usize> {
         if let (Layout::Dense, Space::Vertices(vertex)) = (ty.layout, ty.space)
             && self.uses.direct[vertex.index()]
@@ -125,12 +125,12 @@ fn unknown(ty: &Type) -> ExecError {
     ExecError::Unsupported(format!("internal error: an input of type {ty:?} has no rows in a batch"))
 }
 
-/// Where the stored elements of a row are.
+/// Range of the stored elements of a row.
 fn stored(whole: &Adjacency, vertex: u32) -> std::ops::Range<usize> {
     whole.indptr[vertex as usize] as usize..whole.indptr[vertex as usize + 1] as usize
 }
 
-/// The first elements of a slab, which grows where it has fewer.
+/// The first `len` elements of a buffer, which grows if it has fewer.
 fn room(slab: &mut HostBuffer, len: usize) -> &mut [f32] {
     slab.grow(len);
     &mut slab.elements()[..len]

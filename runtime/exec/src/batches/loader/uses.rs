@@ -1,16 +1,16 @@
-//! What the programs of batches need of graphs and vertices.
+//! Data requirements of mini-batch programs.
 
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{DType, Space};
 
-/// What the kernels of a program do with graphs and vertices.
+/// Use of graphs and vertex types by the kernels of a program.
 pub(super) struct Uses {
-    /// Which graphs and patterns are traversed from their sources, in the order of topologies.
+    /// By topology: whether it is traversed from its sources, so that it needs a CSR.
     pub outgoing: Vec<bool>,
-    /// Vertex types of which edges gather rows of inputs, and nothing else is computed for them or counts them: these have
-    /// the numbers that they have in the whole graph, and no rows are copied.
+    /// By vertex type: whether it is only gathered along edges from inputs, never computed on or counted. Such vertices
+    /// keep their full-graph ids and their rows are not copied.
     pub direct: Vec<bool>,
 }
 
@@ -36,7 +36,7 @@ impl Uses {
         for kernel in program.kernels() {
             match &kernel.body {
                 Body::Gemm(gemm) => computed(gemm.rows),
-                // Batches have no paths: their programs are made before sums go along them.
+                // Mini-batch programs have no factored metapaths: they are derived before that pass.
                 Body::Paths(_) => {}
                 Body::Traversal(traversal) => {
                     match traversal.rows {

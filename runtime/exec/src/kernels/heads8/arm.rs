@@ -26,7 +26,7 @@ fn weighted_rows<'a>(
                 let values = &values(e).as_chunks::<64>().0[band];
                 // SAFETY: four of eight weights each.
                 let (low, high) = unsafe { (vld1q_f32(weights.as_ptr()), vld1q_f32(weights.as_ptr().add(4))) };
-                // The head's number within its four is part of the instruction.
+                // The head's lane is an immediate of the instruction.
                 macro_rules! add {
                     ($($head:literal: $four:ident[$lane:literal]),*) => {$(
                         for v in [2 * $head, 2 * $head + 1] {
@@ -62,7 +62,7 @@ fn dot_rows<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f32], 
         for ((out, a), b) in out.as_chunks_mut::<8>().0.iter_mut().zip(a).zip(b) {
             // SAFETY: four elements of arrays of 64.
             let load = |x: &[f32; 64], v: usize| unsafe { vld1q_f32(x.as_ptr().add(4 * v)) };
-            // Both halves of a head's products added.
+            // Sum of both halves of a head's products.
             let products = |h: usize| {
                 let low = vmulq_f32(load(a, 2 * h), load(b, 2 * h));
                 vfmaq_f32(low, load(a, 2 * h + 1), load(b, 2 * h + 1))

@@ -18,7 +18,7 @@ fn weighted_rows_512<'a>(
     offsets: &[u32],
     out: &mut [f32],
 ) {
-    // Lanes of the weights that the four vectors of a band of eight heads need.
+    // Weight lanes for the four vectors of a band of eight heads.
     let pick = |first: i32| {
         let (f, s) = (first, first + 1);
         _mm512_setr_epi32(f, f, f, f, f, f, f, f, s, s, s, s, s, s, s, s)
@@ -164,7 +164,7 @@ fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f3
     let order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
     let bands = heads / 8;
     let rows = out.len() / heads;
-    // In each quarter of the result of a band: sums over a quarter of the vectors 0 to 3 of the products.
+    // Per quarter of a band's result: sums over a quarter of the product vectors 0 to 3.
     let quarters = |row: usize, band: usize| {
         let (a, b) = (&a(row).as_chunks::<64>().0[band], &b(row).as_chunks::<64>().0[band]);
         // SAFETY: 16 elements of arrays of 64.
@@ -176,7 +176,7 @@ fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f3
         let high = _mm512_castps_pd(pair(product(2), product(3)));
         _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)), _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)))
     };
-    // Two bands of eight results from the quarters of both.
+    // Two bands of eight results from their quarters.
     let join = |x, y| {
         let sums =
             _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(x, y), _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y));

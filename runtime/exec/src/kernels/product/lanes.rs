@@ -1,49 +1,49 @@
-//! The vectors that tiles are made of, one type per instruction set. Every function is inlined into a caller that is
-//! compiled for the instruction set; see [`super::tile`].
+//! Vector types for the tiles, one per instruction set. Every function is inlined into a caller compiled for the
+//! instruction set; see [`super::tile`].
 
-// Numbers of rows place several operands at once.
+// Row indices address several operands at once.
 #![allow(clippy::needless_range_loop)]
 
 /// A vector of `f32`.
 ///
 /// # Safety
-/// Of all functions: the processor has the instructions of the type, and pointers are good for the elements named.
+/// For all functions: the processor has the instructions of the type, and pointers are valid for the accessed elements.
 /// The strides of `transpose_four` count elements.
 pub(super) unsafe trait Lanes: Copy {
-    /// Elements.
+    /// Number of elements of the vector.
     const LANES: usize;
-    /// Most vectors in a row of a tile: six rows of them, the vectors that they are multiplied with and one number of
-    /// the other operand fill the registers.
+    /// Maximum vectors per tile row: six rows of them, the vectors of the other operand and one broadcast
+    /// element fill the registers.
     const ACROSS: usize;
-    /// Which elements of a vector exist: the first ones.
+    /// Mask of the leading elements of a vector.
     type Mask: Copy;
 
-    /// The first `count` elements, at least one.
+    /// Mask of the first `count` elements, at least one.
     unsafe fn mask(count: usize) -> Self::Mask;
-    /// Zeros.
+    /// A vector of zeros.
     unsafe fn zero() -> Self;
-    /// The same number everywhere.
+    /// Broadcasts a number to all elements.
     unsafe fn splat(number: f32) -> Self;
-    /// All elements.
+    /// Loads a full vector.
     unsafe fn load(from: *const f32) -> Self;
-    /// Those of the mask; zeros elsewhere.
+    /// Loads the masked elements; others are zero.
     unsafe fn load_part(from: *const f32, mask: Self::Mask) -> Self;
-    /// All elements.
+    /// Stores a full vector.
     unsafe fn store(self, to: *mut f32);
-    /// Those of the mask.
+    /// Stores the masked elements.
     unsafe fn store_part(self, to: *mut f32, mask: Self::Mask);
     /// `self + a · b`, rounded once where the instruction set can.
     unsafe fn fma(self, a: Self, b: Self) -> Self;
-    /// Element by element.
+    /// Element-wise sum of two vectors.
     unsafe fn add(self, other: Self) -> Self;
-    /// The sum of each vector, as a tree.
+    /// Horizontal sum of each vector, as a tree.
     unsafe fn sums(of: [Self; 4]) -> [f32; 4];
 
-    /// Hints that a cache line will be read soon; any address will do.
+    /// Prefetches a cache line; the address need not be valid.
     #[inline(always)]
     fn prefetch(_at: *const f32) {}
 
-    /// Columns 0..4 of `LANES` rows become four rows.
+    /// Transposes columns 0..4 of `LANES` rows into four rows.
     #[inline(always)]
     unsafe fn transpose_four(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for column in 0..4 {
@@ -55,11 +55,11 @@ pub(super) unsafe trait Lanes: Copy {
     }
 }
 
-/// What every processor has: the compiler makes vectors of four of it.
+/// Portable fallback, which the compiler vectorizes with four lanes.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([f32; 4]);
 
-// SAFETY: arrays need no instructions of their own.
+// SAFETY: arrays need no special instructions.
 unsafe impl Lanes for Portable {
     const LANES: usize = 4;
     const ACROSS: usize = 2;
@@ -135,7 +135,7 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub struct Avx2(__m256);
 
-    // SAFETY: each function is what its instructions say; callers promise that the processor has them.
+    // SAFETY: each function matches its intrinsics; callers promise that the processor has them.
     unsafe impl Lanes for Avx2 {
         const LANES: usize = 8;
         const ACROSS: usize = 2;
@@ -197,7 +197,7 @@ mod x86 {
 
         #[inline(always)]
         fn prefetch(at: *const f32) {
-            // SAFETY: a hint, which faults at no address; every processor of this architecture has it.
+            // SAFETY: a hint, which never faults; every processor of this architecture has it.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
 
@@ -240,7 +240,7 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub struct Avx512(__m512);
 
-    // SAFETY: each function is what its instructions say; callers promise that the processor has them.
+    // SAFETY: each function matches its intrinsics; callers promise that the processor has them.
     unsafe impl Lanes for Avx512 {
         const LANES: usize = 16;
         const ACROSS: usize = 4;
@@ -301,7 +301,7 @@ mod x86 {
 
         #[inline(always)]
         fn prefetch(at: *const f32) {
-            // SAFETY: a hint, which faults at no address; every processor of this architecture has it.
+            // SAFETY: a hint, which never faults; every processor of this architecture has it.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
 
@@ -328,7 +328,7 @@ mod x86 {
             unsafe {
                 let mut fours = [_mm512_setzero_ps(); 4];
                 for r in 0..4 {
-                    // Rows r, r + 4, r + 8 and r + 12: loads put them in place, which leaves the shuffle port alone.
+                    // Rows r, r + 4, r + 8 and r + 12: loads place them, which avoids the shuffle port.
                     let at = from.add(r * from_stride);
                     let four = _mm512_castps128_ps512(_mm_loadu_ps(at));
                     let four = _mm512_mask_broadcast_f32x4(four, 0x00f0, _mm_loadu_ps(at.add(4 * from_stride)));
@@ -360,7 +360,7 @@ mod arm {
     #[derive(Clone, Copy)]
     pub struct Neon(float32x4_t);
 
-    // SAFETY: each function is what its instructions say.
+    // SAFETY: each function matches its intrinsics.
     unsafe impl Lanes for Neon {
         const LANES: usize = 4;
         const ACROSS: usize = 4;

@@ -13,16 +13,16 @@ use crate::kernel_features::{KernelFeature, KernelFeatures};
 /// 684 and 603, 658 and 645. [3025; 1902 x 64]: 5872 and 4610, 8015 and 5819, 21500 and 12650. The machine was busy.
 const LARGE: usize = 128 * 128;
 
-/// Is the library faster for this weight?
+/// Whether the library is faster for this weight.
 pub fn is_faster(k: usize, n: usize, features: KernelFeatures) -> bool {
     match (features.has(KernelFeature::PackedGemm), features.has(KernelFeature::RegisterTiles)) {
         (true, true) => k * n >= LARGE,
-        // One of both is always there.
+        // At least one of both is enabled.
         (packed, tiles) => packed && !tiles,
     }
 }
 
-/// `dst (+)= lhs · rhs`. Empty operands are the caller's.
+/// `dst (+)= lhs · rhs`. The caller handles empty operands.
 pub fn multiply(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
     assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
     assert!(dst.rows == lhs.rows && dst.columns == rhs.columns && lhs.columns == rhs.rows);

@@ -1,8 +1,8 @@
-//! Dense products of rows with small weights: register tiles over operands read in place, and the `gemm` crate where
-//! it is faster.
+//! Dense products of rows with small weights: register-tiled GEMM over operands read in place, and the `gemm` crate
+//! where it is faster.
 //!
-//! Results depend on the chunk and the instruction set only, never on who computes it or on how many threads there
-//! are. Nothing is allocated (except by `gemm`, a workspace per thread): what is packed, is packed on the stack.
+//! Results depend only on the chunk and the instruction set, not on threads. Nothing is allocated (except by `gemm`,
+//! one workspace per thread): operands are packed on the stack.
 
 #![allow(unsafe_code)]
 
@@ -23,19 +23,19 @@ use crate::simd::multiversion;
 pub struct Extents {
     /// Product of the leading dimensions that both operands share.
     pub batch: usize,
-    /// Contracted by MatMul.
+    /// Contracted dimension of MatMul.
     pub k: usize,
-    /// Contracted by MatMulT.
+    /// Contracted dimension of MatMulT.
     pub n: usize,
 }
 
-/// Most columns (or rows) of a result that are computed as dot products: tiles would leave most of a vector empty.
+/// Maximum columns (or rows) of a result computed as dot products: tiles would leave most of a vector empty.
 const FEW: usize = 4;
 
-/// Fewest elements of the contracted dimension for dot products along it.
+/// Minimum contracted extent for dot products.
 const LONG: usize = 16;
 
-/// Columns of the transposed weight that are packed together: a tile of the widest vectors.
+/// Columns of the transposed weight packed together: one tile of the widest vectors.
 const PANEL: usize = 64;
 
 /// `out[r, b, :] = x[r, b, :] · w[b, :, :]`.
@@ -98,7 +98,7 @@ pub fn mat_mul_t(of: Extents, features: KernelFeatures, rows: usize, y: &[f32], 
         if k <= FEW && n >= LONG {
             dots(dst, out, lhs, y, weight, w, false);
         } else if rows <= FEW && n >= LONG {
-            // Few rows do not pay for a transposed weight.
+            // Transposing the weight does not pay for few rows.
             dots(dst.transposed(), out, weight, w, lhs, y, false);
         } else if n == 1 {
             // A column is its own transpose.
@@ -123,8 +123,8 @@ pub fn mat_mul_t(of: Extents, features: KernelFeatures, rows: usize, y: &[f32], 
     }
 }
 
-/// `out[b, i, :] (+)= Σ_r x[r, b, i] · y[r, b, :]` for `i` in `band`; `out` holds the band of each batch:
-/// `[batch, band.len(), n]`.
+/// `out[b, i, :] (+)= Σ_r x[r, b, i] · y[r, b, :]` for `i` in `band`; `out` holds the band of each
+/// batch: `[batch, band.len(), n]`.
 ///
 /// # Panics
 /// If a slice is shorter than its extents say.
@@ -167,7 +167,7 @@ pub fn outer(
         );
         return;
     }
-    // Vectors of the result along its rows of `n`, and along its columns: those that are fuller.
+    // Vectorizes along rows or along columns of the result, whichever fills the vectors better.
     let Kernels { multiply, .. } = Kernels::of(features);
     let across = n * height.div_ceil(LONG) * 2 <= height * n.div_ceil(LONG);
     for b in 0..batch {
@@ -200,21 +200,21 @@ pub fn outer(
     }
 }
 
-/// Rows of a task of a product whose rows are divided: by shape alone, so that results do not depend on threads.
+/// Rows per task of a product divided by rows; a function of shapes, so that results do not depend on threads.
 ///
-/// A row costs its multiply-adds, and sixteen for every element that is read or written. A task of 64 x 64 is
-/// 132 rows, about 6 µs of one core: thousands of rows keep tens of threads busy. In whole tiles,
-/// whose rows are divisors of 12 or, for dot products, 4.
+/// Cost model: the multiply-adds of a row, plus sixteen per element read or written. A task of 64 x 64 is 132 rows,
+/// about 6 µs of one core: thousands of rows keep tens of threads busy. Rounded to tiles, whose rows divide 12 or,
+/// for dot products, 4.
 pub fn task_rows(of: Extents, features: KernelFeatures) -> usize {
     let Extents { batch, k, n } = of;
     let cost = (batch * (k * n + 16 * (k + n))).max(1);
-    // The library packs the weight anew in every task.
+    // The library packs the weight again in every task.
     let least = if library::is_faster(k, n, features) { 192 } else { 24 };
     (800_000 / cost).clamp(least, 1024).next_multiple_of(12)
 }
 
-/// Rows of a part of a sum of outer products, whose parts are added in order at the end: at most 16 parts of at least
-/// 256 rows, and not more memory for them than 4 MiB where one part allows it.
+/// Rows per partial result of a sum of outer products; partial results are added in order at the end. At most 16
+/// partial results of at least 256 rows, and at most 4 MiB of memory for them if one alone is smaller.
 pub fn part_rows(of: Extents, rows: usize) -> usize {
     let size = (of.batch * of.k * of.n).max(1);
     let parts = ((1 << 20) / size).clamp(1, 16).min(rows.div_ceil(256).max(1));
@@ -242,7 +242,7 @@ fn scale_groups_body<const FMA: bool>(a: &[f32], w: &[f32], len: usize, out: &mu
     }
 }
 
-/// As [`scale_groups`], for a fixed length.
+/// [`scale_groups`] for a fixed length.
 #[inline(always)]
 fn scale_arrays<const LEN: usize>(a: &[f32], w: &[f32], out: &mut [f32]) {
     let (w, _) = w.as_chunks::<LEN>();
@@ -269,7 +269,7 @@ impl Matrix {
         self.rows == 0 || self.columns == 0
     }
 
-    /// Is the last element within `len` elements?
+    /// Whether the last element is within `len` elements.
     fn fits(self, len: usize) -> bool {
         self.is_empty()
             || self.start + (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride < len
@@ -291,18 +291,18 @@ impl Matrix {
     }
 }
 
-/// Room on the stack for a packed operand.
+/// Stack buffer for a packed operand.
 #[repr(C, align(64))]
 struct Packed([MaybeUninit<f32>; PACKED]);
 
 impl Packed {
     #[inline(always)]
     fn new() -> Self {
-        // Not filled: a call writes what it reads.
+        // Uninitialized: a call writes the elements that it reads.
         Self([MaybeUninit::uninit(); PACKED])
     }
 
-    /// The transpose of a matrix, without gaps between its rows.
+    /// The transpose of a matrix, with contiguous rows.
     fn transpose(&mut self, of: Matrix, from: &[f32]) -> (Matrix, &[f32]) {
         assert!(of.fits(from.len()) && of.column_stride == 1, "what is packed has contiguous rows");
         let Matrix { rows, columns, row_stride, .. } = of;
@@ -317,7 +317,7 @@ impl Packed {
         (Matrix { rows: columns, columns: rows, row_stride: rows, column_stride: 1, start: 0 }, packed)
     }
 
-    /// `len` zeros.
+    /// The first `len` elements, zeroed.
     fn zeros(&mut self, len: usize) -> &mut [f32] {
         let room = &mut self.0[..len];
         room.fill(MaybeUninit::new(0.0));
@@ -329,7 +329,7 @@ impl Packed {
 /// A kernel for `dst (+)= lhs · rhs`, or `lhs · rhsᵀ`.
 type Kernel = fn(Matrix, &mut [f32], Matrix, &[f32], Matrix, &[f32], bool);
 
-/// The kernels of small products.
+/// Kernels of small products.
 struct Kernels {
     /// `dst (+)= lhs · rhs`.
     multiply: Kernel,

@@ -1,31 +1,30 @@
-//! Micro-kernels: tiles of a result that stay in registers while the contracted dimension is walked.
+//! GEMM micro-kernels: register tiles of the result over the contracted dimension.
 //!
 //! A tile of `M` rows and `N` vectors costs, per step of the contracted dimension, `M + N` loads for `M · N` vector
-//! multiply-adds; with 6 x 4 (AVX-512) that is 10 loads for 24, and the processors meant do two of each per cycle: the
-//! limit is the multiply-adds, as long as operands come from the first-level cache (the tall one: from anywhere, one
-//! element per 64 multiply-adds). Nothing tall is packed: its elements are read in place and spread over a vector.
+//! multiply-adds; with 6 x 4 (AVX-512) that is 10 loads for 24, and the target CPUs do two of each per cycle. The
+//! kernel is therefore compute-bound as long as operands come from the L1 cache (the tall one from anywhere: one
+//! element per 64 multiply-adds). The tall operand is not packed: its elements are broadcast in place.
 //!
 //! Each function here is compiled once per instruction set, from one body over [`Lanes`].
 
-// Numbers of rows and vectors count through registers of several operands at once.
+// Indices of rows and vectors address registers of several operands at once.
 #![allow(clippy::needless_range_loop)]
 
 use super::lanes::{Lanes, Portable};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::simd::{Level, level};
 
-/// Steps of the contracted dimension that are done at once: 64 columns of the small operand are then 24 KiB, and stay
-/// in the first-level cache.
+/// Block size of the contracted dimension: 64 columns of the small operand are then 24 KiB and stay in the L1 cache.
 pub(super) const DEPTH: usize = 96;
 
-/// As [`DEPTH`], where the tall operand is walked down its rows: it too is read again for every tile, so 64 rows of 64
-/// elements of both operands and the result share the first-level cache.
+/// [`DEPTH`] if the tall operand is transposed: it is read again for every tile, so 64 rows of 64 elements of both
+/// operands and the result share the L1 cache.
 const DEPTH_DOWN: usize = 64;
 
-/// Elements of what a call packs on its stack (32 KiB).
+/// Elements packed on the stack per call (32 KiB).
 pub(super) const PACKED: usize = 8192;
 
-/// `c[i, j] = Σ_p a[i, p] · b[p, j]`, or added to what `c` holds. Rows of `b` and `c` are contiguous.
+/// `c[i, j] = Σ_p a[i, p] · b[p, j]`, optionally accumulated into `c`. Rows of `b` and `c` are contiguous.
 #[derive(Clone, Copy)]
 pub(super) struct Job {
     /// Rows of `a` and `c`.
@@ -48,16 +47,14 @@ pub(super) struct Job {
     pub c: *mut f32,
     /// Elements between rows of `c`.
     pub c_row: usize,
-    /// Add to what `c` holds?
+    /// Whether to add to the contents of `c`.
     pub accumulate: bool,
 }
 
-/// `c[i, j] = Σ_p a[i, p] · b[j, p]`, or added to what `c` holds. Rows of `a` and `b` are contiguous.
+/// `c[i, j] = Σ_p a[i, p] · b[j, p]`, optionally accumulated into `c`. Rows of `a` and `b` are contiguous.
 #[derive(Clone, Copy)]
 pub(super) struct Dots {
-    /// Rows of `a`.
     pub m: usize,
-    /// Rows of `b`.
     pub n: usize,
     /// Extent of the contracted dimension.
     pub depth: usize,
@@ -75,45 +72,40 @@ pub(super) struct Dots {
     pub c_row: usize,
     /// Elements between columns of `c`.
     pub c_step: usize,
-    /// Add to what `c` holds?
+    /// Whether to add to the contents of `c`.
     pub accumulate: bool,
 }
 
 /// Copies `from[i · from_row + p]` to `to[p · to_row + i]`, for `rows` of `columns` elements.
 #[derive(Clone, Copy)]
 pub(super) struct Transpose {
-    /// Rows to read.
     pub rows: usize,
-    /// Elements of each.
     pub columns: usize,
-    /// What is read.
     pub from: *const f32,
-    /// Elements between rows that are read.
+    /// Elements between source rows.
     pub from_row: usize,
-    /// What is written.
     pub to: *mut f32,
-    /// Elements between rows that are written.
+    /// Elements between destination rows.
     pub to_row: usize,
 }
 
-/// Defines a function that runs a body compiled for the level of the machine, and one that names the level.
+/// Defines a function that runs a body compiled for the level of the machine, and a body for a given level.
 macro_rules! per_level {
     ($(#[$meta:meta])* $name:ident, $body:ident, $job:ty) => {
         $(#[$meta])*
-        ///
         /// # Safety
-        /// Every element that the job names lies within its operand, and nothing else uses what it writes.
+        /// Every element that the job addresses lies within its operand, and no other thread uses the written elements.
         pub(super) unsafe fn $name(job: $job) {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma")]
                 unsafe fn avx2(job: $job) {
-                    // SAFETY: passed on.
+                    // SAFETY: the caller's promise.
                     unsafe { $body::<super::lanes::Avx2>(job) }
                 }
                 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
                 unsafe fn avx512(job: $job) {
-                    // SAFETY: passed on.
+                    // SAFETY: the caller's promise.
                     unsafe { $body::<super::lanes::Avx512>(job) }
                 }
                 match level() {
@@ -129,34 +121,34 @@ macro_rules! per_level {
                 // SAFETY: every processor of this architecture has the instructions.
                 return unsafe { $body::<super::lanes::Neon>(job) };
             }
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise.
             unsafe { $body::<Portable>(job) }
         }
     };
 }
 
 per_level! {
-    /// A product whose small operand is `b`, in tiles.
+    /// GEMM with the small operand `b`, in register tiles.
     ///
     /// 2·m·n·depth operations; `a` and `c` are read or written once per 64 (AVX-512) columns and once per [`DEPTH`]
-    /// steps: for 64 x 64, 16 operations per byte of `a` and `c`. Multiply-adds are the limit while these are in the
-    /// second-level cache (87 % of the peak at 128 rows), and fetching them is a part of it beyond (76 % at 4278).
+    /// steps: for 64 x 64, 16 operations per byte of `a` and `c`. Compute-bound while these are in the L2 cache (87 %
+    /// of peak at 128 rows), partly memory-bound beyond (76 % at 4278).
     multiply, multiply_body, Job
 }
 
 per_level! {
-    /// A product with at most four rows of `b`, as dot products along the vectors.
+    /// GEMM with at most four rows of `b`, as dot products along the vectors.
     ///
-    /// 2·m·n·depth operations for 4·m·depth bytes: at most two operations per byte, so reading `a` is the limit.
+    /// 2·m·n·depth operations for 4·m·depth bytes: at most two operations per byte, so it is bound by reading `a`.
     dots, dots_body, Dots
 }
 
 per_level! {
-    /// A transposed copy. Two shuffles per four vectors and loads that put rows in place.
+    /// Transposed copy. Loads place the rows, so that four vectors need only two shuffles each.
     transpose, transpose_body, Transpose
 }
 
-/// Advances in tiles of `$rows` rows while that many are left.
+/// Advances in tiles of `$rows` rows while that many remain.
 macro_rules! tiles {
     ($v:ty, $panel:expr, $i:ident, $n:literal: $($rows:literal),*) => {
         {$(
@@ -169,15 +161,14 @@ macro_rules! tiles {
     };
 }
 
-/// Columns of a job that tiles have in common, and the steps that are done.
+/// Columns and step range that the tiles of a panel share.
 #[derive(Clone, Copy)]
 struct Panel<M> {
     job: Job,
-    /// First column.
     column: usize,
-    /// First step, and one past the last.
+    /// Step range, end exclusive.
     steps: (usize, usize),
-    /// Elements of the last vector, where it has not all.
+    /// Mask of a partial last vector.
     part: Option<M>,
 }
 
@@ -191,7 +182,7 @@ unsafe fn multiply_body<V: Lanes>(job: Job) {
         while column < job.n {
             let columns = (job.n - column).min(V::ACROSS * V::LANES);
             let rest = columns % V::LANES;
-            // SAFETY: passed on; a rest is at least one element.
+            // SAFETY: the caller's promise; the remainder is at least one element.
             let part = if rest == 0 { None } else { Some(unsafe { V::mask(rest) }) };
             let panel = Panel { job, column, steps, part };
             let mut i = 0;
@@ -208,10 +199,10 @@ unsafe fn multiply_body<V: Lanes>(job: Job) {
     }
 }
 
-/// The tile of rows `i..i + M`, in the version for its strides and its columns.
+/// Tile of rows `i..i + M`, specialized for its strides and a partial last vector.
 #[inline(always)]
 unsafe fn tile_of<V: Lanes, const M: usize, const N: usize>(panel: Panel<V::Mask>, i: usize) {
-    // SAFETY: passed on; a step or row distance of one is what the version stands for.
+    // SAFETY: the caller's promise; each specialization matches its stride condition.
     unsafe {
         match (panel.job.a_row == 1, panel.part.is_some()) {
             (false, false) => tile::<V, M, N, false, false>(panel, i),
@@ -222,7 +213,7 @@ unsafe fn tile_of<V: Lanes, const M: usize, const N: usize>(panel: Panel<V::Mask
     }
 }
 
-/// `ADJACENT`: rows of `a` are neighbours. `PART`: the last vector has not all elements.
+/// `ADJACENT`: rows of `a` are adjacent elements. `PART`: the last vector is partial.
 #[inline(always)]
 unsafe fn tile<V: Lanes, const M: usize, const N: usize, const ADJACENT: bool, const PART: bool>(
     panel: Panel<V::Mask>,
@@ -235,7 +226,7 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const ADJACENT: bool, c
         let mut a = job.a.add(i * a_row + steps.0 * job.a_step);
         let mut b = job.b.add(steps.0 * job.b_row + column);
         if !ADJACENT && N == V::ACROSS {
-            // The rows of the next tile, which this one leaves time to fetch. Prefetching reads nothing.
+            // Prefetches the rows of the next tile during this one; a prefetch never faults.
             for m in M..2 * M {
                 let row = a.wrapping_add(m * a_row);
                 for line in (0..steps.1 - steps.0).step_by(16) {
@@ -285,9 +276,9 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const ADJACENT: bool, c
 #[inline(always)]
 unsafe fn dots_body<V: Lanes>(job: Dots) {
     let mut i = 0;
-    // Four rows at a time; of the last few, one.
+    // Four rows at a time, then one at a time.
     while i < job.m {
-        // SAFETY: passed on: rows `i..i + 4`, or row `i`, exist.
+        // SAFETY: the caller's promise: rows `i..i + 4`, or row `i`, exist.
         unsafe {
             match (job.m - i >= 4, job.n) {
                 (true, 1) => dots_of::<V, 4, 1>(job, i),
@@ -329,7 +320,7 @@ unsafe fn dots_of<V: Lanes, const M: usize, const N: usize>(job: Dots, i: usize)
     }
 }
 
-/// Adds the products of a vector of each row, from element `p` on, or of its first part.
+/// Accumulates the products of one vector per row from element `p` on, partial if masked.
 #[inline(always)]
 unsafe fn dots_step<V: Lanes, const M: usize, const N: usize>(
     job: Dots,
@@ -353,10 +344,10 @@ unsafe fn dots_step<V: Lanes, const M: usize, const N: usize>(
     }
 }
 
-/// A vector, or its part.
+/// Loads a vector, partial if masked.
 #[inline(always)]
 unsafe fn load<V: Lanes>(from: *const f32, part: Option<V::Mask>) -> V {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise.
     unsafe {
         match part {
             Some(part) => V::load_part(from, part),
@@ -369,7 +360,7 @@ unsafe fn load<V: Lanes>(from: *const f32, part: Option<V::Mask>) -> V {
 unsafe fn transpose_body<V: Lanes>(job: Transpose) {
     let Transpose { rows, columns, from, from_row, to, to_row } = job;
     let (whole_rows, whole_columns) = (rows - rows % V::LANES, columns - columns % 4);
-    // SAFETY: the caller's promise; blocks stay within the whole rows and columns.
+    // SAFETY: the caller's promise; blocks stay within complete rows and columns.
     unsafe {
         for i in (0..whole_rows).step_by(V::LANES) {
             for p in (0..whole_columns).step_by(4) {
