@@ -25,7 +25,7 @@ use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use rayon::prelude::*;
 
 const RUNS: usize = 15;
-/// Rows that a task of the loops by hand has.
+/// Rows per task of the hand-written loops.
 const ROWS: usize = 64;
 const SLOPE: f32 = 0.2;
 
@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A graph with degrees that fall as a power, from a vertex type to itself.
+/// A graph with power-law degrees on one vertex type.
 struct Graph {
     vertices: usize,
     edges: Vec<(u32, u32)>,

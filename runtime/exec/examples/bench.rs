@@ -20,7 +20,7 @@ const G: Graph = Graph(0);
 
 fn main() -> Result<(), hgnnc_exec::ExecError> {
     let threads = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(0);
-    // A few cliques hold most papers, as subjects do.
+    // A few cliques hold most papers, like subjects.
     let clique = |v: usize| (uniform(1, v as u64).powf(8.0) * CLIQUES as f64) as usize;
     let mut members = vec![vec![]; CLIQUES];
     for v in 0..PAPERS {

@@ -125,7 +125,7 @@ impl Case {
         }
     }
 
-    /// By `gemm`, in chunks of rows; the parts of an outer product are added at the end.
+    /// By `gemm`, in chunks of rows; partial outer products are added at the end.
     fn library(&self, operands: &mut Operands) {
         let Extents { batch, k, n } = self.of;
         let Operands { x, y, out, parts } = operands;

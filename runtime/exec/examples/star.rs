@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A layer, the sum of the squares of what it gives, and its gradients.
+/// A layer, the sum of squares of its output, and its gradients.
 fn joint(attention: bool, edges: usize) -> Dataflow {
     let mut flow = one_graph("star");
     let graph = GRAPH;

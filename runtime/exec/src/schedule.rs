@@ -152,7 +152,7 @@ impl RegionSchedule {
                 _ => divide(region, uses, fused.level, &fused.ops, chooser),
             })
             .collect();
-        let Lives { lives, first, last } = Lives::of(region, ops, &loops, &bodies);
+        let Liveness { lives, first, last } = Liveness::of(region, ops, &loops, &bodies);
         let tiled = lives.iter().zip(&region.locals).filter_map(|(live, local)| match live {
             Some((true, start, end)) => Some(Lifetime { start: *start, end: *end, len: local.width }),
             _ => None,
@@ -193,7 +193,7 @@ impl RegionSchedule {
 }
 
 /// Liveness of the locals of a region.
-struct Lives {
+struct Liveness {
     /// Per local: whether it is used within one loop only, and its first and last moment. `None` for locals in
     /// registers and those of other schedules.
     lives: Vec<Option<(bool, usize, usize)>>,
@@ -203,7 +203,7 @@ struct Lives {
     last: Vec<usize>,
 }
 
-impl Lives {
+impl Liveness {
     fn of(region: &Region, ops: &[usize], loops: &[FusedLoop], bodies: &[Option<LoopBody>]) -> Self {
         let mut chain_of = vec![0; region.ops.len()];
         let mut position = vec![0; region.ops.len()];
@@ -263,7 +263,7 @@ pub fn block_widths(region: &Region, features: KernelFeatures) -> [usize; 2] {
     let ops: Vec<usize> = (0..region.ops.len()).collect();
     let loops = loops(region, &dependencies(region), &ops, features);
     let bodies = vec![None; loops.len()];
-    let Lives { lives, last, .. } = Lives::of(region, &ops, &loops, &bodies);
+    let Liveness { lives, last, .. } = Liveness::of(region, &ops, &loops, &bodies);
     let moments = last.last().map_or(0, |last| last + 1);
     [Level::Row, Level::Edge].map(|level| {
         let of_blocks = lives.iter().zip(&region.locals).filter_map(|(live, local)| match (live, local.place) {
@@ -424,7 +424,7 @@ fn loops(region: &Region, deps: &[Vec<Dependency>], part: &[usize], features: Ke
         };
         let fused = if let Some(op) = single(Level::Row) {
             FusedLoop { level: Level::Row, tile: 0, ops: vec![op] }
-        } else if let rows = not_later(region, deps, &done, grow(region, deps, &done, Level::Row))
+        } else if let rows = delay_to_last(region, deps, &done, grow(region, deps, &done, Level::Row))
             && !rows.is_empty()
         {
             FusedLoop { level: Level::Row, tile: 1, ops: rows }
@@ -458,7 +458,7 @@ fn grow(region: &Region, deps: &[Vec<Dependency>], done: &[bool], level: Level) 
 
 /// Delays row operations to the last loop if all their users are there, so that e.g. optimizer states are not kept live
 /// across the edge loops. Other row operations stay early, because edge loops need their operands.
-fn not_later(region: &Region, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<usize>) -> Vec<usize> {
+fn delay_to_last(region: &Region, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<usize>) -> Vec<usize> {
     let mut wanted = vec![false; region.ops.len()];
     let mut any = false;
     for (index, op) in region.ops.iter().enumerate().rev().filter(|(index, _)| !done[*index]) {
@@ -515,7 +515,7 @@ mod tests {
         Region {
             domain: Domain::Edges { topology: 0, direction: Direction::In, ends: false },
             locals: ops.iter().map(|op| local(level(op))).collect(),
-            ops: (0..).zip(ops).map(|(out, (level, kind))| BlockOp { kind, level, out, pass: Stage::NA }).collect(),
+            ops: (0..).zip(ops).map(|(out, (level, kind))| BlockOp { kind, level, out, stage: Stage::NA }).collect(),
             blocks: vec![],
             tasks: vec![],
             split: None,

@@ -22,7 +22,7 @@ fn random_programs_agree_as_ptx() {
     }
 }
 
-/// As written, optimised, and with rows for the vertices with edges only.
+/// As written, optimised, and with rows of active vertices.
 #[test]
 fn training_programs_agree_as_ptx() {
     for seed in seeds(20) {
@@ -35,7 +35,7 @@ fn training_programs_agree_as_ptx() {
                 let what = format!("seed {seed}, {which}, sizes {}", sizes.is_some());
                 let case = common::case_of(flow.clone(), bindings.clone());
                 let program = case.gpu_program();
-                // Whole rows, and those of four edges cut.
+                // Unsplit rows, and rows of four edges split.
                 let pieces = Some(Pieces { least: 1, most: usize::MAX });
                 let whole = [Target::SM_80, common::IN_LOOPS].map(|target| (program.clone(), target));
                 for (program, target) in whole.into_iter().chain([(program.with_pieces(pieces), Target::SM_80)]) {
@@ -53,7 +53,7 @@ fn training_programs_agree_as_ptx() {
     }
 }
 
-/// Destination 1 and source 2 are hubs of so many edges; other vertices have at most three, or none.
+/// Destination 1 and source 2 are hubs with this many edges; other vertices have at most three.
 fn hubs(edges: u32) -> Vec<(u32, u32)> {
     let to_hub = (0..edges).map(|e| (e % 37, 1));
     let from_hub = (0..edges).map(|e| (2, 3 + e % 43));
@@ -65,12 +65,11 @@ const SOURCES: Space = Space::Vertices(VertexType(0));
 const DESTINATIONS: Space = Space::Vertices(VertexType(1));
 const G: Graph = Graph(0);
 
-/// Sums, largest and smallest numbers and log-sum-exps over in-edges and out-edges, of values of their ends; an edge value
-/// that is stored; and sums over everything.
+/// Sums, maxima, minima and log-sum-exps over in-edges and out-edges of vertex values; a stored edge value; and totals.
 fn reductions(edges: Vec<(u32, u32)>, dims: &[usize]) -> Case {
     let mut case = Case::new(&[40, 50], &[(0, 1, edges)]);
     let (x, y) = (case.random(SOURCES, dims), case.random(DESTINATIONS, dims));
-    // With a weight, it is computed in each run.
+    // With a weight, it is recomputed in each run.
     let w = case.weight(dims);
     let x = case.flow.binary(BinaryOp::Mul, x, w);
     let (x, y) = (case.flow.add(Op::GatherSrc(G), &[x]), case.flow.add(Op::GatherDst(G), &[y]));
@@ -89,7 +88,7 @@ fn reductions(edges: Vec<(u32, u32)>, dims: &[usize]) -> Case {
     case
 }
 
-/// Attention with heads, and its gradients by everything that it reads.
+/// Multi-head attention, and its gradients with respect to all inputs.
 fn attention(edges: Vec<(u32, u32)>, heads: usize, inner: usize) -> Case {
     let mut case = Case::new(&[40, 50], &[(0, 1, edges)]);
     let x = case.random(SOURCES, &[5]);
@@ -122,7 +121,8 @@ fn attention(edges: Vec<(u32, u32)>, heads: usize, inner: usize) -> Case {
     case
 }
 
-/// Compares a program that cuts rows with the oracle, and its bits with those of blocks in reverse order: its entries.
+/// Compares a program with split rows with the oracle, and bit for bit with blocks in reverse order. Returns its
+/// entries.
 fn check_cut(what: &str, case: &Case, program: &Program, tolerance: f64) -> Vec<String> {
     let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
     let (found, entries) = case.on_interpreter(what, program, Interpreter::new(), Target::SM_80);
@@ -160,7 +160,7 @@ fn hubs_are_cut_into_pieces() {
     }
 }
 
-/// Code whose rows are in memory, with rows of more edges than are added up at once.
+/// Code with rows in memory, and rows with more edges than are summed at once.
 #[test]
 fn rows_in_loops_may_have_many_edges() {
     for dims in [&[][..], &[3], &[8, 8], &[300]] {
@@ -187,7 +187,7 @@ fn check_on(target: Target, what: &str, case: &Case, program: &Program, toleranc
     }
 }
 
-/// Rows of more elements than 32 lanes hold in registers are computed in loops without being asked, others are not.
+/// Rows with more elements than 32 lanes hold in registers are computed in loops automatically; others are not.
 #[test]
 fn wide_rows_are_computed_in_loops() {
     for (heads, inner, memory) in [(4, 250, false), (4, 300, true), (3, 1000, true)] {
@@ -202,7 +202,7 @@ fn wide_rows_are_computed_in_loops() {
     }
 }
 
-/// What pieces give is planned, and a plan that is too large is refused.
+/// Partial results of pieces are part of the memory plan, and a plan that is too large is refused.
 #[test]
 fn parts_of_pieces_are_planned() {
     let case = attention(hubs(300), 8, 8);
@@ -220,8 +220,8 @@ fn parts_of_pieces_are_planned() {
     assert!(matches!(refused, ExecError::Memory { needed, .. } if needed == planned.bytes()), "{refused}");
 }
 
-/// Shorter rows get blocks of their own where even those are shorter than pieces; where none is as long as rows that are
-/// cut, the program has the entries that it would have without pieces.
+/// Shorter rows get blocks of their own where even those are shorter than pieces; without split rows the program has
+/// the entries that it has without pieces.
 #[test]
 fn only_very_long_rows_are_cut() {
     let entries = |edges: u32| {
@@ -233,7 +233,7 @@ fn only_very_long_rows_are_cut() {
     assert_eq!(without, entries(20));
 }
 
-/// Rows as long as those that are cut in any program.
+/// Rows with the default minimum degree of split rows.
 #[test]
 fn rows_of_thousands_of_edges_are_cut() {
     let case = attention(hubs(5003), 8, 8);

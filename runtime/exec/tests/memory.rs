@@ -1,4 +1,4 @@
-//! Nothing grows while a program runs again and again.
+//! Memory does not grow over repeated runs of a program.
 
 mod common;
 
@@ -35,7 +35,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn two_hundred_runs_hold_no_more_memory_than_ten() {
-    // Products with small weights need no workspace, so it does not matter which thread meets its first one late.
+    // Small products need no workspace, so the timing of a thread's first one does not matter.
     let allowed = 16 * 1024;
     for threads in [1, 3] {
         let mut engine = program().engine(threads, CodeMode::Auto);

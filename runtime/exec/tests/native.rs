@@ -1,7 +1,7 @@
-//! Machine code and kernels compute the same numbers.
+//! Native loops and kernels compute the same numbers.
 //!
-//! Where both do the same operations in the same order, the numbers are equal to the bit. Sums over edges and over rows
-//! are not: kernels add narrow rows in other orders, and begin anew with each tile.
+//! Where both perform the same operations in the same order, results are bit-identical. Sums over edges and over rows
+//! are not: kernels add narrow rows in another order, and restart at each tile.
 
 mod common;
 
@@ -49,7 +49,7 @@ const BINARY: [BinaryOp; 10] = [
     BinaryOp::Gt,
 ];
 
-/// Everything that is special, and numbers of all sizes.
+/// Special values, and numbers of all magnitudes.
 fn special(len: usize, salt: u64) -> Vec<f32> {
     let fixed = [
         0.0,
@@ -83,8 +83,8 @@ fn special(len: usize, salt: u64) -> Vec<f32> {
         .collect()
 }
 
-/// All results of both ways to execute the case; where it can be generated, code was. Subnormal numbers count as zero:
-/// arithmetic takes them so in these threads, but what only selects or changes signs lets them pass.
+/// Compares all results of both execution modes; native code is generated where possible. Subnormal numbers count as
+/// zero: arithmetic flushes them in these threads, but selects and sign changes keep them.
 fn assert_equal(case: &Case, what: &str) {
     let flushed = |x: f32| if x.is_subnormal() { 0.0 } else { x };
     let (kernels, native) = (case.run(2, CodeMode::Interpreted), case.run(2, CodeMode::Native));
@@ -100,7 +100,7 @@ fn assert_equal(case: &Case, what: &str) {
 
 #[test]
 fn element_wise_functions_are_equal_to_the_bit() {
-    // Widths with and without whole vectors; 1 is one long row.
+    // Widths with and without full vectors; width 1 is a single contiguous row.
     for (width, rows) in [(1, 67), (3, 21), (4, 9), (7, 5), (8, 40), (17, 6), (64, 3), (300, 2)] {
         let mut case = Case::new(&[rows], &[]);
         let x = case.input(Type::fixed(V, &[width]), special(rows * width, 1));
@@ -123,7 +123,7 @@ fn element_wise_functions_are_equal_to_the_bit() {
 
 #[test]
 fn reductions_within_rows_add_in_the_order_of_the_kernels() {
-    // Groups of 8 with eight heads have kernels of their own, which add neighbours first.
+    // Groups of 8 with eight heads have dedicated kernels, which add adjacent elements first.
     for (groups, inner) in
         [(1, 1), (1, 3), (2, 4), (3, 5), (2, 8), (1, 13), (2, 16), (1, 32), (2, 64), (1, 100), (40, 30)]
     {
@@ -148,7 +148,7 @@ fn reductions_within_rows_add_in_the_order_of_the_kernels() {
 
 #[test]
 fn parts_between_masks_and_products_keep_their_values() {
-    // What a mask or a product computes for a tile is read by code, and the other way round.
+    // Native loops read tiles computed by masks and products, and vice versa.
     for width in [1, 5, 8, 64] {
         let mut case = Case::new(&[700], &[]);
         let x = case.random(V, &[width]);
@@ -168,7 +168,7 @@ fn parts_between_masks_and_products_keep_their_values() {
 
 #[test]
 fn edges_of_all_degrees_agree_with_the_interpreter() {
-    // No edges, one, a few, and more than a run and a tile; rows without edges at both ends.
+    // No edges, one, a few, and more than a run and a tile; isolated vertices on both sides.
     for (edges, skew) in [(0, 1.0), (1, 1.0), (40, 1.0), (300, 3.0), (3000, 6.0)] {
         for width in [1, 2, 3, 8, 20, 65] {
             let mut case = Case::new(&[30, 50], &[(1, 0, random_edges(7, 50, 30, edges, skew))]);

@@ -1,4 +1,4 @@
-//! Every operation against the interpreter, on graphs with the corners that break things.
+//! Every operation against the interpreter, on graphs with edge cases.
 
 mod common;
 
@@ -262,10 +262,10 @@ fn short_rows_and_a_long_one() -> Vec<(u32, u32)> {
 fn extreme_scores(edges: &[(u32, u32)], heads: usize) -> Vec<f32> {
     let score = |e: usize, h: usize| -> f32 {
         match (edges[e].1, e % 3) {
-            // All scores of a row, and some.
+            // All scores of a row, and some of another.
             (4, _) | (8, 0) => f32::NEG_INFINITY,
             (9, 1) => f32::INFINITY,
-            // What masks are made of.
+            // Value of masked scores.
             (10, _) => -1e9,
             (row, part) => (if row % 2 == 0 { 1e4 } else { -1e4 }) + (part * 2 + h) as f32,
         }

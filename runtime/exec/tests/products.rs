@@ -15,7 +15,7 @@ struct Products {
     x: Vec<f32>,
     y: Vec<f32>,
     w: Vec<f32>,
-    /// What the results hold before they are added to.
+    /// Initial contents of accumulated results.
     held: Vec<f32>,
 }
 
@@ -37,13 +37,13 @@ impl Products {
         std::iter::once(0..k).chain((k > 2).then(|| k / 3..k - 1)).collect()
     }
 
-    /// By the kernels of this level.
+    /// Results of the kernels at this SIMD level.
     fn at(&self, level: Level) -> Vec<(String, Vec<f32>)> {
         let (of, rows) = (self.of, self.rows);
         let Extents { batch, k, n } = of;
         simd::limit(level);
         let mut results = vec![];
-        // What is overwritten holds no number.
+        // Overwritten results start as NaN.
         let mut out = vec![f32::NAN; rows * batch * n];
         mat_mul(of, KernelFeatures::ALL, rows, &self.x, &self.w, &mut out);
         results.push(("matmul".to_owned(), out));
@@ -63,7 +63,7 @@ impl Products {
         results
     }
 
-    /// In f64, by definition.
+    /// Exact results in f64, by definition.
     fn exact(&self) -> Vec<Vec<f64>> {
         let Extents { batch, k, n } = self.of;
         let x = |r: usize, b: usize, i: usize| f64::from(self.x[(r * batch + b) * k + i]);

@@ -18,7 +18,7 @@ use hgnnc_passes::{PassCx, PassManager};
 fn random_programs_agree_with_the_interpreter() {
     for seed in seeds(400) {
         let (flow, bindings) = random_program(seed);
-        // Twenty operations in sequence, on numbers of moderate size.
+        // Sequences of twenty operations, on numbers of moderate magnitude.
         common::case_of(flow, bindings).check_named(&format!("seed {seed}"), 2e-5);
     }
 }
@@ -34,7 +34,7 @@ fn compact_programs_agree_with_the_interpreter() {
     }
 }
 
-/// Attention along paths, and its gradients, which look up what is summed from the other end.
+/// Attention over factored metapaths, and its gradients, which look up sums from the other end.
 #[test]
 fn sums_over_paths_agree_with_the_interpreter() {
     for seed in seeds(50) {
@@ -75,7 +75,7 @@ fn training_programs_agree_with_both_interpreters() {
                         let name = common::name_of(flow, &output.kind);
                         let exact = &kernels.output(&output.kind).expect("an output of the program").data;
                         let rows_of_ends = matches!(output.ty.space, hgnnc_ir::Space::Ends(..));
-                        // Of an update of some rows, the kernels have these rows.
+                        // For an update of some rows, the kernels return only these rows.
                         if let (Some(numbers), false) = (found.get(&name), rows_of_ends) {
                             let what = format!("{what}, {code:?} against kernels: {name}");
                             common::close(&what, numbers, exact, 2e-4, &|| format!("{flow}\n{program}"));
@@ -87,7 +87,7 @@ fn training_programs_agree_with_both_interpreters() {
     }
 }
 
-/// Folded programs work on other rows, and on none that are not there: what is read by index, above all, and rows in pieces.
+/// A cache-resident replay accesses other rows, but stays in bounds: above all gathers and split rows.
 #[test]
 fn folded_programs_stay_within_what_is_stored() {
     for seed in seeds(60) {
@@ -97,10 +97,13 @@ fn folded_programs_stay_within_what_is_stored() {
             for code in [CodeMode::Interpreted, CodeMode::Native] {
                 let mut engine = case.engine_of(case.program().with_pieces(pieces), 1, code);
                 for bytes in [0, 64, 1 << 20] {
-                    assert!(engine.fold(bytes));
+                    assert!(engine.replay_in_cache(bytes));
                     engine.run(0, 1, 1, 0, &mut Default::default());
                 }
-                assert!(!case.engine_of(case.program(), 2, code).fold(64), "two threads would write the same rows");
+                assert!(
+                    !case.engine_of(case.program(), 2, code).replay_in_cache(64),
+                    "two threads would write the same rows"
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Products that a device computes for tiles of rows, with what leads to them and what follows from them.
+//! Tiled GEMMs on a device, with fused prologues and epilogues.
 
 mod common;
 
@@ -12,7 +12,7 @@ const T0: Space = Space::Vertices(VertexType(0));
 /// Rows around the height of a tile.
 const ROWS: [usize; 5] = [0, 1, 63, 65, 150];
 
-/// Are all products among what computes rows?
+/// Whether all products are fused into row kernels.
 fn in_tiles(program: &Program) -> bool {
     program.kernels().all(|kernel| matches!(kernel.body, Body::Traversal(_)))
 }
@@ -28,7 +28,7 @@ fn linear(case: &mut Case, x: Value, batch: &[usize], k: usize, n: usize) -> Val
 #[test]
 fn what_follows_from_a_product_is_computed_in_its_tile() {
     for rows in ROWS {
-        // Extents that are no multiples of anything, and a row of features longer than any tile.
+        // Extents that are multiples of nothing, and a feature row longer than any tile.
         for (k, n) in [(20, 70), (300, 64), (33, 128), (40, 126)] {
             let mut case = Case::new(&[rows], &[]);
             let x = case.random(T0, &[k]);
@@ -58,7 +58,7 @@ fn operands_and_results_stay_in_the_tile_from_product_to_product() {
         let y = linear(&mut case, x, &[], 30, 40);
         let y = case.flow.unary(UnaryOp::Elu, y);
         case.result(y);
-        // Read as the operand of a product, and again beside its result.
+        // Read as operand of a product, and again in its epilogue.
         let z = linear(&mut case, y, &[], 40, 40);
         let sum = case.flow.binary(BinaryOp::Add, z, y);
         let w = case.weight(&[30, 40]);
@@ -96,7 +96,7 @@ fn a_result_takes_the_place_of_an_operand_when_its_tile_is_done() {
         let x = case.random(T0, &[20]);
         let y = linear(&mut case, x, &[], 20, 64);
         let total = case.flow.add(Op::ReduceSpace(Reduce::Sum), &[y]);
-        // A kernel of its own, since it waits for the total; `y` is read there for the last time.
+        // A separate kernel, since it waits for the total; `y` has its last use there.
         let little = case.flow.constant(0.01);
         let little = case.flow.binary(BinaryOp::Mul, total, little);
         let scaled = case.flow.binary(BinaryOp::Mul, y, little);

@@ -226,7 +226,7 @@ fn a_resumed_run_equals_the_uninterrupted_one() {
     assert!(error.contains("seed 3"), "{error}");
 }
 
-/// A disk that is full for a while costs no more than the checkpoints of that time.
+/// A temporarily full disk costs only the checkpoints of that time.
 #[test]
 fn a_checkpoint_that_cannot_be_written_is_tried_again() {
     let place = tempfile::tempdir().expect("a folder");
@@ -260,7 +260,7 @@ fn a_checkpoint_that_cannot_be_written_is_tried_again() {
     assert!(warnings[1].1.contains("a checkpoint could be written again after epoch 11"), "{warnings:?}");
     assert_eq!(trainer(options(true)).epochs_done(), 60);
 
-    // In the way at the end: the caller is told, and has the parameters.
+    // The obstacle remains at the end: the caller gets the error, and has the parameters.
     std::fs::remove_dir_all(&folder).expect("removed");
     std::fs::write(&folder, "").expect("written");
     let mut last = trainer(options(false));

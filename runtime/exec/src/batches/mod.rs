@@ -35,7 +35,7 @@ use crate::exec_plan::Arena;
 use crate::plan::StateId;
 use crate::report::BatchReport;
 use crate::times::Times;
-use cache::{Cache, Learned, not_kept};
+use cache::{Cache, EmbeddingTable, not_kept};
 use historical_embeddings::{HistoricalEmbeddings, RefreshBatch};
 use loader::{MiniBatch, MiniBatchLoader, WholeInput};
 use param_sync::slow;
@@ -222,7 +222,7 @@ impl Batches {
             let vertex = self.rows_of(param)?;
             let of_param = (0..self.states.len()).filter(|&state| self.states[state].0.index() == param);
             let rows = self.whole.data().num_vertices[self.layout.vertices[vertex.index()].vertex.index()];
-            Some(Learned {
+            Some(EmbeddingTable {
                 name: self.program.tables.params[param].name.clone(),
                 vertex,
                 arrays: std::iter::once(param).chain(of_param.map(|state| num_params + state)).collect(),
@@ -230,7 +230,7 @@ impl Batches {
                 rows,
             })
         };
-        let learned: Vec<Learned> = (0..num_params).filter_map(learned).collect();
+        let learned: Vec<EmbeddingTable> = (0..num_params).filter_map(learned).collect();
         let (whole, states, threads) = (&self.whole, &self.state_slabs, self.step.threads());
         let slow = |array| slow(whole, states, array);
         let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;

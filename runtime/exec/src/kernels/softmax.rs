@@ -45,7 +45,7 @@ pub fn merge(heads: usize, width: usize, parts: &[f32], state: &mut [f32]) {
         let (sums, rest) = part.split_at(width);
         let (totals, largest) = rest.split_at(heads);
         for head in 0..heads {
-            let base = raise(state, (heads, width / heads), head, largest[head]);
+            let base = rescale(state, (heads, width / heads), head, largest[head]);
             let scale = math::exp::<false>(largest[head] - base);
             state[width + head] += scale * totals[head];
             let columns = head * (width / heads)..(head + 1) * (width / heads);
@@ -58,7 +58,7 @@ pub fn merge(heads: usize, width: usize, parts: &[f32], state: &mut [f32]) {
 
 /// Raises the running maximum of a head to at least `score` and rescales its sums. Returns the base of exponents.
 #[inline(always)]
-fn raise(state: &mut [f32], (heads, inner): (usize, usize), head: usize, score: f32) -> f32 {
+fn rescale(state: &mut [f32], (heads, inner): (usize, usize), head: usize, score: f32) -> f32 {
     let width = heads * inner;
     let before = state[width + heads + head];
     let largest = larger(before, score);
@@ -168,7 +168,7 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
         }
         let bases = &mut bases[row * heads..(row + 1) * heads];
         for (head, base) in bases.iter_mut().enumerate() {
-            *base = raise(state, (heads, inner), head, *base);
+            *base = rescale(state, (heads, inner), head, *base);
         }
         for edge in held[first * heads..last * heads].chunks_exact_mut(heads) {
             edge.iter_mut().zip(&*bases).for_each(|(x, base)| *x -= base);
@@ -209,7 +209,7 @@ fn long_row<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], state: &mut [f32
             }
             segment::segment(Reduce::Max, features, Rows::Each(held), of_band, &few, bases, false);
             for (head, base) in bases.iter_mut().enumerate() {
-                *base = raise(state, (heads, inner), band + head, *base);
+                *base = rescale(state, (heads, inner), band + head, *base);
             }
             exponentials::<FMA>(bases, held);
             let totals = &mut state[width + band..width + band + of_band];

@@ -3,7 +3,7 @@
 /// Binary cross entropy and areas under curves, of scores of positive and negative pairs. `None`
 /// without pairs to compare.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Separation {
+pub(super) struct ScoreMetrics {
     /// Mean of `softplus(x) - x·y` over links and corrupted links.
     pub loss: Option<f64>,
     /// Area under the ROC curve: probability that a link scores higher than a negative pair; ties count half.
@@ -12,7 +12,7 @@ pub(super) struct Separation {
     pub average_precision: Option<f64>,
 }
 
-impl Separation {
+impl ScoreMetrics {
     /// Metrics of `links` against `others`; the loss uses corrupted links, weighted by the number of negatives per link
     /// in training. NaN scores give NaN.
     pub fn of(links: &[f32], others: &[f32], (replaced, weight): (&[f32], f64)) -> Self {
@@ -64,7 +64,7 @@ mod tests {
         let links = [2.0, 1.0, 0.5, 0.5];
         let others = [1.0, 0.5, -1.0];
         let replaced = [0.25, -3.0];
-        let of = Separation::of(&links, &others, (&replaced, 5.0));
+        let of = ScoreMetrics::of(&links, &others, (&replaced, 5.0));
         // Every link against every negative.
         let mut wins = 0.0;
         for a in links {
@@ -93,16 +93,16 @@ mod tests {
         assert!(
             (of.loss.expect("ends were replaced") - (of_links / 4.0 + 5.0 * of_replaced / 2.0) / 6.0).abs() < 1e-12
         );
-        let alone = Separation::of(&links, &[], (&replaced, 5.0));
-        assert_eq!(alone, Separation { loss: of.loss, ..Separation::default() });
+        let alone = ScoreMetrics::of(&links, &[], (&replaced, 5.0));
+        assert_eq!(alone, ScoreMetrics { loss: of.loss, ..ScoreMetrics::default() });
         // Diverged scores give NaN.
-        let of = Separation::of(&[f32::NAN], &[f32::NAN], (&replaced, 1.0));
+        let of = ScoreMetrics::of(&[f32::NAN], &[f32::NAN], (&replaced, 1.0));
         assert!(of.auc.is_some_and(f64::is_nan) && of.average_precision.is_some_and(f64::is_nan), "{of:?}");
     }
 
     #[test]
     fn extreme_scores_have_a_finite_loss() {
-        let of = Separation::of(&[1e30, -1e4], &[0.0], (&[-1e30], 1.0));
+        let of = ScoreMetrics::of(&[1e30, -1e4], &[0.0], (&[-1e30], 1.0));
         assert_eq!(of.loss, Some(1e4 / 4.0));
     }
 }

@@ -13,7 +13,7 @@ use crate::backend::{Backend, part_index};
 use crate::data::BoundData;
 use crate::engine::EngineOptions;
 use crate::error::Result;
-use curve::Separation;
+use curve::ScoreMetrics;
 use rank::{Ranks, rank};
 use scorer::{Pairs, Scorer};
 
@@ -27,25 +27,25 @@ pub(crate) struct LinkMeasures {
     scorer: Scorer,
     /// Weight of negatives in the loss, relative to a link.
     negatives: f64,
-    parts: [PartOfLinks; 3],
+    parts: [LinkPart; 3],
     /// Source and destination counts of each link graph.
     ends: Vec<(usize, usize)>,
-    known: Vec<Known>,
+    known: Vec<KnownLinks>,
 }
 
 /// Links of a part with the metrics computed since the last evaluation.
-struct PartOfLinks {
+struct LinkPart {
     links: Vec<Vec<(u32, u32)>>,
     /// As many negatives by graph, of any two vertices.
     others: Vec<Vec<(u32, u32)>>,
     /// As many corrupted links by graph, drawn as in training.
     replaced: Vec<Vec<(u32, u32)>>,
-    separation: Option<Separation>,
+    separation: Option<ScoreMetrics>,
     ranks: Option<Ranks>,
 }
 
 /// Links of a graph, over all parts.
-pub(super) struct Known {
+pub(super) struct KnownLinks {
     by_src: Vec<(u32, u32)>,
     by_dst: Vec<(u32, u32)>,
 }
@@ -57,7 +57,7 @@ fn behind(pairs: &[(u32, u32)], end: u32) -> &[(u32, u32)] {
     &pairs[first..last]
 }
 
-impl Known {
+impl KnownLinks {
     fn of<'l>(links: impl Iterator<Item = &'l (u32, u32)>) -> Self {
         let mut by_src: Vec<(u32, u32)> = links.copied().collect();
         by_src.sort_unstable();
@@ -103,19 +103,19 @@ impl LinkMeasures {
             // Data bound for outputs only has no held-out links.
             parts.push(if held_out.is_empty() { vec![vec![]; ends.len()] } else { held_out.clone() });
         }
-        let known: Vec<Known> =
-            (0..ends.len()).map(|graph| Known::of(parts.iter().flat_map(|part| &part[graph]))).collect();
+        let known: Vec<KnownLinks> =
+            (0..ends.len()).map(|graph| KnownLinks::of(parts.iter().flat_map(|part| &part[graph]))).collect();
         let parts = parts.into_iter().enumerate().map(|(part, links)| {
             let draw = |replace: bool| -> Vec<Vec<(u32, u32)>> {
                 let of_graph = |graph: usize| {
                     let key = mask_key(part as u64, 2 * graph as u64 + u64::from(replace), STREAM);
-                    draw_others(&links[graph], replace, ends[graph], &known[graph], key)
+                    draw_negatives(&links[graph], replace, ends[graph], &known[graph], key)
                 };
                 (0..ends.len()).map(of_graph).collect()
             };
-            PartOfLinks { others: draw(false), replaced: draw(true), links, separation: None, ranks: None }
+            LinkPart { others: draw(false), replaced: draw(true), links, separation: None, ranks: None }
         });
-        let parts: Vec<PartOfLinks> = parts.collect();
+        let parts: Vec<LinkPart> = parts.collect();
         let Ok(parts) = parts.try_into() else { unreachable!("there are three parts") };
         Ok(Some(Self { scorer, negatives: target.negatives.count.into(), parts, ends, known }))
     }
@@ -160,13 +160,13 @@ impl LinkMeasures {
         })
     }
 
-    fn separation(&mut self, part: usize) -> Result<Separation> {
-        let PartOfLinks { links, others, replaced, .. } = &self.parts[part];
+    fn separation(&mut self, part: usize) -> Result<ScoreMetrics> {
+        let LinkPart { links, others, replaced, .. } = &self.parts[part];
         let joined = |graph: usize| [&links[graph][..], &others[graph], &replaced[graph]].concat();
         let joined: Vec<Vec<(u32, u32)>> = (0..links.len()).map(joined).collect();
         let scores = score_pairs(&mut self.scorer, &joined, &self.ends)?;
         let [mut of_links, mut of_others, mut of_replaced] = [const { vec![] }; 3];
-        let PartOfLinks { links, others, .. } = &self.parts[part];
+        let LinkPart { links, others, .. } = &self.parts[part];
         for (graph, scores) in scores.iter().enumerate() {
             let (own, rest) = scores.split_at(links[graph].len());
             let (other, replaced) = rest.split_at(others[graph].len());
@@ -174,12 +174,12 @@ impl LinkMeasures {
             of_others.extend_from_slice(other);
             of_replaced.extend_from_slice(replaced);
         }
-        Ok(Separation::of(&of_links, &of_others, (&of_replaced, self.negatives)))
+        Ok(ScoreMetrics::of(&of_links, &of_others, (&of_replaced, self.negatives)))
     }
 
     /// Whether this part has negatives for a metric.
     pub fn can_measure(&self, part: Part, metric: Metric) -> bool {
-        let PartOfLinks { others, replaced, .. } = &self.parts[part_index(part)];
+        let LinkPart { others, replaced, .. } = &self.parts[part_index(part)];
         let some = |pairs: &[Vec<(u32, u32)>]| pairs.iter().any(|pairs| !pairs.is_empty());
         match metric {
             Metric::Loss => some(replaced),
@@ -207,11 +207,11 @@ impl std::fmt::Debug for LinkMeasures {
 
 /// Draws a negative per link if one exists: any two vertices, or the link with its destination
 /// and source corrupted alternately.
-fn draw_others(
+fn draw_negatives(
     links: &[(u32, u32)],
     replace: bool,
     (num_src, num_dst): (usize, usize),
-    known: &Known,
+    known: &KnownLinks,
     key: u64,
 ) -> Vec<(u32, u32)> {
     let mut drawn = HashSet::new();

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::Known;
+use super::KnownLinks;
 use super::scorer::{Pairs, Scorer};
 use crate::error::Result;
 
@@ -38,15 +38,15 @@ impl Ranks {
 
 /// Replaced end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Replaced {
+enum CorruptedEnd {
     Destination,
     Source,
 }
 
 /// A batch of ranking queries: links of one graph that share these kept ends.
-struct Work {
+struct QueryBatch {
     graph: usize,
-    replaced: Replaced,
+    replaced: CorruptedEnd,
     /// Links, sorted by the kept end.
     links: Vec<(u32, u32)>,
     ends: Vec<u32>,
@@ -59,13 +59,13 @@ pub(super) fn rank(
     scorer: &mut Scorer,
     links: &[Vec<(u32, u32)>],
     ends: &[(usize, usize)],
-    known: &[Known],
+    known: &[KnownLinks],
 ) -> Result<Ranks> {
     let mut works = vec![];
-    for replaced in [Replaced::Destination, Replaced::Source] {
+    for replaced in [CorruptedEnd::Destination, CorruptedEnd::Source] {
         for (graph, links) in links.iter().enumerate() {
-            let candidates = if replaced == Replaced::Destination { ends[graph].1 } else { ends[graph].0 };
-            works.extend(works_of(graph, replaced, links, PAIRS.div_ceil(candidates.max(1))));
+            let candidates = if replaced == CorruptedEnd::Destination { ends[graph].1 } else { ends[graph].0 };
+            works.extend(query_batches(graph, replaced, links, PAIRS.div_ceil(candidates.max(1))));
         }
     }
     let mut all = Ranks::default();
@@ -76,7 +76,7 @@ pub(super) fn rank(
         let mut pairs = 0;
         for work in rest {
             let (num_src, num_dst) = ends[work.graph];
-            let own = work.ends.len() * if work.replaced == Replaced::Destination { num_dst } else { num_src };
+            let own = work.ends.len() * if work.replaced == CorruptedEnd::Destination { num_dst } else { num_src };
             let another = num == 0 || work.graph != rest[num - 1].graph && work.replaced == first.replaced;
             if num > 0 && (!another || pairs + own > PAIRS) {
                 break;
@@ -98,13 +98,13 @@ pub(super) fn rank(
 }
 
 /// Splits the queries of a graph's links into batches of at most `most` pairs.
-fn works_of(graph: usize, replaced: Replaced, links: &[(u32, u32)], most: usize) -> Vec<Work> {
-    let kept = |&(src, dst): &(u32, u32)| if replaced == Replaced::Destination { src } else { dst };
+fn query_batches(graph: usize, replaced: CorruptedEnd, links: &[(u32, u32)], most: usize) -> Vec<QueryBatch> {
+    let kept = |&(src, dst): &(u32, u32)| if replaced == CorruptedEnd::Destination { src } else { dst };
     let mut links = links.to_vec();
     links.sort_unstable_by_key(|link| (kept(link), *link));
     let by_end: Vec<&[(u32, u32)]> = links.chunk_by(|a, b| kept(a) == kept(b)).collect();
     let work = |ends: &[&[(u32, u32)]]| {
-        let mut work = Work { graph, replaced, links: ends.concat(), ends: vec![], of_end: vec![] };
+        let mut work = QueryBatch { graph, replaced, links: ends.concat(), ends: vec![], of_end: vec![] };
         let mut first = 0;
         for links in ends {
             work.ends.push(kept(&links[0]));
@@ -116,16 +116,16 @@ fn works_of(graph: usize, replaced: Replaced, links: &[(u32, u32)], most: usize)
     by_end.chunks(most.max(1)).map(work).collect()
 }
 
-impl Work {
+impl QueryBatch {
     /// Every kept end paired with every vertex of the other side.
     fn pairs(&self, (num_src, num_dst): (usize, usize)) -> Pairs {
         match self.replaced {
-            Replaced::Destination => {
+            CorruptedEnd::Destination => {
                 let each = self.ends.len() as u64;
                 let src = std::iter::repeat_n(&self.ends, num_dst).flatten().copied().collect();
                 Pairs { indptr: (0..=num_dst as u64).map(|dst| dst * each).collect(), src }
             }
-            Replaced::Source => {
+            CorruptedEnd::Source => {
                 let mut indptr = vec![0; num_dst + 1];
                 self.ends.iter().for_each(|&dst| indptr[dst as usize + 1] = num_src as u64);
                 for dst in 0..num_dst {
@@ -136,21 +136,21 @@ impl Work {
         }
     }
 
-    /// Rank of each link. Scores are in the order of [`Work::pairs`], with kept ends ascending.
-    fn ranks(&self, scores: &[f32], (num_src, num_dst): (usize, usize), known: &Known) -> Vec<f64> {
-        let num = if self.replaced == Replaced::Destination { num_dst } else { num_src };
+    /// Rank of each link. Scores are in the order of [`QueryBatch::pairs`], with kept ends ascending.
+    fn ranks(&self, scores: &[f32], (num_src, num_dst): (usize, usize), known: &KnownLinks) -> Vec<f64> {
+        let num = if self.replaced == CorruptedEnd::Destination { num_dst } else { num_src };
         let of_end = |position: usize| -> Vec<f64> {
             let at = |other: usize| match self.replaced {
-                Replaced::Destination => scores[other * self.ends.len() + position],
-                Replaced::Source => scores[position * num_src + other],
+                CorruptedEnd::Destination => scores[other * self.ends.len() + position],
+                CorruptedEnd::Source => scores[position * num_src + other],
             };
             let all: Vec<f32> = (0..num).map(at).collect();
             let others = match self.replaced {
-                Replaced::Destination => known.of_source(self.ends[position]),
-                Replaced::Source => known.of_destination(self.ends[position]),
+                CorruptedEnd::Destination => known.of_source(self.ends[position]),
+                CorruptedEnd::Source => known.of_destination(self.ends[position]),
             };
             let rank = |&(src, dst): &(u32, u32)| {
-                let own = if self.replaced == Replaced::Destination { dst } else { src };
+                let own = if self.replaced == CorruptedEnd::Destination { dst } else { src };
                 let score = all[own as usize];
                 let count = |of: &mut dyn Iterator<Item = f32>| {
                     of.fold((0u64, 0u64), |(above, equal), x| {

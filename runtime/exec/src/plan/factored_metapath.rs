@@ -147,7 +147,7 @@ pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, paths: &Paths) -> 
         states: 0,
     };
     let incidence = |(graph, direction): (usize, Direction)| binder.data.graphs[graph].incidence(direction);
-    let largest = step.take_turns(incidence(ends));
+    let largest = step.divide_into_chunks(incidence(ends));
     step.tasks = row_tasks(incidence(rows), heads * state_len(width));
     let num_rows = incidence(rows).indptr.len() - 1;
     let states = if step.chunks.len() > 1 { num_rows } else { step.tasks.len() - 1 };
@@ -158,7 +158,7 @@ pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, paths: &Paths) -> 
 
 impl FactoredStep {
     /// Divides the middle vertices into chunks, and these into tasks. Returns the table elements of the largest chunk.
-    fn take_turns(&mut self, ends: &Adjacency) -> usize {
+    fn divide_into_chunks(&mut self, ends: &Adjacency) -> usize {
         let len = table_len(self.width);
         let heads = self.heads as u64;
         let (mut tasks, mut in_task, mut in_turn, mut largest) = (vec![0], 0, 0, 0);

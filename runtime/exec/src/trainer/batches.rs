@@ -44,7 +44,7 @@ impl Trainer {
             }
             if done < num {
                 let (ms, within) = (start.elapsed().as_secs_f64() * 1e3, Some((done, num)));
-                let warning = self.unsaid.take();
+                let warning = self.pending_warning.take();
                 let warning = warning.as_deref();
                 on_batch(&Epoch { epoch, epochs, loss, criterion: None, best: false, ms, within, warning });
             }

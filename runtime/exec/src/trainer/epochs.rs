@@ -96,7 +96,7 @@ impl Trainer {
             }
             let criterion = selected.map(|value| (select, value));
             self.save_now_and_then()?;
-            let warning = self.unsaid.take();
+            let warning = self.pending_warning.take();
             let warning = warning.as_deref();
             on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms, within: None, warning });
         }
@@ -175,7 +175,7 @@ impl Trainer {
 
     /// Records a warning during training.
     fn warn(&mut self, warning: String) {
-        self.unsaid = Some(warning.clone());
+        self.pending_warning = Some(warning.clone());
         self.warnings.push(warning);
     }
 

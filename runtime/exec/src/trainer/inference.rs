@@ -44,7 +44,7 @@ impl Trainer {
         let (step, epoch) = (self.progress.steps_done, self.progress.epochs_done);
         self.backend.run_until_update(INFER, (self.seed, step, epoch), &mut Times::default())?;
         self.backend.run_updates(INFER, self.seed, step, &mut Times::default())?;
-        self.links_behind = true;
+        self.link_metrics_stale = true;
         let on_device = self.backend.elapsed_ms()?;
         let ms = on_device.unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         if self.timing.infer.len() < self.timing.infer.capacity() || self.timing.infer.len() < 16 {
@@ -77,9 +77,9 @@ impl Trainer {
 
     /// Link metrics over the values of the last evaluation.
     fn up_to_date_links(&mut self) -> Result<Option<&mut LinkMeasures>> {
-        if let (Some(links), true) = (&mut self.links, self.links_behind) {
+        if let (Some(links), true) = (&mut self.links, self.link_metrics_stale) {
             links.refresh(&mut self.backend, INFER)?;
-            self.links_behind = false;
+            self.link_metrics_stale = false;
         }
         Ok(self.links.as_mut())
     }

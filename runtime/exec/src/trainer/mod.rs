@@ -51,10 +51,10 @@ pub struct Trainer {
     /// Link metrics, for models that predict links.
     links: Option<LinkMeasures>,
     /// Whether the link metrics are older than the last evaluation.
-    links_behind: bool,
+    link_metrics_stale: bool,
     warnings: Vec<String>,
     /// A warning that has not been reported yet.
-    unsaid: Option<String>,
+    pending_warning: Option<String>,
     /// Error of the last checkpoint.
     unsaved: Option<ExecError>,
     /// A non-finite value of the selection criterion.
@@ -116,7 +116,7 @@ impl Trainer {
     /// [`Trainer::new`] on a device, with the budget for device memory.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`]; kernels without PTX, or a device failure.
+    /// The errors of [`Trainer::new`], kernels without PTX, or a device failure.
     pub fn on_device(
         artifact: Artifact,
         data: BoundData,
@@ -160,9 +160,9 @@ impl Trainer {
             timing: Timing::default(),
             tally: Tally::default(),
             links,
-            links_behind: true,
+            link_metrics_stale: true,
             warnings: vec![],
-            unsaid: None,
+            pending_warning: None,
             unsaved: None,
             not_finite: None,
             outcome: Outcome::Finished,

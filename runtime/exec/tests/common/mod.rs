@@ -18,9 +18,9 @@ use hgnnc_passes::pipeline::Ends;
 use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::Target;
 
-/// Edges of graphs for which code in loops is executed.
+/// Maximum edges of graphs on which code with loops over rows is interpreted.
 const MOST_EDGES_IN_LOOPS: usize = 1000;
-/// Code of which no row is in registers.
+/// A target that keeps no rows in registers.
 pub const IN_LOOPS: Target = Target { elements_per_lane: 0, ..Target::SM_80 };
 
 /// Numbers in [-1, 1), different for each salt.
@@ -77,7 +77,7 @@ impl Case {
         let index = self.flow.inputs.len();
         let rows = self.bindings.rows(ty.space);
         let width = self.bindings.width(&ty.dims);
-        // The binding only has to be new: data is given by position.
+        // The binding only has to be unique: data is given by index.
         let name = format!("x{index}");
         let binding = Binding::Label(VertexType(0), name.clone());
         let input = self.flow.declare_input(InputDecl { name, ty, binding });
@@ -159,12 +159,12 @@ impl Case {
         hgnnc_passes::kernels::lower(&self.flow).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same with softmaxes in one pass.
+    /// The same with online softmaxes.
     pub fn online_program(&self) -> Program {
         self.lowered(LoweringOptions::CPU.with_softmax(SoftmaxForm::InOnePass))
     }
 
-    /// That of another form of the program.
+    /// An engine of another form of the program.
     pub fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
         let options = EngineOptions { threads, code, features: self.features, ..EngineOptions::default() };
         let mut engine = match Engine::new(&[&program], self.data.clone(), options) {
@@ -175,7 +175,7 @@ impl Case {
         engine
     }
 
-    /// Parameters at their values, and optimiser states at zero: updates are made in place.
+    /// Sets parameters, and optimizer states to zero, since updates are in place.
     fn fill(&self, engine: &mut Engine) {
         for (i, values) in self.params.iter().enumerate() {
             engine.param(i).copy_from_slice(values);
@@ -192,7 +192,7 @@ impl Case {
 
     fn run_program(&self, program: Program, threads: usize, code: CodeMode) -> BTreeMap<String, Vec<f32>> {
         let mut engine = self.engine_of(program, threads, code);
-        // Twice: what the first run leaves in memory must not matter.
+        // Twice: results must not depend on the memory contents left by the first run.
         for _ in 0..2 {
             self.fill(&mut engine);
             engine.run(0, self.bindings.seed, self.bindings.step, 0, &mut Default::default());
@@ -229,7 +229,7 @@ impl Case {
         all
     }
 
-    /// The kernels that a graphics processor would be given.
+    /// The kernels generated for a GPU.
     pub fn gpu_program(&self) -> Program {
         self.lowered(LoweringOptions::GPU)
     }
@@ -306,10 +306,10 @@ impl Case {
     /// [`Case::check`] of one case among many.
     pub fn check_named(&self, what: &str, tolerance: f64) {
         let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
-        // What `Auto` chooses is one or the other for each part; these graphs are so small that it chooses kernels.
+        // `Auto` selects one of the two per loop; on these small graphs it selects kernels.
         for code in [CodeMode::Interpreted, CodeMode::Native] {
             self.check_code(what, &oracle, tolerance, code, self.program());
-            // Rows of three edges are long.
+            // Rows of three edges are split.
             let pieces = Some(Pieces { least: 2, most: usize::MAX });
             self.check_code(what, &oracle, tolerance, code, self.program().with_pieces(pieces));
             let online = self.online_program();
@@ -325,19 +325,19 @@ impl Case {
         let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
         let program = self.gpu_program();
         self.check_ptx(what, &oracle, tolerance, &program);
-        // A block for each row takes long to execute here.
+        // One block per row is slow to interpret.
         let edges = self.data.graphs.iter().chain(&self.data.patterns).map(Topology::num_edges).max().unwrap_or(0);
         let in_loops = edges <= MOST_EDGES_IN_LOOPS;
         if in_loops {
             self.check_target(&format!("{what}, in loops"), &oracle, tolerance, &program, IN_LOOPS);
         }
-        // The order in which blocks run does not matter.
+        // Results do not depend on the order of blocks.
         let mut interleaved = program.clone();
         interleaved.launches.iter_mut().for_each(|launch| launch.interleaved = launch.kernels.len() / 2);
         if interleaved != program {
             self.check_ptx(&format!("{what}, interleaved"), &oracle, tolerance, &interleaved);
         }
-        // Rows of four edges are cut, unless these are very many.
+        // Rows of four edges are split, unless there are very many.
         let pieces = Some(Pieces { least: (edges / 16).max(1), most: usize::MAX });
         let cut = program.clone().with_pieces(pieces);
         if cut != program {
@@ -345,7 +345,7 @@ impl Case {
         }
         let passes = self.gpu_program_in_passes();
         if passes != program {
-            // Pieces of these need no less than whole rows do.
+            // Their pieces need as much memory as entire rows.
             let passes = passes.with_pieces(pieces);
             self.check_ptx(&format!("{what}, in passes and pieces"), &oracle, tolerance, &passes);
             if in_loops {
@@ -405,7 +405,7 @@ fn bits(results: &BTreeMap<String, Vec<f32>>) -> Vec<(&String, Vec<u32>)> {
     results.iter().map(|(name, values)| (name, values.iter().map(|x| x.to_bits()).collect())).collect()
 }
 
-/// Random edges; `skew` > 1 gathers them at low destinations, so that some rows are long.
+/// Random edges; `skew` > 1 concentrates them on low destinations, so that some rows have a high degree.
 pub fn random_edges(salt: u64, num_src: usize, num_dst: usize, edges: usize, skew: f64) -> Vec<(u32, u32)> {
     (0..edges as u64)
         .map(|e| {
@@ -416,8 +416,7 @@ pub fn random_edges(salt: u64, num_src: usize, num_dst: usize, edges: usize, ske
         .collect()
 }
 
-/// The data of a program that was made with bindings for the interpreter. Elements of sparse inputs are those
-/// that are not zero.
+/// Bound data from interpreter bindings. Sparse inputs store the non-zero elements.
 pub fn data_of(flow: &Dataflow, bindings: &Bindings) -> BoundData {
     let mut data = BoundData { num_vertices: bindings.num_vertices.clone(), ..BoundData::default() };
     for (decl, edges) in flow.graphs.iter().zip(&bindings.edges) {
@@ -453,7 +452,7 @@ pub fn data_of(flow: &Dataflow, bindings: &Bindings) -> BoundData {
     data
 }
 
-/// A case of a program that was made elsewhere.
+/// A case of an existing program.
 pub fn case_of(flow: Dataflow, bindings: Bindings) -> Case {
     let data = data_of(&flow, &bindings);
     let params = (0..flow.params.len())
@@ -480,7 +479,7 @@ pub fn trained((mut flow, bindings): (Dataflow, Bindings)) -> (Dataflow, Binding
     (flow, bindings)
 }
 
-/// Sizes with which passes choose rows for the ends of edges.
+/// Sizes for which passes choose rows of active vertices.
 pub fn few_ends(flow: &Dataflow) -> SizeInfo {
     SizeInfo {
         vertices: vec![1000; flow.vertex_types.len()],

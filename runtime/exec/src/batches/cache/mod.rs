@@ -39,7 +39,7 @@ pub struct CacheOptions {
 }
 
 /// Source of the rows of a table.
-enum Home {
+enum RowSource {
     /// Index of an input of the mini-batch program.
     Input(usize),
     /// An embedding table and its optimizer states, as array indices of [`Cache::fast`].
@@ -47,14 +47,14 @@ enum Home {
 }
 
 /// Cached rows of a trained array.
-struct Fast {
+struct CachedArray {
     table: usize,
     rows: HostBuffer,
     width: usize,
 }
 
 /// Cached rows of an input.
-pub(super) struct FastInput {
+pub(super) struct CachedInput {
     slots: Arc<Slots>,
     rows: SharedBuffer,
     width: usize,
@@ -62,7 +62,7 @@ pub(super) struct FastInput {
     pub vertex: VertexType,
 }
 
-impl FastInput {
+impl CachedInput {
     /// Gathers the rows of the batch's vertices, in order, from fast or slow memory. Returns the number of elements.
     pub fn gather(&self, slow: &SharedBuffer, vertices: &[u32], into: &mut HostBuffer) -> usize {
         let width = self.width;
@@ -82,12 +82,12 @@ pub(super) struct Cache {
     options: CacheOptions,
     seed: u64,
     tables: Vec<Table>,
-    homes: Vec<Home>,
+    homes: Vec<RowSource>,
     /// By table, its vertex type as numbered in the mini-batch program.
     vertices: Vec<VertexType>,
     slots: Vec<Arc<Slots>>,
     /// Cached trained arrays by array index; `None` for others.
-    fast: Vec<Option<Fast>>,
+    fast: Vec<Option<CachedArray>>,
     /// By table and slot: whether the cached row is dirty.
     written: Vec<Vec<bool>>,
     /// By table and vertex: accesses in presampling, and actual accesses.
@@ -103,7 +103,7 @@ pub(super) struct Cache {
 }
 
 /// An embedding table as the cache sees it.
-pub(super) struct Learned {
+pub(super) struct EmbeddingTable {
     pub name: String,
     /// Vertex type of its rows, as numbered in the mini-batch program.
     pub vertex: VertexType,
@@ -121,7 +121,7 @@ impl Cache {
         options: CacheOptions,
         seed: u64,
         loader: &mut MiniBatchLoader,
-        learned: &[Learned],
+        learned: &[EmbeddingTable],
         (slow, arrays): (&dyn Fn(usize) -> &'s HostBuffer, usize),
         threads: usize,
     ) -> Result<Self> {
@@ -136,7 +136,7 @@ impl Cache {
             };
             rows.push(input.numbers.len() / input.width.max(1));
             tables.push(table);
-            homes.push(Home::Input(input.index));
+            homes.push(RowSource::Input(input.index));
             vertices.push(input.vertex);
         }
         for param in learned {
@@ -148,7 +148,7 @@ impl Cache {
                 miss_ns: time_moves(&slabs, param.rows, param.width),
             });
             rows.push(param.rows);
-            homes.push(Home::Learned(param.arrays.clone()));
+            homes.push(RowSource::Learned(param.arrays.clone()));
             vertices.push(param.vertex);
         }
         let presampling = Instant::now();
@@ -192,12 +192,12 @@ impl Cache {
     }
 
     /// Allocates the fast memory and copies features into it.
-    fn fill(&mut self, loader: &mut MiniBatchLoader, learned: &[Learned]) {
+    fn fill(&mut self, loader: &mut MiniBatchLoader, learned: &[EmbeddingTable]) {
         let mut inputs = vec![];
         for (table, home) in self.homes.iter().enumerate() {
             let slots = &self.slots[table];
             match home {
-                Home::Input(index) => {
+                RowSource::Input(index) => {
                     let Some(input) = features(loader).into_iter().find(|input| input.index == *index) else {
                         continue;
                     };
@@ -208,15 +208,15 @@ impl Cache {
                     self.filled += (rows.len() * size_of::<f32>()) as u64;
                     // SAFETY: the buffer is dropped here, so it is never written again.
                     let rows = unsafe { rows.frozen() };
-                    let fast = FastInput { slots: Arc::clone(slots), rows, width: input.width, vertex: input.vertex };
+                    let fast = CachedInput { slots: Arc::clone(slots), rows, width: input.width, vertex: input.vertex };
                     inputs.push((*index, fast));
                     self.written.push(vec![]);
                 }
-                Home::Learned(arrays) => {
+                RowSource::Learned(arrays) => {
                     let width = learned.iter().find(|param| param.arrays == *arrays).map_or(0, |param| param.width);
                     for &array in arrays {
                         let rows = HostBuffer::zeros(slots.vertices().len() * width);
-                        self.fast[array] = Some(Fast { table, rows, width });
+                        self.fast[array] = Some(CachedArray { table, rows, width });
                     }
                     self.written.push(vec![false; slots.vertices().len()]);
                 }
@@ -253,7 +253,7 @@ impl Cache {
     /// Copies cached embedding rows from slow memory.
     pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
         for (array, fast) in self.fast.iter().enumerate() {
-            let Some(Fast { table, rows, width }) = fast else { continue };
+            let Some(CachedArray { table, rows, width }) = fast else { continue };
             for (slot, &vertex) in self.slots[*table].vertices().iter().enumerate() {
                 // SAFETY: nothing else uses either buffer while the engines are borrowed, and slots are distinct.
                 let (from, to) =
@@ -267,7 +267,7 @@ impl Cache {
     /// Writes dirty embedding rows back to slow memory.
     pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
         for (array, fast) in self.fast.iter().enumerate() {
-            let Some(Fast { table, rows, width }) = fast else { continue };
+            let Some(CachedArray { table, rows, width }) = fast else { continue };
             let vertices = self.slots[*table].vertices().iter().enumerate();
             for (slot, &vertex) in vertices.filter(|&(slot, _)| self.written[*table][slot]) {
                 // SAFETY: nothing else uses either buffer while the engines are borrowed, and vertices are distinct.
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_kept_are_read_from_the_fast_memory_alone() {
-        let fast = FastInput { slots: slots(), rows: frozen(&[50.0, 51.0]), width: 2, vertex: VertexType::new(0) };
+        let fast = CachedInput { slots: slots(), rows: frozen(&[50.0, 51.0]), width: 2, vertex: VertexType::new(0) };
         // A read of the slow row of vertex 2 would give NaN.
         let slow = frozen(&[10.0, 11.0, 20.0, 21.0, f32::NAN, f32::NAN]);
         let mut into = HostBuffer::zeros(0);
@@ -392,10 +392,10 @@ mod tests {
             options: CacheOptions { bytes: 100, policy: Policy::Hotness },
             seed: 0,
             tables: vec![Table { name: "w".into(), row_bytes: 8, written: true, miss_ns: 1.0 }],
-            homes: vec![Home::Learned(vec![0])],
+            homes: vec![RowSource::Learned(vec![0])],
             vertices: vec![VertexType::new(0)],
             slots: vec![Arc::new(Slots::new(3, vec![0, 2]))],
-            fast: vec![Some(Fast { table: 0, rows: HostBuffer::zeros(4), width: 2 })],
+            fast: vec![Some(CachedArray { table: 0, rows: HostBuffer::zeros(4), width: 2 })],
             written: vec![vec![false; 2]],
             forecast: vec![vec![0; 3]],
             accesses: vec![vec![0; 3]],
@@ -408,7 +408,7 @@ mod tests {
         let mut slow = HostBuffer::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         cache.load(&|_| &slow);
         assert_eq!(cache.filled, 16);
-        let Some(Fast { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };
+        let Some(CachedArray { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };
         assert_eq!(rows.elements(), [1.0, 2.0, 5.0, 6.0]);
         // Only vertex 2's row is dirty; write-back must skip the other one.
         rows.elements().copy_from_slice(&[-1.0, -2.0, -5.0, -6.0]);

@@ -39,7 +39,7 @@ const VALUES: usize = 0;
 
 /// Vertices per refresh batch: about as many as a mini-batch has in the hop before the last, so that it needs
 /// about as much memory.
-const AT_A_TIME: usize = 16384;
+const REFRESH_BATCH_SIZE: usize = 16384;
 
 /// A batch of vertices whose embeddings are to be computed.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hgnnc_sample::{Batch, BatchKey};
 
-use super::AT_A_TIME;
+use super::REFRESH_BATCH_SIZE;
 use super::hot_vertices::fresh;
 use crate::batches::loader::{LoaderWorker, MiniBatch, MiniBatchLoader};
 use crate::batches::pipeline::{Line, Ready};
@@ -202,7 +202,7 @@ fn send_refresh(
     let longest = table.vertices.iter().map(Vec::len).max().unwrap_or(0);
     let total: usize = table.vertices.iter().map(Vec::len).sum();
     // Each refresh batch gets the same fraction of every vertex type.
-    let parts = total.div_ceil(AT_A_TIME).max(usize::from(longest > 0));
+    let parts = total.div_ceil(REFRESH_BATCH_SIZE).max(usize::from(longest > 0));
     for part in 0..parts {
         let mut refresh = line.used_refresh();
         refresh.first = part == 0;

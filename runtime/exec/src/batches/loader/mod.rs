@@ -16,7 +16,7 @@ use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, Resting, SampleGraph, Sampler};
 
-use super::cache::FastInput;
+use super::cache::CachedInput;
 use super::historical_embeddings::ReusedRows;
 use super::pairs::{PairRoom, PairSource, Pairs};
 use crate::buffer::{HostBuffer, SharedBuffer};
@@ -58,7 +58,7 @@ pub(super) struct MiniBatchLoader {
     train: Vec<u32>,
     size: usize,
     /// Inputs with cached rows, by input index.
-    fast: Vec<(usize, FastInput)>,
+    fast: Vec<(usize, CachedInput)>,
 }
 
 /// Targets of the batch loss.
@@ -233,7 +233,7 @@ impl MiniBatchLoader {
     }
 
     /// Reads rows of these inputs from the feature cache if they are cached.
-    pub fn keep(&mut self, inputs: Vec<(usize, FastInput)>) {
+    pub fn keep(&mut self, inputs: Vec<(usize, CachedInput)>) {
         self.fast = inputs;
     }
 

@@ -1,4 +1,4 @@
-//! Programs on vertices in any order compute what they compute in that of the dataset.
+//! Programs compute the same results with renumbered vertices.
 
 mod common;
 
@@ -17,14 +17,14 @@ fn orders(counts: &[usize], salt: u64) -> Vec<Option<Order>> {
     let order = |(vertex_type, &count): (usize, &usize)| {
         let mut vertices: Vec<u32> = (0..count as u32).collect();
         vertices.sort_by_key(|&vertex| bits(salt, (vertex_type as u64) << 32 | u64::from(vertex)));
-        // Some types stay as they are.
+        // Some types keep the dataset's order.
         (!bits(salt, u64::MAX - vertex_type as u64).is_multiple_of(4)).then(|| Order::of(vertices))
     };
     counts.iter().enumerate().map(order).collect()
 }
 
-/// Results of vertices and new parameters and states, in the numbers of the dataset, after one run of the program on
-/// vertices in some order. `None` where the program draws masks that cannot be.
+/// Vertex results and new parameters and states, in dataset order, after one run on renumbered vertices. `None` if the
+/// program draws dropout masks that depend on the numbering.
 fn in_order(case: &common::Case, orders: Vec<Option<Order>>, code: CodeMode) -> Option<BTreeMap<String, Vec<f32>>> {
     let program = case.program();
     if uses_global_rng(&program) {
@@ -50,7 +50,7 @@ fn in_order(case: &common::Case, orders: Vec<Option<Order>>, code: CodeMode) -> 
                 None => numbers.to_vec(),
             },
             Space::Unit if result.ty.dims.iter().all(|dim| matches!(dim, Dim::Fixed(_))) => numbers.to_vec(),
-            // Nobody asks for these in the order of the dataset.
+            // Not needed in the order of the dataset.
             Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => continue,
         };
         all.insert(result.name.clone(), numbers);
@@ -90,7 +90,7 @@ fn agree(what: &str, (flow, bindings): (Dataflow, Bindings), salt: u64) -> bool 
     true
 }
 
-/// Dropout, learned and sparse features, data of edges, sums along paths, gradients and updates.
+/// Dropout, trained and sparse features, edge data, factored metapaths, gradients and updates.
 #[test]
 fn random_programs_agree_in_any_order() {
     let (mut compared, mut all) = (0, 0);
@@ -107,8 +107,8 @@ fn random_programs_agree_in_any_order() {
     assert!(2 * compared > all, "{compared} of {all} programs have masks that can be drawn in any order");
 }
 
-/// Edges of a row are taken in the same order, from both ends. Only where tiles of edges begin may be elsewhere, which is
-/// a few last bits of a sum; another mask or another edge would be millions of them.
+/// Edges of a row keep their order in both directions. Only tile boundaries may move, which changes the last bits of a
+/// sum; another mask or edge would change millions of them.
 #[test]
 fn sums_over_edges_take_the_same_edges_and_masks() {
     const COUNTS: [usize; 2] = [300, 200];
