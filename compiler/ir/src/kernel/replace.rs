@@ -309,8 +309,8 @@ impl Ways {
             })
     }
 
-    /// Does the result of instruction `from` flow into one of the instructions `to`, other than through `old`? Breadth-first
-    /// search: an update is close to its operands, while its scale may depend on all parameters.
+    /// Does the result of instruction `from` flow into one of the instructions `to`, other than through `old`?
+    /// Breadth-first: an update is close to its operands, while its scale may depend on all parameters.
     fn leads_to(&self, traversal: &Traversal, from: usize, to: &[usize], old: Buffer) -> bool {
         let (mut seen, mut pending) = (HashSet::from([from]), VecDeque::from([from]));
         while let Some(at) = pending.pop_front() {
