@@ -1,4 +1,4 @@
-//! Turns `grammar.lalrpop` into the tables of the parser.
+//! Generates the parser tables from `grammar.lalrpop`.
 
 fn main() {
     lalrpop::Configuration::new()

@@ -1,7 +1,7 @@
-//! The table of codes: one line per diagnostic.
+//! The table of diagnostic codes, one line each.
 //!
 //! E01 text, E02 names, E03 types and shapes, E04 graph schema, metapaths and datasets, E05 training and
-//! targets, W warnings. A code keeps its meaning for ever; `hgnnc explain CODE` prints its story.
+//! targets, W warnings. A code never changes its meaning; `hgnnc explain CODE` prints its explanation.
 
 use std::fmt;
 
@@ -18,32 +18,32 @@ struct Entry {
 }
 
 impl Code {
-    /// `E0301`
+    /// The printed form, such as `E0301`.
     pub fn name(self) -> &'static str {
         TABLE[self.0 as usize].name
     }
 
-    /// What the code stands for, in a few words.
+    /// A short description of the problem.
     pub fn title(self) -> &'static str {
         TABLE[self.0 as usize].title
     }
 
-    /// The story with an example, as Markdown.
+    /// The explanation with examples, as Markdown.
     pub fn story(self) -> &'static str {
         TABLE[self.0 as usize].story
     }
 
-    /// Errors have an E, warnings a W.
+    /// The severity: codes with E are errors, codes with W are warnings.
     pub fn severity(self) -> Severity {
         if self.name().starts_with('W') { Severity::Warning } else { Severity::Error }
     }
 
-    /// The code of that name, in any case.
+    /// Finds a code by its name, ignoring case.
     pub fn find(name: &str) -> Option<Code> {
         Code::all().find(|code| code.name().eq_ignore_ascii_case(name))
     }
 
-    /// All codes in order.
+    /// All codes, in the order of the table.
     pub fn all() -> impl Iterator<Item = Code> {
         (0..TABLE.len()).map(|index| Code(index as u16))
     }

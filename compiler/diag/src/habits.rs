@@ -1,49 +1,43 @@
-//! Words of other tools and of papers, and what stands for them here.
+//! Names from other tools and from papers, with their equivalents in this language.
 //!
-//! Spelling decides nothing in these tables: words are compared without case, `_` and `-` ([`fold`]). They are consulted
-//! where a name is unknown, so a name that the language or a file knows is never taken for another one.
+//! Lookup ignores case, `_` and `-` ([`fold`]). The tables are consulted only for unknown names, so a name that the
+//! language or a file defines is never reinterpreted.
 
-/// Where a word stands.
+/// The syntactic position of a word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are named for their position in the language")]
 pub enum Place {
-    /// The name of a call.
     Function,
-    /// The name of an argument.
     Argument,
-    /// A value.
     Value,
-    /// Behind a dot.
+    /// A field name, after a dot.
     Field,
-    /// Behind `metrics`, or in a criterion.
+    /// After `metrics`, or in a criterion.
     Metric,
-    /// Behind `loss`.
     Loss,
-    /// Behind `optimizer`.
     Optimizer,
-    /// Behind `schedule`.
     Schedule,
-    /// Behind the shape of a parameter.
+    /// An initializer, after the shape of a parameter.
     Initialiser,
-    /// The word that starts an entry of a train block.
+    /// The keyword of a train block entry.
     Entry,
-    /// The type of a field.
     FieldType,
-    /// The word that starts a declaration of a schema.
+    /// The keyword of a schema declaration.
     Declaration,
-    /// The word that starts a declaration of a file.
+    /// The keyword of a top-level declaration.
     Item,
-    /// The word that starts a block of a layer.
+    /// The keyword of a layer block.
     Block,
     /// The kind of a layer's parameter.
     Kind,
-    /// Behind `over` in a reduction.
+    /// The scope of a reduction, after `over`.
     Scope,
-    /// An end of an edge.
+    /// The name of an edge endpoint, such as `src`.
     End,
 }
 
 impl Place {
-    /// All places.
+    /// All positions, in the order of the enum.
     pub const ALL: [Place; 17] = [
         Place::Function,
         Place::Argument,
@@ -87,36 +81,36 @@ impl Place {
     }
 }
 
-/// The meaning here of a word of another tool.
+/// The equivalent of a word of another tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meant {
-    /// One of these names, where it is known.
+    /// One of these names, whichever is known.
     Names(&'static [&'static str]),
-    /// A list whose elements are given one by one, by these names.
+    /// A list whose elements are listed individually, by these names.
     Each(&'static [&'static str]),
-    /// Something that is written otherwise. `{=20}` stands for the value that follows the word, or 20.
+    /// A construct with another syntax. `{=20}` stands for the value after the word, or 20 by default.
     Advice(&'static str),
 }
 
 type Row = (&'static [&'static str], Meant);
 
-/// The meaning of `word` at a place, if another tool has it there.
+/// The equivalent of `word` at a position, if another tool uses it there.
 pub fn meant(place: Place, word: &str) -> Option<Meant> {
     let word = fold(word);
     place.table().iter().find(|(words, _)| words.contains(&word.as_str())).map(|(_, meant)| *meant)
 }
 
-/// All rows of a place.
+/// All table rows of a position.
 pub fn rows(place: Place) -> impl Iterator<Item = (&'static [&'static str], Meant)> {
     place.table().iter().copied()
 }
 
-/// A word without what spelling conventions differ in.
+/// Normalizes a word: lower case, without separators.
 pub fn fold(word: &str) -> String {
     folded(word).collect()
 }
 
-/// Do two words differ in spelling conventions at most?
+/// Are two words equal after normalization?
 pub fn alike(a: &str, b: &str) -> bool {
     folded(a).eq(folded(b))
 }
@@ -125,7 +119,7 @@ fn folded(word: &str) -> impl Iterator<Item = char> {
     word.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase)
 }
 
-/// The advice with the value that was written, or with that of the table.
+/// Fills the value after the word, or the default, into the advice.
 pub fn fill(advice: &str, value: Option<&str>) -> String {
     let parts = advice.split_once("{=").and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
     match parts {
@@ -134,7 +128,7 @@ pub fn fill(advice: &str, value: Option<&str>) -> String {
     }
 }
 
-/// Is it a module of another tool, as in `F.relu(x)`?
+/// Is it a module name of another tool, as in `F.relu(x)`?
 pub fn is_module(word: &str) -> bool {
     MODULES.contains(&fold(word).as_str())
 }
@@ -720,7 +714,7 @@ mod tests {
         let Some(Meant::Advice(advice)) = meant(Place::Entry, "early_stopping") else { panic!("has advice") };
         assert!(fill(advice, Some("7")).contains("for 7 epochs"));
         assert!(fill(advice, None).contains("for 20 epochs"));
-        // Braces of the language stay.
+        // Literal braces of the language remain.
         assert_eq!(fill("vertex Paper { x: onehot }", Some("7")), "vertex Paper { x: onehot }");
     }
 }

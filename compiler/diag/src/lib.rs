@@ -1,8 +1,8 @@
-//! Spans, diagnostics and the table of their codes.
+//! Source spans, diagnostics and the table of their codes.
 //!
-//! A [`Diagnostic`] is built beside the check that finds the mistake and collected in a
-//! [`Diagnostics`]; nothing here decides what is a mistake. Rendering lives in [`render`], the stories
-//! behind the codes in `explain/`, one file per code.
+//! A [`Diagnostic`] is built next to the check that finds the problem and collected in [`Diagnostics`]; this
+//! crate contains no checks. [`render`] prints diagnostics; `explain/` has the long explanation of each code,
+//! one file per code.
 
 pub mod codes;
 pub mod habits;
@@ -20,19 +20,19 @@ pub struct FileId(pub u32);
 
 /// A byte range of a source file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Span {
-    /// The file.
     pub file: FileId,
-    /// First byte.
+    /// First byte of the range.
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// A range of `file`.
+    /// A byte range of `file`.
     pub fn new(file: FileId, start: usize, end: usize) -> Self {
-        // Sources over 4 GiB are refused when they are added to the map.
+        // Files over 4 GiB are rejected when they are added to the map.
         Self { file, start: start as u32, end: end as u32 }
     }
 
@@ -54,33 +54,33 @@ pub struct SourceMap {
     files: Vec<SourceFile>,
 }
 
-/// A named text.
+/// A named source text.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SourceFile {
-    /// Name shown in reports: a path, or `std::han`.
+    /// Name for reports: a path, or `std::han`.
     pub name: String,
-    /// Contents.
     pub text: String,
 }
 
 impl SourceMap {
-    /// Adds a file.
+    /// Adds a file and returns its id.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
         self.files.push(SourceFile { name: name.into(), text: text.into() });
         FileId((self.files.len() - 1) as u32)
     }
 
-    /// The file of that id.
+    /// The file with this id.
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id.0 as usize]
     }
 
-    /// All files in the order in which they were added.
+    /// All files in insertion order, indexed by [`FileId`].
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// `model.hgnn:14:22`: the file, line and column (from 1, in characters) of a byte. `None` where there is no such file.
+    /// `model.hgnn:14:22`: file, line and column (from 1, in characters) of a byte. `None` if there is no such file.
     pub fn place(&self, file: u32, byte: u32) -> Option<String> {
         let file = self.files.get(file as usize)?;
         let before = file.text.get(..byte as usize)?;
@@ -88,59 +88,60 @@ impl SourceMap {
         Some(format!("{}:{}:{}", file.name, before.matches('\n').count() + 1, line.chars().count() + 1))
     }
 
-    /// The text under a span.
+    /// The source text of a span.
     pub fn text(&self, span: Span) -> &str {
         self.file(span.file).text.get(span.start as usize..span.end as usize).unwrap_or("")
     }
 }
 
-/// How bad.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// The program is fine but probably not what was meant.
+    /// The program is valid but probably not as intended.
     Warning,
-    /// The program has no meaning.
+    /// The program is invalid.
     Error,
 }
 
-/// A span with something to say.
+/// A span with a message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Label {
-    /// Where.
     pub span: Span,
-    /// What, in the user's words. May be empty.
+    /// The message, in the user's terms. May be empty.
     pub text: String,
 }
 
-/// One mistake: where to edit, why, and the way out.
+/// One problem: where to edit, why, and how to fix it.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Diagnostic {
-    /// Its stable code.
+    /// The code, which is stable across versions.
     pub code: Code,
-    /// Headline.
+    /// The headline, without code and severity.
     pub message: String,
-    /// Where to edit. `None` when the mistake is not in a source file.
+    /// Where to edit. `None` if the problem is not in a source file.
     pub primary: Option<Label>,
-    /// The spans that explain it.
+    /// Spans that explain the problem.
     pub secondary: Vec<Label>,
-    /// Facts that have no span (a file and a field of the dataset).
+    /// Facts without a span (a file and field of the dataset).
     pub notes: Vec<String>,
-    /// What to do.
+    /// Suggestions how to fix it.
     pub help: Vec<String>,
 }
 
 impl Diagnostic {
-    /// A diagnostic at a span; `label` says what is wrong there.
+    /// A diagnostic at a span; `label` names the problem there.
     pub fn at(code: Code, span: Span, message: impl Into<String>, label: impl Into<String>) -> Self {
         Self { primary: Some(Label { span, text: label.into() }), ..Self::new(code, message) }
     }
 
-    /// A diagnostic without a place.
+    /// A diagnostic without a source location.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), primary: None, secondary: vec![], notes: vec![], help: vec![] }
     }
 
-    /// Adds a span that explains it.
+    /// Adds a span that explains the problem.
     #[must_use]
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
         self.secondary.push(Label { span, text: text.into() });
@@ -154,33 +155,33 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a way out.
+    /// Adds a suggestion how to fix the problem.
     #[must_use]
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help.push(text.into());
         self
     }
 
-    /// Error or warning, by its code.
+    /// The severity, given by the code.
     pub fn severity(&self) -> Severity {
         self.code.severity()
     }
 }
 
-/// Errors after which checking stops: nobody corrects so many at once, and a suggestion for each takes time.
+/// Number of errors after which checking stops: more are of no use at once, and a suggestion for each takes time.
 const MAX_ERRORS: usize = 1000;
 
-/// What a compilation has found so far.
+/// The diagnostics of a compilation so far.
 #[derive(Clone, Default, Debug)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
-    /// Code and primary label of those in `list` that have a place.
+    /// Codes and primary labels of the diagnostics in `list`, for deduplication.
     places: HashSet<(Code, Label)>,
     errors: usize,
 }
 
 impl Diagnostics {
-    /// Adds one, unless the same was said already (templates are checked once per use).
+    /// Adds a diagnostic, unless an equal one exists (templates are checked once per use).
     pub fn push(&mut self, diagnostic: Diagnostic) {
         if let Some(primary) = &diagnostic.primary
             && !self.places.insert((diagnostic.code, primary.clone()))
@@ -191,43 +192,43 @@ impl Diagnostics {
         self.list.push(diagnostic);
     }
 
-    /// Is there an error among them?
+    /// Does it contain an error?
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// Are there so many errors that looking for more is of no use? Loops over declarations and statements stop then.
+    /// Is the maximum number of errors reached? Loops over declarations and statements stop then.
     pub fn has_enough(&self) -> bool {
         self.errors >= MAX_ERRORS
     }
 
-    /// Keeps those that `keep` says yes to.
+    /// Keeps the diagnostics for which `keep` returns true.
     pub fn retain(&mut self, keep: impl FnMut(&Diagnostic) -> bool) {
         self.list.retain(keep);
         self.errors = self.list.iter().filter(|kept| kept.severity() == Severity::Error).count();
     }
 
-    /// Is there nothing at all?
+    /// Are there no diagnostics at all?
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many there are.
+    /// The number of diagnostics, warnings included.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// All, in the order in which they were found.
+    /// All diagnostics, in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// Sorts by file and position: the order in which a reader meets them.
+    /// Sorts by file and position, the reading order of the source.
     pub fn sort(&mut self) {
         self.list.sort_by_key(|d| d.primary.as_ref().map(|l| l.span));
     }
 
-    /// Moves all of `other` behind these.
+    /// Moves all diagnostics of `other` to the end.
     pub fn append(&mut self, other: Diagnostics) {
         for diagnostic in other.list {
             self.push(diagnostic);

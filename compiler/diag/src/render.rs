@@ -1,7 +1,7 @@
-//! Diagnostics as text for a terminal or a test, through `codespan-reporting`.
+//! Renders diagnostics as text for a terminal or a test, using `codespan-reporting`.
 //!
-//! Output has a limited size, whatever the sources hold: [`MAX_SHOWN`] diagnostics, and of each line and message a
-//! part. Control characters are shown escaped.
+//! The size of the output is bounded for any source: at most [`MAX_SHOWN`] diagnostics, with long lines and messages
+//! cut. Control characters are escaped.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -13,44 +13,44 @@ use codespan_reporting::term;
 use crate::terminal::{escaped, escaped_line, is_obeyed};
 use crate::{Diagnostic, MAX_ERRORS, Severity, SourceFile, SourceMap};
 
-/// Diagnostics that are shown at once; of the others their number.
+/// Maximum number of diagnostics to print; the rest is only counted.
 pub const MAX_SHOWN: usize = 100;
 
-/// Characters of a source line that are shown, around what is wrong in it.
+/// Maximum number of columns of a source line to print, around the primary label.
 const MAX_COLUMNS: usize = 200;
 
-/// Characters of a message, label, note or help that are shown.
+/// Maximum number of characters of a message, label, note or help.
 const MAX_MESSAGE: usize = 2000;
 
-/// Lines around a label that are kept. `codespan-reporting` shows up to three.
+/// Number of lines kept around a label. `codespan-reporting` prints up to three.
 const CONTEXT: usize = 8;
 
-/// Renders without colour.
+/// Renders diagnostics without colour.
 pub fn plain<'a>(sources: &SourceMap, diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> String {
     let config = term::Config::default();
     let mut text = String::new();
     let left_out = each(sources, diagnostics, |files, diagnostic| {
-        // Writing to a String cannot fail, and every span was made from a file of the map.
+        // Writing to a string cannot fail, and every span refers to a file of the map.
         let _ = term::emit_to_string(&mut text, &config, files, diagnostic);
     });
     text + &left_out
 }
 
-/// Renders with the colours of a terminal.
+/// Renders diagnostics with ANSI colours.
 pub fn coloured<'a>(sources: &SourceMap, diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> String {
     let styles = term::Styles::default();
     let config = term::Config::default();
     let mut buffer = term::termcolor::Ansi::new(Vec::new());
     let left_out = each(sources, diagnostics, |files, diagnostic| {
         let mut writer = term::StylesWriter::new(&mut buffer, &styles);
-        // Writing to memory cannot fail, and every span was made from a file of the map.
+        // Writing to memory cannot fail, and every span refers to a file of the map.
         let _ = term::emit_to_write_style(&mut writer, &config, files, diagnostic);
     });
     String::from_utf8_lossy(&buffer.into_inner()).into_owned() + &left_out
 }
 
-/// Gives the diagnostics that are shown, each with excerpts of the sources that it names. The result says how many others
-/// there are. Errors are shown before warnings are.
+/// Passes the diagnostics to print to `emit`, errors before warnings, each with excerpts of its sources. Returns a line
+/// with the number of omitted diagnostics.
 fn each<'a>(
     sources: &SourceMap,
     diagnostics: impl IntoIterator<Item = &'a Diagnostic>,
@@ -61,7 +61,7 @@ fn each<'a>(
     let errors = all.iter().filter(is_error).count();
     let mut shown_errors = errors.min(MAX_SHOWN);
     let mut shown_warnings = (all.len() - errors).min(MAX_SHOWN - shown_errors);
-    // Checking stopped where there were so many.
+    // Checking stopped at this number of errors.
     let at_least = if errors >= MAX_ERRORS { "at least " } else { "" };
     let left_out = left_out(at_least, errors - shown_errors, all.len() - errors - shown_warnings);
     let mut lines: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -102,7 +102,7 @@ fn to_codespan(
         Severity::Error => cs::Diagnostic::error(),
         Severity::Warning => cs::Diagnostic::warning(),
     };
-    // The primary label comes first: it decides which part of a long line is shown.
+    // The primary label comes first; it decides which part of a long line is printed.
     let labels: Vec<(cs::LabelStyle, &crate::Label)> = diagnostic
         .primary
         .iter()
@@ -143,7 +143,7 @@ fn message(text: &str) -> String {
     cut(&escaped_line(text))
 }
 
-/// The start of a text, where it is longer than anybody reads.
+/// Cuts a text after [`MAX_MESSAGE`] characters.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -155,20 +155,20 @@ fn cut(text: &str) -> String {
 struct Excerpt {
     name: String,
     text: String,
-    /// Where each line of `text` starts.
+    /// Byte offset of each line in `text`.
     starts: Vec<usize>,
-    /// The number of each line in the source, from 1.
+    /// Line number in the source of each line, from 1.
     numbers: Vec<usize>,
-    /// For each end of a label in the source, where it is in `text`.
+    /// Maps label boundaries in the source to byte offsets in `text`.
     moved: HashMap<usize, usize>,
-    /// For each of these in `text`, its column in the source, from 1.
+    /// Maps these offsets in `text` to columns in the source, from 1.
     columns: HashMap<usize, usize>,
 }
 
 impl Excerpt {
     fn new(file: &SourceFile, line_starts: &[usize], spans: &[Range<usize>]) -> Self {
         let line_of = |offset: usize| line_starts.partition_point(|&start| start <= offset) - 1;
-        // Ends of labels by their line, in the order of labels.
+        // Label boundaries by line, in the order of the labels.
         let mut ends: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for offset in spans.iter().flat_map(|span| [span.start, span.end]) {
             ends.entry(line_of(offset)).or_default().push(offset);
@@ -230,7 +230,7 @@ impl Excerpt {
     }
 }
 
-/// Excerpts by the position of their file.
+/// Excerpts by the number of their file.
 struct Excerpts(BTreeMap<usize, Excerpt>);
 
 impl Excerpts {

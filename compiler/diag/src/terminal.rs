@@ -1,22 +1,22 @@
-//! Text of others made safe for a terminal.
+//! Escapes untrusted text for terminals.
 //!
-//! A source, a dataset or a path may hold escape sequences, which move the cursor, clear the screen or change the title of
-//! a window, and characters that reorder the text around them. Everything that is shown to people passes through
-//! [`escaped`]; files and output for programs do not, and the colours of reports are written after it.
+//! A source, a dataset or a path may contain escape sequences, which move the cursor, clear the screen or change the
+//! title of a window, and characters that reorder the text around them. All text shown to users passes through
+//! [`escaped`]; files and machine-readable output do not. The colours of reports are added afterwards.
 
 use std::borrow::Cow;
 
-/// `text` with each character that a terminal would obey in place of showing it written as `\u{1b}`. Newlines and tabs stay.
+/// Replaces control characters by their escapes, such as `\u{1b}`. Newlines and tabs remain.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     escape(text, |c| is_obeyed(c) && c != '\n' && c != '\t')
 }
 
-/// As [`escaped`], for what is to stay on its line: newlines are escaped as well.
+/// As [`escaped`], for text on a single line: newlines are escaped too.
 pub fn escaped_line(text: &str) -> Cow<'_, str> {
     escape(text, |c| is_obeyed(c) && c != '\t')
 }
 
-/// Is this a control character, or one that has no shape and changes how others are shown? The latter reorder text
+/// Is this a control character, or an invisible one that affects the display of others? The latter reorder text
 /// ("Trojan Source", Boucher & Anderson 2021) or make two names look alike.
 pub(crate) fn is_obeyed(c: char) -> bool {
     c.is_control()

@@ -1,10 +1,10 @@
-//! The table of codes: unique, in order, each with a story that shows the mistake and its correction.
+//! The table of codes: unique, in order, each with an explanation that shows the problem and its correction.
 
 use std::collections::BTreeSet;
 
 use hgnnc_diag::{Code, Severity};
 
-/// The fenced blocks of a story with what stands behind the opening fence.
+/// The fenced code blocks of an explanation with their info strings.
 fn blocks(story: &str) -> Vec<(String, String)> {
     let mut blocks: Vec<(String, String)> = vec![];
     let mut inside = false;
@@ -62,7 +62,7 @@ fn every_code_has_a_story() {
         for (info, _) in &blocks {
             assert!(is_error(info) || is_correct(info), "{code}: a block of kind `{info}`");
         }
-        // Words between the examples, not examples alone.
+        // The explanation contains prose, not just examples.
         let words: usize = story.split("```").step_by(2).map(|text| text.split_whitespace().count()).sum();
         assert!(words >= 25, "{code}: a story of {words} words");
     }

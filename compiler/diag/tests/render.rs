@@ -1,4 +1,4 @@
-//! Output has a limited size and no control characters.
+//! Output has bounded size and contains no control characters.
 
 use hgnnc_diag::render::{MAX_SHOWN, coloured, plain};
 use hgnnc_diag::{Diagnostic, FileId, SourceMap, Span, codes};
@@ -48,7 +48,7 @@ fn escapes_what_a_terminal_obeys() {
     assert!(shown.contains(r"let \u{1b}[31mred\u{202e} = foo"), "{shown}");
     assert!(shown.contains(r"no \u{1b}[2Jname\u{a}error: forged"), "{shown}");
     assert!(shown.contains(":1:17\n"), "the column is that of the source: {shown}");
-    // The colours are our own.
+    // Colour escapes are added by the renderer itself.
     let shown = coloured(&sources, [&report]);
     assert!(shown.contains("\u{1b}[") && !shown.contains("\u{1b}[2J") && !shown.contains("\u{1b}[31mred"), "{shown:?}");
 }

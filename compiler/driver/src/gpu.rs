@@ -1,4 +1,4 @@
-//! From kernels to PTX.
+//! Generates PTX for kernel programs.
 
 use hgnnc_diag::SourceMap;
 use hgnnc_ir::kernel::{Body, Program, Rows};
@@ -6,11 +6,11 @@ use hgnnc_ir::{Direction, Origin};
 use hgnnc_passes::SizeInfo;
 use hgnnc_ptx::{Edges, Hints, Module, Target, Unsupported};
 
-/// Translates the kernels of a program. With sizes, threads share rows as suits their degrees; the code is correct for
-/// all others, too. Comments name lines of the sources.
+/// Translates the kernels of a program to PTX. With sizes, teams of threads are shaped for the degrees of the rows; the
+/// code is correct for other degrees as well. Comments in the PTX refer to source lines.
 ///
 /// # Errors
-/// A kernel for which there is no PTX.
+/// If a kernel cannot be translated to PTX.
 pub fn ptx(
     program: &Program,
     target: Target,
@@ -18,7 +18,7 @@ pub fn ptx(
     sources: &SourceMap,
 ) -> Result<Module, Unsupported> {
     let edges = sizes.map(|sizes| all_edges(program, sizes)).unwrap_or_default();
-    // Where the lines of each file end.
+    // Byte offset of each line end, per file.
     let ends: Vec<Vec<usize>> =
         sources.files().iter().map(|file| file.text.match_indices('\n').map(|(end, _)| end).collect()).collect();
     let source = |origin: Origin| {
@@ -29,7 +29,7 @@ pub fn ptx(
     hgnnc_ptx::compile(program, target, Hints { edges: &edges, source: Some(&source) })
 }
 
-/// How many edges the rows of all traversals have.
+/// The degree statistics of the rows of all traversals.
 fn all_edges(program: &Program, sizes: &SizeInfo) -> Vec<(Rows, Edges)> {
     let mut found: Vec<(Rows, Edges)> = vec![];
     for kernel in program.kernels() {
@@ -69,7 +69,7 @@ fn edges(program: &Program, rows: &Rows, sizes: &SizeInfo) -> Option<Edges> {
                 Direction::In => *sizes.vertices.get(decl.vertex.index())?,
                 Direction::Out => decl.columns as u64,
             };
-            // How skewed features are is not known.
+            // The skew of sparse features is unknown.
             (*sizes.stored.get(pattern.index())?, rows, 0)
         }
     };

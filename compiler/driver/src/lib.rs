@@ -1,8 +1,7 @@
-//! From source text to an artifact, without touching files.
+//! The compiler driver: from source text to an artifact, without file access.
 //!
-//! Two steps, because a dataset stands between them: [`analyze`] needs the text alone and finds every mistake
-//! in it; [`lower`] needs the sizes of the graphs that the model is bound to, since the order of linear
-//! operations depends on them.
+//! There are two steps, since a dataset is bound between them: [`analyze`] needs the text alone and reports every error
+//! in it; [`lower`] also takes the sizes of the bound graphs, since the order of linear operations depends on them.
 
 mod gpu;
 mod lower;
@@ -30,22 +29,22 @@ use hgnnc_diag::Severity;
 use hgnnc_sema::Library;
 use hgnnc_syntax::ast::{Allow, Item, Module};
 
-/// What is known of a file after [`analyze`].
+/// The result of [`analyze`] for one file.
 pub struct Analysis {
-    /// The file and the library modules that it uses.
+    /// The file and the library modules that it imports.
     pub sources: SourceMap,
-    /// Everything found.
+    /// Errors and warnings, sorted by position.
     pub diagnostics: Diagnostics,
-    /// Its syntax tree.
+    /// The syntax tree of the file.
     pub module: Module,
-    /// The model; `None` where there was an error.
+    /// The checked model; `None` if there are errors.
     pub model: Option<Analyzed>,
 }
 
-/// Bytes of a source file.
+/// Maximum size of a source file, in bytes.
 pub const MAX_SOURCE: usize = 16 << 20;
 
-/// Parses and checks a file.
+/// Parses and checks the text of a file.
 pub fn analyze(name: &str, text: &str) -> Analysis {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
@@ -56,8 +55,8 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
     }
     let file = sources.add(name, text);
     let module = hgnnc_syntax::parse(file, text, &mut diagnostics);
-    // A file that does not parse is still analyzed where it can be: what parsed may hold other mistakes, but
-    // what is missing must not be reported as unknown.
+    // A file with syntax errors is still checked, since the part that parsed may contain other errors. Missing
+    // declarations must then not be reported as unknown.
     let complete = !module.incomplete;
     let libraries = libraries(&module, &mut sources, &mut diagnostics);
     let libraries: Vec<Library<'_>> = (libraries.iter().zip(STDLIB))
@@ -70,7 +69,7 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
             diagnostics.push(diagnostic);
         }
     }
-    // Warnings are often consequences of errors, so they are reported only where there is no error.
+    // Warnings are often consequences of errors, so they are reported only without errors.
     if diagnostics.has_errors() {
         diagnostics.retain(|diagnostic| diagnostic.severity() == Severity::Error);
     }
@@ -83,8 +82,8 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
     Analysis { sources, diagnostics, module, model }
 }
 
-/// Takes the warnings out that an `allow` of the file silences, of the codes that `of` says yes to. Gives, for each `allow`,
-/// whether it silences something.
+/// Removes the warnings that an `allow` attribute silences, for codes that `of` accepts. Returns for each attribute
+/// whether it silenced a warning.
 pub fn silence(allows: &[Allow], diagnostics: &mut Diagnostics, of: impl Fn(Code) -> bool) -> Vec<bool> {
     let mut used = vec![false; allows.len()];
     diagnostics.retain(|diagnostic| {
@@ -105,7 +104,7 @@ pub fn silence(allows: &[Allow], diagnostics: &mut Diagnostics, of: impl Fn(Code
     used
 }
 
-/// Reports each `allow` that silences nothing. One of a warning about a dataset may silence it there.
+/// Reports each `allow` attribute that silences nothing. Warnings about datasets may be silenced later.
 fn useless(allows: &[Allow], used: &[bool], diagnostics: &mut Diagnostics) {
     for (allow, used) in allows.iter().zip(used) {
         let name = &allow.code.name;
@@ -130,17 +129,17 @@ fn useless(allows: &[Allow], used: &[bool], diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A file in canonical form.
+/// The result of formatting a file.
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Formatted {
-    /// The file.
     pub sources: SourceMap,
-    /// The errors, where it does not parse.
+    /// The syntax errors, if there are any.
     pub diagnostics: Diagnostics,
-    /// Its canonical form; `None` where it does not parse.
+    /// The canonical text; `None` if there are syntax errors.
     pub text: Option<String>,
 }
 
-/// Formats a file. It must parse, but may be wrong in any other way.
+/// Formats a file. It must parse, but may have semantic errors.
 pub fn reformat(name: &str, text: &str) -> Formatted {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let file = sources.add(name, text);
@@ -149,8 +148,8 @@ pub fn reformat(name: &str, text: &str) -> Formatted {
     Formatted { sources, diagnostics, text }
 }
 
-/// Is a mistake of this kind one whatever the parts of the file hold that could not be read? Something unknown
-/// or missing may stand there.
+/// Is a diagnostic of this kind valid even if parts of the file did not parse? Others may be caused by a declaration
+/// that did not parse.
 fn stands_alone(code: Code) -> bool {
     [
         codes::WIDTH_MISMATCH,
@@ -173,7 +172,7 @@ fn stands_alone(code: Code) -> bool {
     .contains(&code)
 }
 
-/// The layers that a library file declares. Its text is ours: each declaration starts a line.
+/// The layers that a library file declares. Library files start each declaration on its own line.
 fn layer_names(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("layer ")?.split('(').next()).collect()
 }
@@ -200,8 +199,8 @@ pub fn unknown_name(error: &UnknownName) -> Diagnostic {
     })
 }
 
-/// The library modules that a file imports from (all of them are known by name, so that a misspelt one is
-/// met with a suggestion, but only those used are parsed).
+/// The library modules that a file imports from. All modules are known by name, so that misspelt imports get a
+/// suggestion, but only imported ones are parsed.
 fn libraries(module: &Module, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> Vec<(&'static str, Module)> {
     let used = |name: &str| {
         module.items.iter().any(|item| match item {

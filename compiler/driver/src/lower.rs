@@ -1,4 +1,4 @@
-//! From a checked model to the programs that the runtime executes.
+//! Lowers a checked model to the programs that the runtime executes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,52 +23,52 @@ use hgnnc_sema::{Analyzed, TrainSpec};
 pub struct LowerOptions {
     /// Passes and fusions that are disabled.
     pub disabled: Disabled,
-    /// Sizes of the dataset. Without them, passes that compare sizes change nothing.
+    /// Sizes of the dataset. Without them, passes that compare costs are skipped.
     pub sizes: Option<SizeInfo>,
-    /// The machine to compile for. With it and sizes, explanations tell predicted times.
+    /// The machine to compile for. Together with sizes, explanations include predicted times.
     pub machine: Option<Machine>,
-    /// Bytes that the values of a training step may take: above, more is recomputed. Needs sizes.
+    /// Memory budget of a training step's values, in bytes. Beyond it, values are rematerialized. Requires sizes.
     pub arena_budget: Option<u64>,
 }
 
-/// Bytes of the values of a run, as planned from sizes alone: without partial results and scratch, which depend on the
-/// runtime.
+/// Memory of the values of a run in bytes, planned from sizes alone. Excludes partial results and scratch memory, which
+/// depend on the runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArenaBytes {
-    /// A training step; `None` without a train block.
+    /// Memory of a training step; `None` without a train block.
     pub train: Option<u64>,
-    /// An evaluation.
+    /// Memory of one evaluation of the model.
     pub infer: u64,
 }
 
-/// A compiled model with the levels that it went through.
+/// A compiled model with its intermediate levels.
 pub struct Lowered {
     /// The forward program before any pass.
     pub dataflow: Dataflow,
-    /// Forward, backward and update, before the passes over the whole. `None` without a train block.
+    /// Forward, backward and update program before the joint passes. `None` without a train block.
     pub joint: Option<Dataflow>,
-    /// What the runtime executes.
+    /// The executable programs and the training configuration.
     pub artifact: Artifact,
-    /// What the passes did and refused, with the numbers that they compared.
+    /// Log of the rewrites that passes applied or rejected, with the costs compared.
     pub explanations: Vec<String>,
-    /// What was done to meet the budget.
+    /// Log of the rematerializations that meet the memory budget.
     pub notes: Vec<String>,
-    /// Memory for values, where sizes are known.
+    /// Planned memory of values, if sizes are known.
     pub arena: Option<ArenaBytes>,
-    /// Sizes that the training program is compiled for, where sizes are known: of a batch, if it is trained on batches.
+    /// Sizes that the training program was compiled for, if known: those of a batch for mini-batch training.
     pub train_sizes: Option<SizeInfo>,
 }
 
-/// What [`lower`] cannot do.
+/// The errors of [`lower`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LowerError {
     /// A disabled pass or fusion does not exist.
     Name(UnknownName),
-    /// There is no kernel for an operation.
+    /// An operation has no kernel.
     Kernel(NotLowered),
-    /// The loss has a gradient that no operation computes.
+    /// The loss depends on an operation without a derivative.
     Gradient(NotDifferentiable),
-    /// The model is to be trained on batches, and cannot be.
+    /// The model cannot be trained on mini-batches.
     Batch(NotBatchable),
 }
 
@@ -109,10 +109,10 @@ impl From<NotLowered> for LowerError {
     }
 }
 
-/// Bytes of the stack of a thread that lowers: as much as a first thread usually has.
+/// Stack size of lowering threads in bytes, the usual size of a main thread's stack.
 const STACK: usize = 8 << 20;
 
-/// Lowers a model.
+/// Lowers a checked model to an artifact.
 ///
 /// # Errors
 /// When a disabled pass or fusion does not exist, an operation has no kernel, or the loss no gradient.
@@ -121,13 +121,13 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
     let mut cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
 
-    // The programs of evaluation and of training are independent of each other, until the one of training is to take not
-    // much more memory.
+    // The evaluation and training programs are compiled in parallel. Only the final training pass needs a result of the
+    // evaluation program: its memory, which training should not exceed by much.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let lowering_options =
         passes.lowering_options(LoweringOptions::of(options.machine.as_ref()).with_hoisting(!on_batches));
-    let (mut infer, mut quiet) = (without_dropout(&model.flow), context);
-    // Pairs are scored by a program of its own. How many at a time is the runtime's matter.
+    let (mut infer, mut infer_cx) = (without_dropout(&model.flow), context);
+    // Links are scored by a separate program. The runtime chooses the number of pairs per run.
     let mut score = None;
     if let Some((first, second)) = score_links(&infer) {
         (infer, score) = (first, Some(second));
@@ -140,9 +140,9 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     });
     let trains = model.train.is_some();
     let mut lower_infer = || {
-        passes.run_forward(&mut infer, &mut quiet);
-        passes.run_joint(&mut infer, &mut quiet, || None);
-        // Single decisions are those of training, if there is any.
+        passes.run_forward(&mut infer, &mut infer_cx);
+        passes.run_joint(&mut infer, &mut infer_cx, || None);
+        // With a train block, disabled fusions of single values refer to the training program.
         match trains {
             true => kernels::lower_with(&infer, lowering_options).map_err(LowerError::from),
             false => Ok(passes.lower(&infer, lowering_options)??),
@@ -165,10 +165,10 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
             }
         }
     });
-    // Where there is no other thread, one after the other.
+    // Without a second thread, compile one after the other.
     let infer_kernels = infer_kernels.unwrap_or_else(lower_infer);
     let training = training?;
-    // A program for batches has tables and sizes of its own.
+    // A mini-batch program has tables and sizes of its own.
     let train_sizes = training.as_ref().map_or(options.sizes.clone(), |training| training.sizes.clone());
     let (joint, train, train_kernels, batch, bottom) = match training {
         Some(Training { joint, flow, kernels, batch, bottom, .. }) => {
@@ -198,15 +198,15 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         batch,
         bottom,
     };
-    let mut explanations = if artifact.train.is_some() { cx.explain } else { quiet.explain };
+    let mut explanations = if artifact.train.is_some() { cx.explain } else { infer_cx.explain };
     explanations.extend(interleaved);
     let known = train_sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena, train_sizes })
 }
 
-/// The graphs whose edges the programs of a model need, once the passes before differentiation have run, where all of them
-/// could be there.
+/// The graphs whose edges the programs of a model read, after the passes before differentiation, assuming that all
+/// graphs can be materialized.
 ///
 /// # Errors
 /// When a disabled pass or fusion does not exist.
@@ -214,7 +214,7 @@ pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTr
     let passes = PassManager::new(&options.disabled)?;
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let mut graphs = BTreeSet::new();
-    // The same programs as `lower` has: what a pass decides depends on all of one.
+    // These must be the programs that `lower` compiles: a pass may decide by the whole program.
     let infer = without_dropout(&model.flow);
     let (infer, score) = match score_links(&infer) {
         Some((first, second)) => (first, Some(second)),
@@ -238,7 +238,7 @@ pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTr
     Ok(graphs)
 }
 
-/// The program of the loss.
+/// The forward program of the loss.
 fn forward_of_training(model: &Analyzed) -> Dataflow {
     let mut flow = model.flow.clone();
     flow.name = format!("{}.train", model.name);
@@ -246,19 +246,19 @@ fn forward_of_training(model: &Analyzed) -> Dataflow {
     flow
 }
 
-/// The program of training.
+/// The training program at its levels.
 struct Training {
-    /// Before the passes over the whole.
+    /// Before the joint passes.
     joint: Dataflow,
-    /// After them.
+    /// After the joint passes.
     flow: Dataflow,
-    /// Its kernels.
+    /// The kernels of `flow`.
     kernels: Program,
-    /// How it belongs to the whole graph, if it is trained on batches.
+    /// The mini-batch layout, for mini-batch training.
     batch: Option<BatchLayout>,
-    /// What computes values that batches reuse.
+    /// The producer of historical embeddings.
     bottom: Option<Bottom>,
-    /// What it was compiled for.
+    /// The sizes it was compiled for.
     sizes: Option<SizeInfo>,
 }
 
@@ -291,21 +291,21 @@ fn lower_training(
     update(&mut flow, &gradients, &spec.optimizer);
     let joint = flow.clone();
     passes.run_joint(&mut flow, cx, evaluation_bytes);
-    // Of batches as well: sums of features that stand by themselves are faster than within the kernels that use them.
+    // Also for mini-batches: separate sums of features are faster than sums fused into their users.
     let kernels = passes.lower(&flow, LoweringOptions::of(cx.machine.as_ref()))??;
     Ok(Training { joint, flow, kernels, batch, bottom, sizes: cx.sizes.clone() })
 }
 
-/// The program of values that batches reuse. How many there will be at a time is the runtime's matter.
+/// The program of historical embeddings. The runtime chooses the number of vertices per run.
 fn lower_bottom(
     mut flow: Dataflow,
     layout: BatchLayout,
     passes: &PassManager,
     cx: &PassCx,
 ) -> Result<Bottom, LowerError> {
-    let mut quiet = PassCx { machine: cx.machine.clone(), ..PassCx::new(None) };
-    passes.run_forward(&mut flow, &mut quiet);
-    passes.run_joint(&mut flow, &mut quiet, || None);
+    let mut bottom_cx = PassCx { machine: cx.machine.clone(), ..PassCx::new(None) };
+    passes.run_forward(&mut flow, &mut bottom_cx);
+    passes.run_joint(&mut flow, &mut bottom_cx, || None);
     let kernels = kernels::lower_with(
         &flow,
         passes.lowering_options(LoweringOptions::of(cx.machine.as_ref()).with_hoisting(false)),
@@ -313,13 +313,13 @@ fn lower_bottom(
     Ok(Bottom { flow, kernels, layout })
 }
 
-/// The program of evaluation: dropout's masks are 1.
+/// The evaluation program: dropout masks become 1.
 fn without_dropout(flow: &Dataflow) -> Dataflow {
     let mut infer = flow.with_tables_of(format!("{}.infer", flow.name));
     for value in &flow.values {
         infer.cursor = Cursor { stage: value.stage, phase: value.phase, origin: value.origin };
         let op = match &value.op {
-            // A mask only ever multiplies what it masks, and a scalar multiplies anything.
+            // A mask occurs only as a factor, so a scalar has the same effect.
             Op::RandomMask { .. } => Op::Const(1.0),
             other => other.clone(),
         };

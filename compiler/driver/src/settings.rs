@@ -1,4 +1,4 @@
-//! A train block as a table of settings, so that two of them can be compared when one is only remembered.
+//! The settings of a train block as a table, so that they can be compared with those saved in a checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use hgnnc_ir::artifact::{Criterion, NegativeEnds, Target};
 use hgnnc_passes::{Clip, Optimizer, Schedule};
 use hgnnc_sema::Analyzed;
 
-/// All settings of a train block on which the course of training depends, by name. Not among them: the loss, which is part
-/// of the program, the split, which is part of the data, the number of epochs, and the metrics of the report.
+/// All settings of a train block that affect the course of training, by name. Excluded: the loss (part of the program),
+/// the split (part of the data), the number of epochs, and the reported metrics.
 pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let Some(spec) = &model.train else { return settings };

@@ -1,6 +1,6 @@
-//! The standard library: the files of `stdlib/`, built into the compiler.
+//! The standard library: the files of `stdlib/`, embedded in the compiler.
 
-/// Name and text of each module.
+/// Name and source text of each module.
 pub const STDLIB: &[(&str, &str)] = &[
     ("gat", include_str!("../../../stdlib/gat.hgnn")),
     ("gcn", include_str!("../../../stdlib/gcn.hgnn")),

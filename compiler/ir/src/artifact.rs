@@ -1,102 +1,102 @@
-//! Where compiler and runtime meet: two programs and what training needs to know.
+//! The interface between compiler and runtime: the compiled programs and the training configuration.
 
 use crate::batch::BatchLayout;
 use crate::dataflow::Dataflow;
 use crate::kernel;
 use crate::types::{Graph, VertexType};
 
-/// A compiled model.
+/// A compiled model with its training configuration.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Artifact {
-    /// Name of the model.
     pub model: String,
     /// One training step: forward, backward and update. Results: `loss`.
     pub train: Option<Dataflow>,
-    /// Evaluation (no dropout). Results: each output of vertices by name, and, where the model is trained on vertices,
-    /// `row_loss`: the loss of each vertex, `V[]`. Same tables as `train`, but for batches. Where the model scores
-    /// links, also what [`Artifact::score`] is given.
+    /// Evaluation (no dropout). Results: each vertex output by name and, if the model is trained on vertices,
+    /// `row_loss`: the loss of each vertex, `V[]`. Same tables as `train`, unless `train` is a mini-batch program. For
+    /// link prediction, also the inputs of [`Artifact::score`].
     pub infer: Dataflow,
-    /// The scores of pairs of vertices: a result `NAME.GRAPH` for each output of links and graph of links, f32
-    /// `edges(GRAPH)[]`. Inputs are [`crate::dataflow::Binding::Given`] by results of `infer`. Its graphs are those of links;
-    /// parameters have their positions, and one element where it does not use them.
+    /// Link prediction: a result `NAME.GRAPH` for each link output and graph of links, f32 `edges(GRAPH)[]`. Inputs are
+    /// [`crate::dataflow::Binding::Given`], named by results of `infer`. Its graphs are the graphs of links. Parameters
+    /// keep their positions; unused ones have one element.
     pub score: Option<Dataflow>,
-    /// The programs as kernels, which is what the runtime executes.
+    /// The programs in kernel IR, which the runtime executes.
     pub kernels: Kernels,
-    /// How to train. `None` for a model without a `train` block.
+    /// `None` for a model without a `train` block.
     pub training: Option<Training>,
-    /// How [`Artifact::train`] belongs to the whole graph, where it is the program of a batch: then it has tables of its
-    /// own.
+    /// The layout of [`Artifact::train`] relative to the whole graph if it is a mini-batch program, which has
+    /// tables of its own.
     pub batch: Option<BatchLayout>,
-    /// What computes values that batches reuse, where they do ([`MiniBatch::reuse`]).
+    /// The producer of historical embeddings, if mini-batches reuse them ([`MiniBatch::reuse`]).
     pub bottom: Option<Bottom>,
 }
 
-/// The program of values that batches reuse: what the bottom layer gives to vertices. Forward only, on a batch of which they
-/// are the seeds, whose one hop has the fan-outs of the last hop of [`MiniBatch`].
+/// The program that computes historical embeddings: the bottom layer's output for hot vertices. Forward only, on a
+/// one-hop mini-batch with the hot vertices as seeds and the fan-outs of the last hop of [`MiniBatch`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bottom {
-    /// Results: [`crate::batch::Reused::name`] of each value. Parameters are those of [`Artifact::train`], in the same order.
+    /// Results: one [`crate::batch::Reused::name`] per cached value. Parameters are those of [`Artifact::train`],
+    /// in the same order.
     pub flow: Dataflow,
-    /// The same as kernels.
+    /// The same program in kernel IR.
     pub kernels: kernel::Program,
-    /// How it belongs to the whole graph.
+    /// Its layout relative to the whole graph.
     pub layout: BatchLayout,
 }
 
-/// The programs of an artifact as kernels.
+/// The programs of an artifact in kernel IR; see the fields of the same name in [`Artifact`].
 #[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Kernels {
-    /// [`Artifact::train`].
     pub train: Option<kernel::Program>,
-    /// [`Artifact::infer`].
     pub infer: kernel::Program,
-    /// [`Artifact::score`].
     pub score: Option<kernel::Program>,
 }
 
-/// The training block.
+/// The training configuration of a `train` block.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Training {
-    /// Name of the output that is trained.
+    /// Name of the output that the loss is computed on.
     pub output: String,
-    /// What it belongs to, and what it is compared with.
+    /// The rows of that output and their ground truth.
     pub target: Target,
-    /// What the outputs are compared with, and so how they are read.
+    /// The kind of prediction, which fixes loss and interpretation of the output.
     pub task: Task,
-    /// Number of epochs.
+    /// Maximum number of epochs.
     pub epochs: u64,
-    /// Early stopping.
+    /// Early stopping, if configured.
     pub stop: Option<Stop>,
-    /// What decides the best epoch, whose parameters are kept.
+    /// Selects the best epoch, whose parameters are kept.
     pub select: Criterion,
-    /// Metrics to report.
+    /// Metrics to report after each epoch.
     pub metrics: Vec<Metric>,
-    /// The split, unless the command line names another.
+    /// The dataset split, unless the command line names another.
     pub split: Option<String>,
     /// The dataset, unless the command line names a folder (`synth acm`).
     pub dataset: Option<String>,
-    /// The seed, unless the command line gives one.
+    /// The random seed, unless the command line gives one.
     pub seed: u64,
-    /// Training on sampled subgraphs. `None`: every step sees the whole graph.
+    /// Mini-batch training on sampled subgraphs. `None`: every step uses the whole graph.
     pub batch: Option<MiniBatch>,
 }
 
-/// What a trained output belongs to.
+/// The rows of a trained output and their ground truth.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum Target {
-    /// Vertices, compared with a label.
+    /// Vertices, which are compared with a label.
     Vertices {
-        /// Their type.
         vertex: VertexType,
         /// Name of the label in the dataset.
         label: String,
     },
-    /// Pairs of vertices, which are links of a relation or not.
+    /// Vertex pairs, which are classified as link or no link.
     Links(LinkTarget),
 }
 
 impl Target {
-    /// The vertex type of the output, if it belongs to vertices.
+    /// The vertex type of the output; `None` for links.
     pub fn vertex(&self) -> Option<VertexType> {
         match self {
             Target::Vertices { vertex, .. } => Some(*vertex),
@@ -105,86 +105,88 @@ impl Target {
     }
 }
 
-/// How links are learned: those of a batch are told from pairs that are none.
+/// Configuration of link prediction, which learns to tell the links of a batch from negative samples.
 ///
-/// A link of a batch is never a message of that batch: from the graphs of its relation, in either direction, and from those
-/// of `exclude`, the edges that join its ends are left out.
+/// Links of a batch are no messages in that batch: the edges between the endpoints of a link are removed from the
+/// graphs of its relation, in either direction, and from those of `exclude`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkTarget {
-    /// The graphs of links that are scored, by their position in the table of the whole graph.
+    /// The graphs of links to score, by position in the tables of the whole graph.
     pub graphs: Vec<Graph>,
-    /// Pairs that are none, for each link of a batch.
+    /// Negative sampling for the links of a batch.
     pub negatives: Negatives,
-    /// Relations that repeat links, as their inverses: position in the table of relations.
+    /// Relations that repeat the links, for example their inverses: positions in the table of relations.
     pub exclude: Vec<u32>,
 }
 
-/// How pairs that are no links are drawn: one end of a link is replaced, the destination and the source in turns (where an
-/// end is joined to all others, there is none).
+/// Negative sampling: each sample replaces one endpoint of a link, alternating between destination and source. An
+/// endpoint that is linked to all candidates gets no sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negatives {
-    /// For each link, at least 1.
+    /// Negative samples per link, at least 1.
     pub count: u32,
-    /// By what it is replaced.
+    /// The distribution of the replacement.
     pub by: NegativeEnds,
 }
 
-/// Ends of pairs that are no links.
+/// The distribution of the replacing endpoints of negative samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NegativeEnds {
-    /// Any vertex of the type, all alike.
+    /// Uniform over the vertices of the type.
     Uniform,
-    /// That of another link of the batch, of the same relation: a vertex with many links is likely to be drawn.
+    /// The endpoint of another link of the same relation in the batch; favours high-degree vertices.
     InBatch,
 }
 
-/// How a step of training draws a subgraph. The step is the whole program on that subgraph.
+/// Neighbour sampling for mini-batch training. A step runs the whole program on the sampled subgraph.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MiniBatch {
-    /// Seeds of a batch: vertices, or links, that the loss is of. At least 1.
+    /// Seed vertices (or links) per batch, at least 1. The loss is taken over them.
     pub size: usize,
-    /// In-edges that a vertex draws, `[hops][graphs]`: hops counted from the seeds, graphs by their position in
-    /// the table of the whole graph, which [`Artifact::infer`] has.
+    /// Fan-outs, `[hops][graphs]`: hops counted from the seeds, graphs by position in the tables of the whole
+    /// graph, which [`Artifact::infer`] has.
     ///
-    /// As many hops as the program of a batch needs (`hops` of its [`crate::batch::BatchLayout`]): empty where the loss
-    /// sees no neighbours. Graphs that the loss does not depend on have numbers as well, which mean nothing.
+    /// The number of hops is `hops` of the mini-batch program's [`crate::batch::BatchLayout`]; 0 if the loss depends on
+    /// no neighbours. The entries of graphs that the loss does not depend on are meaningless.
     pub fanouts: Vec<Vec<Fanout>>,
-    /// Which values of the bottom layer batches take from a table.
+    /// Historical embeddings, if mini-batches reuse them.
     pub reuse: Option<Reuse>,
 }
 
-/// Reuse of what the bottom layer gives to hot vertices, as NeutronOrch does (Ai et al., PVLDB 17(8) 2024, "NeutronOrch:
-/// rethinking sample-based GNN training under CPU-GPU heterogeneous environments"). Batches of an epoch come in
-/// super-batches. Before the first one of a super-batch the values are computed; all of them take these as constants.
+/// Reuse of bottom-layer embeddings of hot vertices, as in NeutronOrch (Ai et al., PVLDB 17(8) 2024,
+/// "NeutronOrch: rethinking sample-based GNN training under CPU-GPU heterogeneous environments"). An epoch is
+/// divided into super-batches. The embeddings are computed before the first batch of a super-batch, and all its
+/// batches read them as constants.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reuse {
-    /// Part of the vertices of each type that are hot: those that most batches need the value for. From 0 to 1.
+    /// Fraction of the vertices of each type that are hot, from 0 to 1: those whose embedding most batches need.
     pub share: f64,
-    /// Batches of a super-batch, at least 1. A value is at most one update less old.
+    /// Batches per super-batch, at least 1. A value is at most `batches - 1` updates old.
     pub batches: u64,
 }
 
-/// Which in-edges a vertex draws in a semantic graph.
+/// The in-edges that a vertex samples in a semantic graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fanout {
-    /// All.
+    /// All in-edges of the vertex.
     All,
-    /// So many, each as probable as any other, or all where there are fewer. At least 1 where a model says it; a sampler is
-    /// told 0 for what nothing needs.
+    /// At most this many, uniform without replacement; all if there are fewer. At least 1 in a model; the sampler also
+    /// accepts 0 for graphs that no value depends on.
     AtMost(u32),
-    /// So many by the weights of the dataset, of those with a positive one. At least 1. Graphs of one relation only.
+    /// At most this many edges, weighted by the dataset's edge weights; edges of weight 0 are never drawn. At least 1.
+    /// Only for graphs of a single relation.
     Weighted(u32),
-    /// From the vertices where random walks along the graph's metapath end. The graph has no self loops of its own.
+    /// From the endpoints of random walks along the graph's metapath. The graph has no self loops of its own.
     Walks {
-        /// Walks of each vertex. At least 1.
+        /// Random walks per vertex, at least 1.
         walks: u32,
-        /// Ends that are kept: the most visited, of equally visited ones those of smaller ids. At least 1.
+        /// Number of most visited endpoints to keep, at least 1; ties go to the smaller id.
         top: u32,
     },
 }
 
 impl Fanout {
-    /// Edges drawn of a row of `degree` edges that can be; by walks, at most so many.
+    /// Number of edges sampled from `degree` candidates; an upper bound for random walks.
     #[inline]
     pub fn of(self, degree: u32) -> u32 {
         match self {
@@ -194,7 +196,7 @@ impl Fanout {
         }
     }
 
-    /// The most in-edges that it draws; `None`: as many as there are.
+    /// Maximum number of sampled in-edges; `None` if unlimited.
     pub fn most(self) -> Option<u32> {
         match self {
             Fanout::All => None,
@@ -204,7 +206,7 @@ impl Fanout {
     }
 }
 
-/// As it is written in a train block.
+/// The syntax of a train block.
 impl std::fmt::Display for Fanout {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -216,59 +218,52 @@ impl std::fmt::Display for Fanout {
     }
 }
 
-/// What an output predicts.
+/// The kind of prediction of an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum Task {
-    /// One class of several; the output holds logits.
-    Classify {
-        /// Number of classes.
-        classes: usize,
-    },
-    /// Several labels at once; the output holds one logit each.
-    MultiLabel {
-        /// Number of labels.
-        labels: usize,
-    },
-    /// Real numbers.
+    /// Single-label classification; the output holds logits.
+    Classify { classes: usize },
+    /// Multi-label classification; the output holds one logit per label.
+    MultiLabel { labels: usize },
+    /// Regression of real numbers.
     Regress {
-        /// How many.
+        /// Numbers to predict per row.
         width: usize,
     },
-    /// Whether a pair is a link; the output holds one logit.
+    /// Link prediction; the output holds one logit per pair.
     Link,
 }
 
-/// A quantity measured on a part of the split.
+/// A quantity measured on one part of the split.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are standard metrics")]
 pub enum Metric {
-    /// Mean loss.
     Loss,
-    /// Share of vertices whose class is right (several labels: whose labels are all right).
+    /// Share of vertices with the right class (multi-label: with all labels right).
     Accuracy,
-    /// F1 of the pooled counts.
+    /// F1 of the counts pooled over classes.
     MicroF1,
-    /// Mean of the classes' F1.
+    /// Unweighted mean of the F1 of each class.
     MacroF1,
-    /// Mean absolute error.
     Mae,
-    /// Root of the mean squared error.
     Rmse,
-    /// Probability that a link scores higher than a pair that is none: area under the ROC curve.
+    /// Area under the ROC curve: the probability that a link scores higher than a negative sample.
     Auc,
-    /// Area under the curve of precision by recall, as a sum of steps.
+    /// Area under the precision-recall curve, as a sum of steps.
     AveragePrecision,
-    /// Mean of 1 / rank of links among all pairs with one end replaced, known links left out.
+    /// Mean reciprocal rank of links among all pairs with one endpoint replaced, other known links filtered out.
     Mrr,
-    /// Share of links that are ranked first.
+    /// Share of links ranked first (filtered).
     Hits1,
-    /// Share of links that are among the first three.
+    /// Share of links ranked among the first three.
     Hits3,
-    /// Share of links that are among the first ten.
+    /// Share of links ranked among the first ten.
     Hits10,
 }
 
 impl Metric {
-    /// Name in the language and in reports.
+    /// The name in the language and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Loss => "loss",
@@ -286,7 +281,7 @@ impl Metric {
         }
     }
 
-    /// All metrics.
+    /// All metrics, in the order of the enum.
     pub const ALL: [Metric; 12] = [
         Metric::Loss,
         Metric::Accuracy,
@@ -302,12 +297,12 @@ impl Metric {
         Metric::Hits10,
     ];
 
-    /// Is it the rank of a link among all pairs?
+    /// Is it computed from the rank of a link among all pairs?
     pub fn is_ranking(self) -> bool {
         matches!(self, Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10)
     }
 
-    /// Does it say something about outputs of a task?
+    /// Is the metric defined for outputs of the task?
     pub fn fits(self, task: Task) -> bool {
         match self {
             Metric::Loss => true,
@@ -327,19 +322,19 @@ impl Metric {
     }
 }
 
-/// The part of a split.
+/// One part of a dataset split.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Part {
-    /// Trained on.
+    /// Vertices or links that the loss is computed on.
     Train,
-    /// Chosen by.
+    /// Vertices or links that select the best epoch.
     Val,
-    /// Reported.
+    /// Vertices or links for the final report.
     Test,
 }
 
 impl Part {
-    /// Name in the language and in reports.
+    /// The name in the language and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Part::Train => "train",
@@ -351,18 +346,17 @@ impl Part {
 
 /// A metric on a part: `val.loss`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Criterion {
-    /// On what.
     pub part: Part,
-    /// Which.
     pub metric: Metric,
 }
 
 /// `stop when C has not improved for N epochs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stop {
-    /// What is watched.
+    /// The metric that must improve.
     pub criterion: Criterion,
-    /// Epochs without improvement.
+    /// Epochs without improvement before training stops.
     pub patience: u64,
 }

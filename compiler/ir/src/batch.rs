@@ -1,119 +1,123 @@
-//! How the program of a batch belongs to the program of the whole graph.
+//! The layout of a mini-batch program relative to the program of the whole graph.
 //!
-//! A batch is a sampled subgraph. Its vertices are numbered by type in the order in which they were reached: the seeds
-//! first, then what is one hop from them, and so on. A vertex that was reached within `h` hops and is `L` hops at most from
-//! the seeds in all has its in-edges drawn where `h < L`. So whatever the program computes on vertices within `h` hops are
-//! the first rows of what it would compute on all of them, and every value has only as many rows as the loss depends on.
+//! A mini-batch is a sampled subgraph of `L` hops. Its vertices are numbered per type in order of discovery: the seed
+//! vertices first, then hop 1, and so on. A vertex discovered at hop `h < L` has its in-edges sampled. The vertices
+//! within `h` hops are therefore a prefix of all vertices of their type, and a value that the loss needs only within
+//! `h` hops has rows for this prefix alone.
 
 use crate::types::{Graph, Input, Param, Pattern, VertexType};
 
-/// Rows that are known within a number of hops.
+/// The vertices of a type within a number of hops of the seeds, a prefix of the vertices of the batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Known {
-    /// The type in the program of the whole graph.
+    /// The vertex type in the program of the whole graph.
     pub vertex: VertexType,
-    /// Vertices of this type at most so many hops from the seeds.
+    /// Maximum distance from the seeds, in hops.
     pub hops: usize,
 }
 
-/// A graph of the program of a batch.
+/// A graph of the mini-batch program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum BatchGraph {
-    /// The sampled in-edges of the vertices that are known within a number of hops.
+    /// The sampled in-edges of the vertices within a number of hops.
     Sampled {
         /// The graph in the program of the whole graph.
         graph: Graph,
-        /// Hops of its destinations; its sources are one more hop away at most.
+        /// Maximum distance of the destinations from the seeds; sources are at most one hop farther.
         hops: usize,
     },
-    /// Pairs to score: both ends are seeds.
+    /// Vertex pairs to score. Both endpoints are seeds.
     Links {
         /// The graph in the program of the whole graph.
         graph: Graph,
     },
-    /// From each vertex within more hops to itself within fewer: what takes the first rows.
+    /// Identity edges from each vertex of a longer prefix to the same vertex of a shorter one; a gather along them
+    /// takes the first rows.
     First {
-        /// The vertices within fewer hops, a type of the batch.
+        /// The shorter prefix, a vertex type of the batch.
         rows: VertexType,
     },
-    /// From each vertex whose values are taken from elsewhere to itself among all: what puts them there.
+    /// Identity edges from each vertex with a historical embedding to the same vertex among all; a scatter along them
+    /// inserts the cached rows.
     Reused {
-        /// Position in [`BatchLayout::reused`].
+        /// Position of the vertices in [`BatchLayout::reused`].
         rows: usize,
     },
 }
 
-/// An input of the program of a batch.
+/// An input of the mini-batch program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum BatchInput {
-    /// Rows of an input of the program of the whole graph.
+    /// The rows of the batch's vertices or edges in an input of the whole-graph program.
     Whole(Input),
-    /// Values that are taken from elsewhere.
+    /// Historical embeddings, read from the cache.
     Reused {
-        /// Position in [`BatchLayout::reused`].
+        /// Position of the vertices in [`BatchLayout::reused`].
         rows: usize,
-        /// Position in [`Reused::values`].
+        /// Position of the value in [`Reused::values`].
         value: usize,
     },
 }
 
-/// Vertices of a type that draw nothing in the last hop, because what would come of it is taken from elsewhere. They are
-/// the ones that the last hop but one reached first: all others have drawn their in-edges before.
+/// Vertices of a type whose bottom-layer embedding is historical (read from the cache). They sample no
+/// in-edges in the last hop. They were discovered in the hop before it; vertices discovered earlier have
+/// sampled their in-edges already.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reused {
-    /// A type of the batch that has a row for each.
+    /// The batch's vertex type with one row per such vertex.
     pub rows: VertexType,
-    /// The type of the batch among which they are: all within one hop fewer than the last.
+    /// The batch's vertex type that contains them: all vertices within `L - 1` hops.
     pub of: VertexType,
-    /// Numbers of a row, for each of their values.
+    /// Elements per row of each cached value.
     pub values: Vec<usize>,
 }
 
 impl Reused {
-    /// The name of a value, as a result of the program that computes it.
+    /// The result name of a cached value in the program that computes it.
     pub fn name(rows: usize, value: usize) -> String {
         format!("reused.{rows}.{value}")
     }
 }
 
-/// A sparse feature matrix of the program of a batch.
+/// A sparse feature matrix of the mini-batch program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchPattern {
     /// The matrix in the program of the whole graph.
     pub pattern: Pattern,
-    /// Its rows, a type of the batch.
+    /// Its rows, a vertex type of the batch.
     pub rows: VertexType,
 }
 
-/// The tables of the program of a batch, beside those of the program of the whole graph. Parameters are the same and in the
-/// same order.
+/// Maps the tables of the mini-batch program to those of the whole-graph program. Both have the same parameters
+/// in the same order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BatchLayout {
-    /// How far from the seeds the loss sees.
+    /// Receptive field of the loss, in hops.
     pub hops: usize,
-    /// Vertex types, by [`VertexType`] of the batch. For those of [`BatchLayout::reused`], which have fewer rows: what they are
-    /// among.
+    /// The vertex types, indexed by the batch's [`VertexType`]. A type of [`BatchLayout::reused`] has fewer rows; its
+    /// entry names the prefix that contains them.
     pub vertices: Vec<Known>,
-    /// Graphs, by [`Graph`] of the batch.
+    /// The graphs, indexed by the batch's [`Graph`].
     pub graphs: Vec<BatchGraph>,
-    /// Sparse features, by [`Pattern`] of the batch.
+    /// The sparse feature matrices, indexed by the batch's [`Pattern`].
     pub patterns: Vec<BatchPattern>,
-    /// Inputs, by [`Input`] of the batch. Counters of steps and epochs follow, which are nowhere else.
+    /// The inputs, indexed by the batch's [`Input`]. Step and epoch counters come after them and have no entry.
     pub inputs: Vec<BatchInput>,
-    /// Parameters with a row for each vertex of a type, and how many hops these are away: a batch has the rows of its
-    /// vertices.
+    /// Embedding tables (parameters with one row per vertex of a type) and the distance of their vertices. A batch
+    /// reads and updates only the rows of its own vertices.
     pub rows: Vec<(Param, Known)>,
-    /// Whose values are taken from elsewhere, by their type in the program of the whole graph.
+    /// Vertices with historical embeddings, one entry per vertex type of the whole graph that has any.
     pub reused: Vec<Reused>,
 }
 
 impl BatchLayout {
-    /// Whose values a vertex type of the batch has, if it is such a type: position in [`BatchLayout::reused`].
+    /// The position in [`BatchLayout::reused`] of the entry whose rows are this vertex type of the batch,
+    /// if there is one.
     pub fn reused_rows(&self, vertex: VertexType) -> Option<usize> {
         self.reused.iter().position(|reused| reused.rows == vertex)
     }
 
-    /// Most hops of the destinations of a sampled graph; `None` where the program does not use it.
+    /// Maximum `hops` among the sampled copies of a graph. `None` if the program does not use the graph.
     pub fn deepest(&self, graph: Graph) -> Option<usize> {
         let hops = |it: &BatchGraph| match *it {
             BatchGraph::Sampled { graph: of, hops } if of == graph => Some(hops),

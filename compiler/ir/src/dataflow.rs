@@ -1,4 +1,4 @@
-//! The container: tables, values in SSA order, outputs; and the builder methods that keep it typed.
+//! The program container: tables, values in SSA order, outputs; and the builder methods that keep it well-typed.
 
 use crate::infer::{TypeError, infer};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
@@ -7,122 +7,122 @@ use crate::types::{Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Spa
 /// A vertex type of the schema.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VertexTypeDecl {
-    /// Name in the model.
+    /// Name in the model source.
     pub name: String,
     /// Name in the dataset.
     pub dataset_name: String,
 }
 
-/// A declared relation. Semantic graphs refer to these by position.
+/// A declared relation. Semantic graphs refer to relations by position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelationDecl {
-    /// Name in the model.
+    /// Name in the model source.
     pub name: String,
     /// Name in the dataset.
     pub dataset_name: String,
-    /// Type of the sources.
+    /// Vertex type of the sources.
     pub src: VertexType,
-    /// Type of the destinations.
+    /// Vertex type of the destinations.
     pub dst: VertexType,
 }
 
 /// One hop of a metapath.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Step {
-    /// Position in [`Dataflow::relations`].
+    /// Position in [`Dataflow::relations`], as an index.
     pub relation: u32,
-    /// Walk from destination to source.
+    /// Traverse the relation from destination to source.
     pub reverse: bool,
 }
 
-/// A semantic graph: how the runtime builds it, and its end types.
+/// A semantic graph: its endpoint types and the recipe by which the runtime builds it.
 ///
-/// Messages flow from `src` to `dst`: a relation or metapath from `A` to `B` has the sources `A` and the
-/// destinations `B`.
+/// Messages flow from `src` to `dst`: a relation or metapath from `A` to `B` has sources `A` and destinations `B`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GraphDecl {
-    /// Name in the model, unique.
+    /// Unique name in the model.
     pub name: String,
-    /// Type of the sources.
+    /// Vertex type of the sources.
     pub src: VertexType,
-    /// Type of the destinations.
+    /// Vertex type of the destinations.
     pub dst: VertexType,
-    /// Hops in the direction of messages, from `src` to `dst`. Empty: self loops only.
+    /// Hops in message direction, from `src` to `dst`. Empty: self loops only.
     pub steps: Vec<Step>,
-    /// Keep one edge per pair with the number of path instances (`true`), or distinct pairs without a
-    /// number (`false`). A single relation keeps its edges as they are, duplicates included.
+    /// For a metapath: keep one edge per pair with its number of path instances (`true`), or just the distinct pairs
+    /// (`false`). A single relation keeps its edges as they are, duplicates included.
     pub counted: bool,
     /// Add the edges (v, v) that are missing.
     pub self_loops: bool,
-    /// Its edges are pairs to score, which may or may not be links of its relation: those of a batch in training,
-    /// and whatever is asked for in evaluation. It has one step, and no value passes along its edges to another vertex.
+    /// The edges are vertex pairs to score, which may or may not be links of its relation: those of a batch in
+    /// training, any requested pairs in evaluation. Such a graph has one step and carries no messages.
     pub links: bool,
 }
 
-/// A semantic graph whose edges are paths of other graphs, so that what is summed over its edges can be summed hop by hop.
+/// A semantic graph whose edges are paths of other graphs, so that a reduction over its edges can be
+/// factored hop by hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathDecl {
-    /// The semantic graph: it has an edge for each pair that a path joins.
+    /// The metapath's semantic graph, with one edge per pair that a path connects.
     pub of: Graph,
-    /// The graphs that a path goes along, from sources to destinations; at least two.
+    /// The graphs along a path, from sources to destinations; at least two.
     pub hops: Vec<Graph>,
-    /// There is one path for each pair. Otherwise `of` is counted: its edges know how many there are.
+    /// Every pair is connected by exactly one path. Otherwise `of` is counted: each edge has a multiplicity.
     pub once: bool,
 }
 
-/// The sparsity pattern of a vertex type's sparse feature matrix.
+/// The sparsity pattern of a sparse feature matrix.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct PatternDecl {
-    /// Whose features.
+    /// The vertex type that the rows belong to.
     pub vertex: VertexType,
-    /// Number of columns.
     pub columns: usize,
 }
 
-/// What the runtime fills an input with.
+/// The data that the runtime binds to an input.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Binding {
     /// The feature matrix of a vertex type, dense or sparse as the input's layout says.
     Features(VertexType),
-    /// Labels by name: i32 `V[]` for classes (-1 = none), f32 `V[classes]` for several labels at once
-    /// (0 or 1), f32 `V[width]` for real targets.
+    /// Labels by name: i32 `V[]` for classes (-1: unlabelled), f32 `V[classes]` for multi-label targets (0 or 1), f32
+    /// `V[width]` for regression targets.
     Label(VertexType, String),
-    /// 1 where the vertex belongs to the training part of the chosen split, else 0. f32 `V[]`.
+    /// 1 for the vertices of the training part of the chosen split, else 0. f32 `V[]`.
     TrainMask(VertexType),
-    /// Weight of the edges of a relation (1 where the dataset has none). f32 `edges(g)[]`.
+    /// Edge weights of a relation (1 if the dataset has none). f32 `edges(g)[]`.
     EdgeWeight(Graph),
     /// Number of path instances of each edge of a counted metapath. f32 `edges(g)[]`.
     EdgeCount(Graph),
-    /// Features of the edges of a relation. f32 `edges(g)[width]`.
+    /// Edge features of a relation. f32 `edges(g)[width]`.
     EdgeFeatures(Graph),
-    /// A number of each edge that no other edge of its destination (`In`) or source (`Out`) has: how many of these edges come
-    /// before it, ordered by their other ends and, where these are equal, as in the dataset. f32 `edges(g)[]`.
+    /// The rank of each edge among the edges of its destination (`In`) or source (`Out`), ordered by opposite endpoint
+    /// and then by position in the dataset. Unique per row. f32 `edges(g)[]`.
     EdgeRank(Graph, Direction),
-    /// 1 where a pair to score is a link of the relation, else 0. f32 `edges(g)[]` of a graph of links.
+    /// 1 for vertex pairs that are links of the relation, else 0. f32 `edges(g)[]` of a graph of links.
     IsLink(Graph),
-    /// What another program has computed, by the name of its result. Any dense f32 type.
+    /// A result of another program, by name. Any dense f32 type.
     Given(String),
-    /// The number of this training step, from 1. f32 `[]`.
+    /// The number of the training step, from 1. f32 `[]`.
     StepNumber,
-    /// The number of this epoch, from 0. f32 `[]`.
+    /// The number of the epoch, from 0. f32 `[]`.
     EpochNumber,
 }
 
-/// An input and where it comes from.
+/// The declaration of an input.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct InputDecl {
-    /// Name in text, unique (`Paper.x`).
+    /// Unique name in the text format (`Paper.x`).
     pub name: String,
-    /// Its type.
     pub ty: Type,
-    /// Its source.
+    /// The data bound to it.
     pub binding: Binding,
 }
 
-/// How a parameter starts.
+/// The initial values of a parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Init {
-    /// All elements equal.
+    /// All elements equal this number.
     Constant(f64),
     /// Uniform in ±√(6 / (fan_in + fan_out)) (Glorot & Bengio 2010).
     Glorot {
@@ -136,100 +136,91 @@ pub enum Init {
         /// Product of the input dimensions.
         fan_in: Dim,
     },
-    /// Uniform in ±bound.
+    /// Uniform between `-bound` and `bound`.
     Uniform(f64),
-    /// Normal with mean 0.
+    /// Normally distributed with mean 0.
     Normal {
-        /// Standard deviation.
+        /// Standard deviation of the distribution.
         std: f64,
     },
 }
 
-/// A trainable parameter.
+/// The declaration of a trainable parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ParamDecl {
-    /// Path in the source (`conv.a_src.PAP`), unique; the key in saved weights.
+    /// Unique path in the source (`conv.a_src.PAP`); the key in saved weights.
     pub name: String,
-    /// Shape, row-major.
+    /// Shape in row-major order, outermost first.
     pub dims: Vec<Dim>,
-    /// How it starts.
+    /// Distribution of the initial values.
     pub init: Init,
-    /// Takes part in weight decay.
+    /// Does the optimizer apply weight decay?
     pub decay: bool,
 }
 
-/// One value.
+/// An operation and its result in SSA form.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct ValueData {
-    /// What computes it.
     pub op: Op,
     /// Operands; all are earlier values.
     pub args: Vec<Value>,
-    /// Its type, as [`infer`] computes it.
+    /// Result type, as computed by [`infer`].
     pub ty: Type,
-    /// Stage it is accounted to.
+    /// The stage it is accounted to.
     pub stage: Stage,
-    /// Part of the epoch it is accounted to.
+    /// The phase it is accounted to.
     pub phase: Phase,
-    /// Where in the source it comes from.
+    /// Source location, if known.
     pub origin: Option<Origin>,
 }
 
-/// What a program gives back.
+/// The purpose of an output.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum OutputKind {
-    /// A value by name (`loss`, `topic_logits`).
+    /// A result by name (`loss`, `topic_logits`).
     Result(String),
     /// The new value of a parameter.
     UpdateParam(Param),
-    /// The new value of an optimiser state.
+    /// The new value of an optimizer state, by slot.
     UpdateState(Param, u32),
 }
 
 /// An output of a program.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Output {
-    /// What for.
     pub kind: OutputKind,
-    /// Which value.
     pub value: Value,
 }
 
-/// A program of the dataflow IR.
+/// A program in dataflow IR.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Dataflow {
-    /// Name, for text.
     pub name: String,
-    /// Vertex types.
     pub vertex_types: Vec<VertexTypeDecl>,
-    /// Relations.
     pub relations: Vec<RelationDecl>,
-    /// Semantic graphs.
     pub graphs: Vec<GraphDecl>,
-    /// Which of them are paths of others.
+    /// The metapath graphs whose edges are paths of other graphs.
     pub paths: Vec<PathDecl>,
-    /// Sparsity patterns of features.
+    /// Sparsity patterns of feature matrices.
     pub patterns: Vec<PatternDecl>,
-    /// Inputs.
     pub inputs: Vec<InputDecl>,
-    /// Parameters.
     pub params: Vec<ParamDecl>,
-    /// Values in SSA order.
+    /// Operations in SSA order, indexed by [`Value`].
     pub values: Vec<ValueData>,
-    /// Outputs.
     pub outputs: Vec<Output>,
-    /// What new values are accounted to.
+    /// Stage, phase and origin of values appended next.
     pub cursor: Cursor,
 }
 
-/// Stage, phase and origin given to values as they are built.
+/// Builder state: stage, phase and origin of new values.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Cursor {
-    /// Stage.
     pub stage: Stage,
-    /// Phase.
     pub phase: Phase,
-    /// Origin.
     pub origin: Option<Origin>,
 }
 
@@ -240,12 +231,12 @@ impl Default for Cursor {
 }
 
 impl Dataflow {
-    /// An empty program.
+    /// An empty program with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The data of a value.
+    /// The operation that defines a value.
     pub fn value(&self, value: Value) -> &ValueData {
         &self.values[value.index()]
     }
@@ -255,7 +246,7 @@ impl Dataflow {
         &self.value(value).ty
     }
 
-    /// All values in order.
+    /// The handles of all values, in SSA order.
     pub fn handles(&self) -> impl DoubleEndedIterator<Item = Value> + ExactSizeIterator + use<> {
         (0..self.values.len()).map(Value::new)
     }
@@ -271,10 +262,10 @@ impl Dataflow {
         Ok(Value::new(self.values.len() - 1))
     }
 
-    /// Appends a value whose operands are known to fit: for code that has checked them or builds them itself.
+    /// Appends a value whose operands are known to fit, for code that constructs or has checked them.
     ///
     /// # Panics
-    /// When they do not fit; the message is the type error.
+    /// When the operands do not fit; the message is the type error.
     pub fn add(&mut self, op: Op, args: &[Value]) -> Value {
         match self.push(op, args) {
             Ok(value) => value,
@@ -282,32 +273,32 @@ impl Dataflow {
         }
     }
 
-    /// A scalar constant.
+    /// Appends a scalar constant.
     pub fn constant(&mut self, number: f64) -> Value {
         self.add(Op::Const(number), &[])
     }
 
-    /// An element-wise function of one operand.
+    /// Appends an element-wise function of one operand.
     pub fn unary(&mut self, op: UnaryOp, a: Value) -> Value {
         self.add(Op::Unary(op), &[a])
     }
 
-    /// An element-wise function of two operands.
+    /// Appends an element-wise function of two operands.
     pub fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
         self.add(Op::Binary(op), &[a, b])
     }
 
-    /// A reduction over the in-edges or out-edges.
+    /// Appends a reduction over in-edges or out-edges.
     pub fn segment(&mut self, graph: Graph, direction: Direction, reduce: Reduce, a: Value) -> Value {
         self.add(Op::Segment { graph, direction, reduce }, &[a])
     }
 
-    /// A reduction over the last `axes` dimensions.
+    /// Appends a reduction over the last `axes` dimensions.
     pub fn reduce_trailing(&mut self, reduce: Reduce, axes: usize, a: Value) -> Value {
         self.add(Op::ReduceTrailing { reduce, axes }, &[a])
     }
 
-    /// The type of the rows at one end of a graph.
+    /// The vertex space at one end of a graph.
     pub fn graph_end(&self, graph: Graph, direction: Direction) -> Space {
         let decl = &self.graphs[graph.index()];
         Space::Vertices(match direction {
@@ -316,12 +307,12 @@ impl Dataflow {
         })
     }
 
-    /// The declared type of a parameter.
+    /// The type of a parameter's value: dense f32 with one row.
     pub fn param_type(&self, param: Param) -> Type {
         Type::new(Space::Unit, self.params[param.index()].dims.clone())
     }
 
-    /// Adds a row to the input table, or finds the equal one.
+    /// Declares an input, or returns the one with an equal binding.
     pub fn declare_input(&mut self, decl: InputDecl) -> Input {
         let found = self.inputs.iter().position(|known| known.binding == decl.binding);
         Input::new(found.unwrap_or_else(|| {
@@ -330,7 +321,7 @@ impl Dataflow {
         }))
     }
 
-    /// The pattern of a vertex type's sparse features.
+    /// Declares the sparsity pattern of a vertex type's features, or returns an equal one.
     pub fn declare_pattern(&mut self, vertex: VertexType, columns: usize) -> Pattern {
         let decl = PatternDecl { vertex, columns };
         let found = self.patterns.iter().position(|known| *known == decl);
@@ -340,18 +331,18 @@ impl Dataflow {
         }))
     }
 
-    /// Adds a row to the parameter table.
+    /// Declares a parameter and returns its handle.
     pub fn declare_param(&mut self, decl: ParamDecl) -> Param {
         self.params.push(decl);
         Param::new(self.params.len() - 1)
     }
 
-    /// Names a result.
+    /// Adds an output that names a value as a result.
     pub fn output(&mut self, name: impl Into<String>, value: Value) {
         self.outputs.push(Output { kind: OutputKind::Result(name.into()), value });
     }
 
-    /// The result of that name.
+    /// The value of the named result, if there is one.
     pub fn result(&self, name: &str) -> Option<Value> {
         self.outputs.iter().find_map(|output| match &output.kind {
             OutputKind::Result(known) if known == name => Some(output.value),
@@ -359,7 +350,7 @@ impl Dataflow {
         })
     }
 
-    /// A copy of the tables with no values and outputs, to rebuild a program into.
+    /// An empty program with the same tables, for passes that rebuild a program.
     pub fn with_tables_of(&self, name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -376,12 +367,12 @@ impl Dataflow {
         }
     }
 
-    /// Number of stored columns per row of a dense value where all dimensions are fixed.
+    /// Elements per row of a value; `None` if a dimension is symbolic.
     pub fn width(&self, value: Value) -> Option<usize> {
         self.ty(value).dims.iter().map(|d| d.fixed()).product()
     }
 
-    /// Is this value stored sparsely?
+    /// Does the value store only the elements of a sparsity pattern?
     pub fn is_sparse(&self, value: Value) -> bool {
         matches!(self.ty(value).layout, Layout::Sparse(_))
     }

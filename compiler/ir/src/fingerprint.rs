@@ -1,10 +1,9 @@
-//! The meaning of a program as hashes, so that two programs can be compared when one of them is only remembered.
+//! Hashes the meaning of a program, so that it can be compared with a program of which only the hash was saved.
 //!
-//! Equal fingerprints: every result is computed by the same operations from the same inputs and parameters. The text of
-//! the source, its comments, the order of its statements, values that no result depends on, and the names that a schema
-//! gives to vertex types, relations and metapaths do not matter; names in the dataset, the streams of random masks, and
-//! the names, shapes and initial values of parameters do. Passes change programs, so only programs before any pass are
-//! compared.
+//! Two programs with equal fingerprints compute every result by the same operations from the same inputs and
+//! parameters. Ignored: the source text, comments, statement order, dead values, and the schema's names of vertex
+//! types, relations and metapaths. Significant: names in the dataset, dropout streams, and the names, shapes and
+//! initial values of parameters. Passes rewrite programs, so fingerprints are comparable only before any pass.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +16,16 @@ use crate::types::{Layout, Space, Type};
 /// Identifies the computation of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Fingerprint {
-    /// A hash of 128 bits of the expression that each result is, by name.
+    /// 128-bit hash of the expression of each result, by result name.
     pub results: BTreeMap<String, u128>,
-    /// How often each operation occurs in these expressions, by its text without operands.
+    /// Number of occurrences of each operation in these expressions, by its text without operands.
     pub operations: BTreeMap<String, u64>,
     /// Type and initial value of each parameter, by name.
     pub params: BTreeMap<String, String>,
 }
 
 impl Fingerprint {
-    /// Of a program before any pass.
+    /// The fingerprint of a program before any pass.
     pub fn new(flow: &Dataflow) -> Self {
         let tables = named_by_content(flow);
         let names = Names(&tables);
@@ -62,7 +61,7 @@ impl Fingerprint {
     }
 }
 
-/// Whether a result depends on each value.
+/// Liveness: does a result depend on the value?
 fn needed(flow: &Dataflow) -> Vec<bool> {
     let mut needed = vec![false; flow.values.len()];
     for output in &flow.outputs {
@@ -76,7 +75,7 @@ fn needed(flow: &Dataflow) -> Vec<bool> {
     needed
 }
 
-/// The tables of a program, where everything but parameters has what it stands for as its name.
+/// The tables of a program with every entry but parameters renamed to its content.
 fn named_by_content(flow: &Dataflow) -> Dataflow {
     let mut tables = flow.with_tables_of("");
     tables.vertex_types.iter_mut().for_each(|decl| decl.name.clone_from(&decl.dataset_name));
@@ -102,7 +101,7 @@ fn named_by_content(flow: &Dataflow) -> Dataflow {
     tables
 }
 
-/// The text of a type, with the pattern of a sparse one instead of its number.
+/// The text of a type, with the contents of its sparsity pattern in place of the handle.
 fn type_by_content(tables: &Dataflow, ty: &Type) -> String {
     let Layout::Sparse(pattern) = ty.layout else { return print_type(tables, ty) };
     let decl = &tables.patterns[pattern.index()];

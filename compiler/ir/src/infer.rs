@@ -1,6 +1,6 @@
 //! Typing rules: the result type of an operation from the types of its operands.
 //!
-//! The builder, the parser and the verifier all ask here, so a program that exists is typed.
+//! Builder, parser and verifier all use these rules, so every program that was built is well-typed.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::ops::{BinaryOp, Direction, Op, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
 use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
 
-/// Operands that do not fit their operation.
+/// An operation whose operands do not fit; the message says why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TypeError(pub String);
 
@@ -28,7 +28,7 @@ fn error<T>(message: impl Into<String>) -> Result<T, TypeError> {
 /// The type of `op` applied to `args`.
 ///
 /// # Errors
-/// When the number or the types of the operands do not fit, or a table row does not exist.
+/// If the number or the types of the operands do not fit, or a table row does not exist.
 pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError> {
     let expected = match op {
         Op::Input(_) | Op::Param(_) | Op::State(..) | Op::Const(_) | Op::Count(_) | Op::RandomMask { .. } => Some(0),
@@ -317,14 +317,14 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
     }
 }
 
-/// The unit value with the rows of a type as its leading dimension.
+/// The unit value whose leading dimension is the rows of `ty`.
 fn leading(dim: Dim, ty: &Type) -> Type {
     let mut dims = vec![dim];
     dims.extend(&ty.dims);
     Type::new(Space::Unit, dims)
 }
 
-/// The type of a sum over paths.
+/// The type of a factored metapath reduction.
 fn paths(flow: &Dataflow, sum: &PathSum, args: &[Value]) -> Result<Type, TypeError> {
     let (Some(first), Some(second)) = (flow.graphs.get(sum.first.index()), flow.graphs.get(sum.second.index())) else {
         return error("no such graph");
@@ -355,7 +355,7 @@ fn paths(flow: &Dataflow, sum: &PathSum, args: &[Value]) -> Result<Type, TypeErr
     Ok(Type::new(rows, w.dims.clone()))
 }
 
-/// Does a vertex value take values of the distinct ends of these graphs into its rows?
+/// Checks the operands of a scatter: a vertex value and one value per graph at its distinct endpoints.
 fn at_ends(flow: &Dataflow, args: &[Value], ends: &[(Graph, Direction)]) -> Result<(), TypeError> {
     let base = flow.ty(args[0]);
     for (&(graph, direction), &part) in ends.iter().zip(&args[1..]) {
@@ -372,7 +372,7 @@ fn at_ends(flow: &Dataflow, args: &[Value], ends: &[(Graph, Direction)]) -> Resu
     Ok(())
 }
 
-/// Element-wise on two operands: the wider space and the longer dimensions win.
+/// Element-wise on two operands: broadcasts to the wider space and the longer dimensions.
 fn binary(op: BinaryOp, a: &Type, b: &Type) -> Result<Type, TypeError> {
     let space = match (a.space, b.space) {
         (x, y) if x == y => x,
@@ -390,7 +390,7 @@ fn binary(op: BinaryOp, a: &Type, b: &Type) -> Result<Type, TypeError> {
     let layout = match (a.layout, b.layout) {
         (Layout::Dense, Layout::Dense) => Layout::Dense,
         (Layout::Sparse(p), Layout::Sparse(q)) if p == q && op.zero_with_zero() => Layout::Sparse(p),
-        // Zero stays zero when multiplied by anything, and when divided.
+        // Multiplication by and division by a dense operand preserve zeros.
         (Layout::Sparse(p), Layout::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && a.dims == *dims => {
             Layout::Sparse(p)
         }
@@ -401,7 +401,7 @@ fn binary(op: BinaryOp, a: &Type, b: &Type) -> Result<Type, TypeError> {
 }
 
 impl UnaryOp {
-    /// Does `f(0) = 0` hold, so that a sparse operand stays sparse?
+    /// Does `f(0) = 0` hold, so that sparse operands stay sparse?
     pub fn preserves_zero(self) -> bool {
         match self {
             UnaryOp::Neg
@@ -422,7 +422,7 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// Does `0 ∘ 0 = 0` hold?
+    /// Does `0 ∘ 0 = 0` hold, so that two sparse operands stay sparse?
     fn zero_with_zero(self) -> bool {
         match self {
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min | BinaryOp::Gt => true,

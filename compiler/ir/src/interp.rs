@@ -1,8 +1,7 @@
-//! The oracle: what a program means, in f64, one operation at a time.
+//! The dataflow oracle: interprets a program in f64, one operation at a time.
 //!
-//! Every back end is tested against this, so it is written to be obviously right: no fusion, no
-//! in-place updates, sparse values stored dense (a layout never changes what a value means), and
-//! every value kept for tests to look at. It is slow.
+//! Every back end is tested against it, so it favours obvious correctness over speed: no fusion, no in-place updates,
+//! sparse values stored dense (a layout never changes what a value means), and every value kept for inspection.
 
 use std::collections::BTreeMap;
 use std::ops::Index;
@@ -13,19 +12,19 @@ use crate::paths::{PathSum, PathTerm};
 use crate::random;
 use crate::types::{Dim, Graph, Input, Param, Space, Type, Value};
 
-/// Rows of numbers, row-major. A value of [`Space::Unit`] has one row.
+/// A row-major matrix of f64. A value of [`Space::Unit`] has one row.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Tensor {
-    /// Number of rows.
     pub rows: usize,
     /// Elements per row: the product of the trailing dimensions.
     pub width: usize,
-    /// `rows * width` elements.
+    /// The `rows * width` elements, row-major.
     pub data: Vec<f64>,
 }
 
 impl Tensor {
-    /// From its elements.
+    /// A tensor of the given elements.
     ///
     /// # Panics
     /// When `data` does not have `rows * width` elements.
@@ -34,17 +33,17 @@ impl Tensor {
         Self { rows, width, data }
     }
 
-    /// All elements equal.
+    /// A tensor whose elements are all `number`.
     pub fn filled(rows: usize, width: usize, number: f64) -> Self {
         Self { rows, width, data: vec![number; rows * width] }
     }
 
-    /// One element.
+    /// A tensor of one row and one column.
     pub fn scalar(number: f64) -> Self {
         Self::filled(1, 1, number)
     }
 
-    /// Each element computed from its row and column.
+    /// A tensor whose elements are computed from row and column.
     pub fn from_fn(rows: usize, width: usize, mut f: impl FnMut(usize, usize) -> f64) -> Self {
         let mut data = Vec::with_capacity(rows * width);
         for row in 0..rows {
@@ -55,43 +54,43 @@ impl Tensor {
         Self { rows, width, data }
     }
 
-    /// One element.
+    /// The element at a row and column.
     pub fn at(&self, row: usize, column: usize) -> f64 {
         self.data[row * self.width + column]
     }
 
-    /// The elements of a row.
+    /// The elements of one row.
     pub fn row(&self, row: usize) -> &[f64] {
         &self.data[row * self.width..(row + 1) * self.width]
     }
 
-    /// The row that a value of `row`s sees: a unit value shows its one row to all.
+    /// The element at `row` of a value that broadcasts its only row if it is a unit value.
     fn seen(&self, unit: bool, row: usize, column: usize) -> f64 {
         self.at(if unit { 0 } else { row }, column)
     }
 }
 
-/// What a program runs on.
+/// The inputs of a run: sizes, graphs, tensors and the seed of the dropout masks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Bindings {
     /// Number of vertices of each vertex type.
     pub num_vertices: Vec<usize>,
     /// Edges (source, destination) of each graph, in CSC order: by destination, then source.
     pub edges: Vec<Vec<(u32, u32)>>,
-    /// Inputs. An integer input holds its integers as f64, a sparse one its zeros as well.
+    /// Input tensors. Integer inputs hold integers as f64; sparse inputs hold their zeros too.
     pub inputs: BTreeMap<Input, Tensor>,
-    /// Parameters, one row each.
+    /// Parameters, with one row each.
     pub params: BTreeMap<Param, Tensor>,
-    /// Optimiser state by parameter and slot, one row each. What is missing is zero.
+    /// Optimizer states by parameter and slot, with one row each. Missing states are zero.
     pub states: BTreeMap<(Param, u32), Tensor>,
-    /// Seed of the random masks.
+    /// Seed of the dropout masks.
     pub seed: u64,
-    /// Training step of the random masks.
+    /// Training step, which the dropout masks depend on.
     pub step: u64,
 }
 
 impl Bindings {
-    /// The extent of a dimension.
+    /// The extent of a dimension, in elements.
     pub fn extent(&self, dim: Dim) -> usize {
         match dim {
             Dim::Fixed(extent) => extent,
@@ -99,7 +98,7 @@ impl Bindings {
         }
     }
 
-    /// Elements per row of trailing dimensions.
+    /// Elements per row: the product of trailing dimensions.
     pub fn width(&self, dims: &[Dim]) -> usize {
         dims.iter().map(|&d| self.extent(d)).product()
     }
@@ -130,7 +129,7 @@ impl Bindings {
         ends
     }
 
-    /// Takes over the parameters and optimiser states that a run has updated.
+    /// Copies the updated parameters and optimizer states of a run into the bindings.
     pub fn apply_updates(&mut self, flow: &Dataflow, run: &Evaluation) {
         for output in &flow.outputs {
             let value = || run[output.value].clone();
@@ -146,7 +145,7 @@ impl Bindings {
 /// Every value of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluation {
-    /// One tensor per value of the program.
+    /// One tensor per value, indexed by [`Value`].
     pub values: Vec<Tensor>,
 }
 
@@ -159,7 +158,7 @@ impl Index<Value> for Evaluation {
 }
 
 impl Evaluation {
-    /// A scalar value.
+    /// The number in a scalar value.
     ///
     /// # Panics
     /// When the value is not a scalar.
@@ -170,49 +169,39 @@ impl Evaluation {
     }
 }
 
-/// Bindings that do not fit the program.
+/// An error in the bindings of a program.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum InterpError {
-    /// Too few rows in a table of the bindings.
+    /// A table of the bindings is too short.
     #[error("the bindings have {bound} {what}, the program has {declared}")]
-    TableLength {
-        /// Which table.
-        what: &'static str,
-        /// Rows of the bindings.
-        bound: usize,
-        /// Rows of the program.
-        declared: usize,
-    },
-    /// Not bound at all.
+    TableLength { what: &'static str, bound: usize, declared: usize },
+    /// An input or parameter is not bound.
     #[error("{kind} `{name}` is not bound")]
     Missing {
-        /// `input` or `parameter`.
+        /// Either `"input"` or `"parameter"`.
         kind: &'static str,
-        /// Its name.
         name: String,
     },
-    /// Bound to a tensor of another shape.
+    /// A tensor of the wrong shape is bound.
     #[error("{kind} `{name}` is {expected:?} (rows, width), but bound to {found:?}")]
     Shape {
-        /// `input`, `parameter` or `state`.
+        /// `"input"`, `"parameter"` or `"state"`.
         kind: &'static str,
-        /// Its name.
         name: String,
-        /// Rows and width by its type.
+        /// Rows and width that its type requires.
         expected: (usize, usize),
         /// Rows and width of the tensor.
         found: (usize, usize),
     },
-    /// An edge whose end does not exist.
+    /// An edge with an endpoint that is out of range.
     #[error(
         "edge {edge} of graph `{graph}` is {pair:?}, but there are {sources} sources and {destinations} destinations"
     )]
     Edge {
-        /// Name of the graph.
         graph: String,
-        /// Position of the edge.
         edge: usize,
-        /// Source and destination.
+        /// Source and destination vertex.
         pair: (u32, u32),
         /// Number of source vertices.
         sources: usize,
@@ -221,13 +210,10 @@ pub enum InterpError {
     },
     /// Edges that are not sorted by destination, then source.
     #[error("the edges of graph `{graph}` are not in CSC order")]
-    Order {
-        /// Name of the graph.
-        graph: String,
-    },
+    Order { graph: String },
 }
 
-/// Computes every value of a verified program.
+/// Evaluates every value of a verified program.
 ///
 /// # Errors
 /// When the bindings do not fit the program's tables.
@@ -286,7 +272,7 @@ pub(crate) fn bound(
     }
 }
 
-/// The tensor that an input is bound to; ranks of edges follow from the edges.
+/// The tensor bound to an input. Edge ranks are computed from the edges.
 pub(crate) fn bound_input(
     flow: &Dataflow,
     bindings: &Bindings,
@@ -312,7 +298,7 @@ pub(crate) fn bound_input(
     }
 }
 
-/// One value, from its operands in `run`.
+/// Evaluates one value from its operands in `run`.
 pub(crate) fn evaluate(
     flow: &Dataflow,
     bindings: &Bindings,
@@ -466,8 +452,7 @@ pub(crate) fn evaluate(
     })
 }
 
-/// A tensor seen as one of a wider type: unit rows in every row, elements repeated along the trailing
-/// dimensions that `from` does not have.
+/// Broadcasts a tensor of type `from` to type `to`: unit rows to every row, elements along new trailing dimensions.
 fn spread(bindings: &Bindings, tensor: &Tensor, from: &Type, to: &Type) -> Tensor {
     let repeat = bindings.width(&to.dims[from.dims.len()..]);
     let unit = from.is_unit();
@@ -482,7 +467,7 @@ fn product_extents(bindings: &Bindings, weight: &Type, batch: usize) -> (usize, 
     (bindings.width(&dims[..batch]), bindings.extent(dims[batch]), bindings.width(&dims[batch + 1..]))
 }
 
-/// The row of a vertex in a value of this space: of all vertices, or of the ends of a graph, of which it is one.
+/// Maps a vertex to its row in a value of this space: the vertex itself, or its position among distinct endpoints.
 fn row_of_vertex(bindings: &Bindings, space: Space) -> impl Fn(u32) -> usize {
     let ends = match space {
         Space::Ends(graph, direction) => Some(bindings.ends(graph, direction)),
@@ -494,7 +479,7 @@ fn row_of_vertex(bindings: &Bindings, space: Space) -> impl Fn(u32) -> usize {
     }
 }
 
-/// The edges that each destination (source) owns, in order.
+/// The edges that each destination (source) owns, in CSC order.
 fn edges_of_rows(bindings: &Bindings, graph: Graph, direction: Direction, rows: usize) -> Vec<Vec<usize>> {
     let mut owned = vec![vec![]; rows];
     for (edge, &(src, dst)) in bindings.edges[graph.index()].iter().enumerate() {
@@ -507,7 +492,7 @@ fn edges_of_rows(bindings: &Bindings, graph: Graph, direction: Direction, rows: 
     owned
 }
 
-/// Numbers that the scores of paths are made of, by source and destination.
+/// The factors of path scores, by source and destination.
 #[derive(Clone, Copy)]
 pub(crate) struct PathScores<'a> {
     pub x: &'a [f64],
@@ -515,7 +500,7 @@ pub(crate) struct PathScores<'a> {
     pub n: Option<&'a [f64]>,
 }
 
-/// A sum over paths, path by path. Numbers of rows, heads and elements of a row.
+/// A reduction over paths, enumerated path by path. Sizes: rows, heads and elements per row.
 pub(crate) fn sum_paths(
     bindings: &Bindings,
     sum: &PathSum,
@@ -547,21 +532,20 @@ pub(crate) fn sum_paths(
         .collect()
 }
 
-/// The paths that each row of a sum over paths owns, as (source, destination), in the order of the edges that it owns, then
-/// of the other ones.
+/// The (source, destination) paths that each row owns, ordered by the edge it owns, then by the other edge.
 fn paths_of_rows(bindings: &Bindings, sum: &PathSum, rows: usize) -> Vec<Vec<(usize, usize)>> {
     let (first, second) = (&bindings.edges[sum.first.index()], &bindings.edges[sum.second.index()]);
     let mut owned = vec![vec![]; rows];
     match sum.direction {
         Direction::In => {
-            for &(between, dst) in second {
-                let sources = first.iter().filter(|edge| edge.1 == between).map(|edge| edge.0 as usize);
+            for &(middle, dst) in second {
+                let sources = first.iter().filter(|edge| edge.1 == middle).map(|edge| edge.0 as usize);
                 owned[dst as usize].extend(sources.map(|src| (src, dst as usize)));
             }
         }
         Direction::Out => {
-            for &(src, between) in first {
-                let destinations = second.iter().filter(|edge| edge.0 == between).map(|edge| edge.1 as usize);
+            for &(src, middle) in first {
+                let destinations = second.iter().filter(|edge| edge.0 == middle).map(|edge| edge.1 as usize);
                 owned[src as usize].extend(destinations.map(|dst| (src as usize, dst)));
             }
         }
@@ -585,7 +569,7 @@ pub(crate) fn reduced(reduce: Reduce, elements: impl Iterator<Item = f64> + Clon
     }
 }
 
-/// The winner among (element, rank), and the lowest rank among equals; rank ∞ over nothing.
+/// The winner among (element, rank) pairs; ties go to the lowest rank. Rank ∞ over the empty set.
 pub(crate) fn arg_extreme(extreme: Extreme, elements: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     elements.fold((extreme.reduce().identity(), f64::INFINITY), |(best, of), (x, rank)| {
         let takes = extreme.wins(x, best) || (x == best && rank < of);
@@ -593,7 +577,7 @@ pub(crate) fn arg_extreme(extreme: Extreme, elements: impl Iterator<Item = (f64,
     })
 }
 
-/// One element of an element-wise function, as the oracle computes it.
+/// An element-wise function of one operand, in f64.
 pub fn unary(f: UnaryOp, x: f64) -> f64 {
     match f {
         UnaryOp::Neg => -x,
@@ -641,7 +625,7 @@ pub fn unary(f: UnaryOp, x: f64) -> f64 {
     }
 }
 
-/// One element of an element-wise function of two operands, as the oracle computes it.
+/// An element-wise function of two operands, in f64.
 pub fn binary(f: BinaryOp, a: f64, b: f64) -> f64 {
     match f {
         BinaryOp::Add => a + b,
@@ -709,7 +693,7 @@ mod tests {
         assert_eq!(unary(UnaryOp::Softplus, -1e4), 0.0);
     }
 
-    /// Two vertex types and a graph of a -> b with a duplicate edge and an isolated destination.
+    /// Two vertex types and a graph `a -> b` with a duplicate edge and an isolated destination.
     fn small() -> (Dataflow, Bindings, Value) {
         let mut flow = Dataflow::new("small");
         let (a, b) = (VertexType(0), VertexType(1));

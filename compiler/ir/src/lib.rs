@@ -1,12 +1,12 @@
-//! The dataflow IR: what a model computes, before anything decides how.
+//! The dataflow IR: the computation of a model, before any scheduling decision.
 //!
 //! A [`Dataflow`] is a list of values in SSA form. Every value has one row for each element of a
 //! [`Space`] (a vertex type, the edges of a semantic graph, or nothing for parameters and scalars),
 //! trailing dimensions, and a [`Stage`]. The operation set is small on purpose: softmax, attention,
-//! losses and optimisers are compositions, so that one differentiation rule per operation and one
+//! losses and optimizers are compositions, so that one differentiation rule per operation and one
 //! meaning per operation cover every model.
 //!
-//! This crate has no idea of syntax, devices or datasets. Front end and runtime meet in [`Artifact`].
+//! This crate knows no syntax, devices or datasets. Front end and runtime meet in [`Artifact`].
 
 pub mod artifact;
 pub mod batch;

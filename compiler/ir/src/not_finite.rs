@@ -1,8 +1,9 @@
-//! Where a number that is not finite comes from.
+//! Finds the origin of a number that is not finite.
 //!
-//! A program is interpreted once more, every value rounded to f32 as back ends do, and the value that was asked for is followed
-//! back through operands that are not finite to the first that has finite operands only. Rows without edges hold infinities
-//! that nothing reads (the identities of maxima and log-sum-exps); no path leads through them.
+//! The program is interpreted again, with every value rounded to f32 as back ends do. From the reported
+//! value, the search follows operands that are not finite back to the first value whose operands are all
+//! finite. Rows without edges hold infinities that nothing reads (the identities of max and log-sum-exp); the
+//! search never passes through them.
 
 use crate::dataflow::Dataflow;
 use crate::interp::{Bindings, Evaluation, InterpError, Tensor, evaluate};
@@ -11,20 +12,17 @@ use crate::types::Value;
 
 /// An element that is not finite, computed from finite operands.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct NotFinite {
-    /// The value.
     pub value: Value,
-    /// Row of the element.
     pub row: usize,
-    /// Column of the element in its row.
     pub column: usize,
-    /// The element.
     pub number: f64,
-    /// The elements that it is computed from, where it is element-wise.
+    /// The elements that the number is computed from; empty unless the operation is element-wise.
     pub operands: Vec<f64>,
 }
 
-/// Memory that [`trace`] needs for the values of a program, in bytes.
+/// Peak memory of the values that [`trace`] holds, in bytes.
 pub fn bytes(flow: &Dataflow, bindings: &Bindings, from: &[Value]) -> u64 {
     let last = last_uses(flow, from);
     let size =
@@ -40,8 +38,8 @@ pub fn bytes(flow: &Dataflow, bindings: &Bindings, from: &[Value]) -> u64 {
     most
 }
 
-/// The first element of a program that is not finite, on the way to the first of `from` that is not. `None` where all of these are
-/// finite.
+/// The first element of the program that is not finite and that the first not-finite value of `from` depends on. `None`
+/// if all of `from` are finite.
 ///
 /// # Errors
 /// When the bindings do not fit the program's tables.
@@ -81,7 +79,7 @@ pub fn trace(flow: &Dataflow, bindings: &Bindings, from: &[Value]) -> Result<Opt
     Ok(found[here.index()].take())
 }
 
-/// The last value that reads each value; its own number for those of `from`, `None` where none of them needs it.
+/// The last reader of each value: one past the last value for those of `from`, `None` for values they do not depend on.
 fn last_uses(flow: &Dataflow, from: &[Value]) -> Vec<Option<Value>> {
     let mut last: Vec<Option<Value>> = vec![None; flow.values.len()];
     let kept = Value::new(flow.values.len());
@@ -96,7 +94,7 @@ fn last_uses(flow: &Dataflow, from: &[Value]) -> Vec<Option<Value>> {
     last
 }
 
-/// The operands that are read for the last time.
+/// The operands whose last use this value is.
 fn freed(flow: &Dataflow, last: &[Option<Value>], value: Value) -> Vec<Value> {
     let mut args: Vec<Value> =
         flow.value(value).args.iter().copied().filter(|arg| last[arg.index()] == Some(value)).collect();
@@ -105,7 +103,7 @@ fn freed(flow: &Dataflow, last: &[Option<Value>], value: Value) -> Vec<Value> {
     args
 }
 
-/// The element of an operand that meets an element of an element-wise result of so many columns.
+/// The operand's element that meets element (`row`, `column`) of an element-wise result of width `width`.
 fn element(operand: &Tensor, (row, column): (usize, usize), width: usize) -> f64 {
     let row = if operand.rows == 1 { 0 } else { row };
     operand.at(row, column / (width / operand.width.max(1)).max(1))
@@ -137,7 +135,7 @@ mod tests {
         let bindings = Bindings { num_vertices: vec![3], inputs, ..Bindings::default() };
         let loss = flow.result("loss").expect("a result");
         let found = trace(&flow, &bindings, &[loss]).expect("bound").expect("not finite");
-        // In f64, exp(150) is a number.
+        // In f64, exp(150) is finite.
         assert_eq!((found.value.index(), found.row, found.column, found.number), (3, 2, 0, f64::INFINITY));
         assert_eq!(found.operands, [150.0]);
         assert_eq!(trace(&flow, &bindings, &[Value::new(5)]), Ok(None));

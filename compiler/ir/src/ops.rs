@@ -1,36 +1,36 @@
-//! The operation set.
+//! The operation set of the dataflow IR.
 //!
 //! Notation: `S[a, b]` is a value of space `S` with trailing dimensions `a, b`; `[a, b]` is a value of
-//! [`Space::Unit`]. Types of results are computed by [`crate::infer::infer`], which
-//! is also where the rules stand.
+//! [`Space::Unit`]. [`crate::infer::infer`] computes result types and documents the typing rules.
 
 use crate::paths::PathSum;
 use crate::types::{Graph, Input, Param, Space, Type};
 
 /// One operation. Operands are the `args` of its [`crate::ValueData`], in the order given here.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum Op {
     // ---- leaves -------------------------------------------------------------------------------
     /// Data that the runtime provides. Type as declared in the input table.
     Input(Input),
     /// A trainable parameter, `[dims]`. Type as declared in the parameter table.
     Param(Param),
-    /// Optimiser state of a parameter (`slot` counts from 0; Adam has two), same type as the parameter.
-    /// Zero before the first step; a program that updates it has an output for it.
+    /// Optimizer state of a parameter (`slot` counts from 0; Adam has two), of the same type as the parameter. Zero
+    /// before the first step. A program that updates it has an output for it.
     State(Param, u32),
     /// A scalar constant, `[]`.
     Const(f64),
     /// The number of rows of a space as a scalar, `[]`.
     Count(Space),
-    /// Dropout's mask: each element is `1 / (1 - rate)` with probability `1 - rate` and else 0, drawn by
-    /// [`crate::random::mask_element`] from (seed, step, `stream`, linear index). The linear index counts
-    /// the elements of the dense layout, so sparse storage draws the same mask. No operands.
+    /// The dropout mask: each element is `1 / (1 - rate)` with probability `1 - rate` and else 0. It is a pure function
+    /// ([`crate::random::mask_element`]) of (seed, step, `stream`, linear index). The linear index counts the elements
+    /// of the dense layout, so a sparse value gets the same mask. No operands.
     RandomMask {
-        /// Distinguishes masks of one program.
+        /// Distinguishes the masks of one program.
         stream: u32,
         /// Probability of a zero, in [0, 1).
         rate: f64,
-        /// Type of the mask (its layout may be sparse: then only stored elements are drawn).
+        /// Type of the mask. With a sparse layout, only stored elements are drawn.
         ty: Type,
     },
 
@@ -42,29 +42,21 @@ pub enum Op {
     Binary(BinaryOp),
     /// Repeats `a` to the given type: unit rows to every row of a space, and new trailing dimensions.
     Broadcast(Type),
-    /// `a`, through which no gradient flows.
+    /// The identity, through which no gradient flows.
     StopGradient,
 
     // ---- shape --------------------------------------------------------------------------------
-    /// Same elements per row, other trailing dimensions.
+    /// Same elements per row, with other trailing dimensions.
     Reshape(Vec<crate::Dim>),
-    /// Along the last trailing dimension; all operands of one space and equal leading dimensions.
+    /// Concatenates along the last trailing dimension. Operands share their space and leading dimensions.
     Concat,
     /// `len` elements from `start` of the last trailing dimension.
-    Slice {
-        /// First element.
-        start: usize,
-        /// Number of elements.
-        len: usize,
-    },
-    /// Class label `S[]` (i32) to `S[classes]` (f32); the row of a label outside 0..classes is zero.
-    OneHot {
-        /// Number of classes.
-        classes: usize,
-    },
-    /// `[|V|, dims]` to `V[dims]`, `[n, dims]` to `index(n)[dims]`: the leading dimension becomes the space. A
-    /// parameter with one row per vertex is seen as vertex values, and one with one row per column of features can be
-    /// computed with row by row.
+    Slice { start: usize, len: usize },
+    /// Class label `S[]` (i32) to `S[classes]` (f32). A label outside `0..classes` gives a row of zeros.
+    OneHot { classes: usize },
+    /// Reinterprets the leading dimension as the space: `[|V|, dims]` to `V[dims]`, `[n, dims]` to
+    /// `index(n)[dims]`. An embedding table becomes a vertex value; a weight with one row per feature column
+    /// becomes a value with those rows.
     Rows,
     /// The inverse of `Rows`: `V[dims]` to `[|V|, dims]`, `index(n)[dims]` to `[n, dims]`.
     Unrows,
@@ -87,11 +79,9 @@ pub enum Op {
     },
 
     // ---- along edges --------------------------------------------------------------------------
-    /// Source vertex values to edges: `src(g)[..]` to `edges(g)[..]`. The operand may have a row for each distinct
-    /// source only.
+    /// Gathers source rows per edge: `src(g)[..]` to `edges(g)[..]`. Rows for distinct sources suffice.
     GatherSrc(Graph),
-    /// Destination vertex values to edges: `dst(g)[..]` to `edges(g)[..]`. The operand may have a row for each distinct
-    /// destination only.
+    /// Gathers destination rows per edge: `dst(g)[..]` to `edges(g)[..]`. Rows for distinct destinations suffice.
     GatherDst(Graph),
     /// Reduces the in-edges of each destination (or out-edges of each source):
     /// `edges(g)[..]` to `dst(g)[..]` (`src(g)[..]`). A vertex without edges gets [`Reduce::identity`].
@@ -100,84 +90,75 @@ pub enum Op {
         graph: Graph,
         /// To destinations (`In`) or to sources (`Out`).
         direction: Direction,
-        /// How.
         reduce: Reduce,
     },
-    /// As `Segment`, with a row for each vertex that has edges and for no other: `edges(g)[..]` to `ends(g)[..]`.
+    /// As `Segment`, but with rows only for vertices that have edges: `edges(g)[..]` to `ends(g)[..]`.
     SegmentEnds {
         /// The graph whose edges are reduced.
         graph: Graph,
         /// To destinations (`In`) or to sources (`Out`).
         direction: Direction,
-        /// How.
         reduce: Reduce,
     },
-    /// Finds the edge of each row with the largest (smallest) element: `edges(g)[..]` and the ranks of the edges, `edges(g)[]`
-    /// ([`crate::dataflow::Binding::EdgeRank`]), to `dst(g)[..]` (`src(g)[..]`). The result is the rank of the edge; among
-    /// equal elements the lowest rank; ∞ for a row without edges.
+    /// Arg-max (arg-min) over the edges of each row: `edges(g)[..]` and the ranks of the edges, `edges(g)[]`
+    /// ([`crate::dataflow::Binding::EdgeRank`]), to `dst(g)[..]` (`src(g)[..]`). The result is the rank of the winning
+    /// edge. Ties go to the lowest rank; a row without edges gets ∞.
     ///
-    /// The gradient of a maximum flows through this edge and no other (as in DGL's `copy_u_max` and in `torch.max` along a
-    /// dimension). It is a value of its own so that forward and backward passes cannot disagree on the edge: a backward pass
-    /// that compares elements with their maximum computes them again, and may round them in another way.
+    /// The gradient of a maximum flows through this edge alone (as in DGL's `copy_u_max` and in `torch.max` along a
+    /// dimension). The winner is a value of its own so that forward and backward passes agree on it: a backward pass
+    /// that compared recomputed elements with their maximum could disagree because of rounding.
     SegmentArg {
         /// The graph whose edges are compared.
         graph: Graph,
         /// To destinations (`In`) or to sources (`Out`).
         direction: Direction,
-        /// Is the largest element looked for, or the smallest?
         extreme: Extreme,
     },
 
-    /// A sum over the paths of two graphs, from vertex values to vertex values: see [`PathSum`].
+    /// Factored attention over the two-hop paths of two graphs, from vertex values to a vertex value: see [`PathSum`].
     Paths(PathSum),
 
-    // ---- between vertices and the distinct ends of edges --------------------------------------
-    /// The rows of a vertex value at the distinct ends of a graph: `V[..]` to `ends(g)[..]`.
+    // ---- between vertices and the distinct endpoints of edges ---------------------------------
+    /// Gathers the rows of a vertex value at the distinct endpoints of a graph: `V[..]` to `ends(g)[..]`.
     Select(Graph, Direction),
-    /// A vertex value with its rows at the distinct ends of a graph replaced: `V[..]`, `ends(g)[..]` to `V[..]`.
+    /// Scatters rows at the distinct endpoints of a graph over a vertex value: `V[..]`, `ends(g)[..]` to `V[..]`.
     Replace(Graph, Direction),
-    /// A vertex value plus values of the distinct ends of graphs, one for each entry, each added to the rows of its
-    /// vertices: `V[..]`, `ends(g)[..]`, `ends(h)[..]`, … to `V[..]`. The sum is taken in this order.
+    /// Scatter-adds values at distinct endpoints, one operand per entry, to a vertex value: `V[..]`, `ends(g)[..]`,
+    /// `ends(h)[..]`, … to `V[..]`. The sum is taken in this order.
     AddEnds(Vec<(Graph, Direction)>),
 
     // ---- reductions ---------------------------------------------------------------------------
-    /// Over the last `axes` trailing dimensions.
+    /// Reduces the last `axes` trailing dimensions.
     ReduceTrailing {
-        /// How.
         reduce: Reduce,
-        /// How many trailing dimensions disappear; at least 1.
+        /// Number of trailing dimensions to reduce; at least 1.
         axes: usize,
     },
-    /// Over the rows of a space: `S[..]` to `[..]`.
+    /// Reduces the rows of a space: `S[..]` to `[..]`.
     ReduceSpace(Reduce),
 }
 
-/// Element-wise functions of one operand.
+/// Element-wise functions of one operand `x`.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the variants are standard functions")]
 pub enum UnaryOp {
-    /// `-x`
     Neg,
-    /// `e^x`
     Exp,
-    /// Natural logarithm.
+    /// Natural logarithm; -∞ at 0, NaN below.
     Log,
-    /// `ln(1 + e^x)`, without overflow.
+    /// Evaluates `ln(1 + e^x)` without overflow.
     Softplus,
-    /// Square root.
     Sqrt,
-    /// `1 / x`
+    /// Reciprocal, `1 / x`; ±∞ at ±0.
     Recip,
-    /// `|x|`
     Abs,
-    /// -1, 0 or 1.
+    /// -1, 0 or 1 by the sign of `x`.
     Sign,
     /// 1 where `x > 0`, else 0.
     Step,
-    /// `tanh x`
     Tanh,
-    /// `1 / (1 + e^-x)`
+    /// The logistic function `1 / (1 + e^-x)`.
     Sigmoid,
-    /// `max(x, 0)`
     Relu,
     /// `x` where positive, else `slope · x`.
     LeakyRelu(f64),
@@ -185,32 +166,26 @@ pub enum UnaryOp {
     Elu,
     /// `x Φ(x)` with the normal distribution function (Hendrycks & Gimpel 2016, exact form).
     Gelu,
-    /// The error function.
+    /// The Gauss error function `erf x`.
     Erf,
-    /// The largest integer that is not larger. Its derivative is 0 everywhere it has one.
+    /// The largest integer `≤ x`. Its derivative is 0 wherever it exists.
     Floor,
-    /// Cosine, of radians.
+    /// The cosine of `x` in radians.
     Cos,
 }
 
-/// Element-wise functions of two operands.
+/// Element-wise functions of two operands `a` and `b`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the variants are standard functions")]
 pub enum BinaryOp {
-    /// `a + b`
     Add,
-    /// `a - b`
     Sub,
-    /// `a · b`
     Mul,
-    /// `a / b`
     Div,
-    /// The larger.
     Max,
-    /// The smaller.
     Min,
-    /// `a^b`
     Pow,
-    /// `ln(e^a + e^b)`, without overflow; -∞ with -∞ is -∞.
+    /// `ln(e^a + e^b)` without overflow; -∞ if both operands are -∞.
     LogAddExp,
     /// 1 where `a == b`, else 0.
     Eq,
@@ -218,22 +193,22 @@ pub enum BinaryOp {
     Gt,
 }
 
-/// How a set of elements becomes one.
+/// A reduction of a set of elements to one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reduce {
-    /// Sum; 0 over nothing.
+    /// The sum; 0 over the empty set.
     Sum,
-    /// Largest; -∞ over nothing.
+    /// The maximum; -∞ over the empty set.
     Max,
-    /// Smallest; +∞ over nothing.
+    /// The minimum; +∞ over the empty set.
     Min,
-    /// `ln Σ e^x`, computed without overflow; -∞ over nothing. With it, softmax is `exp(x - lse)`, and
-    /// one number per row is all that a backward pass needs to recompute it.
+    /// Log-sum-exp, `ln Σ e^x` without overflow; -∞ over the empty set. Softmax is `exp(x - lse)`, so a backward pass
+    /// rematerializes it from one number per row.
     Lse,
 }
 
 impl Reduce {
-    /// The value over nothing.
+    /// The value over the empty set.
     pub fn identity(self) -> f64 {
         match self {
             Reduce::Sum => 0.0,
@@ -243,17 +218,16 @@ impl Reduce {
     }
 }
 
-/// The end of an order.
+/// Selects the maximum or the minimum.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum Extreme {
-    /// The largest element.
     Max,
-    /// The smallest element.
     Min,
 }
 
 impl Extreme {
-    /// The reduction that gives the element itself.
+    /// The reduction that yields the extreme element itself.
     pub fn reduce(self) -> Reduce {
         match self {
             Extreme::Max => Reduce::Max,
@@ -261,7 +235,7 @@ impl Extreme {
         }
     }
 
-    /// The word for the position of the element.
+    /// The mnemonic of the operation that yields the element's position.
     pub fn arg_name(self) -> &'static str {
         match self {
             Extreme::Max => "argmax",
@@ -269,7 +243,7 @@ impl Extreme {
         }
     }
 
-    /// Does `x` win over `best`?
+    /// Is `x` strictly better than `best`?
     pub fn wins(self, x: f64, best: f64) -> bool {
         match self {
             Extreme::Max => x > best,
@@ -278,17 +252,17 @@ impl Extreme {
     }
 }
 
-/// Which end of the edges owns the reduction.
+/// The end of the edges that owns a reduction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
-    /// In-edges of each destination (CSC).
+    /// In-edges of each destination (CSC order).
     In,
-    /// Out-edges of each source (CSR).
+    /// Out-edges of each source (CSR order).
     Out,
 }
 
 impl Direction {
-    /// The word for the end of the edges: `src` or `dst`.
+    /// The word for the owning end: `src` or `dst`.
     pub fn end_name(self) -> &'static str {
         match self {
             Direction::In => "dst",

@@ -1,8 +1,8 @@
-//! Reads the text that [`crate::print()`] writes. Comments go from `//` or, outside brackets, `;` to the end of the
-//! line.
+//! Parser of the text that [`crate::print()`] writes. Comments extend from `//` or, outside brackets, `;` to the
+//! end of the line.
 //!
-//! The parser checks text, not programs: operands may name values that do not exist and types are taken as they
-//! stand, so that broken programs can be written down. [`crate::verify()`] judges them.
+//! The parser checks syntax only: operands may refer to values that do not exist, and types are taken as written, so
+//! that test cases can contain invalid programs. [`crate::verify()`] checks them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::paths::{PathSum, PathTerm};
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType};
 use crate::verify::Place;
 
-/// Text that is not a program.
+/// A syntax error with its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct ParseError {
-    /// Line, from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// Column in characters, counted from 1.
     pub column: usize,
-    /// What is wrong there.
     pub message: String,
 }
 
@@ -35,27 +35,27 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// A program and where its parts stand.
+/// A program with the source lines of its parts.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Parsed {
-    /// The program.
     pub flow: Dataflow,
-    /// The line of each table row, value and output, from 1.
+    /// The line of each table row, value and output, counted from 1.
     pub lines: BTreeMap<Place, usize>,
 }
 
-/// Reads a program.
+/// Parses a program in the text format.
 ///
 /// # Errors
-/// At the first text that does not fit.
+/// The first syntax error.
 pub fn parse(text: &str) -> Result<Dataflow, ParseError> {
     parse_with_lines(text).map(|parsed| parsed.flow)
 }
 
-/// Reads a program and notes where its parts stand.
+/// Parses a program and records the lines of its parts.
 ///
 /// # Errors
-/// At the first text that does not fit.
+/// The first syntax error.
 pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
     let mut parser = Parser::new(text)?;
     parser.program()?;
@@ -90,7 +90,7 @@ pub(crate) struct Spanned {
     column: usize,
 }
 
-/// Longer signs first.
+/// Longer signs come first.
 const SIGNS: [&str; 16] = ["->", "+", "{", "}", "[", "]", "(", ")", "|", ",", ":", ";", "=", "@", "<", ">"];
 
 fn tokens(text: &str) -> Result<Vec<Spanned>, ParseError> {
@@ -185,7 +185,7 @@ fn tokens(text: &str) -> Result<Vec<Spanned>, ParseError> {
     Ok(tokens)
 }
 
-/// Reads tokens one after another; what it has read so far is in `parsed`.
+/// Consumes tokens and accumulates the program in `parsed`.
 pub(crate) struct Parser {
     tokens: Vec<Spanned>,
     pub(crate) next: usize,
@@ -222,7 +222,7 @@ impl Parser {
         token
     }
 
-    /// An error at the next token.
+    /// A syntax error at the next token.
     pub(crate) fn error<T>(&self, message: impl Into<String>) -> Parse<T> {
         self.error_at(self.next, message)
     }
@@ -308,7 +308,7 @@ impl Parser {
 
     // ---- table rows ---------------------------------------------------------------------------
 
-    /// The position of the row that the next name names.
+    /// Resolves the next name to the position of its table row.
     fn row(&mut self, what: &str, find: impl Fn(&Dataflow, &str) -> Option<usize>) -> Parse<usize> {
         let at = self.next;
         let name = self.name()?;
@@ -498,7 +498,7 @@ impl Parser {
     }
 
     pub(crate) fn space(&mut self) -> Parse<Space> {
-        // A vertex type may have such a name as well.
+        // A vertex type may have such a name, too.
         let called = self.tokens.get(self.next + 1).is_some_and(|after| after.token == Token::Sign("("));
         let word = match self.peek() {
             Token::Word(word) if called => word.clone(),
@@ -677,7 +677,7 @@ impl Parser {
         Ok((op, args))
     }
 
-    /// The operation with everything before its operands.
+    /// The part of an operation before its operands.
     fn op_head(&mut self, mnemonic: &str) -> Parse<Written> {
         if let Some(f) = UnaryOp::PLAIN.into_iter().find(|f| f.name() == mnemonic) {
             return Ok(Written::Op(Op::Unary(f)));
@@ -815,7 +815,7 @@ impl Parser {
         }))
     }
 
-    /// `(0.2) PSP.1, PSP.2,`
+    /// The attributes of a path reduction: `(0.2) PSP.1, PSP.2,`.
     pub(crate) fn paths(&mut self, term: PathTerm, direction: Direction) -> Parse<PathSum> {
         self.sign("(")?;
         let slope = self.float()?;
@@ -827,7 +827,7 @@ impl Parser {
         Ok(PathSum { first, second, direction, slope, term })
     }
 
-    /// `src PAP` or `dst PAP`
+    /// An end of a graph: `src PAP` or `dst PAP`.
     pub(crate) fn end(&mut self) -> Parse<(Graph, Direction)> {
         let direction = if self.accept_word("src") {
             Direction::Out
@@ -838,7 +838,7 @@ impl Parser {
         Ok((self.graph()?, direction))
     }
 
-    /// Between a table row and the operands, if there are any.
+    /// The comma between a table row and the operands, if there are any.
     fn comma_before_value(&mut self) -> Parse<()> {
         if *self.peek() == Token::Sign(":") { Ok(()) } else { self.sign(",") }
     }
@@ -854,7 +854,7 @@ impl Parser {
     }
 }
 
-/// An operation as far as its text says it: some take the type of their line.
+/// An operation as written: some take the type of their line as an attribute.
 enum Written {
     Op(Op),
     Mask { stream: u32, rate: f64 },

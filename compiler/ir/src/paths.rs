@@ -1,55 +1,55 @@
-//! Attention along paths of two edges, summed without listing the paths.
+//! Factored metapath attention: softmax-weighted sums over two-hop paths, without enumerating the paths.
 //!
-//! A *path* goes from a source `i` over an edge of a first graph to a vertex between, and over an edge of a second graph to
-//! a destination `j`: it is an instance of the metapath that the two graphs make. Its score is
-//! `s = f(x_i + y_j)` with the leaky ReLU `f`. A sum over the paths of a row
+//! A *path* is an instance of the metapath that two graphs make: an edge of the first graph from a source `i` to a
+//! middle vertex, then an edge of the second graph from there to a destination `j`. Its attention score is `s = f(x_i +
+//! y_j)` with the leaky ReLU `f`. The sum over the paths of a row,
 //!
 //! ```text
 //! Σ e^(s - n_j) w
 //! ```
 //!
-//! falls apart at the bend of `f`: on either side of it, `e^s` is a product of a number of the source and one of the
-//! destination. Where the ends of each vertex between are sorted by their part of the score, a row finds the bend there with a
-//! binary search, and both sums beside it are known for all rows. It costs the number of its vertices between times a
-//! logarithm, instead of the number of its paths.
+//! splits at the kink of `f`: on either side of it, `e^s` is a product of a factor of the source and a factor of the
+//! destination. Each middle vertex keeps its sources (or destinations) sorted by their part of the score, with prefix
+//! sums from both sides. A row finds the kink by binary search and adds two prefix sums per middle vertex. The cost of
+//! a row is `O(M log d)` for `M` middle vertices of degree `d`, instead of its number of paths.
 
 use crate::ops::Direction;
 use crate::types::Graph;
 
-/// A sum over paths. Operands: `x` with a row for each source of `first`, `y` with a row for each destination of `second`,
-/// both a number per head `H`; unless it is [`PathTerm::Lse`] also `n`, a row of `H` for each destination, and `w`, which has
-/// a row of `[H, D]` for each vertex at the end that does not own the sum; without `w` it is 1.
+/// A reduction over two-hop paths. Operands: `x` with `H` elements for each source of `first`, `y` with `H` for each
+/// destination of `second` (`H` heads). Every term but [`PathTerm::Lse`] also takes `n`, `H` elements for each
+/// destination, and optionally `w`, `[H, D]` for each vertex at the end that does not own the sum; `w` defaults to 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathSum {
-    /// From sources to the vertices between.
+    /// Edges from sources to middle vertices.
     pub first: Graph,
-    /// From there to destinations.
+    /// Edges from middle vertices to destinations.
     pub second: Graph,
-    /// Which end owns the sum: destinations (`In`) or sources (`Out`).
+    /// The end that owns the sum: destinations (`In`) or sources (`Out`).
     pub direction: Direction,
     /// Slope of the leaky ReLU below zero, 0 or more.
     pub slope: f64,
-    /// What is summed.
+    /// The summand and its reduction.
     pub term: PathTerm,
 }
 
-/// What is summed over paths.
+/// The summand of a [`PathSum`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PathTerm {
-    /// `ln Σ e^s`, of destinations; -∞ over nothing.
+    /// `ln Σ e^s` for each destination; -∞ for a row without paths.
     Lse,
-    /// `Σ e^(s - n_j) w`
+    /// The weighted sum `Σ e^(s - n_j) w`.
     Weight,
-    /// `Σ e^(s - n_j) f'(x_i + y_j) w`: what the derivative of the others by their scores is made of. `f'` is 1 above zero,
-    /// else the slope.
+    /// `Σ e^(s - n_j) f'(x_i + y_j) w`, the sum that gradients with respect to scores need. `f'` is 1 above
+    /// zero, else the slope.
     Slope,
 }
 
 impl PathTerm {
-    /// All of them.
+    /// All terms, in the order of the enum.
     pub const ALL: [PathTerm; 3] = [PathTerm::Lse, PathTerm::Weight, PathTerm::Slope];
 
-    /// Its word in text.
+    /// The mnemonic in the text format.
     pub fn name(self) -> &'static str {
         match self {
             PathTerm::Lse => "lse",
@@ -58,7 +58,7 @@ impl PathTerm {
         }
     }
 
-    /// The number of operands, without `w`.
+    /// The number of operands, `w` not counted.
     pub fn operands(self) -> usize {
         match self {
             PathTerm::Lse => 2,
@@ -68,7 +68,7 @@ impl PathTerm {
 }
 
 impl PathSum {
-    /// The graph and direction whose ends are the rows of the sum.
+    /// The graph and direction whose endpoints are the rows of the sum.
     pub fn rows(&self) -> (Graph, Direction) {
         match self.direction {
             Direction::In => (self.second, Direction::In),
@@ -76,7 +76,7 @@ impl PathSum {
         }
     }
 
-    /// The graph and direction whose ends are at the other end of the paths: what `w` has rows for.
+    /// The graph and direction of the opposite endpoints, which are the rows of `w`.
     pub fn others(&self) -> (Graph, Direction) {
         match self.direction {
             Direction::In => (self.first, Direction::Out),
@@ -84,7 +84,7 @@ impl PathSum {
         }
     }
 
-    /// The same paths and scores, summed otherwise.
+    /// The same paths and scores with another owner and summand.
     #[must_use]
     pub fn with(self, direction: Direction, term: PathTerm) -> Self {
         Self { direction, term, ..self }

@@ -1,5 +1,5 @@
-//! The canonical text of a program. [`crate::parse()`] reads it back: `parse(print(f)) == f`, except for origins
-//! and the cursor, which have no text (see [`without_origins`]).
+//! The canonical text of a program. [`crate::parse()`] reads it back: `parse(print(f)) == f`, except for source
+//! locations and the builder state, which have no text (see [`without_origins`]).
 //!
 //! ```text
 //! dataflow han.train {
@@ -19,9 +19,9 @@
 //! }
 //! ```
 //!
-//! A hop of a graph is `>relation`, or `<relation` where it is walked in reverse. Names that are not identifiers
-//! (letters, digits, `_` and `.`) stand in quotes. What a type says already is not said twice: `broadcast`,
-//! `reshape` and `random_mask` take the type of their line.
+//! A hop of a graph is `>relation`, or `<relation` in reverse. Names that are not identifiers (letters, digits,
+//! `_` and `.`) are quoted. Redundant attributes are omitted: `broadcast`, `reshape` and `random_mask` take the
+//! type of their line.
 
 use std::fmt::{self, Write};
 
@@ -29,31 +29,31 @@ use crate::dataflow::{Binding, Cursor, Dataflow, Init, OutputKind, ValueData};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Type, VertexType};
 
-/// The text of a program. Never panics: a handle that names nothing prints as `?v7`, which does not parse.
+/// The text of a program. Never panics: a handle that refers to nothing prints as `?v7`, which does not parse.
 pub fn print(flow: &Dataflow) -> String {
     let mut text = String::new();
     Printer { flow, out: &mut text }.program().expect("writing to a string does not fail");
     text
 }
 
-/// The declarations of a program, as they stand in [`print()`].
+/// The declarations of a program, as in [`print()`].
 pub(crate) fn print_tables(flow: &Dataflow) -> String {
     let mut text = String::new();
     Printer { flow, out: &mut text }.tables().expect("writing to a string does not fail");
     text
 }
 
-/// The text of one operation with its operands, as it stands in [`print()`].
+/// The text of one operation with its operands, as in [`print()`].
 pub fn print_op(flow: &Dataflow, data: &ValueData) -> String {
     Names(flow).op(data)
 }
 
-/// The text of a type, as it stands in [`print()`].
+/// The text of a type, as in [`print()`].
 pub fn print_type(flow: &Dataflow, ty: &Type) -> String {
     Names(flow).ty(ty)
 }
 
-/// The same program without what text does not hold: origins and the cursor.
+/// The same program without source locations and builder state, which the text format omits.
 pub fn without_origins(flow: &Dataflow) -> Dataflow {
     let mut flow = flow.clone();
     flow.cursor = Cursor::default();
@@ -67,7 +67,7 @@ impl fmt::Display for Dataflow {
     }
 }
 
-/// A name as it stands in text.
+/// A name as it appears in the text, quoted if necessary.
 pub(crate) fn quoted(name: &str) -> String {
     let mut chars = name.chars();
     let plain = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
@@ -79,9 +79,9 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Operations are aligned to this width; longer ones stand out.
+/// Column that types are aligned to; longer operations overflow it.
 const OP_COLUMN: usize = 40;
-/// So are types.
+/// Width that types are padded to.
 const TYPE_COLUMN: usize = 34;
 
 struct Printer<'a> {
@@ -183,7 +183,7 @@ impl Printer<'_> {
     }
 }
 
-/// Table rows by name.
+/// Resolves handles to the names of their table rows.
 pub(crate) struct Names<'a>(pub &'a Dataflow);
 
 impl Names<'_> {
@@ -326,7 +326,7 @@ impl Names<'_> {
 }
 
 impl UnaryOp {
-    /// Its word in text. [`UnaryOp::LeakyRelu`] has its slope beside it.
+    /// The mnemonic in the text format. [`UnaryOp::LeakyRelu`] prints its slope as well.
     pub fn name(self) -> &'static str {
         match self {
             UnaryOp::Neg => "neg",
@@ -350,7 +350,7 @@ impl UnaryOp {
         }
     }
 
-    /// All functions without numbers of their own.
+    /// All functions without constant parameters.
     pub const PLAIN: [UnaryOp; 17] = [
         UnaryOp::Neg,
         UnaryOp::Exp,
@@ -373,7 +373,7 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// Its word in text.
+    /// The mnemonic in the text format.
     pub fn name(self) -> &'static str {
         match self {
             BinaryOp::Add => "add",
@@ -389,7 +389,7 @@ impl BinaryOp {
         }
     }
 
-    /// All functions.
+    /// All functions, in the order of the enum.
     pub const ALL: [BinaryOp; 10] = [
         BinaryOp::Add,
         BinaryOp::Sub,
@@ -405,7 +405,7 @@ impl BinaryOp {
 }
 
 impl Reduce {
-    /// Its word in text.
+    /// The word in the text format.
     pub fn name(self) -> &'static str {
         match self {
             Reduce::Sum => "sum",
@@ -415,12 +415,12 @@ impl Reduce {
         }
     }
 
-    /// All reductions.
+    /// All reductions, in the order of the enum.
     pub const ALL: [Reduce; 4] = [Reduce::Sum, Reduce::Max, Reduce::Min, Reduce::Lse];
 }
 
 impl Direction {
-    /// Its word in text.
+    /// The mnemonic in the text format.
     pub fn name(self) -> &'static str {
         match self {
             Direction::In => "in",

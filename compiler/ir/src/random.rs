@@ -1,4 +1,5 @@
-//! Counter-based random numbers: a mask element depends on what it is, never on who draws it or when.
+//! Counter-based random numbers: a mask element is a pure function of its key and index, independent
+//! of threads and order.
 //!
 //! The generator is two rounds of a 32-bit finaliser with full avalanche (the constants of
 //! "lowbias32", C. Wellons), keyed by 64 bits: enough for dropout, cheap enough to recompute in the
@@ -15,30 +16,29 @@ pub fn bits(key: u64, index: u64) -> u32 {
     bits_from(low_round(key, index as u32), key, (index >> 32) as u32)
 }
 
-/// The first round of [`bits`], which depends on the low half of the index only: whoever draws for many high halves
-/// computes it once.
+/// The first round of [`bits`]. It depends on the low half of the index only, so loops over the high half hoist it.
 #[inline(always)]
 pub fn low_round(key: u64, low: u32) -> u32 {
     mix(low ^ key as u32)
 }
 
-/// `bits(key, high << 32 | low)`, of which `first` is `low_round(key, low)`.
+/// `bits(key, high << 32 | low)`, given `first = low_round(key, low)`.
 #[inline(always)]
 pub fn bits_from(first: u32, key: u64, high: u32) -> u32 {
     mix(first.wrapping_add((key >> 32) as u32).wrapping_add(high.wrapping_mul(0x9e37_79b9)))
 }
 
-/// The element is kept where its [`bits`] are below this.
+/// The threshold below which [`bits`] keep an element.
 pub fn keep_threshold(rate: f64) -> u32 {
     ((1.0 - rate) * 4_294_967_296.0).min(4_294_967_295.0) as u32
 }
 
-/// The factor of kept elements: `1 / (1 - rate)`.
+/// The scale of kept elements, `1 / (1 - rate)`.
 pub fn keep_scale(rate: f64) -> f64 {
     1.0 / (1.0 - rate)
 }
 
-/// One element of dropout's mask.
+/// One element of the dropout mask: [`keep_scale`] if kept, else 0.
 pub fn mask_element(key: u64, index: u64, rate: f64) -> f64 {
     if rate <= 0.0 || bits(key, index) < keep_threshold(rate) { keep_scale(rate) } else { 0.0 }
 }

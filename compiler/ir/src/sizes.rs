@@ -1,37 +1,37 @@
-//! How large a dataset is: what passes and bounds compare.
+//! Dataset sizes, which passes and cost models compare.
 
 use crate::kernel::Width;
 use crate::{Dataflow, Dim, Direction, Graph, Pattern, Space, Value};
 
 /// Row counts of a dataset, or estimates of them.
 ///
-/// Vertices and edges are always there. The other tables may be empty, where only those are known.
+/// `vertices` and `edges` are always filled. The other tables may be empty when only these two are known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SizeInfo {
     /// Number of vertices of each vertex type.
     pub vertices: Vec<u64>,
     /// Number of edges of each semantic graph.
     pub edges: Vec<u64>,
-    /// The vertices at the ends of each semantic graph.
+    /// Distinct endpoints and maximum degrees of each semantic graph.
     pub ends: Vec<Ends>,
     /// Number of stored elements of each sparsity pattern.
     pub stored: Vec<u64>,
     /// Number of columns of each sparsity pattern that store an element.
     pub columns: Vec<u64>,
-    /// Semantic graphs whose edges are not there: what is summed over them has to be summed along their paths.
+    /// Semantic graphs that are not materialized: a reduction over their edges must be factored along their paths.
     pub unlisted: Vec<Graph>,
 }
 
-/// The vertices at the ends of the edges of a semantic graph.
+/// Distinct endpoints and maximum degrees of a semantic graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ends {
-    /// Sources with an out-edge.
+    /// Number of sources with an out-edge.
     pub sources: u64,
-    /// Destinations with an in-edge.
+    /// Number of destinations with an in-edge.
     pub destinations: u64,
-    /// Most out-edges of a source.
+    /// Maximum out-degree of a source.
     pub max_out: u64,
-    /// Most in-edges of a destination.
+    /// Maximum in-degree of a destination.
     pub max_in: u64,
 }
 
@@ -43,7 +43,7 @@ impl SizeInfo {
             Space::Vertices(vertex) => self.vertices[vertex.index()],
             Space::Edges(graph) => self.edges[graph.index()],
             Space::Index(extent) => extent as u64,
-            // Each edge has one.
+            // Upper bound: one endpoint per edge.
             Space::Ends(graph, direction) => self.num_ends(graph, direction).unwrap_or(self.edges[graph.index()]),
         }
     }
@@ -56,7 +56,7 @@ impl SizeInfo {
         })
     }
 
-    /// A dimension's extent.
+    /// The extent of a dimension, in elements.
     pub fn extent(&self, dim: Dim) -> u64 {
         match dim {
             Dim::Fixed(extent) => extent as u64,
@@ -64,30 +64,30 @@ impl SizeInfo {
         }
     }
 
-    /// Elements per row of a value; of more than a `u64` holds, the most that it holds.
+    /// Elements per row of a value; saturates at `u64::MAX`.
     pub fn width(&self, flow: &Dataflow, value: Value) -> u64 {
         flow.ty(value).dims.iter().fold(1, |all: u64, &d| all.saturating_mul(self.extent(d)))
     }
 
-    /// Elements of a value, with the same limit.
+    /// Elements of a value; saturates at `u64::MAX`.
     pub fn elements(&self, flow: &Dataflow, value: Value) -> u64 {
         self.rows(flow.ty(value).space).saturating_mul(self.width(flow, value))
     }
 
-    /// A symbolic number. As a float: products of counts that no memory holds are still numbers.
+    /// Evaluates a symbolic number. The result is a float, since products of counts may exceed every integer type.
     pub fn eval(&self, width: &Width) -> f64 {
         width.counts().iter().fold(width.factor() as f64, |all, v| all * self.vertices[v.index()] as f64)
     }
 
-    /// Stored elements of a pattern; without their number, as many as a dense matrix has.
+    /// Stored elements of a pattern. Without statistics: rows times columns, as if dense.
     pub fn stored(&self, tables: &Dataflow, pattern: Pattern) -> f64 {
         let decl = &tables.patterns[pattern.index()];
         let cells = self.vertices[decl.vertex.index()] as f64 * decl.columns as f64;
         self.stored.get(pattern.index()).map_or(cells, |&stored| stored as f64)
     }
 
-    /// The different vertices that a gather meets which reads from the edges of the rows of a direction to their other
-    /// end: sources for in-edges. Where they are not known, at most as many as there are vertices or edges.
+    /// Number of distinct rows that a gather from the opposite endpoint reads (sources for `In`). Without statistics:
+    /// the smaller of the vertex and edge counts.
     pub fn others(&self, tables: &Dataflow, graph: Graph, direction: Direction) -> f64 {
         if let Some(ends) = self.ends.get(graph.index()) {
             return match direction {
@@ -103,7 +103,7 @@ impl SizeInfo {
         self.vertices[other.index()].min(self.edges[graph.index()]) as f64
     }
 
-    /// The different columns (`In`) or rows (`Out`) that the stored elements of a pattern meet at their other end.
+    /// Number of distinct columns (`In`) or rows (`Out`) of the stored elements of a pattern.
     pub fn other_lines(&self, tables: &Dataflow, pattern: Pattern, direction: Direction) -> f64 {
         let decl = &tables.patterns[pattern.index()];
         let most = match direction {

@@ -9,7 +9,7 @@ macro_rules! handle {
         pub struct $name(pub u32);
 
         impl $name {
-            /// Position in the table that this handle names a row of.
+            /// The position in the table that this handle refers to.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -53,26 +53,26 @@ handle!(
     Pattern, "p"
 );
 handle!(
-    /// A trainable parameter.
+    /// A trainable parameter of a model.
     Param, "w"
 );
 handle!(
-    /// Something that the runtime fills in before running.
+    /// A value that the runtime provides before each run.
     Input, "in"
 );
 
-/// What a value has one row for.
+/// The row index of a value: one row per element of the space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Space {
-    /// A single row: parameters and scalars.
+    /// A single row, for parameters and scalars.
     Unit,
     /// One row per vertex of a type.
     Vertices(VertexType),
     /// One row per edge of a semantic graph, in CSC order (by destination, then source).
     Edges(Graph),
-    /// One row per index of a leading dimension of this extent: a parameter `[n, dims]` seen as `n` rows.
+    /// One row per index of the leading dimension of a unit value: a parameter `[n, dims]` viewed as `n` rows.
     Index(usize),
-    /// One row per distinct end of the edges of a semantic graph, ascending: the destinations that have an in-edge
+    /// One row per distinct endpoint of the edges of a semantic graph, ascending: the destinations that have an in-edge
     /// (`In`), or the sources that have an out-edge (`Out`).
     Ends(Graph, Direction),
 }
@@ -80,15 +80,15 @@ pub enum Space {
 /// The extent of one trailing dimension.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Dim {
-    /// Known when the model is compiled.
+    /// A constant, known at compile time.
     Fixed(usize),
-    /// The number of vertices of a type, known when a dataset is bound (one-hot features and
-    /// learnable embeddings have parameters of this many rows).
+    /// The number of vertices of a type, known when a dataset is bound (one-hot features and embedding tables
+    /// have this many rows).
     Count(VertexType),
 }
 
 impl Dim {
-    /// The extent, where it is known at compile time.
+    /// The extent, if it is known at compile time.
     pub fn fixed(self) -> Option<usize> {
         match self {
             Dim::Fixed(extent) => Some(extent),
@@ -97,12 +97,12 @@ impl Dim {
     }
 }
 
-/// Element type.
+/// The element type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DType {
-    /// 32-bit float. The oracle computes these in f64.
+    /// 32-bit float, which the oracle computes in f64.
     F32,
-    /// 32-bit integer: class labels only (-1 = not labelled).
+    /// 32-bit integer, for class labels only (-1: unlabelled).
     I32,
 }
 
@@ -117,14 +117,13 @@ pub enum Layout {
 
 /// Space, trailing dimensions, element type and layout of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Type {
-    /// What the value has one row for.
+    /// The row index: one row per element of this space.
     pub space: Space,
     /// Trailing dimensions, outermost first. Empty: one element per row.
     pub dims: Vec<Dim>,
-    /// Element type.
     pub dtype: DType,
-    /// Storage.
     pub layout: Layout,
 }
 
@@ -139,47 +138,48 @@ impl Type {
         Self::new(space, dims.iter().map(|&d| Dim::Fixed(d)).collect::<Vec<_>>())
     }
 
-    /// A single f32.
+    /// The type of a scalar: dense f32, one row, no trailing dimensions.
     pub fn scalar() -> Self {
         Self::new(Space::Unit, vec![])
     }
 
-    /// The same space, dimensions and layout are kept; only dimensions change.
+    /// The same space, element type and layout with other trailing dimensions.
     pub fn with_dims(&self, dims: impl Into<Vec<Dim>>) -> Self {
         Self { dims: dims.into(), ..self.clone() }
     }
 
-    /// Is this a value of one row?
+    /// Does the value have a single row (a parameter or scalar)?
     pub fn is_unit(&self) -> bool {
         self.space == Space::Unit
     }
 
-    /// Is this value stored by a sparsity pattern?
+    /// Does the value store only the elements of a sparsity pattern?
     pub fn is_sparse(&self) -> bool {
         matches!(self.layout, Layout::Sparse(_))
     }
 }
 
-/// The stage of HGNN training that an operation belongs to.
+/// The stage of HGNN training that an operation is accounted to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are the stages' usual abbreviations")]
 pub enum Stage {
-    /// Feature projection (and the dense head).
+    /// Feature projection, including the dense head.
     FP,
-    /// Neighbour aggregation.
+    /// Neighbour aggregation: messages along edges and their reduction.
     NA,
-    /// Semantic fusion.
+    /// Semantic fusion: combines the results of several semantic graphs.
     SF,
-    /// Loss computation.
+    /// Loss computation, including metrics per vertex.
     LC,
-    /// Parameter update.
+    /// Parameter update by the optimizer.
     PU,
 }
 
 impl Stage {
-    /// All stages, in the order in which an epoch meets them.
+    /// All stages, in the order of an epoch.
     pub const ALL: [Stage; 5] = [Stage::FP, Stage::NA, Stage::SF, Stage::LC, Stage::PU];
 
-    /// The abbreviation used in text, reports and docs.
+    /// The abbreviation in text formats, reports and docs.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::FP => "FP",
@@ -191,19 +191,19 @@ impl Stage {
     }
 }
 
-/// Which part of an epoch an operation belongs to.
+/// The part of a training step that an operation belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Phase {
     /// Computes outputs and the loss.
     Forward,
-    /// Computes gradients.
+    /// Computes the gradients of the loss.
     Backward,
-    /// Computes new parameters and optimiser state.
+    /// Computes new parameters and optimizer state.
     Update,
 }
 
 impl Phase {
-    /// The word used in text and reports.
+    /// The word in text formats and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Phase::Forward => "forward",
@@ -213,18 +213,18 @@ impl Phase {
     }
 }
 
-/// A byte range of a source file, carried through every level so that any value leads back to the model.
+/// A byte range of a source file. Every IR level carries it, so that a value can be traced back to the model.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Origin {
     /// Index of the file in the compiler's source map.
     pub file: u32,
-    /// First byte.
+    /// First byte of the range.
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
 }
 
-/// The place in the source that something comes from, for people: things that differ in nothing else are equal.
+/// An [`Origin`] that comparisons ignore: two instructions that differ only in provenance are equal.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Provenance(pub Option<Origin>);
 

@@ -1,4 +1,4 @@
-//! The rules that every program keeps. Passes may rely on them and are checked by them.
+//! The dataflow verifier: the invariants of every program. Passes may rely on them and are checked against them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,26 +9,19 @@ use crate::ops::{Op, UnaryOp};
 use crate::print::{print_op, print_type};
 use crate::types::{DType, Dim, Graph, Layout, Param, Space, Type, Value, VertexType};
 
-/// A part of a program: a row of a table by position, a value, an output by position.
+/// The location of a violation: a table row, a value or an output.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum Place {
-    /// A vertex type.
     VertexType(usize),
-    /// A relation.
     Relation(usize),
-    /// A semantic graph.
     Graph(usize),
-    /// A semantic graph as paths of others.
+    /// The decomposition of a metapath graph into hops.
     Paths(usize),
-    /// A sparsity pattern.
     Pattern(usize),
-    /// An input.
     Input(usize),
-    /// A parameter.
     Param(usize),
-    /// A value.
     Value(Value),
-    /// An output.
     Output(usize),
 }
 
@@ -48,12 +41,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// A broken rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Violation {
-    /// Where.
     pub place: Place,
-    /// Which.
     pub message: String,
 }
 
@@ -63,17 +54,17 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks every rule:
+/// Checks all rules of dataflow programs:
 ///
-/// - handles name rows of their tables; names are unique in their table;
-/// - the hops of a graph join its end types, and a graph without hops has one end type;
-/// - sparse types have the shape of their pattern; inputs have the type that their binding gives them;
+/// - handles refer to existing table rows; names are unique in their table;
+/// - the hops of a graph connect its endpoint types, and a graph without hops has one endpoint type;
+/// - sparse types have the shape of their pattern; inputs have the type that their binding requires;
 /// - operands are earlier values, of the same or an earlier phase; every type is the inferred one;
 /// - constants and initial values are finite;
-/// - outputs name values; the `loss` is a scalar, an update has the type of its parameter and is the only one.
+/// - outputs name values; the `loss` is a scalar; an update has the type of its parameter and is the only one.
 ///
 /// # Errors
-/// All violations, in the order of the program.
+/// All violations, in program order.
 pub fn verify(flow: &Dataflow) -> Result<(), Vec<Violation>> {
     let mut verifier = Verifier { flow, violations: vec![] };
     verifier.tables();
@@ -155,7 +146,7 @@ impl Verifier<'_> {
         good
     }
 
-    /// A path goes over the steps of the graph whose edges are paths, and nowhere else.
+    /// The hops of a factored path must compose to exactly the steps of its graph.
     fn metapath(&mut self, row: usize) {
         let (flow, place) = (self.flow, Place::Paths(row));
         let decl = &flow.paths[row];
@@ -174,7 +165,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Messages walk from the sources over the hops to the destinations.
+    /// The steps must lead in message direction from the source type to the destination type.
     fn graph(&mut self, row: usize) {
         let (flow, place) = (self.flow, Place::Graph(row));
         let decl = &flow.graphs[row];
@@ -211,7 +202,7 @@ impl Verifier<'_> {
         self.vertices(place, vertices.collect::<Vec<_>>())
     }
 
-    /// The handles of a type name something, and a sparse type has the shape of its pattern.
+    /// The handles of a type must exist, and a sparse type must have the shape of its pattern.
     fn ty(&mut self, place: Place, ty: &Type) -> bool {
         let mut good = self.dims(place, &ty.dims);
         match ty.space {
@@ -286,7 +277,7 @@ impl Verifier<'_> {
 
     fn values(&mut self) {
         let flow = self.flow;
-        // Values whose types can be shown and used.
+        // Values whose types are valid and can be printed.
         let mut sound = vec![false; flow.values.len()];
         for value in flow.handles() {
             let (data, place) = (flow.value(value), Place::Value(value));
@@ -319,7 +310,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// What an operation holds besides operands, beyond what inference checks.
+    /// Checks the attributes of an operation beyond type inference.
     fn attributes(&mut self, place: Place, op: &Op, ty: &Type) -> bool {
         match op {
             Op::Const(number) | Op::Unary(UnaryOp::LeakyRelu(number)) => {
@@ -328,7 +319,7 @@ impl Verifier<'_> {
                 }
                 true
             }
-            // Mostly the type of the value, which has been checked.
+            // The attribute is usually the type of the value, which has been checked.
             Op::RandomMask { ty: own, .. } | Op::Broadcast(own) => own == ty || self.ty(place, own),
             Op::Reshape(dims) => *dims == ty.dims || self.dims(place, dims),
             Op::Input(_)

@@ -1,6 +1,6 @@
-//! Case files. `round_trip`: text that prints as it stands. `verify`: `; error: …` stands on the line of each
+//! Case files. `round_trip`: canonical text that prints unchanged. `verify`: `; error: …` stands on the line of each
 //! violation, and there are no others. `parse`: `; error: column: …` on the line of the error. `kernel` holds the same
-//! for programs of kernels.
+//! kinds of cases for kernel programs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ fn errors_in_text_have_a_place() {
 
 #[test]
 fn handles_that_name_nothing_are_violations() {
-    // What text cannot say.
+    // Violations that the text format cannot express.
     use hgnnc_ir::{Dataflow, Dim, Graph, Input, Op, Param, Space, Stage, Type, VertexType};
     let mut flow = Dataflow::new("handles");
     let mut value = |op: Op, ty: Type| {

@@ -1,11 +1,11 @@
-//! What machines can do, and how long work takes on them.
+//! Machine descriptions and a roofline cost model.
 //!
-//! A [`Machine`] is numbers only: where they come from is not its business. Graphics processors have data sheets
-//! ([`Machine::sheet`]); a processor is measured by the runtime. A [`Work`] is what a kernel does, counted by whoever
-//! knows it. [`Machine::predict`] puts the two together: the roofline model (Williams, Waterman and Patterson 2009)
-//! with a bandwidth per memory level, gathers apart from streams, and the cost of a launch.
+//! A [`Machine`] holds numbers only, independent of their origin: GPUs come with data sheets ([`Machine::sheet`]),
+//! while a CPU is measured by the runtime. A [`Work`] holds the operation and byte counts of a kernel.
+//! [`Machine::predict`] combines the two: the roofline model (Williams, Waterman and Patterson 2009) with one bandwidth
+//! per memory level, random row gathers separate from streaming, and launch costs.
 //!
-//! This crate knows no program, no dataset and no device driver.
+//! This crate knows no programs, datasets or device drivers.
 
 mod predict;
 mod sheets;
@@ -15,77 +15,75 @@ pub use sheets::{BadSheet, SHEETS};
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the text form.
+/// Version of the text format.
 pub const FORMAT: u32 = 2;
 
-/// What a machine can do. SI units.
+/// Throughputs and capacities of a machine, in SI units.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// [`FORMAT`].
+    /// Version of the text format, [`FORMAT`].
     pub format: u32,
-    /// Its name, for people.
+    /// Its name for reports, such as the processor model.
     pub name: String,
-    /// What is compiled for it: `cpu`, `sm_80`, `sm_90`.
+    /// The target of code generation: `cpu`, `sm_80`, `sm_90`.
     pub target: String,
-    /// Cores (threads that run at once), or streaming multiprocessors.
+    /// Number of cores (threads that run at once), or of streaming multiprocessors.
     pub cores: u32,
-    /// f32 multiply-adds of all cores, each counted as 2, per second.
+    /// f32 FLOP/s of all cores in fused multiply-adds, each counted as 2.
     pub fma_flops: f64,
-    /// The same of one core.
+    /// f32 FLOP/s of one core, counted in the same way.
     pub fma_flops_one_core: f64,
-    /// Special functions (`exp` is the measure of all) of all cores per second.
+    /// Special functions per second of all cores, measured with `exp`.
     pub special_per_s: f64,
-    /// The least that is fetched at once, in bytes.
+    /// Smallest unit of a memory access, in bytes (a cache line or sector).
     pub line_bytes: u32,
-    /// Beginning and end of a kernel, in seconds.
+    /// Fixed cost of a kernel launch, in seconds.
     pub launch_s: f64,
-    /// A point in a kernel where all cores wait for each other, in seconds.
+    /// Cost of a barrier among all cores within a kernel, in seconds.
     pub barrier_s: f64,
-    /// A cycle of a core whose kernels are made of parts that pass values through memory, in seconds: what
-    /// [`Work::cycles`] costs. 0 where a kernel is one piece of code, and waiting for memory is hidden by other threads,
-    /// as on a graphics processor.
+    /// Cost of one unit of [`Work::cycles`], in seconds: a core cycle in kernels composed of parts that pass values
+    /// through memory. 0 if a kernel is one piece of code and memory latency is hidden by other threads, as on a GPU.
     #[serde(default)]
     pub cycle_s: f64,
-    /// Matrix units, where there are any.
+    /// Tensor cores or matrix units, if there are any.
     pub tensor: Option<Tensor>,
-    /// Memory, from the smallest and fastest to the one that holds everything.
+    /// Memory levels, from the smallest and fastest to main memory.
     pub levels: Vec<MemoryLevel>,
 }
 
-/// Matrix units: FLOP/s of all of them, dense, with f32 accumulation.
+/// Throughput of the tensor cores: dense FLOP/s with f32 accumulation, all cores together.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Tensor {
-    /// Of TF32 operands.
     pub tf32_flops: f64,
-    /// Of BF16 operands.
     pub bf16_flops: f64,
 }
 
-/// A level of memory.
+/// A level of the memory hierarchy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryLevel {
-    /// `L1`, `L2`, `L3`, `DRAM`, `HBM`.
+    /// One of `L1`, `L2`, `L3`, `DRAM`, `HBM`.
     pub name: String,
-    /// What it holds: of each core, or of all where it is shared.
+    /// Capacity in bytes: of each core's copy, or in all if shared.
     pub bytes: f64,
-    /// Do all cores share it?
+    /// Is it shared by all cores?
     pub shared: bool,
-    /// Reading in order, all cores together.
+    /// Bandwidth of sequential reads, all cores together.
     pub stream_bytes_per_s: f64,
-    /// Reading rows of 256 bytes in random order, all cores together.
+    /// Bandwidth of reading rows of 256 bytes in random order, all cores together.
     pub gather_bytes_per_s: f64,
 }
 
 impl Machine {
-    /// The level in which so many bytes stay that all cores share out among themselves.
+    /// The innermost level that holds `bytes` partitioned among the cores.
     pub fn level_of_shares(&self, bytes: f64) -> usize {
         self.level(|level| bytes <= level.bytes * if level.shared { 1.0 } else { f64::from(self.cores) })
     }
 
-    /// The level in which so many bytes stay that each core needs all of.
+    /// The innermost level that holds `bytes` replicated for each core.
     pub fn level_of_common(&self, bytes: f64) -> usize {
         self.level(|level| bytes <= level.bytes)
     }

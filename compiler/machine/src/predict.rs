@@ -1,79 +1,81 @@
-//! How long work takes.
+//! The roofline model: predicts the run time of a kernel from its work.
 
 use crate::Machine;
 
-/// What a kernel does.
+/// The work of a kernel.
 ///
-/// Operations are counted by what a processor issues: a multiply-add, any other arithmetic (addition, product,
-/// comparison, selection, conversion), and the functions that take a sequence of instructions or a unit of their own
-/// (`exp`, `log`, `tanh`, division, square root, …), which cost as much as an `exp`.
+/// Operations are counted by issue cost: multiply-adds, other arithmetic (addition, product, comparison, selection,
+/// conversion), and special functions, which take an instruction sequence or a special unit (`exp`, `log`, `tanh`,
+/// division, square root, …) and are all priced as an `exp`.
 ///
-/// Bytes are counted by footprint: each distinct byte once, however often the kernel reads it. Rows that are read by
+/// Bytes are counted by footprint: each distinct byte once, no matter how often it is read. Rows read by index are
+/// counted as [`Gather`]s, not as streamed bytes.
 /// index are [`Gather`]s and not streamed.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Work {
-    /// Multiply-adds.
+    /// Number of multiply-adds, fused or not.
     pub products: f64,
-    /// Other arithmetic.
+    /// Number of other arithmetic operations.
     pub simple: f64,
-    /// Special functions.
+    /// Number of special function evaluations.
     pub special: f64,
-    /// Distinct bytes read in order.
+    /// Distinct bytes read sequentially.
     pub read: f64,
-    /// Distinct bytes written.
+    /// Distinct bytes written sequentially.
     pub written: f64,
-    /// Rows read by index.
+    /// Row gathers, with their reuse.
     pub gathers: Vec<Gather>,
-    /// Points where all cores wait for each other.
+    /// Number of barriers among all cores.
     pub barriers: f64,
-    /// Is there work for one core only?
+    /// Does the work run on one core only?
     pub serial: bool,
-    /// Cycles of a core that are neither arithmetic nor memory: beginning a row, finding a row by its index, passing a
-    /// value from one part of a kernel to the next. They count where [`Machine::cycle_s`] is not 0.
+    /// Overhead cycles of a core beyond arithmetic and memory: starting a row, locating a row by its index, passing a
+    /// value between the parts of a kernel. They count if [`Machine::cycle_s`] is not 0.
     pub cycles: f64,
 }
 
-/// Rows read by index.
+/// Rows of a buffer that are read by index.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Gather {
-    /// How many rows are read, repeats counted.
+    /// Number of row reads, repeats included.
     pub reads: f64,
-    /// How many different rows.
+    /// Number of distinct rows read.
     pub distinct: f64,
-    /// Bytes of a row.
+    /// Size of a row in bytes.
     pub row_bytes: f64,
-    /// Do indices ascend, and is nothing done with a row but adding it up, so that many are on their way at once? Then a
-    /// cache gives them as fast as in order, and rows narrower than a line share it.
+    /// Are the indices ascending and the rows only summed, so that many loads are in flight? Then a cache delivers them
+    /// at streaming bandwidth, and rows narrower than a cache line share it.
     pub ahead: bool,
 }
 
 impl Work {
-    /// FLOPs: 2 for a multiply-add, 1 for everything else, special functions included.
+    /// FLOPs: 2 per multiply-add, 1 per other operation, special functions included.
     pub fn flops(&self) -> f64 {
         2.0 * self.products + self.simple + self.special
     }
 
-    /// Distinct bytes that are read or written.
+    /// Distinct bytes streamed, read or written.
     pub fn footprint(&self) -> f64 {
         self.read + self.written + self.gathered_footprint()
     }
 
-    /// Bytes of all rows that are gathered, repeats counted.
+    /// Bytes of all gathered rows, repeats included.
     pub fn gathered(&self) -> f64 {
         self.gathers.iter().fold(0.0, |sum, g| sum + g.reads * g.row_bytes)
     }
 
-    /// Distinct bytes that are gathered.
+    /// Bytes of all distinct gathered rows.
     pub fn gathered_footprint(&self) -> f64 {
         self.gathers.iter().fold(0.0, |sum, g| sum + g.distinct * g.row_bytes)
     }
 
-    /// FLOPs per byte of the footprint.
+    /// Arithmetic intensity: FLOPs per byte of footprint.
     pub fn intensity(&self) -> f64 {
         if self.footprint() > 0.0 { self.flops() / self.footprint() } else { 0.0 }
     }
 
-    /// Does all of another kernel as well.
+    /// Adds the work of another kernel.
     pub fn add(&mut self, other: &Work) {
         self.products += other.products;
         self.simple += other.simple;
@@ -87,66 +89,66 @@ impl Work {
     }
 }
 
-/// What limits a kernel.
+/// The resource that bounds a kernel's run time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Bound {
-    /// Arithmetic.
+    /// Compute-bound: the arithmetic units.
     Compute,
-    /// A level of memory, by its position in [`Machine::levels`].
+    /// Memory-bound, by a level of [`Machine::levels`].
     Memory(usize),
-    /// Its beginning and end.
+    /// Latency-bound by the launch itself.
     Launch,
 }
 
-/// How long work takes, in seconds.
+/// The predicted run time of a kernel and its parts, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prediction {
-    /// Arithmetic.
+    /// Time of the arithmetic units.
     pub compute_s: f64,
-    /// Reading and writing beside arithmetic.
+    /// Memory time that overlaps with arithmetic.
     pub memory_s: f64,
-    /// Reading and writing that is waited for.
+    /// Memory time that does not overlap with arithmetic (exposed latency).
     pub waiting_s: f64,
-    /// Beginning, end and barriers.
+    /// Time of the launch and of barriers.
     pub launch_s: f64,
-    /// The level of memory that the footprint fits.
+    /// The innermost memory level that holds the footprint.
     pub level: usize,
-    /// What limits it.
+    /// The resource that bounds the run time.
     pub bound: Bound,
 }
 
 impl Prediction {
-    /// `max(bytes / bandwidth, flops / peak) + waiting + launch`, where bytes are those that it does not wait for.
+    /// `max(compute, memory) + waiting + launch`, where memory is the part that overlaps with compute.
     pub fn seconds(&self) -> f64 {
         self.compute_s.max(self.memory_s) + self.waiting_s + self.launch_s
     }
 }
 
-/// What of the time that memory shared by all cores needs a processor's kernel waits for. A core overlaps its memory and its
-/// arithmetic by what its instructions in flight and its prefetchers are ahead, which is enough for its own caches, and not
-/// beyond. Found by kernels that were run with all that they touch in the caches of their core
-/// (`tests/bench/predict.py`).
+/// Fraction of shared-memory (L3 or DRAM) time that is not overlapped with compute on a CPU. Out-of-order execution and
+/// prefetchers hide the latency of a core's private caches, but not of shared levels. Measured against kernels whose
+/// data fits the private caches (`tests/bench/predict.py`).
 mod waits {
-    /// In order: prefetchers are ahead.
+    /// Sequential accesses, which prefetchers cover.
     pub const IN_ORDER: f64 = 0.6;
-    /// Rows by index from a cache.
+    /// Row gathers from a shared cache.
     pub const ROWS_OF_CACHE: f64 = 1.0;
-    /// Rows by index from memory. The rate that is measured is that of reading only, each address known long before.
+    /// Row gathers from main memory. Above 1, since the measured gather bandwidth is that of pure reads with
+    /// addresses known far ahead.
     pub const ROWS_OF_MEMORY: f64 = 1.9;
 }
 
 impl Machine {
-    /// How long a kernel takes.
+    /// Predicts the run time of a kernel.
     ///
-    /// Arithmetic: a multiply-add and any other simple operation take the same time, special functions their own.
-    /// Memory: the footprint at the streaming bandwidth of the level that it fits, and gathers at the gather bandwidth
-    /// of the level that the gathered rows fit, each row rounded up to whole lines; the first fetch of a gathered
-    /// row is part of the footprint, so of the two costs of gathering the larger counts.
+    /// Compute: multiply-adds and simple operations cost the same, special functions have their own throughput. Memory:
+    /// the footprint at the streaming bandwidth of the level that holds it, and gathers at the gather bandwidth of the
+    /// level that holds the gathered rows, each row rounded up to whole cache lines. The first fetch of a gathered row
+    /// is part of the footprint, so gathers cost the larger of the two times.
     ///
-    /// Arithmetic hides what is in the caches of a core. Of what all cores share, most is waited for, unless the machine has
-    /// other threads to run meanwhile ([`Machine::cycle_s`] is 0): then arithmetic hides all.
+    /// Accesses to private caches overlap with compute. Accesses to shared levels are mostly exposed, unless the
+    /// machine hides latency by multithreading ([`Machine::cycle_s`] is 0): then all memory time overlaps.
     ///
-    /// What it waits for limits it where that is more than all else.
+    /// Exposed memory time determines the bound if it exceeds everything else.
     pub fn predict(&self, work: &Work) -> Prediction {
         let share = if work.serial { self.fma_flops_one_core / self.fma_flops } else { 1.0 };
         let simple_per_s = 0.5 * self.fma_flops * share;
@@ -171,7 +173,7 @@ impl Machine {
         let fetch_s = work.gathered_footprint() / outer.stream_bytes_per_s;
         let is_waited_for = |level: usize| self.cycle_s > 0.0 && self.levels[level].shared;
         let of_rows = if of_cache { waits::ROWS_OF_CACHE } else { waits::ROWS_OF_MEMORY };
-        // What is beside arithmetic, and what is waited for.
+        // Splits memory time into an overlapped and an exposed part.
         let parts = |level: usize, seconds: f64, part: f64| match is_waited_for(level) {
             true => (0.0, part * seconds),
             false => (seconds, 0.0),
@@ -197,7 +199,7 @@ impl Machine {
         Prediction { compute_s, memory_s, waiting_s, launch_s, level, bound }
     }
 
-    /// `compute`, `launch`, or the name of a level of memory.
+    /// `compute`, `launch`, or the name of a memory level.
     pub fn bound_name(&self, bound: Bound) -> &str {
         match bound {
             Bound::Compute => "compute",
@@ -256,14 +258,14 @@ mod tests {
 
     #[test]
     fn gathers_are_served_by_the_level_that_their_rows_fit() {
-        // 10 rows of 80 bytes, two lines each, read 1000 times, beside 1 MB in order.
+        // 10 rows of 80 bytes (two cache lines each), read 1000 times, next to 1 MB of streaming.
         let gather = Gather { reads: 1000.0, distinct: 10.0, row_bytes: 80.0, ahead: false };
         let work = Work { read: 1e6, gathers: vec![gather], ..Work::default() };
         assert_eq!((work.gathered(), work.footprint()), (80_000.0, 1_000_800.0));
         let found = machine().predict(&work);
         assert_eq!((found.level, found.bound), (1, Bound::Memory(1)));
         assert!(close(found.memory_s, 1e6 / 1e9 + 1000.0 * 128.0 / 5e9), "{found:?}");
-        // Of 100 rows one core cannot keep all.
+        // 100 rows exceed the private cache of a core.
         let many = Work { gathers: vec![Gather { distinct: 100.0, ..gather }], ..work };
         assert!(close(machine().predict(&many).memory_s, 1e6 / 1e9 + 1000.0 * 128.0 / 5e8));
         // Rows that are read once cost at least their first fetch.
@@ -280,23 +282,23 @@ mod tests {
         assert!(close(found.compute_s, 1e6 / 1e9 + 3e6 * 1e-9 / 2.0), "two cores share the cycles: {found:?}");
         assert_eq!(found.bound, Bound::Compute);
         assert!(close(machine.predict(&Work { serial: true, ..work.clone() }).compute_s, 1e6 / 0.5e9 + 3e6 * 1e-9));
-        // A thousand rows from memory come on top.
+        // A thousand rows gathered from main memory add exposed time.
         let far = Gather { reads: 1000.0, distinct: 1000.0, row_bytes: 64.0, ahead: false };
         let found = machine.predict(&Work { gathers: vec![far], ..work.clone() });
         let in_order = waits::IN_ORDER * 1e5 / 1e9;
         assert!(close(found.waiting_s, waits::ROWS_OF_MEMORY * 64_000.0 / 5e8 + in_order), "{found:?}");
         assert!(close(found.seconds(), found.compute_s + found.waiting_s + machine.launch_s));
         assert_eq!(found.bound, Bound::Compute);
-        // From the caches of a core they do not.
+        // Gathers from private caches add none.
         let near = Gather { distinct: 10.0, ..far };
         let found = machine.predict(&Work { gathers: vec![near], ..work.clone() });
         assert!(close(found.waiting_s, in_order + waits::IN_ORDER * 640.0 / 1e9), "their first fetch: {found:?}");
         assert!(close(found.memory_s, 64_000.0 / 5e9), "{found:?}");
-        // Sums of stored elements are as fast as in order, and share lines.
+        // Sums of stored elements stream, and share cache lines.
         let ahead = Gather { row_bytes: 4.0, ahead: true, ..near };
         let found = machine.predict(&Work { gathers: vec![ahead], ..work.clone() });
         assert!(close(found.memory_s, 4_000.0 / 1e10), "{found:?}");
-        // Where it waits for longer than all else takes, that limits it.
+        // Exposed time that exceeds everything else is the bound.
         let found = machine.predict(&Work { gathers: vec![Gather { reads: 1e5, ..far }], ..work });
         assert_eq!(found.bound, Bound::Memory(1));
     }

@@ -1,17 +1,17 @@
-//! Data sheets, and the text form of a machine.
+//! Data sheets of GPUs, and the text format of a machine.
 
 use std::fmt;
 
 use crate::{FORMAT, Machine};
 
-/// Targets and names of the machines that come with the compiler, and their sheets.
+/// The built-in machines: a target or GPU name, and its sheet.
 pub const SHEETS: &[(&str, &str)] = &[
     ("sm_80", include_str!("../sheets/sm_80.toml")),
     ("sm_90", include_str!("../sheets/sm_90.toml")),
     ("h200", include_str!("../sheets/h200.toml")),
 ];
 
-/// A text that describes no machine.
+/// An error in the text of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadSheet(String);
 
@@ -23,35 +23,35 @@ impl fmt::Display for BadSheet {
 
 impl std::error::Error for BadSheet {}
 
-/// Operations and bytes in a second that a machine could have: from a hundredth of what one processor did in 1980 to a
-/// thousand times what a device does now. What is predicted from others takes for ever to draw.
+/// Plausible rates in operations or bytes per second: from a hundredth of a 1980 processor to a thousand times a
+/// current device. Predictions outside this range could not be drawn.
 const RATES: std::ops::RangeInclusive<f64> = 1e4..=1e18;
-/// Bytes of a level of memory.
+/// Plausible capacities of a memory level, in bytes.
 const BYTES: std::ops::RangeInclusive<f64> = 1.0..=1e16;
-/// Seconds of a launch, a barrier or a cycle.
+/// Plausible times of a launch, a barrier or a cycle, in seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.0..=1.0;
 
 impl Machine {
-    /// The machine of a name of [`SHEETS`].
+    /// The built-in machine with this target or name in [`SHEETS`].
     pub fn sheet(name: &str) -> Option<Machine> {
         let (_, text) = SHEETS.iter().find(|(known, _)| *known == name)?;
         Some(Machine::from_toml(text).expect("the sheets that come with the compiler are tested"))
     }
 
-    /// Reads the text form.
+    /// Parses the text format.
     ///
     /// # Errors
-    /// Text that is not one, another format, and numbers that no machine has.
+    /// If the text is malformed, has another version, or holds implausible numbers.
     pub fn from_toml(text: &str) -> Result<Machine, BadSheet> {
         let machine: Machine = toml::from_str(text).map_err(|error| BadSheet(error.message().to_string()))?;
         machine.check()?;
         Ok(machine)
     }
 
-    /// Writes the text form.
+    /// Prints the text format.
     ///
     /// # Errors
-    /// Numbers that no machine has.
+    /// If the machine has implausible numbers.
     pub fn to_toml(&self) -> Result<String, BadSheet> {
         self.check()?;
         toml::to_string(self).map_err(|error| BadSheet(error.to_string()))

@@ -1,4 +1,4 @@
-//! Machine code of programs, and the call.
+//! Machine code of programs, and the calls into it.
 
 // Generated code is called through a pointer; see [`Code::call`].
 #![allow(unsafe_code)]
@@ -21,64 +21,64 @@ use thiserror::Error;
 use crate::emit::emit;
 use crate::program::Program;
 
-/// Why there is no machine code.
+/// The reason why there is no machine code.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum NativeError {
-    /// No code at all can be generated here.
+    /// Cranelift does not support this processor, or the system forbids executable memory.
     #[error("no machine code can be generated for this processor: {0}")]
     Host(String),
-    /// A program that the generator does not cover, or that Cranelift refuses.
+    /// The generator does not cover a program, or Cranelift rejects it.
     #[error("no machine code for a program: {0}")]
     Program(String),
 }
 
-/// A generator for the processor that it runs on.
+/// A code generator for the host processor.
 pub struct Compiler {
     isa: OwnedTargetIsa,
     fma: bool,
 }
 
-/// The type of all generated functions: arrays, arrays of indices, results, offsets, and number of items (rows that own
-/// items, for [`crate::Shape::Segments`]).
+/// The type of all generated functions. Arguments: arrays, index arrays, results, offsets, and the number of items (for
+/// [`crate::Shape::Segments`]: of rows that own items).
 type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *const *mut f32, *const u32, usize);
 
-/// Machine code of programs, for as long as this lives. Those with equal texts share it.
+/// Owner of the machine code of programs. Programs with equal texts share a function.
 #[derive(Default)]
 pub struct Code {
-    /// Own the memory of the code; never used between their making and their end.
+    /// The modules own the code memory. They are accessed only when code is added and when `self` is dropped.
     modules: Mutex<Vec<JITModule>>,
     entries: Vec<Entry>,
-    /// The function of each text, or why there is none.
+    /// The function of each program text, or the reason why there is none.
     known: HashMap<String, Result<usize, NativeError>>,
     bytes: usize,
 }
 
-/// The arguments of a call. The order within each table is that of the program.
+/// The arguments of a call. Each table is in the order of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
-    /// First element of row 0 of each array.
+    /// Address of row 0 of each array.
     pub arrays: &'a [*const f32],
-    /// Arrays of indices.
+    /// Address of each index array.
     pub indices: &'a [*const u32],
-    /// First element of each result.
+    /// Address of row 0 of each result.
     pub results: &'a [*mut f32],
-    /// For [`crate::Shape::Segments`]: first item of each row, and the number of items.
+    /// For [`crate::Shape::Segments`]: the first item of each row, and the number of items.
     pub offsets: &'a [u32],
     /// Number of items, or of rows that own items.
     pub count: usize,
 }
 
 impl Compiler {
-    /// A generator for this processor. With `fma`, products and sums in polynomials and dot products round once: ask for it
-    /// only where the processor has the instruction.
+    /// A code generator for the host. With `fma`, products and sums in polynomials and dot products round once; it
+    /// requires a processor with fused multiply-add.
     ///
     /// # Errors
-    /// A processor that Cranelift does not know.
+    /// If Cranelift does not support the processor.
     pub fn host(fma: bool) -> Result<Self, NativeError> {
         let host = |error: String| NativeError::Host(error);
         let mut flags = settings::builder();
         let verify = if cfg!(debug_assertions) { "true" } else { "false" };
-        // Positions need not be found later: code is never interrupted or unwound.
+        // No unwind tables: code is never interrupted or unwound.
         let chosen = [
             ("opt_level", "speed"),
             ("is_pic", "false"),
@@ -97,17 +97,17 @@ impl Compiler {
         Ok(Self { isa, fma })
     }
 
-    /// That of [`Entry`].
+    /// The Cranelift signature of [`Entry`].
     pub(crate) fn signature(&self) -> Signature {
         let mut signature = Signature::new(self.isa.default_call_conv());
         signature.params = vec![AbiParam::new(I64); 5];
         signature
     }
 
-    /// The function of a program, before optimisation.
+    /// The Cranelift IR of a program, before optimization.
     ///
     /// # Errors
-    /// A program that is not covered.
+    /// If the generator does not cover the program.
     pub fn function(&self, program: &Program) -> Result<Function, NativeError> {
         let mut function = Function::with_name_signature(UserFuncName::user(0, 0), self.signature());
         let mut context = FunctionBuilderContext::new();
@@ -117,11 +117,11 @@ impl Compiler {
         Ok(function)
     }
 
-    /// Makes machine code of those programs that have none yet: the number of each program's function. A program for which
-    /// there is none does not prevent the others.
+    /// Compiles the programs that have no machine code yet. Returns the function number of each program. Failing
+    /// programs do not affect the others.
     ///
     /// # Errors
-    /// For each program, why there is none.
+    /// For each program, the reason why there is no code.
     pub fn add(&self, programs: &[&Program], code: &mut Code) -> Vec<Result<usize, NativeError>> {
         let texts: Vec<String> = programs.iter().map(ToString::to_string).collect();
         let mut new: Vec<(&str, &Program)> = vec![];
@@ -153,12 +153,12 @@ impl Compiler {
         Ok(code.code_buffer().to_vec())
     }
 
-    /// Places code in executable memory: for each program the number of its function.
+    /// Places code in executable memory. Returns the function number of each program.
     fn load(&self, compiled: Vec<Result<Vec<u8>, NativeError>>, code: &mut Code) -> Vec<Result<usize, NativeError>> {
         code.bytes += compiled.iter().flatten().map(Vec::len).sum::<usize>();
         let (module, placed) = self.place(compiled, &self.signature());
         let entries = placed.into_iter().map(|address| {
-            // SAFETY: the address is that of a function with the signature of `Entry`: all have `signature`.
+            // SAFETY: the address is that of a function with the signature of `Entry`, since all have `signature`.
             code.entries.push(unsafe { std::mem::transmute::<*const u8, Entry>(address?) });
             Ok(code.entries.len() - 1)
         });
@@ -167,7 +167,7 @@ impl Compiler {
         entries
     }
 
-    /// Places code in executable memory, which the module owns: the address of each function.
+    /// Places code in executable memory owned by the module. Returns the address of each function.
     pub(crate) fn place(
         &self,
         compiled: Vec<Result<Vec<u8>, NativeError>>,
@@ -188,7 +188,7 @@ impl Compiler {
         let ready = module.finalize_definitions();
         let addresses = defined.into_iter().map(|id| {
             let id = id?;
-            // A system that forbids executable memory.
+            // Fails on systems that forbid executable memory.
             ready.as_ref().map_err(|error| NativeError::Host(error.to_string()))?;
             Ok(module.get_finalized_function(id))
         });
@@ -202,26 +202,26 @@ impl Compiler {
 }
 
 impl Code {
-    /// Number of functions: programs with equal texts share one.
+    /// Number of functions; programs with equal texts share one.
     pub fn num_functions(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes of machine code.
+    /// Size of the machine code in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Calls a function.
+    /// Calls a function by its number.
     ///
     /// # Safety
-    /// The tables have the entries of the function's program. For all items `i < count` (for all items of all rows of
-    /// `offsets`, which ascend, where rows own items), row `i` of every array and index array, the rows that indices
-    /// pick, and the rows of results exist. Nothing else writes what is read or accesses what is written during the call,
-    /// and results overlap neither arrays nor each other.
+    /// The tables have the entries of the function's program. For each item `i < count` (with segments: for each item
+    /// of each row of `offsets`, which ascend), these rows exist: row `i` of every array and index array, the rows that
+    /// the indices select, and the rows of results. During the call nothing else writes the memory that is read or
+    /// accesses the memory that is written. Results overlap neither arrays nor each other.
     pub unsafe fn call(&self, function: usize, arguments: Arguments<'_>) {
         let Arguments { arrays, indices, results, offsets, count } = arguments;
-        // SAFETY: the code was made from a verified program with this signature, and its memory lives as long as `self`.
+        // SAFETY: the code was compiled from a checked program with this signature; its memory lives as long as `self`.
         unsafe { self.entries[function](arrays.as_ptr(), indices.as_ptr(), results.as_ptr(), offsets.as_ptr(), count) }
     }
 }

@@ -1,15 +1,16 @@
-//! Loops over the rows and edges of a block, translated to machine code with Cranelift.
+//! JIT compiler for element-wise loops over rows and edges, based on Cranelift.
 //!
 //! The input is a [`Program`]: element-wise operations, reductions within a row, copies, and reductions over the items
-//! that a row owns, on arrays whose widths are known. [`Compiler::compile`] makes one function of it, in which values
-//! between operations stay in registers. The runtime decides what becomes a program, and passes addresses, numbers
-//! of rows and offsets at each call: nothing of them is in the code, so programs with equal texts share a function.
+//! that a row owns, on arrays of known widths. [`Compiler::compile`] turns it into one function that keeps intermediate
+//! values in registers. The runtime chooses the programs and passes addresses, row counts and offsets with each call.
+//! The code depends on none of these, so programs with equal texts share a function.
 //!
-//! This crate knows no graph, plan or model. It has no vectors wider than 128 bits, because Cranelift has none; products,
-//! weighted sums of gathered rows and dropout masks are not here, but kernels of the runtime. Code of a program calls
-//! nothing: no Rust frame is ever above it, so nothing can unwind through it.
+//! This crate knows no graphs, plans or models. Vectors have at most 128 bits, the widest that Cranelift supports.
+//! Products, weighted sums of gathered rows and dropout masks are kernels of the runtime instead. The code of a program
+//! makes no calls, so no Rust frame is ever above it and nothing can unwind through it.
 //!
-//! The loops of neighbour samplers are generated here too ([`SamplerFunction`]), for the fan-outs of a plan.
+//! The loops of neighbour samplers are generated here as well ([`SamplerFunction`]), specialized to the
+//! fan-outs of a plan.
 
 mod code;
 mod emit;

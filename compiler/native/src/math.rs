@@ -1,5 +1,5 @@
-//! Functions of four lanes. Each is the formula of the same name in the runtime's `math` module, operation by operation,
-//! so that generated and precompiled code give the same numbers; the tests of the runtime compare them bit by bit.
+//! Math functions on vectors of four lanes. Each repeats the formula of the same name in the runtime's `math` module
+//! operation by operation, so that generated and precompiled code agree bit by bit, which the runtime's tests check.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::types::{F32X4, I32X4};
@@ -7,20 +7,20 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value};
 use cranelift_frontend::FunctionBuilder;
 use hgnnc_ir::ops::{BinaryOp, UnaryOp};
 
-/// Adding it rounds to the nearest integer, which the low mantissa bits then hold.
+/// Adding it to a float rounds to the nearest integer and leaves that integer in the low mantissa bits.
 const ROUND: f32 = 12_582_912.0;
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-/// Emits operations on four lanes.
+/// Emits operations on vectors of four lanes.
 pub(crate) struct Lanes<'a, 'b> {
     pub b: &'a mut FunctionBuilder<'b>,
-    /// Does a product and sum round once?
+    /// Are a product and its sum rounded once?
     pub fma: bool,
 }
 
 impl Lanes<'_, '_> {
-    /// One number in all lanes.
+    /// Broadcasts a constant to all lanes.
     pub fn number(&mut self, x: f32) -> Value {
         self.words(x.to_bits())
     }
@@ -49,7 +49,7 @@ impl Lanes<'_, '_> {
         self.b.ins().fmul(x, y)
     }
 
-    /// `a · b + c`
+    /// `a · b + c`, fused if [`Lanes::fma`] is set.
     pub fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
         if self.fma {
             return self.b.ins().fma(a, b, c);
@@ -66,8 +66,8 @@ impl Lanes<'_, '_> {
         self.b.ins().bitcast(F32X4, MemFlagsData::new().with_endianness(cranelift_codegen::ir::Endianness::Little), x)
     }
 
-    /// All bits of the lanes where it holds. Six conditions have no comparison of vectors on AArch64 (Cranelift panics):
-    /// those that hold for an order or without any, and their opposites. What needs one selects the other way round.
+    /// A mask with all bits set in lanes where the comparison holds. On AArch64 Cranelift panics for the six conditions
+    /// that depend on ordered or unordered; callers use an equivalent condition and swap the selected values.
     fn compare(&mut self, cc: FloatCC, x: Value, y: Value) -> Value {
         debug_assert!(
             !matches!(
@@ -84,14 +84,14 @@ impl Lanes<'_, '_> {
         self.b.ins().fcmp(cc, x, y)
     }
 
-    /// `x` where the mask is set, else `y`.
+    /// A select: `x` where the mask is set, else `y`.
     fn select(&mut self, mask: Value, x: Value, y: Value) -> Value {
         let (x, y) = (self.integer_bits(x), self.integer_bits(y));
         let either = self.b.ins().bitselect(mask, x, y);
         self.number_of(either)
     }
 
-    /// `positive` where `x` is above zero, `otherwise` elsewhere.
+    /// A select: `positive` where `x > 0`, else `otherwise`.
     pub fn choose(&mut self, x: Value, positive: f32, otherwise: f32) -> Value {
         let (zero, positive, otherwise) = (self.number(0.0), self.number(positive), self.number(otherwise));
         let above = self.compare(FloatCC::GreaterThan, x, zero);
@@ -109,7 +109,7 @@ impl Lanes<'_, '_> {
         self.b.ins().fabs(x)
     }
 
-    /// The magnitude of the one with the sign of the other.
+    /// The magnitude of `x` with the sign of `sign`.
     fn copysign(&mut self, x: Value, sign: Value) -> Value {
         let (x, sign) = (self.abs(x), self.integer_bits(sign));
         let (x, bit) = (self.integer_bits(x), self.integers(1 << 31));
@@ -118,12 +118,12 @@ impl Lanes<'_, '_> {
         self.number_of(both)
     }
 
-    /// The larger; the other one where one is NaN.
+    /// The maximum; if one operand is NaN, the other one.
     pub fn larger(&mut self, x: Value, y: Value) -> Value {
         self.either(FloatCC::GreaterThan, x, y)
     }
 
-    /// The smaller; the other one where one is NaN.
+    /// The minimum; if one operand is NaN, the other one.
     pub fn smaller(&mut self, x: Value, y: Value) -> Value {
         self.either(FloatCC::LessThan, x, y)
     }
@@ -135,7 +135,7 @@ impl Lanes<'_, '_> {
         self.select(first, x, y)
     }
 
-    /// `x` where it is infinite, else `y`.
+    /// A select: `x` where it is infinite, else `y`.
     pub fn unless_infinite(&mut self, x: Value, y: Value) -> Value {
         let (magnitude, infinity) = (self.abs(x), self.number(f32::INFINITY));
         let infinite = self.compare(FloatCC::Equal, magnitude, infinity);
@@ -158,7 +158,7 @@ impl Lanes<'_, '_> {
         self.fma(pr, r, r)
     }
 
-    /// `(n, r)` with `x = n ln 2 + r`.
+    /// Range reduction: `(n, r)` such that `x = n ln 2 + r`.
     fn reduce(&mut self, x: Value) -> (Value, Value) {
         let (log2e, round) = (self.number(std::f32::consts::LOG2_E), self.number(ROUND));
         let shifted = self.fma(x, log2e, round);
@@ -177,7 +177,7 @@ impl Lanes<'_, '_> {
         self.number_of(bits)
     }
 
-    /// `x`, or the limit where it lies beyond.
+    /// Clamps `x` to the limit on one side.
     fn limit(&mut self, cc: FloatCC, x: Value, limit: f32) -> Value {
         let limit = self.number(limit);
         let beyond = self.compare(cc, x, limit);
@@ -318,7 +318,7 @@ impl Lanes<'_, '_> {
         self.select(near, small, large)
     }
 
-    /// `(erf t, 1 - erf t)` for `t ≥ 0`.
+    /// The pair `(erf t, 1 - erf t)` for `t ≥ 0`.
     fn erf_parts(&mut self, t: Value) -> (Value, Value) {
         let s = self.mul(t, t);
         let p = self.horner(
@@ -372,13 +372,13 @@ impl Lanes<'_, '_> {
         self.select(nan, x, sign)
     }
 
-    /// 1 where it holds, else 0.
+    /// 1.0 where the comparison holds, else 0.0.
     fn indicate(&mut self, cc: FloatCC, x: Value, y: Value) -> Value {
         let (holds, one) = (self.compare(cc, x, y), self.number(1.0));
         self.keep(holds, one)
     }
 
-    /// `f(x)`; `None` where it is not generated ([`generates_unary`]).
+    /// `f(x)`; `None` if the function is not generated ([`generates_unary`]).
     pub fn unary(&mut self, f: UnaryOp, x: Value) -> Option<Value> {
         let zero = |lanes: &mut Self| lanes.number(0.0);
         Some(match f {
@@ -420,7 +420,7 @@ impl Lanes<'_, '_> {
         })
     }
 
-    /// `x ∘ y`; `None` where it is not generated ([`generates_binary`]).
+    /// `x ∘ y`; `None` if the function is not generated ([`generates_binary`]).
     pub fn binary(&mut self, f: BinaryOp, x: Value, y: Value) -> Option<Value> {
         Some(match f {
             BinaryOp::Add => self.add(x, y),
@@ -437,12 +437,13 @@ impl Lanes<'_, '_> {
     }
 }
 
-/// Is code generated for the function? `floor` needs instructions that not every processor has, and `cos` is a call.
+/// Can code be generated for the function? `floor` needs instructions that not every processor has, and `cos`
+/// is a libm call.
 pub fn generates_unary(f: UnaryOp) -> bool {
     !matches!(f, UnaryOp::Floor | UnaryOp::Cos)
 }
 
-/// Is code generated for the function? Powers are computed in f64 by a call.
+/// Can code be generated for the function? Powers are computed in f64 by a libm call.
 pub fn generates_binary(f: BinaryOp) -> bool {
     f != BinaryOp::Pow
 }

@@ -1,21 +1,21 @@
-//! Divides a program into phases: what is computed together for each group of four columns of an item.
+//! Partitions a program into phases: operations that are computed together for each group of four columns of an item.
 //!
-//! Within a phase of element-wise operations of one width, values stay in registers. What another phase reads passes
-//! through memory: through its result where it has one, else through a row on the stack, which stays in the first-level
-//! cache.
+//! Within a phase of element-wise operations of one width, values stay in registers. A value that another phase
+//! reads passes through memory: through its result if it has one, else through a row on the stack, which stays
+//! in the L1 cache.
 
 use crate::program::{Program, Row, Shape, Source};
 
-/// A part of the work on an item.
+/// A group of operations that run in one loop over the columns of an item.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Element-wise operations of one width.
+    /// Element-wise operations of equal width.
     Columns(Vec<usize>),
     /// A reduction within the row, or an operation that moves elements.
     Single(usize),
 }
 
-/// The phases in order, and for each operation whether another phase than its own reads it.
+/// The phases in execution order, and for each operation whether another phase reads its value.
 pub(crate) fn phases(program: &Program) -> (Vec<Phase>, Vec<bool>) {
     let mut phases: Vec<Phase> = vec![];
     let mut phase_of: Vec<usize> = vec![];
@@ -53,7 +53,7 @@ pub(crate) fn phases(program: &Program) -> (Vec<Phase>, Vec<bool>) {
     (phases, kept)
 }
 
-/// The one width of a program that has nothing to do with rows: its items are elements of one long row.
+/// The common width of a program without row structure, whose items can be treated as elements of one long row.
 pub(crate) fn flat_width(program: &Program) -> Option<usize> {
     let width = program.ops.first()?.width;
     let plain = program.ops.iter().all(|op| {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::program::{Array, Kind, Op};
 
-    /// `a0` has 8 elements: its exponentials divided by their sum, and `a1` of one element.
+    /// Softmax of `a0` (8 elements) without the maximum, times `a1` (1 element).
     fn softmax(second: Row) -> Program {
         let (a, v) = (Source::Array, Source::Value);
         let op = |kind, width, result| Op { kind, width, result };
@@ -105,7 +105,7 @@ mod tests {
     fn what_needs_no_sum_of_the_row_is_computed_with_its_operand() {
         let (phases, kept) = phases(&softmax(Row::Same));
         assert_eq!(phases, [Phase::Columns(vec![0, 2]), Phase::Single(1), Phase::Columns(vec![3])]);
-        // The exponentials are read by the sum, the sum and the product by the quotient.
+        // The sum reads the exponentials; the quotient reads the sum and the product.
         assert_eq!(kept, [true, true, true, false]);
     }
 

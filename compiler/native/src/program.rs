@@ -1,9 +1,9 @@
-//! What a function computes: operations on the rows of arrays, for one item after another.
+//! Programs: operations on the rows of arrays, executed for one item after another.
 //!
-//! An item is a row of a block of rows, or an edge. Each operation has one row of numbers per item (its *value*); it reads
-//! rows of arrays and values of earlier operations, and its own value exists in registers, or for one item at a time,
-//! unless it has a result. Widths are part of the program, numbers of items and addresses are not: programs whose texts
-//! are equal share a function.
+//! An item is a row of a block of rows, or an edge. Each operation computes one row of numbers per item (its *value*)
+//! from rows of arrays and values of earlier operations. Unless it has a result, a value exists in registers only, or
+//! for one item at a time. Widths are part of the program; numbers of items and addresses are not, so programs with
+//! equal texts share a function.
 //!
 //! ```text
 //! items
@@ -17,120 +17,118 @@ use std::fmt;
 
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
 
-/// How items are gone through.
+/// The loop structure over items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// All items of a block.
+    /// One loop over all items of a block.
     Items,
-    /// Rows that own consecutive items, given by offsets: [`Kind::Segment`] needs it.
+    /// Rows that own consecutive items, given by offsets; required by [`Kind::Segment`].
     Segments,
 }
 
-/// Which row of an array belongs to item `i`.
+/// The row of an array that item `i` reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Row {
-    /// Row `i`.
+    /// Row `i`, one per item.
     Each,
-    /// The first one.
+    /// Row 0 for all items: a uniform operand.
     Same,
-    /// Row `index[i]` of this array of indices.
+    /// Row `index[i]` of this index array: a gather.
     Picked(u32),
-    /// Row `r` of the row that owns the item ([`Shape::Segments`]).
+    /// Row `r`, where row `r` owns the item ([`Shape::Segments`]).
     Owner,
 }
 
-/// An array that is read.
+/// An input array of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Array {
-    /// Elements per row.
+    /// Number of elements per row.
     pub width: usize,
-    /// Row of an item.
+    /// The row that an item reads.
     pub row: Row,
-    /// May a result lie in its place? All that reads its row `i` then has to be done before row `i` of the result is
-    /// written, or be the operation that writes it, element by element.
+    /// May a result alias this array (an in-place update)? Then every read of row `i` completes before row `i` of the
+    /// result is written, or belongs to the operation that writes it element by element.
     pub changes: bool,
 }
 
-/// Where an operand comes from.
+/// The source of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// The row of an array.
+    /// The row of an array, by position.
     Array(usize),
-    /// The value of an earlier operation.
+    /// The value of an earlier operation, by position.
     Value(usize),
 }
 
-/// What an operation computes.
+/// The operation with its operands.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum Kind {
-    /// `f(a)`
+    /// The element-wise function `f(a)`.
     Unary(UnaryOp, Source),
-    /// `a ∘ b`; each element of a narrower operand counts for several of the result.
+    /// The element-wise function `a ∘ b`; the narrower operand broadcasts.
     Binary(BinaryOp, Source, Source),
-    /// `positive` where `a` is above zero, `otherwise` elsewhere.
+    /// A select: `positive` where `a > 0`, else `otherwise`.
     Choose {
-        /// Whose sign.
         a: Source,
-        /// Above zero.
         positive: f32,
-        /// At zero, below, and where it is no number.
+        /// Value where `a` is zero, negative or NaN.
         otherwise: f32,
     },
-    /// Each element of `a` repeated to the width of the result.
+    /// Broadcasts `a` to the width of the result.
     Copy(Source),
-    /// Along the last dimension: parts with the extent of their last dimension, and the leading extent.
+    /// Concatenates along the last dimension: operands with the extent of their last dimension, and the product
+    /// of the leading dimensions.
     Concat(Vec<(Source, usize)>, usize),
-    /// `len` of every `last` elements from `start` of each.
+    /// `len` of every `last` elements, beginning at `start`.
     Slice {
-        /// From.
         a: Source,
         /// Extent of the last dimension of `a`.
         last: usize,
-        /// First element.
         start: usize,
-        /// Number of elements.
         len: usize,
     },
-    /// 1 at the label of the item, which is `labels[i]` of this array of indices, else 0; all 0 for other labels.
+    /// One-hot encoding of `labels[i]` of this index array; all zeros for labels out of range.
     OneHot(u32),
-    /// Over groups of neighbouring elements, as many as the result has.
+    /// Reduces groups of consecutive elements, one group per element of the result.
     Reduce(Reduce, Source),
-    /// `Σ a · b` over groups of neighbouring elements.
+    /// Dot products `Σ a · b` of groups of consecutive elements.
     Dot(Source, Source),
-    /// Over the items of each row, into the row's result, which holds the identity or an earlier part.
+    /// Reduces the items of each row into the row's result, which holds the identity or an earlier partial result.
     Segment(Reduce, Source),
-    /// Over all items, into one row, which holds the identity or an earlier part.
+    /// Reduces all items into one row, which holds the identity or an earlier partial result.
     Total(Reduce, Source),
 }
 
-/// An operation.
+/// An operation with its width and result.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Op {
-    /// What.
     pub kind: Kind,
-    /// Elements of its value.
+    /// Elements of its value, per item.
     pub width: usize,
-    /// The result that keeps it: a row per item, per owner of items ([`Kind::Segment`]), or one ([`Kind::Total`]).
+    /// The result that stores it: a row per item, per owner of items ([`Kind::Segment`]), or
+    /// a single row ([`Kind::Total`]).
     pub result: Option<usize>,
 }
 
-/// What a function computes.
+/// The computation of one function.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Program {
-    /// How items are gone through.
     pub shape: Shape,
-    /// What is read. No result overlaps it, unless [`Array::changes`] says so.
+    /// Input arrays. No result overlaps them, except where [`Array::changes`] permits it.
     pub arrays: Vec<Array>,
-    /// In order.
+    /// Operations in execution order.
     pub ops: Vec<Op>,
-    /// Arrays of indices.
+    /// Number of index arrays.
     pub num_indices: usize,
-    /// Results, which do not overlap each other.
+    /// Number of result arrays, which do not overlap each other.
     pub num_results: usize,
 }
 
 impl Kind {
-    /// All operands.
+    /// The operands in the order of the text.
     pub fn sources(&self) -> Vec<Source> {
         match self {
             Kind::Unary(_, a)
@@ -146,12 +144,12 @@ impl Kind {
         }
     }
 
-    /// Does the function accumulate it over items?
+    /// Does the operation reduce over items?
     pub fn accumulates(&self) -> bool {
         matches!(self, Kind::Segment(..) | Kind::Total(..))
     }
 
-    /// Element by element: with this, values of one width stay in registers.
+    /// Is it element-wise, so that it shares a loop over columns with operations of equal width?
     pub fn element_wise(&self) -> bool {
         match self {
             Kind::Unary(..)
@@ -166,7 +164,7 @@ impl Kind {
 }
 
 impl Program {
-    /// Elements of an operand.
+    /// Elements per row of an operand.
     pub fn width(&self, source: Source) -> usize {
         match source {
             Source::Array(array) => self.arrays[array].width,
@@ -174,7 +172,7 @@ impl Program {
         }
     }
 
-    /// What is wrong with it, if anything: the code generator relies on this, and so does the safety of what it makes.
+    /// Checks the program. Code generation and the memory safety of the code rely on these rules.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (at, op) in self.ops.iter().enumerate() {
             let wrong = |what: &str| Err(format!("v{at}: {what}"));
@@ -251,7 +249,7 @@ impl fmt::Display for Source {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The number of a slope is part of the code.
+            // The Debug form includes the slope, which is part of the code.
             Kind::Unary(op, a) => write!(f, "{op:?} {a}"),
             Kind::Binary(op, a, b) => write!(f, "{op:?} {a}, {b}"),
             Kind::Choose { a, positive, otherwise } => write!(f, "Choose({positive:?}, {otherwise:?}) {a}"),

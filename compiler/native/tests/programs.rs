@@ -1,6 +1,6 @@
-//! Small programs: what is generated for them, and what it computes.
+//! Small programs: snapshots of their code, and checks of their results.
 
-// Generated code is called with addresses of arrays.
+// Generated code is called with raw array addresses.
 #![allow(unsafe_code)]
 
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
@@ -21,7 +21,7 @@ fn binary(f: BinaryOp, a: Source, b: Source) -> Kind {
 const A: fn(usize) -> Source = Source::Array;
 const V: fn(usize) -> Source = Source::Value;
 
-/// A program as text, and its function before optimisation. The convention of calls is the host's.
+/// A program as text with its Cranelift IR before optimization. The calling convention is the host's.
 fn listing(program: &Program) -> String {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
     let function = compiler.function(program).expect("the program is covered").display().to_string();
@@ -30,7 +30,7 @@ fn listing(program: &Program) -> String {
     format!("{program}\n{function}")
 }
 
-/// `m ← 0.9 m + g`, `w ← w - 0.1 m`: with `changes` in the place of the old values.
+/// A momentum step, `m ← 0.9 m + g`, `w ← w - 0.1 m`; in place with `changes`.
 fn momentum(width: usize, changes: bool) -> Program {
     Program {
         shape: Shape::Items,
@@ -52,7 +52,7 @@ fn momentum(width: usize, changes: bool) -> Program {
     }
 }
 
-/// Each row divided by its sum of exponentials, so that the row is read twice.
+/// Each row divided by the sum of its exponentials, so that the row is read twice.
 fn normalized(width: usize, changes: bool) -> Program {
     Program {
         shape: Shape::Items,
@@ -74,7 +74,7 @@ fn an_update_is_one_loop_over_elements() {
 
 #[test]
 fn rows_with_different_widths_are_loops_over_items() {
-    // The score of an edge, and the sum of the scores of the edges of a row.
+    // The score of an edge, and the sum of scores over the edges of a row.
     let score = Program {
         shape: Shape::Segments,
         arrays: vec![array(2, Row::Picked(0), false), array(2, Row::Owner, false)],
@@ -94,7 +94,7 @@ fn loads_of_what_changes_stay_in_order() {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
     for (changes, free) in [(false, true), (true, false)] {
         let text = compiler.function(&normalized(8, changes)).expect("covered").display().to_string();
-        // Tables of addresses are never written.
+        // Loads of address tables are always readonly.
         let rows = text.lines().filter(|line| line.contains("load.f32x4"));
         assert!(rows.clone().count() > 0, "{text}");
         let readonly = rows.filter(|line| line.contains("readonly") || line.contains("can_move")).count();
@@ -102,7 +102,7 @@ fn loads_of_what_changes_stay_in_order() {
     }
 }
 
-/// Results of `arrays[i] = (first element, count)`: apart from the arrays, and in the place of those that change.
+/// Results of `arrays[i] = (first element, count)`: out of place, and in place for arrays that change.
 fn run(program: &Program, mut arrays: Vec<Vec<f32>>, places: &[usize], rows: usize) -> Vec<Vec<f32>> {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
     let mut code = Code::default();
@@ -116,7 +116,7 @@ fn run(program: &Program, mut arrays: Vec<Vec<f32>>, places: &[usize], rows: usi
     };
     let addresses: Vec<*const f32> = addresses.into_iter().map(<*mut f32>::cast_const).collect();
     let arguments = Arguments { arrays: &addresses, indices: &[], results: &results, offsets: &[], count: rows };
-    // SAFETY: each array has `rows` rows, or the one that all read; results are as large.
+    // SAFETY: each array has `rows` rows or the single uniform one; results are as large.
     unsafe { code.call(function, arguments) };
     if in_place { places.iter().map(|&place| std::mem::take(&mut arrays[place])).collect() } else { apart }
 }
@@ -126,7 +126,7 @@ fn results_in_the_place_of_operands_are_the_same() {
     let numbers = |salt: usize, len: usize| -> Vec<f32> {
         (0..len).map(|i| ((i * 37 + salt * 11) % 101) as f32 / 16.0 - 3.0).collect()
     };
-    // Widths with and without whole vectors, unrolled and in loops; numbers of rows that leave a remainder.
+    // Widths with and without remainder, unrolled and in loops; row counts with remainder.
     for width in [1, 3, 4, 8, 19, 64, 300] {
         for rows in [1, 5, 17] {
             let len = width * rows;

@@ -1,8 +1,8 @@
-//! What is generated for samplers. What it computes is tested in the sampler's crate, against the naive one.
+//! Snapshots of sampler code. The sampler's crate tests the results against a reference implementation.
 
 use hgnnc_native::{Compiler, Counted, RowsOf, SamplerFunction, Take};
 
-/// The function before optimisation. The convention of calls is the host's.
+/// The Cranelift IR before optimization. The calling convention is the host's.
 fn listing(function: &SamplerFunction) -> String {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
     let text = compiler.sampler_text(function);
@@ -27,7 +27,7 @@ fn only_what_a_fanout_needs_is_generated() {
         text.lines().filter_map(|line| line.strip_prefix("; ")).map(str::to_owned).collect::<Vec<_>>()
     };
     let has = |blocks: &[String], what: &str| blocks.iter().any(|block| block.contains(what));
-    let [register, vectors, memory] = ["bits of a register", "in vectors", "marked in memory"];
+    let [register, vectors, memory] = ["bit mask in a register", "in vectors", "marked in memory"];
     let all = blocks(Take::Whole);
     assert!(!has(&all, "Floyd") && !has(&all, "by weight"), "{all:?}");
     let short = blocks(Take::Uniform { most: 7, long: false });

@@ -1,7 +1,8 @@
-//! `#[allow(W0003)]`: warnings that are silenced where they stand.
+//! `#[allow(W0003)]` attributes, which silence warnings.
 //!
-//! An attribute is no part of the grammar: like a comment it is taken out of the tokens, and it holds for the declaration,
-//! statement or entry that starts behind it. Whether there is anything to silence is for those who have the warnings.
+//! An attribute is not part of the grammar. Like a comment it is removed from the tokens, and it applies
+//! to the declaration, statement or entry that starts after it. Unused attributes are reported by the
+//! code that reports warnings.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,14 +15,14 @@ use crate::tokens::{Lexeme, Token};
 
 const HELP: &str = "write `#[allow(W0003)]` before a declaration, statement or entry";
 
-/// An attribute, and the first byte of the token behind it.
+/// An attribute with the first byte of the token after it.
 pub(crate) struct Attribute {
     codes: Vec<Ident>,
     span: Span,
     next: Option<usize>,
 }
 
-/// Takes the attributes out of the tokens of a file.
+/// Removes the attributes from the tokens of a file.
 pub(crate) fn take(
     file: FileId,
     text: &str,
@@ -42,7 +43,7 @@ pub(crate) fn take(
                     push(diagnostics, Diagnostic::at(codes::UNEXPECTED_TOKEN, span, message, "").help(HELP));
                 }
                 attributes.push_front(Attribute { codes: codes.unwrap_or_default(), span, next });
-                // The part after it on its line starts there.
+                // Code after the attribute on the same line counts as the start of that line.
                 if let Some(follows) = lexemes.get_mut(index + 1) {
                     follows.first |= first;
                 }
@@ -54,7 +55,7 @@ pub(crate) fn take(
     attributes
 }
 
-/// The names between the parentheses of `#[allow(…)]`.
+/// The codes between the parentheses of `#[allow(…)]`.
 fn codes_of(file: FileId, start: usize, text: &str) -> Option<Vec<Ident>> {
     let inside = text.strip_prefix("#[")?.strip_suffix(']')?.trim();
     let list = inside.strip_prefix("allow")?.trim_start().strip_prefix('(')?.strip_suffix(')')?;
@@ -72,8 +73,8 @@ fn codes_of(file: FileId, start: usize, text: &str) -> Option<Vec<Ident>> {
     Some(codes)
 }
 
-/// The extents of the attributes before parts of one declaration; those before nothing that they could hold for are added
-/// to `misplaced`. Attributes and declarations come in order.
+/// Assigns attributes to the parts of one declaration that they precede. Attributes that precede no part are added to
+/// `misplaced`. Attributes and declarations come in source order.
 pub(crate) fn hold(
     file: FileId,
     tokens: &[Lexeme],
@@ -115,14 +116,14 @@ fn parts_of(tokens: &[Lexeme]) -> BTreeMap<usize, usize> {
         };
         for (index, &start) in starts.iter().enumerate() {
             let end = starts.get(index + 1).copied().unwrap_or(group.close);
-            // The widest part is found first.
+            // Outer parts come first and win.
             parts.entry(tokens[start].start).or_insert(tokens[end - 1].end);
         }
     }
     parts
 }
 
-/// Reports the attributes that stand before nothing that they could hold for.
+/// Reports the attributes that precede no declaration, statement or entry.
 pub(crate) fn report_misplaced(attributes: impl IntoIterator<Item = Attribute>, diagnostics: &mut Diagnostics) {
     for attribute in attributes {
         let message = "an attribute holds for what stands behind it";

@@ -1,92 +1,85 @@
-//! The syntax tree: what was written, with a span on everything.
+//! The abstract syntax tree of a source file, with a span on every node.
 //!
-//! Nothing here is resolved. `PartialEq` on the tree ignores nothing, spans included; the formatter's
-//! tests compare printed text instead.
+//! Names are not resolved. `PartialEq` compares everything, spans included; the formatter's tests
+//! therefore compare printed text.
 
 pub use hgnnc_diag::Span;
 
 /// A name as written. Quoted names (`"a-b"`) keep their text without quotes.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Ident {
-    /// Text.
     pub name: String,
-    /// Where.
     pub span: Span,
 }
 
-/// A file.
+/// The tree of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Module {
-    /// `//!` lines.
+    /// Module documentation, the `//!` lines.
     pub doc: Vec<String>,
-    /// Declarations in order.
     pub items: Vec<Item>,
-    /// The last token or comment of the file, behind which more could stand; `None` for a file that was not read.
+    /// The last token or comment of the file, after which more code could be inserted; `None` for a generated module.
     pub end: Option<Span>,
-    /// Warnings that are silenced where they stand, in order.
+    /// Warnings silenced by attributes, in source order.
     pub allows: Vec<Allow>,
-    /// Something could not be read and is not in the tree: what seems to be missing may stand there.
+    /// Some text did not parse and is not in the tree, so a missing declaration is not necessarily an error.
     pub incomplete: bool,
 }
 
 /// One code of `#[allow(W0003, …)]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Allow {
-    /// As written.
+    /// The warning code as written.
     pub code: Ident,
-    /// The whole attribute.
+    /// Span of the whole attribute.
     pub attribute: Span,
-    /// The declaration, statement or entry that it holds for.
+    /// Span of the declaration, statement or entry that the attribute applies to.
     pub extent: Span,
 }
 
-/// A top-level declaration.
+/// A top-level declaration of a file.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the variants are named for their keywords")]
 pub enum Item {
-    /// `use std::han::HanConv`
+    /// An import, `use std::han::HanConv`.
     Use(Use),
-    /// `const hidden = 64`
+    /// A compile-time constant, `const hidden = 64`.
     Const(Const),
-    /// `schema Acm { … }`
     Schema(Schema),
-    /// `layer HanConv(…) … { … }`
     Layer(Layer),
-    /// `model Han(schema: Acm) { … }`
     Model(Model),
-    /// `train Han { … }`
     Train(Train),
 }
 
-/// `use a::b::{C, D}`
+/// An import, `use a::b::{C, D}`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Use {
-    /// `std`, `han`
+    /// The module path, `std`, `han`.
     pub path: Vec<Ident>,
-    /// What is imported from there.
+    /// The imported names, `C` and `D`.
     pub names: Vec<Ident>,
-    /// The whole declaration.
     pub span: Span,
 }
 
-/// `const NAME = EXPR`
+/// A compile-time constant, `const NAME = EXPR`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Const {
-    /// Name.
     pub name: Ident,
-    /// Compile-time value.
+    /// A compile-time expression, evaluated by the checker.
     pub value: Expr,
-    /// The whole declaration.
     pub span: Span,
 }
 
-/// `schema NAME { … }`
+/// A schema, `schema NAME { … }`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Schema {
-    /// Name.
     pub name: Ident,
-    /// Declarations in order.
     pub items: Vec<SchemaItem>,
-    /// The whole declaration.
     pub span: Span,
 }
 
@@ -103,137 +96,124 @@ pub enum SchemaItem {
     Family(FamilyDecl),
 }
 
-/// A vertex type.
+/// The declaration of a vertex type.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct VertexDecl {
-    /// Name in the model.
     pub name: Ident,
-    /// Name in the dataset, where it differs.
+    /// Name in the dataset, if it differs.
     pub from: Option<Text>,
-    /// Features and labels.
+    /// Features and labels, in source order.
     pub fields: Vec<FieldDecl>,
-    /// The whole declaration.
     pub span: Span,
 }
 
-/// `x: f32[1902] sparse from "features"`
+/// A field, `x: f32[1902] sparse from "features"`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct FieldDecl {
-    /// Name.
     pub name: Ident,
-    /// Kind and width.
     pub ty: FieldType,
-    /// Span of the type.
     pub ty_span: Span,
-    /// Name in the dataset, where it differs.
+    /// Name in the dataset, if it differs.
     pub from: Option<Text>,
 }
 
-/// What a field holds.
+/// The type of a field: features, labels or targets.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FieldType {
-    /// `f32` or `f32[334]`, `sparse` or not.
+    /// Real features, `f32` or `f32[334]`, dense or `sparse`.
     Real {
-        /// Number of columns; none for a single number.
+        /// Number of columns; `None` for a scalar.
         width: Option<Expr>,
-        /// Stored as CSR.
+        /// Stored in CSR format.
         sparse: bool,
     },
-    /// `onehot`: the identity matrix.
+    /// One-hot features, `onehot`: the identity matrix.
     OneHot,
-    /// `embedding[64]`: a learnable row per vertex.
+    /// An embedding table, `embedding[64]`: one learnable row per vertex.
     Embedding(Expr),
-    /// `class[3]`: one class of several.
+    /// Single-label classes, `class[3]`: one class out of several.
     Class(Expr),
-    /// `multilabel[5]`: several labels at once.
+    /// Multi-label classes, `multilabel[5]`: any number of labels at once.
     MultiLabel(Expr),
-    /// `target[1]`: real numbers to predict.
+    /// Regression targets, `target[1]`: real numbers to predict.
     Target(Expr),
 }
 
-/// A relation.
+/// The declaration of a relation.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct RelationDecl {
-    /// Name in the model.
     pub name: Ident,
-    /// Source type.
     pub src: Ident,
-    /// Destination type.
     pub dst: Ident,
-    /// Name in the dataset, where it differs.
+    /// Name in the dataset, if it differs.
     pub from: Option<Text>,
-    /// Edge weight and features.
+    /// Edge weights and edge features.
     pub fields: Vec<FieldDecl>,
-    /// The whole declaration.
     pub span: Span,
 }
 
-/// A metapath.
+/// The declaration of a metapath.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct MetapathDecl {
-    /// Name.
     pub name: Ident,
-    /// `counted` before the path: path instances instead of distinct pairs.
+    /// `counted` before the path: edges count path instances, where otherwise pairs are distinct.
     pub counted: bool,
-    /// First vertex type.
+    /// The vertex type at the start.
     pub start: Ident,
-    /// Hops.
     pub hops: Vec<Hop>,
-    /// The whole declaration.
     pub span: Span,
 }
 
-/// `-written_by-> Author` or `<-written_by- Paper`
+/// One step of a metapath, `-written_by-> Author` or `<-written_by- Paper`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Hop {
-    /// The relation.
     pub relation: Ident,
-    /// Against its direction.
+    /// Traverse the relation from destination to source.
     pub reverse: bool,
-    /// The type arrived at.
+    /// The vertex type that the step leads to.
     pub to: Ident,
 }
 
-/// `family NAME = [ … ]`
+/// A family of semantic graphs, `family NAME = [ … ]`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct FamilyDecl {
-    /// Name.
     pub name: Ident,
-    /// Members.
     pub graphs: GraphExpr,
-    /// The whole declaration.
     pub span: Span,
 }
 
-/// Semantic graphs, or the scope of a reduction (which is a name).
+/// An expression for semantic graphs, or the scope of a reduction (a name).
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum GraphExpr {
-    /// `PAP`, `relations`, `in_edges`, `V`
+    /// A name: `PAP`, `relations`, `in_edges`, `V`.
     Name(Ident),
-    /// `reverse(written_by)`, `self_loops(PAP)`, `identity(Paper)`
+    /// A derived graph: `reverse(written_by)`, `self_loops(PAP)`, `identity(Paper)`.
     Call {
-        /// `reverse`, `self_loops`, `identity`
+        /// One of `reverse`, `self_loops`, `identity`.
         function: Ident,
-        /// What of.
         argument: Box<GraphExpr>,
-        /// The whole expression.
         span: Span,
     },
-    /// `[PAP, PSP]`
+    /// A list of graphs, `[PAP, PSP]`.
     List(Vec<GraphExpr>, Span),
-    /// `relations into Paper`, `relations from Paper`
+    /// The graphs into or out of a vertex type: `relations into Paper`, `relations from Paper`.
     Filter {
-        /// The family.
         graphs: Box<GraphExpr>,
-        /// `into` (true) or `from` (false).
+        /// `into` if true, else `from`.
         into: bool,
-        /// The vertex type.
         vertex: Ident,
     },
 }
 
 impl GraphExpr {
-    /// Where.
+    /// The span of the whole expression.
     pub fn span(&self) -> Span {
         match self {
             GraphExpr::Name(name) => name.span,
@@ -243,415 +223,388 @@ impl GraphExpr {
     }
 }
 
-/// `layer NAME(params) over graphs: [V -> V] of x: V[in] -> V[out] { … }`
+/// A layer, `layer NAME(params) over graphs: [V -> V] of x: V[in] -> V[out] { … }`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Layer {
-    /// `///` lines.
+    /// Documentation, the `///` lines.
     pub doc: Vec<String>,
-    /// Name.
     pub name: Ident,
-    /// Compile-time parameters.
     pub params: Vec<LayerParam>,
-    /// The family that it runs over; a layer without one has no `aggregate`.
+    /// The family of graphs that it runs over; a layer without one has no `aggregate`.
     pub over: Option<LayerGraphs>,
-    /// Inputs.
     pub inputs: Vec<LayerInput>,
-    /// Results; a single one without a name is called `out`.
+    /// Results; a single unnamed result is called `out`.
     pub results: Vec<LayerResult>,
-    /// Body.
     pub body: Vec<LayerStmt>,
-    /// From `layer` to the end of the signature.
+    /// Span from `layer` to the end of the signature.
     pub span: Span,
 }
 
-/// `hidden: dim`, `slope = 0.2`, `activation: fn = relu`
+/// A compile-time parameter: `hidden: dim`, `slope = 0.2`, `activation: fn = relu`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LayerParam {
-    /// Name.
     pub name: Ident,
-    /// Kind; taken from the default where it is not given.
+    /// Kind; inferred from the default if absent.
     pub kind: Option<ParamKind>,
-    /// Default.
     pub default: Option<Expr>,
 }
 
-/// Kind of a compile-time parameter.
+/// The kind of a compile-time parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the variants are named for their keywords")]
 pub enum ParamKind {
-    /// `dim`: a whole number, at least 0.
+    /// `dim`: a non-negative integer.
     Dim,
-    /// `real`
     Real,
-    /// `bool`
     Bool,
     /// `fn`: the name of an element-wise function.
     Function,
 }
 
-/// `over graphs: [V -> V]` or `over graphs: [*]`
+/// The graphs of a layer: `over graphs: [V -> V]` or `over graphs: [*]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LayerGraphs {
-    /// Name of the family inside the layer.
+    /// Name of the family within the layer.
     pub name: Ident,
-    /// Type variables of source and destination; `None` for `[*]`: any types.
+    /// Type variables of source and destination; `None` for `[*]`, which admits any types.
     pub ends: Option<(Ident, Ident)>,
-    /// The whole clause.
+    /// Span of the whole clause.
     pub span: Span,
 }
 
-/// What a layer's input or result has one row for.
+/// The row space of a layer's input or result.
 #[derive(Clone, PartialEq, Debug)]
 pub enum RowsOf {
     /// `V`: a type variable, or the layer's family by its name (one value per edge of each graph).
     Name(Ident),
-    /// `*`: every vertex type at hand.
+    /// `*`: every vertex type in scope.
     Any(Span),
 }
 
-/// `x: V[in]`, `prev: graphs[heads] optional`
+/// A tensor input of a layer: `x: V[in]`, `prev: graphs[heads] optional`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LayerInput {
-    /// Name.
     pub name: Ident,
-    /// Rows.
     pub rows: RowsOf,
-    /// Names bound to (or expressions compared with) the widths.
+    /// Trailing dimensions: names to bind, or expressions to compare with.
     pub dims: Vec<Expr>,
-    /// May be left out; `given(x)` tells.
+    /// The input may be omitted; `given(x)` tests for it.
     pub optional: bool,
-    /// The whole clause.
     pub span: Span,
 }
 
-/// `V[heads * hidden]`
+/// A result of a layer, `V[heads * hidden]`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LayerResult {
-    /// Name; `out` where none is written.
+    /// Name; `out` for an unnamed result.
     pub name: Ident,
-    /// Rows.
     pub rows: RowsOf,
-    /// Widths.
     pub dims: Vec<Expr>,
-    /// The whole clause.
     pub span: Span,
 }
 
-/// A part of a layer's body.
+/// A member of a layer's body.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LayerStmt {
-    /// `param w: [4, in, out]`: shared by all blocks.
+    /// A parameter shared by all blocks, `param w: [4, in, out]`.
     Param(ParamDecl),
-    /// `project v: V { … }`, `aggregate e: g in graphs { … }`, `fuse v: V across graphs { … }`
+    /// A stage: `project v: V { … }`, `aggregate e: g in graphs { … }`, `fuse v: V across graphs { … }`.
     Block(Block),
 }
 
-/// A stage.
+/// A stage of a layer: FP, NA or SF.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Block {
-    /// Which.
     pub kind: BlockKind,
-    /// `v` or `e`.
+    /// The vertex or edge variable, `v` or `e`.
     pub variable: Ident,
-    /// Statements.
     pub body: Vec<Stmt>,
-    /// The head.
+    /// Span of the head, without the body.
     pub span: Span,
 }
 
-/// Which stage.
+/// The kind of a stage.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum BlockKind {
-    /// `project v: V` or `project v: *`: FP, once per vertex type.
+    /// `project v: V` or `project v: *`: FP, runs once per vertex type.
     Project(RowsOf),
-    /// `aggregate e: g in graphs`: NA, once per semantic graph.
+    /// `aggregate e: g in graphs`: NA, runs once per semantic graph.
     Aggregate {
-        /// `g`
+        /// The loop variable `g`.
         graph: Ident,
-        /// `graphs`
+        /// The family `graphs` that it iterates over.
         family: Ident,
     },
-    /// `fuse v: V across graphs`: SF, once per vertex type.
+    /// `fuse v: V across graphs`: SF, runs once per vertex type.
     Fuse {
-        /// `V` or `*`
+        /// The vertex types, `V` or `*`.
         rows: RowsOf,
-        /// `graphs`; none for a layer without semantic graphs.
+        /// The family `graphs`; `None` for a layer without semantic graphs.
         family: Option<Ident>,
     },
 }
 
-/// A statement of a stage or model.
+/// A statement in a stage or model.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stmt {
-    /// `param w: [in, hidden] per graph basis(30) = glorot`
+    /// A parameter, `param w: [in, hidden] per graph basis(30) = glorot`.
     Param(ParamDecl),
-    /// `let a = …`: a local name.
+    /// A local name, `let a = …`.
     Let(Binding),
-    /// `h = …`: a field of the vertex or edge, or the result.
+    /// An assignment `h = …` to a field of the vertex or edge, or to the result.
     Assign(Binding),
-    /// `output logits: Paper = …` (models only)
+    /// A model output, `output logits: Paper = …`.
     Output(OutputStmt),
 }
 
-/// Name and value.
+/// A name with its value.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Binding {
-    /// Name.
     pub name: Ident,
-    /// Value.
     pub value: Expr,
 }
 
-/// `output NAME: Vertex = EXPR`
+/// A model output, `output NAME: Vertex = EXPR`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct OutputStmt {
-    /// Name.
     pub name: Ident,
-    /// Vertex type.
     pub vertex: Ident,
-    /// Value.
     pub value: Expr,
 }
 
-/// A trainable parameter.
+/// The declaration of a trainable parameter.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct ParamDecl {
-    /// Name.
     pub name: Ident,
     /// Shape; empty for a scalar.
     pub dims: Vec<Expr>,
-    /// One for each of what; the block's own where it is not written.
+    /// The sharing clause; `None` for the default of the block.
     pub per: Option<(Per, Span)>,
-    /// `basis(30)` or `blocks(4)`
+    /// The decomposition, `basis(30)` or `blocks(4)`.
     pub decomposition: Option<Decomposition>,
-    /// `glorot`, `zeros`, `normal(0.1)`; glorot where it is not written.
+    /// Initialization: `glorot`, `zeros`, `normal(0.1)`; Glorot if absent.
     pub init: Option<Expr>,
-    /// Excluded from weight decay: `no_decay`.
+    /// Excluded from weight decay (`no_decay`).
     pub no_decay: bool,
-    /// The whole declaration.
     pub span: Span,
 }
 
-/// One parameter for each …
+/// The sharing of a parameter: one instance for each element of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Per {
-    /// `per graph`: semantic graph.
+    /// `per graph`: one for each semantic graph.
     Graph,
-    /// `per type`: vertex type (in `project` and `fuse`).
+    /// `per type`: one for each vertex type (in `project` and `fuse`).
     Type,
-    /// `per src`: source vertex type (in `aggregate`).
+    /// `per src`: one for each source vertex type (in `aggregate`).
     Src,
-    /// `per dst`: destination vertex type (in `aggregate`).
+    /// `per dst`: one for each destination vertex type (in `aggregate`).
     Dst,
-    /// `shared`
+    /// `shared`: a single instance for all.
     Shared,
 }
 
-/// How a family of weights is tied together.
+/// Weight sharing within a family of weights.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Decomposition {
-    /// `basis(B)`: each is a learned combination of B shared bases (RGCN, eq. 3).
+    /// `basis(B)`: each weight is a learned combination of B shared bases (RGCN, eq. 3).
     Basis(Expr),
     /// `blocks(B)`: block-diagonal with B blocks (RGCN, eq. 4).
     Blocks(Expr),
 }
 
-/// `model NAME(schema: Acm) { … }`
+/// A model, `model NAME(schema: Acm) { … }`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Model {
-    /// `///` lines.
+    /// Documentation, the `///` lines.
     pub doc: Vec<String>,
-    /// Name.
     pub name: Ident,
     /// Name of its schema.
     pub schema: Ident,
-    /// Body.
     pub body: Vec<Stmt>,
-    /// The head.
+    /// Span of the head, without the body.
     pub span: Span,
 }
 
-/// `train NAME { … }`
+/// A training configuration, `train NAME { … }`.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Train {
-    /// The model's name.
+    /// Name of the model.
     pub model: Ident,
-    /// Entries in order.
     pub entries: Vec<TrainEntry>,
-    /// The head.
+    /// Span of the head, without the body.
     pub span: Span,
 }
 
-/// A line of a train block. The first field of each is the span of the keyword or of the whole line.
+/// A line of a train block. The first field is the span of the keyword or of the whole line.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the variants are named for their keywords")]
 pub enum TrainEntry {
-    /// `loss cross_entropy(logits, Paper.topic)`
+    /// `loss cross_entropy(logits, Paper.topic)`: the loss function.
     Loss(Span, Expr),
-    /// `optimizer adam(lr: 0.005)`
+    /// `optimizer adam(lr: 0.005)`: the optimizer with its hyperparameters.
     Optimizer(Span, Expr),
-    /// `schedule cosine(epochs: 200)`
+    /// `schedule cosine(epochs: 200)`: the learning rate schedule.
     Schedule(Span, Expr),
-    /// `clip norm(1.0)` or `clip value(0.5)`
+    /// `clip norm(1.0)` or `clip value(0.5)`: gradient clipping.
     Clip(Span, Expr),
-    /// `epochs 200`
+    /// `epochs 200`: the maximum number of epochs.
     Epochs(Span, Expr),
-    /// `batch 1024`
+    /// `batch 1024`: the number of seed vertices per mini-batch.
     Batch(Span, Expr),
-    /// `fanout [15, 10] { cites: [5, all] }`
+    /// `fanout [15, 10] { cites: [5, all] }`: neighbour sampling.
     Fanout(Span, Fanout),
-    /// `reuse hot(0.1, batches: 8)`
+    /// `reuse hot(0.1, batches: 8)`: historical embeddings.
     Reuse(Span, Expr),
-    /// `negatives uniform(10)`
+    /// `negatives uniform(10)`: negative sampling for links.
     Negatives(Span, Expr),
-    /// `exclude [inverse_of_likes]`
+    /// `exclude [inverse_of_likes]`: relations that repeat the links.
     Exclude(Span, GraphExpr),
-    /// `stop when val.loss has not improved for 100 epochs`
+    /// `stop when val.loss has not improved for 100 epochs`: early stopping.
     Stop(Span, Criterion, Expr),
-    /// `select val.macro_f1`
+    /// `select val.macro_f1`: the criterion of the best epoch.
     Select(Span, Criterion),
-    /// `metrics micro_f1, macro_f1`
+    /// `metrics micro_f1, macro_f1`: the metrics to report.
     Metrics(Span, Vec<Ident>),
-    /// `split "gtn"`
+    /// `split "gtn"`: the dataset split to use.
     Split(Span, Text),
-    /// `dataset "synth acm"`
+    /// `dataset "synth acm"`: the default dataset, unless the command line names one.
     Dataset(Span, Text),
-    /// `seed 7`
+    /// `seed 7`: the seed of all random numbers.
     Seed(Span, Expr),
 }
 
-/// In-edges that a vertex draws: `[15, 10] { cites: [5, all] }`
+/// Fan-outs of neighbour sampling: `[15, 10] { cites: [5, all] }`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fanout {
-    /// For all semantic graphs that are not named: a list of numbers and `all`, one for each hop from the seeds.
+    /// Fan-outs of all semantic graphs without an entry of their own: a number or `all` for each hop from the seeds.
     pub hops: Expr,
-    /// For those that are.
+    /// Fan-outs of single semantic graphs.
     pub graphs: Vec<GraphFanout>,
 }
 
-/// `cites: [5, all]`
+/// Fan-outs of some semantic graphs, `cites: [5, all]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GraphFanout {
-    /// Which semantic graphs.
+    /// The semantic graphs that it applies to.
     pub graphs: GraphExpr,
-    /// As [`Fanout::hops`].
+    /// One fan-out per hop, as in [`Fanout::hops`].
     pub hops: Expr,
 }
 
-/// `val.loss`
+/// A metric on a part of the split, `val.loss`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Criterion {
-    /// `train`, `val`, `test`
+    /// The part: `train`, `val` or `test`.
     pub part: Ident,
-    /// `loss`, `macro_f1`, …
+    /// The metric: `loss`, `macro_f1`, …
     pub metric: Ident,
 }
 
-/// A string.
+/// A string literal with its span.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Text {
-    /// Without quotes, escapes resolved.
+    /// The text without quotes, with escapes resolved.
     pub value: String,
-    /// With quotes.
+    /// The span, with quotes.
     pub span: Span,
 }
 
-/// An expression.
+/// An expression with its span.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Expr {
-    /// What.
     pub kind: ExprKind,
-    /// Where.
     pub span: Span,
 }
 
-/// What an expression is.
+/// The kind of an expression, with its operands.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum ExprKind {
-    /// `0.2`
     Number(f64),
-    /// `true`
     Bool(bool),
-    /// `h`
     Name(String),
-    /// `e.src.h`, `Paper.x`
+    /// A field access: `e.src.h`, `Paper.x`.
     Field(Box<Expr>, Ident),
-    /// `-a`, `not a`
+    /// A prefix operator: `-a`, `not a`.
     Unary(UnaryOp, Box<Expr>),
-    /// `a + b`
+    /// An infix operator: `a + b`.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// `f(a, n: 3) over in_edges across graphs of x`
+    /// A call: `f(a, n: 3) over in_edges across graphs of x`.
     Call(Box<Call>),
-    /// `[a, b]`: a shape, or a list of numbers
+    /// A shape or a list of numbers: `[a, b]`.
     List(Vec<Expr>),
-    /// `(a, b)`: written for a list, and none in this language.
+    /// `(a, b)`, the list syntax of other languages, which the checker rejects.
     Tuple(Vec<Expr>),
-    /// `{Paper.x, Author.x}`: values of several vertex types
+    /// Values of several vertex types: `{Paper.x, Author.x}`.
     Bundle(Vec<Expr>),
-    /// `if c { a } else { b }`, decided at compile time
+    /// A compile-time conditional: `if c { a } else { b }`.
     If(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// Something that did not parse; reported already.
+    /// A placeholder for text that did not parse and has been reported.
     Error,
 }
 
-/// Prefix operators.
+/// Prefix operators, `-a` and `not a`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum UnaryOp {
-    /// `-a`
     Neg,
-    /// `not a`
     Not,
 }
 
-/// Infix operators.
+/// Infix operators, from the loosest to the tightest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum BinaryOp {
-    /// `a or b`
     Or,
-    /// `a and b`
     And,
-    /// `a == b`
     Eq,
-    /// `a != b`
     Ne,
-    /// `a < b`
     Lt,
-    /// `a <= b`
     Le,
-    /// `a > b`
     Gt,
-    /// `a >= b`
     Ge,
-    /// `a + b`
     Add,
-    /// `a - b`
     Sub,
-    /// `a * b`: element by element
+    /// `a * b`: element by element, with broadcasting.
     Mul,
-    /// `a / b`
     Div,
-    /// `a @ b`: product over the last dimension of `a` and the first of `b`
+    /// `a @ b`: contracts the last dimension of `a` with the first of `b`.
     MatMul,
 }
 
-/// A call of a function, or the use of a layer.
+/// A call of a function or an instantiation of a layer.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Call {
-    /// Function or layer.
+    /// Name of the function or layer.
     pub callee: Ident,
-    /// Arguments.
     pub args: Vec<Arg>,
-    /// `over in_edges`, `over last`, `over V`, or a layer's `over [PAP, PSP]`.
+    /// `over in_edges`, `over last`, `over V`, or the `over [PAP, PSP]` of a layer.
     pub over: Option<GraphExpr>,
-    /// `across graphs`
+    /// The family of `across graphs`, if given.
     pub across: Option<Ident>,
-    /// `of Paper.x`, `of (h, prev: alpha)`: a layer's inputs.
+    /// Tensor inputs of a layer: `of Paper.x`, `of (h, prev: alpha)`.
     pub of: Vec<Arg>,
 }
 
-/// An argument.
+/// An argument, positional or named.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Arg {
-    /// `lr` in `lr: 0.01`
+    /// The name `lr` in `lr: 0.01`.
     pub name: Option<Ident>,
-    /// Value.
     pub value: Expr,
 }

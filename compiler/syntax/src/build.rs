@@ -1,4 +1,4 @@
-//! What the grammar's actions share: they only build nodes.
+//! Node constructors shared by the grammar actions. They only build nodes.
 
 use hgnnc_diag::FileId;
 
@@ -25,7 +25,7 @@ pub(crate) fn unary(op: UnaryOp, operand: Expr, span: Span) -> Expr {
     expr(ExprKind::Unary(op, Box::new(operand)), span)
 }
 
-/// A layer's only result may go without a name; it is called `out`, and its name is where its type is.
+/// The only result of a layer may be unnamed. It is called `out`, with the span of its type.
 pub(crate) fn unnamed_result(rows: RowsOf, dims: Option<Vec<Expr>>, span: Span) -> LayerResult {
     LayerResult { name: ident("out", span), rows, dims: dims.unwrap_or_default(), span }
 }

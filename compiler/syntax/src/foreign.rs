@@ -1,20 +1,20 @@
-//! Characters of papers, word processors and other keyboards, and the ASCII signs that stand for them.
+//! Unicode characters of papers, word processors and other keyboards, and the ASCII tokens that they stand for.
 
 use hgnnc_diag::codes;
 
 use crate::tokens::{Problem, Token};
 
-/// A character that the language does not have, read as what was meant.
+/// A character outside the language with its intended meaning.
 pub(crate) struct Foreign {
-    /// The token that stands for it; none where it can be left out.
+    /// The intended token; `None` if the character can be skipped.
     pub token: Option<Token>,
-    /// One past the last byte of what was read.
+    /// One past the last byte consumed.
     pub end: usize,
-    /// The mistake that is reported for it.
+    /// The problem to report.
     pub problem: Problem,
 }
 
-/// Reads the character at `start`; `before` is the start of the word that ends there.
+/// Reads the character at `start`. `before` is the start of the adjacent preceding word.
 pub(crate) fn meant(text: &str, before: usize, start: usize) -> Option<Foreign> {
     let character = text[start..].chars().next()?;
     let end = start + character.len_utf8();
@@ -22,7 +22,7 @@ pub(crate) fn meant(text: &str, before: usize, start: usize) -> Option<Foreign> 
     if let Some((closing, what)) = quote(character) {
         return Some(quoted(text, start, end, closing, what));
     }
-    // A dash or minus before `>` is an arrow.
+    // A dash or minus before `>` is meant as an arrow.
     let is_dash = matches!(character, '–' | '—' | '−' | '‐' | '‑');
     if is_dash && text[end..].starts_with('>') {
         let message = format!("`{character}>` is written `->`");
@@ -71,7 +71,7 @@ fn is_in_name(character: char) -> bool {
     (character.is_alphanumeric() && !matches!(character, '²' | '³' | 'ᵀ')) || character == '_'
 }
 
-/// The closing quotation mark, and the text between both.
+/// The possible closing quotation marks, and their description.
 fn quote(character: char) -> Option<(&'static [char], &'static str)> {
     match character {
         '“' | '”' | '„' | '‟' | '«' | '＂' => Some((&['”', '“', '‟', '»', '"', '＂'], "\"")),
@@ -80,13 +80,13 @@ fn quote(character: char) -> Option<(&'static [char], &'static str)> {
     }
 }
 
-/// A string in other quotation marks, up to the end of its line.
+/// A string in other quotation marks, at most up to the end of its line.
 fn quoted(text: &str, start: usize, inside: usize, closing: &[char], mark: &str) -> Foreign {
     let line = &text[inside..];
     let line = &line[..line.find('\n').unwrap_or(line.len())];
     let (length, close) = match line.find(closing) {
         Some(length) => (length, line[length..].chars().next().map_or(0, char::len_utf8)),
-        // Up to a bracket, so that brackets still match.
+        // It ends at a bracket, so that brackets still match.
         None => (line.find(['(', ')', '[', ']', '{', '}', ',']).unwrap_or(line.len()), 0),
     };
     let value = line[..length].trim_end();
@@ -104,7 +104,7 @@ fn quoted(text: &str, start: usize, inside: usize, closing: &[char], mark: &str)
     }
 }
 
-/// Signs that mean the same as one of the language.
+/// Symbols that mean the same as a token of the language.
 fn sign(character: char) -> Option<Token> {
     Some(match character {
         '·' | '×' | '⋅' | '∗' | '⊙' | '∘' | '•' | '＊' => Token::Star,
@@ -133,7 +133,7 @@ fn sign(character: char) -> Option<Token> {
     })
 }
 
-/// Letters of papers that stand for a function where they are called.
+/// Greek letters that papers use for functions, if called.
 fn function(character: char) -> Option<&'static str> {
     match character {
         'σ' => Some("sigmoid"),
@@ -143,7 +143,7 @@ fn function(character: char) -> Option<&'static str> {
     }
 }
 
-/// A letter of a name in those of ASCII.
+/// The ASCII spelling of a letter in a name.
 fn in_letters(character: char) -> Option<String> {
     let name = match character {
         c if c.is_ascii() => return Some(c.to_string()),

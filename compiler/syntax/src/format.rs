@@ -1,8 +1,8 @@
-//! The one way to write a tree down.
+//! The formatter: prints a syntax tree in its one canonical layout.
 //!
-//! Comments are not part of the tree. They are found again in the text and printed by position: on their
-//! own line before what follows them, or at the end of the line that they ended. A comment in the middle
-//! of a statement moves before it. Single blank lines between statements stay.
+//! Comments are not part of the tree. They are found again in the text and printed by position: on a line of their own
+//! before the code they precede, or at the end of the line they ended. A comment in the middle of a statement moves
+//! before it. Single blank lines between statements are kept.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -12,19 +12,19 @@ use hgnnc_diag::{Diagnostics, FileId};
 use crate::ast::*;
 use crate::tokens::{Lexeme, RESERVED, Token, lex};
 
-/// Where lines are broken.
+/// Maximum line width, in columns.
 const WIDTH: usize = 120;
 const INDENT: usize = 4;
-/// Entries of a train block start in one column.
+/// Width of the keyword column of a train block.
 const KEYWORD_WIDTH: usize = 10;
 
-/// An expression as it is written, on one line, with numbers as their values.
+/// Formats an expression on one line, with numbers printed from their values.
 pub fn format_expr(expr: &Expr) -> String {
     Printer::new("", &[]).expr(expr, LOOSEST)
 }
 
-/// Formats a module that parsed without errors from `text`. (What did not parse is not in the tree and
-/// would be lost.)
+/// Formats a module that parsed without errors from `text`. Text that did not parse is not in the tree
+/// and would be lost.
 pub fn format(module: &Module, text: &str) -> String {
     let mut ignored = Diagnostics::default();
     let lexemes = lex(FileId(0), text, &mut ignored);
@@ -38,10 +38,10 @@ pub fn format(module: &Module, text: &str) -> String {
 struct Comment {
     start: usize,
     end: usize,
-    /// Written `///` where it documents nothing. It is printed with two slashes: where it moves to, it might
-    /// document something.
+    /// A `///` comment before an item without documentation. It is printed as `//`, since at its new position
+    /// it might become documentation.
     misplaced_doc: bool,
-    /// `#[allow(…)]`: holds for what stands behind it, and stands on a line of its own.
+    /// An `#[allow(…)]` attribute, printed on a line of its own before the code it applies to.
     attribute: bool,
 }
 
@@ -51,14 +51,14 @@ struct Printer<'a> {
     indent: usize,
     /// Nothing was printed since the last opening brace.
     fresh: bool,
-    /// Those that are not printed yet come last.
+    /// All comments in source order; `next_comment` is the first one not yet printed.
     comments: Vec<Comment>,
     next_comment: usize,
-    /// Where in `out` comments behind something start.
+    /// Byte offsets in `out` of comments at line ends.
     trailing: Vec<usize>,
-    /// Without comments.
+    /// The tokens of the text, without comments.
     tokens: Vec<&'a Lexeme>,
-    /// Bytes at which braces open and close.
+    /// Byte offsets of matching opening and closing braces.
     braces: Vec<(usize, usize)>,
 }
 
@@ -115,13 +115,13 @@ impl<'a> Printer<'a> {
         let text = self.text[comment.start..comment.end].trim_end();
         match text.strip_prefix("///").filter(|_| comment.misplaced_doc) {
             None => text.into(),
-            // With one slash less, `///!` would document the module.
+            // `//!` would become module documentation.
             Some(rest) if rest.starts_with(['!', '/']) => format!("// {rest}").into(),
             Some(rest) => format!("//{rest}").into(),
         }
     }
 
-    /// Was there a blank line before this byte?
+    /// Does a blank line precede this byte?
     fn blank_before(&self, start: usize) -> bool {
         let before = &self.text[..start];
         let space = &before[before.trim_end().len()..];
@@ -135,7 +135,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Prints the comments before and inside of something that reaches from `start` to `end`.
+    /// Prints the comments before and inside a construct that extends from `start` to `end`.
     fn begin(&mut self, start: usize, end: usize, separate: bool) {
         let separate = self.comments_before(end, separate);
         if separate || self.blank_before(start) {
@@ -143,8 +143,8 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Prints the comments before `end`, the first one behind a blank line where it is to be separate. Gives whether what
-    /// follows still is.
+    /// Prints the comments before `end`. With `separate`, a blank line precedes the first one. Returns whether the code
+    /// that follows still needs the blank line.
     fn comments_before(&mut self, end: usize, mut separate: bool) -> bool {
         while let Some(comment) = self.comments.get(self.next_comment).copied()
             && comment.start < end
@@ -158,7 +158,7 @@ impl<'a> Printer<'a> {
         separate
     }
 
-    /// Adds a comment that follows `end` on its line to the line just printed.
+    /// Appends a comment that follows `end` on the same line to the line just printed.
     fn end(&mut self, end: usize) {
         let Some(comment) = self.comments.get(self.next_comment).copied() else {
             return;
@@ -174,7 +174,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Moves comments behind the ends of successive lines into one column.
+    /// Aligns trailing comments on successive lines in one column.
     fn align(&mut self) {
         let mut aligned = String::with_capacity(self.out.len());
         let mut copied = 0;
@@ -196,19 +196,19 @@ impl<'a> Printer<'a> {
         self.out = aligned;
     }
 
-    /// The braces that open at or after `from`.
+    /// The first pair of braces that opens at or after `from`.
     fn braces_after(&self, from: usize) -> (usize, usize) {
         let index = self.braces.partition_point(|(open, _)| *open < from);
         self.braces.get(index).copied().unwrap_or((self.text.len(), self.text.len()))
     }
 
-    /// The start of the token before the one that starts at `start`: `let` before a name.
+    /// The start of the preceding token, for example of `let` before a name.
     fn token_before(&self, start: usize) -> usize {
         let index = self.tokens.partition_point(|lexeme| lexeme.start < start);
         index.checked_sub(1).map_or(start, |i| self.tokens[i].start)
     }
 
-    /// Prints what stands between braces; the opening one was printed.
+    /// Prints the contents of a pair of braces, after the opening brace was printed.
     fn body(&mut self, braces: (usize, usize), print: impl FnOnce(&mut Self)) {
         self.end(braces.0);
         self.indent += INDENT;
@@ -220,7 +220,7 @@ impl<'a> Printer<'a> {
     fn close(&mut self, close: usize) {
         self.comments_before(close, false);
         self.indent -= INDENT;
-        // No blank line before a closing brace.
+        // No blank line precedes a closing brace.
         self.out.truncate(self.out.trim_end().len());
         self.out.push('\n');
         self.line("}");
@@ -343,7 +343,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Something without a body.
+    /// Prints a construct without a body, on one line.
     fn spanned(&mut self, span: Span, text: &str) {
         self.begin(span.start as usize, span.end as usize, false);
         self.line(text);
@@ -411,7 +411,7 @@ impl<'a> Printer<'a> {
         let results: Vec<String> = layer.results.iter().map(|result| self.result(result)).collect();
         clauses.push(format!("-> {}", results.join(", ")));
         let line = format!("{head}({}) {} {{", params.join(", "), clauses.join(" "));
-        // A layer over semantic graphs reads best with a line for each clause.
+        // A layer over semantic graphs is printed with one line per clause.
         if clauses.len() <= 2 && width(&line) <= WIDTH {
             self.line(&line);
         } else {
@@ -452,7 +452,7 @@ impl<'a> Printer<'a> {
 
     fn result(&self, result: &LayerResult) -> String {
         let ty = format!("{}{}", rows(&result.rows), self.dims(&result.dims, false));
-        // A result without a name has the place of its type.
+        // An unnamed result has the span of its type.
         if result.name.name == "out" && result.name.span == result.span {
             ty
         } else {
@@ -519,7 +519,7 @@ impl<'a> Printer<'a> {
     }
 
     fn binding(&mut self, keyword: &str, bound: &Ident, value: &Expr) {
-        // At the start of a statement `shared` would belong to a parameter above.
+        // An unquoted `shared` at the start of a statement would belong to the parameter above.
         let bound = if keyword.is_empty() && bound.name == "shared" { "`shared`".to_owned() } else { name(bound) };
         let head = format!("{keyword}{bound} = ");
         let value = self.layout(value, LOOSEST, self.indent, self.indent + width(&head));
@@ -581,7 +581,7 @@ impl<'a> Printer<'a> {
         self.spanned(*span, &format!("{keyword:KEYWORD_WIDTH$}{text}"));
     }
 
-    /// On one line where it fits behind `used` columns, else with a line for each graph that is named.
+    /// On one line if it fits after `used` columns, else with one line per named graph.
     fn fanout(&self, fanout: &Fanout, used: usize) -> String {
         let hops = self.layout(&fanout.hops, LOOSEST, self.indent, used);
         if fanout.graphs.is_empty() {
@@ -603,7 +603,7 @@ impl<'a> Printer<'a> {
 
     // ---- expressions ----
 
-    /// On one line, in parentheses where it binds less tightly than `least`.
+    /// On one line, in parentheses if it binds less tightly than `least`.
     fn expr(&self, expr: &Expr, least: u8) -> String {
         let text = match &expr.kind {
             ExprKind::Number(value) => {
@@ -616,7 +616,7 @@ impl<'a> Printer<'a> {
             ExprKind::Bool(value) => value.to_string(),
             ExprKind::Name(text) => quote(text),
             ExprKind::Field(base, field) => {
-                // `3.x` would be a malformed number.
+                // `3.x` would lex as a malformed number.
                 let least = if matches!(base.kind, ExprKind::Number(_)) { POSTFIX + 1 } else { POSTFIX };
                 format!("{}.{}", self.expr(base, least), field_name(field))
             }
@@ -638,7 +638,7 @@ impl<'a> Printer<'a> {
             }
             ExprKind::Tuple(items) => {
                 let items: Vec<String> = items.iter().map(|item| self.expr(item, LOOSEST)).collect();
-                // Without the comma, parentheses around one value only group.
+                // Without the comma, parentheses around one value would only group.
                 let comma = if items.len() == 1 { "," } else { "" };
                 format!("({}{comma})", items.join(", "))
             }
@@ -667,7 +667,7 @@ impl<'a> Printer<'a> {
         label + &self.expr(&arg.value, LOOSEST)
     }
 
-    /// `over …`, `across …`, `of …`
+    /// The clauses `over …`, `across …` and `of …` of a call.
     fn scope(&self, call: &Call) -> Vec<String> {
         let mut clauses = Vec::new();
         clauses.extend(call.over.as_ref().map(|over| format!("over {}", graph_expr(over))));
@@ -686,7 +686,7 @@ impl<'a> Printer<'a> {
         clauses
     }
 
-    /// On one line where it fits behind `used` columns, else broken at its outermost operator or bracket.
+    /// On one line if it fits after `used` columns, else broken at its outermost operator or bracket.
     fn layout(&self, expr: &Expr, least: u8, indent: usize, used: usize) -> String {
         let flat = self.expr(expr, least);
         if used + width(&flat) <= WIDTH {
@@ -777,14 +777,14 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// One item per line.
+/// A bracketed list with one item per line.
 fn broken(open: &str, items: &[String], close: &str, indent: usize) -> String {
     let inside = indent + INDENT;
     let items: String = items.iter().map(|item| format!("{:inside$}{item},\n", "")).collect();
     format!("{open}\n{items}{:indent$}{close}", "")
 }
 
-/// From its first byte to the end of its head.
+/// The byte range of an item's head.
 fn item_extent(item: &Item) -> (usize, usize) {
     let whole = |span: Span| (span.start as usize, span.end as usize);
     match item {
@@ -808,7 +808,7 @@ const NEGATION: u8 = 7;
 const OPERAND: u8 = 8;
 const POSTFIX: u8 = 9;
 
-/// How tightly the outermost operator binds.
+/// The binding strength of the outermost operator.
 fn level(expr: &Expr) -> u8 {
     match &expr.kind {
         ExprKind::Binary(op, ..) => operator(*op).1,
@@ -838,7 +838,7 @@ fn operator(op: BinaryOp) -> (&'static str, u8) {
     }
 }
 
-/// How tightly the operands must bind at least: all operators are left-associative, comparisons do not chain.
+/// The minimum binding strength of the operands: all operators are left-associative, comparisons do not chain.
 fn sides(op: BinaryOp) -> (u8, u8) {
     let (_, level) = operator(op);
     if level == COMPARISON { (level + 1, level + 1) } else { (level, level + 1) }
@@ -862,7 +862,7 @@ fn name(ident: &Ident) -> String {
     quote(&ident.name)
 }
 
-/// After a dot every word is a name.
+/// A field name; after a dot, keywords need no quotes.
 fn field_name(ident: &Ident) -> String {
     if is_plain(&ident.name) { ident.name.clone() } else { format!("`{}`", ident.name) }
 }
@@ -878,7 +878,7 @@ fn from(from: &Option<Text>, source: &str) -> String {
     from.as_ref().map_or(String::new(), |text| format!(" from {}", string(text, source)))
 }
 
-/// As it was written, if it was.
+/// A string literal as in the source, or quoted anew without one.
 fn string(text: &Text, source: &str) -> String {
     match source.get(text.span.start as usize..text.span.end as usize) {
         Some(written) if written.len() > 1 && written.starts_with('"') && written.ends_with('"') => written.to_owned(),

@@ -1,7 +1,6 @@
 //! Lexer, grammar, syntax tree and formatter of `.hgnn` files.
 //!
-//! Nothing here knows what a name means: [`parse`] reports what cannot be read and leaves the rest to the
-//! checker.
+//! Names are not resolved here: [`parse`] reports syntax errors and leaves semantic checks to the checker.
 
 mod allow;
 pub mod ast;

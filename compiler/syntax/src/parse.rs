@@ -1,4 +1,4 @@
-//! Text to tree, whatever the text.
+//! The parser driver: turns any text into a tree, with error recovery.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,14 @@ lalrpop_mod!(
     grammar
 );
 
-/// Repairs of one declaration before it is given up: nobody reads more reports at once.
+/// Maximum number of repairs per declaration; more reports are of no use at once.
 const MAX_REPAIRS: usize = 64;
 
-/// Tokens that are read again for repairs of one declaration, all in all: each repair reads the whole declaration.
+/// Maximum number of tokens parsed again per declaration; each repair parses the whole declaration again.
 const MAX_READ_AGAIN: usize = 8 << 20;
 
-/// Parses a file. What does not parse is reported and left out of the tree, or an
-/// [`ExprKind::Error`](crate::ast::ExprKind::Error) in it.
+/// Parses a file. Text that does not parse is reported and omitted from the tree,
+/// or replaced by [`ExprKind::Error`](crate::ast::ExprKind::Error).
 pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Module {
     let mut found = Diagnostics::default();
     let mut module = Module::default();
@@ -86,7 +86,7 @@ fn take_module_doc(file: FileId, lexemes: &mut Vec<Lexeme>, module: &mut Module,
     });
 }
 
-/// Takes the `///` lines out; they are found by the start of the token that follows them.
+/// Removes the `///` lines. The result is keyed by the first byte of the token that follows them.
 fn take_docs(lexemes: &mut Vec<Lexeme>) -> HashMap<usize, Vec<String>> {
     let mut docs: HashMap<usize, Vec<String>> = HashMap::new();
     let mut waiting = vec![];
@@ -101,7 +101,7 @@ fn take_docs(lexemes: &mut Vec<Lexeme>) -> HashMap<usize, Vec<String>> {
     docs
 }
 
-/// Where the declarations start. What stands before the first one is cut off as if it were one.
+/// The indices at which declarations start. Tokens before the first keyword form a declaration of their own.
 fn item_starts(tokens: &[Lexeme]) -> Vec<usize> {
     let mut depth = 0;
     let mut starts = Vec::new();
@@ -139,7 +139,7 @@ fn parse_item(
         };
         *incomplete = true;
         let mut fresh = expected.fresh_part();
-        // The word that starts the next statement was taken for the operand that is missing before it.
+        // The grammar took the keyword of the next statement for a missing operand.
         if expected.after_operand() && at > 0 {
             let group = groups.of.get(at).copied().unwrap_or(0);
             let before = at - 1;
@@ -161,7 +161,7 @@ fn parse_item(
     None
 }
 
-/// Repairs; tells `report` whether something was said about the place before.
+/// Applies a repair, after calling `report` with whether the range was reported before.
 fn apply(tokens: &mut Vec<Lexeme>, groups: &Groups, at: usize, fresh: bool, report: impl FnOnce(bool)) -> Option<()> {
     let repair = repair(tokens, groups, at, fresh);
     let reported = |range: std::ops::Range<usize>| tokens[range].iter().any(|lexeme| lexeme.reported);
@@ -173,7 +173,7 @@ fn apply(tokens: &mut Vec<Lexeme>, groups: &Groups, at: usize, fresh: bool, repo
     let start = place(repair.range.start);
     let end = repair.range.clone().last().map_or(start, |last| tokens[last].end);
     let mut by = repair.by.map(|token| Lexeme::stand_in(token, start, end));
-    // An inserted comma is as good as one that was written.
+    // An inserted comma acts like a written one.
     if let Some(lexeme) = &mut by
         && lexeme.token == Token::Comma
     {
@@ -190,7 +190,7 @@ fn stream(tokens: &[Lexeme]) -> impl Iterator<Item = Result<(Pos, Token, Pos), (
     })
 }
 
-/// Which token it was, and what could have stood there.
+/// The index of the rejected token, and the terminals accepted there.
 fn place(error: ParseError<Pos, Token, ()>, end: usize) -> (usize, Expected) {
     match error {
         ParseError::UnrecognizedToken { token: (start, ..), expected } => (start.index, Expected::new(&expected)),

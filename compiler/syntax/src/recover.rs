@@ -1,25 +1,25 @@
-//! What to put in the place of something that does not parse.
+//! Error recovery: chooses the replacement for text that does not parse.
 //!
-//! The part of the program around the mistake (a value, a statement, a field, a head) is replaced by one
-//! of the stand-in tokens that the grammar accepts, and the declaration is parsed again. Every repair
-//! leaves fewer tokens that are not stand-ins, so this ends.
+//! The construct around the error (a value, a statement, a field, a head) is replaced by one of the stand-in tokens
+//! that the grammar accepts, and the declaration is parsed again. Every repair leaves fewer tokens that are not
+//! stand-ins, so recovery terminates.
 
 use std::ops::Range;
 
 use crate::structure::{Frame, Groups};
 use crate::tokens::{Lexeme, Token};
 
-/// A replacement.
+/// A replacement of tokens by a stand-in.
 #[derive(Debug)]
 pub(crate) struct Repair {
-    /// What goes.
+    /// The tokens to remove.
     pub range: Range<usize>,
-    /// What comes.
+    /// The token to insert.
     pub by: Option<Token>,
 }
 
-/// How to get over a mistake at token `at` (the number of tokens: at the end). `fresh` says that a new part
-/// could have started there: what came before is complete. Nothing when the whole declaration has to go.
+/// The repair for an error at token `at` (the number of tokens: at the end). With `fresh`, a new part could have
+/// started there, so the code before is complete. `None` if the whole declaration must be dropped.
 pub(crate) fn repair(tokens: &[Lexeme], groups: &Groups, at: usize, fresh: bool) -> Option<Repair> {
     let (mut at, mut fresh) = (at, fresh);
     let mut group = groups.of.get(at).copied().unwrap_or(0);
@@ -57,7 +57,7 @@ pub(crate) fn repair(tokens: &[Lexeme], groups: &Groups, at: usize, fresh: bool)
     }
 }
 
-/// Replacing a stand-in by itself would go on for ever.
+/// Does the repair change the tokens? Replacing a stand-in by itself would not terminate.
 fn changes(tokens: &[Lexeme], repair: &Repair) -> bool {
     let replaced = &tokens[repair.range.clone()];
     match &repair.by {
@@ -67,13 +67,12 @@ fn changes(tokens: &[Lexeme], repair: &Repair) -> bool {
     }
 }
 
-/// Where the next part of `group` after token `at` starts, or the group ends.
+/// The start of the next part of `group` after token `at`, or the end of the group.
 fn next_part(tokens: &[Lexeme], groups: &Groups, group: usize, at: usize) -> usize {
     groups.starts(tokens, group).into_iter().find(|&start| start > at).unwrap_or(groups.list[group].close)
 }
 
-/// The part of `group` to which a mistake at `at` belongs. Where `at` starts a part, the one before it
-/// lacks something.
+/// The part of `group` that an error at `at` belongs to. If `at` starts a part, the part before it is incomplete.
 fn part(tokens: &[Lexeme], groups: &Groups, group: usize, at: usize) -> Range<usize> {
     let begin = groups.begin(group);
     let starts = groups.starts(tokens, group);
@@ -96,13 +95,13 @@ fn repair_field(tokens: &[Lexeme], groups: &Groups, group: usize, at: usize) -> 
     let start = (begin..at).rfind(is_comma).map_or(begin, |comma| comma + 1);
     let end = (at.max(begin)..close).find(is_comma).unwrap_or(close);
     if start == end {
-        // Two commas in a row.
+        // Two consecutive commas.
         return Repair { range: at..(at + 1).min(close), by: None };
     }
     Repair { range: start..end, by: Some(Token::BadElement) }
 }
 
-/// Keeps the name that is declared, so that its uses are known.
+/// Keeps the declared name, so that its uses resolve.
 fn repair_statement(tokens: &[Lexeme], groups: &Groups, range: Range<usize>, at: usize) -> Repair {
     let is = |offset: usize, token: Token| {
         tokens.get(range.start + offset).is_some_and(|l| l.token == token && range.start + offset < range.end)
@@ -140,7 +139,7 @@ fn repair_statement(tokens: &[Lexeme], groups: &Groups, range: Range<usize>, at:
     }
 }
 
-/// A part with a body keeps it, so that mistakes inside are found.
+/// Keeps the body of a part, so that errors inside it are reported.
 fn repair_head(tokens: &[Lexeme], groups: &Groups, range: Range<usize>, at: usize, body: Frame, head: Token) -> Repair {
     let body = groups.list.iter().find(|group| group.frame == body && range.contains(&group.open));
     match body {

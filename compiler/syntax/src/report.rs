@@ -1,4 +1,4 @@
-//! Reports about tokens that do not fit, in the words of the person who wrote them.
+//! Diagnostics for unexpected tokens, in terms of the user's source.
 
 use std::collections::BTreeSet;
 
@@ -8,41 +8,41 @@ use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use crate::structure::{Frame, Groups};
 use crate::tokens::{CONTEXTUAL, Lexeme, Token};
 
-/// Reports about one file before the rest is left unsaid: a file with so many is no `.hgnn` file.
+/// Maximum number of reports per file; a file with more is not a `.hgnn` file.
 const MAX_REPORTS: usize = 200;
 
-/// Adds a report, unless there are too many.
+/// Adds a report, up to the maximum per file.
 pub(crate) fn push(diagnostics: &mut Diagnostics, diagnostic: Diagnostic) {
     if diagnostics.len() < MAX_REPORTS {
         diagnostics.push(diagnostic);
     }
 }
 
-/// A token at which the grammar stopped.
+/// A token that the grammar rejected.
 pub(crate) struct Mistake<'a> {
     pub file: FileId,
     pub text: &'a str,
     pub tokens: &'a [Lexeme],
-    /// The token after the declaration.
+    /// The token after the declaration, if there is one.
     pub following: Option<&'a Lexeme>,
-    /// Index of the token; the number of tokens at the end of the declaration.
+    /// Index of the token; the number of tokens if the declaration ends too early.
     pub at: usize,
     pub expected: &'a Expected,
 }
 
-/// What the grammar would have taken.
+/// The terminals that the grammar accepts at a position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
     terminals: BTreeSet<String>,
 }
 
 impl Expected {
-    /// From the parser's list.
+    /// Parses the parser's list of terminals.
     pub(crate) fn new(terminals: &[String]) -> Self {
         Self { terminals: terminals.iter().map(|t| t.trim_matches('"').to_owned()).collect() }
     }
 
-    /// Only an expression.
+    /// A position where an expression is required.
     pub(crate) fn expression() -> Self {
         Self { terminals: ["NAME", "NUMBER", "("].map(str::to_owned).into() }
     }
@@ -51,27 +51,27 @@ impl Expected {
         self.terminals.contains(terminal)
     }
 
-    /// An expression is complete: it could have gone on.
+    /// Could an operator follow, so that the expression before is complete?
     pub(crate) fn after_operand(&self) -> bool {
         ["@", "+", "and", "or"].iter().any(|operator| self.has(operator))
     }
 
-    /// A new statement, entry, schema item or member of a layer could have started.
+    /// Could a new statement, entry, schema item or member of a layer start here?
     pub(crate) fn fresh_part(&self) -> bool {
         self.entry() || ["let", "vertex", "project"].iter().any(|start| self.has(start))
     }
 
-    /// The found token is the mistake, not the lack of something before it.
+    /// Is the found token the error, and nothing missing before it?
     fn previous_is_complete(&self) -> bool {
         self.terminals.is_empty() || self.fresh_part() || self.after_operand()
     }
 
-    /// An entry of a train block could have started. Its words are names elsewhere.
+    /// Could an entry of a train block start here? Its keywords are names elsewhere.
     fn entry(&self) -> bool {
         self.has("loss") && !self.has("NAME")
     }
 
-    /// In words, grouped.
+    /// Descriptions for messages, with related terminals grouped.
     fn alternatives(&self) -> Vec<String> {
         let mut left: BTreeSet<&str> = self
             .terminals
@@ -118,7 +118,7 @@ impl Expected {
         if left.remove("STRING") {
             groups.push("a string".to_owned());
         }
-        // Declarations and entries read best in the order in which they are usually written.
+        // Declarations and entries are listed in their usual order.
         let rank = |terminal: &str| ORDER.iter().position(|o| *o == terminal).unwrap_or(ORDER.len());
         let mut left: Vec<&str> = left.into_iter().collect();
         left.sort_by_key(|terminal| rank(terminal));
@@ -126,7 +126,7 @@ impl Expected {
         groups
     }
 
-    /// The keyword that a misspelled word is closest to.
+    /// The keyword that is closest to a misspelled word.
     fn closest(&self, found: &str) -> Option<&str> {
         let close = |candidate: &str| {
             let distance = strsim::damerau_levenshtein(&found.to_lowercase(), candidate);
@@ -134,7 +134,7 @@ impl Expected {
         };
         let is_word =
             |terminal: &&str| terminal.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        // Where any name fits, a word that only sometimes means something is no suggestion.
+        // Where any name fits, contextual keywords are no suggestion.
         let fits = |terminal: &&str| !(self.has("NAME") && CONTEXTUAL.contains(terminal));
         self.terminals
             .iter()
@@ -226,7 +226,7 @@ const SCHEMA_WORDS: &[&str] = &["vertex", "relation", "metapath", "family"];
 const BLOCK_WORDS: &[&str] = &["param", "project", "aggregate", "fuse"];
 const ITEM_WORDS: &[&str] = &["use", "const", "schema", "layer", "model", "train"];
 
-/// `a`, `a or b`, `a, b or c`
+/// Formats a list: `a`, `a or b`, `a, b or c`.
 fn list(alternatives: &[String]) -> String {
     if alternatives.is_empty() { "something else".to_owned() } else { listed(alternatives, "or") }
 }
@@ -244,7 +244,7 @@ fn did_you_mean(names: &[&str]) -> String {
     format!("did you mean {}?", listed(&names, "or"))
 }
 
-/// The word that a misspelled one is closest to.
+/// The word that is closest to a misspelled one.
 fn closest_of<'a>(found: &str, words: &[&'a str]) -> Option<&'a str> {
     let folded = habits::fold(found);
     let distance = |word: &str| strsim::damerau_levenshtein(&folded, word);
@@ -253,7 +253,7 @@ fn closest_of<'a>(found: &str, words: &[&'a str]) -> Option<&'a str> {
 }
 
 impl Mistake<'_> {
-    /// The report.
+    /// Builds the diagnostic for this mistake.
     pub(crate) fn report(&self, groups: &Groups) -> Diagnostic {
         let alternatives = self.expected.alternatives();
         let wanted = list(&alternatives);
@@ -284,7 +284,7 @@ impl Mistake<'_> {
             return diagnostic;
         }
         let message = format!("expected {wanted}{after}, found {described}");
-        // What is missing at the end of a line is missed only on the next one.
+        // A token missing at the end of a line is reported there, not on the next line.
         let mut diagnostic = match previous {
             Some(previous) if found.first && !after.is_empty() && !self.expected.previous_is_complete() => {
                 let place = Span::new(self.file, previous.start, previous.end);
@@ -300,7 +300,7 @@ impl Mistake<'_> {
         diagnostic
     }
 
-    /// A word that starts a line, an entry or a declaration, and is none of those that can: headline, label and way out.
+    /// An unknown word at the start of a line, entry or declaration: message, label and help.
     fn unknown_start(
         &self,
         groups: &Groups,
@@ -333,7 +333,7 @@ impl Mistake<'_> {
         Some((format!("`{word}` starts no {what}"), "not known here", help))
     }
 
-    /// The meaning of a word of another tool, with the value that follows it.
+    /// The equivalent of a keyword of another tool, with the value that follows it.
     fn habit(&self, place: Place, word: &str) -> Option<String> {
         match habits::meant(place, word)? {
             Meant::Advice(advice) => {
@@ -345,12 +345,12 @@ impl Mistake<'_> {
         }
     }
 
-    /// The text of the value behind the token at `at`, behind `:` or `=` where there is one: to the end of its line.
+    /// The text of the value after the token at `at` (and after `:` or `=`), up to the end of the line.
     fn value_after(&self, at: usize) -> Option<&str> {
         let is_sign = |lexeme: &Lexeme| matches!(lexeme.token, Token::Colon | Token::Assign);
         let start = at + 1 + usize::from(self.tokens.get(at + 1).is_some_and(is_sign));
         let first = self.tokens.get(start).filter(|lexeme| !lexeme.first)?;
-        // Of arguments, the number.
+        // The number in a list of arguments.
         if first.token == Token::LeftParen {
             let inside = self.tokens[start..].iter().take_while(|lexeme| !lexeme.first);
             let number = inside.into_iter().find(|lexeme| matches!(lexeme.token, Token::Number(_)))?;
@@ -502,7 +502,7 @@ impl Mistake<'_> {
         self.form(groups)
     }
 
-    /// The form of the construct that the mistake is in the head of.
+    /// The syntax of the construct that has the mistake in its head.
     fn form(&self, groups: &Groups) -> Option<String> {
         let group = groups.of.get(self.at).copied().unwrap_or(0);
         let mut heads = (groups.begin(group)..self.at).rev().filter(|&i| groups.of[i] == group);
@@ -525,7 +525,7 @@ impl Mistake<'_> {
                 Token::Use => ("an import", "use std::han::HanConv"),
                 Token::Stop => ("early stopping", "stop when val.loss has not improved for 20 epochs"),
                 Token::Select => ("the best epoch", "select val.loss"),
-                // Behind these, the mistake is one of an expression or of the next part.
+                // After these tokens, the mistake belongs to an expression or to the next part.
                 Token::Assign | Token::Let | Token::RightBrace => return Some(("", "")),
                 _ => return None,
             })
@@ -535,14 +535,14 @@ impl Mistake<'_> {
     }
 }
 
-/// An edge type as PyG and DGL write it: `("author", "writes", "paper")`.
+/// An edge type as in PyG and DGL: `("author", "writes", "paper")`.
 struct Triple<'a> {
     src: &'a str,
     relation: &'a str,
     dst: &'a str,
 }
 
-/// Syntax of other languages that no respelling mends.
+/// Diagnostics for syntax of other languages that cannot be respelled.
 impl Mistake<'_> {
     fn text_of(&self, index: usize) -> &str {
         &self.text[self.tokens[index].start..self.tokens[index].end]
@@ -676,12 +676,12 @@ impl Mistake<'_> {
         }
     }
 
-    /// Does the call at the mistake follow `x.`?
+    /// Is the call at the mistake a method call on `x.`?
     fn is_method(&self) -> bool {
         self.at >= 3 && self.tokens[self.at - 1].token.is_name() && self.tokens[self.at - 2].token == Token::Dot
     }
 
-    /// The token that starts the entry of a train block that `group` belongs to.
+    /// The keyword of the train block entry that contains `group`.
     fn entry(&self, groups: &Groups, group: usize) -> Option<&Token> {
         let mut group = group;
         let mut at = self.at;
@@ -694,7 +694,7 @@ impl Mistake<'_> {
         head.map(|head| &self.tokens[head].token).filter(|_| groups.list[group].frame == Frame::Train)
     }
 
-    /// The message about the innermost call around the mistake that is none of this language.
+    /// Advice about the innermost enclosing call of a function of another language.
     fn foreign_call(&self, groups: &Groups, group: usize) -> Option<&'static str> {
         let mut group = group;
         while groups.list[group].frame == Frame::Plain {
@@ -709,7 +709,7 @@ impl Mistake<'_> {
         None
     }
 
-    /// The text of the operand that ends with the token `last`: a name with its fields, or something in brackets.
+    /// The text of the operand that ends with the token `last`: a name with its fields, or a bracketed expression.
     fn operand(&self, last: usize) -> &str {
         let mut start = last;
         if self.tokens[last].token.is_closing() {
@@ -733,7 +733,7 @@ impl Mistake<'_> {
         if text.contains('\n') { "x" } else { text }
     }
 
-    /// The form of a relation, metapath or family, where it was written as triples of names.
+    /// The syntax of a relation, metapath or family, filled in from triples of names.
     fn triples_help(&self) -> Option<String> {
         let start = (self.at.saturating_sub(4)..=self.at).rev().find(|&i| {
             self.tokens
@@ -768,7 +768,7 @@ impl Mistake<'_> {
         }
     }
 
-    /// The triples of strings behind the token at `start`.
+    /// The triples of strings after the token at `start`.
     fn triples(&self, start: usize) -> Vec<Triple<'_>> {
         let mut strings: Vec<&str> = vec![];
         let mut triples = vec![];
@@ -788,7 +788,7 @@ impl Mistake<'_> {
         triples
     }
 
-    /// The vertex type that has this name, here or in the dataset; the name itself where none has.
+    /// The vertex type with this name, in the model or in the dataset; otherwise the name itself.
     fn vertex(&self, name: &str) -> String {
         for (index, lexeme) in self.tokens.iter().enumerate() {
             let Some(declared) = self.tokens.get(index + 1).filter(|_| lexeme.token == Token::Vertex) else { continue };
@@ -805,7 +805,7 @@ impl Mistake<'_> {
         named(name)
     }
 
-    /// Is the relation declared, in the other direction?
+    /// Is the relation declared in the opposite direction?
     fn ends_elsewhere(&self, relation: &str, triple: &Triple<'_>) -> bool {
         let text = |index: usize| self.tokens.get(index).map(|l| &self.text[l.start..l.end]);
         self.tokens.iter().enumerate().any(|(index, lexeme)| {
@@ -817,7 +817,7 @@ impl Mistake<'_> {
     }
 }
 
-/// A name of a dataset as one of the language.
+/// Converts a dataset name to a name of the language.
 fn named(name: &str) -> String {
     let plain =
         name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit());

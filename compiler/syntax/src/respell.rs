@@ -1,7 +1,7 @@
-//! Spellings from other languages whose tokens are those of this one: `f(x, dim=1)`, `F.relu(x)`, `(0.9, 0.999)`, `epochs: 20`.
+//! Spellings from other languages that lex like this one: `f(x, dim=1)`, `F.relu(x)`, `(0.9, 0.999)`, `epochs: 20`.
 //!
-//! Each is reported and replaced by what was meant before the grammar sees it, so that it costs one report and hides
-//! nothing behind it. What cannot be replaced is left to the grammar.
+//! Each is reported and rewritten before the grammar sees it, so that it costs one report and hides no later error.
+//! Spellings that cannot be rewritten are left to the grammar.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::report::push;
 use crate::structure::{Frame, Groups, starts_entry};
 use crate::tokens::{Lexeme, Token};
 
-/// Spellings that are reported once in a file, where there are usually many of them.
+/// Spellings that are reported once per file, since a file usually repeats them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Spelling {
     NamedWithEquals,
@@ -31,12 +31,12 @@ impl<'a> Respeller<'a> {
         Self { file, text, reported: HashSet::new() }
     }
 
-    /// Respells one declaration, whose brackets match.
+    /// Rewrites the tokens of one declaration with balanced brackets.
     pub(crate) fn respell(&mut self, tokens: &mut Vec<Lexeme>, diagnostics: &mut Diagnostics) {
         let groups = Groups::new(tokens);
         let mut removed = vec![false; tokens.len()];
         let lists = lists(tokens, &groups);
-        // The group that a bracket opens is the next one.
+        // Groups are numbered by opening bracket.
         let mut group = 0;
         for at in 0..tokens.len() {
             group += usize::from(tokens[at].token.is_opening());
@@ -90,7 +90,7 @@ impl<'a> Respeller<'a> {
         tokens.retain(|_| !removed.next().unwrap_or(false));
     }
 
-    /// The text of a short value: a word, or a number with its sign.
+    /// The source text of a short value: a word, or a number with its sign.
     fn value(&self, tokens: &[Lexeme], at: usize) -> &'a str {
         let signed = tokens.get(at).is_some_and(|sign| sign.token == Token::Minus);
         match (tokens.get(at), tokens.get(at + usize::from(signed))) {
@@ -110,7 +110,7 @@ impl<'a> Respeller<'a> {
         }
     }
 
-    /// Reports a module in front of the name before `call`.
+    /// Reports the module path before the function called at `call`, and drops it.
     fn without_module(
         &self,
         tokens: &mut [Lexeme],
@@ -133,14 +133,14 @@ impl<'a> Respeller<'a> {
     }
 }
 
-/// Is the `=` at `at` that of a named argument?
+/// Is the `=` at `at` part of a named argument?
 fn names_argument(tokens: &[Lexeme], groups: &Groups, at: usize) -> bool {
     let group = &groups.list[groups.of[at]];
     let is_call = group.frame == Frame::Plain
         && tokens[group.open].token == Token::LeftParen
         && group.open > 0
         && tokens[group.open - 1].token.is_name()
-        // The parameters of a layer have defaults.
+        // Parameters of a layer use `=` for defaults.
         && groups.list[group.parent].frame != Frame::Top;
     is_call
         && at >= group.open + 2
@@ -152,13 +152,13 @@ fn is_entry(tokens: &[Lexeme], at: usize) -> bool {
     tokens[at].first && starts_entry(&tokens[at].token) && tokens[at].token != Token::BadElement
 }
 
-/// Does `:` or `=` follow the word of an entry?
+/// Does a `:` or `=` at `at` follow the keyword of an entry?
 fn ends_entry_word(tokens: &[Lexeme], groups: &Groups, at: usize) -> bool {
     let group = groups.of[at];
     groups.list[group].frame == Frame::Train && at > groups.begin(group) && is_entry(tokens, at - 1)
 }
 
-/// Is this a comma between two entries?
+/// Is the comma at `at` between two entries?
 fn ends_entry(tokens: &[Lexeme], groups: &Groups, at: usize) -> bool {
     let group = groups.of[at];
     let close = groups.list[group].close;
@@ -169,13 +169,13 @@ fn ends_entry(tokens: &[Lexeme], groups: &Groups, at: usize) -> bool {
         return true;
     }
     let head = (groups.begin(group)..at).rev().find(|&i| groups.of[i] == group && is_entry(tokens, i));
-    // `loss` is also a metric.
+    // The word `loss` is also a metric.
     let is_metric =
         head.is_some_and(|head| tokens[head].token == Token::Metrics) && tokens[at + 1].token == Token::Loss;
     is_entry(tokens, at + 1) && !is_metric
 }
 
-/// The tokens of `torch.nn.functional.` in front of the name that is called at `call`.
+/// The tokens of `torch.nn.functional.` before the function called at `call`.
 fn module_prefix(tokens: &[Lexeme], call: usize) -> Option<std::ops::Range<usize>> {
     let mut start = call.checked_sub(1).filter(|&name| tokens[name].token.is_name())?;
     while start >= 2 && tokens[start - 1].token == Token::Dot && tokens[start - 2].token.is_name() {
@@ -186,7 +186,7 @@ fn module_prefix(tokens: &[Lexeme], call: usize) -> Option<std::ops::Range<usize
     (start < call - 1 && !joined && is_module(&tokens[start])).then_some(start..call - 1)
 }
 
-/// For each group whether commas join its parts, none of which is a string.
+/// For each group: do commas separate its parts, and is none of them a string?
 fn lists(tokens: &[Lexeme], groups: &Groups) -> Vec<bool> {
     let mut joined = vec![false; groups.list.len()];
     let mut of_texts = vec![false; groups.list.len()];
@@ -197,7 +197,7 @@ fn lists(tokens: &[Lexeme], groups: &Groups) -> Vec<bool> {
     joined.into_iter().zip(of_texts).map(|(joined, of_texts)| joined && !of_texts).collect()
 }
 
-/// Where a group whose parts are joined by commas closes, if it is a list in parentheses: no call, no inputs of a layer.
+/// The closing bracket of a comma-separated group that is a tuple, neither a call nor the inputs of a layer.
 fn tuple(tokens: &[Lexeme], groups: &Groups, group: usize) -> Option<usize> {
     let open = groups.list[group].open;
     let (frame, close) = (groups.list[groups.list[group].parent].frame, groups.list[group].close);

@@ -1,42 +1,41 @@
-//! Brackets: makes them match, cuts a file into declarations, and finds the parts that recovery may replace.
+//! Brackets: balances them, splits a file into declarations, and finds the parts that error recovery may replace.
 //!
-//! Newlines mean nothing to the grammar. They help here, where the program is wrong already: a word that
-//! only starts a declaration or statement, first on its line, shows that a bracket before it was forgotten.
+//! Newlines have no meaning in the grammar. They help after an error: a keyword that can only start a declaration or
+//! statement, first on its line, shows that an earlier bracket is unclosed.
 
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 
 use crate::report::push;
 use crate::tokens::{Lexeme, Token};
 
-/// Deeper trees would endanger the stack of whoever walks them.
+/// Deeper trees would overflow the stack of recursive passes.
 const MAX_DEPTH: usize = 200;
 
-/// Open brackets among which the partner of a closing one is looked for. Deeper trees are refused anyway.
+/// Number of open brackets searched for the partner of a closing one. Deeper trees are rejected anyway.
 const MAX_OPEN: usize = 4 * MAX_DEPTH;
 
-/// Brackets that are pointed at when several are not closed.
+/// Maximum number of labels for several unclosed brackets.
 const MAX_LABELS: usize = 3;
 
-/// What stands between a pair of brackets.
+/// The construct between a pair of brackets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Frame {
-    /// Not between brackets.
     Top,
-    /// Vertex types, relations, metapaths, families.
+    /// Body of a schema: vertex types, relations, metapaths, families.
     Schema,
     /// Fields of a vertex type or relation.
     Fields,
-    /// Parameters and stages.
+    /// Body of a layer: parameters and stages.
     Layer,
     /// Statements of a stage or model.
     Statements,
     /// Entries of a train block.
     Train,
-    /// Part of an expression, a list, a layer's parameters.
+    /// Part of an expression, a list, or the parameters of a layer.
     Plain,
 }
 
-/// The word that decides what the next brace holds.
+/// Is this the keyword that determines the frame of the next brace?
 fn is_head(frame: Frame, token: &Token) -> bool {
     use Token::*;
     match frame {
@@ -63,12 +62,12 @@ fn opened_by(frame: Frame, head: Option<&Token>, bracket: &Token) -> Frame {
     }
 }
 
-/// The words that start a declaration of a file.
+/// Keywords that start a top-level declaration.
 pub(crate) fn starts_item(token: &Token) -> bool {
     matches!(token, Token::Use | Token::Const | Token::Schema | Token::Layer | Token::Model | Token::Train)
 }
 
-/// The words that start an entry of a train block.
+/// Keywords that start an entry of a train block.
 pub(crate) fn starts_entry(token: &Token) -> bool {
     use Token::*;
     matches!(
@@ -98,7 +97,7 @@ fn starts_part(frame: Frame, tokens: &[Lexeme], begin: usize, index: usize) -> b
     let token = &tokens[index].token;
     let previous = (index > begin).then(|| &tokens[index - 1].token);
     let next = tokens.get(index + 1).map(|l| &l.token);
-    // No expression goes on with a name after an operand: whatever it is, it is something new.
+    // An expression cannot continue with a name after an operand, so a name here starts a new part.
     let fresh = tokens[index].first && token.is_name() && previous.is_none_or(ends_operand);
     match frame {
         Frame::Top => starts_item(token),
@@ -127,15 +126,14 @@ fn ends_operand(token: &Token) -> bool {
 
 struct Open {
     frame: Frame,
-    /// Index of the bracket.
+    /// Index of the opening bracket in the output.
     bracket: usize,
     is_brace: bool,
-    /// Index of the last word that decides what a brace holds.
+    /// Index of the last keyword that determines the frame of a brace.
     head: Option<usize>,
 }
 
-/// Makes the brackets match: inserts closing ones where they are missing, drops those that close nothing.
-/// Each is reported once.
+/// Balances the brackets: inserts missing closing brackets and drops unmatched ones. Each is reported once.
 pub(crate) fn balance(file: FileId, tokens: Vec<Lexeme>, diagnostics: &mut Diagnostics) -> Vec<Lexeme> {
     let mut out: Vec<Lexeme> = Vec::with_capacity(tokens.len());
     let mut stack = vec![Open { frame: Frame::Top, bracket: 0, is_brace: true, head: None }];
@@ -151,7 +149,7 @@ pub(crate) fn balance(file: FileId, tokens: Vec<Lexeme>, diagnostics: &mut Diagn
             stack.push(Open { frame, bracket: out.len(), is_brace: lexeme.token == Token::LeftBrace, head: None });
         } else if lexeme.token.is_closing() {
             let closes = |open: &Open| out[open.bracket].token.closing() == lexeme.token;
-            // A parenthesis does not close what stands outside the braces around it.
+            // A parenthesis does not close a bracket outside the innermost braces.
             let outermost = stack.len().saturating_sub(MAX_OPEN).max(1);
             let near = &stack[outermost..];
             let partner = near.iter().rposition(|open| closes(open) || open.is_brace).map(|i| i + outermost);
@@ -179,7 +177,7 @@ pub(crate) fn balance(file: FileId, tokens: Vec<Lexeme>, diagnostics: &mut Diagn
     out
 }
 
-/// How many brackets may stay open before the token at `index`, where it shows that some were forgotten.
+/// If the token at `index` shows that brackets are unclosed: the number of brackets that stay open before it.
 fn forgotten(stack: &[Open], tokens: &[Lexeme], index: usize) -> Option<usize> {
     use Token::*;
     let lexeme = &tokens[index];
@@ -197,7 +195,7 @@ fn forgotten(stack: &[Open], tokens: &[Lexeme], index: usize) -> Option<usize> {
         token => {
             let assigns = token.is_name() && next == Some(&Assign);
             let continues = matches!(previous, Some(Comma | LeftParen | LeftBracket | LeftBrace | Dot));
-            // A brace inside an expression may hold statements that do not belong there; it is not unclosed.
+            // A brace inside an expression may hold misplaced statements; it is not unclosed.
             match stack.iter().rposition(|open| open.is_brace) {
                 Some(body) if stack[body].frame == Frame::Statements => {
                     (matches!(token, Let | Param | Output) || assigns && !continues).then_some(body + 1)
@@ -206,7 +204,7 @@ fn forgotten(stack: &[Open], tokens: &[Lexeme], index: usize) -> Option<usize> {
                 Some(body) if stack[body].frame == Frame::Train => {
                     (starts_entry(token) && !continues && !is_operand(next)).then_some(body + 1)
                 }
-                // Fan-outs of single semantic graphs, or a bundle.
+                // Fan-outs of single semantic graphs, or a bundle of values.
                 Some(body) if body > 0 && stack[body - 1].frame == Frame::Train => {
                     (starts_entry(token) && !continues && !is_operand(next)).then_some(body)
                 }
@@ -217,7 +215,7 @@ fn forgotten(stack: &[Open], tokens: &[Lexeme], index: usize) -> Option<usize> {
     keep.filter(|&keep| keep < stack.len())
 }
 
-/// Does what follows a word show that it is a name, not the start of an entry?
+/// Does the next token show that the word is an operand, not the start of an entry?
 fn is_operand(next: Option<&Token>) -> bool {
     matches!(next, Some(Token::Colon | Token::Comma | Token::RightParen | Token::RightBrace | Token::Dot))
 }
@@ -228,7 +226,7 @@ struct Unclosed<'a> {
 }
 
 impl Unclosed<'_> {
-    /// Closes all but the first `keep` brackets before `found` (none: the end of the file).
+    /// Closes all but the first `keep` brackets before `found` (`None`: the end of the file).
     fn close(&mut self, stack: &mut Vec<Open>, out: &mut Vec<Lexeme>, keep: usize, found: Option<&Lexeme>) {
         if stack.len() <= keep {
             return;
@@ -286,23 +284,23 @@ impl Unclosed<'_> {
     }
 }
 
-/// A pair of brackets, or the whole of a declaration (number 0).
+/// A pair of brackets; group 0 is the whole declaration.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub frame: Frame,
-    /// Index of the opening bracket; for the declaration 0.
+    /// Index of the opening bracket; 0 for the declaration.
     pub open: usize,
     /// Index of the closing bracket, or the number of tokens.
     pub close: usize,
-    /// Number of the group around it.
+    /// Index of the enclosing group.
     pub parent: usize,
 }
 
-/// The groups of one declaration, whose brackets match.
+/// The groups of one declaration with balanced brackets.
 #[derive(Debug)]
 pub(crate) struct Groups {
     pub list: Vec<Group>,
-    /// For each token its group; a closing bracket belongs to what it closes, an opening one to what is around it.
+    /// The group of each token. A closing bracket belongs to its own group, an opening one to the enclosing group.
     pub of: Vec<usize>,
 }
 
@@ -335,7 +333,7 @@ impl Groups {
         if group == 0 { 0 } else { self.list[group].open + 1 }
     }
 
-    /// The tokens of `group` that start a part of it.
+    /// Indices of the tokens of `group` that start a part of it.
     pub(crate) fn starts(&self, tokens: &[Lexeme], group: usize) -> Vec<usize> {
         let begin = self.begin(group);
         (begin..self.list[group].close)
@@ -346,7 +344,7 @@ impl Groups {
 
 /// The first token at which the tree would become too deep.
 ///
-/// The depth of a tree is at most the number of brackets around a token and of operators beside them.
+/// The depth of a tree is bounded by the number of brackets around a token plus the number of operators beside them.
 pub(crate) fn too_deep(tokens: &[Lexeme], groups: &Groups) -> Option<usize> {
     use Token::*;
     #[derive(Default)]
@@ -407,7 +405,7 @@ pub(crate) fn too_deep(tokens: &[Lexeme], groups: &Groups) -> Option<usize> {
     None
 }
 
-/// The report about what [`too_deep`] found.
+/// The diagnostic for the span that [`too_deep`] found.
 pub(crate) fn too_deep_report(span: Span) -> Diagnostic {
     Diagnostic::at(codes::TOO_DEEP, span, "expression nested too deeply", format!("more than {MAX_DEPTH} levels"))
         .help("give parts of it a name with `let`")

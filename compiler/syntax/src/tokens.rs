@@ -1,7 +1,7 @@
-//! Tokens, and the lexer that finds them.
+//! Tokens and the lexer.
 //!
-//! Spellings from other languages (`;`, `:=`, `&&`, `True`, `# …`) are recognised here, reported, and
-//! replaced by what was meant, so that they cost one report and nothing after it.
+//! Spellings from other languages (`;`, `:=`, `&&`, `True`, `# …`) are recognised here, reported, and replaced by the
+//! intended token, so that each costs one report and causes no further errors.
 
 use std::collections::HashSet;
 
@@ -11,14 +11,14 @@ use logos::{Lexer, Logos};
 use crate::foreign::{self, Foreign};
 use crate::report::push;
 
-/// Bytes of a name. Names of parameters are put together from those of layers, vertex types and semantic graphs.
+/// Maximum length of a name, in bytes. Parameter names are composed of the names of layers, vertex types and graphs.
 const MAX_NAME: usize = 255;
 
 macro_rules! tokens {
     (reserved { $($reserved:ident $reserved_text:tt)* }
      contextual { $($contextual:ident $contextual_text:tt)* }
      symbols { $($symbol:ident $symbol_text:tt)* }) => {
-        /// A token.
+        /// A token of the language, or a stand-in of error recovery.
         #[derive(Logos, Clone, PartialEq, Debug)]
         #[logos(extras = Vec<Problem>, skip r"[ \t\r\n\f\u{feff}]+")]
         #[allow(missing_docs, reason = "each is spelled out beside its name")]
@@ -38,48 +38,48 @@ macro_rules! tokens {
 
             #[regex(r"//[^\n]*", allow_greedy = true)]
             Comment,
-            /// `///`, without slashes.
+            /// Documentation (`///`), without the slashes.
             Doc(String),
-            /// `//!`, without slashes.
+            /// Module documentation (`//!`), without the slashes.
             ModuleDoc(String),
             #[regex(r"#([^\[\n][^\n]*)?", allow_greedy = true)]
             HashComment,
-            /// `#[…]`
+            /// An attribute such as `#[allow(W0003)]`.
             #[regex(r"#\[[^\]\n]*\]?")]
             Attribute,
-            /// Opens a list in parentheses, `(0.9, 0.999)`, which is none in this language.
+            /// Opens a tuple, `(0.9, 0.999)`, which the language does not have.
             TupleOpen,
-            /// Closes it.
+            /// Closes a tuple, see [`Token::TupleOpen`].
             TupleClose,
 
-            /// What no token starts with.
+            /// Characters that start no token.
             Unknown,
-            /// Stands for an expression that did not parse.
+            /// Replaces an expression that did not parse.
             BadExpr,
-            /// Stands for a statement, field, schema item or train entry that did not parse.
+            /// Replaces a statement, field, schema item or train entry that did not parse.
             BadElement,
-            /// Stands for the head of a vertex type or relation with fields.
+            /// Replaces the head of a vertex type or relation with fields.
             BadDeclHead,
-            /// Stands for the head of a stage.
+            /// Replaces the head of a stage.
             BadBlockHead,
-            /// Stands for the head of a schema.
+            /// Replaces the head of a schema.
             BadSchemaHead,
-            /// Stands for the head of a layer.
+            /// Replaces the head of a layer.
             BadLayerHead,
-            /// Stands for the head of a model.
+            /// Replaces the head of a model.
             BadModelHead,
-            /// Stands for the head of a train block.
+            /// Replaces the head of a train block.
             BadTrainHead,
         }
 
-        /// Words that are never names.
+        /// Reserved words, which are never names.
         pub const RESERVED: &[&str] = &[$($reserved_text),*];
 
-        /// Words that mean something in one place and are names elsewhere.
+        /// Contextual keywords, which are names in other positions.
         pub const CONTEXTUAL: &[&str] = &[$($contextual_text),*];
 
         impl Token {
-            /// The spelling of a word or symbol that has only one.
+            /// The spelling of a token that has only one.
             pub fn text(&self) -> Option<&'static str> {
                 match self {
                     $(Token::$reserved => Some($reserved_text),)*
@@ -89,17 +89,17 @@ macro_rules! tokens {
                 }
             }
 
-            /// Can it be a name? Words that only mean something in one place can.
+            /// Can it be a name? Contextual keywords can.
             pub fn is_name(&self) -> bool {
                 matches!(self, Token::Name(_) $(| Token::$contextual)*)
             }
 
-            /// Is it a word that is never a name?
+            /// Is it a reserved word, which is never a name?
             pub fn is_reserved(&self) -> bool {
                 matches!(self, $(Token::$reserved)|*)
             }
 
-            /// The name that it is, where it can be one.
+            /// Converts a contextual keyword to a name.
             fn into_name(self) -> Token {
                 match self {
                     $(Token::$contextual => Token::Name($contextual_text.to_owned()),)*
@@ -136,17 +136,17 @@ tokens! {
 }
 
 impl Token {
-    /// `(`, `[`, `{`
+    /// Is it `(`, `[` or `{`?
     pub fn is_opening(&self) -> bool {
         matches!(self, Token::LeftParen | Token::LeftBracket | Token::LeftBrace | Token::TupleOpen)
     }
 
-    /// `)`, `]`, `}`
+    /// Is it `)`, `]` or `}`?
     pub fn is_closing(&self) -> bool {
         matches!(self, Token::RightParen | Token::RightBracket | Token::RightBrace | Token::TupleClose)
     }
 
-    /// The bracket that closes this one.
+    /// The closing bracket of an opening one.
     pub fn closing(&self) -> Token {
         match self {
             Token::LeftParen => Token::RightParen,
@@ -164,38 +164,39 @@ impl Token {
     }
 }
 
-/// A token with its place.
+/// A token with its byte range.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Lexeme {
-    /// What.
     pub token: Token,
-    /// First byte.
+    /// First byte of the token.
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
-    /// Is it the first on its line?
+    /// Is it the first token on its line?
     pub first: bool,
-    /// Something was reported here already: a mistake that involves it is a consequence.
+    /// An error was reported here already; further errors that involve it are consequences.
     pub reported: bool,
 }
 
 impl Lexeme {
-    /// A stand-in for something that was reported.
+    /// A stand-in for text that was reported.
     pub fn stand_in(token: Token, start: usize, end: usize) -> Self {
         Self { token, start, end, first: false, reported: true }
     }
 }
 
-/// Where a token starts or ends: its byte, and its number in the list that is being parsed.
+/// The position of a token boundary.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Pos {
-    /// Byte.
+    /// Byte offset in the file.
     pub offset: usize,
-    /// Token.
+    /// Index of the token in the list being parsed.
     pub index: usize,
 }
 
-/// A lexical mistake.
+/// A lexical error with its report.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     pub(crate) code: Code,
@@ -207,13 +208,13 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Something that is written otherwise.
+    /// A spelling that the language writes in another way.
     pub(crate) fn spelling(code: Code, start: usize, end: usize, message: String, help: Option<String>) -> Self {
         Self { code, start, end, message, label: "", help }
     }
 }
 
-/// All tokens of a text, comments among them.
+/// All tokens of a text, comments included.
 pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexeme> {
     let mut lexer = Token::lexer(text);
     let mut lexemes: Vec<Lexeme> = Vec::new();
@@ -226,7 +227,7 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
         let first = lexemes.is_empty() || text[line_end..range.start].contains('\n');
         line_end = range.end;
         let problems = std::mem::take(&mut lexer.extras);
-        // A string in other quotes is read as what it is.
+        // A string in single quotes is read as a string.
         let is_read = text[range.clone()].starts_with('\'');
         let mut reported = !problems.is_empty() && !is_read;
         let mut report = |problem: Problem| {
@@ -309,7 +310,7 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
                     format!("there is no operator `{}`", &text[range.clone()]),
                     Some("a power is `pow(x, 2)`, a square also `square(x)`".into()),
                 ));
-                // As good as any operator of two values.
+                // Any binary operator keeps the rest parseable.
                 Token::Star
             }
             Ok(token) => token,
@@ -327,7 +328,7 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
                     Some(Foreign { token, end, problem }) => {
                         lexer.bump(end - range.end);
                         line_end = end;
-                        // The same character is said once.
+                        // Each such character is reported once.
                         if foreign_reported.insert(text[range.start..end].to_owned()) {
                             report(problem);
                         }
@@ -349,7 +350,7 @@ pub fn lex(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexem
                 }
             }
         };
-        // An unreadable number stands for an expression that is not to be judged.
+        // A malformed number becomes a placeholder expression, which is not checked further.
         let token = if reported && matches!(token, Token::Number(_)) { Token::BadExpr } else { token };
         lexemes.push(Lexeme { token, start: range.start, end: range.end, first, reported });
     }
@@ -388,7 +389,7 @@ fn unknown_character(text: &str, start: usize, end: usize) -> Problem {
     }
 }
 
-/// `True` and `False` are no names anywhere, except after a dot and before a colon.
+/// `True` and `False` are the booleans of other languages, except as field or argument names.
 fn capital_booleans(file: FileId, lexemes: &mut [Lexeme], diagnostics: &mut Diagnostics) {
     for index in 0..lexemes.len() {
         let token = match &lexemes[index].token {
@@ -420,8 +421,8 @@ fn capital_booleans(file: FileId, lexemes: &mut [Lexeme], diagnostics: &mut Diag
     }
 }
 
-/// A word after a dot is a field; `basis` and `blocks` mean something only before `(`, `no_decay` not
-/// before `=`. That keeps the grammar LR(1) while all of them stay usable as names.
+/// Converts contextual keywords to names: any word after a dot; `basis` and `blocks` unless before `(`; `no_decay`
+/// before `=`. This keeps the grammar LR(1) while all of them remain usable as names.
 fn plain_names(lexemes: &mut [Lexeme]) {
     for index in 0..lexemes.len() {
         let after_dot = index > 0 && lexemes[index - 1].token == Token::Dot;
@@ -476,7 +477,8 @@ fn quoted_name(lexer: &mut Lexer<'_, Token>) -> String {
     }
 }
 
-/// A string that nobody closed ends before the first bracket, so that brackets still match, or with its line.
+/// The length of an unterminated string: up to the first bracket, so that brackets still match, or to the
+/// end of the line.
 fn unterminated_length(line: &str) -> usize {
     let end = line.find(['(', ')', '[', ']', '{', '}']).unwrap_or(line.len());
     line[..end].trim_end().len()
@@ -512,7 +514,7 @@ fn string(lexer: &mut Lexer<'_, Token>) -> String {
             other => value.push(other),
         }
     }
-    // What was found to be wrong inside is beside the point now.
+    // Errors inside an unterminated string would be misleading.
     lexer.extras.clear();
     let length = unterminated_length(line);
     lexer.bump(length);
@@ -556,7 +558,7 @@ fn number(lexer: &mut Lexer<'_, Token>) -> f64 {
             "numbers look like `1`, `0.5`, `1e-3` or `1_000`",
         );
     }
-    // Up to here every whole number has its own value.
+    // f64 represents every integer up to here exactly.
     const LARGEST_WHOLE: u64 = 1 << 53;
     let is_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
     let whole = text.replace('_', "").parse::<u64>().unwrap_or(u64::MAX);
@@ -580,7 +582,7 @@ fn number(lexer: &mut Lexer<'_, Token>) -> f64 {
     }
 }
 
-/// Digits, perhaps in groups, perhaps a fraction, perhaps an exponent.
+/// Digits with optional digit groups, fraction and exponent.
 fn is_number(text: &str) -> bool {
     let digits =
         |part: &str| part.split('_').all(|group| !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit()));

@@ -1,4 +1,4 @@
-//! Trees and reports of the files in `tests/cases/parse`, and the rules of precedence.
+//! Trees and reports of the files in `tests/cases/parse`, and operator precedence.
 
 mod outline;
 
@@ -66,14 +66,14 @@ fn every_text_code_has_a_case() {
         let (_, parsed) = read_file(&entry.expect("it can be listed").path());
         seen.extend(parsed.diagnostics.iter().map(|d| d.code));
     }
-    // Too long for a file: see `deep_nesting_is_refused`.
+    // Too large for a case file: see `deep_nesting_is_refused`.
     seen.push(codes::TOO_DEEP);
     for code in hgnnc_diag::Code::all().filter(|code| code.name().starts_with("E01")) {
         assert!(seen.contains(&code), "{code} has no case");
     }
 }
 
-/// The tree of an expression, and of what the formatter makes of it.
+/// The tree of an expression, which must not change by formatting.
 fn tree(text: &str) -> String {
     let value = |text: &str| {
         let parsed = read("expression", text);
@@ -213,7 +213,7 @@ fn deep_nesting_is_refused() {
             let parsed = read("deep", &nest(open, close, count));
             let found: Vec<_> = parsed.diagnostics.iter().map(|d| d.code).collect();
             assert!(found.contains(&codes::TOO_DEEP), "{open}…{close}: {found:?}");
-            // The next declaration is read as well: its own mistake is found.
+            // The next declaration is parsed as well: its own error is reported.
             assert!(found.contains(&codes::UNEXPECTED_TOKEN), "{open}…{close}: {found:?}");
         }
     }
@@ -268,7 +268,7 @@ fn formatting_comments_again_changes_nothing() {
         format!("//! doc\n{before}\n{model}")
     };
     for (before, after, formatted) in [
-        // With two slashes, it would document the module.
+        // With two slashes it would become module documentation.
         ("///! doc\n\nuse std::a::B\n", "", text("\n// ! doc\n\nuse std::a::B\n", "").replace("1\n\n", "1\n")),
         ("\nuse std::a::B\n", "    // one\n    // two\n", text("\nuse std::a::B\n", "    // one\n    // two\n")),
         ("\nuse std::a::B\n", "    // one\n\n    // two\n", text("\nuse std::a::B\n", "    // one\n\n    // two\n")),
@@ -280,7 +280,7 @@ fn formatting_comments_again_changes_nothing() {
     }
 }
 
-/// A list in parentheses, which checking refuses, stays one.
+/// A tuple, which the checker rejects, survives formatting.
 #[test]
 fn formatting_keeps_a_list_of_one_value() {
     let text = "model M(schema: S) {\n    let a = linear((Paper.x,), (8))\n}\n";

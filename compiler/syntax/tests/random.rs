@@ -1,4 +1,4 @@
-//! Whatever the text: no panic, spans inside the text, and what parses survives formatting.
+//! For any text: no panic, spans inside the text, and formatting preserves the tree.
 
 mod outline;
 
@@ -30,7 +30,7 @@ fn check(text: &str) -> Result<(), TestCaseError> {
     }
     let reports = render::plain(&sources, diagnostics.iter());
     prop_assert!(!reports.contains("BAD_"), "{}", reports);
-    // The tree may have holes, and still can be printed.
+    // An incomplete tree can still be printed.
     let formatted = format(&module, text);
     if diagnostics.is_empty() {
         round_trip(text, &module, &formatted)?;
@@ -52,7 +52,8 @@ fn round_trip(text: &str, module: &Module, formatted: &str) -> Result<(), TestCa
     Ok(())
 }
 
-/// Every file of the repository that parses means the same when it is formatted, keeps its comments, and is then as it should be.
+/// Every file of the repository that parses keeps its meaning and its comments when formatted,
+/// and formatting is idempotent.
 #[test]
 fn files_survive_formatting() {
     let mut formatted = 0;
@@ -69,7 +70,7 @@ fn files_survive_formatting() {
 
 static FILES: LazyLock<Vec<String>> = LazyLock::new(|| files(Path::new("../..")));
 
-/// Examples, the library, and cases of tests.
+/// Examples, the standard library and test cases.
 fn files(root: &Path) -> Vec<String> {
     let mut folders: Vec<_> = ["examples", "stdlib", "tests"].map(|folder| root.join(folder)).into();
     let mut texts = vec![];
@@ -87,20 +88,20 @@ fn files(root: &Path) -> Vec<String> {
     texts
 }
 
-/// All comments, sorted: some move.
+/// All comments, sorted, since formatting moves some.
 fn comments(text: &str) -> Vec<String> {
     let mut ignored = Diagnostics::default();
     let mut found: Vec<String> = lex(hgnnc_diag::FileId(0), text, &mut ignored)
         .iter()
         .filter(|lexeme| matches!(lexeme.token, Token::Comment | Token::Doc(_) | Token::ModuleDoc(_)))
-        // A `///` that documents nothing becomes a `//`, with a blank where that would mean something else.
+        // A misplaced `///` becomes `//`, with a space where that would have another meaning.
         .map(|lexeme| text[lexeme.start..lexeme.end].trim().trim_start_matches('/').trim_start().to_owned())
         .collect();
     found.sort();
     found
 }
 
-/// The tokens of a valid file, comments among them, each with the space behind it.
+/// The tokens of a valid file, comments included, each with the space after it.
 fn pieces(text: &str) -> Vec<String> {
     let mut ignored = Diagnostics::default();
     let lexemes = lex(hgnnc_diag::FileId(0), text, &mut ignored);
@@ -290,7 +291,7 @@ proptest! {
         check(file.get(..end).unwrap_or(""))?;
     }
 
-    /// Comments and line breaks between any two tokens change nothing and are kept.
+    /// Comments and line breaks between any two tokens are kept and change nothing.
     #[test]
     fn comments_anywhere(
         file in prop::sample::select(VALID),
@@ -303,11 +304,11 @@ proptest! {
             pieces.insert(at, comment);
         }
         let text = pieces.concat();
-        // A comment among the lines at the top ends the module's documentation: that is an error.
+        // A comment among the lines at the top ends the module documentation, which is an error.
         check(&text)?;
     }
 
-    /// The same in every file of the repository.
+    /// The same property in every file of the repository.
     #[test]
     fn comments_anywhere_in_any_file(
         file in any::<prop::sample::Index>(),

@@ -1,9 +1,9 @@
-//! The examples of `hgnnc explain`: those about the text report their code, all others parse.
+//! The examples of `hgnnc explain`: examples of syntax errors report their code, all others parse.
 
 use hgnnc_diag::{Code, Diagnostics, SourceMap, codes, render};
 use hgnnc_syntax::{format, parse};
 
-/// The examples of one kind in a story.
+/// The code blocks of one kind in a story.
 fn examples<'s>(story: &'s str, kind: &str) -> Vec<&'s str> {
     let fence = format!("```{kind}\n");
     story.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or(rest)).collect()
@@ -15,7 +15,7 @@ fn report(text: &str) -> (Vec<Code>, String) {
     let mut diagnostics = Diagnostics::default();
     let module = parse(file, text, &mut diagnostics);
     if diagnostics.is_empty() && format(&module, text) != text {
-        // Laid out more tightly than the formatter would, but nothing that it could not print.
+        // More compact than the formatter's layout, but printable.
         assert_eq!(report(&format(&module, text)).1, "");
     }
     let found = diagnostics.iter().map(|d| d.code).collect();
@@ -32,7 +32,7 @@ fn examples_of_stories() {
         for text in examples(code.story(), "hgnn,error") {
             let (found, reports) = report(text);
             if code == codes::TOO_DEEP {
-                // Abridged.
+                // An abridged example, which does not parse.
             } else if code.name().starts_with("E01") {
                 assert!(found.contains(&code), "{code}: {found:?}\n{reports}");
             } else {

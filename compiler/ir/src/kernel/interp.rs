@@ -1,8 +1,8 @@
-//! The oracle of kernels: rows one after another, edge by edge, in f64. Rows that a kernel cuts are reduced piece by
-//! piece, as it says.
+//! The kernel oracle: interprets kernels in f64, row by row and edge by edge. Split rows are reduced piece by piece,
+//! as the kernel specifies.
 //!
-//! It takes the bindings of the dataflow oracle. Sparse inputs are bound densely there; here the elements that are
-//! not zero in some input of a pattern are its stored elements.
+//! It takes the bindings of the dataflow oracle, where sparse inputs are dense. Here the stored elements of a pattern
+//! are those that are not zero in some input of the pattern.
 
 use std::collections::BTreeMap;
 
@@ -20,23 +20,23 @@ use crate::paths::PathTerm;
 use crate::random;
 use crate::types::{Layout, Param, Space};
 
-/// What is stored after a run.
+/// The stored values after a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Execution {
-    /// The elements of each buffer.
+    /// The elements of each buffer, indexed by [`Buffer`].
     pub buffers: Vec<Vec<f64>>,
-    /// The outputs, in the order of the program.
+    /// The outputs, in program order.
     pub outputs: Vec<(OutputKind, Tensor)>,
 }
 
 impl Execution {
-    /// An output.
+    /// The tensor of an output, if there is such an output.
     pub fn output(&self, kind: &OutputKind) -> Option<&Tensor> {
         self.outputs.iter().find(|(known, _)| known == kind).map(|(_, tensor)| tensor)
     }
 }
 
-/// Runs all kernels of a verified program, in order.
+/// Runs all kernels of a verified program in order.
 ///
 /// # Errors
 /// When the bindings do not fit the program's tables.
@@ -58,7 +58,7 @@ pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpEr
         let elements = machine.whole(output.source).to_vec();
         let mut tensor = Tensor::new(rows, width, elements);
         if let (Space::Ends(graph, direction), Some((param, old))) = (output.ty.space, before(bindings, &output.kind)) {
-            // The other rows stay as they are.
+            // Rows without an update keep their values.
             let all = bindings.width(&program.tables.params[param.index()].dims);
             let mut new = old.map_or_else(|| Tensor::filled(1, all, 0.0), Tensor::clone);
             for (row, &vertex) in bindings.ends(graph, direction).iter().enumerate() {
@@ -71,7 +71,7 @@ pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpEr
     Ok(Execution { outputs: outputs.collect(), buffers: machine.buffers })
 }
 
-/// What an output updates, with its elements before. `None` for results.
+/// The parameter that an output updates and its current elements. `None` for results.
 fn before<'b>(bindings: &'b Bindings, kind: &OutputKind) -> Option<(Param, Option<&'b Tensor>)> {
     match kind {
         OutputKind::Result(_) => None,
@@ -88,15 +88,15 @@ struct Machine<'a> {
     stored: BTreeMap<usize, Vec<(u32, u32)>>,
 }
 
-/// An edge of a row, or a stored element.
+/// An edge of a row, or a stored element of a sparse matrix.
 #[derive(Clone, Copy)]
 struct Edge {
-    /// Position of the edge in CSC order; of an element, in the dense matrix.
+    /// Position of the edge in CSC order, or of the element in the dense matrix.
     position: usize,
     other: usize,
 }
 
-/// The locals of a row: one value, or one value per edge.
+/// The locals of a row: one value each, or one per edge.
 type Locals = Vec<Vec<Vec<f64>>>;
 
 impl Machine<'_> {
@@ -104,12 +104,12 @@ impl Machine<'_> {
         width.eval(&self.bindings.num_vertices)
     }
 
-    /// Where a buffer is: what updates another one is written over it, so that a late reader would be noticed.
+    /// The memory of a buffer. In-place updates overwrite their target, so that a read after the update is detected.
     fn place(&self, buffer: Buffer) -> usize {
         self.program.updated(buffer).unwrap_or(buffer).index()
     }
 
-    /// What a buffer holds before the first kernel.
+    /// The contents of a buffer before the first kernel.
     fn contents(&mut self, buffer: Buffer) -> Result<Vec<f64>, InterpError> {
         let (tables, bindings) = (&self.program.tables, self.bindings);
         let decl = self.program.buffer(buffer);
@@ -123,7 +123,7 @@ impl Machine<'_> {
                 None => Tensor::filled(shape.0, shape.1, 0.0),
                 found => bound("state", &tables.params[param.index()].name, found, shape)?,
             },
-            // What nobody has written is seen in results.
+            // NaN makes reads of unwritten elements visible in results.
             Contents::Computed => Tensor::filled(shape.0, shape.1, f64::NAN),
         };
         if let Layout::Sparse(pattern) = decl.ty.layout {
@@ -143,7 +143,7 @@ impl Machine<'_> {
             Body::Paths(paths) => self.paths(paths),
             Body::Traversal(traversal) => self.traversal(traversal),
         }
-        // What another value has taken the place of is gone.
+        // The contents of an aliased buffer are lost.
         for old in kernel.writes().into_iter().filter_map(|buffer| self.program.taken_over(buffer)) {
             let place = self.place(old);
             self.buffers[place].fill(f64::NAN);
@@ -209,7 +209,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The edges that each row owns, in order.
+    /// The edges that each row owns, in CSC order.
     fn edges(&self, rows: &Rows, num_rows: usize) -> Vec<Vec<Edge>> {
         let mut owned = vec![vec![]; num_rows];
         let (all, direction, columns): (Vec<(u32, u32)>, Direction, Option<usize>) = match rows {
@@ -220,7 +220,7 @@ impl Machine<'_> {
             Rows::Elements(pattern, direction) => {
                 let stored = self.stored.get(&pattern.index()).cloned().unwrap_or_default();
                 let columns = self.program.tables.patterns[pattern.index()].columns;
-                // A column is a source, a row a destination.
+                // Columns act as sources, rows as destinations.
                 (stored.into_iter().map(|(row, column)| (column, row)).collect(), *direction, Some(columns))
             }
         };
@@ -250,7 +250,7 @@ impl Machine<'_> {
             let place = self.place(buffer);
             self.buffers[place] = vec![start; self.eval(&instr.width)];
         }
-        // The vertices of rows of ends.
+        // The vertices of endpoint rows.
         let ends = match traversal.rows {
             Rows::Ends(graph, direction) => self.bindings.ends(graph, direction),
             _ => (0..num_rows as u32).collect(),
@@ -353,7 +353,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Operations that need nothing but their own row or edge.
+    /// Evaluates an operation that depends on its own row or edge only.
     fn map(&self, op: &KernelOp, width: usize, here: Here<'_>, locals: &Locals) -> Vec<f64> {
         let read = |operand: &Operand| self.read(*operand, here, locals);
         let repeated = |x: &[f64], column: usize| x[column / (width / x.len())];
@@ -454,17 +454,17 @@ impl Machine<'_> {
         let of_vertex = |vertex: usize| self.row_of_vertex(buffer, vertex).expect("an edge has its ends");
         let row = match operand.index {
             Index::Whole => 0,
-            // A row of ends meets its own rows as well as those of vertices.
+            // A row of endpoints may read buffers of endpoints as well as of vertices.
             Index::Row => of_vertex(here.vertex),
             Index::Other => of_vertex(edge.expect("an edge is at hand").other),
             Index::End => unreachable!("read by `at_end`"),
-            // The position of an element is that in the dense matrix.
+            // For stored elements, the position is that in the dense matrix.
             Index::Edge | Index::Cell => edge.expect("an edge is at hand").position,
         };
         data[row * width..(row + 1) * width].to_vec()
     }
 
-    /// The row of a vertex in a buffer: of all vertices, or of the ends of a graph, if it is one.
+    /// The row of a vertex in a buffer: the vertex itself, or its position among distinct endpoints. `None` if absent.
     fn row_of_vertex(&self, buffer: Buffer, vertex: usize) -> Option<usize> {
         match self.program.buffer(buffer).ty.space {
             Space::Ends(graph, direction) => self.bindings.ends(graph, direction).binary_search(&(vertex as u32)).ok(),
@@ -472,7 +472,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The row of a buffer of ends that belongs to the vertex of a row.
+    /// The operand's row for the own vertex, in a buffer of endpoints. `None` if absent.
     fn at_end(&self, operand: Operand, here: Here<'_>) -> Option<Vec<f64>> {
         let Source::Buffer(buffer) = operand.source else { panic!("ends have rows of a buffer") };
         let width = self.bindings.width(&self.program.buffer(buffer).ty.dims);
@@ -490,24 +490,24 @@ impl Machine<'_> {
     }
 }
 
-/// A row, and perhaps one of its edges.
+/// The current row, and the current edge inside an edge loop.
 #[derive(Clone, Copy)]
 struct Here<'h> {
     rows: &'h Rows,
     row: usize,
-    /// The vertex of a row of ends, otherwise the row.
+    /// The vertex of the row: for endpoint rows, the endpoint; otherwise the row itself.
     vertex: usize,
     edges: &'h [Edge],
     edge: Option<usize>,
 }
 
-/// What an online softmax keeps of the edges so far.
+/// The state of an online softmax over the edges seen so far.
 struct Online {
-    /// `Σ t e^(s - m) x`
+    /// `Σ t e^(s - m) x`, per element of `x`.
     sums: Vec<f64>,
-    /// `Σ e^(s - m)`, by head.
+    /// `Σ e^(s - m)` for each head.
     totals: Vec<f64>,
-    /// `m`, by head.
+    /// The running maximum `m` per head.
     largest: Vec<f64>,
 }
 
@@ -516,7 +516,7 @@ impl Online {
         Self { sums: vec![0.0; width], totals: vec![1.0; heads], largest: vec![f64::NEG_INFINITY; heads] }
     }
 
-    /// Makes `m` no less than `scores`; what `m` is taken for in exponents.
+    /// Raises `m` to at least `scores` and rescales the sums. Returns `m` clamped to the finite range.
     fn raise(&mut self, scores: &[f64]) -> Vec<f64> {
         let inner = self.sums.len() / scores.len();
         let raised = scores.iter().enumerate().map(|(head, &score)| {
@@ -531,7 +531,7 @@ impl Online {
         raised.collect()
     }
 
-    /// Takes an edge along.
+    /// Accumulates one edge of the row.
     fn add(&mut self, scores: &[f64], x: &[f64], times: Option<&[f64]>) {
         let bases = self.raise(scores);
         let inner = x.len() / scores.len();
@@ -545,7 +545,7 @@ impl Online {
         }
     }
 
-    /// Takes the edges along that another has seen.
+    /// Merges the partial state of another piece of the same row.
     fn merge(&mut self, other: &Self) {
         let bases = self.raise(&other.largest);
         let inner = self.sums.len() / bases.len();

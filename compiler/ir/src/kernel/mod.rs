@@ -1,20 +1,21 @@
-//! The kernel IR: how a program is computed, for every dataset and every machine.
+//! The kernel IR: the schedule of a program, independent of dataset and machine.
 //!
-//! A [`Program`] is an ordered list of [`Launch`]es, each of one or more kernels that do not read each other's
-//! results. There are three kinds of kernels:
+//! A [`Program`] is an ordered list of [`Launch`]es. Each launch holds one or more kernels that do not read each
+//! other's results. There are three kinds of kernels:
 //!
-//! - a [`Gemm`] is a dense product over all rows of a space;
-//! - a [`Traversal`] has rows that own their edges. It is a list of instructions: what a row computes before, during
-//!   and after loops over its edges. Rows are independent of each other. Reductions over edges end in their row,
-//!   in the order of the edges, those of long rows by pieces ([`Traversal::pieces`]); reductions over everything
-//!   ([`KernelOp::is_total`]) are complete after the kernel.
-//!   An element-wise map or a reduction over vertices is a traversal without edges;
-//! - [`Paths`] are sums over paths of two edges that share their scores, see [`crate::paths`].
+//! - A [`Gemm`] is a dense product over all rows of a space.
+//! - A [`Traversal`] iterates over rows, each of which owns its edges. Its instructions run before, inside and
+//!   after loops over the edges of a row. Rows are independent of each other. A reduction over edges completes
+//!   within its row, in edge order; high-degree rows may be split ([`Traversal::pieces`]). A global reduction over
+//!   all rows or edges ([`KernelOp::is_total`]) completes after the kernel. An element-wise map or a reduction over
+//!   vertices is a traversal without edges.
+//! - [`Paths`] is factored metapath attention: reductions over two-hop paths that share
+//!   their scores, see [`crate::paths`].
 //!
-//! A value is either a *local*, which exists for the row or edge that is being computed, or a *buffer*, which is
-//! stored: what takes memory can be read off the text. Sizes are symbolic ([`Width`]); blocks, tasks, threads and
-//! addresses are the business of a back end, when data is bound. So are reads: an operand says which row of a
-//! buffer it is ([`Index`]), not how it gets there.
+//! A value is either a *local*, which lives while its row or edge is computed, or a *buffer*, which is stored: the
+//! memory footprint can be read off the text. Sizes are symbolic ([`Width`]). Thread blocks, tasks, threads and
+//! addresses are decided by a back end when data is bound. The same holds for memory accesses: an operand names a row
+//! of a buffer ([`Index`]), not an address.
 
 pub mod interp;
 pub mod parse;
@@ -40,248 +41,249 @@ handle!(
     Buffer, "b"
 );
 handle!(
-    /// A value of a row or an edge within a [`Traversal`], printed `%7`.
+    /// A value of a row or an edge inside a [`Traversal`], printed `%7`.
     Local, "%"
 );
 
-/// A program of kernels.
+/// A scheduled program: buffers, launches and outputs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
-    /// Name, vertex types, graphs, patterns, inputs and parameters: a dataflow program without values.
+    /// Name, vertex types, graphs, patterns, inputs and parameters, as a dataflow program without values.
     pub tables: Dataflow,
-    /// Everything that is stored.
+    /// All stored values, indexed by [`Buffer`].
     pub buffers: Vec<BufferDecl>,
-    /// Run once, when data is bound: what depends on no parameter, state, mask or counter.
+    /// Run once, when data is bound: values that depend on no parameter, state, mask or counter
+    /// (loop invariants of training).
     pub prelude: Vec<Launch>,
-    /// Run each time, in this order.
+    /// Run in this order, once per step.
     pub launches: Vec<Launch>,
-    /// What the program gives back.
+    /// Results and updates of the program.
     pub outputs: Vec<Output>,
 }
 
-/// A stored value.
+/// The declaration of a stored value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BufferDecl {
-    /// Name in text, unique.
+    /// Unique name in the text format.
     pub name: String,
-    /// Its type. Kernels may see the same elements as rows of another space with as many of them in all.
+    /// Its type. A kernel may view the same elements as rows of another space, provided the number
+    /// of elements is equal.
     pub ty: Type,
-    /// Where its elements come from.
+    /// The origin of its elements.
     pub contents: Contents,
-    /// The parameter, optimiser state or earlier value whose place it takes, see [`Uses::may_replace`].
+    /// The parameter, optimizer state or dead value whose memory it aliases, see [`Uses::may_replace`].
     pub replaces: Option<Buffer>,
 }
 
-/// Where the elements of a buffer come from.
+/// The origin of a buffer's elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum Contents {
-    /// The dataset or a counter.
+    /// A dataset tensor, or a step or epoch counter.
     Input(Input),
-    /// A parameter.
     Param(Param),
-    /// Optimiser state of a parameter.
+    /// The optimizer state of a parameter, by slot.
     State(Param, u32),
-    /// A kernel of this program.
+    /// The result of a kernel of this program.
     Computed,
 }
 
-/// Independent kernels that run together.
+/// Independent kernels, which may run concurrently.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Launch {
-    /// The kernels; none reads what another writes.
+    /// The kernels; none reads a result of another.
     pub kernels: Vec<Kernel>,
     /// Number of leading kernels whose blocks are interleaved with those of the others; 0 runs all back to back.
     pub interleaved: usize,
 }
 
-/// A kernel.
+/// A body with the stage and phase that it is accounted to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
-    /// Stage that it is accounted to, unless an instruction says otherwise.
+    /// The stage it is accounted to, unless an instruction has its own.
     pub stage: Stage,
-    /// Part of the epoch that it is accounted to.
+    /// The phase it is accounted to.
     pub phase: Phase,
-    /// What it computes.
+    /// The computation of the kernel.
     pub body: Body,
 }
 
-/// What a kernel computes.
+/// The computation of a kernel.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Body {
-    /// A dense product over all rows.
+    /// A dense product over all rows of a space.
     Gemm(Gemm),
-    /// Rows that own their edges.
+    /// Rows that own their edges, with instructions per row and per edge.
     Traversal(Traversal),
-    /// Sums over the paths of two graphs.
+    /// Factored metapath attention over two graphs.
     Paths(Paths),
 }
 
 /// A dense product over all rows of a space.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Gemm {
-    /// Which product.
     pub form: Form,
-    /// Its rows.
     pub rows: Space,
-    /// Its extents.
+    /// Symbolic extents: batch, `k` and `n`.
     pub of: Extents,
     /// Rows of the first operand, `batch · k` elements each (`batch · n` for [`Form::MatMulT`]).
     pub x: Buffer,
     /// The weight `[batch, k, n]`, or rows of `batch · n` elements for [`Form::Outer`].
     pub y: Buffer,
-    /// The result.
     pub out: Buffer,
-    /// Where it comes from; not in text.
+    /// Source location, for messages; not in the text format.
     pub from: Provenance,
 }
 
-/// Sums over the same paths for the same rows, see [`PathSum`]. Their scores are made of the same numbers.
+/// Reductions over the same two-hop paths for the same rows, see [`PathSum`]. They share their scores.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Paths {
-    /// From sources to the vertices between.
+    /// Edges from sources to middle vertices.
     pub first: Graph,
-    /// From there to destinations.
+    /// Edges from middle vertices to destinations.
     pub second: Graph,
-    /// Which end owns the sums.
+    /// The end that owns the sums.
     pub direction: Direction,
     /// Slope of the leaky ReLU below zero.
     pub slope: f64,
-    /// Scores of a row of `x` and `y`.
+    /// Number of heads: elements per row of `x` and `y`.
     pub heads: Width,
-    /// Of sources.
+    /// Score terms of the sources, `heads` elements per row.
     pub x: Buffer,
-    /// Of destinations.
+    /// Score terms of the destinations, `heads` elements per row.
     pub y: Buffer,
-    /// What is summed. Sums for sources have one and the same `n`; those for destinations may have an `Lse` of the kernel.
+    /// The reductions. With `direction: Out` they share one `n`; with `In` their `n` may be an `Lse`
+    /// of the same kernel.
     pub sums: Vec<PathOut>,
-    /// Where they come from; not in text.
+    /// Source location, for messages; not in the text format.
     pub from: Provenance,
 }
 
-/// A sum over paths.
+/// One reduction of a [`Paths`] kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct PathOut {
-    /// What is summed.
     pub term: PathTerm,
-    /// What scores are reduced by, a number per head and destination; unless it is [`PathTerm::Lse`].
+    /// Subtracted from the scores: one number per head and destination. `None` for [`PathTerm::Lse`].
     pub n: Option<Buffer>,
-    /// Rows of the other end; 1 if there are none.
+    /// Weights, with one row per opposite endpoint; 1 if `None`.
     pub w: Option<Buffer>,
-    /// The result: as many elements per row as `w` has.
+    /// The result, with as many elements per row as `w`.
     pub out: Buffer,
 }
 
 impl Paths {
-    /// Most sums of a kernel.
+    /// Maximum number of reductions per kernel.
     pub const MOST_SUMS: usize = 8;
 
-    /// One of its sums.
+    /// The [`PathSum`] with the given summand.
     pub fn sum(&self, term: PathTerm) -> PathSum {
         PathSum { first: self.first, second: self.second, direction: self.direction, slope: self.slope, term }
     }
 }
 
-/// Which product.
+/// The kind of a dense product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
-    /// `x[r] · w`
+    /// Rows times weight, `x[r] · w`.
     MatMul,
-    /// `y[r] · wᵀ`
+    /// Rows times transposed weight, `y[r] · wᵀ`.
     MatMulT,
-    /// `Σ_r x[r]ᵀ y[r]`
+    /// Sum of outer products, `Σ_r x[r]ᵀ y[r]`.
     Outer,
 }
 
 /// Extents of a batched product with a weight `[batch, k, n]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the fields are the usual names of a product's extents")]
 pub struct Extents {
     /// Leading dimensions that both operands share.
     pub batch: Width,
-    /// Contracted by a product.
+    /// The dimension that `MatMul` contracts.
     pub k: Width,
-    /// Contracted by a product with the transpose.
+    /// The dimension that `MatMulT` contracts.
     pub n: Width,
 }
 
 impl Extents {
-    /// `batch · k`
+    /// Elements per row of the left operand, `batch · k`.
     pub fn left(&self) -> Width {
         self.batch.times(&self.k)
     }
 
-    /// `batch · n`
+    /// Elements per row of the right operand, `batch · n`.
     pub fn right(&self) -> Width {
         self.batch.times(&self.n)
     }
 
-    /// `batch · k · n`
+    /// Elements of the weight, `batch · k · n`.
     pub fn all(&self) -> Width {
         self.left().times(&self.n)
     }
 }
 
-/// Rows with their edges, and what is computed for them.
+/// Rows with their edges and the instructions that run on them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traversal {
-    /// Its rows.
+    /// The rows and the edges they own.
     pub rows: Rows,
-    /// Whether and how rows of many edges are cut. `None`: never.
+    /// Splitting of high-degree rows. `None`: rows are never split.
     pub pieces: Option<Pieces>,
-    /// What is computed for each row, in this order.
+    /// The instructions for each row, in program order.
     pub instrs: Vec<Instr>,
 }
 
-/// How long rows are cut into pieces.
+/// How high-degree rows are split.
 ///
-/// Rows of more edges than a piece has are cut into pieces of as many edges, in the order of the edges; the last piece
-/// of a row may be shorter. Each reduction over the edges of such a row is made for each piece, and the parts are then
-/// reduced in the order of the pieces; what follows from it is computed once for the row. So several tasks may share a
-/// row, while its results depend on the graph alone.
+/// A row with more edges than a piece is split into pieces of equally many consecutive edges; the last piece may be
+/// shorter. Each reduction over the edges of a split row is computed per piece, and the partial results are combined in
+/// the order of the pieces; instructions that use the reduction run once for the row. Several tasks can thus share a
+/// row, while the results depend on the graph alone, not on the number of threads.
 ///
-/// A back end executes a cut row in as many rounds as its reductions depend on each other. Edge values that several of
-/// them read are computed again in each, so that none is stored: this is why a row is left whole while others have
-/// enough edges to keep all processors busy.
+/// A back end executes a split row in one round per link in the dependence chain of its reductions. Edge values that
+/// several rounds read are rematerialized in each, so that none is stored. This extra work is why a row is not split
+/// while other rows have enough edges to keep all processors busy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pieces {
-    /// Edges that a piece has at least: it is worth a task.
+    /// Minimum edges of a piece: enough work for a task.
     pub least: usize,
-    /// Pieces that all edges of the graph would be cut into at most, if they belonged to one row.
+    /// Maximum number of pieces that all edges of the graph together would give.
     pub most: usize,
 }
 
 impl Pieces {
-    /// The edges of a piece, in a graph of `edges` edges.
+    /// Edges of a piece in a graph with `edges` edges.
     pub fn len(self, edges: usize) -> usize {
         self.least.max(edges.div_ceil(self.most.max(1))).max(1)
     }
 }
 
-/// The rows of a traversal.
+/// The row space of a traversal and the edges that each row owns.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Rows {
-    /// One row: unit values.
+    /// A single row, for unit values.
     Once,
-    /// So many rows that divide the elements of unit values evenly: as many as there are elements, or as their leading
-    /// dimension is long.
+    /// A number of rows that divides unit values evenly: one per element, or one per index of their leading dimension.
     Each(Width),
     /// The vertices of a type, without edges.
     Vertices(VertexType),
     /// The vertices at one end of a graph, each with its in-edges or out-edges.
     Edges(Graph, Direction),
-    /// As `Edges`, without the vertices that have no such edges: the rows of [`Space::Ends`].
+    /// As `Edges`, without vertices of degree 0: the rows of [`Space::Ends`].
     Ends(Graph, Direction),
-    /// The rows (`In`) or columns (`Out`) of a sparse matrix, each with its stored elements as edges.
+    /// The rows (`In`) or columns (`Out`) of a sparse matrix, with its stored elements as edges.
     Elements(Pattern, Direction),
 }
 
 impl Rows {
-    /// Do its rows own edges (or stored elements)?
+    /// Do the rows own edges or stored elements?
     pub fn has_edges(&self) -> bool {
         matches!(self, Rows::Edges(..) | Rows::Ends(..) | Rows::Elements(..))
     }
 
-    /// The number of rows; for [`Rows::Ends`] that of all vertices at this end, which buffers with a row per vertex
-    /// have.
+    /// The number of rows. For [`Rows::Ends`] it counts all vertices at this end, as buffers with a row per vertex do.
     pub fn count(&self, tables: &Dataflow) -> Width {
         match self {
             Rows::Once => Width::one(),
@@ -292,7 +294,7 @@ impl Rows {
         }
     }
 
-    /// The number of rows at the other end of the edges.
+    /// The number of vertices (or columns) at the opposite end of the edges.
     pub fn other_count(&self, tables: &Dataflow) -> Option<Width> {
         match self {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
@@ -301,7 +303,7 @@ impl Rows {
         }
     }
 
-    /// The vertex type and the ends that a row of ends has at its own row.
+    /// The graph and direction whose endpoints the rows are, if any.
     fn own_ends(&self) -> Option<(Graph, Direction)> {
         match self {
             Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some((*graph, *direction)),
@@ -310,7 +312,7 @@ impl Rows {
     }
 }
 
-/// Vertex counts of the end that owns the edges and of the other one.
+/// Vertex counts of the owning end and of the opposite end.
 fn ends(tables: &Dataflow, graph: Graph, direction: Direction) -> (Width, Width) {
     let decl = &tables.graphs[graph.index()];
     let (src, dst) = (Width::count(decl.src), Width::count(decl.dst));
@@ -329,45 +331,44 @@ fn sides(tables: &Dataflow, pattern: Pattern, direction: Direction) -> (Width, W
     }
 }
 
-/// What an instruction runs over.
+/// The loop that an instruction runs in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Level {
-    /// Each row.
+    /// Once for each row.
     Row,
-    /// Each edge (stored element) of each row.
+    /// Once for each edge (stored element) of each row.
     Edge,
 }
 
 /// An instruction of a traversal.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Instr {
-    /// Where the result goes. Locals are numbered in the order in which they are made.
+    /// The destination of the result. Locals are numbered in definition order.
     pub dest: Dest,
-    /// What it runs over, and so what its operands are rows of.
+    /// The loop it runs in, which also fixes the rows of its operands.
     pub level: Level,
-    /// What it computes.
+    /// The operation with its operands.
     pub op: KernelOp,
-    /// Elements of the result per row or edge (of a total: in all).
+    /// Elements of the result per row or edge (for a global reduction: in all).
     pub width: Width,
-    /// Stage that it is accounted to.
+    /// The stage it is accounted to.
     pub stage: Stage,
-    /// Where it comes from; not in text.
+    /// Source location, for messages; not in the text format.
     pub from: Provenance,
 }
 
-/// What the result of an instruction has one row for.
+/// The granularity of a result: per row, per edge, or global.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum Extent {
-    /// Each row.
     Row,
-    /// Each edge.
     Edge,
-    /// All rows or edges together.
+    /// One value for all rows or edges: a global reduction.
     Total,
 }
 
 impl Instr {
-    /// What the result has one row for.
+    /// The granularity of the result.
     pub fn extent(&self) -> Extent {
         match (&self.op, self.level) {
             (op, _) if op.reduces_edges() => Extent::Row,
@@ -378,145 +379,128 @@ impl Instr {
     }
 }
 
-/// Where the result of an instruction goes.
+/// The destination of an instruction's result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Dest {
-    /// It exists while its row is computed.
+    /// A temporary that lives while its row is computed.
     Local(Local),
-    /// It is stored.
+    /// A stored value, written to memory.
     Buffer(Buffer),
 }
 
-/// An operand: which elements it is for the row or edge that is being computed.
+/// A source and the row of it that an instruction reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Operand {
-    /// Of what.
     pub source: Source,
-    /// Which row.
     pub index: Index,
 }
 
-/// What an operand is read from.
+/// The value that an operand reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum Source {
     /// An earlier result for the same row or edge.
     Local(Local),
-    /// A stored value.
     Buffer(Buffer),
-    /// A number.
     Const(f64),
     /// The number of rows of a space.
     Count(Space),
 }
 
-/// Which row of its source an operand is. Sources with a row for each distinct end of a graph ([`Space::Ends`]) are
-/// read alike: the row of the vertex, wherever it is among them.
+/// The row of its source that an operand reads. A source with one row per distinct endpoint ([`Space::Ends`]) is
+/// indexed by vertex in the same way; the back end translates the vertex to its compact row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Index {
-    /// All of it, always.
+    /// The whole source, uniform over rows and edges.
     Whole,
-    /// That of this row; at an edge, of the row that owns it.
+    /// The own row; at an edge, the row that owns the edge.
     Row,
-    /// That of the other end of this edge.
+    /// The row of the neighbour at the opposite end of the edge.
     Other,
-    /// That of this edge.
+    /// The row of the edge itself.
     Edge,
-    /// That of the vertex of this row among the ends of a graph; there may be none.
+    /// The row of the own vertex among the endpoints of another graph; absent if the vertex has no such edge.
     End,
-    /// The element (row, column) of a dense matrix, at a stored element of a sparse one.
+    /// The element of a dense matrix at the (row, column) of a stored element.
     Cell,
 }
 
-/// What an instruction computes.
+/// The operation of an instruction.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum KernelOp {
-    /// `f(a)`
+    /// Element-wise function `f(a)`; the result is as wide as `a`.
     Unary(UnaryOp, Operand),
-    /// `a ∘ b`; each element of a narrower operand is repeated.
+    /// Element-wise `a ∘ b`; the narrower operand broadcasts.
     Binary(BinaryOp, Operand, Operand),
-    /// Each element of `a`, repeated to the width of the result.
+    /// `a`, broadcast to the width of the result.
     Copy(Operand),
-    /// `b` where the vertex of the row is one of its ends, else `a`.
+    /// `b` if the vertex of the row is one of its endpoints, else `a` (a row scatter).
     Replace(Operand, Operand),
-    /// The first operand plus those of the others that have the vertex of the row among their ends.
+    /// The first operand plus each other operand that has the row's vertex among its endpoints (a scatter-add).
     AddEnds(Vec<Operand>),
-    /// Along the last dimension.
+    /// Concatenates along the last dimension.
     Concat {
-        /// The operands.
         parts: Vec<Operand>,
-        /// Extent of the leading dimensions.
+        /// Product of the leading dimensions.
         lead: Width,
     },
-    /// `len` of every `last` elements, from `start`.
+    /// `len` of every `last` elements, beginning at `start`.
     Slice {
-        /// From.
         a: Operand,
         /// Extent of the last dimension of `a`.
         last: usize,
-        /// First element.
         start: usize,
-        /// Number of elements.
         len: usize,
     },
-    /// 1 at the class of a label, else 0.
+    /// One-hot encoding: 1 at the class of a label, else 0.
     OneHot(Operand),
     /// A dropout mask: see [`crate::Op::RandomMask`].
-    Mask {
-        /// Its stream.
-        stream: u32,
-        /// Its rate.
-        rate: f64,
-    },
-    /// `x · w`
+    Mask { stream: u32, rate: f64 },
+    /// Product with a weight, `x · w`.
     MatMul(Extents, Operand, Operand),
-    /// `y · wᵀ`
+    /// Product with a transposed weight, `y · wᵀ`.
     MatMulT(Extents, Operand, Operand),
-    /// Over equal groups of consecutive elements.
+    /// Reduces equal groups of consecutive elements.
     ReduceTrailing(Reduce, Operand),
-    /// `Σ a · b` over equal groups of consecutive elements.
+    /// Dot product `Σ a · b` of equal groups of consecutive elements.
     Dot(Operand, Operand),
-    /// Over the edges of each row.
+    /// Reduces over the edges of each row.
     Segment(Reduce, Operand),
-    /// `Σ a · x` over the edges of each row; each weight of `a` scales as many elements of `x`.
-    WeightedSum {
-        /// The weights.
-        a: Operand,
-        /// What is summed.
-        x: Operand,
-    },
-    /// An online softmax (Milakov and Gimelshein 2018): one pass over the edges of each row that keeps the largest score
-    /// `m` of each head so far, `Σ e^(s - m)` and `Σ t e^(s - m) x`, and scales both sums down when `m` grows. The
-    /// result is these sums and `m`, one after another: as many elements as `x` has, and two numbers per head. The
-    /// weighted mean of a row is the first divided by the second, its log-sum-exp is `m + ln Σ e^(s - m)`.
+    /// SpMM: `Σ a · x` over the edges of each row. Each weight of `a` scales an equal share of the elements of `x`.
+    WeightedSum { a: Operand, x: Operand },
+    /// An online softmax (Milakov and Gimelshein 2018): one pass over the edges of each row that keeps the running
+    /// maximum score `m` of each head, `Σ e^(s - m)` and `Σ t e^(s - m) x`, and rescales both sums when `m` grows.
+    /// The result is the concatenation of the weighted sums, the sums of exponentials and `m`: the width of `x` plus
+    /// two numbers per head. The weighted mean of a row is the first divided by the second; its log-sum-exp is `m +
+    /// ln Σ e^(s - m)`.
     ///
-    /// Without edges `m` is -∞, the sums of exponentials are 1, and the others 0. `m` is taken for the nearest finite number
-    /// in the exponents.
+    /// Without edges `m` is -∞, the sums of exponentials are 1, and the weighted sums 0. In exponents, `m` is clamped
+    /// to the finite range.
     SoftmaxSum {
-        /// `s`, a number per head.
+        /// `s`, one number per head and edge.
         score: Operand,
-        /// What is summed.
         x: Operand,
-        /// `t`, a number per head; 1 if there is none.
+        /// `t`, one number per head; 1 if `None`.
         times: Option<Operand>,
     },
-    /// The largest (smallest) elements of `x` over the edges of each row, and then the ranks of their edges: twice as many
-    /// elements as `x` has. See [`crate::Op::SegmentArg`].
+    /// Arg-max (arg-min) over the edges of each row: the extreme elements of `x`, followed by the ranks of their edges;
+    /// twice the width of `x`. See [`crate::Op::SegmentArg`].
     SegmentArg {
-        /// Largest or smallest.
         extreme: Extreme,
-        /// Elements of edges.
         x: Operand,
-        /// The rank of the edge, a number.
+        /// The rank of the edge, one number.
         rank: Operand,
     },
-    /// Over all rows or edges.
+    /// Global reduction over all rows or edges.
     ReduceAll(Reduce, Operand),
-    /// The sum of the outer products of all rows or edges.
+    /// Global sum of the outer products of all rows or edges.
     OuterAll(Extents, Operand, Operand),
 }
 
 impl KernelOp {
-    /// Is it a reduction over all rows or edges, complete only after the kernel?
+    /// Is it a global reduction, complete only after the kernel?
     pub fn is_total(&self) -> bool {
         matches!(self, KernelOp::ReduceAll(..) | KernelOp::OuterAll(..))
     }
@@ -532,7 +516,7 @@ impl KernelOp {
         )
     }
 
-    /// Its operands, in order.
+    /// The operands, in text order.
     pub fn operands(&self) -> Vec<Operand> {
         match self {
             KernelOp::Unary(_, a)
@@ -556,7 +540,7 @@ impl KernelOp {
         }
     }
 
-    /// The word for it in text, without reductions and numbers.
+    /// The mnemonic in the text format, without the reduction and constants.
     pub fn name(&self) -> &'static str {
         match self {
             KernelOp::Unary(f, _) => f.name(),
@@ -582,19 +566,19 @@ impl KernelOp {
     }
 }
 
-/// What a program gives back.
+/// A result or update of a program.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Output {
-    /// What for.
     pub kind: OutputKind,
-    /// Where it is when the program has run.
+    /// The stored value or constant that holds it after the run.
     pub source: Source,
-    /// The type that it is seen as. An update with a row for each distinct end of a graph replaces these rows of its
-    /// parameter or state; all others stay as they are.
+    /// The type it is viewed as. An update with rows for distinct endpoints replaces these rows of its parameter or
+    /// state; all others keep their values.
     pub ty: Type,
 }
 
-/// The number of elements of a type. `None` where edges, their ends or a sparsity pattern decide it.
+/// The number of elements of a type. `None` if it depends on the edges of a graph or on a sparsity pattern.
 fn volume(ty: &Type) -> Option<Width> {
     match (ty.layout, ty.space) {
         (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_) | Space::Ends(..)) => None,
@@ -610,7 +594,7 @@ impl Program {
         &self.buffers[buffer.index()]
     }
 
-    /// The graphs and directions whose distinct ends the program has rows for or counts, each once.
+    /// The (graph, direction) pairs whose distinct endpoints the program indexes or counts.
     pub fn ends(&self) -> std::collections::BTreeSet<(Graph, Direction)> {
         let mut spaces: Vec<Space> = self.buffers.iter().map(|decl| decl.ty.space).collect();
         spaces.extend(self.outputs.iter().map(|output| output.ty.space));
@@ -642,7 +626,7 @@ impl Program {
         ends.collect()
     }
 
-    /// The same program with long rows cut in another way, or never: other roundings, but the same values.
+    /// The same program with high-degree rows split in another way, or never. Rounding differs, the values do not.
     #[must_use]
     pub fn with_pieces(mut self, pieces: Option<Pieces>) -> Self {
         for kernel in self.prelude.iter_mut().chain(&mut self.launches).flat_map(|launch| &mut launch.kernels) {
@@ -653,18 +637,18 @@ impl Program {
         self
     }
 
-    /// All kernels: those of the prelude, then those of each run.
+    /// All kernels: first the prelude, then the launches.
     pub fn kernels(&self) -> impl Iterator<Item = &Kernel> {
         self.prelude.iter().chain(&self.launches).flat_map(|launch| &launch.kernels)
     }
 
-    /// The number of elements of a buffer. `None` where edges, their ends or a sparsity pattern decide it.
+    /// The number of elements of a buffer. `None` if it depends on the edges of a graph or on a sparsity pattern.
     pub fn volume(&self, buffer: Buffer) -> Option<Width> {
         volume(&self.buffer(buffer).ty)
     }
 
-    /// The width of an operand of an instruction of a traversal, where it can be read there. The widths of locals
-    /// are those of the instructions that make them.
+    /// The width of an operand of a traversal. `None` if the operand cannot be read there. `locals` holds the widths of
+    /// the instructions that define the locals.
     pub fn operand_width(&self, rows: &Rows, locals: &[Width], operand: Operand) -> Option<Width> {
         let buffer = match operand.source {
             Source::Const(_) | Source::Count(_) => return (operand.index == Index::Whole).then(Width::one),
@@ -711,7 +695,7 @@ impl Program {
         traversal.instrs.iter().filter(made).map(|instr| instr.width.clone()).collect()
     }
 
-    /// Is a buffer the same in every run, unless a kernel writes it?
+    /// Is a buffer constant across runs, unless a kernel writes it?
     pub fn is_fixed_input(&self, buffer: Buffer) -> bool {
         match self.buffer(buffer).contents {
             Contents::Input(input) => {
@@ -724,7 +708,7 @@ impl Program {
 }
 
 impl Kernel {
-    /// The buffers that it reads, in the order in which it first reads them.
+    /// The buffers that the kernel reads, each once, in order of first use.
     pub fn reads(&self) -> Vec<Buffer> {
         let mut all = vec![];
         match &self.body {
@@ -747,7 +731,7 @@ impl Kernel {
         all
     }
 
-    /// The buffers that it writes, in order.
+    /// The buffers that the kernel writes, in order.
     pub fn writes(&self) -> Vec<Buffer> {
         match &self.body {
             Body::Gemm(gemm) => vec![gemm.out],

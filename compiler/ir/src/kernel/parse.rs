@@ -1,6 +1,6 @@
-//! Reads the text that [`crate::kernel::print()`] writes. Comments go from `//` to the end of the line.
+//! Parser of the text that [`crate::kernel::print()`] writes. Comments extend from `//` to the end of the line.
 //!
-//! As with dataflow programs, the parser checks text and [`crate::kernel::verify()`] judges programs.
+//! As with dataflow programs, the parser checks syntax only; [`crate::kernel::verify()`] checks programs.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,27 @@ use crate::parse::{Parse, ParseError, Parser, Token};
 use crate::paths::PathTerm;
 use crate::types::{Pattern, Provenance, Space, Stage};
 
-/// A program and where its parts stand.
+/// A program with the source lines of its parts.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Parsed {
-    /// The program.
     pub program: Program,
-    /// The line of each part, from 1.
+    /// The line of each part, counted from 1.
     pub lines: BTreeMap<Place, usize>,
 }
 
-/// Reads a program.
+/// Parses a program in the text format.
 ///
 /// # Errors
-/// At the first text that does not fit.
+/// The first syntax error.
 pub fn parse(text: &str) -> Result<Program, ParseError> {
     parse_with_lines(text).map(|parsed| parsed.program)
 }
 
-/// Reads a program and notes where its parts stand.
+/// Parses a program and records the lines of its parts.
 ///
 /// # Errors
-/// At the first text that does not fit.
+/// The first syntax error.
 pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
     let (program, lines) = (Program::default(), BTreeMap::new());
     let mut reader = Reader { base: Parser::new(text)?, program, replaced: vec![], lines, num_kernels: 0 };
@@ -50,7 +50,7 @@ pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
 struct Reader {
     base: Parser,
     program: Program,
-    /// Buffers that take the place of others, with the positions and the names of these.
+    /// Aliasing buffers, with the token positions and names of their targets.
     replaced: Vec<(Buffer, usize, String)>,
     lines: BTreeMap<Place, usize>,
     num_kernels: usize,
@@ -119,7 +119,7 @@ impl Reader {
             Contents::Computed
         };
         if self.base.accept_word("replaces") {
-            // It may be declared later.
+            // The target may be declared later.
             let (at, old) = (self.base.next, self.base.name()?);
             self.replaced.push((Buffer::new(self.program.buffers.len()), at, old));
         }
@@ -127,7 +127,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Finds what buffers replace, when all are declared.
+    /// Resolves the targets of aliasing buffers after all declarations.
     fn find_replaced(&mut self) -> Parse<()> {
         for (new, at, name) in std::mem::take(&mut self.replaced) {
             let Some(old) = self.program.buffers.iter().position(|decl| decl.name == name) else {
@@ -324,7 +324,7 @@ impl Reader {
             }
             "rows" => {
                 let vertex = self.base.vertex()?;
-                // Pieces are no edges.
+                // A comma before `pieces` begins the splitting, not the edges.
                 if *self.base.after_next() == Token::Word("pieces".into()) || !self.base.accept(",") {
                     return Ok(Rows::Vertices(vertex));
                 }
@@ -399,7 +399,7 @@ impl Reader {
         }
     }
 
-    /// An operation as far as it stands before its operands.
+    /// The part of an operation before its operands.
     fn head(&mut self, at: usize, mnemonic: &str) -> Parse<Head> {
         if let Some(f) = UnaryOp::PLAIN.into_iter().find(|f| f.name() == mnemonic) {
             return Ok(Head::Unary(f));
@@ -493,7 +493,7 @@ impl Reader {
         } else {
             match source {
                 Source::Buffer(_) | Source::Const(_) | Source::Count(_) => Index::Whole,
-                // A local of the row at an edge needs its index: without one it is taken for one of the edge.
+                // At an edge, a row's local needs an index; without one it is a local of the edge.
                 Source::Local(_) => match level {
                     Level::Row => Index::Row,
                     Level::Edge => Index::Edge,
@@ -593,7 +593,7 @@ enum Head {
 }
 
 impl Head {
-    /// `None` where it takes another number of operands.
+    /// `None` if the operation takes another number of operands.
     fn with(self, operands: &[Operand]) -> Option<KernelOp> {
         Some(match (self, operands) {
             (Head::Concat(lead), [_, ..]) => KernelOp::Concat { parts: operands.to_vec(), lead },

@@ -1,36 +1,36 @@
-//! Places what a program stores in memory: which values share it, decided before anything runs.
+//! Memory planning: assigns arena offsets to stored values by liveness, before anything runs.
 //!
-//! A computed buffer lives from the launch that writes it to the last that reads it. Buffers of which no two live at the
-//! same time may have the same memory. [`memory`] finds the lives in a program and gives every buffer an offset in one
-//! arena; the compiler predicts with it what the runtime will take, and the runtime takes just that. [`place`] does the
-//! same for any values with lives, such as those within a block of rows.
+//! A computed buffer is live from the launch that writes it to the last that reads it. Buffers with disjoint lifetimes
+//! may share memory. [`memory`] computes the lifetimes of a program and gives every buffer an offset in one arena. The
+//! compiler predicts the memory use from this plan, and the runtime allocates exactly the plan. [`place`] does the same
+//! for any values with lifetimes, such as those within a block of rows.
 //!
-//! Partial results of tasks, scratch of threads, inputs, parameters and states are not here: they belong to the runtime.
+//! Partial results of tasks, scratch memory of threads, inputs, parameters and states are not planned here; the runtime
+//! owns them.
 
 use std::collections::BTreeMap;
 
 use super::{Buffer, Contents, Program, Source};
 use crate::types::Type;
 
-/// Elements of a cache line: every value starts on one.
+/// Elements of a cache line; offsets are multiples of it.
 pub const ALIGN: usize = 16;
 
-/// The last step of what outlives a run.
+/// The end of a lifetime that outlives a run.
 pub const END: usize = usize::MAX;
 
-/// A value that needs memory from step `start` to step `end`, both included.
+/// A value that is live from step `start` to step `end`, inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Lifetime {
-    /// First step that uses it.
     pub start: usize,
-    /// Last step that uses it.
     pub end: usize,
-    /// Elements.
+    /// Size, in elements of 4 bytes.
     pub len: usize,
 }
 
 impl Lifetime {
-    /// Elements with those up to the next line.
+    /// Size rounded up to whole cache lines, in elements.
     fn room(&self) -> usize {
         self.len.checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX)
     }
@@ -40,30 +40,30 @@ impl Lifetime {
     }
 }
 
-/// A computed buffer with its place.
+/// A computed buffer with its lifetime and offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Slot {
-    /// The buffer.
     pub buffer: Buffer,
-    /// The launches between which it is needed, those of the prelude first, and its elements.
+    /// Live range in launches, counted from the first of the prelude, and size.
     pub life: Lifetime,
-    /// Where it begins, in elements.
+    /// Offset in the arena, in elements.
     pub offset: usize,
 }
 
-/// Buffers that share memory.
+/// Buffers that share one arena.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Area {
-    /// In the order of the program.
+    /// The planned buffers, in program order.
     pub slots: Vec<Slot>,
-    /// Elements in all.
+    /// Size of the arena, in elements.
     pub len: usize,
-    /// When memory is needed: a life for each value, those in the place of others being one with them.
+    /// The lifetime of each allocation; buffers that alias each other share one.
     lives: Vec<Lifetime>,
 }
 
 impl Area {
-    /// Places values, each in the order of the program with the one whose memory it has.
+    /// Plans (buffer, lifetime, owner of its memory) triples.
     fn of(values: &[(Buffer, Lifetime, Buffer)]) -> Self {
         let mut homes: BTreeMap<Buffer, Lifetime> = BTreeMap::new();
         for &(_, life, home) in values {
@@ -77,25 +77,25 @@ impl Area {
         Self { slots: values.iter().map(slot).collect(), len, lives }
     }
 
-    /// The step at which most is alive, and how many elements, each value taking whole lines: no placement needs less.
+    /// The step of peak memory and the elements live at it, rounded up to cache lines: a lower bound for every plan.
     pub fn peak(&self) -> (usize, usize) {
         peak(&self.lives)
     }
 }
 
-/// Memory of all computed buffers of a program.
+/// The memory plan of all computed buffers of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// What the prelude computes: it stays from run to run.
+    /// Results of the prelude, which persist across runs.
     pub fixed: Area,
-    /// What each run computes.
+    /// Values that each run computes.
     pub run: Area,
 }
 
-/// Places the computed buffers of a program. `len` is the number of elements that are stored of a type.
+/// Plans the computed buffers of a program. `len` gives the number of stored elements of a type.
 pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
     let num_fixed = program.prelude.len();
-    // The first and the last launch that use what a kernel computes.
+    // First and last launch that use each computed buffer.
     let mut lives: Vec<Option<(usize, usize)>> = vec![None; program.buffers.len()];
     for (step, launch) in program.prelude.iter().chain(&program.launches).enumerate() {
         for kernel in &launch.kernels {
@@ -104,7 +104,7 @@ pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
             }
             for buffer in kernel.reads() {
                 if let Some(life) = &mut lives[buffer.index()] {
-                    // A run may begin anew: what it reads from the prelude stays.
+                    // Every run reads the prelude's results again, so they stay live.
                     life.1 = if life.0 < num_fixed && step >= num_fixed { END } else { step.max(life.1) };
                 }
             }
@@ -121,7 +121,7 @@ pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
     let homes = program.homes();
     for (index, (decl, life)) in program.buffers.iter().zip(lives).enumerate() {
         let home = homes[index];
-        // What replaces a parameter or state has its place.
+        // A buffer that updates a parameter or state in place needs no memory.
         let own = decl.contents == Contents::Computed && program.buffer(home).contents == Contents::Computed;
         if let (true, Some((start, end))) = (own, life) {
             let life = Lifetime { start, end, len: len(&decl.ty) };
@@ -131,16 +131,16 @@ pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
     Memory { fixed: Area::of(&fixed), run: Area::of(&run) }
 }
 
-/// The step at which most is alive, and how much. (0, 0) where there is nothing.
+/// The step of peak memory and the elements live at it; (0, 0) without values.
 pub fn peak(lives: &[Lifetime]) -> (usize, usize) {
     let mut starts: Vec<&Lifetime> = lives.iter().collect();
     starts.sort_unstable_by_key(|life| life.start);
     let mut ends: Vec<&Lifetime> = lives.iter().collect();
     ends.sort_unstable_by_key(|life| life.end);
     let mut ended = ends.into_iter().peekable();
-    // Sums of lengths that fit in memory one by one may not fit in a number.
+    // Sizes that fit in `usize` one by one may overflow in sum.
     let (mut best, mut alive) = ((0, 0), 0u128);
-    // The most is alive where something begins.
+    // Peaks occur only where a lifetime starts.
     for now in starts.chunk_by(|a, b| a.start == b.start) {
         let step = now[0].start;
         alive += now.iter().map(|life| life.room() as u128).sum::<u128>();
@@ -155,7 +155,7 @@ pub fn peak(lives: &[Lifetime]) -> (usize, usize) {
     best
 }
 
-/// How many elements are alive at each of `steps` steps, by which all values have ended.
+/// Number of live elements at each of `steps` steps; all values must end before `steps`.
 pub fn sum_alive(lives: impl IntoIterator<Item = Lifetime>, steps: usize) -> Vec<usize> {
     let (mut starting, mut ending) = (vec![0; steps], vec![0; steps]);
     for life in lives {
@@ -171,10 +171,10 @@ pub fn sum_alive(lives: impl IntoIterator<Item = Lifetime>, steps: usize) -> Vec
     sums.collect()
 }
 
-/// An offset for each value, such that values alive at the same time do not overlap, and the total length.
+/// An offset for each value such that live values do not overlap, and the total size.
 ///
-/// Greedy: one value after another, each where it is free during its life. The largest first is rarely far from the least
-/// that is possible (the most that is alive at a time); where it is above, other orders are tried, and the best one wins.
+/// First-fit by decreasing size is rarely far from the lower bound (the peak of live elements). If it exceeds the
+/// bound, other orders are tried, and the smallest plan wins.
 pub fn place(lives: &[Lifetime]) -> (Vec<usize>, usize) {
     let last = lives.iter().map(|life| life.start).chain(lives.iter().map(|life| life.end).filter(|&e| e != END)).max();
     let duration = |life: &Lifetime| life.end.min(last.unwrap_or(0) + 1) - life.start;
@@ -202,19 +202,19 @@ pub fn place(lives: &[Lifetime]) -> (Vec<usize>, usize) {
     best.unwrap_or_default()
 }
 
-/// Which of the free ranges a value takes.
+/// The free range that a value is put into.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
-    /// The one at the lowest offset.
+    /// First fit: the lowest offset.
     Lowest,
-    /// The smallest between two others; above all others where there is none.
+    /// Best fit: the smallest gap between two values; above all values if there is no gap.
     Tightest,
 }
 
-/// Places values in this order.
+/// Places values in the given order.
 fn in_order(lives: &[Lifetime], order: &[usize], fit: Fit) -> (Vec<usize>, usize) {
     let mut offsets: Vec<usize> = vec![0; lives.len()];
-    // Placed values by offset.
+    // Values placed so far, by offset.
     let mut placed: Vec<usize> = Vec::with_capacity(lives.len());
     let mut total: usize = 0;
     for &i in order {
@@ -247,7 +247,7 @@ fn in_order(lives: &[Lifetime], order: &[usize], fit: Fit) -> (Vec<usize>, usize
     (offsets, total)
 }
 
-/// Do no two values that live at the same time overlap?
+/// Do values with overlapping lifetimes have disjoint memory?
 pub fn is_disjoint(lives: &[Lifetime], offsets: &[usize]) -> bool {
     (0..lives.len()).all(|i| {
         (0..i).all(|j| {
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn where_the_largest_first_leaves_holes_another_order_is_found() {
-        // The largest first: both of 48 at 0, one of 32 beside them at 48, and the other meets all of them: 112.
+        // Largest first: both of 48 at 0, one of 32 beside them at 48; the other 32 meets all of them: 112 in all.
         let lives = [life(0, 1, 48), life(1, 2, 32), life(2, 3, 32), life(3, 4, 48)];
         let (offsets, total) = place(&lives);
         assert!(is_disjoint(&lives, &offsets));

@@ -1,4 +1,4 @@
-//! The canonical text of a program of kernels. [`crate::kernel::parse()`] reads it back.
+//! The canonical text of a kernel program. [`crate::kernel::parse()`] reads it back.
 //!
 //! ```text
 //! kernels han.train {
@@ -22,14 +22,15 @@
 //! }
 //! ```
 //!
-//! What begins with `%` lives while its row or edge is computed; what has a name is stored. `row`, `edge` and `all`
-//! say what a result has one row for; `reduce_rows` and `reduce_edges`, `outer_rows` and `outer_edges` what is
-//! reduced to it. An operand without brackets is all of a stored value, or the local of the row or edge at hand.
-//! In brackets, `row` is this row, `src`, `dst`, `column` or `vertex` the other end of the edge, `edge` (of a sparse
-//! matrix: `element`) the edge, and `cell` the element of a dense matrix where a sparse one has one. Rows of more edges
-//! than a piece are cut: into pieces of 4096 edges, or of more, where those of the whole graph were more than 1024
-//! pieces. A launch of several kernels encloses them in `launch { … }`; in a `launch interleave 2 { … }`, blocks of the
-//! first two run beside parts of the others.
+//! A name that begins with `%` is a local of its row or edge; any other name is a stored buffer. `row`, `edge` and
+//! `all` give the granularity of a result; the suffix of `reduce_rows` and `reduce_edges`, `outer_rows` and
+//! `outer_edges` gives the rows of the operand. An operand without brackets is a whole buffer, or the local of the
+//! current row or edge. In brackets, `row` is the own row; `src`, `dst`, `column` or `vertex` the neighbour at the
+//! opposite end of the edge; `edge` (of a sparse matrix: `element`) the edge itself; and `cell` the element of a dense
+//! matrix at a stored element of a sparse one. `pieces of 4096 at most 1024` splits rows with more than 4096 edges into
+//! pieces of 4096 edges; the pieces are longer if the edges of the whole graph would give more than 1024. A launch of
+//! several kernels encloses them in `launch { … }`; `launch interleave 2 { … }` interleaves the blocks of the
+//! first two kernels with those of the rest.
 
 use std::fmt::{self, Write};
 
@@ -42,7 +43,7 @@ use crate::ops::{Direction, UnaryOp};
 use crate::print::{Names, print_tables, quoted};
 use crate::types::{Phase, Space, Stage};
 
-/// The text of a program. Never panics: a handle that names nothing prints as `?b7`, which does not parse.
+/// The text of a program. Never panics: a handle that refers to nothing prints as `?b7`, which does not parse.
 pub fn print(program: &Program) -> String {
     let mut text = String::new();
     Printer { program, names: Names(&program.tables), out: &mut text, next: 0 }
@@ -51,12 +52,12 @@ pub fn print(program: &Program) -> String {
     text
 }
 
-/// A number of elements as text: `16 |Paper|`.
+/// A symbolic size as text: `16 |Paper|`.
 pub fn print_width(program: &Program, of: &Width) -> String {
     width(&Names(&program.tables), of)
 }
 
-/// An instruction of a traversal with these rows and [`local_extents`], as it stands in the text of the program.
+/// An instruction of a traversal with these rows and [`local_extents`], as in the text of the program.
 pub fn print_instr(program: &Program, rows: &Rows, locals: &[Extent], instr: &Instr) -> String {
     let mut unused = String::new();
     let printer = Printer { program, names: Names(&program.tables), out: &mut unused, next: 0 };
@@ -98,7 +99,7 @@ impl fmt::Display for Program {
 }
 
 impl Form {
-    /// The word for it in text.
+    /// The mnemonic in the text format.
     pub fn name(self) -> &'static str {
         match self {
             Form::MatMul => "matmul",
@@ -108,12 +109,12 @@ impl Form {
     }
 }
 
-/// How rows are cut, as it stands after them.
+/// The suffix that describes how rows are split.
 fn print_pieces(Pieces { least, most }: Pieces) -> String {
     format!(", pieces of {least} at most {most}")
 }
 
-/// The word for the other end of the edges, and for an edge itself.
+/// The words for the opposite end of the edges, and for an edge itself.
 pub(super) fn index_words(rows: &Rows) -> (&'static str, &'static str) {
     match rows {
         Rows::Edges(_, Direction::In) | Rows::Ends(_, Direction::In) => ("src", "edge"),
@@ -133,7 +134,7 @@ fn width(names: &Names<'_>, width: &Width) -> String {
     }
 }
 
-/// Instructions are aligned to this width; longer ones stand out.
+/// Column that types are aligned to; longer operations overflow it.
 const OP_COLUMN: usize = 56;
 
 struct Printer<'a> {
@@ -315,7 +316,7 @@ impl Printer<'_> {
     fn operand(&self, rows: &Rows, locals: &[Extent], level: Level, operand: Operand) -> String {
         let source = self.source(operand.source);
         if let Source::Local(local) = operand.source {
-            // At its own level a local needs no index.
+            // A local of the instruction's own level needs no index.
             let own = match locals.get(local.index()) {
                 Some(Extent::Row) => level == Level::Row && operand.index == Index::Row,
                 Some(Extent::Edge) => operand.index == Index::Edge,
@@ -355,7 +356,7 @@ impl Printer<'_> {
     }
 }
 
-/// What each local of a traversal has one row for.
+/// The granularity of each local of a traversal.
 pub fn local_extents(traversal: &Traversal) -> Vec<Extent> {
     let made = |instr: &&Instr| matches!(instr.dest, Dest::Local(_));
     traversal.instrs.iter().filter(made).map(Instr::extent).collect()

@@ -1,8 +1,8 @@
-//! Values in the place of others: a computed buffer may lie where another one lay, once nothing reads that any more.
+//! Buffer aliasing: a computed buffer may reuse the memory of another one that is dead when it is written.
 //!
-//! What takes the place of a parameter or an optimiser state needs no room, and nothing is copied when the run is over.
-//! What takes the place of a computed value, such as a gradient that of the value whose rows it is computed from, needs
-//! no room while both would be alive.
+//! A buffer that aliases a parameter or optimizer state is an in-place update: it needs no memory of its own and no
+//! copy after the run. A buffer that aliases a computed value (a gradient, say, that of the value it is computed from)
+//! saves the memory of two values that would be alive at the same time.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -11,33 +11,33 @@ use super::{Body, Buffer, Contents, Dest, Extent, Index, Kernel, Operand, Progra
 use crate::dataflow::OutputKind;
 use crate::types::{Layout, Space};
 
-/// Which launches write and read each buffer of a program.
+/// The launches that write and read each buffer of a program.
 #[derive(Clone, Debug)]
 pub struct Uses<'p> {
     program: &'p Program,
-    /// The first launch that writes a buffer.
+    /// The launch that first writes each buffer.
     writer: Vec<Option<usize>>,
-    /// Launches and kernels in them, by number, that read a buffer.
+    /// The readers of each buffer, as (launch, kernel) numbers.
     readers: Vec<Vec<(usize, usize)>>,
-    /// The kernels, and where each of them makes and reads what; found when it is asked for.
+    /// All kernels, each with its use-def chains, computed on demand.
     kernels: Vec<(&'p Kernel, OnceCell<Ways>)>,
-    /// The buffer of each parameter or state, and what it is updated to.
+    /// The source that each parameter or state is updated to.
     updates: HashMap<&'p OutputKind, Source>,
-    /// The last launch that writes a result, and its name.
+    /// The last launch that writes a result, with the result's name.
     last_result: Option<(usize, &'p str)>,
-    /// Leaves that are outputs themselves.
+    /// Buffers that are program outputs.
     outputs: HashSet<Buffer>,
 }
 
 impl Program {
-    /// What [`Uses::may_replace`] asks for.
+    /// The use lists that [`Uses::may_replace`] works on.
     pub fn uses(&self) -> Uses<'_> {
         let mut writer = vec![None; self.buffers.len()];
         let mut readers = vec![vec![]; self.buffers.len()];
         let mut kernels = vec![];
         for (index, launch) in self.launches.iter().enumerate() {
             for kernel in &launch.kernels {
-                // In a program that is yet to be verified there may be others.
+                // An unverified program may name buffers that do not exist.
                 let exists = |buffer: &Buffer| buffer.index() < self.buffers.len();
                 for buffer in kernel.writes().into_iter().filter(exists) {
                     writer[buffer.index()].get_or_insert(index);
@@ -63,31 +63,31 @@ impl Program {
         Uses { program: self, writer, readers, kernels, updates, last_result, outputs }
     }
 
-    /// The position in [`Program::launches`] of the first launch that writes over a parameter or a state. A run that
-    /// ends before it has changed nothing.
+    /// The position in [`Program::launches`] of the first launch that overwrites a parameter or a state. A run that is
+    /// aborted before it has no effect.
     pub fn first_update(&self) -> Option<usize> {
         let updates = |buffer: &Buffer| self.updated(*buffer).is_some();
         self.launches.iter().position(|launch| launch.kernels.iter().any(|k| k.writes().iter().any(updates)))
     }
 
-    /// The parameter or state whose place a buffer takes.
+    /// The parameter or state that a buffer updates in place.
     pub fn updated(&self, buffer: Buffer) -> Option<Buffer> {
         self.buffer(buffer).replaces.filter(|old| self.buffer(*old).contents != Contents::Computed)
     }
 
-    /// The computed value whose place a buffer takes.
+    /// The computed buffer whose memory a buffer reuses.
     pub fn taken_over(&self, buffer: Buffer) -> Option<Buffer> {
         self.buffer(buffer).replaces.filter(|old| self.buffer(*old).contents == Contents::Computed)
     }
 
-    /// What the rows of a buffer have in common with those that may take their place one by one; `None`: they stay.
+    /// The row shape that two buffers must share to alias row by row; `None` if a buffer never aliases by rows.
     pub fn row_shape(&self, buffer: Buffer) -> Option<(Layout, Space, Width)> {
         let ty = &self.buffer(buffer).ty;
         let stay = matches!(ty.space, Space::Unit | Space::Edges(_));
         (!stay).then(|| (ty.layout, ty.space, Width::of(&ty.dims)))
     }
 
-    /// The buffer whose memory each buffer has, as [`Program::home`] says.
+    /// The owner of the memory of each buffer, see [`Program::home`].
     pub fn homes(&self) -> Vec<Buffer> {
         let mut homes: Vec<Option<Buffer>> = vec![None; self.buffers.len()];
         let of = |buffer: Buffer| {
@@ -108,7 +108,7 @@ impl Program {
         (0..self.buffers.len()).map(Buffer::new).map(of).collect()
     }
 
-    /// The buffer whose memory a buffer has: itself, or the first of those that replaced each other.
+    /// The buffer that owns the memory of `buffer`: the root of its alias chain.
     pub fn home(&self, buffer: Buffer) -> Buffer {
         let mut home = buffer;
         while let Some(old) = self.buffer(home).replaces {
@@ -119,25 +119,25 @@ impl Program {
 }
 
 impl Uses<'_> {
-    /// May the computed buffer `new` lie where `old` lies?
+    /// May the computed buffer `new` alias `old`?
     ///
-    /// Where `old` is computed too: not when
+    /// If `old` is computed too, the answer is no when
     ///
-    /// - `old` is not there when `new` is written, stays from run to run, or is an output;
-    /// - they have not the same number of rows and of elements per row;
-    /// - anything but the writing kernel at its own row reads `old` when `new` is written, or later. A traversal writes
-    ///   the rows of what takes the place of another when all else is computed for them.
+    /// - `old` is not yet written when `new` is, persists across runs, or is an output;
+    /// - the two differ in the number of rows or of elements per row;
+    /// - `old` is read at or after the write of `new`, other than by the writing kernel at its own row (a traversal
+    ///   stores to an aliasing buffer after all other instructions of the row).
     ///
-    /// Where `old` is a parameter or a state: not when
+    /// If `old` is a parameter or a state, the answer is no when
     ///
-    /// - it is not what `old` is updated to, or has another number of elements;
-    /// - the launch that writes `new` or a later one reads `old`, but for the writing kernel itself at its own row on
-    ///   the way to `new`;
-    /// - a result is still to be computed when `new` is written: whoever runs the program could not decide, with the
-    ///   results at hand, to keep the old values.
+    /// - `new` is not its update, or has another number of elements;
+    /// - the launch that writes `new` or a later one reads `old`, other than the writing kernel itself, at its own
+    ///   row, to compute `new`;
+    /// - a result is computed at or after the write of `new`: the caller could then not inspect the results and
+    ///   keep the old values.
     ///
     /// # Errors
-    /// The rule that it would break.
+    /// The first of these rules that is violated.
     pub fn may_replace(&self, new: Buffer, old: Buffer) -> Result<(), String> {
         let program = self.program;
         let target = match program.buffer(old).contents {
@@ -171,8 +171,9 @@ impl Uses<'_> {
         Ok(())
     }
 
-    /// Could what the launch `at` computes lie where the computed buffer `old` lies? This is what [`Uses::may_replace`] asks
-    /// of `old` alone. What takes its place must also have its rows, and be written by what reads them.
+    /// Could a buffer that launch `at` computes alias the computed buffer `old`? Checks the rules of
+    /// [`Uses::may_replace`] that concern `old` alone; the new buffer must also have its row shape and be
+    /// written by its readers.
     pub fn is_released(&self, old: Buffer, at: usize) -> bool {
         self.is_there(old, at).is_ok() && self.is_last_read(old, at).is_ok()
     }
@@ -193,7 +194,7 @@ impl Uses<'_> {
         Ok(())
     }
 
-    /// Does each run compute `old` before the launch `at`, for no one else?
+    /// Does each run compute `old` before launch `at`, and is it no program output?
     fn is_there(&self, old: Buffer, at: usize) -> Result<(), String> {
         let name = &self.program.buffer(old).name;
         let Some(before) = self.writer[old.index()] else { return Err(NOT_COMPUTED.into()) };
@@ -206,28 +207,28 @@ impl Uses<'_> {
         Ok(())
     }
 
-    /// Does nothing read `old` in the launch `at` or later, but kernels of that launch at their own row?
+    /// Is every read of `old` in launch `at` or later one by a kernel of that launch at its own row?
     fn is_last_read(&self, old: Buffer, at: usize) -> Result<(), String> {
         let name = &self.program.buffer(old).name;
         let readers = self.readers_from(old, at);
         if !readers.iter().all(|&(index, kernel)| index == at && self.reads_own_rows(kernel, old)) {
             return Err(format!("`{name}` is read when it is written, or later"));
         }
-        // Where nothing reads the old value any more, the memory is free anyway.
+        // Without a reader in launch `at`, the memory is free without aliasing.
         if readers.is_empty() {
             return Err(format!("`{name}` is not read by what writes it"));
         }
         Ok(())
     }
 
-    /// Launches from `at` on, and kernels in them, that read a buffer.
+    /// The (launch, kernel) numbers of a buffer's readers, from launch `at` on.
     fn readers_from(&self, buffer: Buffer, at: usize) -> &[(usize, usize)] {
-        // They are listed in the order of launches.
+        // The readers are sorted by launch.
         let readers = &self.readers[buffer.index()];
         &readers[readers.partition_point(|&(index, _)| index < at)..]
     }
 
-    /// A traversal, and where it makes and reads what.
+    /// A kernel's traversal with its use-def chains; `None` for other kernels.
     fn traversal(&self, kernel: usize) -> Option<(&Traversal, &Ways)> {
         let (kernel, ways) = &self.kernels[kernel];
         match &kernel.body {
@@ -236,7 +237,7 @@ impl Uses<'_> {
         }
     }
 
-    /// Does a kernel read a buffer at its own row only?
+    /// Does the kernel read the buffer at its own row only?
     fn reads_own_rows(&self, kernel: usize, buffer: Buffer) -> bool {
         let own = |operand: &Operand| operand.source != Source::Buffer(buffer) || operand.index == Index::Row;
         self.traversal(kernel).is_some_and(|(traversal, ways)| {
@@ -245,7 +246,7 @@ impl Uses<'_> {
         })
     }
 
-    /// Does a kernel write a buffer row by row?
+    /// Does the kernel write the buffer row by row?
     fn writes_rows(&self, kernel: usize, buffer: Buffer) -> bool {
         self.traversal(kernel).is_some_and(|(traversal, ways)| {
             let mut makers = ways.makers(Dest::Buffer(buffer)).iter();
@@ -254,15 +255,15 @@ impl Uses<'_> {
     }
 }
 
-/// The rule that a value which no run computes would break.
+/// The rule that a buffer violates if no run computes it.
 const NOT_COMPUTED: &str = "both must be computed by each run";
 
-/// Does a kernel read `old` at its own row only, and only to compute `new`?
+/// Does the kernel read `old` at its own row only, and only to compute `new`?
 pub fn reads_on_the_way(traversal: &Traversal, new: Buffer, old: Buffer) -> bool {
     Ways::of(traversal).reads_on_the_way(traversal, new, old)
 }
 
-/// Which instructions of a traversal, in order, make and read a value.
+/// Use-def chains of a traversal: the instructions that define and read each value, in order.
 #[derive(Clone, Debug)]
 struct Ways {
     makers: HashMap<Dest, Vec<usize>>,
@@ -286,12 +287,12 @@ impl Ways {
         ways
     }
 
-    /// Instructions that make a value.
+    /// The instructions that define a value.
     fn makers(&self, of: Dest) -> &[usize] {
         self.makers.get(&of).map_or(&[], Vec::as_slice)
     }
 
-    /// Instructions that read a value.
+    /// The instructions that read a value.
     fn readers(&self, of: Dest) -> &[usize] {
         self.readers.get(&of).map_or(&[], Vec::as_slice)
     }
@@ -308,8 +309,8 @@ impl Ways {
             })
     }
 
-    /// Does what an instruction makes go into what some later ones make, other than by way of `old`? The search goes on from
-    /// the nearest readers: an update is near to what it reads, and what it is scaled by may depend on all parameters.
+    /// Does the result of instruction `from` flow into one of the instructions `to`, other than through `old`?
+    /// Breadth-first: an update is close to its operands, while its scale may depend on all parameters.
     fn leads_to(&self, traversal: &Traversal, from: usize, to: &[usize], old: Buffer) -> bool {
         let (mut seen, mut pending) = (HashSet::from([from]), VecDeque::from([from]));
         while let Some(at) = pending.pop_front() {

@@ -1,4 +1,4 @@
-//! The rules that every program of kernels keeps. Back ends may rely on them.
+//! The kernel verifier: the invariants of every program in kernel IR. Back ends may rely on them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -15,18 +15,15 @@ use crate::print::print_type;
 use crate::types::{DType, Dim, Layout, Param, Space, Type};
 use crate::verify as dataflow;
 
-/// A part of a program.
+/// The location of a violation in a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are evident")]
 pub enum Place {
-    /// A row of a table.
     Table(dataflow::Place),
-    /// A buffer, by position.
     Buffer(usize),
-    /// A kernel, by its number.
     Kernel(usize),
-    /// An instruction: number of the kernel and position.
+    /// Number of the kernel and position of the instruction.
     Instr(usize, usize),
-    /// An output, by position.
     Output(usize),
 }
 
@@ -42,12 +39,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// A broken rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Violation {
-    /// Where.
     pub place: Place,
-    /// Which.
     pub message: String,
 }
 
@@ -57,25 +52,24 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks every rule:
+/// Checks all rules of kernel programs:
 ///
-/// - the tables keep the rules of dataflow programs; buffers have names of their own, and the type of what they hold;
-/// - a buffer that is computed is written once, before it is read; nothing else is written;
-/// - kernels of one launch do not read what another of them writes, and kernels of the prelude read nothing that a
-///   run may change;
-/// - within a kernel, a stored result is read at its own row only, and a total not at all;
-/// - locals are numbered in order and read where they exist: a local of an edge at that edge;
-/// - operands have the widths that their operation takes, whatever the sizes are;
-/// - only rows that own edges are cut, into at least one piece of at least one edge;
-/// - outputs have the type that they are seen as; an update has the type of its parameter and is the only one;
-/// - what takes the place of a parameter or state does so when nothing reads it any more ([`super::Uses::may_replace`]).
+/// - the tables satisfy the dataflow verifier; buffer names are unique; leaf buffers have the type of their table row;
+/// - a computed buffer is written once, before it is read; no other buffer is written;
+/// - kernels of one launch do not read each other's results; kernels of the prelude read nothing that a run may change;
+/// - within a kernel, a stored result is read at its own row only, and a global reduction not at all;
+/// - locals are numbered in definition order and read in scope: a local of an edge at that edge;
+/// - operands have the widths that their operation requires, for all vertex counts;
+/// - only rows that own edges are split, into at least one piece of at least one edge;
+/// - outputs have the type they are viewed as; an update has the type of its parameter and is the only one;
+/// - a buffer that aliases a parameter or state is written after its last read ([`super::Uses::may_replace`]).
 ///
 /// # Errors
-/// All violations, in the order of the program.
+/// All violations, in program order.
 pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
     let mut verifier = Verifier { program, violations: vec![], written: HashMap::new(), launch: 0, sound: vec![] };
     verifier.tables();
-    // Handles into broken tables would lead nowhere.
+    // Handles into invalid tables cannot be followed.
     if verifier.violations.is_empty() {
         verifier.buffers();
         let mut number = 0;
@@ -97,11 +91,11 @@ pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
 struct Verifier<'a> {
     program: &'a Program,
     violations: Vec<Violation>,
-    /// Buffers that kernels have written so far, and the launches that did.
+    /// The buffers written so far, with the launches that wrote them.
     written: HashMap<Buffer, usize>,
-    /// The launch at hand, in the order of the program.
+    /// Number of the current launch, in program order.
     launch: usize,
-    /// Buffers whose types name rows of the tables.
+    /// Buffers whose types refer to existing table rows.
     sound: Vec<bool>,
 }
 
@@ -159,7 +153,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Do the handles of a type name something?
+    /// Do the handles of a type exist?
     fn ty(&mut self, place: Place, ty: &Type) -> bool {
         let tables = &self.program.tables;
         let vertices = tables.vertex_types.len();
@@ -195,7 +189,7 @@ impl Verifier<'_> {
                 "all kernels of its launch are interleaved, and there is none to interleave them with",
             );
         }
-        // The first and the last kernel that write a buffer.
+        // The first and the last kernel that write each buffer.
         let mut writers: HashMap<Buffer, (usize, usize)> = HashMap::new();
         for (i, kernel) in launch.kernels.iter().enumerate() {
             kernel.writes().into_iter().for_each(|buffer| writers.entry(buffer).or_insert((i, i)).1 = i);
@@ -215,7 +209,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Are the old values gone when new ones take their place?
+    /// Checks that aliased buffers are dead when they are overwritten.
     fn replacements(&mut self) {
         let program = self.program;
         let mut replaced = HashSet::new();
@@ -240,7 +234,7 @@ impl Verifier<'_> {
         self.program.buffers.get(buffer.index()).is_some_and(|decl| decl.contents != Contents::Computed)
     }
 
-    /// Is a buffer there to be read: a leaf, or written by an earlier launch?
+    /// Can a buffer be read: is it a leaf, or written by an earlier launch?
     fn readable(&mut self, place: Place, buffer: Buffer) -> bool {
         if !self.known(buffer) {
             self.report(place, format!("there is no buffer {buffer}"));
@@ -253,7 +247,7 @@ impl Verifier<'_> {
         true
     }
 
-    /// Notes that a buffer is written.
+    /// Records that a buffer is written.
     fn write(&mut self, place: Place, buffer: Buffer) -> bool {
         if !self.known(buffer) {
             self.report(place, format!("there is no buffer {buffer}"));
@@ -408,7 +402,7 @@ impl Verifier<'_> {
             }
             let operands: Vec<Option<Width>> =
                 instr.op.operands().into_iter().map(|o| self.operand(place, instr, o, &seen)).collect();
-            // Rules about widths need all of them.
+            // Width rules need the widths of all operands.
             if let Some(operands) = operands.into_iter().collect::<Option<Vec<_>>>() {
                 self.op(place, instr, &operands);
             }
@@ -416,7 +410,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// The width of an operand, if it can be read.
+    /// The width of an operand, if it can be read there.
     fn operand(&mut self, place: Place, instr: &Instr, operand: Operand, seen: &Seen<'_>) -> Option<Width> {
         match operand.source {
             Source::Local(local) => {
@@ -451,7 +445,7 @@ impl Verifier<'_> {
                     return None;
                 }
                 let edge = matches!(operand.index, Index::Other | Index::Edge | Index::Cell);
-                // A vertex without edges is no end of them.
+                // A vertex without edges has no row among the endpoints.
                 let ends = matches!(self.program.buffer(buffer).ty.space, Space::Ends(..));
                 let maybe = ends && operand.index == Index::Row && matches!(seen.rows, Rows::Edges(..));
                 if (edge || maybe) && instr.level == Level::Row {
@@ -592,7 +586,7 @@ impl Verifier<'_> {
                     self.program.volume(buffer) == Some(volume)
                 }
             }
-            // Edges are stored in CSC order.
+            // Edge values are stored in CSC order.
             Extent::Edge => match *seen.rows {
                 Rows::Edges(graph, Direction::In) | Rows::Ends(graph, Direction::In) => {
                     ty.space == Space::Edges(graph) && Width::of(&ty.dims) == instr.width
@@ -622,7 +616,7 @@ impl Verifier<'_> {
                 Source::Local(local) => self.report(place, format!("{local} lives within its kernel")),
                 Source::Buffer(buffer) if self.readable(place, buffer) && sound => {
                     let ty = &program.buffer(buffer).ty;
-                    // As other rows with as many elements in all, or with other dimensions of a row.
+                    // Viewed as other rows with equally many elements in all, or with other trailing dimensions.
                     let same_volume = volume(ty).is_some_and(|all| volume(&output.ty) == Some(all));
                     let same_rows = ty.with_dims(output.ty.dims.clone()) == output.ty
                         && Width::of(&ty.dims) == Width::of(&output.ty.dims);
@@ -660,7 +654,7 @@ impl Verifier<'_> {
     }
 }
 
-/// The type of the rows of a parameter at the ends of a graph; the parameter's own type where it has none.
+/// The type of an update's rows at distinct endpoints; the parameter's own type if it is no embedding table.
 fn rows_of(program: &Program, param: Param, space: Space) -> Type {
     let tables = &program.tables;
     let own = tables.param_type(param);
@@ -675,13 +669,13 @@ fn rows_of(program: &Program, param: Param, space: Space) -> Type {
     }
 }
 
-/// What is known in the middle of a traversal.
+/// The state of the verifier inside a traversal.
 struct Seen<'t> {
     rows: &'t Rows,
     widths: &'t [Width],
     extents: &'t [Extent],
-    /// Number of locals made so far.
+    /// Number of locals defined so far.
     made: usize,
-    /// Buffers written so far, and what they have rows for.
+    /// Buffers written so far in this kernel, with their granularity.
     here: HashMap<Buffer, Extent>,
 }

@@ -1,23 +1,23 @@
-//! Numbers of elements that may depend on the number of vertices of a type.
+//! Symbolic sizes: numbers of elements that may depend on vertex counts.
 
 use crate::types::{Dim, VertexType};
 
-/// A product of a number and vertex counts: `64`, `16 |Paper|`. One kernel program serves every dataset because
-/// its sizes are these.
+/// A product of a constant and vertex counts: `64`, `16 |Paper|`. Symbolic sizes let one kernel
+/// program serve every dataset.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Width {
     fixed: usize,
-    /// Ascending.
+    /// The vertex types, ascending and with repetition.
     counts: Vec<VertexType>,
 }
 
 impl Width {
-    /// A number.
+    /// A constant size without vertex counts.
     pub fn fixed(fixed: usize) -> Self {
         Self { fixed, counts: vec![] }
     }
 
-    /// 1.
+    /// The constant size 1.
     pub fn one() -> Self {
         Self::fixed(1)
     }
@@ -27,7 +27,7 @@ impl Width {
         Self { fixed: 1, counts: vec![vertex] }
     }
 
-    /// The volume of trailing dimensions.
+    /// The product of trailing dimensions: elements per row.
     pub fn of(dims: &[Dim]) -> Self {
         let mut all = Self::one();
         for dim in dims {
@@ -40,7 +40,7 @@ impl Width {
         all
     }
 
-    /// The product.
+    /// The product of two sizes.
     pub fn times(&self, other: &Self) -> Self {
         let mut counts = self.counts.clone();
         counts.extend_from_slice(&other.counts);
@@ -48,7 +48,7 @@ impl Width {
         Self { fixed: self.fixed * other.fixed, counts }
     }
 
-    /// The quotient, where it is one of these whatever the counts are.
+    /// The quotient, if it is a symbolic size for all vertex counts.
     pub fn divided_by(&self, other: &Self) -> Option<Self> {
         let mut counts = self.counts.clone();
         for vertex in &other.counts {
@@ -63,27 +63,27 @@ impl Width {
         Some(Self { fixed, counts })
     }
 
-    /// Is it 1 whatever the counts are?
+    /// Is it 1 for all vertex counts?
     pub fn is_one(&self) -> bool {
         self.as_fixed() == Some(1)
     }
 
-    /// The number, where it depends on no count.
+    /// The constant, if the size depends on no vertex count.
     pub fn as_fixed(&self) -> Option<usize> {
         self.counts.is_empty().then_some(self.fixed)
     }
 
-    /// The number before the counts.
+    /// The constant factor before the vertex counts.
     pub fn factor(&self) -> usize {
         self.fixed
     }
 
-    /// The counts that it depends on, ascending, as often as they are factors.
+    /// The vertex types whose counts are factors, ascending and with repetition.
     pub fn counts(&self) -> &[VertexType] {
         &self.counts
     }
 
-    /// The number for these numbers of vertices. A type that has none given counts 0.
+    /// Evaluates the size. A vertex type beyond `num_vertices` counts 0.
     pub fn eval(&self, num_vertices: &[usize]) -> usize {
         let count = |vertex: &VertexType| num_vertices.get(vertex.index()).copied().unwrap_or(0);
         self.fixed * self.counts.iter().map(count).product::<usize>()

@@ -1,10 +1,10 @@
-//! Operations over semantic graphs: attention, convolution, and what passes look for around them.
+//! Random operations over semantic graphs: attention, convolution, and the patterns around them that passes rewrite.
 
 use super::*;
 
 impl Generator {
     pub(super) fn any_graph(&mut self) -> Graph {
-        // The edges of a metapath are seldom needed.
+        // Most operations avoid the metapath, whose edges programs rarely need.
         let all = self.flow.graphs.len();
         let few = all - self.flow.paths.len();
         let among = if few < all && self.chance(0.95) { few } else { all };
@@ -26,7 +26,7 @@ impl Generator {
         let Some(x) = self.end(graph, direction) else { return };
         let mut y = self.flow.add(op, &[x]);
         self.pool.push(y);
-        // The prey of reordering.
+        // A candidate for reassociation.
         if let Some(&[width]) = self.fixed_dims(y).as_deref()
             && self.chance(0.6)
         {
@@ -67,7 +67,7 @@ impl Generator {
         self.pool.push(y);
     }
 
-    /// Softmax-weighted sum over in-edges, the way the front end lowers it.
+    /// Softmax-weighted sum over in-edges, in the form that the front end emits.
     pub(super) fn attention(&mut self) {
         let graph = self.any_graph();
         self.attention_over(graph);
@@ -86,7 +86,7 @@ impl Generator {
             let score = self.flow.reduce_trailing(Reduce::Sum, axes, product);
             ends.push(self.flow.add(op, &[score]));
         }
-        // Scores of one end belong to vertices, of which some have no edges.
+        // Scores of one end are vertex values; some of the vertices have no edges.
         let score = match self.below(8) {
             0 => ends[0],
             1 => ends[1],
@@ -110,8 +110,8 @@ impl Generator {
         self.reduced_messages(graph, messages);
     }
 
-    /// Sums, extremes and gates of weighted messages. Passes may compute the weights in another way where they are summed,
-    /// and anew for the gradient, and all have to agree on which message wins.
+    /// Sums, extremes and gates of weighted messages. Passes may rewrite or rematerialize the weights; forward and
+    /// backward must still agree on the winning message.
     pub(super) fn reduced_messages(&mut self, graph: Graph, messages: Value) {
         let over = |generator: &mut Self, reduce: Reduce, x: Value| {
             let reduced = generator.flow.segment(graph, Direction::In, reduce, x);
@@ -122,8 +122,7 @@ impl Generator {
             0..3 => over(self, Reduce::Sum, messages),
             3 | 4 => over(self, extreme, messages),
             5 => over(self, Reduce::Lse, messages),
-            // The distance to the largest message. It is 0 at that message, where nothing flows on, or everything to it and
-            // back.
+            // The distance to the largest message: 0 at the winner. Its gradient there is either cut or cancels out.
             6 => {
                 let extreme = over(self, extreme, messages);
                 let extreme = self.flow.add(Op::GatherDst(graph), &[extreme]);
@@ -132,7 +131,7 @@ impl Generator {
                 let both = self.flow.binary(BinaryOp::Add, gated, messages);
                 over(self, Reduce::Sum, both)
             }
-            // Messages meet the mean message.
+            // Messages combined with the mean message.
             _ => {
                 let sum = over(self, Reduce::Sum, messages);
                 let half = self.flow.constant(0.5);
@@ -147,12 +146,12 @@ impl Generator {
         self.keep(z);
     }
 
-    /// Attention of the destinations of paths over their sources, or the other way round.
+    /// Attention of the destinations of paths over their sources, or the reverse.
     pub(super) fn paths(&mut self) {
         let first = self.any_graph();
-        let between = self.flow.graphs[first.index()].dst;
+        let middle = self.flow.graphs[first.index()].dst;
         let follows: Vec<usize> =
-            (0..self.flow.graphs.len()).filter(|&graph| self.flow.graphs[graph].src == between).collect();
+            (0..self.flow.graphs.len()).filter(|&graph| self.flow.graphs[graph].src == middle).collect();
         if follows.is_empty() {
             return;
         }
@@ -184,7 +183,7 @@ impl Generator {
         self.keep(lse);
     }
 
-    /// The mean over in-edges of projected sources.
+    /// The mean over in-edges of projected source features.
     pub(super) fn convolution(&mut self) {
         let graph = self.any_graph();
         let Some(src) = self.end(graph, Direction::Out) else { return };
@@ -196,7 +195,7 @@ impl Generator {
         let one = self.flow.constant(1.0);
         let ones = self.flow.add(Op::Broadcast(Type::new(Space::Edges(graph), vec![])), &[one]);
         if self.chance(0.4) {
-            // At an edge, its source has one. Elsewhere it may be 0.
+            // At an edge the source has positive degree. Elsewhere the degree may be 0.
             let degree = self.flow.segment(graph, Direction::Out, Reduce::Sum, ones);
             let degree = self.flow.add(Op::GatherSrc(graph), &[degree]);
             let root = self.flow.unary(UnaryOp::Sqrt, degree);
@@ -209,7 +208,7 @@ impl Generator {
         self.keep(mean);
     }
 
-    /// Values with a row for each distinct end of a graph, and their way back.
+    /// Values with a row for each distinct endpoint of a graph, and scatters back to vertices.
     pub(super) fn ends(&mut self) {
         let graph = self.any_graph();
         let (direction, gather) = if self.chance(0.5) {
@@ -229,7 +228,7 @@ impl Generator {
         self.pool.push(rows);
         let edges = self.flow.add(gather, &[rows]);
         self.pool.push(edges);
-        // Every end has an edge, so that nothing is infinite.
+        // Every endpoint has an edge, so no reduction is infinite.
         let reduce = Reduce::ALL[self.below(4)];
         let reduced = self.flow.add(Op::SegmentEnds { graph, direction, reduce }, &[edges]);
         self.keep(reduced);
@@ -244,7 +243,7 @@ impl Generator {
         self.keep(back);
     }
 
-    /// What simplification should find.
+    /// Patterns that `simplify` should rewrite.
     pub(super) fn algebra(&mut self) {
         let x = self.pick();
         let number = [0.0, 1.0, -1.0, 2.0][self.below(4)];
@@ -259,7 +258,7 @@ impl Generator {
                 self.flow.binary(f, pair[0], pair[1])
             }
             8 => {
-                // A reduction over repetitions.
+                // A reduction over a broadcast.
                 let mut ty = self.flow.ty(x).clone();
                 let repeated = 1 + self.below(2);
                 ty.dims.extend([Dim::Fixed(3), Dim::Fixed(2)].into_iter().take(repeated));

@@ -1,11 +1,10 @@
-//! Random programs for differential tests: every pass and every back end must compute what the interpreter
-//! computes on these.
+//! Random programs for differential tests: every pass and every back end must agree with the interpreter on them.
 //!
-//! Programs are well-typed and their numbers stay small (nothing infinite or NaN), so that results can be compared
-//! with tolerances. Functions that jump (step, floor, comparisons) are only applied to inputs, where no rounding
-//! comes before the jump; extremes and gates have gradients that jump, wherever numbers are close to each other.
-//! Graphs have isolated vertices, duplicate edges, self loops and no edges at all. Programs often have what passes rewrite:
-//! projections of gathered values, attention, constants, repeated expressions.
+//! Programs are well-typed and their numbers stay small (no infinities or NaN), so that results can be compared with
+//! tolerances. Discontinuous functions (step, floor, comparisons) are applied to inputs only, where no rounding
+//! precedes the jump; extremes and gates have discontinuous gradients wherever numbers are close to each other. Graphs
+//! have isolated vertices, duplicate edges and self loops, or no edges at all. Programs often contain patterns that
+//! passes rewrite: projections of gathered values, attention, constants, common subexpressions.
 
 mod graphs;
 
@@ -21,13 +20,13 @@ use crate::random;
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Space, Stage, Type, Value, VertexType};
 
 /// A forward program with a scalar result `loss` that depends on most values, further results `r0`, `r1`, …, and
-/// bindings that it runs on. The same seed gives the same program. All extents but those of vertex counts are fixed.
+/// bindings to run it on. Deterministic in `seed`. All extents except vertex counts are fixed.
 pub fn random_program(seed: u64) -> (Dataflow, Bindings) {
     random(seed, false)
 }
 
-/// As [`random_program`], with attention summed along paths, which not every back end has, and with sums over the edges of
-/// a metapath, the last graph, which could be summed along its paths.
+/// As [`random_program`], with factored metapath attention, which not every back end supports, and with sums over the
+/// edges of a metapath (the last graph) that could be factored.
 pub fn random_program_with_paths(seed: u64) -> (Dataflow, Bindings) {
     random(seed, true)
 }
@@ -61,10 +60,10 @@ fn random(seed: u64, paths: bool) -> (Dataflow, Bindings) {
     (generator.flow, generator.bindings)
 }
 
-/// The seeds of a test: the first `usual` ones, or as many as `HGNN_RANDOM_CASES` says, from `HGNN_RANDOM_SEED` on.
+/// The seeds of a test: `usual` of them or `HGNN_RANDOM_CASES`, starting at `HGNN_RANDOM_SEED` or 0.
 ///
 /// # Panics
-/// When one of the two is set to something else than a number: a long run is not to test nothing.
+/// If one of the two variables is not a number, so that a mistyped long run does not test nothing.
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;
@@ -81,7 +80,7 @@ struct Generator {
     draws: u64,
     /// Dense f32 values of moderate size.
     pool: Vec<Value>,
-    /// Those that no rounding has touched.
+    /// Values of the pool that are free of rounding.
     leaves: Vec<Value>,
 }
 
@@ -100,7 +99,7 @@ impl Generator {
     }
 
     fn tensor(&mut self, rows: usize, width: usize) -> Tensor {
-        // Multiples of 1/64 are exact in f32, too.
+        // Multiples of 1/64 are exact in f32 as well.
         Tensor::from_fn(rows, width, |_, _| (self.uniform() * 128.0 - 64.0).round() / 64.0)
     }
 
@@ -114,7 +113,7 @@ impl Generator {
         }
         let num_types = self.flow.vertex_types.len();
         for i in 0..2 + self.below(3) {
-            // The first graph stays inside a type, so that there are self loops.
+            // The first graph stays within one vertex type, so that it can have self loops.
             let src = VertexType::new(self.below(num_types));
             let dst = if i == 0 { src } else { VertexType::new(self.below(num_types)) };
             let name = format!("rel{i}");
@@ -140,7 +139,7 @@ impl Generator {
         }
     }
 
-    /// Two more relations, and the metapath along both: counted, or with one path for each pair.
+    /// Two more relations and the metapath along both: counted, or with one path per pair.
     fn metapath(&mut self) {
         let num_types = self.flow.vertex_types.len();
         let ends = [0; 3].map(|_| VertexType::new(self.below(num_types)));
@@ -165,8 +164,8 @@ impl Generator {
         }
         let [first, second] = [0, 1].map(|hop| &self.bindings.edges[hops[hop].index()]);
         let mut pairs: BTreeMap<(u32, u32), usize> = BTreeMap::new();
-        for &(src, between) in first {
-            for &(_, dst) in second.iter().filter(|edge| edge.0 == between) {
+        for &(src, middle) in first {
+            for &(_, dst) in second.iter().filter(|edge| edge.0 == middle) {
                 *pairs.entry((dst, src)).or_default() += 1;
             }
         }
@@ -189,7 +188,7 @@ impl Generator {
         }
     }
 
-    /// Sums over the edges of the metapath, attention where its pairs have one path.
+    /// Reductions over the edges of the metapath; attention if every pair has one path.
     fn over_metapath(&mut self) {
         let path = self.flow.paths[0].clone();
         if path.once && self.chance(0.7) {
@@ -225,7 +224,7 @@ impl Generator {
                 self.pool.push(x);
                 self.leaves.push(x);
             }
-            // A table with one row per vertex.
+            // An embedding table with one row per vertex.
             let dims = vec![Dim::Count(vertex), Dim::Fixed(2 + self.below(3))];
             let table = self.param(dims);
             let rows = self.flow.add(Op::Rows, &[table]);
@@ -270,7 +269,7 @@ impl Generator {
         self.flow.add(Op::Param(param), &[])
     }
 
-    /// A parameter of fixed extents; sometimes one that is there already.
+    /// A parameter of fixed extents; sometimes one that exists already.
     fn weight(&mut self, dims: Vec<Dim>) -> Value {
         let known = self.flow.params.iter().position(|decl| decl.dims == dims);
         match known {
@@ -297,7 +296,7 @@ impl Generator {
     }
 
     fn pick(&mut self) -> Value {
-        // Recent values more often.
+        // Prefers recent values over old ones.
         let n = self.pool.len();
         let i = if self.chance(0.5) { n - 1 - self.below(n.min(4)) } else { self.below(n) };
         self.pool[i]
@@ -308,13 +307,13 @@ impl Generator {
         if fitting.is_empty() { None } else { Some(fitting[self.below(fitting.len())]) }
     }
 
-    /// Keeps a value that may be large: bounded.
+    /// Adds a value that may be large to the pool, after bounding it.
     fn keep(&mut self, v: Value) {
         let v = self.flow.unary(UnaryOp::Tanh, v);
         self.pool.push(v);
     }
 
-    /// Makes the infinities of rows without elements finite.
+    /// Makes the infinities of empty reductions finite.
     fn clamp(&mut self, v: Value) -> Value {
         let (low, high) = (self.flow.constant(-2.0), self.flow.constant(2.0));
         let v = self.flow.binary(BinaryOp::Max, v, low);
@@ -327,7 +326,7 @@ impl Generator {
         self.flow.binary(BinaryOp::Add, v, half)
     }
 
-    /// Fixed trailing extents; values with others are not picked for shape operations.
+    /// The trailing extents if all are fixed; other values are not picked for shape operations.
     fn fixed_dims(&self, v: Value) -> Option<Vec<usize>> {
         self.flow.ty(v).dims.iter().map(|d| d.fixed()).collect()
     }
@@ -465,7 +464,7 @@ impl Generator {
         self.pool.push(y);
     }
 
-    /// Computes with a unit value row by row of its leading dimension, with a unit value that all rows share.
+    /// Computes on a unit value row by row along its leading dimension, together with a unit value shared by all rows.
     fn by_rows(&mut self, x: Value) {
         let rows = self.flow.add(Op::Rows, &[x]);
         let shared = self.flow.add(Op::ReduceSpace(Reduce::Sum), &[rows]);
@@ -515,7 +514,7 @@ impl Generator {
         self.pool.push(y);
     }
 
-    /// a · (W x)
+    /// Attention scores as `a · (W x)`.
     fn scores(&mut self) {
         let x = self.pick();
         let Some(&[width]) = self.fixed_dims(x).as_deref() else { return };
@@ -580,7 +579,7 @@ mod tests {
                 crate::print::print_op(&flow, data).split([' ', '(']).next().map(str::to_owned).expect("a mnemonic")
             }));
         }
-        // Everything but optimiser state turns up.
+        // All mnemonics but those of optimizer state must occur.
         assert!(mnemonics.len() >= 60, "only {}: {mnemonics:?}", mnemonics.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Programs without rows: one loop over elements, in steps of several vectors, of one, and of single elements.
+//! Programs without row structure: one loop over elements, unrolled by several vectors, then by one, then scalar.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use hgnnc_ir::ops::Reduce;
 use super::{Emitter, changing, fixed};
 use crate::program::{Kind, Row, Source};
 
-/// Operations of one round that keep the processor busy without many more values than registers.
+/// Operations per unrolled iteration: enough instruction-level parallelism without spilling registers.
 const ROUND: usize = 48;
 
 impl Emitter<'_, '_> {
@@ -18,7 +18,7 @@ impl Emitter<'_, '_> {
         let program = self.program;
         let elements = self.b.ins().imul_imm_u(count, width as i64);
         let totals: Vec<usize> = (0..program.ops.len()).filter(|&op| program.ops[op].kind.accumulates()).collect();
-        // Sums need as many running sums as the runtime's kernels have lanes: they then add in the same order.
+        // Reductions use as many partial sums as the runtime's kernels have lanes, and thus add in the same order.
         let vectors = if totals.is_empty() { (ROUND / program.ops.len()).clamp(1, 4) } else { 4 };
         let mut parts: HashMap<usize, Vec<Variable>> = HashMap::new();
         for &op in &totals {
@@ -56,14 +56,14 @@ impl Emitter<'_, '_> {
         Ok(())
     }
 
-    /// The largest multiple of `step` that is not larger.
+    /// Rounds `elements` down to a multiple of `step`.
     fn whole(&mut self, elements: Value, step: usize) -> Value {
         let step = self.integer(step as i64);
         let rest = self.b.ins().urem(elements, step);
         self.b.ins().isub(elements, rest)
     }
 
-    /// All operations for vector `vector` of a round that begins at element `first`.
+    /// Emits all operations for vector `vector` of the iteration that begins at element `first`.
     fn flat_vector(
         &mut self,
         first: Value,
@@ -159,7 +159,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// One number from the lanes of vectors: halves are combined with halves, as the runtime's kernels do.
+    /// Reduces the lanes of vectors to a scalar by halving, in the order of the runtime's kernels.
     pub(super) fn fold(&mut self, reduce: Reduce, vectors: &mut Vec<Value>) -> Result<Value, String> {
         while vectors.len() > 1 {
             let half = vectors.len().div_ceil(2);

@@ -1,7 +1,7 @@
-//! Reductions over groups of neighbouring elements, and dot products.
+//! Reductions over groups of consecutive elements, and dot products.
 //!
-//! The order of additions is that of the runtime's kernels: products of 4, 8, 16, 32 or 64 elements are added as a tree;
-//! everything else in 16 running sums, whose halves are added to each other at the end.
+//! The order of additions is that of the runtime's kernels: products of 4, 8, 16, 32 or 64 elements are added as a
+//! tree; all others in 16 partial sums, which are then halved.
 
 use cranelift_codegen::ir::types::{F32, F32X4};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value};
@@ -11,7 +11,7 @@ use hgnnc_ir::ops::Reduce;
 use super::{At, Emitter, UNROLL};
 use crate::program::{Kind, Source};
 
-/// Where the elements of a group begin.
+/// The address of a group's first element.
 #[derive(Clone, Copy)]
 struct Group {
     row: Value,
@@ -20,7 +20,7 @@ struct Group {
 }
 
 impl Emitter<'_, '_> {
-    /// An operation of [`Kind::Reduce`] or [`Kind::Dot`] for the item at hand.
+    /// Emits a [`Kind::Reduce`] or [`Kind::Dot`] for the current item.
     pub(super) fn groups(&mut self, op: usize) -> Result<(), String> {
         let program = self.program;
         let sources = program.ops[op].kind.sources();
@@ -53,7 +53,7 @@ impl Emitter<'_, '_> {
         })
     }
 
-    /// One group of an operation, in a loop over groups or at a fixed place.
+    /// Emits one group, inside a loop over groups or unrolled.
     fn group(
         &mut self,
         op: usize,
@@ -104,7 +104,7 @@ impl Emitter<'_, '_> {
     fn log_sum_exp(&mut self, places: &[Group], inner: usize) -> Result<Value, String> {
         let largest = self.reduced(Reduce::Max, places, inner)?;
         let largest = self.b.ins().splat(F32X4, largest);
-        // Padding with zero would count: the elements that there are not are -∞.
+        // Padding must not contribute to the sum: `exp(-∞)` is 0.
         let mut sums = self.over_padded(inner, (0.0, f32::NEG_INFINITY), places, |emitter, so_far, x| {
             let shifted = emitter.lanes().sub(x[0], largest);
             let e = emitter.lanes().exp(shifted);
@@ -128,7 +128,7 @@ impl Emitter<'_, '_> {
         self.over_padded(inner, (identity, identity), places, step)
     }
 
-    /// Accumulates a group in up to four vectors: 16 elements at a time, in a loop where there are many.
+    /// Accumulates a group in up to four vectors, 16 elements at a time; long groups in a loop.
     fn over_padded(
         &mut self,
         inner: usize,

@@ -1,17 +1,17 @@
 //! Emits the loops of a program.
 //!
 //! ```text
-//! for each row that owns items                 (Shape::Segments; else all items are one row's)
-//!     for each run of RUN items                (only where something is accumulated)
+//! for each row that owns items                 (Shape::Segments; otherwise all items belong to one row)
+//!     for each run of RUN items                (only if the program reduces over items)
 //!         accumulators = identity
-//!         for each item: the phases, one after another
+//!         for each item: the phases, in order
 //!         results = results ∘ accumulators
 //! ```
 //!
-//! All numbers are handled as vectors of four; a column that has no full vector is the first lane of one.
+//! All numbers are vectors of four lanes; a column outside a full vector occupies the first lane of one.
 //!
-//! Loads of arrays carry `can_move`, `notrap` and `readonly` where no result overlaps them, so Cranelift may place them
-//! where their value is used. Loads of other arrays, of results and of rows on the stack stay in order.
+//! Loads of arrays carry `can_move`, `notrap` and `readonly` if no result overlaps them, so Cranelift may schedule them
+//! at their uses. Loads of other arrays, of results and of rows on the stack stay in order.
 
 mod flat;
 mod groups;
@@ -30,27 +30,27 @@ use crate::phases::flat_width;
 use crate::program::{Kind, Program, Source};
 use rows::Accumulator;
 
-/// Operations times vectors that are emitted one after another; wider phases become loops over columns.
+/// Maximum number of operations times vectors that are unrolled; wider phases become loops over columns.
 const UNROLL: usize = 192;
 
-/// What is read and never written.
+/// Flags of loads from memory that is never written.
 fn fixed() -> MemFlagsData {
     MemFlagsData::new().with_notrap().with_can_move().with_readonly()
 }
 
-/// What the function itself may write.
+/// Flags of accesses to memory that the function writes.
 fn changing() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-/// Columns of the row at hand.
+/// A range of columns of the current row.
 #[derive(Clone, Copy)]
 pub(crate) struct At {
-    /// In a loop over columns: its position, and the columns of one round.
+    /// Inside a loop over columns: the loop counter and the columns per iteration.
     round: Option<(Value, usize)>,
-    /// The first column, from the round's first.
+    /// The first column, relative to the iteration.
     column: usize,
-    /// Four lanes, or one.
+    /// Number of lanes: 4 or 1.
     lanes: usize,
 }
 
@@ -61,19 +61,19 @@ pub(crate) struct Emitter<'p, 'b> {
     arrays: Vec<Value>,
     indices: Vec<Value>,
     results: Vec<Value>,
-    /// Rows of arrays and results that belong to the item at hand.
+    /// Addresses of the current item's rows of arrays.
     array_rows: Vec<Value>,
     result_rows: HashMap<usize, Value>,
     item: Value,
-    /// The row that owns it.
+    /// The row that owns the current item.
     owner: Value,
-    /// Rows of values that other phases read, and that are no results.
+    /// Stack rows of values that other phases read and that are no results.
     stack: HashMap<usize, StackSlot>,
     accumulators: HashMap<usize, Accumulator>,
 }
 
-/// Emits the body of a function `(arrays, indices, results, offsets, count)`, whose first block is to be made here.
-/// The error says why code is not generated.
+/// Emits the body of a function `(arrays, indices, results, offsets, count)` and creates its blocks. The error is the
+/// reason why code is not generated.
 pub(crate) fn emit<'b>(program: &Program, b: FunctionBuilder<'b>, fma: bool) -> Result<FunctionBuilder<'b>, String> {
     program.check()?;
     let mut b = b;
@@ -122,7 +122,7 @@ impl<'b> Emitter<'_, 'b> {
         self.b.ins().iconst(I64, value)
     }
 
-    /// `body` for `from`, `from + step`, … below `to`.
+    /// A loop: runs `body` for `from`, `from + step`, … while below `to`.
     fn repeat(
         &mut self,
         from: Value,
@@ -145,8 +145,8 @@ impl<'b> Emitter<'_, 'b> {
         Ok(())
     }
 
-    /// `body` for all columns of rows of `width` elements: one after another where that is little code (`weight`
-    /// operations on each), else in a loop of rounds of a multiple of `unit`.
+    /// Runs `body` for all columns of rows of `width` elements: unrolled if that is little code (`weight` operations
+    /// per vector), else in a loop whose iterations cover a multiple of `unit` columns.
     fn columns(
         &mut self,
         width: usize,
@@ -178,8 +178,8 @@ impl<'b> Emitter<'_, 'b> {
         straight(self, None, width / unit * unit..width)
     }
 
-    /// The address of the element that column `at.column` reads of a row where each element counts for `repeat` columns
-    /// (the only element of a row counts for all).
+    /// The address of the operand's element for column `at.column`, where each element is broadcast to `repeat` columns
+    /// (with `only`, the row's single element to all).
     fn address(&mut self, row: Value, at: At, repeat: usize, only: bool) -> (Value, i32) {
         match at.round {
             Some((round, unit)) if !only => {
@@ -194,7 +194,7 @@ impl<'b> Emitter<'_, 'b> {
         if self.program.arrays[array].changes { changing() } else { fixed() }
     }
 
-    /// Where an operand's row for the item at hand lies in memory.
+    /// The address of an operand's row for the current item.
     fn memory(&mut self, source: Source) -> (Value, MemFlagsData) {
         match source {
             Source::Array(array) => (self.array_rows[array], self.flags(array)),
@@ -205,7 +205,7 @@ impl<'b> Emitter<'_, 'b> {
         }
     }
 
-    /// Columns of an operand from memory, in rows of `width` elements of the result.
+    /// Loads columns of an operand from memory, broadcast to rows of `width` elements.
     fn fetch(&mut self, source: Source, width: usize, at: At) -> Value {
         let own = self.program.width(source);
         let repeat = width / own;
@@ -223,7 +223,7 @@ impl<'b> Emitter<'_, 'b> {
         self.join(&lanes)
     }
 
-    /// A vector of up to four numbers; other lanes are the first number.
+    /// A vector of up to four scalars; unused lanes repeat the first.
     fn join(&mut self, lanes: &[Value]) -> Value {
         let mut vector = self.b.ins().splat(F32X4, lanes[0]);
         for (lane, &x) in lanes.iter().enumerate().skip(1) {
@@ -242,7 +242,7 @@ impl<'b> Emitter<'_, 'b> {
         }
     }
 
-    /// Stores columns of an operation's value where somebody reads it.
+    /// Stores columns of an operation's value if a result or another phase needs it.
     fn keep(&mut self, op: usize, value: Value, at: At) {
         if let Some(&row) = self.result_rows.get(&op) {
             self.store(value, row, at);
@@ -257,7 +257,7 @@ impl<'b> Emitter<'_, 'b> {
         self.b.func.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, bytes, 4))
     }
 
-    /// `rows[at]` of rows of `width` elements.
+    /// The address `rows[at]` of rows with `width` elements.
     fn row(&mut self, rows: Value, at: Value, width: usize) -> Value {
         let bytes = self.b.ins().imul_imm_u(at, 4 * width as i64);
         self.b.ins().iadd(rows, bytes)
@@ -269,7 +269,7 @@ impl<'b> Emitter<'_, 'b> {
         self.b.ins().load(I32, fixed(), at, 0)
     }
 
-    /// Element-wise operations of one width.
+    /// Emits a phase of element-wise operations of equal width.
     fn element_wise(&mut self, ops: &[usize]) -> Result<(), String> {
         let program = self.program;
         let width = program.ops[ops[0]].width;
@@ -291,7 +291,7 @@ impl<'b> Emitter<'_, 'b> {
         })
     }
 
-    /// Columns of an element-wise operation, given those of the operations of its phase before it.
+    /// Emits columns of an element-wise operation, given the values of earlier operations of its phase.
     fn element(&mut self, op: usize, values: &HashMap<usize, Value>, width: usize, at: At) -> Result<Value, String> {
         let operand = |emitter: &mut Self, source: Source| match source {
             Source::Value(value) if values.contains_key(&value) => values[&value],
@@ -325,12 +325,12 @@ impl<'b> Emitter<'_, 'b> {
     }
 }
 
-/// Are all columns emitted one after another?
+/// Are all columns of a row unrolled?
 fn is_straight(width: usize, weight: usize) -> bool {
     (width / 4 + width % 4) * weight <= UNROLL
 }
 
-/// Which of the vectors of a row emitted one after another.
+/// Index of the vector within an unrolled row.
 fn vector(at: At) -> usize {
     at.column / 4 + at.column % 4
 }

@@ -1,4 +1,4 @@
-//! Operations that move elements: concatenation, slices and one-hot labels.
+//! Operations that move elements: concatenation, slicing and one-hot encoding.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{F32, F32X4, I32X4};
@@ -8,17 +8,17 @@ use super::{At, Emitter, UNROLL};
 use crate::program::{Kind, Source};
 
 impl Emitter<'_, '_> {
-    /// An operation that moves elements, for the item at hand.
+    /// Emits an operation that moves elements, for the current item.
     pub(super) fn moved(&mut self, op: usize) -> Result<(), String> {
         let program = self.program;
         let width = program.ops[op].width;
         if width > UNROLL {
-            return Err(format!("rows of {width} elements are copied faster than they are taken apart"));
+            return Err(format!("rows of {width} elements are copied faster than element by element"));
         }
         if let Kind::OneHot(labels) = program.ops[op].kind {
             return self.one_hot(op, labels, width);
         }
-        // Where each element comes from.
+        // The source element of each result element.
         let from: Vec<(Source, usize)> = match &program.ops[op].kind {
             Kind::Slice { a, last, start, len } => {
                 (0..width).map(|column| (*a, column / len * last + start + column % len)).collect()

@@ -1,4 +1,4 @@
-//! Loops over rows, runs and items, and what is accumulated over them.
+//! Loops over rows, runs and items, with their accumulators.
 
 use cranelift_codegen::ir::types::{F32, F32X4, I32, I64};
 use cranelift_codegen::ir::{InstBuilder, StackSlot, Value};
@@ -9,24 +9,24 @@ use super::{At, Emitter, changing, fixed, is_straight, vector};
 use crate::phases::{Phase, phases};
 use crate::program::{Kind, Row, Shape};
 
-/// Sums of many items are added up in runs of this many, as the runtime's kernels do: rounding errors then grow with the
-/// number of runs and the length of one, not with their product.
+/// Reductions add items in runs of this length, as the runtime's kernels do. The rounding error then grows with the
+/// number of runs plus the length of a run, not with their product.
 const RUN: i64 = 256;
-/// Vectors of accumulators that stay in registers.
+/// Number of accumulator vectors kept in registers.
 const REGISTERS: usize = 8;
-/// Bytes of rows on the stack; more would leave the first-level cache.
+/// Maximum size of rows on the stack, in bytes; larger rows would be evicted from the L1 cache.
 const STACK: usize = 16 * 1024;
 
-/// Where the sum (or largest, …) of the items so far is.
+/// Storage of a partial reduction over items.
 pub(super) enum Accumulator {
-    /// A variable for each vector.
+    /// One variable per vector.
     Registers(Vec<Variable>),
     /// A row on the stack.
     Stack(StackSlot),
 }
 
 impl Emitter<'_, '_> {
-    /// The loops over rows, runs and items.
+    /// Emits the loops over rows, runs and items.
     pub(super) fn rows(&mut self, offsets: Value, count: Value) -> Result<(), String> {
         let (phases, kept) = phases(self.program);
         let program = self.program;
@@ -158,7 +158,7 @@ impl Emitter<'_, '_> {
         })
     }
 
-    /// The work on one item.
+    /// Emits the work on one item.
     fn one(&mut self, phases: &[Phase], item: Value) -> Result<(), String> {
         self.item = item;
         self.array_rows.clear();

@@ -1,4 +1,4 @@
-//! Takes the edges of the rows of one relation in one hop.
+//! Samples the edges of the rows of one relation in one hop.
 
 use std::mem::offset_of;
 
@@ -9,17 +9,17 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use super::generator::{Generator, changing, fixed};
 use super::{DrawCall, GROUP, SLACK, Take, floyd};
 
-/// A row at hand, and where its edges go.
+/// The current row with its output address.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     pub vertex: Value,
     pub start: Value,
     pub degree: Value,
-    /// Address of its first taken edge.
+    /// Address of its first sampled edge.
     pub into: Value,
 }
 
-/// The rounds that the module describes.
+/// The pipelined rounds described in the module head.
 pub(super) fn emit(g: &mut Generator<'_>, take: Take) {
     let count = g.field(I64, offset_of!(DrawCall, count));
     let indptr = g.field(I64, offset_of!(DrawCall, indptr));
@@ -35,7 +35,7 @@ pub(super) fn emit(g: &mut Generator<'_>, take: Take) {
     let last = g.b.ins().load(I64, fixed(), last, 0);
     let zero = g.int(0);
     let row = g.var(I64, zero);
-    // Where groups end, the last one first.
+    // The ends of the groups in flight, from the newest to the oldest.
     let [drawn, asked, read, labelled] = [first; 4].map(|first| g.var(I64, first));
 
     let (round, done) = (g.block("a round: draws a group"), g.b.create_block());
@@ -62,7 +62,7 @@ pub(super) fn emit(g: &mut Generator<'_>, take: Take) {
     g.b.ins().store(changing(), num_known, g.call, offset_of!(DrawCall, num_known) as i32);
 }
 
-/// Takes edges of rows until there are [`GROUP`], or no rows are left.
+/// Samples rows until the group has [`GROUP`] edges, or no rows are left.
 fn draw_group(
     g: &mut Generator<'_>,
     take: Take,
@@ -121,14 +121,15 @@ fn draw_group(
     g.b.switch_to_block(after);
 }
 
-/// Asks for the sources of the edges that have been taken of a row.
+/// Prefetches the sources of the edges sampled from a row.
 fn ask_for(g: &mut Generator<'_>, row: Row, taken: Value) {
     let ask = g.field(I64, offset_of!(DrawCall, ask));
     let sources = g.field(I64, offset_of!(DrawCall, sources));
     g.call_out(ask, &[I64; 3], &[sources, row.into, taken]);
 }
 
-/// All edges of a row of `most` at most. Four at a time; what is written behind the row is written over by the next.
+/// Copies all edges of a row, four at a time. `most` is the maximum degree, if known. Stores past the end of the row
+/// are overwritten by the next row.
 fn whole(g: &mut Generator<'_>, row: Row, most: Option<u32>) {
     let ask = g.field(I64, offset_of!(DrawCall, ask_whole));
     let sources = g.field(I64, offset_of!(DrawCall, sources));
@@ -159,7 +160,7 @@ fn whole(g: &mut Generator<'_>, row: Row, most: Option<u32>) {
     }
 }
 
-/// All edges of a row, or those that the caller's function takes. Their number.
+/// Copies all edges of a row, or lets the callback `weigh` sample them. Returns their number.
 fn weighted(g: &mut Generator<'_>, row: Row, at: Value) -> Value {
     let indptr = g.field(I64, offset_of!(DrawCall, indptr));
     let place = g.at(indptr, at, 3);
@@ -171,7 +172,7 @@ fn weighted(g: &mut Generator<'_>, row: Row, at: Value) -> Value {
     g.branch(
         all,
         ("all edges of the row", |g: &mut Generator<'_>| whole(g, row, None)),
-        ("a row of which edges are taken by weight", |g: &mut Generator<'_>| {
+        ("a row whose edges are sampled by weight", |g: &mut Generator<'_>| {
             let weigh = g.field(I64, offset_of!(DrawCall, weigh));
             let weigher = g.field(I64, offset_of!(DrawCall, weigher));
             let arguments = [weigher, row.start, row.degree, row.vertex, row.into, taken];
@@ -182,8 +183,8 @@ fn weighted(g: &mut Generator<'_>, row: Row, at: Value) -> Value {
     taken
 }
 
-/// Replaces sources by their ids; vertices without one get the next, and are appended to those that are known. No branch:
-/// about every second vertex is new, which no processor can predict.
+/// Replaces sources by compact ids. A vertex without an id gets the next one and is appended to `known`. Branch-free:
+/// about every second vertex is new, so a branch would be mispredicted half of the time.
 fn relabel(
     g: &mut Generator<'_>,
     (from, to): (Value, Value),

@@ -1,7 +1,7 @@
-//! Floyd's method for one row of more edges than are taken.
+//! Floyd's sampling without replacement, for one row with more edges than are sampled.
 //!
-//! Numbers are drawn four at a time. What has been taken is a register with a bit for each edge where the row is short, else
-//! vectors of what was taken, with which each draw is compared; where many are drawn, bits in memory.
+//! Random numbers are drawn four at a time. The set of sampled edges is a bit mask in a register for short rows;
+//! otherwise vectors that each draw is compared with; for large fan-outs a bit mask in memory.
 
 use std::mem::offset_of;
 
@@ -26,12 +26,12 @@ pub(super) fn emit(g: &mut Generator<'_>, row: Row, most: u32, long: bool) {
     let short = g.b.ins().icmp_imm_u(IntCC::UnsignedLessThanOrEqual, row.degree, i64::from(SHORT));
     g.branch(
         short,
-        ("what is taken are bits of a register", |g: &mut Generator<'_>| in_register(g, row, most, bits, least)),
-        ("what is taken is in vectors", |g: &mut Generator<'_>| in_vectors(g, row, most, bits, least)),
+        ("sampled edges as a bit mask in a register", |g: &mut Generator<'_>| in_register(g, row, most, bits, least)),
+        ("sampled edges in vectors", |g: &mut Generator<'_>| in_vectors(g, row, most, bits, least)),
     );
 }
 
-/// Draws `from` to `from + 3`, each below its bound: 64 bits each.
+/// Draws `from` to `from + 3` as 64-bit numbers, each below its bound.
 fn four_draws(g: &mut Generator<'_>, from: u32, bits: Value, least: Value) -> [Value; 4] {
     let first = g.field(I64, offset_of!(DrawCall, first));
     let first = g.b.ins().load(I32X4, fixed(), first, 4 * from as i32);
@@ -90,7 +90,7 @@ fn in_vectors(g: &mut Generator<'_>, row: Row, most: u32, bits: Value, least: Va
                     edge = g.b.ins().select(double, other, draw);
                 }
             }
-            // Lanes that nothing is in yet repeat an edge that is taken.
+            // Unused lanes repeat an edge that is in the set.
             if k % 4 == 0 {
                 taken.push(g.b.ins().splat(I32X4, edge));
             } else if let Some(four) = taken.last_mut() {
@@ -102,7 +102,7 @@ fn in_vectors(g: &mut Generator<'_>, row: Row, most: u32, bits: Value, least: Va
     }
 }
 
-/// Stores an edge of the row as draw `k`.
+/// Stores an edge of the row as sample number `k`.
 fn store(g: &mut Generator<'_>, row: Row, k: u32, edge: Value) {
     let edge = g.b.ins().ireduce(I32, edge);
     let edge = g.b.ins().iadd(row.start, edge);

@@ -1,4 +1,4 @@
-//! Loops, fields and calls.
+//! Helpers for loops, argument fields and calls in Cranelift IR.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use cranelift_codegen::ir::types::{I32, I32X4, I64};
 use cranelift_codegen::ir::{AbiParam, Block, InstBuilder, MemFlagsData, Signature, Type, Value};
 use cranelift_frontend::{FunctionBuilder, Variable};
 
-/// The multiplier of the high half of an index, and the two of the finaliser: [`hgnnc_ir::random::bits_from`].
+/// The multiplier of the high half of an index, followed by those of the finaliser: [`hgnnc_ir::random::bits_from`].
 const HIGH: u32 = 0x9e37_79b9;
 const ROUNDS: [(u32, u32); 2] = [(16, 0x7feb_352d), (15, 0x846c_a68b)];
 const LAST_SHIFT: u32 = 16;
 
 pub(super) struct Generator<'b> {
     pub b: FunctionBuilder<'b>,
-    /// What blocks do.
+    /// Comments on blocks, for listings of the IR.
     pub notes: BTreeMap<Block, String>,
-    /// The only argument.
+    /// The only argument: the address of the call's struct.
     pub call: Value,
 }
 
-/// What is read and never written.
+/// Flags of loads from memory that is never written.
 pub(super) fn fixed() -> MemFlagsData {
     MemFlagsData::new().with_notrap().with_can_move().with_readonly()
 }
 
-/// What the function itself may write.
+/// Flags of accesses to memory that the function writes.
 pub(super) fn changing() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
 impl<'b> Generator<'b> {
-    /// In the first block of a function of one argument.
+    /// Starts in the entry block of a function with one argument.
     pub fn new(mut b: FunctionBuilder<'b>) -> Self {
         let entry = b.create_block();
         b.append_block_params_for_function_params(entry);
@@ -52,7 +52,7 @@ impl<'b> Generator<'b> {
         variable
     }
 
-    /// A field of the arguments, at so many bytes.
+    /// Loads a field of the arguments at a byte offset.
     pub fn field(&mut self, ty: Type, at: usize) -> Value {
         self.b.ins().load(ty, fixed(), self.call, at as i32)
     }
@@ -61,7 +61,7 @@ impl<'b> Generator<'b> {
         self.b.ins().iconst(I64, value)
     }
 
-    /// Address of element `at` (I64) of `1 << log_bytes` bytes.
+    /// The address of element `at` (I64), with elements of `1 << log_bytes` bytes.
     pub fn at(&mut self, base: Value, at: Value, log_bytes: i64) -> Value {
         let bytes = self.b.ins().ishl_imm_u(at, log_bytes);
         self.b.ins().iadd(base, bytes)
@@ -75,7 +75,7 @@ impl<'b> Generator<'b> {
         self.b.ins().uextend(I64, word)
     }
 
-    /// `body` for `from`, `from + step`, … below `to`.
+    /// A loop: runs `body` for `from`, `from + step`, … while below `to`.
     pub fn repeat(&mut self, note: &str, (from, to): (Value, Value), step: i64, body: impl FnOnce(&mut Self, Value)) {
         let at = self.var(I64, from);
         let (inside, after) = (self.block(note), self.b.create_block());
@@ -91,7 +91,7 @@ impl<'b> Generator<'b> {
         self.b.switch_to_block(after);
     }
 
-    /// `then` or `otherwise`.
+    /// An if-else with the bodies `then` and `otherwise`.
     pub fn branch(
         &mut self,
         condition: Value,
@@ -109,10 +109,10 @@ impl<'b> Generator<'b> {
         self.b.switch_to_block(after);
     }
 
-    /// Calls a function of the caller.
+    /// Calls a callback through a function pointer.
     pub fn call_out(&mut self, function: Value, types: &[Type], arguments: &[Value]) {
         let mut signature = Signature::new(self.b.func.signature.call_conv);
-        // Some conventions leave it to the caller to widen what is narrower than a register.
+        // Some calling conventions require the caller to extend arguments narrower than a register.
         let param = |&ty: &Type| if ty == I32 { AbiParam::new(ty).uext() } else { AbiParam::new(ty) };
         signature.params = types.iter().map(param).collect();
         let known = self.b.func.dfg.signatures.iter().find(|(_, known)| **known == signature).map(|(known, _)| known);
@@ -120,14 +120,14 @@ impl<'b> Generator<'b> {
         self.b.ins().call_indirect(signature, function, arguments);
     }
 
-    /// What all draws of a row add to their first rounds.
+    /// The bits that all draws of a row add to their first rounds.
     pub fn row_bits(&mut self, key_high: Value, vertex: Value) -> Value {
         let high = self.b.ins().iconst(I32, i64::from(HIGH));
         let spread = self.b.ins().imul(vertex, high);
         self.b.ins().iadd(spread, key_high)
     }
 
-    /// The finaliser, of one number or of four.
+    /// The finaliser, on a scalar or on four lanes.
     pub fn mix(&mut self, mut x: Value) -> Value {
         let ty = self.b.func.dfg.value_type(x);
         for (shift, factor) in ROUNDS {
@@ -146,7 +146,7 @@ impl<'b> Generator<'b> {
         if ty == I32X4 { self.four([value; 4]) } else { self.b.ins().iconst(I32, i64::from(value)) }
     }
 
-    /// Four numbers.
+    /// A vector of four constants.
     pub fn four(&mut self, values: [u32; 4]) -> Value {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let constant = self.b.func.dfg.constants.insert(bytes.into());

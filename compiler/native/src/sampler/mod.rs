@@ -1,24 +1,23 @@
-//! The loops of a neighbour sampler, as machine code for one plan.
+//! The loops of a neighbour sampler, compiled for one plan.
 //!
-//! A hop of a sampler goes twice over its destinations. [`RowsOf`] reads where the in-edges of the destinations of one type
-//! begin, in all relations that draw, and adds up how many are taken. [`Take`] then takes the edges of one relation: it
-//! draws them, reads their sources and gives these compact ids, in groups of rows, so that what one group asks of memory
-//! arrives while others are worked on:
+//! A hop makes two passes over its destinations. [`RowsOf`] reads the offsets of the in-edges of the destinations of
+//! one type, in all relations that are sampled, and computes the prefix sums of the numbers of sampled edges. [`Take`]
+//! then samples the edges of one relation: it draws them, reads their sources and assigns compact ids. It processes
+//! rows in groups as a software pipeline, so that the prefetches of one group overlap with work on others:
 //!
 //! ```text
 //! while edges are left
-//!     draw rows until they have GROUP edges; ask(the sources of each row)
-//!     gather(sources of the group of two rounds before, and ask for their words)
-//!     give ids to the group of three rounds before
+//!     draw rows until they have GROUP edges; prefetch(the sources of each row)
+//!     gather(sources of the group of two rounds before, and prefetch their words)
+//!     assign ids to the group of three rounds before
 //! ```
 //!
-//! Fan-outs are constants of the code, so that the draws of a row are straight code with what is taken in registers, and
-//! relations that draw nothing are nowhere in it. Addresses, sizes and keys are arguments ([`RowsCall`], [`DrawCall`]):
-//! one function serves all batches of all graphs, and all relations and hops that draw alike.
+//! Fan-outs are constants of the code: the draws of a row are unrolled with the set of samples in registers, and
+//! relations that are not sampled cost nothing. Addresses, sizes and keys are arguments ([`RowsCall`], [`DrawCall`]),
+//! so one function serves all batches of all graphs, and all relations and hops with equal fan-outs.
 //!
-//! Cranelift has no instruction that asks for memory ahead. What does nothing else (`ask`, `gather`) is therefore a function
-//! of the caller, called once for a row or a group of edges; so is drawing by weight (`weigh`), which spends its time in one loop over
-//! the row. These functions do not unwind.
+//! Cranelift has no prefetch instruction, so `ask` and `gather` are callbacks, called once per row or group of edges.
+//! So is weighted sampling (`weigh`), which spends its time in one loop over the row. Callbacks do not unwind.
 
 // Generated code is called through a pointer.
 #![allow(unsafe_code)]
@@ -42,146 +41,149 @@ use cranelift_jit::JITModule;
 use crate::code::{Compiler, NativeError};
 use generator::Generator;
 
-/// Edges of a group, about. Two groups of lines are on their way at a time, as many as first-level caches and their queues
-/// take.
+/// Approximate number of edges of a group. The cache lines of two groups are in flight at a time, which fills L1 caches
+/// and their miss queues.
 pub const GROUP: usize = 64;
-/// Fan-outs up to this are drawn by straight code; larger ones in a loop, with a bit for each edge of the row.
+/// Largest fan-out that is unrolled. Larger ones use a loop, with a bit in memory for each edge of the row.
 pub const UNROLLED: u32 = 32;
-/// Elements that are written behind the last edge, of any value.
+/// Elements that may be written past the last edge, with any value.
 pub const SLACK: usize = 16;
-/// The most in-edges of a row whose taken edges are the bits of one register.
+/// Largest degree for which the set of sampled edges is a bit mask in a register.
 pub const SHORT: u32 = 64;
-/// Destinations whose offsets are asked for together.
+/// Number of destinations whose offsets are prefetched together.
 const AHEAD: usize = 16;
 
-/// How the edges of a row are taken. Which ones is what the documentation of the sampler says.
+/// The sampling method for the edges of a row. The sampler's documentation defines the distribution.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Take {
-    /// All, in their order.
+    /// All edges, in CSC order.
     Whole,
-    /// All of rows of at most so many; of others so many by Floyd's method.
+    /// All edges of rows with at most `most`; longer rows sample `most` edges without replacement (Floyd).
     Uniform {
-        /// At least 1.
+        /// Fan-out, at least 1.
         most: u32,
-        /// Are there rows of more than [`SHORT`] edges?
+        /// Does any row have more than [`SHORT`] edges?
         long: bool,
     },
-    /// As many as the offsets say: all of the row, or those that [`DrawCall::weigh`] takes.
+    /// As many edges as `indptr` reserves: all of the row, or the samples of [`DrawCall::weigh`].
     Weighted,
 }
 
-/// What is counted of one relation for its rows.
+/// Parameters for counting the sampled edges of one relation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Counted {
-    /// Position among the relations into the type.
+    /// Position among the relations into the vertex type.
     pub slot: usize,
-    /// Edges taken of a row at most; `None` for all.
+    /// Fan-out; `None` to take all edges.
     pub most: Option<u32>,
-    /// Is there a list of how many edges of each row can be taken?
+    /// Is the number of edges that can be sampled listed per vertex? Otherwise it is the degree.
     pub listed: bool,
 }
 
-/// The rows of the destinations of one type.
+/// Parameters of the first pass: the rows of the destinations of one type.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowsOf {
-    /// Relations into the type, drawn from or not: offsets of a vertex lie together.
+    /// Number of relations into the type, sampled or not: the offsets of a vertex are contiguous.
     pub relations: usize,
-    /// Those that are drawn from.
+    /// The relations that are sampled.
     pub drawn: Vec<Counted>,
 }
 
 /// A function of a sampler.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SamplerFunction {
-    /// Called with a [`RowsCall`].
+    /// The first pass, called with a [`RowsCall`].
     Rows(RowsOf),
-    /// Called with a [`DrawCall`].
+    /// The sampling of one relation, called with a [`DrawCall`].
     Draw(Take),
 }
 
-/// The arguments of [`SamplerFunction::Rows`].
+/// The arguments of a [`SamplerFunction::Rows`] function.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RowsCall {
-    /// `[count]`
+    /// Destination vertices of the hop. `[count]`
     pub destinations: *const u32,
-    /// Destinations.
+    /// Number of destinations, which are the rows.
     pub count: usize,
-    /// First edges of a vertex, of each relation into its type. `[vertices + 1][relations]`
+    /// First edge of each vertex, for each relation into its type. `[vertices + 1][relations]`
     pub offsets: *const u32,
-    /// For each relation that is drawn from, first edge and degree of each row. `[drawn][count]`
+    /// Output, per sampled relation: first edge and degree of each row. `[drawn][count]`
     pub rows: *const *mut [u32; 2],
-    /// For each relation that is drawn from, where its rows end, behind where the first begins. `[drawn][count + 1]`
+    /// Output, per sampled relation: prefix sums of sampled edges, whose first entry is given. `[drawn][count + 1]`
     pub indptr: *const *mut u64,
-    /// For each relation that is drawn from, how many edges of a row can be taken, where that is listed. `[drawn][vertices]`
+    /// Per sampled relation: number of edges of a vertex that can be
+    /// sampled, where [`Counted::listed`]. `[drawn][vertices]`
     pub listed: *const *const u32,
-    /// Asks for the offsets of some vertices: offsets, vertices, their number, relations.
+    /// Callback that prefetches the offsets of some vertices: offsets, vertices, their number, relations.
     pub ask: unsafe extern "C" fn(*const u32, *const u32, usize, usize),
 }
 
-/// The arguments of [`SamplerFunction::Draw`].
+/// The arguments of a [`SamplerFunction::Draw`] function.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DrawCall {
     /// First edge and degree of each row. `[count]`
     pub rows: *const [u32; 2],
-    /// Vertex of each row. `[count]`
+    /// Destination vertex of each row. `[count]`
     pub destinations: *const u32,
-    /// Rows.
+    /// Number of rows, one per destination.
     pub count: usize,
-    /// Where the edges of each row begin in `edge` and `src`. `[count + 1]`
+    /// Prefix sums of sampled edges: row `r` writes `edge[indptr[r]..indptr[r + 1]]`. `[count + 1]`
     pub indptr: *const u64,
-    /// Edges taken. `[indptr[count] + SLACK]`
+    /// Output: the sampled edges. `[indptr[count] + SLACK]`
     pub edge: *mut u32,
-    /// Ids of their sources. `[indptr[count]]`
+    /// Output: compact ids of their sources. `[indptr[count]]`
     pub src: *mut u32,
-    /// Source of each edge of the relation.
+    /// Source vertex of each edge of the relation.
     pub sources: *const u32,
-    /// For each vertex of the source type, its id beside `stamp`, if it has one. `[vertices]`
+    /// For each vertex of the source type, `stamp | id` if it has an id. `[vertices]`
     pub words: *mut u32,
-    /// In the words of vertices that have an id.
+    /// High bits that mark the words of vertices with an id.
     pub stamp: u32,
-    /// Ids are below this: a power of two.
+    /// Upper bound of the ids, a power of two.
     pub limit: u32,
-    /// Vertices of the source type by id. `[num_known + indptr[count] - indptr[0] + 1]`
+    /// Vertices of the source type by compact id. `[num_known + indptr[count] - indptr[0] + 1]`
     pub known: *mut u32,
-    /// How many there are; more afterwards.
+    /// Number of compact ids; the function adds those it assigns.
     pub num_known: usize,
-    /// The high half of the key of random numbers.
+    /// The high half of the key of the random numbers.
     pub key_high: u32,
-    /// First rounds of the random numbers, by draw. `[fan-out, to the next multiple of 4]`
+    /// First rounds of the random numbers, by draw. `[fan-out, rounded up to a multiple of 4]`
     pub first: *const u32,
-    /// One bit for each edge of the longest row, zero between calls; for fan-outs above [`UNROLLED`].
+    /// One bit per edge of the longest row, all zero between calls; for fan-outs above [`UNROLLED`].
     pub marked: *mut u64,
-    /// Asks for the sources of some edges: sources, edges, their number.
+    /// Callback that prefetches the sources of some edges: sources, edges, their number.
     pub ask: unsafe extern "C" fn(*const u32, *const u32, usize),
-    /// Asks for the sources of a whole row: sources, first edge, degree.
+    /// Callback that prefetches the sources of a whole row: sources, first edge, degree.
     pub ask_whole: unsafe extern "C" fn(*const u32, u32, u32),
-    /// Reads the sources of some edges and asks for their words: sources, edges, words, where to, their number.
+    /// Callback that reads the sources of some edges and prefetches their words: sources, edges,
+    /// words, output, their number.
     pub gather: unsafe extern "C" fn(*const u32, *const u32, *const u32, *mut u32, usize),
-    /// Takes edges by weight: `weigher`, first edge and degree of a row, its vertex, where to, how many.
+    /// Callback for weighted sampling: `weigher`, first edge and degree of a row, its vertex,
+    /// output, number of samples.
     pub weigh: unsafe extern "C" fn(*mut c_void, u32, u32, u32, *mut u32, usize),
-    /// What `weigh` needs.
+    /// The context argument of `weigh`.
     pub weigher: *mut c_void,
 }
 
 type Entry = unsafe extern "C" fn(*mut c_void);
 
-/// Machine code of the functions of a sampler.
+/// Owner of the machine code of a sampler.
 pub struct SamplerCode {
-    /// Owns the memory of the code; taken at the end.
+    /// Owns the code memory; taken when `self` is dropped.
     module: Option<JITModule>,
     entries: BTreeMap<SamplerFunction, Entry>,
 }
 
-// SAFETY: the module is only kept for its memory, which nothing writes after it was made.
+// SAFETY: the module is kept for its memory only, which is not written after the code was made.
 unsafe impl Sync for SamplerCode {}
 
 impl Compiler {
-    /// Machine code of these functions.
+    /// Compiles the given functions.
     ///
     /// # Errors
-    /// When Cranelift refuses one, or the system forbids executable memory.
+    /// If Cranelift rejects a function, or the system forbids executable memory.
     pub fn sampler(&self, functions: &[SamplerFunction]) -> Result<SamplerCode, NativeError> {
         let signature = self.sampler_signature();
         let machine_code = |function: &SamplerFunction| {
@@ -198,11 +200,11 @@ impl Compiler {
         Ok(code)
     }
 
-    /// The Cranelift IR of a function, before optimisation, with what its blocks do.
+    /// The Cranelift IR of a function, before optimization, with comments on its blocks.
     pub fn sampler_text(&self, function: &SamplerFunction) -> String {
         let (function, notes) = self.sampler_function(function);
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Formatting into a string does not fail.
         let _ = decorate_function(&mut Noted(&notes), &mut text, &function);
         text
     }
@@ -231,27 +233,28 @@ impl Compiler {
 }
 
 impl SamplerCode {
-    /// Calls a function for rows; nothing where it was not made.
+    /// Calls a function of the first pass; does nothing if it was not compiled.
     ///
     /// # Safety
-    /// The arrays of `call` have the lengths that it says; vertices and slots exist. Nothing else accesses what is written
-    /// during the call.
+    /// The arrays of `call` have the documented lengths; vertices and slots are in range. During the call nothing else
+    /// accesses the memory that is written.
     pub unsafe fn rows(&self, function: &SamplerFunction, call: &mut RowsCall) {
         if let (SamplerFunction::Rows(_), Some(entry)) = (function, self.entries.get(function)) {
-            // SAFETY: the code was made for such a call, and its memory lives as long as `self`.
+            // SAFETY: the code was compiled for such a call, and its memory lives as long as `self`.
             unsafe { entry(std::ptr::from_mut(call).cast()) }
         }
     }
 
-    /// Calls a function that draws; nothing where it was not made.
+    /// Calls a function that samples edges; does nothing if it was not compiled.
     ///
     /// # Safety
-    /// The arrays of `call` have the lengths that it says, rows are rows of the relation, and `indptr` has as many edges for
-    /// each as the function takes. Nothing else accesses what is written during the call, except that `destinations` may
-    /// be vertices before `num_known` of `known`. The functions of the call are safe to call with what they are called with.
+    /// The arrays of `call` have the documented lengths, rows are rows of the relation, and `indptr` reserves as many
+    /// edges for each row as the function samples. During the call nothing else accesses the memory that is written,
+    /// except that `destinations` may point to the first `num_known` entries of `known`. The callbacks are safe to call
+    /// with the arguments that the function passes.
     pub unsafe fn draw(&self, function: &SamplerFunction, call: &mut DrawCall) {
         if let (SamplerFunction::Draw(_), Some(entry)) = (function, self.entries.get(function)) {
-            // SAFETY: the code was made for such a call, and its memory lives as long as `self`.
+            // SAFETY: the code was compiled for such a call, and its memory lives as long as `self`.
             unsafe { entry(std::ptr::from_mut(call).cast()) }
         }
     }
@@ -294,7 +297,7 @@ impl fmt::Display for SamplerFunction {
     }
 }
 
-/// Writes what each block does above it.
+/// Writes the comment of each block above it.
 struct Noted<'n>(&'n BTreeMap<Block, String>);
 
 impl FuncWriter for Noted<'_> {

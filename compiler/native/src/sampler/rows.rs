@@ -1,4 +1,4 @@
-//! Where the rows of destinations are, and how many of their edges are taken.
+//! The first pass of a hop: locates the rows of destinations and counts their sampled edges.
 
 use std::mem::offset_of;
 
@@ -8,7 +8,7 @@ use cranelift_codegen::ir::types::{I32, I64};
 use super::generator::{Generator, changing, fixed};
 use super::{AHEAD, RowsCall, RowsOf};
 
-/// Goes through the destinations in parts of [`AHEAD`], each of which asks for the offsets of the next.
+/// Iterates over the destinations in chunks of [`AHEAD`], each of which prefetches the offsets of the next.
 pub(super) fn emit(g: &mut Generator<'_>, RowsOf { relations, drawn }: &RowsOf) {
     let destinations = g.field(I64, offset_of!(RowsCall, destinations));
     let count = g.field(I64, offset_of!(RowsCall, count));
@@ -38,12 +38,12 @@ pub(super) fn emit(g: &mut Generator<'_>, RowsOf { relations, drawn }: &RowsOf) 
     };
     let zero = g.int(0);
     ask_for(g, zero);
-    g.repeat("destinations that are asked for together", (zero, count), AHEAD as i64, |g, part| {
+    g.repeat("destinations whose offsets are prefetched together", (zero, count), AHEAD as i64, |g, part| {
         let next = g.b.ins().iadd_imm_u(part, AHEAD as i64);
         let next = g.b.ins().umin(next, count);
         ask_for(g, next);
         g.repeat(
-            "a destination: its row in each relation, and where the edges taken of it end",
+            "a destination: its row in each relation, and the end of its sampled edges",
             (part, next),
             1,
             |g, i| {

@@ -1,10 +1,10 @@
-//! A tree as indented text, expressions in prefix form: what a reader needs to see that the tree is right.
+//! Prints a tree as indented text with expressions in prefix form, for review in snapshots.
 
 use std::fmt::Write;
 
 use hgnnc_syntax::ast::*;
 
-/// The whole module.
+/// The outline of a whole module.
 pub fn module(module: &Module) -> String {
     let mut out = String::new();
     for item in &module.items {
