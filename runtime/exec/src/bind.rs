@@ -109,8 +109,8 @@ const NAMED: usize = 12;
 /// The arrays of a semantic graph, shared and not copied.
 pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
     let SemanticGraph { name, num_src, num_dst, csc, csr, .. } = graph;
-    let csc = Adjacency { indptr: csc.indptr, indices: csc.src, eids: vec![] };
-    let csr = Adjacency { indptr: csr.indptr, indices: csr.dst, eids: csr.edge };
+    let csc = Adjacency { indptr: csc.indptr, indices: csc.indices, eids: vec![] };
+    let csr = Adjacency { indptr: csr.indptr, indices: csr.indices, eids: csr.eids };
     Topology { name, num_src, num_dst, csc, csr, ..Topology::default() }
 }
 

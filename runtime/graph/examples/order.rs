@@ -1,10 +1,10 @@
-//! Compares orders of vertices: `cargo run --release -p hgnnc-graph --example order -- DIR [MIB [WIDTH]]`.
+//! Compares vertex orders: `cargo run --release -p hgnnc-graph --example order -- DIR [MIB [WIDTH]]`.
 //!
-//! Every relation is traversed from both ends, and rows of WIDTH numbers (64) of the other end are gathered. For each order:
-//! seconds that it takes, and gigabytes that are missed in a cache of MIB (32) by the model that orders are chosen with, and
-//! by a cache of 16 ways of lines, through which row offsets, edges and sums go as well. After that, what else was thought
-//! of to save misses: edges to much-used rows apart from the rest, rows in parts that fit in the cache, and traversals that
-//! read the same table by turns.
+//! Every relation is traversed in both directions, gathering rows of WIDTH (64) numbers. For each order: seconds to
+//! compute it, and gigabytes missed in a cache of MIB (32) MiB, by the model that selects orders, and by a 16-way
+//! set-associative cache of lines that also holds row offsets, edges and sums. Then alternatives to reordering: edges
+//! to high-degree rows in a pass of their own, gathered rows in blocks that fit in the cache, and interleaved
+//! traversals of one table.
 
 use std::time::Instant;
 
@@ -40,8 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 rows: vec![(row_bytes, 1.0)],
             };
             [
-                of((ends.dst, ends.src), &graph.csc.indptr[..], &graph.csc.src[..]),
-                of((ends.src, ends.dst), &graph.csr.indptr[..], &graph.csr.dst[..]),
+                of((ends.dst, ends.src), &graph.csc.indptr[..], &graph.csc.indices[..]),
+                of((ends.src, ends.dst), &graph.csr.indptr[..], &graph.csr.indices[..]),
             ]
         })
         .collect();
@@ -114,7 +114,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Bytes that a cache of 16 ways of lines lacks, line by line, with all that goes through it.
+/// Bytes missed in a 16-way set-associative cache of lines, with all arrays of the traversal.
 fn by_lines(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order>, cache_bytes: f64) -> f64 {
     const WAYS: usize = 16;
     const LINE: u64 = 64;
@@ -129,7 +129,7 @@ fn by_lines(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order>,
         found.is_none()
     };
     let row_lines = (gather.rows[0].0 as u64).div_ceil(LINE);
-    // Tables, edges and sums are far from each other.
+    // Tables, edges and sums have disjoint address ranges.
     let (mut edges, mut sums) = (1u64 << 40, 1u64 << 41);
     let mut missed = 0u64;
     for row in 0..gather.indptr.len() - 1 {
@@ -150,8 +150,8 @@ fn by_lines(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order>,
     (missed * LINE) as f64
 }
 
-/// With the edges to the rows that are read most, as many as half of the cache holds, before all others: the sums of owners
-/// of both are stored, and read and stored again.
+/// Edges to the most gathered rows, as many as fit in half of the cache, come in a first pass: sums of rows in both
+/// passes are stored, reloaded and stored again.
 fn hubs_apart(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order>, cache: f64) -> f64 {
     let mut reads = vec![0u32; gather.num_others];
     gather.other.iter().for_each(|&other| reads[other as usize] += 1);
@@ -178,8 +178,8 @@ fn hubs_apart(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order
     missed.sum::<f64>() + 2.0 * both as f64 * gather.rows[0].0
 }
 
-/// With the edges of the rows that fit in half of the cache, then those of the next such rows: each row is read once, and the
-/// sums of owners are read and stored for each part after the first.
+/// One pass per block of gathered rows that fits in half of the cache: each row is read once, and sums are reloaded and
+/// stored for each block after the first.
 fn in_parts(gather: &Gather<'_>, cache: f64) -> f64 {
     let rows_of_part = (cache / 2.0 / gather.rows[0].0).max(1.0) as usize;
     let parts = gather.num_others.div_ceil(rows_of_part);
@@ -196,7 +196,7 @@ fn in_parts(gather: &Gather<'_>, cache: f64) -> f64 {
     gather.num_others as f64 * gather.rows[0].0 + 2.0 * sums as f64 * gather.rows[0].0
 }
 
-/// Two traversals of the same rows that read the same table, row by row.
+/// Interleaves, row by row, two traversals that gather from the same table.
 fn by_turns(one: &Gather<'_>, other: &Gather<'_>, owners: Option<&Order>, cache: f64) -> f64 {
     let (mut indptr, mut rows) = (vec![0u64], vec![]);
     for row in 0..one.indptr.len() - 1 {

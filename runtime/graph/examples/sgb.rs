@@ -1,19 +1,19 @@
 //! Times the semantic graph build of metapaths: `cargo run --release -p hgnnc-graph --example sgb -- DIR [ROUNDS]`.
 //!
-//! For each metapath that the dataset names: milliseconds of the reachable and of the counted graph, both incidences, with
-//! relations at hand, and of the reachable graph read from a file of the cache (median and least of the rounds). Then all of them with one
-//! builder that starts from the relations, each by itself and sharing what they have in common. Threads as
-//! `RAYON_NUM_THREADS` says. The dataset is not written to.
+//! For each metapath of the dataset: milliseconds for the uncounted and the counted graph, both directions, with the
+//! relations' adjacency ready, and for the uncounted graph read from the cache (median and minimum of the rounds). Then
+//! all metapaths with one builder that starts from the relations, separately and with shared products. The number of
+//! threads is `RAYON_NUM_THREADS`. The dataset is not modified.
 
 use std::time::Instant;
 
 use hgnnc_graph::{Dataset, GraphCache, LargePages, MetapathOptions, SemanticGraphs, Step};
 
-/// As in the compiler's own program.
+/// The allocator of the `hgnnc` binary.
 #[global_allocator]
 static MEMORY: LargePages = LargePages;
 
-/// Median and least milliseconds.
+/// Median and minimum, in milliseconds.
 fn time(rounds: usize, mut run: impl FnMut()) -> String {
     let mut times: Vec<f64> = (0..rounds)
         .map(|_| {

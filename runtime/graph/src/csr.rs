@@ -1,89 +1,82 @@
-//! Adjacency by source and by destination, and the semantic graph that has both.
+//! CSC and CSR adjacency, and the semantic graph that holds both.
 //!
-//! The edges of a semantic graph are numbered by their position in the CSC order: by destination, within a destination by
-//! source, equal edges in the order in which they were given. Whatever has one row per edge uses that order.
+//! Edge ids (`eids`) are positions in the CSC: sorted by destination, within a destination by source; equal edges keep
+//! their input order. Every per-edge array is indexed by edge id.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::outgoing::transpose;
-use crate::scatter::{Edges, sorted_by_end};
+use crate::radix_sort::{Edges, sorted_by_key};
 use crate::shared::Shared;
+use crate::transpose::transpose;
 
-/// In `SemanticGraph::original`: the edge is a self loop that was added and is in no file.
+/// In `SemanticGraph::original`: the edge is an added self loop and is in no file.
 pub const NO_ORIGINAL: u32 = u32::MAX;
 
 /// Below this many edges one thread is faster than several.
 pub(crate) const PARALLEL_EDGES: usize = 1 << 16;
 
-/// In-edges of each destination. Edge `e` is position `e`.
+/// In-edges of each destination, in CSC form. Edge `e` is position `e`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Csc {
-    /// Where the in-edges of each destination start. `[num_dst + 1]`
+    /// Row offsets of the destinations. `[num_dst + 1]`
     pub indptr: Shared<u64>,
     /// Source of each edge, ascending within a destination. `[E]`
-    pub src: Shared<u32>,
+    pub indices: Shared<u32>,
 }
 
-/// Out-edges of each source. Where each edge has one back, the first two arrays are those of the in-edges.
+/// Out-edges of each source, in CSR form. In a symmetric graph `indptr` and `indices` share the memory of the CSC's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Csr {
-    /// Where the out-edges of each source start. `[num_src + 1]`
+    /// Row offsets of the sources. `[num_src + 1]`
     pub indptr: Shared<u64>,
     /// Destination of each out-edge, ascending within a source. `[E]`
-    pub dst: Shared<u32>,
-    /// Edge (position in the CSC order) of each out-edge. `[E]`
-    pub edge: Vec<u32>,
+    pub indices: Shared<u32>,
+    /// Edge id (position in the CSC) of each out-edge. `[E]`
+    pub eids: Vec<u32>,
 }
 
 /// The bipartite graph that a relation or metapath induces between its two end types.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SemanticGraph {
-    /// Name, as reports show it.
+    /// Name shown in reports.
     pub name: String,
-    /// Vertices on the source side.
+    /// Number of vertices on the source side.
     pub num_src: usize,
-    /// Vertices on the destination side.
+    /// Number of vertices on the destination side.
     pub num_dst: usize,
-    /// By destination: the forward direction.
+    /// In-edges by destination, for the forward pass.
     pub csc: Csc,
-    /// By source: the backward direction.
+    /// Out-edges by source, for the backward pass.
     pub csr: Csr,
-    /// Path instances behind each edge, for a counted metapath. `[E]`
+    /// Number of path instances behind each edge, for a counted metapath. `[E]`
     pub counts: Option<Vec<f32>>,
     /// Weight of each edge, for a relation that has weights. `[E]`
     pub weight: Option<Vec<f32>>,
-    /// Position in the relation's file of each edge ([`NO_ORIGINAL`] for an added self loop); `None` for a metapath.
-    /// This is how rows of edge features are found. `[E]`
+    /// Position of each edge in the relation's file ([`NO_ORIGINAL`] for an added self loop); `None` for a metapath.
+    /// Selects the row of edge features. `[E]`
     pub original: Option<Vec<u32>>,
 }
 
-/// Why edges do not make a graph.
+/// Why an edge list does not make a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum EdgeError {
     /// Lists of different lengths.
     #[error("{sources} sources, but {destinations} destinations")]
-    Lengths {
-        /// Number of sources.
-        sources: usize,
-        /// Number of destinations.
-        destinations: usize,
-    },
+    Lengths { sources: usize, destinations: usize },
     /// An id that is not a vertex.
     #[error("edge {edge}: {end} {value} is out of range (there are {bound})")]
     OutOfRange {
         /// Position of the edge.
         edge: usize,
-        /// `source` or `destination`.
         end: &'static str,
-        /// The id.
         value: u32,
-        /// Number of vertices.
         bound: usize,
     },
-    /// More edges than 32-bit edge numbers can name.
-    #[error("{0} edges, but edge numbers have 32 bits")]
+    /// More edges than 32-bit edge ids can number.
+    #[error("{0} edges, but edge ids have 32 bits")]
     TooMany(usize),
 }
 
@@ -122,16 +115,16 @@ impl SemanticGraph {
         })
     }
 
-    /// A graph without edges.
+    /// A graph with `num_src` and `num_dst` vertices and no edges.
     pub fn without_edges(name: impl Into<String>, num_src: usize, num_dst: usize) -> SemanticGraph {
-        let csc = Csc { indptr: vec![0; num_dst + 1].into(), src: vec![].into() };
+        let csc = Csc { indptr: vec![0; num_dst + 1].into(), indices: vec![].into() };
         let csr = transpose(&csc, num_src);
         SemanticGraph { name: name.into(), num_src, num_dst, csc, csr, ..SemanticGraph::default() }
     }
 
-    /// Number of edges.
+    /// Number of edges, duplicates included.
     pub fn num_edges(&self) -> usize {
-        self.csc.src.len()
+        self.csc.indices.len()
     }
 
     /// Edges into `dst`. Panics if there is no such vertex.
@@ -141,7 +134,7 @@ impl SemanticGraph {
 
     /// Sources of the edges into `dst`, ascending. Panics if there is no such vertex.
     pub fn in_neighbors(&self, dst: usize) -> &[u32] {
-        &self.csc.src[self.in_edges(dst)]
+        &self.csc.indices[self.in_edges(dst)]
     }
 
     /// Positions in the CSR arrays of the edges out of `src`. Panics if there is no such vertex.
@@ -151,12 +144,12 @@ impl SemanticGraph {
 
     /// Destinations of the edges out of `src`, ascending. Panics if there is no such vertex.
     pub fn out_neighbors(&self, src: usize) -> &[u32] {
-        &self.csr.dst[self.out_range(src)]
+        &self.csr.indices[self.out_range(src)]
     }
 
     /// Edges out of `src`, in the order of [`out_neighbors`](Self::out_neighbors). Panics if there is no such vertex.
     pub fn out_edges(&self, src: usize) -> &[u32] {
-        &self.csr.edge[self.out_range(src)]
+        &self.csr.eids[self.out_range(src)]
     }
 
     /// Number of edges into `dst`. Panics if there is no such vertex.
@@ -184,13 +177,13 @@ impl SemanticGraph {
         rows_of(&self.csc.indptr)
     }
 
-    /// Bytes that the arrays take; what both directions share is counted once.
+    /// Bytes of the arrays; memory shared by both directions counts once.
     pub fn bytes(&self) -> u64 {
         let floats = |v: &Option<Vec<f32>>| v.as_ref().map_or(0, Vec::len);
         let once = |shared: bool, len: usize| if shared { 0 } else { len };
-        let words = self.csc.src.len()
-            + once(self.csr.dst.is_same(&self.csc.src), self.csr.dst.len())
-            + self.csr.edge.len()
+        let words = self.csc.indices.len()
+            + once(self.csr.indices.is_same(&self.csc.indices), self.csr.indices.len())
+            + self.csr.eids.len()
             + floats(&self.counts)
             + floats(&self.weight)
             + self.original.as_ref().map_or(0, Vec::len);
@@ -198,9 +191,9 @@ impl SemanticGraph {
         8 * rows as u64 + 4 * words as u64
     }
 
-    /// Checks every invariant stated on the fields; the message says which one is broken.
+    /// Checks every invariant stated on the fields; the message names the one that is broken.
     ///
-    /// Graphs made by this crate keep them: this is for tests and for graphs put together elsewhere.
+    /// Graphs built by this crate satisfy them: this is for tests and for graphs built elsewhere.
     pub fn verify(&self) -> Result<(), String> {
         let edges = self.num_edges();
         let indptr = |what: &str, indptr: &[u64], rows: usize| {
@@ -214,10 +207,10 @@ impl SemanticGraph {
         };
         indptr("csc", &self.csc.indptr, self.num_dst)?;
         indptr("csr", &self.csr.indptr, self.num_src)?;
-        if self.csr.dst.len() != edges || self.csr.edge.len() != edges {
+        if self.csr.indices.len() != edges || self.csr.eids.len() != edges {
             return Err("csr has another number of edges than csc".into());
         }
-        if self.csc.src.iter().any(|&v| v as usize >= self.num_src) {
+        if self.csc.indices.iter().any(|&v| v as usize >= self.num_src) {
             return Err("a source is out of range".into());
         }
         for dst in 0..self.num_dst {
@@ -233,7 +226,7 @@ impl SemanticGraph {
             }
             for (&dst, &edge) in self.out_neighbors(src).iter().zip(self.out_edges(src)) {
                 let e = edge as usize;
-                if e >= edges || dst_of[e] != dst || self.csc.src[e] as usize != src || seen[e] {
+                if e >= edges || dst_of[e] != dst || self.csc.indices[e] as usize != src || seen[e] {
                     return Err(format!("csr edge {edge} ({src} -> {dst}) is not that edge of csc"));
                 }
                 seen[e] = true;
@@ -252,7 +245,7 @@ impl SemanticGraph {
     }
 }
 
-/// The row of each entry of a row-offset array.
+/// The row of each entry, from row offsets.
 pub(crate) fn rows_of(indptr: &[u64]) -> Vec<u32> {
     let mut rows = Vec::with_capacity(indptr.last().map_or(0, |&n| n as usize));
     for (row, w) in indptr.windows(2).enumerate() {
@@ -261,10 +254,10 @@ pub(crate) fn rows_of(indptr: &[u64]) -> Vec<u32> {
     rows
 }
 
-/// CSC of an edge list with ids in range, and the position in the list of each edge.
+/// CSC of an edge list with ids in range, and the list position of each edge.
 pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>) {
     let indptr = offsets(num_dst, dst);
-    let [mut original, mut sources] = sorted_by_end(&indptr, &Listed { src, dst });
+    let [mut original, mut sources] = sorted_by_key(&indptr, &Listed { src, dst });
     let blocks = row_blocks(&indptr, scatter_blocks(dst.len()));
     let parts = cut(&mut original, &indptr, &blocks).into_iter().zip(cut(&mut sources, &indptr, &blocks));
     let parts: Vec<_> = blocks.into_iter().zip(parts).collect();
@@ -284,10 +277,10 @@ pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>
             }
         }
     });
-    (Csc { indptr: indptr.into(), src: sources.into() }, original)
+    (Csc { indptr: indptr.into(), indices: sources.into() }, original)
 }
 
-/// Edges of a list, by destination: position in the list, and source.
+/// An edge list keyed by destination; the payload is (list position, source).
 struct Listed<'a> {
     src: &'a [u32],
     dst: &'a [u32],
@@ -309,7 +302,7 @@ impl Edges for Listed<'_> {
     }
 }
 
-/// Row offsets of entries whose rows are `rows`.
+/// Row offsets of entries, from the row of each entry.
 pub(crate) fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
     let mut indptr = vec![0u64; num + 1];
     let count = |rows: &[u32]| {
@@ -328,12 +321,12 @@ pub(crate) fn offsets(num: usize, rows: &[u32]) -> Vec<u64> {
     indptr
 }
 
-/// How many blocks of rows to work on in parallel.
+/// Number of row blocks to process in parallel.
 pub(crate) fn scatter_blocks(edges: usize) -> usize {
     if edges < PARALLEL_EDGES { 1 } else { rayon::current_num_threads().clamp(1, 32) }
 }
 
-/// Cuts the rows into at most `num` consecutive non-empty blocks of about as many entries each.
+/// Splits the rows into at most `num` consecutive non-empty blocks with about the same number of entries.
 pub(crate) fn row_blocks(indptr: &[u64], num: usize) -> Vec<Range<usize>> {
     let rows = indptr.len() - 1;
     let total = indptr[rows];
@@ -350,7 +343,7 @@ pub(crate) fn row_blocks(indptr: &[u64], num: usize) -> Vec<Range<usize>> {
     blocks
 }
 
-/// Cuts an array with one element per entry at the block boundaries.
+/// Splits an array with one element per entry at the block boundaries.
 pub(crate) fn cut<'a, T>(mut data: &'a mut [T], indptr: &[u64], blocks: &[Range<usize>]) -> Vec<&'a mut [T]> {
     let mut parts = Vec::with_capacity(blocks.len());
     for rows in blocks {
@@ -369,11 +362,11 @@ mod tests {
     fn duplicates_stay_and_rows_ascend() {
         let g = SemanticGraph::from_edges("r", 3, 4, &[2, 0, 2, 2, 0], &[1, 1, 1, 3, 0]).unwrap();
         assert_eq!(g.csc.indptr, [0, 1, 4, 4, 5]);
-        assert_eq!(g.csc.src, [0, 0, 2, 2, 2]);
+        assert_eq!(g.csc.indices, [0, 0, 2, 2, 2]);
         assert_eq!(g.original.as_deref(), Some(&[4, 1, 0, 2, 3][..]));
         assert_eq!(g.csr.indptr, [0, 2, 2, 5]);
-        assert_eq!(g.csr.dst, [0, 1, 1, 1, 3]);
-        assert_eq!(g.csr.edge, [0, 1, 2, 3, 4]);
+        assert_eq!(g.csr.indices, [0, 1, 1, 1, 3]);
+        assert_eq!(g.csr.eids, [0, 1, 2, 3, 4]);
         assert_eq!(g.edge_dst(), [0, 1, 1, 1, 3]);
         assert_eq!((g.max_in_degree(), g.max_out_degree()), (3, 3));
         g.verify().unwrap();

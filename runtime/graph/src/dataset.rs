@@ -1,8 +1,8 @@
 //! A dataset in memory.
 //!
-//! `docs/dataset.md` describes the files that it is loaded from. In memory ids are `u32` and offsets `u64`.
+//! `docs/dataset.md` describes the files it is loaded from. In memory ids are `u32` and offsets `u64`.
 //!
-//! This module holds the data and does not read files: see [`Dataset::load`] in [`crate::load`].
+//! This module only holds the data; [`crate::load`] reads the files.
 
 use std::path::PathBuf;
 
@@ -13,46 +13,45 @@ use crate::sgb::Step;
 ///
 /// Vertex types and relations are referred to by their position.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Dataset {
-    /// The folder it came from; empty for a dataset made in memory.
+    /// The folder it was loaded from; empty for a dataset built in memory.
     pub folder: PathBuf,
-    /// `name` of `dataset.toml`.
     pub name: String,
-    /// One line about it.
+    /// One-line description from `dataset.toml`.
     pub title: Option<String>,
-    /// Program, version and seed that made it, for synthetic data.
+    /// Program, version and seed of the generator, for synthetic data.
     pub generator: Option<String>,
     /// Vertex types, in file order.
     pub vertex_types: Vec<VertexTypeData>,
     /// Relations, in file order.
     pub relations: Vec<RelationData>,
-    /// Targets.
+    /// Labels of the vertex types, classes or real targets.
     pub labels: Vec<LabelData>,
-    /// Vertex splits.
+    /// Train/validation/test splits of vertices.
     pub splits: Vec<SplitData>,
-    /// Held-out links.
+    /// Held-out links of link prediction.
     pub link_splits: Vec<LinkSplitData>,
-    /// Declared metapaths.
+    /// Metapaths declared in `dataset.toml`.
     pub metapaths: Vec<MetapathData>,
 }
 
 /// A vertex type: `count` vertices with ids `0..count`.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct VertexTypeData {
-    /// Name.
     pub name: String,
-    /// Number of vertices.
     pub count: usize,
-    /// Feature rows, one per vertex; `None` where the data have none.
+    /// Feature rows, one per vertex; `None` for a type without features.
     pub features: Option<Features>,
-    /// What each vertex is, where the data say so (RDF).
+    /// Kind (`rdf:type`) of each vertex, for RDF data.
     pub kinds: Option<Kinds>,
 }
 
 /// A finer classification of the vertices of one type.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Kinds {
-    /// Kind names.
     pub names: Vec<String>,
     /// Kind of each vertex, an index into `names`. `[count]`
     pub of: Vec<u32>,
@@ -63,12 +62,12 @@ pub struct Kinds {
 pub enum Features {
     /// Every value is stored.
     Dense(DenseFeatures),
-    /// Rows in CSR form.
+    /// The rows are in CSR form.
     Sparse(SparseFeatures),
 }
 
 impl Features {
-    /// Columns.
+    /// Number of feature columns.
     pub fn dim(&self) -> usize {
         match self {
             Features::Dense(x) => x.dim,
@@ -92,8 +91,8 @@ impl Features {
 
 /// Dense rows. `x: f32[rows, dim]`, row-major, usually still in a mapped file.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct DenseFeatures {
-    /// Columns.
     pub dim: usize,
     /// `rows * dim` values.
     pub rows: FloatArray,
@@ -108,14 +107,14 @@ impl DenseFeatures {
 
 /// Sparse rows in CSR form. `x: f32[rows, dim]`.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SparseFeatures {
-    /// Columns.
     pub dim: usize,
-    /// Where each row starts in `indices` and `data`. `[rows + 1]`
+    /// Row offsets into `indices` and `data`. `[rows + 1]`
     pub indptr: Vec<u64>,
     /// Column of each stored value, strictly ascending within a row, each less than `dim`. `[nnz]`
     pub indices: Vec<u32>,
-    /// The stored values. `[nnz]`
+    /// Stored values, one per entry of `indices`. `[nnz]`
     pub data: FloatArray,
 }
 
@@ -129,8 +128,8 @@ impl SparseFeatures {
 
 /// A relation: typed edges `src -> dst`.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct RelationData {
-    /// Name.
     pub name: String,
     /// Vertex type of the sources.
     pub src: usize,
@@ -153,16 +152,16 @@ impl RelationData {
     }
 }
 
-/// A target of one vertex type.
+/// Labels of one vertex type.
 #[derive(Clone, Debug)]
 pub struct LabelData {
     /// Name, `y` unless given.
     pub name: String,
     /// Vertex type it belongs to.
     pub vertex_type: usize,
-    /// The values.
+    /// Class ids, class sets or real values.
     pub values: LabelValues,
-    /// Class names, `classes` of them, or none.
+    /// Names of the classes, `classes` of them; may be empty.
     pub class_names: Vec<String>,
 }
 
@@ -186,95 +185,84 @@ impl LabelData {
     }
 }
 
-/// Values of a target.
+/// Values of a label.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum LabelValues {
-    /// One class per vertex.
+    /// One class per vertex (multi-class).
     Single {
-        /// Number of classes.
         classes: usize,
         /// Class of each vertex, -1 = none. `[count]`
         of: Vec<i32>,
     },
-    /// Any number of classes per vertex.
+    /// Any number of classes per vertex (multi-label).
     Multi {
-        /// Number of classes.
         classes: usize,
         /// 0 or 1, row-major; rows without a label are 0. `f32[count, classes]`
         rows: Vec<f32>,
-        /// Which rows have a label. `[count]`
+        /// Whether each row has a label. `[count]`
         labelled: Vec<bool>,
     },
-    /// Real values.
     Real {
-        /// Columns.
         dim: usize,
         /// Row-major; rows without a label are 0. `f32[count, dim]`
         rows: Vec<f32>,
-        /// Which rows have a label. `[count]`
+        /// Whether each row has a label. `[count]`
         labelled: Vec<bool>,
     },
 }
 
-/// Disjoint sets of labelled vertices. Ids ascend. A part that the data lack is empty.
+/// Disjoint sets of labelled vertices. Ids ascend. A part missing from the data is empty.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SplitData {
-    /// Name.
     pub name: String,
-    /// Vertex type.
     pub vertex_type: usize,
-    /// Training vertices.
     pub train: Vec<u32>,
-    /// Validation vertices.
     pub val: Vec<u32>,
-    /// Test vertices.
     pub test: Vec<u32>,
 }
 
-/// Held-out links; all edges of the relations are for training.
+/// Held-out links; all edges of the relations are training links.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LinkSplitData {
-    /// Name.
     pub name: String,
-    /// Validation links.
     pub val: Links,
-    /// Test links.
     pub test: Links,
 }
 
 /// Links of any relation.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Links {
-    /// Sources. `[L]`
     pub src: Vec<u32>,
-    /// Relations. `[L]`
     pub relation: Vec<u32>,
-    /// Destinations. `[L]`
     pub dst: Vec<u32>,
 }
 
 impl Links {
-    /// Number of links.
+    /// Number of links, of all relations.
     pub fn len(&self) -> usize {
         self.src.len()
     }
 
-    /// Whether there is none.
+    /// Whether it holds no links.
     pub fn is_empty(&self) -> bool {
         self.src.is_empty()
     }
 }
 
-/// A declared metapath. The counts are what `dataset.toml` claims; loading does not check them.
+/// A declared metapath. Its counts are claims of `dataset.toml`; loading does not check them.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct MetapathData {
-    /// Name.
     pub name: String,
-    /// The path; steps join.
+    /// The steps, each starting at the vertex type where the one before ends.
     pub steps: Vec<Step>,
-    /// Vertex type at which it starts.
+    /// Vertex type of the first vertex of a path.
     pub start: usize,
-    /// Vertex type at which it ends.
+    /// Vertex type of the last vertex of a path.
     pub end: usize,
     /// Claimed distinct (start, end) pairs.
     pub pairs: Option<u64>,
@@ -282,7 +270,7 @@ pub struct MetapathData {
     pub self_pairs: Option<u64>,
     /// Claimed number of paths.
     pub instances: Option<u64>,
-    /// Claimed largest number of distinct ends of one start.
+    /// Claimed largest number of distinct end vertices of one start vertex.
     pub max_degree: Option<u64>,
 }
 

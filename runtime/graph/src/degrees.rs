@@ -1,10 +1,11 @@
 //! Rows of an adjacency by how many edges they have.
 //!
 //! Degrees of real graphs are skewed, so what suits a row depends on its degree by orders of magnitude, not by ones:
-//! classes are powers of two. Class 0 has the rows without edges, class `c` those with `2^(c-1)` to `2^c - 1` edges. Within
-//! a class no row is twice as long as another, and the class of a degree is its number of significant bits.
+//! classes are powers of two. Class 0 has the rows without edges, class `c` those with `2^(c-1)` to `2^c - 1` edges.
+//! Within a class no row is twice as long as another, and the class of a degree is its number of significant bits.
 //!
-//! Finding classes reads the row offsets only. Nothing is reordered: [`DegreeClasses`] are lists of rows beside a graph.
+//! Finding classes reads the row offsets only. Nothing is reordered: [`DegreeClasses`] are lists of rows beside a
+//! graph.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -31,22 +32,22 @@ pub fn class_degrees(class: usize) -> (u64, u64) {
 /// The rows of one direction of a graph, grouped by degree class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DegreeClasses {
-    /// All rows: those of class 0, of class 1, and so on; ascending within a class. `[rows]`
+    /// All rows, by class; ascending within a class. `[rows]`
     pub order: Vec<u32>,
-    /// Where each class starts in `order`, and the number of rows. The last class is that of `max_degree`; classes below
-    /// it may be empty. `[classes + 1]`
+    /// Offset of each class in `order`, and the number of rows. The last class holds `max_degree`; classes below it may
+    /// be empty. `[classes + 1]`
     pub starts: Vec<u32>,
-    /// Edges of the rows of each class. `[classes]`
+    /// Number of edges of the rows of each class. `[classes]`
     pub edges: Vec<u64>,
-    /// Most edges of one row; 0 without rows.
+    /// Largest number of edges of one row; 0 without rows.
     pub max_degree: u64,
 }
 
 impl DegreeClasses {
-    /// Of the rows whose edges start at `indptr` (`[rows + 1]`, ascending): a stable counting sort, in parallel over rows.
+    /// Classes of the rows with offsets `indptr` (`[rows + 1]`, ascending): a stable counting sort, parallel over rows.
     /// Two passes over the offsets, one over the rows. The result does not depend on the number of threads.
     ///
-    /// Panics if there are 2^32 rows or more; vertices have 32-bit ids.
+    /// Panics if there are 2^32 rows or more; vertex ids have 32 bits.
     pub fn of(indptr: &[u64]) -> DegreeClasses {
         let rows = indptr.len().saturating_sub(1);
         let num_rows = u32::try_from(rows).expect("vertices have 32-bit ids");
@@ -66,7 +67,7 @@ impl DegreeClasses {
         let classes = if rows == 0 { 0 } else { degree_class(all.max_degree) + 1 };
         let mut starts = vec![0u32];
         let mut order = vec![0u32; rows];
-        // Each block writes its own part of each class.
+        // Each block of rows writes its own range of each class.
         let mut parts: Vec<Vec<&mut [u32]>> = counts.iter().map(|_| Vec::with_capacity(classes)).collect();
         let mut rest = &mut order[..];
         for class in 0..classes {
@@ -93,13 +94,13 @@ impl DegreeClasses {
         self.edges.len()
     }
 
-    /// The rows of a class, ascending; none of a class that does not exist.
+    /// The rows of a class, ascending; empty for a class that does not exist.
     pub fn rows(&self, class: usize) -> &[u32] {
         self.classes_between(class, class + 1)
     }
 
-    /// The rows of the classes that have degrees above `degree`: all longer rows, and those of the first of these classes
-    /// that are no longer.
+    /// The rows of all classes with degrees above `degree`: every row of a higher degree, and the rows of at most
+    /// `degree` edges that share a class with them.
     pub fn may_exceed(&self, degree: u64) -> &[u32] {
         if degree >= self.max_degree {
             return &[];
@@ -107,7 +108,7 @@ impl DegreeClasses {
         self.classes_between(degree_class(degree + 1), self.num_classes())
     }
 
-    /// Bytes that the lists take.
+    /// Bytes of the lists.
     pub fn bytes(&self) -> u64 {
         4 * (self.order.len() + self.starts.len()) as u64 + 8 * self.edges.len() as u64
     }
@@ -118,7 +119,7 @@ impl DegreeClasses {
     }
 }
 
-/// How many rows and edges each degree class has.
+/// Number of rows and edges of each degree class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DegreeCounts {
     rows: [u64; CLASSES],
@@ -133,7 +134,7 @@ impl Default for DegreeCounts {
 }
 
 impl DegreeCounts {
-    /// Counts a row.
+    /// Counts one row of `degree` edges.
     pub fn add(&mut self, degree: u64) {
         self.add_rows(1, degree);
     }
@@ -146,7 +147,7 @@ impl DegreeCounts {
         self.max_degree = self.max_degree.max(degree);
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &DegreeCounts) {
         for class in 0..CLASSES {
             self.rows[class] += other.rows[class];
@@ -155,7 +156,7 @@ impl DegreeCounts {
         self.max_degree = self.max_degree.max(other.max_degree);
     }
 
-    /// Most edges of a row.
+    /// Largest degree counted; 0 without rows.
     pub fn max_degree(&self) -> u64 {
         self.max_degree
     }
@@ -175,13 +176,13 @@ impl DegreeCounts {
 /// A degree class, as `data info --json` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClassInfo {
-    /// Least degree.
+    /// Smallest degree of the class.
     pub from: u64,
-    /// Largest degree that the class can have.
+    /// Largest degree of the class.
     pub to: u64,
-    /// Vertices with such a degree.
+    /// Number of vertices of such a degree.
     pub vertices: u64,
-    /// Their edges.
+    /// Number of edges of these vertices.
     pub edges: u64,
 }
 
@@ -199,7 +200,7 @@ mod tests {
         std::iter::once(0).chain(ends).collect()
     }
 
-    /// What the fields promise, row by row.
+    /// Checks the invariants of the fields row by row.
     fn check(indptr: &[u64], classes: &DegreeClasses) {
         let degree = |row: u32| indptr[row as usize + 1] - indptr[row as usize];
         let rows = indptr.len() as u32 - 1;

@@ -1,22 +1,22 @@
-//! Files that are read, and folders that belong to this user alone.
+//! Opening of input files, and a private temporary folder.
 //!
-//! A pipe, a device or a socket in place of an input would make the program wait for ever, or read until memory ends. Inputs
-//! are therefore opened here, and nowhere else.
+//! Reading from a pipe, a device or a socket could block forever or exhaust memory, so every input is opened by
+//! [`open`], which refuses them.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Opens a regular file for reading; links are followed.
+/// Opens a regular file for reading; follows symbolic links.
 ///
 /// # Errors
-/// When there is no such file, it cannot be read, or it is a folder, a pipe, a device or a socket.
+/// When the file does not exist or cannot be read, or is a folder, a pipe, a device or a socket.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Looked at first, since opening a device may do something.
+    // Checked before opening, since opening a device can have side effects.
     check(std::fs::metadata(path)?.file_type())?;
     let mut options = OpenOptions::new();
     options.read(true);
-    // A pipe that has taken its place meanwhile does not make this wait.
+    // With `NONBLOCK`, a pipe that replaced the file since the check does not block.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
     let file = options.open(path)?;
@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The bytes of a regular file.
+/// Reads the bytes of a regular file.
 ///
 /// # Errors
 /// As [`open`], and when it does not fit in memory.
@@ -37,10 +37,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a regular file.
+/// Reads the text of a regular file.
 ///
 /// # Errors
-/// As [`open`], and when it is not UTF-8 text or larger than any text that people write.
+/// As [`open`], and when it is not UTF-8 or exceeds the size limit of texts.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     const MOST: u64 = 1 << 30;
     let mut text = String::new();
@@ -77,11 +77,11 @@ fn special(_: FileType) -> &'static str {
     "no file"
 }
 
-/// A folder among temporary files that this user alone can read and write: the one of earlier runs, or, where someone else
-/// has put something in its place, a fresh one.
+/// A temporary folder that only this user can read and write: the one of earlier runs, or a fresh one if that path is
+/// taken by another user.
 ///
 /// # Errors
-/// When none can be made.
+/// When no folder can be created.
 #[cfg(unix)]
 pub fn private_folder(name: &str) -> io::Result<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -92,7 +92,7 @@ pub fn private_folder(name: &str) -> io::Result<PathBuf> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         Err(_) => {}
     }
-    // Not what a link leads to: the link may be someone else's.
+    // `symlink_metadata`: a symbolic link may belong to another user.
     let found = std::fs::symlink_metadata(&folder)?;
     if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
         return Ok(folder);
@@ -100,10 +100,10 @@ pub fn private_folder(name: &str) -> io::Result<PathBuf> {
     Ok(tempfile::Builder::new().prefix(&format!("{name}-")).tempdir()?.keep())
 }
 
-/// A folder among temporary files, which are each user's own here.
+/// A temporary folder. On this platform temporary folders are private to the user.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 #[cfg(not(unix))]
 pub fn private_folder(name: &str) -> io::Result<PathBuf> {
     let folder = std::env::temp_dir().join(name);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(read_to_string(&path("file")).unwrap(), "text");
         std::fs::write(path("file"), [0xff]).unwrap();
         assert_eq!(read_to_string(&path("file")).unwrap_err().kind(), ErrorKind::InvalidData);
-        // None of these waits.
+        // None of these calls blocks.
         assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
         for (path, what) in [

@@ -1,4 +1,4 @@
-//! What is in a dataset: schema, counts, degrees, sizes of its metapaths.
+//! Statistics of a dataset: schema, counts, degrees, sizes of its metapath graphs.
 
 use std::fmt;
 
@@ -9,154 +9,145 @@ use crate::dataset::{Dataset, Features, LabelValues};
 use crate::degrees::{ClassInfo, DegreeCounts};
 use crate::sgb::{SemanticGraphs, SgbError, Step};
 
-/// Everything that `data info` says about a dataset. Serialises to the JSON object of `data info --json`.
+/// The report of `data info`. Serialises to the JSON object of `data info --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct DatasetInfo {
-    /// Name.
     pub name: String,
-    /// One line about it.
+    /// One-line description from `dataset.toml`.
     pub title: Option<String>,
-    /// Program, version and seed that made it, for synthetic data.
+    /// Program, version and seed of the generator, for synthetic data.
     pub generator: Option<String>,
-    /// Vertices of all types.
+    /// Number of vertices of all types.
     pub vertices: u64,
-    /// Edges of all relations.
+    /// Number of edges of all relations.
     pub edges: u64,
     /// Vertex types, in file order.
     pub vertex_types: Vec<VertexTypeInfo>,
     /// Relations, in file order.
     pub relations: Vec<RelationInfo>,
-    /// Targets.
+    /// Labels of the vertex types.
     pub labels: Vec<LabelInfo>,
-    /// Vertex splits.
+    /// Train/validation/test splits of vertices.
     pub splits: Vec<SplitInfo>,
-    /// Held-out links.
+    /// Held-out links of link prediction.
     pub link_splits: Vec<LinkSplitInfo>,
-    /// Metapaths, measured.
+    /// Declared metapaths, with the measured sizes of their graphs.
     pub metapaths: Vec<MetapathInfo>,
 }
 
-/// A vertex type.
+/// Statistics of a vertex type.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct VertexTypeInfo {
-    /// Name.
     pub name: String,
-    /// Vertices.
     pub count: u64,
     /// `dense`, `sparse` or `none`.
     pub features: &'static str,
     /// Feature columns, 0 without features.
     pub dim: u64,
-    /// Stored feature values.
+    /// Number of stored feature values.
     pub stored: u64,
 }
 
-/// A relation.
+/// Statistics of a relation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct RelationInfo {
-    /// Name.
     pub name: String,
     /// Vertex type of the sources.
     pub src: String,
     /// Vertex type of the destinations.
     pub dst: String,
-    /// Edges, duplicates included.
+    /// Number of edges, duplicates included.
     pub edges: u64,
     /// Whether edges have weights.
     pub weight: bool,
-    /// Columns of edge features, 0 without.
+    /// Columns of the edge features, 0 without features.
     pub feature_dim: u64,
-    /// Edges per source.
+    /// Degrees of the sources.
     pub out_degree: DegreeInfo,
-    /// Edges per destination.
+    /// Degrees of the destinations.
     pub in_degree: DegreeInfo,
 }
 
 /// Degrees of the vertices on one side of a relation, in edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct DegreeInfo {
-    /// Smallest.
     pub min: u64,
     /// Mean over all vertices.
     pub mean: f64,
     /// Median (the lower one of two).
     pub median: u64,
-    /// 99 % of the vertices have at most this.
+    /// 99th percentile of the degrees.
     pub p99: u64,
-    /// Largest.
     pub max: u64,
-    /// Vertices without an edge.
+    /// Number of vertices without an edge.
     pub isolated: u64,
     /// Vertices and edges by degree class; classes without vertices are left out.
     pub classes: Vec<ClassInfo>,
 }
 
-/// A target.
+/// A label of a vertex type.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LabelInfo {
-    /// Name.
     pub name: String,
-    /// Vertex type.
     pub vertex_type: String,
     /// `single`, `multi` or `real`.
     pub kind: &'static str,
-    /// Classes, or columns of a real target.
+    /// Number of classes, or of columns of a real-valued label.
     pub classes: u64,
-    /// Vertices with a label.
+    /// Number of labelled vertices.
     pub labelled: u64,
-    /// Vertices of each class; empty for a real target.
+    /// Vertices of each class; empty for a real-valued label.
     pub per_class: Vec<u64>,
 }
 
-/// A vertex split.
+/// A train/validation/test split of vertices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SplitInfo {
-    /// Name.
     pub name: String,
-    /// Vertex type.
     pub vertex_type: String,
-    /// Training vertices.
     pub train: u64,
-    /// Validation vertices.
     pub val: u64,
-    /// Test vertices.
     pub test: u64,
 }
 
-/// A link split.
+/// Sizes of a link split.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LinkSplitInfo {
-    /// Name.
     pub name: String,
-    /// Validation links.
     pub val: u64,
-    /// Test links.
     pub test: u64,
 }
 
 /// A metapath with the size of its semantic graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct MetapathInfo {
-    /// Name.
     pub name: String,
     /// Steps as in `dataset.toml`.
     pub steps: Vec<String>,
-    /// Vertices at the start.
+    /// Number of vertices of the start type.
     pub rows: u64,
-    /// Vertices at the end.
+    /// Number of vertices of the end type.
     pub cols: u64,
     /// Distinct (start, end) pairs, self pairs included.
     pub pairs: u64,
     /// Pairs with start = end.
     pub self_pairs: u64,
-    /// Path instances; a whole number in JSON where 64 bits hold it, else a float.
+    /// Path instances; an integer in JSON if 64 bits hold it, else a float.
     #[serde(serialize_with = "paths")]
     pub instances: u128,
-    /// Most distinct ends of one start.
+    /// Largest number of distinct end vertices of one start vertex.
     pub max_degree: u64,
-    /// Starts and pairs by the number of distinct ends of a start, in degree classes.
+    /// Degree classes of the start vertices, by their number of distinct end vertices.
     pub out_classes: Vec<ClassInfo>,
-    /// Ends and pairs by the number of distinct starts of an end.
+    /// Degree classes of the end vertices, by their number of distinct start vertices.
     pub in_classes: Vec<ClassInfo>,
 }
 
@@ -338,8 +329,8 @@ impl fmt::Display for DatasetInfo {
 }
 
 impl DatasetInfo {
-    /// Vertices by degree class, with the share of the edges that they have: a row for each direction of each graph, a
-    /// column for each class that occurs.
+    /// Degree histogram with the share of edges of each class: one row per direction of each graph, one column per
+    /// occupied class.
     fn degree_table(&self) -> Table {
         let relations = self.relations.iter().map(|r| (&r.name, &r.out_degree.classes, &r.in_degree.classes));
         let metapaths = self.metapaths.iter().map(|m| (&m.name, &m.out_classes, &m.in_classes));
@@ -365,12 +356,12 @@ impl DatasetInfo {
     }
 }
 
-/// The degrees of a class.
+/// Degree range of a class, as a column title.
 fn class_name(from: u64, to: u64) -> String {
     if from == to { from.to_string() } else { format!("{from}-{to}") }
 }
 
-/// How many vertices are in a class, and their share of all edges.
+/// Number of vertices of a class, and their share of all edges.
 fn class_cell(class: &ClassInfo, edges: u64) -> String {
     match class.edges as f64 * 100.0 / edges as f64 {
         _ if class.edges == 0 => class.vertices.to_string(),
@@ -379,7 +370,7 @@ fn class_cell(class: &ClassInfo, edges: u64) -> String {
     }
 }
 
-/// JSON as this crate writes it has no integers beyond 64 bits.
+/// `serde_json` without `arbitrary_precision` has no integers beyond 64 bits.
 pub(crate) fn paths<S: serde::Serializer>(instances: &u128, to: S) -> Result<S::Ok, S::Error> {
     match u64::try_from(*instances) {
         Ok(n) => to.serialize_u64(n),
@@ -392,8 +383,8 @@ fn step_text(dataset: &Dataset, step: Step) -> String {
     format!("{}{}", if step.reverse { '<' } else { '>' }, dataset.relations[step.relation].name)
 }
 
-/// Degrees of `count` vertices of which each entry of `ids` gives one another edge. Works on the edges, not the vertices:
-/// a count of vertices costs its author nothing to write.
+/// Degrees of `count` vertices, from the endpoint of each edge. Takes time and memory in the edges, not in `count`,
+/// which an untrusted `dataset.toml` can inflate for free.
 fn degrees(count: usize, ids: &[u32]) -> DegreeInfo {
     if count == 0 {
         return DegreeInfo::default();
@@ -418,7 +409,7 @@ fn degrees(count: usize, ids: &[u32]) -> DegreeInfo {
     }
 }
 
-/// Kind, classes and vertices per class of a target.
+/// Kind, number of classes and vertices per class of a label.
 fn classes(values: &LabelValues) -> (&'static str, u64, Vec<u64>) {
     match values {
         LabelValues::Single { classes, of } => {
@@ -437,7 +428,7 @@ fn classes(values: &LabelValues) -> (&'static str, u64, Vec<u64>) {
     }
 }
 
-/// A table with aligned columns; text to the left, numbers to the right. Without rows it prints nothing.
+/// A table with aligned columns; text left-aligned, numbers right-aligned. Prints nothing without rows.
 struct Table {
     rows: Vec<Vec<String>>,
 }

@@ -1,8 +1,8 @@
-//! Finds held-out links that training has seen.
+//! Finds held-out links that leak into training.
 //!
-//! A link of the validation or test part measures nothing where it is a training link as well, or where an edge that carries
-//! messages repeats it. Both are found with a hash table of the held-out links and one look-up for each edge of the relations
-//! concerned, whatever their order, so the cost is linear in links and edges.
+//! A validation or test link measures nothing if it is also a training link, or if a message-passing edge duplicates
+//! it. Both are found with a hash table of the held-out links and one look-up per edge of the relations concerned, so
+//! the cost is linear in links and edges.
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
@@ -12,18 +12,18 @@ use crate::error::{DataError, DataErrors};
 
 /// Relation, source and destination.
 type Link = (u32, u32, u32);
-/// Source and destination with their vertex types: links of any relation between them.
+/// Source and destination with their vertex types, for a link of any relation between them.
 type Pair = ((usize, usize), (u32, u32));
 
 const PARTS: [&str; 2] = ["val", "test"];
 
 impl Dataset {
-    /// Checks a split of links for a model that predicts links of the relations `predicted`. `repeats` are the relations whose
-    /// edges hold these links a second time, in either direction; those that are predicted themselves are not checked, since
+    /// Checks the link split of a model that predicts the relations `predicted`. `repeats` are relations whose edges
+    /// duplicate these links in either direction; predicted relations among them are skipped, since their edges are
+    /// training links themselves.
     /// their edges are training links of their own.
-    ///
-    /// Errors when a link is twice in a part, in two parts (training links are the edges of the relation), or repeated by an
-    /// edge of `repeats` that repeats no training link.
+    /// Errors when a part contains a link twice, two parts share one (training links are the edges of the relation), or
+    /// an edge of `repeats` duplicates a held-out link and no training link.
     pub fn check_links(&self, split: &LinkSplitData, predicted: &[usize], repeats: &[usize]) -> Result<(), DataErrors> {
         let at = format!("link split `{}`", split.name);
         let held_out = held_out(split, predicted);
@@ -78,7 +78,7 @@ impl Dataset {
         for &position in repeats.iter().filter(|position| !predicted.contains(position)) {
             let relation = &self.relations[position];
             let (src_type, dst_type) = ends(relation);
-            // The pair that an edge may repeat in its own direction, and in the other.
+            // The links that an edge may duplicate: in its own direction and reversed.
             let ways = |(src, dst)| [((src_type, dst_type), (src, dst)), ((dst_type, src_type), (dst, src))];
             let hits = find_edges(relation, |edge| {
                 ways(edge).into_iter().any(|pair| pairs.contains_key(&pair)).then_some(edge)
@@ -86,7 +86,7 @@ impl Dataset {
             if hits.is_empty() {
                 continue;
             }
-            // Between vertices of one type, an edge may repeat a training link whose reverse is held out.
+            // Between vertices of one type, an edge may duplicate a training link whose reverse is held out.
             let asked: HashSet<Pair> = hits.iter().flat_map(|&edge| ways(edge)).collect();
             let mut trained = HashSet::default();
             for relation in predicted.iter().map(|&position| &self.relations[position]) {
@@ -108,7 +108,7 @@ impl Dataset {
     }
 }
 
-/// How often each link of the relations is in the validation and the test part.
+/// Number of occurrences of each link of the relations in the validation and the test part.
 fn held_out(split: &LinkSplitData, predicted: &[usize]) -> HashMap<Link, [u32; 2]> {
     let predicted: HashSet<usize> = predicted.iter().copied().collect();
     let mut found: HashMap<Link, [u32; 2]> = HashMap::default();
@@ -128,15 +128,14 @@ fn ends(relation: &RelationData) -> (usize, usize) {
     (relation.src, relation.dst)
 }
 
-/// The results of `find` for the edges of a relation.
+/// The `Some` results of `find` over the edges of a relation.
 fn find_edges<T: Send>(relation: &RelationData, find: impl Fn((u32, u32)) -> Option<T> + Sync) -> Vec<T> {
-    /// A thread takes so many edges at a time.
     const CHUNK: usize = 1 << 14;
     let chunks = relation.src_ids.par_chunks(CHUNK).zip(relation.dst_ids.par_chunks(CHUNK));
     chunks.flat_map_iter(|(src, dst)| src.iter().copied().zip(dst.iter().copied()).filter_map(&find)).collect()
 }
 
-/// Their number, and the smallest.
+/// Number of the items, and the smallest.
 fn count_and_first<T: Ord + Copy>(items: &mut dyn Iterator<Item = T>) -> (usize, Option<T>) {
     items.fold((0, None), |(count, first), item| (count + 1, Some(first.map_or(item, |first: T| first.min(item)))))
 }

@@ -2,13 +2,14 @@
 //!
 //! - [`Dataset::load`] reads and validates a dataset folder (`docs/dataset.md` describes the format).
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
-//! - [`DegreeClasses`] lists the rows of one direction of a graph by how many edges they have.
-//! - [`order`] finds orders of vertices in which gathers find more in a cache, and says what a cache would miss.
-//! - [`processors`] keeps threads on processors of their own.
-//! - [`DatasetInfo`] and [`schema_text`] describe a dataset to people.
+//! - [`DegreeClasses`] groups the rows of one direction of a graph by degree.
+//! - [`order`] finds vertex orders that improve the cache locality of gathers, and estimates the cache misses of an
+//! order.
+//! - [`processors`] pins the threads of a pool to processors.
+//! - [`DatasetInfo`] and [`schema_text`] describe a dataset.
 //! - [`synth::generate`] writes synthetic datasets in the shape of well-known ones.
 //!
-//! This crate computes on graph structure only: no features are transformed, nothing is sampled, no device is known.
+//! This crate handles graph structure only: no feature transforms, no sampling, no device code.
 
 pub mod csr;
 pub mod dataset;
@@ -21,13 +22,13 @@ pub mod load;
 mod memory;
 pub mod npy;
 pub mod order;
-mod outgoing;
 pub mod processors;
-mod scatter;
+mod radix_sort;
 pub mod schema;
 pub mod sgb;
 pub mod shared;
 pub mod synth;
+mod transpose;
 
 pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};
 pub use dataset::{

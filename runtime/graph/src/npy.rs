@@ -1,8 +1,9 @@
 //! Reads and writes NumPy's `.npy` files.
 //!
 //! Versions 1 to 3 of the format, little-endian numbers, one or more axes, C or Fortran order. Files are memory-mapped;
-//! what is used as an index is copied out, so that nobody can change it after it was checked, while
-//! floating-point values stay in the mapping. Structured dtypes, strings, objects and big-endian files are refused.
+//! arrays used as indices are copied before they are checked, so that a later change of the file cannot invalidate the
+//! check, while floating-point values stay in the mapping. Structured dtypes, strings, objects and big-endian files are
+//! refused.
 
 use std::fmt;
 use std::fs::File;
@@ -22,24 +23,24 @@ const PARALLEL_ELEMENTS: usize = 1 << 15;
 /// The element type of a `.npy` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
-    /// `|b1`
+    /// Boolean, `|b1` in the header.
     Bool,
-    /// `|u1`
+    /// Unsigned 8-bit integer, `|u1` in the header.
     U8,
-    /// `<i4`
+    /// Signed 32-bit integer, `<i4` in the header.
     I32,
-    /// `<u4`
+    /// Unsigned 32-bit integer, `<u4` in the header.
     U32,
-    /// `<i8`
+    /// Signed 64-bit integer, `<i8` in the header.
     I64,
-    /// `<f4`
+    /// Single-precision float, `<f4` in the header.
     F32,
-    /// `<f8`
+    /// Double-precision float, `<f8` in the header.
     F64,
 }
 
 impl Dtype {
-    /// Bytes per element.
+    /// Size of an element in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::Bool | Dtype::U8 => 1,
@@ -48,7 +49,7 @@ impl Dtype {
         }
     }
 
-    /// Whether elements are integers, truth values among them.
+    /// Whether elements are integers or booleans.
     pub fn is_integer(self) -> bool {
         !matches!(self, Dtype::F32 | Dtype::F64)
     }
@@ -97,33 +98,33 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// Why a file is not a `.npy` file that this crate reads.
+/// Why a file is not a readable `.npy` file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NpyProblem {
-    /// The operating system refused.
+    /// The operating system's message on opening or mapping the file.
     #[error("cannot be read: {0}")]
     Io(String),
     /// The first bytes are not `\x93NUMPY`.
     #[error("is not a .npy file (its first bytes are not \\x93NUMPY)")]
     Magic,
-    /// A format version that does not exist yet.
+    /// An unknown format version.
     #[error("has .npy format version {0}, but only versions 1 to 3 are known")]
     Version(u8),
     /// The file ends inside the header.
     #[error("is truncated: the header needs {expected} bytes, the file has {found}")]
     HeaderTruncated {
-        /// Bytes up to the end of the header.
+        /// Length of the magic, the version and the header, in bytes.
         expected: u64,
-        /// Bytes in the file.
+        /// Length of the file in bytes.
         found: u64,
     },
-    /// The header is not the dictionary that the format prescribes.
+    /// The header is not a dictionary of the prescribed form.
     #[error("has a malformed header: {0}")]
     Header(String),
-    /// An element type that is not read.
+    /// The `descr` of an unsupported element type.
     #[error("has element type {0}, which is not supported (little-endian bool, uint8, int32, uint32, int64, float32)")]
     Descr(String),
-    /// The data are shorter or longer than the shape says.
+    /// The data are shorter or longer than the shape requires.
     #[error(
         "should have {expected} bytes of data (shape {shape:?}, {dtype}), but has {found}{}",
         if found < expected { ": the file is truncated" } else { "" }
@@ -133,7 +134,7 @@ pub enum NpyProblem {
         shape: Vec<usize>,
         /// Element type in the header.
         dtype: Dtype,
-        /// Bytes that shape and type need.
+        /// Bytes that the shape and the type require.
         expected: u64,
         /// Bytes after the header.
         found: u64,
@@ -151,7 +152,7 @@ pub struct Npy {
 }
 
 impl Npy {
-    /// Opens and maps `path` and checks header and length; the elements are not looked at.
+    /// Opens and maps `path` and checks header and length; does not read the elements.
     pub fn open(path: &Path) -> Result<Npy, NpyProblem> {
         let map = map_file(path).map_err(|e| NpyProblem::Io(e.to_string()))?;
         let bytes: &[u8] = &map;
@@ -189,7 +190,7 @@ impl Npy {
         Ok(Npy { map: Arc::new(map), offset, dtype, shape: header.shape, fortran: header.fortran })
     }
 
-    /// Element type.
+    /// The element type stored in the file.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
@@ -232,16 +233,16 @@ impl Npy {
         })
     }
 
-    /// Elements `begin..end` of the flattened row-major order as ids below `bound`; `None` where one is not, for a
-    /// floating-point file, a Fortran-ordered one of several axes, and a range outside it: [`range_to_i64`](Self::range_to_i64) has
-    /// what there is to say. Nothing but the ids is held, and threads share the work.
+    /// Elements `begin..end` of the flattened row-major order as ids below `bound`, read by several threads without
+    /// other copies. `None` for an element out of bounds, a floating-point file, a Fortran-ordered file of several
+    /// axes, and a range outside the file; [`range_to_i64`](Self::range_to_i64) then gives the values for a message.
     pub fn range_to_ids(&self, begin: usize, end: usize, bound: usize) -> Option<Vec<u32>> {
         if self.fortran && self.shape.len() > 1 {
             return None;
         }
         let width = self.dtype.bytes();
         let data = self.data().get(begin.checked_mul(width)?..end.checked_mul(width)?)?;
-        // Each element is read once, and checked where nobody can change it. No id is `u32::MAX`, which stands for what fits no id.
+        // Each element is read once, so the checked value is the returned one. `u32::MAX` marks a value that is no id.
         let id = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
         let ids: Vec<u32> = match self.dtype {
             Dtype::I32 => in_parallel::<4>(data, |word| id(i64::from(i32::from_le_bytes(word)))),
@@ -251,13 +252,13 @@ impl Npy {
             Dtype::F32 | Dtype::F64 => return None,
         };
         let bound = u32::try_from(bound).unwrap_or(u32::MAX);
-        // By blocks, each of which is a loop without a way out.
+        // Whole blocks without early exit, so that the loop vectorizes.
         let below = |ids: &[u32]| ids.iter().fold(0, |most, &id| most.max(id)) < bound;
         ids.par_chunks(PARALLEL_ELEMENTS).all(below).then_some(ids)
     }
 
-    /// All elements in row-major order as `f32`, still in the mapping where the file allows it; `None` unless the
-    /// file is float32.
+    /// All elements in row-major order as `f32`, left in the mapping if the layout allows; `None` unless the file is
+    /// float32.
     pub fn to_f32(&self) -> Option<FloatArray> {
         if self.dtype != Dtype::F32 {
             return None;
@@ -276,7 +277,7 @@ impl Npy {
         words(self.data())
     }
 
-    /// Reorders elements of a Fortran-ordered file; does nothing to any other.
+    /// Reorders the elements of a Fortran-ordered file; leaves others as they are.
     fn row_major<T: Copy>(&self, all: Vec<T>) -> Vec<T> {
         if !self.fortran || self.shape.len() < 2 {
             return all;
@@ -312,15 +313,15 @@ fn words<const N: usize>(data: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
 
 fn map_file(path: &Path) -> io::Result<Mmap> {
     let file = files::open(path)?;
-    // SAFETY: the mapping is read-only and every byte pattern is a valid `u8` and `f32`. Anything used as an index is
-    // copied out before it is checked, so a file that changes underneath gives wrong numbers, never a wild access.
+    // SAFETY: the mapping is read-only and every byte pattern is a valid `u8` and `f32`. Indices are copied out before
+    // they are checked, so a concurrent change of the file gives wrong numbers, never an access out of bounds.
     #[allow(unsafe_code)]
     unsafe {
         Mmap::map(&file)
     }
 }
 
-/// Row-major `f32` values that are either owned or still in a mapped file. Dereferences to `[f32]`.
+/// Row-major `f32` values, owned or in a mapped file. Dereferences to `[f32]`.
 #[derive(Clone, Debug)]
 pub struct FloatArray(Storage);
 
@@ -343,7 +344,7 @@ impl Deref for FloatArray {
     fn deref(&self) -> &[f32] {
         match &self.0 {
             Storage::Owned(values) => values,
-            // Alignment and length were checked when the array was made, and a mapping does not move.
+            // Alignment and length were checked on construction, and a mapping does not move.
             Storage::Mapped { map, offset } => bytemuck::cast_slice(&map[*offset..]),
         }
     }
@@ -426,9 +427,9 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     text[1..].split_once(quote)
 }
 
-/// Numbers that [`write()`] can store.
+/// Element types that [`write()`] can store.
 pub trait Element: Copy {
-    /// The element type of the file.
+    /// Element type in the header.
     const DTYPE: Dtype;
     /// Appends the little-endian bytes of `self`.
     fn put(self, out: &mut Vec<u8>);
@@ -472,7 +473,7 @@ fn wrong_count(shape: &[usize], found: usize) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("shape {shape:?} does not hold {found} values"))
 }
 
-/// Everything before the data, for a version 1 file.
+/// Magic, version and header of a version 1 file.
 fn header_bytes<T: Element>(shape: &[usize]) -> Vec<u8> {
     let dims = match shape {
         [one] => format!("({one},)"),
@@ -490,7 +491,7 @@ fn header_bytes<T: Element>(shape: &[usize]) -> Vec<u8> {
     out
 }
 
-/// A version 1 `.npy` file that is written a piece at a time, for arrays that need not fit in memory.
+/// A version 1 `.npy` file written piecewise, for arrays larger than memory.
 pub struct Stream<T> {
     file: File,
     shape: Vec<usize>,
@@ -499,14 +500,14 @@ pub struct Stream<T> {
 }
 
 impl<T: Element> Stream<T> {
-    /// Creates the file and writes its header.
+    /// Creates the file and writes the header for `shape`.
     pub fn create(path: &Path, shape: &[usize]) -> io::Result<Stream<T>> {
         let mut file = File::create(path)?;
         file.write_all(&header_bytes::<T>(shape))?;
         Ok(Stream { file, shape: shape.to_vec(), written: 0, of: std::marker::PhantomData })
     }
 
-    /// Appends the next values, given as their little-endian bytes (what [`Element::put`] makes of them).
+    /// Appends the next values as little-endian bytes (see [`Element::put`]).
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.written += bytes.len() / T::DTYPE.bytes();
         self.file.write_all(bytes)
@@ -560,7 +561,7 @@ mod tests {
         }
         stream.finish().unwrap();
         assert_eq!(std::fs::read(&whole).unwrap(), std::fs::read(&pieces).unwrap());
-        // One that is not full is not a file of that shape.
+        // A stream whose shape is not filled is an error.
         let mut short = Stream::<i32>::create(&pieces, &[2, 3]).unwrap();
         short.append(&[0; 8]).unwrap();
         assert!(short.finish().unwrap_err().to_string().contains("does not hold 2 values"));

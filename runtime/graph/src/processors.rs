@@ -1,32 +1,34 @@
-//! Which processors threads run on.
+//! Thread affinity.
 //!
-//! Kernels take less than a millisecond, and a thread that has nothing to do meanwhile sleeps. When it is woken, a system with
-//! few processors may put it onto the one where its waker is at work, and move it away only milliseconds later: the work of two
-//! threads is done by one. Where there are as many threads as processors, each thread therefore has its own.
+//! Kernels take less than a millisecond, and idle threads sleep in between. On systems with few processors the
+//! scheduler may wake a thread on the busy processor of its waker and migrate it only milliseconds later, so that two
+//! threads share one processor. Pools with as many threads as processors therefore pin each thread to a processor of
+//! its own.
 
 /// The processors of the threads of a pool.
 ///
-/// Threads inherit where they may run from the thread that starts them, so each thread that a thread of a pool may start
-/// calls [`Processors::bind`] of its own pool, or [`free`].
+/// Threads inherit the affinity of the thread that spawns them, so every thread spawned by a pool thread calls
+/// [`Processors::bind`] of its own pool, or [`free`].
 #[derive(Clone, Debug, Default)]
 pub struct Processors {
     own: Vec<usize>,
 }
 
 impl Processors {
-    /// One for each of so many threads, where the process may use exactly so many. Fewer threads are better off where the
-    /// system puts them, because other processes may have as few; more have to take turns anyway.
+    /// One processor per thread, if the process may use exactly `threads` of them; otherwise no pinning. Fewer threads
+    /// are better placed by the scheduler, since other processes may pin theirs as well; more threads have to share
+    /// processors anyway.
     pub fn for_threads(threads: usize) -> Self {
         let allowed = system::allowed();
         Self { own: if allowed.len() == threads { allowed } else { vec![] } }
     }
 
-    /// Any for each thread.
+    /// A pool without pinning.
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Keeps the calling thread, of this number in its pool, on its processor. A system that refuses does no harm.
+    /// Pins the calling thread, number `number` of its pool. Failure is ignored.
     pub fn bind(&self, number: usize) {
         match self.own.get(number) {
             Some(&own) => system::allow(&[own]),
@@ -35,7 +37,7 @@ impl Processors {
     }
 }
 
-/// The number of threads of a pool: what is asked for, or, with 0, as many as the system runs at one time.
+/// The number of threads of a pool: `asked`, or the available parallelism for 0.
 pub fn threads(asked: usize) -> usize {
     match asked {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -43,12 +45,12 @@ pub fn threads(asked: usize) -> usize {
     }
 }
 
-/// Lets the calling thread run wherever the process may.
+/// Resets the affinity of the calling thread to all processors of the process.
 pub fn free() {
     system::allow(&system::allowed());
 }
 
-/// A pool of so many threads, each on a processor of its own where there are as many. `start` is called by each thread first.
+/// A builder of a pool of `threads` threads, pinned if there is one per processor. Each thread calls `start` first.
 pub fn pool(threads: usize, start: impl Fn() + Send + Sync + 'static) -> rayon::ThreadPoolBuilder {
     let processors = Processors::for_threads(threads);
     rayon::ThreadPoolBuilder::new().num_threads(threads).start_handler(move |number| {
@@ -57,14 +59,14 @@ pub fn pool(threads: usize, start: impl Fn() + Send + Sync + 'static) -> rayon::
     })
 }
 
-/// Starts the pool of all that runs outside of a pool of its own, with so many threads (0: one per processor), unless it is there
-/// already. Where nobody does, the first use starts it, and panics where threads cannot be started.
+/// Starts the global pool with `asked` threads (0: one per processor), unless it is running. Without this call the
+/// first use of the pool starts it, and panics if threads cannot be spawned.
 ///
 /// # Errors
-/// When so many threads cannot be started.
+/// When the threads cannot be spawned.
 pub fn start(asked: usize) -> std::io::Result<()> {
     let Err(error) = pool(threads(asked), || {}).build_global() else { return Ok(()) };
-    // Without a source the pool is there already.
+    // An error without a source means that the pool is running.
     match std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>()) {
         Some(source) => Err(std::io::Error::new(source.kind(), format!("{} threads: {source}", threads(asked)))),
         None => Ok(()),
@@ -76,7 +78,7 @@ mod system {
     use rustix::process::getpid;
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    /// Those of the first thread of the process, which is never bound.
+    /// The processors of the first thread of the process, which is never pinned.
     pub(super) fn allowed() -> Vec<usize> {
         let set = sched_getaffinity(Some(getpid()));
         set.map_or(vec![], |set| (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect())
@@ -86,7 +88,7 @@ mod system {
         let mut set = CpuSet::new();
         processors.iter().for_each(|&processor| set.set(processor));
         if !processors.is_empty() {
-            // Where it is refused, the thread stays where it may run now.
+            // On failure the affinity stays as it is.
             let _ = sched_setaffinity(None, &set);
         }
     }
@@ -109,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the calling thread may run.
+    /// The affinity of the calling thread.
     fn here() -> Vec<usize> {
         let set = sched_getaffinity(None).expect("a thread may ask that");
         (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect()

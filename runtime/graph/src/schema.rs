@@ -1,33 +1,33 @@
-//! A starting `.hgnn` schema for a dataset.
+//! Generates a `.hgnn` schema for a dataset.
 
 use std::collections::BTreeSet;
 
 use crate::dataset::{Dataset, Features, LabelValues};
 
-/// A `schema` block with the identifiers that stand for the names of its dataset.
+/// A `schema` block with the identifiers chosen for the names of the dataset.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     /// The block, ending in a newline.
     pub text: String,
     /// Name of the schema.
     pub name: String,
-    /// By vertex type of the dataset.
+    /// Identifier of each vertex type of the dataset.
     pub types: Vec<String>,
-    /// By label of the dataset.
+    /// Identifier of each label of the dataset.
     pub labels: Vec<String>,
-    /// By relation of the dataset.
+    /// Identifier of each relation of the dataset.
     pub relations: Vec<String>,
 }
 
-/// The text of [`schema`], with no names in use.
+/// The text of [`schema`], without reserved identifiers.
 pub fn schema_text(dataset: &Dataset) -> String {
     schema(dataset, &[]).text
 }
 
 /// The schema that describes `dataset`.
 ///
-/// Identifiers are made from the dataset's names (letters, digits and underscores, no two alike within the block, none of
-/// `used`); each item says with `from "…"` which name it stands for. Types without features get `x: embedding[32]`.
+/// Identifiers are derived from the dataset's names (letters, digits and underscores, unique within the block, disjoint
+/// from `used`); each item names its original by `from "…"`. Types without features get `x: embedding[32]`.
 pub fn schema(dataset: &Dataset, used: &[&str]) -> Schema {
     let mut names = Names(used.iter().map(ToString::to_string).collect());
     let schema_name = names.fresh(&camel(&dataset.name), "Graph");
@@ -119,12 +119,12 @@ const KEYWORDS: &[&str] = &[
     "vertex",
 ];
 
-/// Identifiers in use.
 #[derive(Default)]
 struct Names(BTreeSet<String>);
 
 impl Names {
-    /// `wanted` (or `fallback` if nothing is left of it), changed as little as makes it a new identifier.
+    /// An identifier not yet in use, made from `wanted` (or from `fallback` if no character of it is valid) with the
+    /// fewest changes.
     fn fresh(&mut self, wanted: &str, fallback: &str) -> String {
         let mut base = if wanted.is_empty() { fallback.to_string() } else { wanted.to_string() };
         if base.starts_with(|c: char| c.is_ascii_digit()) {
@@ -143,7 +143,7 @@ impl Names {
     }
 }
 
-/// The telling part of a name: the fragment or last segment of a URI, all of anything else.
+/// The significant part of a name: the fragment or last segment of a URI, otherwise the name.
 fn short(name: &str) -> &str {
     if !name.contains("://") {
         return name;
@@ -151,13 +151,13 @@ fn short(name: &str) -> &str {
     name.trim_end_matches(['/', '#']).rsplit(['/', '#']).next().unwrap_or(name)
 }
 
-/// Letters, digits and single underscores between them; case as it is.
+/// Letters, digits and single underscores between them; keeps the case.
 fn identifier(name: &str) -> String {
     let parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|p| !p.is_empty());
     parts.collect::<Vec<_>>().join("_")
 }
 
-/// `snake_case`; a capital after a small letter starts a word.
+/// Converts to `snake_case`; a capital after a small letter starts a word.
 fn snake(name: &str) -> String {
     let mut out = String::new();
     let mut before = '_';
@@ -171,13 +171,12 @@ fn snake(name: &str) -> String {
     out
 }
 
-/// `CamelCase`.
 fn camel(name: &str) -> String {
     let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
     identifier(name).split('_').filter(|w| !w.is_empty()).map(capital).collect()
 }
 
-/// A string literal of the language.
+/// Quotes and escapes a string literal of the language.
 pub fn quote(name: &str) -> String {
     let mut out = String::from('"');
     for c in name.chars() {

@@ -1,29 +1,29 @@
-//! Arrays that several owners hold.
+//! Copy-on-write arrays.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A vector that is copied when it is written and somebody else holds it as well: in a graph in which each edge has one
-/// back, in-edges and out-edges are the same arrays.
+/// A reference-counted vector that is copied when written while shared: the in-edges and out-edges of a symmetric graph
+/// are the same arrays.
 ///
-/// Writing through `DerefMut` asks each time who else holds it: loops take [`make_mut`](Self::make_mut) before they begin.
+/// `DerefMut` checks the reference count on each call: hoist [`make_mut`](Self::make_mut) out of loops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shared<T>(Arc<Vec<T>>);
 
 impl<T: Clone> Shared<T> {
-    /// The vector, which nobody else holds from now on.
+    /// The vector for writing, copied first if it is shared.
     pub fn make_mut(&mut self) -> &mut Vec<T> {
         Arc::make_mut(&mut self.0)
     }
 
-    /// The vector, without a copy where nobody else holds it.
+    /// The vector, copied only if it is shared.
     pub fn into_vec(self) -> Vec<T> {
         Arc::unwrap_or_clone(self.0)
     }
 }
 
 impl<T> Shared<T> {
-    /// Whether the two are one array in memory.
+    /// Whether both share one allocation.
     pub fn is_same(&self, other: &Shared<T>) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

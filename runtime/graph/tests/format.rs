@@ -1,4 +1,4 @@
-//! `docs/dataset.md` says what the reader knows, and its examples are datasets.
+//! Checks that `docs/dataset.md` and the reader agree on the fields, and that the page's examples load.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 const PAGE: &str = include_str!("../../../docs/dataset.md");
 
-/// The text between lines of three backquotes, of each block of a language.
+/// The contents of the fenced code blocks of a language.
 fn blocks(language: &str) -> Vec<String> {
     let mut found = vec![];
     let mut open: Option<String> = None;
@@ -77,7 +77,7 @@ fn examples_of_the_page_are_datasets() {
     }
 }
 
-/// Tables of the page, by the heading above them, with what stands in their first column.
+/// Tables of the page, by the heading above them, with the entries of their first column.
 fn documented() -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut heading = "";
@@ -121,7 +121,7 @@ fn tables_of<'a>(root: &'a mut Table, kind: &str) -> Vec<&'a mut Table> {
     }
 }
 
-/// The reader does not ignore a field that the page names: where it holds something else, that is an error about this field.
+/// The reader reads every field that the page names: a value of the wrong type is an error about this field.
 #[test]
 fn every_documented_field_is_read() {
     let examples = examples();

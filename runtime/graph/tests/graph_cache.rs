@@ -1,4 +1,4 @@
-//! Metapath graphs on disk: what is read is what was built, and anything else is built anew.
+//! The metapath graph cache: a stored graph equals the built one, and an unusable file is rebuilt.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use hgnnc_graph::{
 
 const LIMIT: u64 = 1 << 20;
 
-/// Papers and authors, with papers of no author, an author twice on a paper, and a second relation between the same types.
+/// Papers and authors, with papers without an author, a duplicate edge, and a second relation between the same types.
 fn dataset(folder: &Path) -> Dataset {
     let vertex = |name: &str, count| VertexTypeData { name: name.into(), count, ..Default::default() };
     let relation = |name: &str, src_ids: &[u32], dst_ids: &[u32]| RelationData {
@@ -38,7 +38,7 @@ fn pap() -> [Step; 2] {
     [Step::forward(0), Step::reverse(0)]
 }
 
-/// Papers that share an author with one that was edited by one of theirs: not its own way back.
+/// Papers that share an author with a paper edited by one of theirs: not a symmetric path.
 fn crooked() -> [Step; 4] {
     [Step::forward(0), Step::reverse(0), Step::forward(0), Step::reverse(1)]
 }
@@ -131,7 +131,7 @@ fn other_content_has_another_key() {
         assert!(!origin.cached, "{what}");
         assert_eq!(graph, alone(&changed, &pap(), MetapathOptions::default()), "{what}");
     }
-    // What the product does not depend on changes nothing.
+    // Changes that the key must not depend on.
     let mut same = data.clone();
     same.relations[0].name = "by".into();
     same.relations[1].src_ids[0] = 0;
@@ -160,7 +160,7 @@ fn every_damage_is_noticed_and_repaired() {
         fs::write(&path, bytes).unwrap();
         let (graph, origin) = build(&data, &crooked(), options, &cache);
         assert_eq!((origin.cached, origin.stored, &graph), (false, true, &expected), "case {case}");
-        // But for the time that building took, the file is as it was.
+        // Except for the build time, the file is as it was.
         let mut repaired = fs::read(&path).unwrap();
         repaired[56..64].copy_from_slice(&whole[56..64]);
         repaired[80..96].copy_from_slice(&whole[80..96]);
@@ -193,7 +193,7 @@ fn threads_and_processes_may_come_at_once() {
         for thread in 0..8 {
             let (data, expected) = (&data, &expected);
             scope.spawn(move || {
-                // Each with a builder and a cache of its own, as processes have them; some clear and damage.
+                // Each thread has its own builder and cache, as processes have; some clear and damage files.
                 let cache = keeping_all(data);
                 for round in 0..60 {
                     for (options, expected) in all_options().zip(expected) {
@@ -218,7 +218,7 @@ fn threads_and_processes_may_come_at_once() {
 fn a_folder_that_cannot_be_written_is_no_error() {
     let place = tempfile::tempdir().unwrap();
     let data = dataset(place.path());
-    // A file where the folder would be: not even root writes into that.
+    // A file in place of the folder: not even root can write into it.
     fs::write(place.path().join(".hgnnc-cache"), "mine").unwrap();
     let gone = dataset(&place.path().join("gone"));
     for data in [&data, &gone] {
@@ -244,7 +244,7 @@ fn the_least_recently_used_go() {
         let at = SystemTime::now() - Duration::from_secs(1000 - 100 * age as u64);
         fs::File::options().write(true).open(newest.path).unwrap().set_modified(at).unwrap();
     }
-    // Reading the oldest makes it the newest.
+    // Reading the oldest entry makes it the newest.
     assert!(build(&data, &pap(), options[0], &cache).1.cached);
     let bytes: u64 = cache.entries().iter().map(|entry| entry.bytes).sum();
     let tight = GraphCache::of(place.path(), bytes).keeping_all();
@@ -253,10 +253,10 @@ fn the_least_recently_used_go() {
     assert!(is_there(&pap(), options[0]) && is_there(&crooked(), options[0]));
     assert!(!is_there(&pap(), options[1]), "the one that was used least recently");
     assert!(cache.entries().iter().map(|entry| entry.bytes).sum::<u64>() <= bytes);
-    // What is larger than the limit is not written at all.
+    // A graph larger than the limit is not written.
     let none = GraphCache::of(place.path(), 10).keeping_all();
     assert!(!build(&data, &pap(), options[1], &none).1.stored);
-    // What others put there stays.
+    // Foreign files stay.
     fs::write(cache.folder().join("notes.txt"), "mine").unwrap();
     assert!(cache.clear().unwrap().0 > 0);
     assert!(cache.entries().is_empty() && cache.folder().join("notes.txt").exists());
@@ -266,7 +266,7 @@ fn the_least_recently_used_go() {
 fn small_graphs_are_not_worth_a_file() {
     let place = tempfile::tempdir().unwrap();
     let data = dataset(place.path());
-    // Milliseconds are more than reading kilobytes takes; the graph itself takes microseconds.
+    // Milliseconds exceed the time to read kilobytes; building this graph takes microseconds.
     assert!(hgnnc_graph::sgb::cache::pays(Duration::from_millis(5), 10_000));
     assert!(!hgnnc_graph::sgb::cache::pays(Duration::from_micros(20), 10_000));
     assert!(!hgnnc_graph::sgb::cache::pays(Duration::from_millis(5), 1 << 30));

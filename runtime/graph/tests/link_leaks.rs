@@ -1,4 +1,4 @@
-//! Held-out links that training sees.
+//! Held-out links that leak into training.
 
 mod common;
 
@@ -8,7 +8,6 @@ use hgnnc_graph::{DataError, Dataset, LinkSplitData, Links, RelationData, Vertex
 use proptest::prelude::*;
 
 type Edges<'a> = &'a [(u32, u32)];
-/// Relation, source, destination.
 type Held<'a> = &'a [(u32, u32, u32)];
 
 const COUNT: usize = 5;
@@ -19,7 +18,7 @@ fn relation(name: &str, (src, dst): (usize, usize), edges: Edges<'_>) -> Relatio
     RelationData { name, src, dst, src_ids, dst_ids, weight: None, features: None }
 }
 
-/// Users and artists; `likes` and `knows` are predicted, `liked_by` and `met` hold links a second time.
+/// Users and artists; `likes` and `knows` are predicted, `liked_by` and `met` duplicate links.
 fn dataset(likes: Edges<'_>, liked_by: Edges<'_>, knows: Edges<'_>, met: Edges<'_>) -> Dataset {
     let vertices = |name: &str| VertexTypeData { name: name.into(), count: COUNT, ..VertexTypeData::default() };
     Dataset {
@@ -66,9 +65,9 @@ fn a_link_is_in_one_part_once() {
         &errors(&data, &[], &[(2, 3, 4), (2, 3, 4), (2, 3, 4)], &[0, 2], &[]),
         &["link split `a`: 1 link is twice in `test`, such as 3 -> 4 of relation `knows`"],
     );
-    // The same ends in another relation are another link, and so is the reverse of a link.
+    // The same endpoints in another relation are another link, and so is the reversed link.
     says(&errors(&data, &[(2, 4, 0), (2, 1, 0)], &[(2, 0, 4)], &[0, 2], &[]), &[]);
-    // A model that does not predict a relation is not measured by its links.
+    // Links of a relation that the model does not predict are not checked.
     says(&errors(&data, &[(0, 0, 1)], &[(0, 0, 1)], &[2], &[]), &[]);
 }
 
@@ -82,11 +81,11 @@ fn edges_that_repeat_links_repeat_none_that_are_held_out() {
             "link split `a`: 1 edge of relation `liked_by`, which repeats links by `exclude`, repeats links of `test`, such as 4 -> 4; what is held out must not carry messages",
         ],
     );
-    // Where both ends are of one type, an edge stands for a link in either direction: here for that of training.
+    // Between vertices of one type, an edge duplicates a link in either direction: here the training link.
     says(&errors(&data, &[(2, 1, 0)], &[], &[2], &[3]), &[]);
     assert_eq!(errors(&data, &[(2, 2, 3)], &[], &[2], &[3]).len(), 1);
     assert_eq!(errors(&data, &[(2, 3, 2)], &[], &[2], &[3]).len(), 1);
-    // It is not declared to repeat links, or it is predicted as well.
+    // The relation is not declared as a duplicate, or is predicted itself.
     says(&errors(&data, &[(2, 2, 3)], &[], &[2], &[]), &[]);
     says(&errors(&data, &[(2, 2, 3)], &[], &[2, 3], &[3]), &[]);
 }
@@ -112,7 +111,7 @@ fn random_links() -> impl Strategy<Value = Vec<(u32, u32, u32)>> {
 }
 
 proptest! {
-    /// The same verdict as from comparing everything with everything.
+    /// The same verdict as from comparing all pairs.
     #[test]
     fn as_by_comparing_all(
         edges in proptest::collection::vec(random_edges(), 4),

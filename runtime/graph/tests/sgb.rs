@@ -1,4 +1,4 @@
-//! Semantic graphs against naive products, and what is refused.
+//! Semantic graphs against naive products, and the errors of the build.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ fn naive(dataset: &Dataset, steps: &[Step]) -> BTreeMap<(u32, u32), u64> {
 /// (source, destination) of each edge with its count, in source order.
 fn listed(graph: &SemanticGraph) -> BTreeMap<(u32, u32), u64> {
     let counts = graph.counts.as_ref();
-    let edges = graph.csc.src.iter().zip(graph.edge_dst());
+    let edges = graph.csc.indices.iter().zip(graph.edge_dst());
     edges.enumerate().map(|(e, (&s, d))| ((s, d), counts.map_or(1, |c| c[e] as u64))).collect()
 }
 
@@ -94,7 +94,7 @@ fn case() -> impl Strategy<Value = (Dataset, Vec<Step>)> {
                         .copied()
                         .filter(|&s| steps.last().is_none_or(|&l| dataset.step_ends(l).1 == dataset.step_ends(s).0))
                         .collect();
-                    // The step just taken can always be taken back, so there is one.
+                    // The step just taken can always be reversed, so the list is not empty.
                     steps.push(fits[choice as usize % fits.len()]);
                 }
                 (dataset, steps)
@@ -108,7 +108,7 @@ proptest! {
 
     #[test]
     fn what_is_shared_changes_no_graph((dataset, steps) in case(), counted in any::<bool>()) {
-        // There and back, twice, and parts of that: they have much in common.
+        // The path forth and back, twice, and subpaths of it: they share products.
         let back: Vec<Step> = steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect();
         let round = [&steps[..], &back].concat();
         let twice = [&round[..], &round].concat();
@@ -117,7 +117,7 @@ proptest! {
         let graphs = SemanticGraphs::new(&dataset);
         let wanted: Vec<_> = paths.iter().map(|path| (path.clone(), options(false))).collect();
         graphs.share(&wanted);
-        // In any order, and with options of its own.
+        // In any order, and with different options.
         for path in paths.iter().rev() {
             let loops = dataset.step_ends(path[0]).0 == dataset.step_ends(path[path.len() - 1]).1;
             for options in [options(false), options(loops)] {
@@ -166,7 +166,7 @@ proptest! {
         prop_assert!(reachable.counts.is_none());
         prop_assert_eq!((&reachable.csc, &reachable.csr), (&graph.csc, &graph.csr));
 
-        // With no room for entries twice rows are counted first.
+        // Without memory for entries twice, rows are counted first.
         for options in [counted, MetapathOptions::default()] {
             let tight = MetapathOptions { memory_budget: graph.bytes(), ..options };
             let in_two_passes = graphs.metapath("p", &steps, tight).unwrap();
@@ -195,7 +195,7 @@ proptest! {
         let joined = naive(&dataset, &steps);
         prop_assert_eq!(pairs, joined.len() as u64);
         let (first, second) = (naive(&dataset, &steps[..place]), naive(&dataset, &steps[place..]));
-        // A part of one step is its relation, in which an edge may stand several times.
+        // A part of one step is its relation, which may have duplicate edges.
         prop_assert!(place > 1 || first.values().all(|&paths| paths == 1));
         prop_assert!(steps.len() - place > 1 || second.values().all(|&paths| paths == 1));
         let mut paths: BTreeMap<(u32, u32), u64> = BTreeMap::new();
@@ -229,7 +229,7 @@ proptest! {
         if dedup {
             expected.dedup();
         }
-        let mut found: Edges = graph.csc.src.iter().copied().zip(graph.edge_dst()).collect();
+        let mut found: Edges = graph.csc.indices.iter().copied().zip(graph.edge_dst()).collect();
         for (e, &i) in graph.original.as_ref().unwrap().iter().enumerate() {
             if i == NO_ORIGINAL {
                 prop_assert!(self_loops && found[e].0 == found[e].1);
@@ -248,13 +248,13 @@ fn weights_follow_their_edges() {
     data.relations[0].weight = Some(vec![1.0, 2.0, 4.0, 8.0].into());
     let graphs = SemanticGraphs::new(&data);
     let plain = graphs.relation(0, RelationOptions::default()).unwrap();
-    assert_eq!(plain.csc.src, [0, 1, 1, 0]);
+    assert_eq!(plain.csc.indices, [0, 1, 1, 0]);
     assert_eq!(plain.weight.as_deref(), Some(&[8.0, 1.0, 4.0, 2.0][..]));
     assert_eq!(plain.original.as_deref(), Some(&[3, 0, 2, 1][..]));
     let options = RelationOptions { reverse: true, dedup: true, self_loops: true };
     let changed = graphs.relation(0, options).unwrap();
     assert_eq!(changed.name, "<r0");
-    assert_eq!((&changed.csc.indptr[..], &changed.csc.src[..]), (&[0, 2, 4][..], &[0, 1, 0, 1][..]));
+    assert_eq!((&changed.csc.indptr[..], &changed.csc.indices[..]), (&[0, 2, 4][..], &[0, 1, 0, 1][..]));
     assert_eq!(changed.weight.as_deref(), Some(&[8.0, 2.0, 5.0, 1.0][..]));
     assert_eq!(changed.original.as_deref(), Some(&[3, 1, 0, NO_ORIGINAL][..]));
 }
@@ -338,7 +338,8 @@ fn a_metapath_does_not_depend_on_the_number_of_threads() {
     assert_eq!(one, build(7));
 }
 
-/// Papers of one subject each, or of none, over kinds of subjects: each path leads to one vertex at most and back the same way.
+/// Papers of at most one subject each, and kinds of subjects: each symmetric path has a first half that reaches at most
+/// one vertex.
 fn classified() -> impl Strategy<Value = Dataset> {
     let papers = proptest::collection::vec(proptest::option::weighted(0.9, 0..6u32), 1..60);
     let kinds = proptest::collection::vec(proptest::option::weighted(0.8, 0..3u32), 6);
@@ -368,7 +369,7 @@ proptest! {
             let options = MetapathOptions { counted, self_loops, ..Default::default() };
             let graph = graphs.metapath("P", &steps, options).unwrap();
             prop_assert_eq!(graph.verify(), Ok(()));
-            prop_assert!(graph.csr.dst.is_same(&graph.csc.src));
+            prop_assert!(graph.csr.indices.is_same(&graph.csc.indices));
             if !counted {
                 expected.values_mut().for_each(|paths| *paths = 1);
             }
@@ -390,15 +391,18 @@ fn metapaths_share_what_they_have_in_common() {
         |paths: &[&Vec<Step>], options| -> Vec<_> { paths.iter().map(|&path| (path.clone(), options)).collect() };
     let options = MetapathOptions::default();
     assert!(graphs.share(&wanted(&[&pap, &psp], options)).is_empty(), "nothing in common");
-    // One path with and without self loops: its product is built once, and both graphs are made of it.
+    // One path with and without self loops: its product is built once and used for both graphs.
     let both = [(papap.clone(), options), (papap.clone(), MetapathOptions { self_loops: true, ..options })];
     assert!(graphs.share(&both).contains(&papap));
     let graph = graphs.metapath("P", &papap, options).unwrap();
-    assert!(graph.csc.src.is_same(&graphs.metapath("Q", &papap, options).unwrap().csc.src), "it was built once");
-    // Within the memory: intermediates have a quarter of the budget.
+    assert!(
+        graph.csc.indices.is_same(&graphs.metapath("Q", &papap, options).unwrap().csc.indices),
+        "it was built once"
+    );
+    // Within the memory budget: each intermediate may take a quarter of it.
     let tight = MetapathOptions { memory_budget: 1600, ..options };
     assert!(graphs.share(&wanted(&[&papap, &papap], tight)).is_empty());
-    // What makes no sense is said where it is asked for.
+    // Invalid steps are reported when the graph is requested.
     let nonsense = vec![Step::forward(0), Step::forward(0)];
     assert!(graphs.share(&wanted(&[&nonsense, &nonsense], options)).is_empty());
 }
@@ -417,7 +421,7 @@ fn a_relation_in_which_each_edge_has_one_back_makes_mirrors() {
             let options = MetapathOptions { counted, ..Default::default() };
             let graph = SemanticGraphs::new(&data).metapath("P", &steps, options).unwrap();
             graph.verify().unwrap();
-            assert_eq!(graph.csr.dst.is_same(&graph.csc.src), mirror);
+            assert_eq!(graph.csr.indices.is_same(&graph.csc.indices), mirror);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Synthetic datasets: they load, have the sizes they promise, and hide what a graph model can find.
+//! Synthetic datasets: they load, have the sizes of their shapes, and hide communities that a graph model can find.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn made(shape: Shape, dir: &Path) -> Dataset {
 #[test]
 fn sizes_are_those_of_the_real_datasets() {
     let dir = tempfile::tempdir().unwrap();
-    // Edges per relation, then (pairs least, most) per metapath: within a third of the real ones, DBLP as published.
+    // Edges per relation, then (fewest, most pairs) per metapath: within a third of the real ones, DBLP as published.
     type Sizes = (Shape, usize, &'static [(&'static str, u64, u64)]);
     let expected: [Sizes; 6] = [
         (
@@ -75,11 +75,11 @@ fn a_target_is_kept_replaced_or_refused() {
     assert_eq!(generate(Shape::Cora, 0, &target).unwrap(), Outcome::Written);
     assert_eq!(generate(Shape::Cora, 0, &target).unwrap(), Outcome::Kept);
     assert_eq!(generate(Shape::Cora, 1, &target).unwrap(), Outcome::Written);
-    // Incomplete: made again.
+    // An incomplete dataset is generated again.
     std::fs::remove_file(target.join("cites.npy")).unwrap();
     assert_eq!(generate(Shape::Cora, 1, &target).unwrap(), Outcome::Written);
     Dataset::load(&target).unwrap();
-    // An empty folder is as good as none; anything else is not ours.
+    // An empty folder may be replaced; a folder with other contents may not.
     let empty = dir.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     assert_eq!(generate(Shape::Cora, 0, &empty).unwrap(), Outcome::Written);
@@ -90,15 +90,15 @@ fn a_target_is_kept_replaced_or_refused() {
     assert!(other.join("thesis.tex").exists());
     let inside_file = other.join("thesis.tex/cora");
     assert!(matches!(generate(Shape::Cora, 0, &inside_file), Err(SynthError::Io { .. })));
-    // Nothing is left behind beside the targets.
+    // No temporary folders remain beside the targets.
     let mut names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["deep", "empty", "other"]);
     assert!("acmm".parse::<Shape>().unwrap_err().to_string().contains("there is acm, acm_han"));
 }
 
-/// A model that needs no training machinery: multinomial logistic regression on `Σ_g mean_g(x) W_g`, over the vertex's own
-/// row and the mean over its in-neighbours in each graph.
+/// Multinomial logistic regression on `Σ_g mean_g(x) W_g`, over the vertex's own row and the mean over its
+/// in-neighbours in each graph; needs no training machinery.
 struct Regression<'a> {
     dataset: &'a Dataset,
     /// For each block: rows of the target vertices over input columns, as (column, value) lists.
@@ -106,12 +106,12 @@ struct Regression<'a> {
 }
 
 impl Regression<'_> {
-    /// Test accuracy in per cent.
+    /// Test accuracy, in per cent.
     fn accuracy(&self) -> f64 {
         let ds = self.dataset;
         let LabelValues::Single { classes, of } = &ds.labels[0].values else { panic!("single labels") };
         let (k, n, split) = (*classes, of.len(), &ds.splits[0]);
-        // Input rows: the features, or one-hot ids where there are none.
+        // Input rows: the features, or one-hot ids for a type without features.
         let rows: Vec<Vec<u32>> = match &ds.vertex_types[ds.labels[0].vertex_type].features {
             Some(Features::Sparse(x)) => (0..n).map(|v| x.row(v).0.to_vec()).collect(),
             _ => (0..n as u32).map(|v| vec![v]).collect(),
@@ -176,7 +176,7 @@ impl Regression<'_> {
                     }
                 }
             }
-            // Adam with a little weight decay.
+            // Adam with weight decay.
             let (c1, c2) = (1.0 - 0.9f32.powi(step), 1.0 - 0.99f32.powi(step));
             for i in 0..w.len() {
                 let g = grad[i] + 5e-4 * w[i];

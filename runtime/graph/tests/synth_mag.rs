@@ -1,4 +1,4 @@
-//! The synthetic ogbn-mag at small scales: sizes, degrees, years, and what can be learned from it.
+//! The synthetic ogbn-mag at small scales: sizes, degrees, years, and learnability.
 
 use std::path::Path;
 
@@ -35,17 +35,20 @@ fn counts_are_those_of_ogbn_mag_times_the_scale() {
     );
     assert!(dataset.vertex_types[1..].iter().all(|t| t.features.is_none()));
     assert!(matches!(dataset.labels[0].values, LabelValues::Single { classes: 349, .. }));
-    // Sorted by source and destination, without doubles or citations of oneself.
+    // Sorted by source and destination, without duplicates or self citations.
     for r in &dataset.relations {
         let edges: Vec<_> = r.src_ids.iter().zip(&r.dst_ids).collect();
         assert!(edges.is_sorted_by(|a, b| a < b), "{}", r.name);
         assert!(r.src != r.dst || edges.iter().all(|(s, d)| s != d), "{}", r.name);
     }
-    // A reverse is the transpose.
+    // The graph of a reversed relation is the transpose.
     for r in &dataset.relations {
         let (forward, reverse) = (graph(&dataset, &r.name, false), graph(&dataset, &r.name, true));
-        assert_eq!((forward.csc.indptr, forward.csc.src), (reverse.csr.indptr.clone(), reverse.csr.dst.clone()));
-        assert_eq!((forward.csr.indptr, forward.csr.dst), (reverse.csc.indptr, reverse.csc.src));
+        assert_eq!(
+            (forward.csc.indptr, forward.csc.indices),
+            (reverse.csr.indptr.clone(), reverse.csr.indices.clone())
+        );
+        assert_eq!((forward.csr.indptr, forward.csr.indices), (reverse.csc.indptr, reverse.csc.indices));
     }
 }
 
@@ -62,7 +65,8 @@ fn very_small_ones_are_graphs_as_well() {
 fn degrees_have_long_tails() {
     let dir = tempfile::tempdir().unwrap();
     let dataset = made(0.02, dir.path());
-    // Share of the edges that the busiest hundredth of the vertices has, and the largest degree over the mean.
+    // Share of the edges on the hundredth of the vertices with the highest degrees, and the largest degree over the
+    // mean.
     let tail = |degrees: Vec<usize>| {
         let mut degrees = degrees;
         degrees.sort_unstable_by(|a, b| b.cmp(a));
@@ -70,7 +74,7 @@ fn degrees_have_long_tails() {
         let top: usize = degrees[..degrees.len().div_ceil(100)].iter().sum();
         (top as f64 / edges as f64, degrees[0] as f64 * degrees.len() as f64 / edges as f64)
     };
-    // A Poisson law of the same mean would give at most 0.03 and 4.
+    // A Poisson distribution of the same mean would give at most 0.03 and 4.
     for (name, end, share, most) in [
         ("writes", "out", 0.045..0.08, 15.0..60.0),
         ("cites", "out", 0.04..0.10, 8.0..60.0),
@@ -146,14 +150,14 @@ fn scales_are_names() {
         assert!(error.contains(said), "{text}: {error}");
     }
     assert!(matches!(Size::scaled(Shape::Acm, 0.5), Err(SynthError::OneSize(Shape::Acm))));
-    // Another scale replaces what is there.
+    // Another scale replaces the existing dataset.
     let dir = tempfile::tempdir().unwrap();
     let at = |scale| generate_size(Size::scaled(Shape::Mag, scale).unwrap(), 0, dir.path()).unwrap();
     assert_eq!([at(0.001), at(0.001), at(0.002)], [Outcome::Written, Outcome::Kept, Outcome::Written]);
 }
 
-/// Test accuracy of the class whose mean over the training vertices is closest: the best linear model there is where
-/// noise is the same in all directions, as it is here.
+/// Test accuracy of the nearest class mean (over training vertices): the best linear classifier for isotropic noise, as
+/// here.
 fn nearest_mean(rows: &[f32], dim: usize, label: &[i32], train: &[u32], test: &[u32]) -> f64 {
     let mut means = vec![0f64; 349 * dim];
     let mut counts = [0f64; 349];
@@ -196,7 +200,8 @@ fn neighbours_tell_more_than_features_and_not_everything() {
     let LabelValues::Single { of: label, .. } = &dataset.labels[0].values else { panic!("classes") };
     let (split, dim) = (&dataset.splits[0], x.dim);
     let alone = nearest_mean(&x.rows, dim, label, &split.train, &split.test);
-    // Own features beside the mean over each relation into papers and over cited papers, two steps where types have no features.
+    // Own features, the mean over each relation into papers, and the mean over cited papers; two hops for types without
+    // features.
     let over = |name: &str, reverse: bool, rows: &[f32]| mean_over(&graph(&dataset, name, reverse), rows, dim);
     let authors = over("writes", true, &x.rows);
     let fields = over("has_topic", false, &x.rows);
@@ -207,7 +212,7 @@ fn neighbours_tell_more_than_features_and_not_everything() {
         over("writes", false, &authors),
         over("has_topic", true, &fields),
     ];
-    // Blocks are brought to one length on average, or the own features' noise would decide.
+    // Blocks are scaled to equal mean norm, otherwise the noise of the own features would dominate.
     let scales: Vec<f32> = blocks
         .iter()
         .map(|b| (b.iter().map(|x| x * x).sum::<f32>() / b.len() as f32).sqrt().max(1e-9).recip())
@@ -220,7 +225,7 @@ fn neighbours_tell_more_than_features_and_not_everything() {
     }
     let together = nearest_mean(&rows, blocks.len() * dim, label, &split.train, &split.test);
     println!("{alone:.1} % from features, {together:.1} % with neighbours");
-    // Noise of the labels leaves 70 %; guessing the largest class gives 3 %.
+    // Label noise limits accuracy to 70 %; guessing the largest class gives 3 %.
     assert!((5.0..30.0).contains(&alone) && (35.0..68.0).contains(&together), "{alone} {together}");
 }
 

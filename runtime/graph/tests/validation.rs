@@ -1,4 +1,4 @@
-//! What the loader accepts, and what it says about everything else.
+//! Datasets that the loader accepts, and its messages on all others.
 
 #[path = "common/tiny.rs"]
 mod tiny;
@@ -9,7 +9,7 @@ use hgnnc_graph::npy::{self, Element};
 use hgnnc_graph::{DataErrors, Dataset, DatasetInfo, Features, LabelValues, schema_text};
 use proptest::prelude::*;
 
-/// Loads the tiny dataset after `change` has been at its folder.
+/// Loads the tiny dataset after applying `change` to its folder.
 fn load_after(change: impl FnOnce(&Path)) -> Result<Dataset, DataErrors> {
     let dir = tempfile::tempdir().unwrap();
     tiny::write(dir.path());
@@ -34,12 +34,12 @@ fn toml(from: &'static str, to: &'static str) -> impl Fn(&Path) {
     }
 }
 
-/// Writes another array into a file.
+/// Overwrites a file with another array.
 fn file<T: Element>(name: &'static str, shape: &'static [usize], values: &'static [T]) -> impl Fn(&Path) {
     move |dir| npy::write(&dir.join(name), shape, values).unwrap()
 }
 
-/// Replaces a file by one of truth values.
+/// Overwrites a file with booleans.
 fn mask(name: &'static str, shape: &'static [usize], values: &'static [u8]) -> impl Fn(&Path) {
     move |dir| {
         file(name, shape, values)(dir);
@@ -298,7 +298,7 @@ fn counts() {
 
 #[test]
 fn ids() {
-    // A mask is none, even where all its numbers would be ids of vertices that are there.
+    // A mask in place of ids is refused, even if all its values are valid ids.
     says(
         mask("writes.npy", &[2, 4], &[0, 1, 1, 0, 0, 1, 1, 1]),
         &["`writes.npy` (`file` of relation `writes`) should be int32 (or int64): ids, not a mask, but is bool"],
@@ -417,7 +417,7 @@ fn labels_and_splits() {
         &["split `std`: vertex 1 is in both `train` and `val`", "split `std`: vertex 3 is in both `val` and `test`"],
     );
     says(file("test.npy", &[2], &[3i32, 3]), &["split `std`: vertex 3 is twice in `test`"]);
-    // A mask where ids are wanted: as numbers, it would be two vertices, over and over.
+    // A mask in place of ids: as numbers, it would repeat two vertices.
     says(
         mask("test.npy", &[4], &[0, 0, 0, 1]),
         &["`test.npy` (`test` of split `std`) should be int32 (or int64): ids, not a mask, but is bool"],
@@ -484,7 +484,7 @@ fn independent_errors_come_together_and_the_list_is_cut() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens to the bytes of one file, loading returns; what loads can be described and built.
+    /// Loading never panics on a corrupted file; a dataset that loads can be described and built.
     #[test]
     fn damaged_files_never_panic(
         which in any::<prop::sample::Index>(),
@@ -518,7 +518,7 @@ proptest! {
         }
     }
 
-    /// Words of the format in places where they do not belong.
+    /// Swaps values of `dataset.toml` between fields.
     #[test]
     fn shuffled_values_never_panic(from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>()) {
         let dir = tempfile::tempdir().unwrap();

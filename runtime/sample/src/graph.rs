@@ -310,7 +310,7 @@ impl<'a> SampleGraph<'a> {
             for (r, data) in dataset.relations.iter().enumerate() {
                 let graph = graphs.relation(r, RelationOptions { reverse, ..RelationOptions::default() })?;
                 let ends = if reverse { (data.dst, data.src) } else { (data.src, data.dst) };
-                made.push((graph.name, ends, graph.csc.indptr, graph.csc.src));
+                made.push((graph.name, ends, graph.csc.indptr, graph.csc.indices));
             }
         }
         let edges = made.into_iter().map(|(name, (src_type, dst_type), indptr, src)| Edges {
@@ -369,7 +369,7 @@ fn check(
     let wrong = |what: String| Err(GraphError::Shape { relation: name.to_string(), what });
     let edges = src.len();
     if edges >= u32::MAX as usize {
-        return wrong(format!("{edges} edges, but edge numbers have 32 bits"));
+        return wrong(format!("{edges} edges, but edge ids have 32 bits"));
     }
     let framed = indptr.first() == Some(&0) && indptr.last() == Some(&(edges as u64));
     if indptr.len() != num_dst + 1 || !framed || !indptr.is_sorted() {

@@ -1,4 +1,4 @@
-//! Reads keys of `dataset.toml` and opens the files they name, collecting what is wrong.
+//! Reads keys of `dataset.toml` and opens the files they name, collecting all faults.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -9,21 +9,20 @@ use super::format::is_known;
 use crate::error::DataError;
 use crate::npy::{Dtype, FloatArray, Npy};
 
-/// What a file of ids should be where it holds truth values.
+/// Expected content of a file of ids, for a message about one that holds booleans.
 pub(super) const NO_MASK: &str = "int32 (or int64): ids, not a mask";
 
-/// The folder being loaded, what is wrong with it so far, and the files already open.
+/// The folder being loaded, the faults found so far, and the open files.
 pub(super) struct Loader {
     folder: PathBuf,
     pub errors: Vec<DataError>,
     open: HashMap<String, Npy>,
 }
 
-/// A table of `dataset.toml` and how messages call it.
+/// A table of `dataset.toml` with its name in messages.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     table: &'a Table,
-    /// One of [`format::FIELDS`](super::format::FIELDS).
     kind: &'static str,
     pub name: &'a str,
 }
@@ -33,7 +32,7 @@ impl<'a> At<'a> {
         Self { table, kind, name }
     }
 
-    /// The value of a field that the format has.
+    /// The value of `field`, which must be one of the format's.
     pub fn get(self, field: &str) -> Option<&'a Value> {
         debug_assert!(is_known(self.kind, field), "`{field}` of {} is missing in the list of fields", self.kind);
         self.table.get(field)
@@ -58,7 +57,7 @@ impl Loader {
         None
     }
 
-    /// The tables of `[[key]]`, none if the key is missing.
+    /// The tables of `[[key]]`; empty if the key is missing.
     pub fn tables<'a>(&mut self, root: At<'a>, key: &'static str) -> Vec<&'a Table> {
         let Some(value) = root.get(key) else { return Vec::new() };
         let tables = value.as_array().map(|a| a.iter().map(Value::as_table).collect::<Option<Vec<_>>>());
@@ -69,7 +68,7 @@ impl Loader {
         Vec::new()
     }
 
-    /// Says that `field` is not `expected`.
+    /// Reports that `field` is not `expected`.
     pub fn bad<T>(&mut self, at: At<'_>, field: &str, expected: &str, found: &Value) -> Option<T> {
         self.fail(DataError::BadField {
             at: at.name.to_string(),
@@ -91,7 +90,7 @@ impl Loader {
         value
     }
 
-    /// A required non-empty string.
+    /// Reads a required non-empty string.
     pub fn string(&mut self, at: At<'_>, field: &str) -> Option<String> {
         let value = self.required(at, field, "a string")?;
         match value.as_str() {
@@ -100,13 +99,13 @@ impl Loader {
         }
     }
 
-    /// An optional string; `None` also where it is ill-typed, which is recorded.
+    /// An optional string; `None` also for an ill-typed value, which is reported.
     pub fn optional_string(&mut self, at: At<'_>, field: &str) -> Option<String> {
         at.get(field)?;
         self.string(at, field)
     }
 
-    /// A required count.
+    /// Reads a required count (an integer that is not negative).
     pub fn count(&mut self, at: At<'_>, field: &str) -> Option<u64> {
         let value = self.required(at, field, "a non-negative integer")?;
         match value.as_integer().and_then(|n| u64::try_from(n).ok()) {
@@ -115,13 +114,13 @@ impl Loader {
         }
     }
 
-    /// An optional count.
+    /// Reads an optional count.
     pub fn optional_count(&mut self, at: At<'_>, field: &str) -> Option<u64> {
         at.get(field)?;
         self.count(at, field)
     }
 
-    /// A required count from `least` to `most`, in words.
+    /// A required count in `least..=most`; `words` describes the range in messages.
     pub fn count_within(&mut self, at: At<'_>, field: &str, least: u64, most: u64, words: &str) -> Option<usize> {
         let n = self.count(at, field)?;
         match usize::try_from(n) {
@@ -201,7 +200,7 @@ impl Loader {
         })
     }
 
-    /// All elements as integers.
+    /// Reads all elements as integers.
     pub fn integers(&mut self, file: &NamedFile<'_>) -> Option<Vec<i64>> {
         match file.npy.to_i64() {
             Some(all) => Some(all),
@@ -209,7 +208,7 @@ impl Loader {
         }
     }
 
-    /// All elements as `f32`.
+    /// Reads all elements as `f32`; errors are reported.
     pub fn floats(&mut self, file: &NamedFile<'_>) -> Option<FloatArray> {
         match file.npy.to_f32() {
             Some(all) => Some(all),
@@ -227,7 +226,7 @@ impl Loader {
         })
     }
 
-    /// Turns integers into ids below `bound`. `what` and `place` say which id of which item a position is.
+    /// Converts integers to ids below `bound`. `what` and `place` describe a position in messages.
     pub fn ids(
         &mut self,
         file: &NamedFile<'_>,
@@ -284,7 +283,7 @@ impl Loader {
     }
 }
 
-/// A TOML value for a message.
+/// Shows a TOML value in a message.
 fn describe(value: &Value) -> String {
     match value {
         Value::String(s) => format!("`{s}`"),

@@ -1,8 +1,8 @@
-//! The fields that the reader knows.
+//! The fields of the dataset format.
 
 /// The tables of `dataset.toml` with their fields; the first is the file itself. Every other field is ignored.
 ///
-/// `docs/dataset.md` says what they mean.
+/// `docs/dataset.md` defines their meaning.
 pub const FIELDS: &[(&str, &[&str])] = &[
     (
         ROOT,
@@ -39,7 +39,7 @@ pub(super) const SPLIT: &str = "[[split]]";
 pub(super) const LINK_SPLIT: &str = "[[link_split]]";
 pub(super) const METAPATH: &str = "[[metapath]]";
 
-/// Is this a field of that table?
+/// Whether `field` belongs to `table`.
 pub(super) fn is_known(table: &str, field: &str) -> bool {
     FIELDS.iter().any(|(name, fields)| *name == table && fields.contains(&field))
 }

@@ -1,7 +1,7 @@
 //! Loads and validates a dataset folder.
 //!
-//! Everything that is wrong is found in one go: a part that cannot be read silences what depends on it and nothing else.
-//! Not checked here: the counts claimed by `[[metapath]]`, which cost a semantic graph build each.
+//! All faults are reported in one run: a part that cannot be read suppresses only the checks that depend on it. Not
+//! checked here: the counts claimed by `[[metapath]]`, since each check costs a semantic graph build.
 
 mod fields;
 mod format;
@@ -28,7 +28,7 @@ use crate::sgb::Step;
 impl Dataset {
     /// Loads the dataset in `folder`: reads `dataset.toml`, maps its files and checks all of them.
     ///
-    /// Errors with everything that is wrong, in the order of `dataset.toml`.
+    /// Errors with all faults, in the order of `dataset.toml`.
     pub fn load(folder: impl AsRef<Path>) -> Result<Dataset, DataErrors> {
         let folder = folder.as_ref();
         let mut loader = Loader::new(folder);
@@ -40,20 +40,20 @@ impl Dataset {
     }
 }
 
-/// Vertices of one type. Ids would allow four times as many, but what has an entry per vertex must fit some machine: this
-/// is a number that nobody means, read before it becomes an allocation.
+/// Upper bound on the vertices of one type. Ids would allow four times as many. The bound stops a mistyped count before
+/// arrays of that size are allocated.
 const MAX_VERTICES: u64 = 1 << 30;
 
 /// The version of `dataset.toml` that is read.
 const FORMAT: i64 = 1;
 
-/// What the later parts need to know of a vertex type; `count` is `None` where the type itself is broken.
+/// The part of a vertex type that later tables refer to; `count` is `None` if the type itself has a fault.
 struct TypeSketch {
     name: String,
     count: Option<usize>,
 }
 
-/// What the later parts need to know of a relation; `None` where it is not known.
+/// The part of a relation that later tables refer to; a field is `None` if it has a fault.
 struct RelationSketch {
     name: String,
     ends: Option<(usize, usize)>,
@@ -80,7 +80,7 @@ fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
         Err(e) => return loader.fail(DataError::Toml { message: e.to_string().trim_end().to_string() }),
     };
     let root = At::new(&table, ROOT, "the dataset");
-    // Without a number it is the one format that there has been so far.
+    // A file without `format` has version 1, the only one so far.
     if let Some(format) = root.get("format").filter(|format| format.as_integer() != Some(FORMAT)) {
         return loader.bad(root, "format", &format!("{FORMAT}, which is what this program reads"), format);
     }
@@ -137,7 +137,6 @@ fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
     })
 }
 
-/// Says which names occur twice.
 fn unique<'a>(loader: &mut Loader, what: &str, names: impl Iterator<Item = &'a str>) {
     let mut seen = BTreeSet::new();
     let twice: BTreeSet<&str> = names.filter(|n| !n.is_empty() && !seen.insert(*n)).collect();
@@ -146,7 +145,7 @@ fn unique<'a>(loader: &mut Loader, what: &str, names: impl Iterator<Item = &'a s
     }
 }
 
-/// How messages call a table: by its name, or by its position where it has none.
+/// The name of a table in messages: its `name`, or its position if it has none.
 fn called(kind: &str, table: &Table, position: usize) -> String {
     match table.get("name").and_then(Value::as_str) {
         Some(name) => format!("{kind} `{name}`"),
@@ -154,7 +153,7 @@ fn called(kind: &str, table: &Table, position: usize) -> String {
     }
 }
 
-/// Looks up the vertex type that `field` names.
+/// Resolves the vertex type that `field` names.
 fn type_named(loader: &mut Loader, at: At<'_>, field: &str, types: &[TypeSketch]) -> Option<usize> {
     let name = loader.string(at, field)?;
     let found = types.iter().position(|t| t.name == name);
@@ -229,7 +228,7 @@ fn dense(loader: &mut Loader, at: At<'_>, count: usize, dim: usize, per: &str) -
 }
 
 fn sparse(loader: &mut Loader, at: At<'_>, count: usize, dim: usize) -> Option<SparseFeatures> {
-    // Open all three before giving up on one, so that each is reported.
+    // Open all three before giving up on one, so that each fault is reported.
     let (indptr, indices, data) = (loader.file(at, "indptr"), loader.file(at, "indices"), loader.file(at, "data"));
     let (indptr_file, indices_file, data_file) = (indptr?, indices?, data?);
     loader.shape(&indptr_file, &[Some(count + 1)], &format!("[{}] (vertices + 1)", count + 1))?;
@@ -315,7 +314,7 @@ fn edges(
         Some(Value::Table(inner)) => {
             let called = format!("features of {}", at.name);
             let at = At::new(inner, EDGE_FEATURES, &called);
-            // The width is in the file; `dim` only confirms it.
+            // The file determines the width; `dim` only confirms it.
             let dim = match loader.optional_count(at, "dim") {
                 Some(dim) => Some(dim as usize),
                 None => loader.file(at, "file").map(|f| f.npy.shape().get(1).copied().unwrap_or(1)),
@@ -326,7 +325,7 @@ fn edges(
     };
 
     let (src, dst) = ends?;
-    // Both ends are checked before giving up, so that each is reported.
+    // Check both endpoints before giving up, so that each fault is reported.
     let mut ids = |ty: usize, what: &str, range: std::ops::Range<usize>| {
         let bound = types[ty].count?;
         file.npy.range_to_ids(range.start, range.end, bound).or_else(|| {

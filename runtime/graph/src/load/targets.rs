@@ -9,7 +9,7 @@ use crate::dataset::{LabelData, LabelValues, LinkSplitData, Links, SplitData};
 use crate::error::DataError;
 use crate::npy::Dtype;
 
-/// The labels, each with the vertex type it is for (known even where the label itself is broken).
+/// The labels, each with its vertex type (also if the label itself has a fault).
 pub(super) fn labels(
     loader: &mut Loader,
     root: At<'_>,
@@ -84,7 +84,7 @@ fn single(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> 
     Some(LabelValues::Single { classes, of: all.iter().map(|&y| y as i32).collect() })
 }
 
-/// The number of classes. Bounded, because what has an entry per class is allocated on the strength of this number alone.
+/// Number of classes. Bounded, because arrays with an entry per class are allocated from this number alone.
 fn num_classes(loader: &mut Loader, at: At<'_>) -> Option<usize> {
     loader.count_within(at, "classes", 1, 1 << 24, "from 1 to 2^24")
 }
@@ -150,7 +150,7 @@ fn real(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
     Some(LabelValues::Real { dim, rows, labelled })
 }
 
-/// Which rows have a label according to `mask_file`; all without one.
+/// Whether each row has a label according to `mask_file`; all rows without one.
 fn mask(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Vec<bool>> {
     let Some(file) = loader.optional_file(at, "mask_file").ok()? else { return Some(vec![true; count]) };
     loader.shape(&file, &[Some(count)], &format!("[{count}] (one entry per vertex)"))?;
@@ -190,7 +190,7 @@ pub(super) fn splits(
             names.push(format!("{name}` (vertex type `{}", types[ty].name));
         }
         let Some((count, ty)) = ty.and_then(|ty| Some((types[ty].count?, ty))) else { continue };
-        // Where a label of this type is broken nobody can say what is labelled.
+        // If a label of this type has a fault, the set of labelled vertices is unknown.
         let mine: Vec<_> = labels.iter().filter(|(of, _)| *of == Some(ty)).collect();
         let known: Option<Vec<&LabelData>> = mine.iter().map(|(_, l)| l.as_ref()).collect();
         if mine.is_empty() {
@@ -255,7 +255,7 @@ fn split_part(
     Some(Part { name: part, ids })
 }
 
-/// Reports vertices that two parts share, or that one part (given twice) has twice.
+/// Reports vertices shared by two parts, or repeated within one part (given as both arguments).
 fn overlap(loader: &mut Loader, at: At<'_>, first: &Part, second: &Part) {
     let shared: Vec<u32> = if first.name == second.name {
         first.ids.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect()
@@ -316,7 +316,7 @@ fn links(
     Some(Links { src: src?, relation, dst: dst? })
 }
 
-/// Ids of one end of links; each is bounded by the vertex type at that end of its own relation.
+/// The source or destination ids of links; each is bounded by the vertex type of its own relation.
 fn ends(
     loader: &mut Loader,
     file: &NamedFile<'_>,

@@ -1,37 +1,37 @@
-//! An allocator that starts large arrays on large pages.
+//! A global allocator that backs large arrays with huge pages.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
 
-/// The system's allocator, but arrays of four mebibytes and more get memory of their own, which begins on a large page (2 MiB)
-/// and is backed by such pages where the system has them.
+/// The system allocator, except that arrays of 4 MiB and more get their own mapping, aligned to a huge page (2 MiB) and
+/// backed by huge pages where the system has them.
 ///
-/// Wherever an array begins otherwise, up to 2 MiB before its first and after its last large page are made of pages of 4 KiB,
-/// each of which is a fault of its own: of an array of 9 MB that is often a third. Arrays that grow keep
-/// their pages (they are moved by the page table, not copied), and zeros are what the system gives, so nothing is cleared twice.
+/// An unaligned array has up to 2 MiB of 4 KiB pages before its first and after its last huge page, each with its own
+/// page fault: often a third of an array of 9 MB. Growing arrays keep their pages (`mremap`, no copy), and fresh
+/// mappings are zero, so no memory is cleared twice.
 ///
-/// Programs install it: `#[global_allocator] static MEMORY: LargePages = LargePages;`. Nothing depends on it but time. On
-/// systems other than Linux this is the system's allocator.
+/// Programs install it: `#[global_allocator] static MEMORY: LargePages = LargePages;`. It affects performance only. On
+/// systems other than Linux this is the system allocator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LargePages;
 
-/// Bytes from which on an array has memory of its own. Below, what large pages save is less than what mapping costs.
+/// Smallest array with its own mapping, in bytes. Below it, mapping costs more than huge pages save.
 const MAPPED: usize = 4 << 20;
 
-/// Whether an array has memory of its own: said by its layout alone, so that it is given back the way it was taken.
+/// Whether an array has its own mapping. Depends on the layout only, so that `dealloc` agrees with `alloc`.
 fn is_mapped(layout: Layout) -> bool {
     cfg!(target_os = "linux") && layout.size() >= MAPPED && layout.align() <= MAPPED / 2
 }
 
-// SAFETY: small arrays are the system's. Large ones are mappings of their own, at multiples of 2 MiB, which is more than any
-// alignment that is let through; they are given back and grown with the size that they were made with, as callers promise.
+// SAFETY: small arrays come from `System`. Large ones are own mappings at multiples of 2 MiB, which exceeds every
+// alignment that `is_mapped` accepts; they are unmapped and resized with their allocated size, as callers promise.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for LargePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_mapped(layout) {
             return pointer(mapped::map(layout.size()));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for LargePages {
         if is_mapped(layout) {
             return pointer(mapped::map(layout.size()));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -48,20 +48,20 @@ unsafe impl GlobalAlloc for LargePages {
             // SAFETY: the layout is that of the allocation, so it was mapped.
             unsafe { mapped::unmap(start, layout.size()) };
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds the contract of `dealloc`.
             unsafe { System.dealloc(start, layout) }
         }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller promises a size that is one of a layout.
+        // SAFETY: the caller promises that `new_size` makes a valid layout.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         match (is_mapped(layout), is_mapped(new)) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds the contract of `realloc`.
             (false, false) => unsafe { System.realloc(start, layout, new_size) },
             // SAFETY: the layout is that of the allocation, so it was mapped.
             (true, true) => pointer(unsafe { mapped::resize(start, layout, new_size) }),
-            // SAFETY: both arrays have as many bytes as are copied, and the old one is not used afterwards.
+            // SAFETY: both arrays hold the copied bytes, and the old one is not used afterwards.
             _ => unsafe {
                 let target = self.alloc(new);
                 if !target.is_null() {
@@ -84,70 +84,73 @@ mod mapped {
     use std::alloc::Layout;
     use std::ptr::{self, NonNull};
 
-    /// A large page of x86-64, and of AArch64 with pages of 4 KiB. Where they are larger, nothing but alignment is lost.
+    /// Size of a huge page on x86-64, and on AArch64 with pages of 4 KiB. Where huge pages are larger, only alignment
+    /// is lost.
     const LARGE: usize = 2 << 20;
 
-    /// What is left behind the last whole large page is one more of them from this size on; making one takes as long as about
-    /// so many small pages.
+    /// A tail behind the last full huge page gets a huge page of its own from this size on: faulting one in takes about
+    /// as long as faulting in the small pages of such a tail.
     const LEAST_PART: usize = 128 << 10;
 
-    /// For so many bytes of an array, no more than one is memory that nobody has asked for: budgets and plans do not count it.
+    /// At most one byte in this many of an array is unused padding of its last huge page; budgets and plans do not
+    /// count it.
     pub const PER_UNUSED: usize = 5;
 
-    /// The smallest pages that there are.
+    /// Smallest page size of the supported systems.
     const LEAST_PAGE: usize = 4 << 10;
 
-    /// The smallest unit of mappings, on every system with pages of up to 64 KiB.
+    /// Granularity of mappings, a multiple of the page size on every system with pages of up to 64 KiB.
     const UNIT: usize = 64 << 10;
 
-    /// Bytes that are mapped for an array of `size`.
+    /// Length of the mapping for an array of `size` bytes.
     pub fn length(size: usize) -> usize {
         let part = size % LARGE;
         let unit = if part < LEAST_PART || LARGE - part > size / PER_UNUSED { UNIT } else { LARGE };
-        // Layouts end below `isize::MAX`, so this does not overflow.
+        // Layouts are below `isize::MAX`, so this does not overflow.
         size.next_multiple_of(unit)
     }
 
-    /// Zeros for an array of `size` bytes, at the start of a large page. `None` where the system has none.
+    /// Maps `size` zeroed bytes at the start of a huge page. `None` if the system is out of memory.
     pub fn map(size: usize) -> Option<NonNull<u8>> {
         let length = length(size);
         let start = reserve(length, libc::PROT_READ | libc::PROT_WRITE)?;
-        // SAFETY: the range was mapped just now. Advice changes neither contents nor rights; that it may be refused does not matter.
+        // SAFETY: the range was mapped just now. The advice changes neither contents nor protection, and its failure is
+        // harmless.
         unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
         Some(start)
     }
 
-    /// Gives back an array of `size` bytes.
+    /// Unmaps an array of `size` bytes.
     ///
     /// # Safety
-    /// It is one of `map` or `resize`, of that size, and nobody uses it any more.
+    /// `start` came from `map` or `resize` with that size, and the array is no longer used.
     pub unsafe fn unmap(start: *mut u8, size: usize) {
-        // SAFETY: the caller's promise: exactly this was mapped.
+        // SAFETY: the caller promises that exactly this range is mapped.
         unsafe { libc::munmap(start.cast(), length(size)) };
     }
 
-    /// Gives an array another size; what was in it stays. `None` where the system has no room: then nothing has happened.
+    /// Resizes an array and keeps its contents. `None` if the system is out of memory; the array is unchanged then.
     ///
     /// # Safety
-    /// As for [`unmap`], of this layout; the old address is not used if there is a new one.
+    /// As for [`unmap`], with this layout; the old address is not used after a success.
     pub unsafe fn resize(start: *mut u8, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
         let (old, new) = (length(layout.size()), length(new_size));
         if old == new {
             return NonNull::new(start);
         }
         if new < old {
-            // SAFETY: the caller's promise; the part behind is given back, on a boundary of pages.
+            // SAFETY: the caller owns the range; the tail is unmapped from a page boundary on.
             unsafe { libc::munmap(start.add(new).cast(), old - new) };
             return NonNull::new(start);
         }
-        // SAFETY: as above; without room behind it nothing happens.
+        // SAFETY: as above; without free addresses behind the array the call fails without effect.
         if unsafe { libc::mremap(start.cast(), old, new, 0) } != libc::MAP_FAILED {
             return NonNull::new(start);
         }
-        // What is reserved counts beside the array, which may be more than a limit leaves.
+        // The reserved range counts against an address limit in addition to the array, so it is skipped under a limit.
         let target = if addresses_are_limited() { None } else { reserve(new, libc::PROT_NONE) };
         if let Some(target) = target {
-            // SAFETY: moves what the caller owns onto a range that was reserved just now, and which nobody else knows.
+            // SAFETY: moves the caller's range onto a range reserved just now and not yet shared.
             let moved = unsafe {
                 let fixed = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
                 libc::mremap(start.cast(), old, new, fixed, target.as_ptr().cast::<libc::c_void>())
@@ -155,36 +158,36 @@ mod mapped {
             if moved != libc::MAP_FAILED {
                 return NonNull::new(moved.cast());
             }
-            // Whether the target is still ours is not known then: these addresses (no memory) are given up.
+            // The state of the target is unknown then: its addresses (no memory) are leaked.
         }
         if layout.align() > LEAST_PAGE {
             return None;
         }
-        // SAFETY: as above; wherever the system likes.
+        // SAFETY: as above, to an address chosen by the system.
         let moved = unsafe { libc::mremap(start.cast(), old, new, libc::MREMAP_MAYMOVE) };
         if moved == libc::MAP_FAILED { None } else { NonNull::new(moved.cast()) }
     }
 
-    /// Is there a limit on the addresses of the process (`ulimit -v`)?
+    /// Whether the process has an address limit (`ulimit -v`).
     fn addresses_are_limited() -> bool {
         let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: writes the limit, or nothing.
+        // SAFETY: writes `limit` on success and nothing on failure.
         unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
         limit.rlim_cur != libc::RLIM_INFINITY
     }
 
-    /// Maps a range of addresses that begins at a multiple of a large page.
+    /// Maps a range of addresses aligned to a huge page.
     fn reserve(length: usize, rights: i32) -> Option<NonNull<u8>> {
         let all = length.checked_add(LARGE)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, wherever the system likes.
+        // SAFETY: a new mapping at an address chosen by the system.
         let first = unsafe { libc::mmap(ptr::null_mut(), all, rights, flags, -1, 0) };
         if first == libc::MAP_FAILED {
             return None;
         }
         let first = first.cast::<u8>();
         let before = first.align_offset(LARGE);
-        // SAFETY: what lies before the multiple and behind the range is part of the mapping made above, and given back.
+        // SAFETY: the parts before the aligned start and behind the range belong to the mapping made above.
         unsafe {
             let start = first.add(before);
             if before > 0 {
@@ -198,7 +201,7 @@ mod mapped {
     }
 }
 
-/// Nothing is mapped.
+/// Platforms without own mappings.
 #[allow(unsafe_code)]
 #[cfg(not(target_os = "linux"))]
 mod mapped {
@@ -229,7 +232,8 @@ mod tests {
     #[test]
     #[allow(unsafe_code)]
     fn arrays_are_zeros_begin_on_large_pages_and_keep_what_is_in_them() {
-        // Below, at and above the threshold; with small and large parts behind the last large page; growing and shrinking across all of it.
+        // Below, at and above the threshold; with small and large tails behind the last huge page; growing and
+        // shrinking across all.
         let sizes = [
             24,
             4 * MIB - 1,
@@ -243,7 +247,7 @@ mod tests {
             3 * MIB,
             100,
         ];
-        // SAFETY: each array is used within its size and given back once, with the layout that it has.
+        // SAFETY: each array is used within its size and freed once, with its layout.
         unsafe {
             for &size in &sizes {
                 let array = LargePages.alloc_zeroed(layout(size));
@@ -276,11 +280,12 @@ mod tests {
             assert!(unused <= (64 << 10).max(size / mapped::PER_UNUSED), "{size} bytes, and {unused}");
             assert!(mapped::length(size + 4099) >= mapped::length(size), "{size} bytes");
         }
-        // Parts that are almost a large page are one.
+        // A tail of almost a huge page gets a huge page.
         assert_eq!(mapped::length(10 * MIB - 1000), 10 * MIB);
     }
 
-    /// Under `ulimit -v` arrays grow where they would with the system's allocator: a limit of a process, so in one of its own.
+    /// Under `ulimit -v` arrays grow as with the system allocator. The limit is per process, so the test runs in a
+    /// child process.
     #[cfg(target_os = "linux")]
     #[test]
     fn arrays_grow_within_a_limit_of_addresses() {
@@ -299,14 +304,14 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
         let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a line");
         let kib: u64 = size.trim_end_matches("kB").trim().parse().expect("a number");
-        // Room for the array when it has grown, but not for it as it was beside that.
+        // Room for the grown array, but not for the old and the new one together.
         let limit = (kib << 10) + (150 << 20);
         let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-        // SAFETY: sets a limit; the array is used within its size and given back once, with the layout that it has.
+        // SAFETY: sets a limit; the array is used within its size and freed once, with its layout.
         unsafe {
             assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
             let array = LargePages.alloc(layout(64 * MIB));
-            // Something lies behind it, so that it cannot grow where it is.
+            // An allocation behind the array prevents growing in place.
             let behind = LargePages.alloc(layout(5 * MIB));
             *array.add(64 * MIB - 1) = 7;
             let grown = LargePages.realloc(array, layout(64 * MIB), 128 * MIB);
@@ -321,7 +326,7 @@ mod tests {
     #[test]
     #[allow(unsafe_code)]
     fn what_cannot_be_had_is_refused() {
-        // SAFETY: nothing is used that was not given.
+        // SAFETY: only allocated memory is used.
         unsafe {
             let size = isize::MAX as usize - (8 << 20);
             assert!(LargePages.alloc(layout(size)).is_null());

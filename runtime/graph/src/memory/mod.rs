@@ -1,16 +1,16 @@
-//! Memory for large results.
+//! Zeroed memory for large arrays.
 
 mod allocator;
 
 pub use self::allocator::LargePages;
 
-/// Below this many bytes pages of the usual size will do.
+/// Arrays below this many bytes use normal pages.
 const HUGE_BYTES: usize = 1 << 20;
 
-/// Zeros. The system is asked to back large arrays with huge pages: what is written once is often done faster than its pages are
-/// made, 4 KiB at a time, and what is read at random needs fewer entries of the TLB.
+/// `len` zeros. Requests huge pages for large arrays: faulting in 4 KiB pages often takes longer than writing the array
+/// once, and random reads need fewer TLB entries.
 pub(crate) fn zeros<T: Copy + Default>(len: usize) -> Vec<T> {
-    // This is memory that the system clears when it is first touched, and so after the advice.
+    // The system zeroes the memory on first touch, that is after the advice.
     let zeros = vec![T::default(); len];
     if size_of_val(&zeros[..]) >= HUGE_BYTES {
         advise(&zeros);
@@ -20,13 +20,13 @@ pub(crate) fn zeros<T: Copy + Default>(len: usize) -> Vec<T> {
 
 #[cfg(target_os = "linux")]
 fn advise<T>(array: &[T]) {
-    /// The smallest pages that there are; where they are larger, the advice is refused.
+    /// Smallest page size of the supported systems; with larger pages the advice is refused.
     const PAGE: usize = 4096;
     let start = array.as_ptr() as usize;
     let (first, end) = (start.next_multiple_of(PAGE), (start + size_of_val(array)) / PAGE * PAGE);
     if first < end {
-        // SAFETY: the range lies within an allocation that is borrowed here. This advice changes neither contents nor rights of
-        // pages, and a refusal (which is not looked at) changes nothing.
+        // SAFETY: the range lies within a borrowed allocation. The advice changes neither contents nor protection, and
+        // its result is ignored: a failure has no effect.
         #[allow(unsafe_code)]
         unsafe {
             libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE);

@@ -1,30 +1,31 @@
-//! How many bytes gathers read from memory: what a cache of a given size lacks, with the least recently used row replaced.
+//! Estimates the bytes that gathers read from memory, by simulating an LRU cache of a given size.
 //!
-//! A traversal visits its rows one after another and reads, for each edge, the row of the other end. Which of them are
-//! still in the cache is decided by the order of the visits. Only a sample of the gathered rows is followed, chosen by a
-//! hash of their number, in a cache that is smaller by the same factor (SHARDS: Waldspurger, Park, Garthwaite, Ahmad,
-//! FAST 2015, §3). The sample does not depend on the order, so two orders are compared on the same rows.
+//! A traversal visits its rows one after another and reads one row per edge. The order of the visits decides which of
+//! them are still cached. Only a sample of the gathered rows is simulated, chosen by a hash of their ids, in a cache
+//! scaled down by the same factor (SHARDS: Waldspurger, Park, Garthwaite, Ahmad, FAST 2015, §3). The sample does not
+//! depend on the order, so two orders are compared on the same rows.
 
 use std::collections::BTreeMap;
 
 use super::{Gather, Order, adjacency};
 
-/// Bytes that are fetched at once.
+/// Bytes of a cache line.
 const LINE: f64 = 64.0;
-/// Rows of a table that are followed at least, as far as there are so many: enough for a per cent.
+/// Smallest sample of a table, in rows (all rows of a smaller table): gives an error of about one per cent.
 const FOLLOWED: f64 = 32_768.0;
 
-/// The bytes that a gather takes from memory where `cache_bytes` hold what was read last. `owners` is the order of the
-/// rows that own edges, `others` that of the rows that are read; without one they are in their own order.
+/// The bytes that a gather reads from memory with an LRU cache of `cache_bytes`. `owners` orders the rows of the
+/// traversal, `others` the gathered rows; `None` is the identity.
 pub fn missed_bytes(gather: &Gather<'_>, owners: Option<&Order>, others: Option<&Order>, cache_bytes: f64) -> f64 {
-    // Rows that are shorter than a line share it with their neighbours. What has as many rows in a line is followed at once.
+    // Rows shorter than a line share it with their neighbours. Widths with the same number of rows per line are
+    // simulated together.
     let mut by_line: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
     let mut missed = 0.0;
     for &(row_bytes, times) in &gather.rows {
         let per_line = (LINE / row_bytes).floor().max(1.0) as u32;
         let (unit_bytes, units) = (row_bytes.max(LINE), gather.num_others.div_ceil(per_line as usize));
         if units as f64 * unit_bytes <= cache_bytes {
-            // Each is fetched once.
+            // Compulsory misses: each line is read once.
             missed += times * units.min(gather.other.len()) as f64 * unit_bytes;
         } else {
             by_line.entry(per_line).or_default().push((unit_bytes, times));
@@ -34,7 +35,7 @@ pub fn missed_bytes(gather: &Gather<'_>, owners: Option<&Order>, others: Option<
         + by_line.iter().map(|(&line, units)| followed(gather, owners, others, cache_bytes, line, units)).sum::<f64>()
 }
 
-/// Follows a sample of units of `per_line` rows, which have so many bytes and are read so often.
+/// Simulates a sample of units of `per_line` rows, given by (bytes, reads per epoch).
 fn followed(
     gather: &Gather<'_>,
     owners: Option<&Order>,
@@ -63,7 +64,7 @@ fn followed(
         let row = owners.map_or(row, |order| order.original[row] as usize);
         for &other in adjacency(gather.indptr, gather.other, row) {
             let unit = unit_of(other);
-            // Most are not followed: that is computed sooner than looked up.
+            // Most units are outside the sample: the hash is cheaper than a look-up.
             if mix(unit) <= threshold {
                 let slot = slot_of[unit as usize];
                 caches.iter_mut().zip(&mut misses).for_each(|(cache, misses)| *misses += u64::from(cache.lacks(slot)));
@@ -73,10 +74,10 @@ fn followed(
     of.iter().zip(misses).map(|(&(bytes, times), misses)| times * misses as f64 * bytes / rate).sum()
 }
 
-/// No slot.
+/// Index of no slot.
 const NONE: u32 = u32::MAX;
 
-/// Spreads numbers over all words (the finaliser "lowbias32", C. Wellons).
+/// Mixes the bits of a number (the finaliser "lowbias32", C. Wellons).
 pub(super) fn mix(mut x: u32) -> u32 {
     x ^= x >> 16;
     x = x.wrapping_mul(0x7feb_352d);
@@ -85,9 +86,9 @@ pub(super) fn mix(mut x: u32) -> u32 {
     x ^ (x >> 16)
 }
 
-/// What was used last: a list through an array, from the most to the least recently used.
+/// An LRU list as a doubly linked ring in an array, from the most to the least recently used slot.
 struct Lru {
-    /// Neighbours of each slot in the list, towards its head and its tail; the last one is the ring's own.
+    /// Next and previous slot; the last entry is the head of the ring.
     links: Vec<[u32; 2]>,
     held: usize,
     capacity: usize,
@@ -100,7 +101,7 @@ impl Lru {
         Self { links, held: 0, capacity }
     }
 
-    /// Uses a slot: was it not there?
+    /// Uses a slot; returns whether it was a miss.
     fn lacks(&mut self, slot: u32) -> bool {
         let ring = self.links.len() as u32 - 1;
         let lacks = self.links[slot as usize][0] == NONE;
@@ -131,7 +132,7 @@ impl Lru {
 mod tests {
     use super::*;
 
-    /// Misses of a list that is searched.
+    /// Number of misses, by a linear search of the list.
     fn naive(accesses: &[u32], capacity: usize) -> usize {
         let (mut list, mut misses) = (vec![], 0);
         for &row in accesses {
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn short_rows_share_lines_by_their_order() {
-        // Rows 0 and 2 by turns: in one line where they are neighbours.
+        // Rows 0 and 2 alternate; as neighbours they share a line.
         let other: Vec<u32> = (0..100).map(|i| if i % 2 == 0 { 0 } else { 2 }).collect();
         let gather =
             Gather { indptr: &[0, 100], other: &other, num_others: 4, rows: vec![(32.0, 1.0)], ..Gather::default() };
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_sample_tells_what_the_whole_table_misses() {
-        // More rows than are followed, of which few are read often.
+        // More rows than the sample, of which few are read often.
         let rows = 200_000u32;
         let other: Vec<u32> = (0..400_000u32).map(|i| (mix(i) % rows) >> (mix(i ^ 0x5555) % 9)).collect();
         let gather = Gather {

@@ -1,40 +1,40 @@
 //! Clusters of vertices with many common neighbours, over all types and relations at once.
 //!
-//! Label propagation (Raghavan, Albert and Kumara, Phys. Rev. E 76, 2007): a vertex joins the cluster to which most of its
-//! neighbours belong. A vertex of a cluster that is full joins no other one (size constraints: Meyerhenke, Sanders and
-//! Schulz, SEA 2014), or one cluster would take all. A neighbour with many edges says little, and its vote is divided by
-//! the root of their number.
+//! Label propagation (Raghavan, Albert and Kumara, Phys. Rev. E 76, 2007): a vertex joins the cluster of most of its
+//! neighbours. Full clusters admit no vertex (size constraints: Meyerhenke, Sanders and Schulz, SEA 2014), otherwise
+//! one cluster would absorb all. A high-degree neighbour is weak evidence, so its vote is divided by the square root of
+//! its degree.
 //!
-//! Where some vertices are known to belong together (those of a class, most often), clusters start from these.
+//! Clusters can be seeded with known groups, such as the classes of labelled vertices.
 
 use rayon::prelude::*;
 
 use super::{Gather, adjacency};
 
-/// Of a vertex that belongs to no cluster.
+/// Cluster id of a vertex that belongs to none.
 pub const NO_CLUSTER: u32 = u32::MAX;
 
-/// Vertices of a type are decided in so many parts, one after another: each knows what those before decided.
+/// The vertices of a type are updated in this many consecutive parts; each part sees the updates of those before.
 const PARTS: usize = 8;
-/// Vertices of a part that a thread takes at once.
+/// Vertices of a part per task.
 const CHUNK: usize = 1 << 12;
 
-/// How clusters are grown.
+/// Parameters of cluster growth.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Growth {
-    /// Number of clusters.
     pub clusters: usize,
-    /// How often each vertex decides.
+    /// Number of updates of each vertex.
     pub rounds: usize,
-    /// Vertices of a type in one cluster, relative to the mean, at most.
+    /// Largest number of vertices of a type in one cluster, relative to the mean.
     pub slack: f64,
 }
 
-/// The cluster of each vertex of each type, grown from those in `start`. `links` are the edges of each type from both ends.
-/// The result does not depend on the number of threads.
+/// The cluster of each vertex of each type, grown from `start`. `links` holds the edges of each type in both
+/// directions. The result does not depend on the number of threads.
 ///
 /// # Panics
-/// When `start` has other lengths than `links` have owners.
+/// When the lengths of `start` differ from the vertex counts in `links`.
 pub fn grow_clusters(links: &[Gather<'_>], start: Vec<Vec<u32>>, how: Growth) -> Vec<Vec<u32>> {
     let mut cluster_of = start;
     let mut sizes: Vec<Vec<u32>> = cluster_of.iter().map(|of| sizes(of, how.clusters)).collect();
@@ -82,7 +82,7 @@ fn sizes(cluster_of: &[u32], clusters: usize) -> Vec<u32> {
     sizes
 }
 
-/// The weight of the vote of each vertex.
+/// The weight of each vertex's vote.
 fn weights(links: &[Gather<'_>], cluster_of: &[Vec<u32>]) -> Vec<Vec<f32>> {
     let mut weights: Vec<Vec<f32>> = cluster_of.iter().map(|of| vec![0.0; of.len()]).collect();
     for link in links {
@@ -94,20 +94,20 @@ fn weights(links: &[Gather<'_>], cluster_of: &[Vec<u32>]) -> Vec<Vec<f32>> {
     weights
 }
 
-/// What vertices of one type decide by.
+/// Inputs of the update of one vertex type.
 struct Election<'a> {
-    /// Their edges.
+    /// Gathers whose rows are of this type.
     own: Vec<&'a Gather<'a>>,
     cluster_of: &'a [Vec<u32>],
     weights: &'a [Vec<f32>],
-    /// Vertices of the type in each cluster.
+    /// Number of vertices of the type in each cluster.
     sizes: &'a [u32],
-    /// And how many may be.
+    /// Largest allowed size of a cluster.
     room: u32,
 }
 
 impl Election<'_> {
-    /// The clusters that vertices join, or stay in.
+    /// The cluster that each vertex joins or stays in.
     fn decide(&self, vertex_type: usize, vertices: std::ops::Range<usize>) -> Vec<u32> {
         let mut votes = vec![0f32; self.sizes.len()];
         let mut voted: Vec<u32> = vec![];
@@ -116,7 +116,7 @@ impl Election<'_> {
                 let (clusters, weights) = (&self.cluster_of[link.other_type], &self.weights[link.other_type]);
                 for &other in adjacency(link.indptr, link.other, vertex) {
                     let cluster = clusters[other as usize];
-                    // Those that belong to none have no vote.
+                    // Neighbours without a cluster have no vote.
                     let Some(votes) = votes.get_mut(cluster as usize) else { continue };
                     if *votes == 0.0 {
                         voted.push(cluster);
@@ -129,7 +129,7 @@ impl Election<'_> {
             for &cluster in &voted {
                 let votes = std::mem::take(&mut votes[cluster as usize]);
                 let is_open = cluster == current || self.sizes[cluster as usize] < self.room;
-                // Of clusters with as many votes its own, then the first.
+                // Ties go to the vertex's own cluster, then to the first.
                 let wins =
                     votes > best.0 || votes == best.0 && best.1 != current && (cluster == current || cluster < best.1);
                 if is_open && wins {
@@ -163,7 +163,7 @@ mod tests {
         let edges: Vec<(u32, u32)> = (0..100).map(|vertex| (vertex, 0)).collect();
         let graph = Bipartite::new([100, 1], &edges);
         let start = vec![vec![NO_CLUSTER; 100], vec![0]];
-        // A part knows what the parts before decided: the cluster is over its size by a part at most.
+        // A part sees the updates of the parts before: a cluster exceeds its limit by one part at most.
         let found = grow_clusters(&graph.links(), start, Growth { clusters: 4, rounds: 3, slack: 1.0 });
         let joined = found[0].iter().filter(|&&cluster| cluster == 0).count();
         assert!((25..=25 + 100usize.div_ceil(PARTS)).contains(&joined), "{joined}");

@@ -1,11 +1,11 @@
-//! Orders of vertices in which gathers find more of what they read in the cache.
+//! Vertex reordering for cache locality of gathers.
 //!
-//! The semantic graphs of a model are traversed from both ends. A row that owns edges reads the rows of their other ends,
-//! and if rows with common neighbours are visited one after another, what one has read is there for the next. So vertices
-//! are numbered anew, type by type, such that near numbers share neighbours. Candidates are compared by the bytes that all
-//! gathers of an epoch would take from memory ([`missed_bytes`]), and the best is taken where it pays.
+//! The semantic graphs of a model are traversed in both directions. A traversal gathers one row per edge; if rows with
+//! common neighbours are visited one after another, gathered rows are still cached. Vertices are therefore renumbered,
+//! type by type, so that close ids share neighbours. Candidate orders are compared by the bytes that all gathers of an
+//! epoch read from memory ([`missed_bytes`]), and the best one is used if it pays.
 //!
-//! Nothing here knows values: whoever numbers vertices anew has to take their rows along.
+//! This module handles ids only: the caller permutes features, labels and splits.
 
 mod cache;
 mod clusters;
@@ -15,20 +15,20 @@ pub use cache::missed_bytes;
 pub use clusters::{Growth, NO_CLUSTER, grow_clusters};
 pub use simple::{by_degree, by_first_use};
 
-/// The vertices of a type in another order.
+/// A permutation of the vertices of a type.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Order {
-    /// The vertex at each place. `[V]`
+    /// Old id of each new id. `[V]`
     pub original: Vec<u32>,
-    /// The place of each vertex. `[V]`
+    /// New id of each old id. `[V]`
     pub rank: Vec<u32>,
 }
 
 impl Order {
-    /// From the vertex at each place.
+    /// The order with the given old id of each new id.
     ///
     /// # Panics
-    /// When it is no permutation.
+    /// When `original` is not a permutation.
     pub fn of(original: Vec<u32>) -> Self {
         let mut rank = vec![u32::MAX; original.len()];
         for (place, &vertex) in original.iter().enumerate() {
@@ -39,7 +39,7 @@ impl Order {
         Self { original, rank }
     }
 
-    /// Vertices with smaller keys come first, those with equal keys in their own order.
+    /// Sorts vertices by ascending key; a stable sort.
     pub fn by_key(keys: &[u32]) -> Self {
         let most = keys.iter().max().map_or(0, |&key| key as usize + 1);
         let mut starts = vec![0u32; most + 1];
@@ -58,31 +58,31 @@ impl Order {
     }
 }
 
-/// Vertices of a cluster come one after another, in their own order; those without one come last.
+/// Groups the vertices of each cluster, in their own order; vertices without a cluster come last.
 pub fn by_cluster(cluster_of: &[u32]) -> Order {
     let known = cluster_of.iter().filter(|&&cluster| cluster != NO_CLUSTER);
     let last = known.max().map_or(0, |&cluster| cluster + 1);
     Order::by_key(&cluster_of.iter().map(|&cluster| cluster.min(last)).collect::<Vec<u32>>())
 }
 
-/// One traversal of a semantic graph, by the rows that it reads for edges.
+/// One traversal of a semantic graph: which rows it gathers, and how often.
 #[derive(Clone, Debug, Default)]
 pub struct Gather<'a> {
-    /// Vertex type of the rows that own the edges.
+    /// Vertex type of the traversed rows.
     pub owner_type: usize,
-    /// Vertex type of the rows that are read.
+    /// Vertex type of the gathered rows.
     pub other_type: usize,
-    /// Where the edges of each owner begin, and one past the last. `[owners + 1]`
+    /// Row offsets of the traversed rows. `[owners + 1]`
     pub indptr: &'a [u64],
-    /// The row that each edge reads. `[E]`
+    /// The row gathered by each edge. `[E]`
     pub other: &'a [u32],
-    /// Number of rows that may be read.
+    /// Number of rows that may be gathered.
     pub num_others: usize,
-    /// Bytes of such a row, and how often an epoch reads it so.
+    /// (Bytes of a gathered row, traversals per epoch), one entry per gathered table.
     pub rows: Vec<(f64, f64)>,
 }
 
-/// The edges of one row.
+/// The gathered rows of one traversed row.
 pub(crate) fn adjacency<'a>(indptr: &[u64], other: &'a [u32], row: usize) -> &'a [u32] {
     &other[indptr[row] as usize..indptr[row + 1] as usize]
 }
@@ -91,7 +91,7 @@ pub(crate) fn adjacency<'a>(indptr: &[u64], other: &'a [u32], row: usize) -> &'a
 mod tests {
     use super::*;
 
-    /// Edges between two types of vertices, from both ends.
+    /// Edges between two vertex types, in both directions.
     pub(crate) struct Bipartite {
         counts: [usize; 2],
         sides: [(Vec<u64>, Vec<u32>); 2],
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Two types of so many vertices with hidden communities, in which seven of ten edges stay.
+    /// Two types of `vertices` vertices with hidden communities; seven of ten edges stay inside their community.
     pub(crate) fn communities(vertices: u32, count: u32) -> (Bipartite, Vec<u32>) {
         let mix = |x: u32| cache::mix(x);
         let community: Vec<u32> = (0..vertices).map(|vertex| mix(vertex) % count).collect();
@@ -165,7 +165,7 @@ mod tests {
         let grown = grow_clusters(&links, known, Growth { clusters: 40, rounds: 2, slack: 4.0 });
         let clustered: Vec<Order> = grown.iter().map(|of| by_cluster(of)).collect();
         assert!(bytes(Some(&clustered)) < 0.6 * none, "{} of {none}", bytes(Some(&clustered)));
-        // Every order has all vertices.
+        // Every order is a permutation of all vertices.
         for orders in [by_degree(&[4000; 2], &links), by_first_use(&[4000; 2], &links)] {
             for order in &orders {
                 assert_eq!(order, &Order::of(order.original.clone()));

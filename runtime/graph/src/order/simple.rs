@@ -1,8 +1,8 @@
-//! Orders that cost next to nothing.
+//! Cheap vertex orders.
 
 use super::{Gather, Order, adjacency};
 
-/// Rows with many edges first: what is read often lies together. `degrees` are over all gathers.
+/// Descending degree: frequently gathered rows become neighbours. Degrees are summed over all gathers.
 pub fn by_degree(num_vertices: &[usize], gathers: &[Gather<'_>]) -> Vec<Order> {
     let mut degrees: Vec<Vec<u32>> = num_vertices.iter().map(|&n| vec![0u32; n]).collect();
     for gather in gathers {
@@ -18,8 +18,7 @@ pub fn by_degree(num_vertices: &[usize], gathers: &[Gather<'_>]) -> Vec<Order> {
     degrees.iter().map(order).collect()
 }
 
-/// Breadth first over all relations at once, from the vertex with the most edges on: vertices in the order in which they
-/// are first used.
+/// Breadth-first search over all relations from the vertex of the highest degree.
 pub fn by_first_use(num_vertices: &[usize], gathers: &[Gather<'_>]) -> Vec<Order> {
     let mut seen: Vec<Vec<bool>> = num_vertices.iter().map(|&n| vec![false; n]).collect();
     let mut places: Vec<Vec<u32>> = num_vertices.iter().map(|&n| Vec::with_capacity(n)).collect();

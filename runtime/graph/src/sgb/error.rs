@@ -1,83 +1,67 @@
-//! Why a semantic graph cannot be built.
+//! Errors of the semantic graph build.
 
 /// Why a semantic graph cannot be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum SgbError {
-    /// A metapath without steps.
+    /// The metapath has no steps.
     #[error("metapath `{graph}` has no steps")]
-    NoSteps {
-        /// The graph.
-        graph: String,
-    },
-    /// A step along a relation that does not exist.
+    NoSteps { graph: String },
+    /// A step names a relation that does not exist.
     #[error("semantic graph `{graph}` uses relation number {relation}, but the dataset has {relations}")]
     NoSuchRelation {
-        /// The graph.
         graph: String,
-        /// Position asked for.
+        /// Position of the relation.
         relation: usize,
-        /// Number of relations.
         relations: usize,
     },
-    /// Steps that do not join.
+    /// The steps do not join.
     #[error(
         "metapath `{graph}`: step {position} starts at vertex type `{starts}`, but the step before it ends at `{ends}`"
     )]
     StepsDoNotJoin {
-        /// The graph.
         graph: String,
-        /// Which step, from 1.
+        /// Number of the step, from 1.
         position: usize,
-        /// Vertex type at which it starts.
+        /// Vertex type at which the step starts.
         starts: String,
-        /// Vertex type at which the step before ends.
+        /// Vertex type at which the previous step ends.
         ends: String,
     },
-    /// Self loops between different vertex types.
+    /// Self loops were requested between different vertex types.
     #[error("self loops on `{graph}` make no sense: it leads from vertex type `{src}` to `{dst}`")]
     BipartiteSelfLoops {
-        /// The graph.
         graph: String,
         /// Vertex type of the sources.
         src: String,
         /// Vertex type of the destinations.
         dst: String,
     },
-    /// The graph is larger than the caller allows. Nothing of its size was allocated.
+    /// The graph exceeds the memory budget. Memory of its size was not allocated.
     #[error(
         "semantic graph `{graph}` would have {}{pairs} pairs and take {}, but the memory budget is {}",
         if *exact { "" } else { "up to " }, show_bytes(*bytes), show_bytes(*budget)
     )]
     OverBudget {
-        /// The graph.
         graph: String,
-        /// Distinct pairs.
         pairs: u64,
-        /// Whether `pairs` was counted; otherwise it is an upper bound.
+        /// Whether `pairs` is exact; otherwise it is an upper bound.
         exact: bool,
-        /// Bytes of a graph of that many pairs.
+        /// Size of a graph with `pairs` pairs.
         bytes: u64,
         /// The budget in bytes.
         budget: u64,
     },
-    /// More edges than 32-bit edge numbers can name.
-    #[error("semantic graph `{graph}` would have {edges} edges, but edge numbers have 32 bits")]
-    TooManyEdges {
-        /// The graph.
-        graph: String,
-        /// Number of edges.
-        edges: u64,
-    },
+    /// More edges than 32-bit edge ids can number.
+    #[error("semantic graph `{graph}` would have {edges} edges, but edge ids have 32 bits")]
+    TooManyEdges { graph: String, edges: u64 },
     /// A pair has more path instances than 64 bits hold.
     #[error("metapath `{graph}`: a pair has 2^64 path instances or more; use the reachable form")]
-    CountOverflow {
-        /// The graph.
-        graph: String,
-    },
+    CountOverflow { graph: String },
 }
 
-/// A number of bytes with a unit, for messages.
+/// Formats a size in bytes with a unit, for messages.
 pub fn show_bytes(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} bytes"),

@@ -1,4 +1,4 @@
-//! The graph of a metapath: read from a cache, or multiplied.
+//! The graph of a metapath, read from the cache or built.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use super::plan::Plan;
 use super::walk::{Mode, Rows};
 use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes};
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph};
-use crate::outgoing::{cliques, mirrored, transpose};
 use crate::shared::Shared;
+use crate::transpose::{transpose, transpose_cliques, transpose_symmetric};
 
-/// Above this many touched edges an exact count is not worth having before refusing a graph.
+/// Above this many touched edges a graph is refused by its upper bound, without an exact count.
 const CHEAP_WORK: f64 = 2e10;
 
-/// Where a semantic graph came from.
+/// How a semantic graph was obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// From a file of the cache; else it was built.
+    /// It was read from the cache; otherwise it was built.
     pub cached: bool,
-    /// It is a file of the cache now, and was none before.
+    /// It was built and then stored in the cache.
     pub stored: bool,
-    /// How long it took to read or to build, with both incidences, and to write it where it was.
+    /// Time to read or build it, including the transpose and storing it.
     pub took: Duration,
 }
 
 impl SemanticGraphs<'_> {
     /// The graph of a metapath: one edge per distinct (start, end) pair, start = source.
     ///
-    /// Errors when the steps do not join, on self loops between different vertex types, when the result would be over the
-    /// memory budget or 2^32 - 1 edges, and when a counted pair needs more than 64 bits.
+    /// Errors when the steps do not join, on self loops between different vertex types, when the result would be over
+    /// the memory budget or 2^32 - 1 edges, and when a counted pair needs more than 64 bits.
     pub fn metapath(&self, name: &str, steps: &[Step], options: MetapathOptions) -> Result<SemanticGraph, SgbError> {
         self.metapath_from(name, steps, options).map(|(graph, _)| graph)
     }
 
-    /// The same, and where it came from.
+    /// As [`metapath`](Self::metapath), with the origin of the graph.
     ///
     /// Errors as [`metapath`](Self::metapath) does.
     pub fn metapath_from(
@@ -49,17 +49,19 @@ impl SemanticGraphs<'_> {
         let started = Instant::now();
         let (src_type, dst_type) = self.ends(name, steps, options.self_loops)?;
         let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
-        let asked = Asked { name, steps, options, num_src, num_dst, mirror: self.is_mirror(steps) };
-        let joined = asked.mirror && self.is_cliques(steps);
-        let outgoing = |csc: &Csc| match asked.mirror {
-            true => joined.then(|| cliques(csc)).flatten().unwrap_or_else(|| mirrored(csc)),
+        let asked = Asked { name, steps, options, num_src, num_dst, symmetric: self.is_symmetric_path(steps) };
+        let disjoint_cliques = asked.symmetric && self.joins_cliques(steps);
+        let transposed = |csc: &Csc| match asked.symmetric {
+            true => {
+                disjoint_cliques.then(|| transpose_cliques(csc)).flatten().unwrap_or_else(|| transpose_symmetric(csc))
+            }
             false => transpose(csc, num_src),
         };
         let mut origin = Origin::default();
         let found = self.look_up(&asked)?;
-        let (key, incoming) = (found.key, found.incoming.map(|(csc, counts)| (outgoing(&csc), csc, counts)));
-        // Edges without one back would be a file that nobody has written here; kernels go where edges lead.
-        let incoming = incoming.filter(|(csr, csc, _)| csr.edge.iter().all(|&e| (e as usize) < csc.src.len()));
+        let (key, incoming) = (found.key, found.incoming.map(|(csc, counts)| (transposed(&csc), csc, counts)));
+        // Rejects a stored graph that should be symmetric and is not: kernels index by edge ids without bounds checks.
+        let incoming = incoming.filter(|(csr, csc, _)| csr.eids.iter().all(|&e| (e as usize) < csc.indices.len()));
         let (csr, csc, counts) = match incoming {
             Some(cached) => {
                 origin.cached = true;
@@ -69,10 +71,10 @@ impl SemanticGraphs<'_> {
                 let building = Instant::now();
                 let (csc, counts) = self.multiply(&asked)?;
                 if let (Some(key), Some(cache)) = (key, &self.cache) {
-                    let graph = Stored { num_src, indptr: &csc.indptr, src: &csc.src, counts: counts.as_deref() };
+                    let graph = Stored { num_src, indptr: &csc.indptr, src: &csc.indices, counts: counts.as_deref() };
                     origin.stored = cache.keep(key, &self.label(steps), &graph, building.elapsed());
                 }
-                (outgoing(&csc), csc, counts)
+                (transposed(&csc), csc, counts)
             }
         };
         let graph =
@@ -81,8 +83,8 @@ impl SemanticGraphs<'_> {
         Ok((graph, origin))
     }
 
-    /// What the cache has of a metapath. What is there obeys the budget by its pairs; a bound of them is all that is known
-    /// before a graph is built, so that one may be there that would not have been built within this budget.
+    /// The cache's entry of a metapath. An entry obeys the budget by its exact pairs; a build checks an upper bound
+    /// first, so an entry may be found that would not have been built within this budget.
     fn look_up(&self, asked: &Asked<'_>) -> Result<Found, SgbError> {
         let Some(cache) = &self.cache else { return Ok(Found::default()) };
         let key = Key::new(self, asked.steps, asked.options);
@@ -93,12 +95,12 @@ impl SemanticGraphs<'_> {
         }
     }
 
-    /// Whether the cache has a file for a metapath; not whether it can be used.
+    /// Whether the cache has a file for a metapath; the file may still be unusable.
     pub(super) fn is_cached(&self, steps: &[Step], options: MetapathOptions) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.has(Key::new(self, steps, options)))
     }
 
-    /// Multiplies the adjacency matrices of a metapath: rows are destinations.
+    /// Multiplies the adjacency matrices of a metapath; rows are destinations.
     fn multiply(&self, asked: &Asked<'_>) -> Result<Incoming, SgbError> {
         let options = asked.options;
         // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
@@ -110,7 +112,7 @@ impl SemanticGraphs<'_> {
         let loops = if options.self_loops { asked.num_dst as u64 } else { 0 };
         let max_pairs = plan.max_pairs.saturating_add(loops);
         let fits = |pairs: u64| asked.bytes(pairs) <= options.memory_budget;
-        // The row offsets are the only part whose size does not depend on the pairs.
+        // The row offsets are the only part with a size independent of the pairs.
         if !fits(0) || (!fits(max_pairs) && plan.work > CHEAP_WORK) {
             return Err(asked.over(max_pairs, false));
         }
@@ -119,17 +121,17 @@ impl SemanticGraphs<'_> {
             Some(whole) => plan.at_hand(whole),
             None => plan.store(&|part| self.shared(&steps[part], options.counted)),
         };
-        // Of a path that is shared as a whole the arrays are there.
+        // A path that is one shared product as a whole is already computed.
         if let ([whole], false, false) = (&plan.segments[..], options.counted, options.self_loops)
             && steps.len() > 1
             && fits(whole.cols.len() as u64)
             && whole.cols.len() < NO_ORIGINAL as usize
         {
-            return Ok((Csc { indptr: Shared::clone(&whole.indptr), src: Shared::clone(&whole.cols) }, None));
+            return Ok((Csc { indptr: Shared::clone(&whole.indptr), indices: Shared::clone(&whole.cols) }, None));
         }
         let rows = Rows::new(&plan.segments, options.self_loops, options.memory_budget / 4);
-        // Sizes first, so that entries are written in their place: except where walking costs more than copying, if
-        // what is held twice is no more than intermediates may be.
+        // Count first, then write entries to their final position; except where walking costs more than copying, if the
+        // second copy fits the budget of intermediates.
         let convert = |count: u64| count as f32;
         let walks = if options.counted { plan.work } else { plan.work / 2.0 };
         let once = walks > max_pairs as f64 && asked.bytes(max_pairs) <= options.memory_budget / 4;
@@ -149,21 +151,21 @@ impl SemanticGraphs<'_> {
         if filled.overflow {
             return Err(SgbError::CountOverflow { graph: asked.name.into() });
         }
-        Ok((Csc { indptr: indptr.into(), src: filled.cols.into() }, filled.counts))
+        Ok((Csc { indptr: indptr.into(), indices: filled.cols.into() }, filled.counts))
     }
 
-    /// Whether the way back is the same way, so that each pair has one back with as many paths: each step is taken back by its
-    /// counterpart from the end, or both go along one relation in which each edge has one back.
-    pub(super) fn is_mirror(&self, steps: &[Step]) -> bool {
+    /// Whether the graph is symmetric, with equal path counts in both directions: each step is undone by its mirror
+    /// step, or both follow one symmetric relation.
+    pub(super) fn is_symmetric_path(&self, steps: &[Step]) -> bool {
         let is_back = |(&step, &back): (&Step, &Step)| {
             step == back.flipped() || (step == back && self.is_symmetric(step.relation))
         };
         steps.iter().zip(steps.iter().rev()).all(is_back)
     }
 
-    /// Whether a path that leads back the same way joins each vertex with all of a clique: where its first half leads to one vertex
-    /// at most, all that get to that vertex are joined, with themselves too, and with nobody else.
-    fn is_cliques(&self, steps: &[Step]) -> bool {
+    /// Whether a symmetric metapath yields a disjoint union of cliques with self loops: its first half reaches one
+    /// vertex at most, so the path joins exactly the vertices that reach the same one.
+    fn joins_cliques(&self, steps: &[Step]) -> bool {
         let (first, second) = steps.split_at(steps.len() / 2);
         let leads_to_one = |&step: &Step| self.step(step).indptr.windows(2).all(|row| row[1] - row[0] <= 1);
         first.len() == second.len()
@@ -171,7 +173,7 @@ impl SemanticGraphs<'_> {
             && first.iter().all(leads_to_one)
     }
 
-    /// Whether each edge of a relation has one back; said of relations without multiple edges only.
+    /// Whether a relation is symmetric. Only relations without multiple edges qualify.
     fn is_symmetric(&self, relation: usize) -> bool {
         let data = &self.dataset.relations[relation];
         data.src == data.dst
@@ -184,7 +186,7 @@ impl SemanticGraphs<'_> {
             })
     }
 
-    /// The steps as dataset files write them, for those who look at the cache.
+    /// The steps in the notation of `dataset.toml`, stored for inspection of the cache.
     fn label(&self, steps: &[Step]) -> String {
         let step = |step: &Step| {
             let direction = if step.reverse { '<' } else { '>' };
@@ -194,29 +196,28 @@ impl SemanticGraphs<'_> {
     }
 }
 
-/// What a cache knows of a metapath.
+/// Result of a cache look-up of a metapath.
 #[derive(Default)]
 struct Found {
-    /// What it is found by, if there is a cache.
+    /// The key, if there is a cache.
     key: Option<Key>,
     incoming: Option<Incoming>,
 }
 
-/// What is to be built.
+/// A request to build a metapath graph.
 struct Asked<'a> {
     name: &'a str,
     steps: &'a [Step],
     options: MetapathOptions,
     num_src: usize,
     num_dst: usize,
-    /// See [`SemanticGraphs::is_mirror`].
-    mirror: bool,
+    symmetric: bool,
 }
 
 impl Asked<'_> {
-    /// Bytes of the graph with so many pairs.
+    /// Bytes of the graph with `pairs` pairs.
     fn bytes(&self, pairs: u64) -> u64 {
-        graph_bytes(self.num_src, self.num_dst, pairs, self.options.counted, self.mirror)
+        graph_bytes(self.num_src, self.num_dst, pairs, self.options.counted, self.symmetric)
     }
 
     fn over(&self, pairs: u64, exact: bool) -> SgbError {

@@ -1,23 +1,23 @@
 //! Semantic graph build (SGB): from relations and metapaths to [`SemanticGraph`]s.
 //!
-//! A semantic graph leads from the vertices at which its path starts (sources) to those at which it ends (destinations);
-//! the graph of a single forward step is the relation itself. A metapath's graph is a product of adjacency matrices,
-//! computed row by row (Gustavson): per destination the path is walked backwards, one set of vertices per step, so
-//! that no intermediate product is stored unless the plan found that storing it saves work. Where memory allows, rows are
-//! collected in one pass and put together; else they are counted, then filled. What is allocated is the result (twice for
-//! a moment, where it is put together), one set per thread and the stored intermediates, all within the budget.
+//! A semantic graph leads from the start vertices of its path (sources) to the end vertices (destinations); the graph
+//! of a single forward step is the relation itself. The graph of a metapath is a product of adjacency matrices,
+//! computed row by row (Gustavson): for each destination the path is walked backwards, one vertex set per step, so that
+//! no intermediate product is stored unless the plan finds that storing it saves work. If memory allows, rows are
+//! collected in one pass and concatenated; otherwise they are counted, then filled. Allocated are the result (twice for
+//! a moment when it is concatenated), one set per thread and the stored intermediates, all within the budget.
 //!
-//! Edge weights play no part in metapaths. Sampled or lazy metapath graphs are not made here.
+//! Edge weights do not affect metapaths. Metapath graphs are neither sampled nor lazy.
 
 pub mod cache;
 mod error;
 mod metapath;
+mod middle_vertex;
 mod plan;
 mod pool;
 mod sets;
 mod share;
 mod sums;
-mod unique;
 mod walk;
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -25,15 +25,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of};
 use crate::dataset::Dataset;
 use crate::degrees::ClassInfo;
-use crate::outgoing::transpose;
 use crate::shared::Shared;
+use crate::transpose::transpose;
 
 pub use self::cache::{Entry, EntryGraph, GraphCache};
 pub use self::error::{SgbError, show_bytes};
 pub use self::metapath::Origin;
+pub use self::middle_vertex::Middle;
 use self::plan::Plan;
 use self::share::Shares;
-pub use self::unique::Middle;
 
 /// One step of a metapath: along a relation, or against it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,12 +60,12 @@ impl Step {
     }
 }
 
-/// How a relation becomes a semantic graph. By default as it is: forward, duplicates kept, no self loops.
+/// How a relation becomes a semantic graph. Default: forward, duplicates kept, no self loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelationOptions {
-    /// Swap the ends.
+    /// Swap sources and destinations.
     pub reverse: bool,
-    /// Merge equal edges: weights are added, `original` is that of the first.
+    /// Merge equal edges: weights are added; `original` is the first one's.
     pub dedup: bool,
     /// Add the edge (v, v), of weight 1, where it is missing. Errors if the ends are different vertex types.
     pub self_loops: bool,
@@ -78,13 +78,13 @@ pub struct MetapathOptions {
     pub counted: bool,
     /// Add the pair (v, v), counted once, where it is missing. Errors if the ends are different vertex types.
     pub self_loops: bool,
-    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). A quarter of it holds each stored intermediate, the
-    /// rows of each matrix that are bits, and what is shared.
+    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). Each stored intermediate, the bitmap rows of
+    /// each matrix, and the shared products may take a quarter of it.
     pub memory_budget: u64,
 }
 
 impl MetapathOptions {
-    /// 4 GiB, about 350 million pairs, or 500 million of a path whose way back is the same way.
+    /// 4 GiB: about 350 million pairs, or 500 million in a symmetric graph.
     pub const DEFAULT_MEMORY_BUDGET: u64 = 4 << 30;
 }
 
@@ -94,7 +94,7 @@ impl Default for MetapathOptions {
     }
 }
 
-/// What a metapath's graph would cost, found without building it.
+/// Estimated cost of a metapath graph, without building it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Vertices of the type at which the metapath starts.
@@ -103,15 +103,15 @@ pub struct Estimate {
     pub cols: usize,
     /// Path instances, exact (saturated at `u128::MAX`).
     pub instances: u128,
-    /// No more distinct pairs than this.
+    /// Upper bound on the distinct pairs.
     pub max_pairs: u64,
-    /// Bytes of the graph (reachable) if it had `max_pairs` pairs.
+    /// Bytes of the uncounted graph if it had `max_pairs` pairs.
     pub max_bytes: u64,
-    /// Edges that one pass would touch, about.
+    /// Approximate number of edges that one pass touches.
     pub work: f64,
 }
 
-/// Exact size of a metapath's graph.
+/// Exact size of a metapath graph.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MetapathStats {
     /// Vertices of the type at which the metapath starts.
@@ -125,23 +125,23 @@ pub struct MetapathStats {
     /// Path instances (saturated at `u128::MAX`).
     #[serde(serialize_with = "crate::info::paths")]
     pub instances: u128,
-    /// Most distinct ends of one start.
+    /// Largest number of distinct end vertices of one start vertex.
     pub max_degree: u64,
-    /// Starts by their number of distinct ends.
+    /// Degree classes of the start vertices, by distinct end vertices.
     pub out_classes: Vec<ClassInfo>,
-    /// Ends by their number of distinct starts.
+    /// Degree classes of the end vertices, by distinct start vertices.
     pub in_classes: Vec<ClassInfo>,
 }
 
-/// A sparse matrix by rows: what a walk steps along. Columns ascend within a row; duplicates may occur.
+/// A sparse matrix in CSR form, the operand of a walk. Columns ascend within a row; duplicates may occur.
 #[derive(Debug)]
 pub(crate) struct Adjacency {
     indptr: Shared<u64>,
     cols: Shared<u32>,
-    /// Path instances of each entry where it is a product; 1 each otherwise.
+    /// Path instances of each entry of a product; `None`: 1 each.
     counts: Option<Vec<u64>>,
     num_cols: usize,
-    /// No row has a column twice.
+    /// Whether no row has a column twice.
     distinct: bool,
 }
 
@@ -159,21 +159,21 @@ impl Adjacency {
     }
 }
 
-/// Builds semantic graphs of one dataset. Adjacency of a relation is made when first needed and kept for the next graph.
+/// Builds semantic graphs of one dataset. The adjacency of a relation is built on first use and kept.
 pub struct SemanticGraphs<'a> {
     dataset: &'a Dataset,
-    /// For each relation: by source, by destination.
+    /// Per relation: adjacency by source, and by destination.
     adjacency: Vec<[OnceLock<Arc<Adjacency>>; 2]>,
     cache: Option<GraphCache>,
-    /// For each relation: hashes of its sources and destinations.
+    /// Per relation: hashes of its sources and destinations.
     contents: Vec<OnceLock<[u128; 2]>>,
-    /// For each relation: whether each edge has one back.
+    /// Per relation: whether it is symmetric.
     symmetric: Vec<OnceLock<bool>>,
     shares: Mutex<Shares>,
 }
 
 impl<'a> SemanticGraphs<'a> {
-    /// A builder for `dataset`; does no work yet.
+    /// A builder for `dataset`, without adjacency yet.
     pub fn new(dataset: &'a Dataset) -> SemanticGraphs<'a> {
         let adjacency = dataset.relations.iter().map(|_| Default::default()).collect();
         let contents = dataset.relations.iter().map(|_| OnceLock::new()).collect();
@@ -181,7 +181,7 @@ impl<'a> SemanticGraphs<'a> {
         SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric, shares: Mutex::default() }
     }
 
-    /// Looks for metapaths in `cache` before they are built, and keeps there what is worth it.
+    /// Looks metapaths up in `cache` before building them, and stores new ones there if that pays.
     pub fn with_cache(mut self, cache: Option<GraphCache>) -> SemanticGraphs<'a> {
         self.cache = cache;
         self
@@ -232,7 +232,7 @@ impl<'a> SemanticGraphs<'a> {
         Ok(SemanticGraph { name: graph, num_src, num_dst, csc, csr, counts: None, weight, original: Some(original) })
     }
 
-    /// What the graph of a metapath would cost at most, by counting paths: time in the number of edges of its relations.
+    /// Upper bound on the cost of a metapath graph, from path counts; takes time in the edges of its relations.
     ///
     /// Errors when the steps do not join.
     pub fn estimate(&self, steps: &[Step]) -> Result<Estimate, SgbError> {
@@ -241,11 +241,11 @@ impl<'a> SemanticGraphs<'a> {
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
         let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, None, &|_| false);
-        let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, self.is_mirror(steps));
+        let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, self.is_symmetric_path(steps));
         Ok(Estimate { rows, cols, instances, max_pairs: plan.max_pairs, max_bytes, work: plan.work })
     }
 
-    /// Exact size of a metapath's graph, row by row, without building it.
+    /// Exact size of a metapath graph, counted row by row without building it.
     ///
     /// Errors when the steps do not join.
     pub fn stats(&self, steps: &[Step]) -> Result<MetapathStats, SgbError> {
@@ -267,7 +267,7 @@ impl<'a> SemanticGraphs<'a> {
         })
     }
 
-    /// The vertex types at which `steps` start and end, once they are known to join.
+    /// The vertex types at which `steps` start and end; checks that the steps join.
     fn ends(&self, graph: &str, steps: &[Step], self_loops: bool) -> Result<(usize, usize), SgbError> {
         let relations = self.dataset.relations.len();
         if let Some(step) = steps.iter().find(|s| s.relation >= relations) {
@@ -311,7 +311,7 @@ impl<'a> SemanticGraphs<'a> {
                 (&relation.src_ids, &relation.dst_ids)
             };
             let (csc, _) = csc_of(self.count(from), cols, rows);
-            let (indptr, cols, num_cols) = (csc.indptr, csc.src, self.count(to));
+            let (indptr, cols, num_cols) = (csc.indptr, csc.indices, self.count(to));
             let row = |ends: &[u64]| cols[ends[0] as usize..ends[1] as usize].windows(2).all(|pair| pair[0] < pair[1]);
             let distinct = indptr.windows(2).all(row);
             Arc::new(Adjacency { indptr, cols, counts: None, num_cols, distinct })
@@ -320,19 +320,19 @@ impl<'a> SemanticGraphs<'a> {
     }
 }
 
-/// Bytes of a semantic graph: row offsets of both directions; source, destination and edge number of each pair; and its
-/// count. In a mirror sources and destinations are one array, and so are the offsets.
-fn graph_bytes(num_src: usize, num_dst: usize, pairs: u64, counted: bool, mirror: bool) -> u64 {
-    let (rows, ends) = if mirror { (num_dst + 1, 1) } else { (num_src + num_dst + 2, 2) };
+/// Bytes of a semantic graph: row offsets of both directions; source, destination and edge id of each pair; and its
+/// count. A symmetric graph stores offsets and neighbours once.
+fn graph_bytes(num_src: usize, num_dst: usize, pairs: u64, counted: bool, symmetric: bool) -> u64 {
+    let (rows, ends) = if symmetric { (num_dst + 1, 1) } else { (num_src + num_dst + 2, 2) };
     (8 * rows as u64).saturating_add(pairs.saturating_mul(4 * (ends + 1 + u64::from(counted))))
 }
 
-/// Merges equal edges, which are neighbours in the CSC order.
+/// Merges equal edges, which are adjacent in the CSC order.
 fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32>>) {
     let dst = rows_of(&csc.indptr);
     let mut kept = 0;
     let mut degree = vec![0u64; csc.indptr.len()];
-    let src = csc.src.make_mut();
+    let src = csc.indices.make_mut();
     for e in 0..dst.len() {
         let same = kept > 0 && e > 0 && dst[e] == dst[e - 1] && src[e] == src[kept - 1];
         if same {

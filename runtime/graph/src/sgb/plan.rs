@@ -1,17 +1,17 @@
-//! Chooses how to multiply the adjacency matrices of a metapath.
+//! Plans the multiplication of the adjacency matrices of a metapath.
 //!
-//! Walking the whole chain for one row after another is the left-associated product without its intermediates: a row of
-//! `A·B` is used once, in that row. What can pay is to store a product `B·C` further right, because many rows pass through
-//! the same vertices. The plan cuts the chain into segments: the first is one step, each other one a step or a stored
-//! product (planned in the same way). Cost is the number of matrix entries touched, estimated by counting paths:
+//! Walking the whole chain row by row is the left-associated product without its intermediates: a row of `A·B` is used
+//! once, in that row. Storing a product `B·C` further right can pay, because many rows pass through the same vertices.
+//! The plan splits the chain into segments: the first is one step, each other one a step or a stored product (planned
+//! recursively). Cost is the number of matrix entries touched, estimated by path counts:
 //!
 //! - at boundary m, vertex v is visited by at most `min(paths arriving at v, rows)` rows, and
 //! - a row of segment m..j has at most `min(paths leaving v, columns reached)` entries,
 //!
-//! so `Σ_v visits(v) · entries(v)` bounds the work of the segment, and `Σ_v entries(v)` its size when stored. Vectors of
-//! path counts take time in the number of edges and never the size of a product.
+//! so `Σ_v visits(v) · entries(v)` bounds the work of the segment, and `Σ_v entries(v)` its size when stored. The
+//! vectors of path counts take time in the number of edges, never in the size of a product.
 //!
-//! Products that are built for other metapaths as well (`share.rs`) cost nothing here, and may also come first.
+//! Products shared with other metapaths (`share.rs`) cost nothing here, and may also come first.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,27 +28,28 @@ const STORE_COST: f64 = 4.0;
 
 /// How to compute the rows of a product.
 pub(super) struct Plan {
-    /// Matrices to walk along, in order.
+    /// The matrices to walk along, in order.
     pub segments: Vec<Arc<Adjacency>>,
-    /// No more distinct pairs than this.
+    /// Upper bound on the distinct pairs.
     pub max_pairs: u64,
-    /// Entries that one pass over all rows touches, about.
+    /// Approximate number of entries that one pass over all rows touches.
     pub work: f64,
-    /// Where to cut the chain, where that was worth a thought.
+    /// The best splits of the chain; `None` for a chain that is not split.
     costs: Option<Costs>,
     counted: bool,
     store_budget: u64,
 }
 
-/// Whether the product of a part of a chain is made elsewhere.
+/// Whether the product of a range of a chain is a shared product.
 pub(super) type IsShared<'s> = &'s dyn Fn(Range<usize>) -> bool;
 
-/// The product of a part of a chain, if it is made elsewhere.
+/// The shared product of a range of a chain, if there is one.
 pub(super) type Fetch<'s> = &'s dyn Fn(Range<usize>) -> Option<Arc<Adjacency>>;
 
 impl Plan {
     /// Plans the product of `chain` (not empty), with path counts if `counted`, storing intermediates of at most
-    /// `store_budget` bytes each; `tables` are those of the chain, if they are known. Only estimates: until [`store`](Self::store) nothing is multiplied.
+    /// `store_budget` bytes each; `tables` are those of the chain, if already known. Only estimates: until
+    /// [`store`](Self::store) no product is computed.
     pub fn new(
         chain: Vec<Arc<Adjacency>>,
         store_budget: u64,
@@ -67,7 +68,7 @@ impl Plan {
         Plan { segments: chain, max_pairs, work: costs.walk(0..k), costs: Some(costs), counted, store_budget }
     }
 
-    /// Computes the intermediates that pay and walks along them from now on. `fetch` has those that are made elsewhere.
+    /// Computes the intermediates that pay and walks along them from now on. `fetch` returns shared products.
     pub fn store(self, fetch: Fetch<'_>) -> Plan {
         match &self.costs {
             Some(costs) => {
@@ -79,12 +80,12 @@ impl Plan {
         }
     }
 
-    /// Where the whole product is at hand.
+    /// A plan whose whole product is already computed.
     pub fn at_hand(self, product: Arc<Adjacency>) -> Plan {
         Plan { segments: vec![product], costs: None, ..self }
     }
 
-    /// The product itself, for walks along it.
+    /// Computes the product, as an operand of other walks.
     pub fn product(&self) -> Adjacency {
         product(&self.segments, (self.counted, self.store_budget))
     }
@@ -102,7 +103,7 @@ pub(super) fn count_paths(chain: &[Arc<Adjacency>]) -> u128 {
     from.iter().fold(0, |sum: u128, &n| sum.saturating_add(n))
 }
 
-/// Bounds on pairs and work of a chain that is walked step by step.
+/// Upper bounds on the pairs and the work of a chain walked step by step.
 fn bound(chain: &[Arc<Adjacency>]) -> (u64, f64) {
     let rows = chain[0].num_rows();
     let mut arriving = vec![1f64; rows];
@@ -121,7 +122,7 @@ fn bound(chain: &[Arc<Adjacency>]) -> (u64, f64) {
     (pairs.ceil().min(u64::MAX as f64) as u64, work)
 }
 
-/// Numbers of paths through parts `i..j` of a chain. They are upper bounds for estimates, so `f64` will do.
+/// Numbers of paths through ranges `i..j` of a chain: upper bounds for estimates, so the precision of `f64` suffices.
 struct Paths {
     /// `leaving[i][j - i - 1][v]`: paths through `i..j` that leave vertex v of boundary i.
     leaving: Vec<Vec<Vec<f64>>>,
@@ -172,17 +173,17 @@ impl Paths {
         &self.arriving[i][j - i - 1]
     }
 
-    /// Columns that any path through `i..j` reaches.
+    /// Number of columns that paths through `i..j` reach.
     fn columns(&self, i: usize, j: usize) -> f64 {
         self.arriving(i, j).iter().filter(|n| **n > 0.0).count() as f64
     }
 
-    /// Rows from which any path through `i..j` leaves.
+    /// Number of rows from which paths through `i..j` leave.
     fn rows(&self, i: usize, j: usize) -> f64 {
         self.leaving(i, j).iter().filter(|n| **n > 0.0).count() as f64
     }
 
-    /// Bound on the distinct pairs of `i..j`.
+    /// Upper bound on the distinct pairs of `i..j`.
     fn entries(&self, i: usize, j: usize) -> f64 {
         let (columns, rows) = (self.columns(i, j), self.rows(i, j));
         let by_row: f64 = self.leaving(i, j).iter().map(|n| n.min(columns)).sum();
@@ -190,8 +191,8 @@ impl Paths {
         by_row.min(by_column)
     }
 
-    /// Bound on the entries touched when rows that started at `i` go through segment `m..j`, a row of which costs no more
-    /// than `row` entries.
+    /// Bound on the entries touched when rows that started at `i` go through segment `m..j`, at a cost of at most `row`
+    /// entries per row.
     fn segment(&self, i: usize, m: usize, j: usize, row: f64) -> f64 {
         let (rows, columns) = (self.rows(i, m), self.columns(m, j));
         let visits = self.arriving(i, m).iter().map(|n| n.min(rows));
@@ -199,7 +200,7 @@ impl Paths {
     }
 }
 
-/// What cuts of a chain cost, so that many plans of it can be compared.
+/// Costs of the splits of a chain, computed once to compare many plans.
 pub(super) struct Tables {
     num_steps: usize,
     /// `entries[i][j]`: bound on the entries of `i..j`.
@@ -216,7 +217,7 @@ impl Tables {
         let part = |i: usize, j: usize| if i < j { paths.entries(i, j) } else { 0.0 };
         let entries = (0..k).map(|i| (0..=k).map(|j| part(i, j)).collect()).collect();
         let segment = |i: usize, m: usize, j: usize| {
-            // Long rows are bits where only sets are asked for.
+            // Without counts, rows with many entries are stored as bitmaps.
             let row = if counted { f64::INFINITY } else { bit_cost(chain[j - 1].num_cols) };
             paths.segment(i, m, j, row)
         };
@@ -230,23 +231,23 @@ impl Tables {
         self.entries[part.start][part.end]
     }
 
-    /// Bound on the bytes of a part when it is stored.
+    /// Bound on the bytes of a stored range.
     pub fn bytes(&self, part: Range<usize>) -> f64 {
         self.entries(part) * self.entry_bytes
     }
 
-    /// What it costs to store a part.
+    /// Cost of computing and storing a range.
     pub fn store_cost(&self, part: Range<usize>, costs: &Costs) -> f64 {
         2.0 * costs.walk(part.clone()) + self.write_cost(part)
     }
 
-    /// What it costs to write the entries of a part.
+    /// Cost of writing the entries of a range.
     pub fn write_cost(&self, part: Range<usize>) -> f64 {
         STORE_COST * self.entries(part)
     }
 }
 
-/// The cheapest last cut of every part of a chain.
+/// The cheapest last split of every range of a chain.
 pub(super) struct Costs {
     /// `best[i][j]`: cost of walking `i..j`, and where its last segment starts.
     best: Vec<Vec<(f64, usize)>>,
@@ -260,7 +261,7 @@ impl Costs {
             for i in 0..=k - len {
                 let j = i + len;
                 if len == 1 || is_shared(i..j) {
-                    // Its rows are those of a matrix that is there.
+                    // A shared product is walked directly.
                     costs.best[i][j] = (tables.entries(i..j), i);
                 }
                 for m in i + 1..j {
@@ -272,7 +273,7 @@ impl Costs {
                         tables.store_cost(m..j, &costs)
                     };
                     let cost = costs.walk(i..m) + tables.segment[i][m][j] + stored;
-                    // Later cuts are shorter segments: on a tie nothing is stored.
+                    // Later splits give shorter segments; on a tie the split without a stored product wins.
                     if cost <= costs.walk(i..j) {
                         costs.best[i][j] = (cost, m);
                     }
@@ -286,7 +287,7 @@ impl Costs {
         self.best[part.start][part.end].0
     }
 
-    /// The segments of a part of `chain`; computes those that are to be stored.
+    /// The segments of a range of `chain`; computes the products that the plan stores.
     fn store(
         &self,
         chain: &[Arc<Adjacency>],
@@ -310,7 +311,7 @@ impl Costs {
     }
 }
 
-/// The product of segments. Counts saturate, and saturated counts stay so in whatever is made of them.
+/// The product of segments. Counts saturate, and products of saturated counts stay saturated.
 fn product(segments: &[Arc<Adjacency>], (counted, budget): (bool, u64)) -> Adjacency {
     let rows = Rows::new(segments, false, budget);
     let indptr = rows.count();

@@ -1,8 +1,8 @@
-//! What threads keep from one block of rows to the next.
+//! A pool of per-thread state reused across blocks of rows.
 
 use std::sync::Mutex;
 
-/// Accumulators that threads take and give back: there are never more than threads at work.
+/// Accumulators that threads take and return: never more than threads running.
 pub(super) struct Pool<T, F> {
     free: Mutex<Vec<T>>,
     make: F,
@@ -22,7 +22,7 @@ impl<T, F: Fn() -> T> Pool<T, F> {
         result
     }
 
-    /// All of them, once no thread is at work.
+    /// All accumulators, after all threads have returned theirs.
     pub fn all(self) -> Vec<T> {
         self.free.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -1,38 +1,37 @@
-//! Sets of vertices: what one row reaches, step by step.
+//! Sets of vertices reached by one row, step by step.
 //!
-//! A set is a bit for each vertex. Few vertices are listed as well, and sorted in the end. Where there are many the list
-//! is left out, and all words are read instead: inserting is one instruction then, and a row that is known as bits is
-//! added word by word.
+//! A set is a bitmap. A sparse set also lists its vertices, sorted at the end. A dense set has no list, and its bitmap
+//! is scanned instead: an insertion is then one instruction, and a row stored as a bitmap is added word by word.
 
 use pulp::Arch;
 use rayon::prelude::*;
 
 use super::Adjacency;
 
-/// Reading a word costs about an eighth of listing and sorting an entry.
+/// Scanning a word costs about an eighth of listing and sorting an entry.
 pub(super) const WORDS_PER_ENTRY: usize = 8;
 
-/// Adding the bits of a word costs about a quarter of inserting an entry.
+/// Merging a word of a bitmap costs about a quarter of inserting an entry.
 const WORDS_PER_BIT: usize = 4;
 
-/// What adding a row of so many columns as bits costs, in entries.
+/// Cost of merging a bitmap row of `num_cols` columns, in entries.
 pub(super) fn bit_cost(num_cols: usize) -> f64 {
     num_cols.div_ceil(64).div_ceil(WORDS_PER_BIT) as f64
 }
 
-/// A matrix to walk along, with some rows as bits.
+/// A matrix to walk along, with some rows stored as bitmaps.
 pub(super) struct Segment<'a> {
     pub matrix: &'a Adjacency,
-    /// How many of its columns occur at all: a set that has so many is complete.
+    /// Number of columns that occur at all: a set of that size is complete.
     reached: usize,
     bitmaps: Bitmaps,
 }
 
-/// Rows as bits.
+/// Rows stored as bitmaps.
 #[derive(Default)]
 struct Bitmaps {
     words: usize,
-    /// Place of each row, or `NONE`; empty if there are none.
+    /// Index of each row's bitmap, or `NONE`; empty if there are none.
     place: Vec<u32>,
     bits: Vec<u64>,
 }
@@ -40,15 +39,15 @@ struct Bitmaps {
 const NONE: u32 = u32::MAX;
 
 impl<'a> Segment<'a> {
-    /// A segment that comes after `before`. Rows that are visited more than once and have many entries become bits, as long as these
-    /// take no more than `budget` bytes together.
+    /// A segment that follows `before`. Rows that are visited more than once and have many entries are stored as
+    /// bitmaps, within `budget` bytes in total.
     pub fn new(matrix: &'a Adjacency, before: Option<&Adjacency>, budget: u64) -> Segment<'a> {
         let bitmaps = before.map_or_else(Bitmaps::default, |before| Bitmaps::new(matrix, before, budget));
         Segment { matrix, reached: columns(matrix), bitmaps }
     }
 }
 
-/// Columns that occur.
+/// Number of columns that occur.
 fn columns(matrix: &Adjacency) -> usize {
     let words = matrix.num_cols.div_ceil(64);
     let union = |mut a: Vec<u64>, b: Vec<u64>| {
@@ -95,16 +94,16 @@ impl Bitmaps {
     }
 }
 
-/// One set of vertices per segment: a row's state while it is walked.
+/// One vertex set per segment: the state of a row while it is walked.
 pub(super) struct Sets {
     sets: Vec<Set>,
     arch: Arch,
 }
 
-/// Vertices: as bits where they are many (dense), else listed as well, in no order.
+/// A vertex set: a bitmap if dense, else also an unordered list.
 pub(super) struct Set {
     pub bits: Vec<u64>,
-    /// Of a dense set, only after [`Set::list_all`].
+    /// For a dense set, valid only after [`Set::list_all`].
     pub list: Vec<u32>,
     pub dense: bool,
 }
@@ -115,8 +114,8 @@ impl Sets {
         Sets { sets: segments.iter().map(set).collect(), arch: Arch::new() }
     }
 
-    /// Puts the columns of `row` into the last set; all sets must be clear. Where they are a row of the last segment, gives
-    /// this row instead. With `self_loops` the row itself is one of its columns.
+    /// Collects the columns of `row` in the last set; all sets must be clear. If they equal one row of the last
+    /// segment, returns that row instead. With `self_loops` the row itself is one of its columns.
     pub fn reach<'a>(&mut self, segments: &[Segment<'a>], row: usize, self_loops: bool) -> Option<&'a [u32]> {
         let start = [row as u32];
         let last = segments.len().saturating_sub(1);
@@ -151,7 +150,7 @@ impl Sets {
         self.sets.last().and_then(|set| set.bits.get(v / 64)).is_some_and(|word| word >> (v % 64) & 1 == 1)
     }
 
-    /// The last set, in no order.
+    /// The last set, unordered.
     pub fn list(&mut self) -> &[u32] {
         let arch = self.arch;
         self.sets.last_mut().map_or(&[], |set| {
@@ -160,7 +159,7 @@ impl Sets {
         })
     }
 
-    /// Writes the last set in ascending order, and clears all.
+    /// Writes the last set in ascending order, and clears all sets.
     pub fn emit(&mut self, cols: &mut [u32]) {
         if let Some(last) = self.sets.last_mut() {
             last.write(self.arch, cols);
@@ -168,7 +167,7 @@ impl Sets {
         self.clear();
     }
 
-    /// Empties all sets.
+    /// Empties the sets of all segments.
     pub fn clear(&mut self) {
         self.sets.iter_mut().for_each(Set::clear);
     }
@@ -179,7 +178,7 @@ impl Set {
         Set { bits: vec![0; num_vertices.div_ceil(64)], list: Vec::new(), dense: false }
     }
 
-    /// Adds the rows `from` of a segment. The set was empty.
+    /// Adds the rows `from` of a segment to an empty set.
     fn unite(&mut self, arch: Arch, segment: &Segment<'_>, from: &[u32]) {
         let matrix = segment.matrix;
         let entries: usize = from.iter().map(|&v| matrix.range(v as usize).len()).sum();
@@ -203,7 +202,7 @@ impl Set {
                     unseen += row.len();
                 }
             }
-            // Looking costs about as much as a word an entry.
+            // Checking for completeness costs about a word per entry.
             if unseen > 4 * words {
                 unseen = 0;
                 if count(arch, &self.bits) == segment.reached {
@@ -225,7 +224,7 @@ impl Set {
         if self.dense { count(arch, &self.bits) } else { self.list.len() }
     }
 
-    /// Writes what is in the set in ascending order. Bits are cleared, where they are what it is kept as.
+    /// Writes the set in ascending order. Clears the bits of a dense set.
     pub fn write(&mut self, arch: Arch, cols: &mut [u32]) {
         if self.dense {
             drain(arch, &mut self.bits, cols);
@@ -236,7 +235,7 @@ impl Set {
         }
     }
 
-    /// Lists what is in the set.
+    /// Lists the members of a dense set.
     pub fn list_all(&mut self, arch: Arch) {
         if self.dense {
             self.list.resize(count(arch, &self.bits), 0);
@@ -263,7 +262,7 @@ fn count(arch: Arch, bits: &[u64]) -> usize {
     arch.dispatch(|| bits.iter().map(|word| word.count_ones() as usize).sum())
 }
 
-/// Writes what is in `bits`, ascending, and clears them. As many as `out` has room for.
+/// Writes the set bits of `bits`, ascending, up to the length of `out`, and clears them.
 fn drain(arch: Arch, bits: &mut [u64], out: &mut [u32]) {
     arch.dispatch(|| {
         let mut at = 0;
@@ -273,7 +272,7 @@ fn drain(arch: Arch, bits: &mut [u64], out: &mut [u32]) {
     });
 }
 
-/// The same, and keeps them.
+/// As `drain`, without clearing.
 fn list(arch: Arch, bits: &[u64], out: &mut [u32]) {
     arch.dispatch(|| {
         let mut at = 0;
@@ -283,10 +282,10 @@ fn list(arch: Arch, bits: &[u64], out: &mut [u32]) {
     });
 }
 
-/// Writes `base` + the position of each bit of a word from `at` on; returns where the next word goes.
+/// Writes `base` + the position of each set bit of a word to `out` from `at` on; returns the next position.
 ///
-/// How many bits a word has cannot be foreseen, so four are written in any case, and perhaps four more: what is too much is written
-/// over by the next word.
+/// The number of bits is unpredictable, so four are always written and then perhaps four more; the next word overwrites
+/// the excess.
 #[inline(always)]
 fn write_word(mut word: u64, base: u32, out: &mut [u32], at: usize) -> usize {
     let end = at + word.count_ones() as usize;

@@ -1,10 +1,10 @@
-//! Products that several metapaths share.
+//! Products shared by several metapaths.
 //!
-//! Metapaths of one model often go the same way for a while: `PAPAP` is `PAP` twice, and `PAPSP` begins with it. Which parts to
-//! build once is chosen greedily: of all parts (two steps or more, the same directions, counted or not) that occur more than once,
-//! the one that saves most by the estimates of `plan.rs`, then the next one, each within what the memory for intermediates
-//! leaves. A part that is a whole metapath is its graph as well. Parts are built when a metapath first needs them and kept as
-//! long as the builder, so that the graphs do not depend on the order in which they are asked for, nor on who shares what.
+//! Metapaths of one model often have common subpaths: `PAPAP` is `PAP` twice, and `PAPSP` begins with it. The products
+//! to share are chosen greedily: among all subpaths (two steps or more, equal directions, counted or not) that occur
+//! more than once, the one that saves most by the estimates of `plan.rs`, then the next, each within the remaining
+//! budget of intermediates. A subpath that is a whole metapath is its graph as well. Products are built on first use
+//! and kept as long as the builder, so the graphs depend neither on the order of requests nor on what is shared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,25 +13,24 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::plan::{Costs, MAX_PLANNED_STEPS, Plan, Tables};
 use super::{Adjacency, MetapathOptions, SemanticGraphs, Step};
 
-/// A product: steps from rows to columns, and whether paths are counted.
+/// A product: its steps from rows to columns, and whether paths are counted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Product {
     steps: Vec<Step>,
     counted: bool,
 }
 
-/// The products that are shared.
 #[derive(Default)]
 pub(super) struct Shares {
     chosen: BTreeSet<Product>,
     made: BTreeMap<Product, Arc<Adjacency>>,
-    /// Of the metapaths, until they are built: counting paths takes time.
+    /// Tables of the metapaths not built yet; counting paths takes time.
     tables: BTreeMap<Product, Arc<Tables>>,
-    /// Most bytes of each intermediate on the way.
+    /// Upper bound on the bytes of each intermediate.
     budget: u64,
 }
 
-/// A metapath as it is walked: rows are destinations.
+/// A metapath in walking order: rows are destinations.
 struct Walk {
     steps: Vec<Step>,
     counted: bool,
@@ -43,12 +42,12 @@ impl Walk {
         Product { steps: self.steps[part].to_vec(), counted: self.counted }
     }
 
-    /// The cheapest plan, where `chosen` are at hand.
+    /// The cheapest plan, given that the products `chosen` are computed.
     fn costs(&self, chosen: &BTreeSet<Product>) -> Costs {
         Costs::new(&self.tables, &|part| part.len() > 1 && chosen.contains(&self.part(part)))
     }
 
-    /// What its graph costs then: nothing is walked or written for what is there.
+    /// The cost of the graph under that plan; products already computed cost nothing.
     fn cost(&self, chosen: &BTreeSet<Product>) -> f64 {
         let whole = 0..self.steps.len();
         if chosen.contains(&self.part(whole.clone())) {
@@ -59,11 +58,12 @@ impl Walk {
 }
 
 impl SemanticGraphs<'_> {
-    /// Tells which metapaths will be asked for, so that what they have in common is built once. Graphs are the same without it.
-    /// What is shared takes no more than a quarter of the least memory budget among them, by bounds on its entries.
+    /// Announces the metapaths that will be requested, so that their common subpaths are built once. The graphs are the
+    /// same without it. Shared products take at most a quarter of the smallest memory budget among them, by upper
+    /// bounds on their entries.
     ///
-    /// Returns the shared products, as steps from source to destination. Metapaths that the cache has are left out, and those
-    /// whose steps do not join.
+    /// Returns the shared products, as steps from source to destination. Skips metapaths in the cache, and those with
+    /// steps that do not join.
     pub fn share(&self, metapaths: &[(Vec<Step>, MetapathOptions)]) -> Vec<Vec<Step>> {
         let wanted = metapaths.iter().filter(|(steps, options)| {
             (2..=MAX_PLANNED_STEPS).contains(&steps.len())
@@ -92,7 +92,7 @@ impl SemanticGraphs<'_> {
         shared
     }
 
-    /// What cuts of a metapath cost, if that is known.
+    /// Tables of a metapath's splits, if they are known.
     pub(super) fn known_tables(&self, steps: &[Step], counted: bool) -> Option<Arc<Tables>> {
         self.shares().tables.get(&Product { steps: steps.to_vec(), counted }).cloned()
     }
@@ -102,7 +102,7 @@ impl SemanticGraphs<'_> {
         steps.len() > 1 && self.shares().chosen.contains(&Product { steps: steps.to_vec(), counted })
     }
 
-    /// A product, if it is shared: as it is, or made now.
+    /// A shared product, built on first use; `None` if it is not shared.
     pub(super) fn shared(&self, steps: &[Step], counted: bool) -> Option<Arc<Adjacency>> {
         if !self.is_shared(steps, counted) {
             return None;
@@ -115,7 +115,7 @@ impl SemanticGraphs<'_> {
             }
             shares.budget
         };
-        // Its parts may be shared as well, but it is none of its own.
+        // A strict subpath may be shared as well.
         let is_part = |part: &Range<usize>| part.len() < steps.len();
         let chain = steps.iter().map(|&step| self.step(step)).collect();
         let plan =
@@ -131,7 +131,7 @@ impl SemanticGraphs<'_> {
     }
 }
 
-/// Parts that occur more than once, and where they do first: number of the metapath, and which of its steps.
+/// Subpaths that occur more than once, with their first occurrence: index of the metapath, and range of its steps.
 fn candidates(walks: &[(Vec<Step>, MetapathOptions)]) -> BTreeMap<Product, (usize, Range<usize>)> {
     let mut met: BTreeMap<Product, (usize, usize, Range<usize>)> = BTreeMap::new();
     for (walk, (steps, options)) in walks.iter().enumerate() {

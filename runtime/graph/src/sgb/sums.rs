@@ -1,24 +1,24 @@
-//! Numbers of paths of one row, to each vertex that it reaches.
+//! Path counts of one row to each vertex that it reaches.
 
 use pulp::Arch;
 
 use super::Adjacency;
 use super::sets::{Segment, Set, WORDS_PER_ENTRY};
 
-/// One number per vertex and segment: a row's state while its paths are counted. Numbers saturate.
+/// One count per vertex and segment: the state of a row while its paths are counted. Counts saturate.
 pub(super) struct Sums {
     sums: Vec<Sum>,
     arch: Arch,
 }
 
 struct Sum {
-    /// Paths to each vertex.
+    /// Number of paths to each vertex.
     count: Vec<u64>,
-    /// The vertices with paths. Where they are listed, no bits are set: `count` tells who was met.
+    /// The vertices with paths. While they are listed no bits are set: a nonzero `count` marks a member.
     set: Set,
 }
 
-/// A row of the last segment that all paths of a row end with, and how many paths lead there.
+/// The one row of the last segment that all paths of a row go through, and the number of paths to it.
 #[derive(Clone, Copy)]
 pub(super) struct Only {
     pub row: usize,
@@ -34,8 +34,9 @@ impl Sums {
         Sums { sums: segments.iter().map(sum).collect(), arch: Arch::new() }
     }
 
-    /// Counts the paths of `row` to each column, in the last sum; all must be clear. Where they are those of one row of the
-    /// last segment, gives that instead. With `self_loops` there is a path to the row itself, if there is no other.
+    /// Counts the paths of `row` to each column in the last sum; all sums must be clear. If all paths go through one
+    /// row of the last segment, returns that row instead. With `self_loops` there is a path to the row itself, if there
+    /// is no other.
     pub fn walk(&mut self, segments: &[Segment<'_>], row: usize, self_loops: bool) -> Option<Only> {
         let start = [row as u32];
         let last = segments.len().saturating_sub(1);
@@ -60,12 +61,13 @@ impl Sums {
         None
     }
 
-    /// Columns of the row at hand.
+    /// Number of columns of the current row.
     pub fn len(&self) -> usize {
         self.sums.last().map_or(0, |sum| sum.set.len(self.arch))
     }
 
-    /// Writes columns and path counts of the row at hand, columns ascending, and clears all. Returns whether a count overflowed.
+    /// Writes columns (ascending) and path counts of the current row, and clears all sums. Returns whether a count
+    /// overflowed.
     pub fn emit<C>(&mut self, cols: &mut [u32], counts: &mut [C], convert: &impl Fn(u64) -> C) -> bool {
         let mut overflow = false;
         if let Some(last) = self.sums.last_mut() {
@@ -81,7 +83,7 @@ impl Sums {
         overflow
     }
 
-    /// The same for paths that end with one row of the last segment.
+    /// As `emit`, for paths that all go through one row of the last segment.
     pub fn emit_only<C: Copy>(
         &mut self,
         (only, segment): (Only, &Adjacency),
@@ -110,7 +112,7 @@ impl Sums {
 }
 
 impl Sum {
-    /// Adds the rows `from` of a matrix, each as often as there are paths to it. The sum was empty.
+    /// Adds the rows `from` of a matrix, weighted by the number of paths to each, to an empty sum.
     fn unite(&mut self, matrix: &Adjacency, from: &[u32], paths: Option<&[u64]>) {
         let entries: usize = from.iter().map(|&v| matrix.range(v as usize).len()).sum();
         self.set.dense = entries * WORDS_PER_ENTRY >= self.set.bits.len();
@@ -124,7 +126,7 @@ impl Sum {
         }
     }
 
-    /// Adds paths to a vertex; not zero, so that what has none has not been met.
+    /// Adds `n` paths to a vertex; `n` is not zero, since zero means unvisited.
     fn put(&mut self, v: u32, n: u64) {
         let sum = &mut self.count[v as usize];
         if self.set.dense {
@@ -135,7 +137,7 @@ impl Sum {
         *sum = sum.saturating_add(n);
     }
 
-    /// What has paths is listed here.
+    /// Every vertex with paths is listed here.
     fn clear(&mut self) {
         self.set.list.iter().for_each(|&c| self.count[c as usize] = 0);
         self.set.clear();

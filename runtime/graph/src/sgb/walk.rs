@@ -14,7 +14,7 @@ use crate::csr::{cut, row_blocks};
 use crate::degrees::DegreeCounts;
 use crate::memory::zeros;
 
-/// What to compute per row.
+/// The values computed per row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// The set of columns.
@@ -23,7 +23,7 @@ pub(super) enum Mode {
     Counted,
 }
 
-/// Blocks of rows per thread: enough for skewed rows to even out.
+/// Blocks of rows per thread: balances rows of different sizes.
 const BLOCKS_PER_THREAD: usize = 32;
 
 /// The rows of a product.
@@ -46,15 +46,15 @@ pub(super) struct Filled<C> {
 pub(super) struct Size {
     pub pairs: u64,
     pub self_pairs: u64,
-    /// Entries of rows.
+    /// Degree counts of the rows.
     pub of_rows: DegreeCounts,
-    /// Entries of columns.
+    /// Degree counts of the columns.
     pub of_cols: DegreeCounts,
 }
 
 impl<'a> Rows<'a> {
-    /// Rows of the product of `segments`; with `self_loops` (v, v) is added where it is missing, counted once. What is
-    /// made of segments to walk faster takes no more than `budget` bytes for each.
+    /// Rows of the product of `matrices`; with `self_loops`, (v, v) is added with count 1 if it is missing. The bitmaps
+    /// of each segment take at most `budget` bytes.
     pub fn new(matrices: &'a [Arc<Adjacency>], self_loops: bool, budget: u64) -> Rows<'a> {
         let segment = |(i, matrix): (usize, &'a Arc<Adjacency>)| {
             let before = i.checked_sub(1).map(|before| &*matrices[before]);
@@ -95,7 +95,7 @@ impl<'a> Rows<'a> {
         indptr
     }
 
-    /// Entries of the rows at the offsets that [`count`](Self::count) found: the second pass.
+    /// Entries of the rows at the offsets from [`count`](Self::count): the second pass.
     pub fn fill<C: Copy + Default + Send>(
         &self,
         indptr: &[u64],
@@ -139,7 +139,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Writes the columns of a row, which has as many.
+    /// Writes the columns of a row; `cols` has exactly their number.
     fn emit_set(&self, sets: &mut Sets, row: usize, cols: &mut [u32]) {
         match self.reach(sets, row) {
             Some(row) => {
@@ -241,10 +241,10 @@ impl<'a> Rows<'a> {
         part
     }
 
-    /// Sizes only.
+    /// Counts entries, self pairs and degrees, without storing the product.
     pub fn measure(&self) -> Size {
         let num_cols = self.segments.last().map_or(0, |s| s.matrix.num_cols);
-        // With the entries of each column: a row has a column once, so 32 bits hold them.
+        // Column degrees are counted as well: a row has a column once, so 32 bits suffice.
         let pool = Pool::new(|| (Sets::new(&self.segments), vec![0u32; num_cols]));
         let block = self.num_rows.div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads()).max(1);
         let blocks = self.num_rows.div_ceil(block);
@@ -286,7 +286,7 @@ impl<'a> Rows<'a> {
 struct Part<C> {
     degrees: Vec<u32>,
     cols: Vec<u32>,
-    /// Of counted rows.
+    /// Empty unless paths are counted.
     counts: Vec<C>,
     overflow: bool,
 }
@@ -297,7 +297,7 @@ impl<C> Part<C> {
     }
 }
 
-/// What parts have, one after another.
+/// Concatenates one array of all parts.
 fn joined<C: Sync, T: Copy + Default + Send + Sync>(
     parts: &[Part<C>],
     len: usize,

@@ -8,14 +8,14 @@ use rand_chacha::ChaCha8Rng;
 
 use super::shapes::Words;
 
-/// Vertices to draw from, with weights, as a whole and by community.
+/// Vertices to sample from by weight, overall and by community.
 pub(super) struct Pool {
     ids: Vec<u32>,
     all: Cumulative,
     by_class: Vec<Cumulative>,
 }
 
-/// Positions with their cumulated weights.
+/// Positions with their cumulative weights.
 #[derive(Default)]
 struct Cumulative {
     positions: Vec<u32>,
@@ -37,7 +37,7 @@ impl Cumulative {
 }
 
 impl Pool {
-    /// `ids` in order of falling weight: the one at rank r (from 1) has weight r^-exponent.
+    /// `ids` by descending weight: rank r (from 1) has weight r^-exponent.
     pub fn new(ids: Vec<u32>, exponent: f64, class: &[usize], classes: usize) -> Pool {
         let mut all = Cumulative::default();
         let mut by_class: Vec<Cumulative> = (0..classes).map(|_| Cumulative::default()).collect();
@@ -53,7 +53,7 @@ impl Pool {
         self.ids[self.all.draw(rng).unwrap_or(0) as usize]
     }
 
-    /// One of community `class` with probability `affinity`, any otherwise.
+    /// A vertex of community `class` with probability `affinity`, otherwise any vertex.
     pub fn near(&self, class: usize, affinity: f64, rng: &mut ChaCha8Rng) -> u32 {
         if rng.random::<f64>() < affinity
             && let Some(i) = self.by_class[class].draw(rng)
@@ -88,7 +88,7 @@ pub(super) fn pairs(
         new
     };
     let (mut free_src, mut free_dst) = (vec![true; src_class.len()], vec![true; dst_class.len()]);
-    // Every source and destination gets an edge, as far as the edges go: destinations first take free sources.
+    // Every source and destination gets an edge if `num` suffices: destinations take unused sources first.
     if num >= s {
         for &u in &src.ids {
             let v = dst.near(src_class[u as usize], affinity, rng);
@@ -110,7 +110,7 @@ pub(super) fn pairs(
         let v = dst.near(src_class[u as usize], affinity, rng);
         misses += usize::from(!add((u, v), &mut found));
     }
-    // Nearly complete graphs: take what is left in order.
+    // Nearly complete graphs: fill up with the remaining pairs in order.
     for &u in &src.ids {
         for &v in &dst.ids {
             if found.len() == num {
@@ -123,7 +123,7 @@ pub(super) fn pairs(
     found
 }
 
-/// One destination for every source, and a source for every destination.
+/// One destination for every source, and one source for every destination.
 fn one_each(
     src: &Pool,
     dst: &Pool,
@@ -151,7 +151,7 @@ fn one_each(
     found
 }
 
-/// Both directions of `num / 2` distinct pairs without self loops, sorted; every vertex has one if they suffice.
+/// Both directions of `num / 2` distinct pairs without self loops, sorted; every vertex gets one if `num` suffices.
 pub(super) fn symmetric(
     pool: &Pool,
     class: &[usize],
@@ -181,7 +181,7 @@ pub(super) fn symmetric(
     found
 }
 
-/// All self pairs and both directions of the pairs within small groups (of papers with an author in common), `num` in all.
+/// All self pairs and both directions of the pairs within small groups (papers with a common author), `num` in all.
 pub(super) fn cliques(
     pool: &Pool,
     class: &[usize],
@@ -194,7 +194,7 @@ pub(super) fn cliques(
     let mut found: Vec<(u32, u32)> = pool.ids.iter().map(|&v| (v, v)).collect();
     while seen.len() < half {
         let first = pool.any(rng);
-        // Sizes 2, 3, … each half as likely again: many authors with two papers, few with many.
+        // Sizes 2, 3, … each half as likely as the one before: many authors with two papers, few with many.
         let mut group = vec![first];
         while group.len() < 2 || (group.len() < 12 && rng.random::<f64>() < 0.72) {
             group.push(pool.near(class[first as usize], affinity, rng));
@@ -213,7 +213,7 @@ pub(super) fn cliques(
 
 /// Rows of a binary bag of words: row offsets, ascending word ids.
 pub(super) fn bags(class: &[usize], classes: usize, words: Words, rng: &mut ChaCha8Rng) -> (Vec<i64>, Vec<i32>) {
-    // A word is common or rare whatever its class, and belongs to the class that comes up.
+    // A word has a popularity independent of its class; its class is random.
     let mut vocabulary: Vec<u32> = (0..words.dim as u32).collect();
     vocabulary.shuffle(rng);
     let word_class: Vec<usize> = (0..words.dim).map(|_| rng.random_range(0..classes)).collect();

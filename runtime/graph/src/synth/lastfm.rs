@@ -1,7 +1,7 @@
 //! Last.fm: users, artists and tags, with links between users and artists to predict.
 //!
-//! Users and artists have communities, and most links join ends of one: what can be learned of a link is the communities
-//! of its ends and how popular the artist is.
+//! Users and artists have communities, and most links stay within one: a link can be predicted from the communities of
+//! its endpoints and the popularity of the artist.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -11,16 +11,15 @@ use super::{Shape, SynthError, Writer};
 
 const COMMUNITIES: usize = 12;
 const TYPES: [(&str, usize); 3] = [("user", 1892), ("artist", 17632), ("tag", 1088)];
-/// Links between users and artists of each part: training, validation, test.
+/// Number of training, validation and test links between users and artists.
 const LINKS: [usize; 3] = [64_984, 9283, 18_567];
 const FRIENDS: usize = 25_434;
 const TAGS: usize = 23_253;
-/// Share of the edges whose ends are of one community by design; the others join anything.
+/// Share of the edges drawn within one community; the others join any vertices.
 const AFFINITY: f64 = 0.8;
-/// The name of the split in the real dataset.
+/// Name of the split in the real dataset.
 const SPLIT: &str = "magnn";
 
-/// Writes the dataset.
 pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) -> Result<(), SynthError> {
     let shape = Shape::Lastfm;
     out.line(format_args!("format = 1\nname = \"{shape}\"\ntitle = \"synthetic music, the shape of {shape}\""));
@@ -43,7 +42,7 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) 
     let total = LINKS.iter().sum();
     let mut links = draw::pairs(&pool(0, 0.4), &pool(1, 0.9), ends(0, 1), total, AFFINITY, &mut rng);
     links.shuffle(&mut rng);
-    // Which links are held out has nothing to do with their ends.
+    // Held-out links are chosen independently of their endpoints.
     let (test, rest) = links.split_at_mut(LINKS[2].min(total));
     let (val, train) = rest.split_at_mut(LINKS[1].min(rest.len()));
     for part in [&mut *test, &mut *val, &mut *train] {
@@ -67,7 +66,7 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) 
     for (part, links) in [("val", &*val), ("test", &*test)] {
         let file = format!("{SPLIT}.{part}.npy");
         let ends = |end: fn(&(u32, u32)) -> u32| links.iter().map(move |link| end(link) as i32);
-        // The first relation is the one of the links.
+        // Relation 0 holds the links.
         let rows: Vec<i32> = ends(|link| link.0).chain(links.iter().map(|_| 0)).chain(ends(|link| link.1)).collect();
         out.npy(&file, &[3, links.len()], &rows)?;
         out.line(format_args!("{part} = \"{file}\"\n{part}_edges = {}", links.len()));

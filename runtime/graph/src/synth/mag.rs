@@ -1,16 +1,16 @@
 //! A graph of the size of ogbn-mag: 1.9 M vertices, 21.1 M edges, written piece by piece.
 //!
-//! Counts of vertices, edges, classes and of the split by year are those of ogbn-mag (Hu et al., OGB, NeurIPS 2020). The
-//! number of papers of an author follows a power law whose pairs of papers with a common author (PAP) come to the
-//! published 65.9 million; the other exponents are ours, since degrees are not published with the dataset.
+//! Counts of vertices, edges, classes and of the split by year are those of ogbn-mag (Hu et al., OGB, NeurIPS 2020).
+//! The number of papers per author follows a power law for which the pairs of papers with a common author (PAP) come to
+//! the published 65.9 million; the other exponents are chosen here, since the dataset's degrees are not published.
 //!
-//! Every paper has a hidden community, one for each class, and a year. Its label is the community, or anything for a share
-//! of noise. Features are a direction of the community under noise that hides most of it; edges prefer ends of one
+//! Every paper has a hidden community, one per class, and a year. Its label is the community, or random for a share of
+//! noise. Features are a community direction under noise that hides most of it; edges prefer endpoints of one
 //! community; papers cite papers of their own year and before, older ones more.
 //!
-//! The edges of a relation are drawn source by source. Numbers of edges come first and are exact; a source's
-//! destinations are drawn without doubles, so that nothing is sorted or held but the tables to draw from. Chunks of
-//! sources have random streams of their own, so the files do not depend on the number of threads.
+//! Edges of a relation are drawn source by source. Degrees are drawn first and sum to the exact edge count; the
+//! destinations of a source are distinct, so only the sampling tables are held and nothing is sorted. Each chunk of
+//! sources has its own random stream, so the files do not depend on the number of threads.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -24,12 +24,12 @@ use rayon::prelude::*;
 use super::{Shape, SynthError, Writer, draw, write_label};
 use crate::npy::{self, Element};
 
-/// Classes, at every scale: a model of the whole graph fits a smaller one.
+/// Number of classes, the same at every scale: a model of the whole graph fits a smaller one.
 const CLASSES: usize = 349;
 const DIM: usize = 128;
-/// Strength of a community's direction in a feature, where the noise has 1.
+/// Strength of a community's direction in a feature, relative to noise of standard deviation 1.
 const SIGNAL: f64 = 0.2;
-/// Share of the papers whose label is drawn anew, whatever their community.
+/// Share of the papers with a random label instead of their community's.
 const LABEL_NOISE: f64 = 0.3;
 
 const PAPER: usize = 0;
@@ -39,7 +39,7 @@ const INSTITUTION: usize = 3;
 const TYPES: [(&str, usize); 4] =
     [("paper", 736_389), ("author", 1_134_649), ("field_of_study", 59_965), ("institution", 8_740)];
 
-/// Papers of 2018 validate, those of 2019 test, and those of eight years before train.
+/// Papers of 2018 are for validation, those of 2019 for test, and those of the eight years before for training.
 const VAL: usize = 64_879;
 const TEST: usize = 41_939;
 const FIRST_YEAR: usize = 2010;
@@ -50,10 +50,10 @@ struct Relation {
     src: usize,
     dst: usize,
     edges: usize,
-    /// Share of the sources that have edges, and the fewest of those.
+    /// Share of the sources that have edges, and their smallest number.
     share: f64,
     least: usize,
-    /// Exponents of the degrees by rank, of sources and destinations.
+    /// Exponents of the power laws of source and destination degrees.
     exponents: (f64, f64),
     /// Share of the edges drawn within a community.
     affinity: f64,
@@ -102,7 +102,7 @@ const RELATIONS: [Relation; 4] = [
     },
 ];
 
-/// What a random stream is for; the low 32 bits are a chunk.
+/// Purpose of a random stream; the low 32 bits hold a chunk number.
 #[derive(Clone, Copy)]
 enum Stream {
     Communities(usize),
@@ -133,7 +133,7 @@ impl Stream {
     }
 }
 
-/// Writes the graph with `scale` times as many vertices of each type and edges of each relation.
+/// Writes the graph with vertex and edge counts scaled by `scale`.
 pub(super) fn write(out: &mut Writer<'_>, generator: &str, scale: f64, seed: u64) -> Result<(), SynthError> {
     let scaled = |n: usize| ((n as f64 * scale).round() as usize).max(1);
     let counts = TYPES.map(|(_, n)| scaled(n));
@@ -151,7 +151,7 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, scale: f64, seed: u64
         }
     }
 
-    // By type: the vertices in order of falling weight, as destinations.
+    // By type: the vertices in order of descending weight as destinations.
     let orders: Vec<Vec<u32>> =
         (0..TYPES.len()).map(|t| draw::shuffled(counts[t], &mut Stream::Order(t).rng(seed, 0))).collect();
     for (r, relation) in RELATIONS.iter().enumerate() {
@@ -194,7 +194,7 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, scale: f64, seed: u64
     Ok(())
 }
 
-/// `total` things for those of the given weights, in proportion, with sums that round right at every place.
+/// Distributes `total` in proportion to weights; every prefix sum is rounded correctly.
 fn apportion(total: usize, weights: impl Iterator<Item = f64> + Clone) -> Vec<usize> {
     let all: f64 = weights.clone().sum();
     let (mut sum, mut before) = (0.0, 0usize);
@@ -208,17 +208,17 @@ fn apportion(total: usize, weights: impl Iterator<Item = f64> + Clone) -> Vec<us
     weights.map(share).collect()
 }
 
-/// A community for each vertex: their sizes fall as rank^-1/2, the largest of the classes has 2.8 % of the vertices.
+/// A community for each vertex: sizes fall as rank^-1/2, the largest of the classes has 2.8 % of the vertices.
 fn communities(count: usize, rng: &mut ChaCha8Rng) -> Vec<u16> {
     let sizes = apportion(count, (0..CLASSES).map(|c| (c as f64 + 1.0).powf(-0.5)));
     let mut of: Vec<u16> = sizes.iter().enumerate().flat_map(|(c, &n)| std::iter::repeat_n(c as u16, n)).collect();
-    // The last sum may round down: whoever is left is of the largest.
+    // The last sum may round down: the remaining vertices join the largest community.
     of.resize(count, 0);
     of.shuffle(rng);
     of
 }
 
-/// A year for each paper, from 0: more from year to year, the last two as many as asked for.
+/// A year for each paper, from 0: increasing counts per year; the last two are exactly `val` and `test`.
 fn years(papers: usize, val: usize, test: usize, rng: &mut ChaCha8Rng) -> Vec<u8> {
     let test = test.min(papers);
     let val = val.min(papers - test);
@@ -230,7 +230,7 @@ fn years(papers: usize, val: usize, test: usize, rng: &mut ChaCha8Rng) -> Vec<u8
     year
 }
 
-/// Communities, but for a share of noise, which is distributed as they are.
+/// The communities, except for a share of noise with the same distribution.
 fn labels(communities: &[u16], rng: &mut ChaCha8Rng) -> Vec<i32> {
     let label = |&c: &u16| {
         let other = communities[rng.random_range(0..communities.len())];
@@ -239,7 +239,7 @@ fn labels(communities: &[u16], rng: &mut ChaCha8Rng) -> Vec<i32> {
     communities.iter().map(label).collect()
 }
 
-/// A direction of signs for each community, under noise of variance 1.
+/// A random sign vector for each community, plus noise of variance 1.
 fn features(path: &Path, communities: &[u16], seed: u64) -> Result<(), SynthError> {
     let mut rng = Stream::Directions.rng(seed, 0);
     let sign = |rng: &mut ChaCha8Rng| if rng.random::<bool>() { SIGNAL as f32 } else { -SIGNAL as f32 };
@@ -255,7 +255,8 @@ fn features(path: &Path, communities: &[u16], seed: u64) -> Result<(), SynthErro
     file.finish()
 }
 
-/// The sum of four 16-bit numbers, brought to mean 0 and variance 1: normal enough, and the same on every platform.
+/// The sum of four 16-bit numbers, normalised to mean 0 and variance 1: approximately normal, and bit-equal on every
+/// platform.
 fn noise(rng: &mut ChaCha8Rng) -> f32 {
     let word = rng.next_u64();
     let sum = (0..4).map(|i| (word >> (16 * i)) as u16 as f32).sum::<f32>();
@@ -263,15 +264,15 @@ fn noise(rng: &mut ChaCha8Rng) -> f32 {
     (sum - 4.0 * 32767.5) * (3f32.sqrt() / 65536.0)
 }
 
-/// Edges of each source: a power law by rank over a share of the sources in random order, `edges` in all unless that many
-/// distinct pairs do not exist.
+/// Out-degree of each source: a power law by rank over a share of the sources in random order, `edges` in total unless
+/// there are fewer distinct pairs.
 fn degrees(relation: &Relation, num_src: usize, num_dst: usize, edges: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
     let most = if relation.src == relation.dst { num_dst - 1 } else { num_dst };
     let with = ((num_src as f64 * relation.share).round() as usize).clamp(1, num_src);
     let least = relation.least.min(edges / with).min(most);
     let law = (0..with).map(|rank| (rank as f64 + 1.0).powf(-relation.exponents.0));
     let mut by_rank: Vec<usize> = apportion(edges - with * least, law).iter().map(|&more| least + more).collect();
-    // What does not fit goes to the next ones that have room.
+    // Overflow moves on to the next sources with room.
     let mut over = 0;
     for degree in &mut by_rank {
         let wanted = *degree + over;
@@ -285,23 +286,23 @@ fn degrees(relation: &Relation, num_src: usize, num_dst: usize, edges: usize, rn
     degrees
 }
 
-/// What destinations are drawn from.
+/// Sampling table of destinations.
 struct Table<'a> {
-    /// Communities of the sources.
+    /// Community of each source.
     communities: &'a [u16],
-    /// Years of the vertices, where a source has destinations of its own year and before only.
+    /// Year of each vertex; set if a source only has destinations of its own year and before.
     year: Option<&'a [u8]>,
     affinity: f64,
-    /// Members of each community and, last, of all, in order of falling weight.
+    /// Members of each community, and last all vertices, in order of descending weight.
     lists: Vec<Vec<u32>>,
-    /// By list and year: how many at its beginning may be drawn, and `(n + 1)^(1 - exponent) - 1` for n of them.
+    /// By list and year: the length n of its admissible prefix, and `(n + 1)^(1 - exponent) - 1`.
     upto: Vec<(u32, f64)>,
     /// `1 / (1 - exponent)`
     inverse: f64,
 }
 
 impl<'a> Table<'a> {
-    /// `order` ascends by year where there are years.
+    /// `order` ascends by year if there are years.
     fn new(order: Vec<u32>, communities: &'a [u16], year: Option<&'a [u8]>, exponent: f64) -> Table<'a> {
         let mut lists = vec![Vec::new(); CLASSES];
         order.iter().for_each(|&v| lists[communities[v as usize] as usize].push(v));
@@ -316,8 +317,8 @@ impl<'a> Table<'a> {
         Table { communities, year, affinity: 0.0, lists, upto, inverse: 1.0 / (1.0 - exponent) }
     }
 
-    /// A destination for a source. Rank r has a weight of about `(r + 1)^-exponent`: the integral of the density
-    /// from r to r + 1, inverted.
+    /// A destination for a source. Rank r has a weight of about `(r + 1)^-exponent`: inverts the integral of the
+    /// density from r to r + 1.
     fn draw(&self, source: u32, rng: &mut ChaCha8Rng) -> u32 {
         let own = self.communities[source as usize] as usize;
         let year = self.year.map_or(0, |year| year[source as usize] as usize);
@@ -334,7 +335,7 @@ impl<'a> Table<'a> {
     fn draw_distinct(&self, source: u32, degree: usize, rng: &mut ChaCha8Rng, found: &mut Vec<u32>) {
         let first = found.len();
         let itself = self.year.map(|_| source);
-        // Few are faster looked through than looked up.
+        // A linear search is faster for a few destinations.
         let mut seen = HashSet::new();
         let mut misses = 0;
         while found.len() - first < degree && misses < 50 * degree + 50 {
@@ -346,7 +347,7 @@ impl<'a> Table<'a> {
                 misses += 1;
             }
         }
-        // A source with nearly all that there is: the rest in order.
+        // A source adjacent to nearly all vertices: fill up in order.
         if found.len() - first < degree {
             let mut taken: HashSet<u32> = found[first..].iter().copied().chain(itself).collect();
             let rest = self.lists[CLASSES].iter().filter(|&&v| taken.insert(v));
@@ -381,7 +382,7 @@ fn write_edges(
     file.finish()
 }
 
-/// A file of which threads make pieces that are then written in order.
+/// A file whose chunks are made by threads and written in order.
 struct Pieces<'a, T> {
     path: &'a Path,
     stream: npy::Stream<T>,
@@ -398,14 +399,14 @@ impl<'a, T: Element + Send> Pieces<'a, T> {
         move |source| SynthError::Io { path, source }
     }
 
-    /// Appends what `make` gives for each `per_chunk` rows, called with the number of the chunk and its rows.
+    /// Appends the results of `make` for chunks of `per_chunk` rows; `make` gets the number of the chunk and its rows.
     fn chunks(
         &mut self,
         rows: usize,
         per_chunk: usize,
         make: impl Fn(usize, Range<usize>, &mut Vec<T>) + Sync,
     ) -> Result<(), SynthError> {
-        /// Chunks that are in memory at one time.
+        /// Number of chunks held in memory at a time.
         const WAVE: usize = 16;
         let chunks = rows.div_ceil(per_chunk);
         for first in (0..chunks).step_by(WAVE) {

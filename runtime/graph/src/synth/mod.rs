@@ -1,12 +1,12 @@
 //! Synthetic datasets in the shape of well-known ones.
 //!
-//! Same vertex types, counts, relation names, feature widths, classes and split sizes as the real dataset of that name;
-//! edges, features and labels are random. Every vertex has a hidden community. Edges prefer ends of one community,
-//! words of a vertex's bag lean towards its community, degrees follow a power law, and the label is the community
-//! except for a share of noise, which bounds what any model can reach. Nothing is copied from the real data but sizes.
+//! Vertex types, counts, relation names, feature widths, classes and split sizes are those of the real dataset; edges,
+//! features and labels are random. Every vertex has a hidden community. Edges prefer endpoints of one community, words
+//! of a vertex's bag lean towards its community, degrees follow a power law, and the label is the community except for
+//! a share of noise, which bounds the accuracy of any model. Only sizes are taken from the real data.
 //!
-//! A shape and a seed give the same files every time and for any number of threads; across platforms as far as their
-//! `powf` rounds alike.
+//! A shape and a seed give the same files every time and for any number of threads; across platforms up to the rounding
+//! of `powf`.
 
 mod draw;
 mod lastfm;
@@ -31,10 +31,10 @@ use crate::files;
 use crate::npy;
 use crate::sgb::SemanticGraphs;
 
-/// Changes whenever the same shape and seed would give other files.
+/// Incremented whenever a shape and seed would give other files than before.
 pub const GENERATOR_VERSION: u32 = 1;
 
-/// A dataset to imitate.
+/// A real dataset to imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Papers, authors, subjects; 3 classes of papers.
@@ -60,7 +60,7 @@ impl Shape {
     pub const ALL: [Shape; 8] =
         [Shape::Acm, Shape::AcmHan, Shape::Aifb, Shape::Cora, Shape::Dblp, Shape::Imdb, Shape::Lastfm, Shape::Mag];
 
-    /// The name on the command line and in `dataset.toml`.
+    /// Name of the shape on the command line and in `dataset.toml`.
     pub fn name(self) -> &'static str {
         match self {
             Shape::Acm => "acm",
@@ -74,7 +74,7 @@ impl Shape {
         }
     }
 
-    /// Whether it can be made smaller, or larger.
+    /// Whether other scales than 1 are allowed.
     fn scales(self) -> bool {
         self == Shape::Mag
     }
@@ -94,28 +94,28 @@ impl FromStr for Shape {
     }
 }
 
-/// A shape and how large: `mag`, or `mag 0.01` for a hundredth of its vertices and edges.
+/// A shape and its scale: `mag`, or `mag 0.01` for a hundredth of its vertices and edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// What to imitate.
+    /// The dataset to imitate.
     pub shape: Shape,
-    /// Vertices and edges, relative to those of the real dataset. Other than 1 for [`Shape::Mag`] only.
+    /// Vertices and edges, relative to those of the real dataset. Only [`Shape::Mag`] allows other values than 1.
     pub scale: f64,
 }
 
 impl Size {
-    /// The largest scale: ends of edges are 32-bit numbers, and so are positions of a relation's edges, of which the largest
-    /// has 7.5 million.
+    /// The largest scale: vertex ids have 32 bits, and so have edge positions of a relation, the largest of which has
+    /// 7.5 million edges.
     pub const LARGEST: f64 = 100.0;
 
-    /// That of the real dataset.
+    /// The size of the real dataset.
     pub fn full(shape: Shape) -> Size {
         Size { shape, scale: 1.0 }
     }
 
     /// `scale` times the real dataset.
     ///
-    /// Errors when the shape has one size only, or the scale is not above 0 and at most [`Size::LARGEST`].
+    /// Errors when the shape has a fixed size, or the scale is not in `0 < scale <=` [`Size::LARGEST`].
     pub fn scaled(shape: Shape, scale: f64) -> Result<Size, SynthError> {
         if !(scale > 0.0 && scale <= Size::LARGEST) {
             return Err(SynthError::Scale(scale.to_string()));
@@ -150,17 +150,17 @@ impl FromStr for Size {
     }
 }
 
-/// Why no synthetic dataset was written. The target is as it was.
+/// Why no synthetic dataset was written. The target is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SynthError {
-    /// No shape of that name.
+    /// No shape has this name.
     #[error("there is no shape `{0}` (there is {list})", list = Shape::ALL.map(Shape::name).join(", "))]
     UnknownShape(String),
-    /// A scale other than 1 of a shape that has none.
+    /// A scale other than 1 for a shape of fixed size.
     #[error("`{0}` has one size only (there is a scale for mag)")]
     OneSize(Shape),
-    /// A scale that is not a share.
+    /// The scale is not a number in range.
     #[error("`{0}` is not a scale: write a number above 0 and at most 100, such as 0.01")]
     Scale(String),
     /// The target exists and was not made by this generator.
@@ -169,34 +169,34 @@ pub enum SynthError {
     /// A file could not be written.
     #[error("cannot write `{}`: {source}", path.display())]
     Io {
-        /// File or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// What was written is not a valid dataset: an error of this crate, not of the user.
+    /// The written dataset is not valid: a bug of this crate, not the user's mistake.
     #[error("internal error: the generated dataset is not valid: {0}")]
     Invalid(#[from] DataErrors),
 }
 
-/// What [`generate`] did.
+/// Whether [`generate`] wrote the dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The dataset was written.
     Written,
-    /// It was already there, complete, from the same version and seed.
+    /// A complete dataset of the same version and seed existed already.
     Kept,
 }
 
-/// Writes the dataset of `shape` and `seed` in its full size into the folder `target`, as [`generate_size`] does.
+/// Writes the full-size dataset of `shape` and `seed` into the folder `target`, as [`generate_size`] does.
 pub fn generate(shape: Shape, seed: u64, target: &Path) -> Result<Outcome, SynthError> {
     generate_size(Size::full(shape), seed, target)
 }
 
 /// Writes the dataset of `size` and `seed` into the folder `target`, which appears complete or not at all.
 ///
-/// An existing synthetic dataset of another shape, scale, version or seed is replaced; anything else that is there is an
-/// error.
+/// Replaces an existing synthetic dataset of another shape, scale, version or seed; errors if anything else is there,
+/// or if a file cannot be written.
 pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, SynthError> {
     let Size { shape, scale } = size;
     let scaled = if scale == 1.0 { String::new() } else { format!(", scale {scale}") };
@@ -216,8 +216,8 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
         _ => Path::new("."),
     };
     std::fs::create_dir_all(parent).map_err(failed(parent))?;
-    // One process at a time, and those that waited find the dataset there. Where folders cannot be locked, the last one
-    // to finish wins, as long as nobody reads in the moment of the exchange.
+    // One process at a time; processes that waited find the dataset complete. Where folders cannot be locked, the last
+    // one to finish wins, unless a reader is active during the rename.
     let lock = std::fs::File::open(parent).ok().filter(|folder| folder.lock().is_ok());
     if lock.is_some() && is_made_by(target, &generator) {
         return Ok(Outcome::Kept);
@@ -225,7 +225,7 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
     if lock.is_some() {
         remove_leftovers(parent);
     }
-    // In the same folder, so that the final rename stays on one file system. It disappears on failure.
+    // In the same folder, so that the final rename stays within one file system. Deleted on failure.
     let work = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(parent).map_err(failed(parent))?;
     let folder = work.path().join("new");
     std::fs::create_dir(&folder).map_err(failed(&folder))?;
@@ -254,7 +254,7 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
         Err(_) if is_made_by(target, &generator) => Ok(Outcome::Kept),
         Err(source) => {
             if replaces {
-                // The first failure is the one to report; the old folder was there a moment ago.
+                // Report the first failure. Restoring the old folder is best effort.
                 let _ = std::fs::rename(&old, target);
             }
             Err(SynthError::Io { path: target.to_path_buf(), source })
@@ -262,22 +262,22 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
     }
 }
 
-/// Begin of the names of folders in which datasets are written.
+/// Prefix of the names of folders in which datasets are written.
 const UNFINISHED: &str = ".synth-";
 
-/// Removes what killed processes have left in a folder that no other process is writing to: it is locked.
+/// Removes leftovers of killed processes. The folder is locked, so no other process is writing to it.
 fn remove_leftovers(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let random = name.to_str().and_then(|name| name.strip_prefix(UNFINISHED));
         let is_ours =
             random.is_some_and(|random| random.len() == 6 && random.bytes().all(|b| b.is_ascii_alphanumeric()));
-        // Whatever else may have such a name holds something else.
+        // A folder with other contents is not ours.
         let is_known = |name: &std::ffi::OsStr| name == "new" || name == "old";
         let only_known =
             || std::fs::read_dir(entry.path()).is_ok_and(|all| all.flatten().all(|found| is_known(&found.file_name())));
         if is_ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) && only_known() {
-            // Leftovers that cannot be removed do no harm.
+            // Leftovers that cannot be removed are harmless.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -289,7 +289,7 @@ fn is_made_by(target: &Path, generator: &str) -> bool {
         && Dataset::load(target).is_ok_and(|d| d.generator.as_deref() == Some(generator))
 }
 
-/// Whether nothing is lost by replacing `target`: it is absent, an empty folder, or a synthetic dataset.
+/// Whether `target` may be replaced without loss: it is absent, an empty folder, or a synthetic dataset.
 fn may_replace(target: &Path) -> bool {
     if !target.exists() {
         return true;
@@ -340,7 +340,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Loads what was written and adds the measured sizes of its metapaths.
+    /// Loads the written files and adds the measured sizes of the metapath graphs.
     fn finish(&mut self) -> Result<(), SynthError> {
         self.save_toml()?;
         let dataset = Dataset::load(self.folder)?;
@@ -364,7 +364,7 @@ impl Writer<'_> {
     }
 }
 
-/// Labels, exactly `per_class` of each, and communities: the label, or anything for a share of `noise`.
+/// Labels, exactly `per_class` of each, and communities: the label, or random for a share of `noise`.
 fn labels(per_class: &[usize], noise: f64, rng: &mut ChaCha8Rng) -> (Vec<i32>, Vec<usize>) {
     let mut label: Vec<i32> =
         per_class.iter().enumerate().flat_map(|(c, &n)| std::iter::repeat_n(c as i32, n)).collect();
@@ -382,7 +382,7 @@ fn split_ids(split: &SplitShape, ids: &[u32], label: &[i32], rng: &mut ChaCha8Rn
     let mut order = ids.to_vec();
     order.shuffle(rng);
     if split.balanced {
-        // Deal the classes out in turn, so that any leading part of the order has as many of each as there are.
+        // Interleaves the classes proportionally, so that every prefix of the order has the overall class ratio.
         let mut turn = vec![0usize; classes];
         order.sort_by_cached_key(|&v| {
             let turn = &mut turn[label[v as usize] as usize];
@@ -412,8 +412,8 @@ fn write_graph(
     let classes = graph.per_class.len();
     let (label, target_community) = labels(graph.per_class, graph.label_noise, &mut rng);
 
-    // By type: vertices in order of falling degree, and communities. Types beside the target have communities in turn
-    // along that order, so that each has its share of the busy vertices.
+    // By type: vertices in order of descending degree, and communities. Other types than the target get communities
+    // round-robin along that order, so that each community has its share of high-degree vertices.
     let mut orders = Vec::new();
     let mut communities = Vec::new();
     for (t, ty) in graph.types.iter().enumerate() {
@@ -485,8 +485,8 @@ fn write_label(out: &mut Writer<'_>, target: &str, label: &[i32], per_class: &[u
     out.npy(&format!("{target}.y.npy"), &[label.len()], label)
 }
 
-/// AIFB: one vertex type whose vertices are of 29 kinds; a relation draws its ends from some kinds, labelled ones first,
-/// so that they have edges enough to be told apart by them.
+/// AIFB: one vertex type with 29 kinds of vertices; a relation draws its endpoints from some kinds, labelled vertices
+/// first, so that these have enough edges to be classified.
 fn write_aifb(out: &mut Writer<'_>, shape: Shape, generator: &str, mut rng: ChaCha8Rng) -> Result<(), SynthError> {
     out.head(shape, "entities of a research institute (RDF)", generator, shapes::AIFB_LABEL_NOISE);
     let table: Vec<Vec<&str>> = shapes::AIFB_TSV
@@ -515,7 +515,7 @@ fn write_aifb(out: &mut Writer<'_>, shape: Shape, generator: &str, mut rng: ChaC
             (label[v], community[v]) = (target_label[next], target_community[next]);
             next += 1;
         } else {
-            // Communities are as large as the classes say.
+            // Community sizes follow the class sizes.
             let mut at = rng.random_range(0..total);
             community[v] = per_class
                 .iter()

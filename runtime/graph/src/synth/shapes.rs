@@ -1,14 +1,13 @@
-//! The shapes: sizes of the real datasets, and how clearly communities show.
+//! Sizes of the imitated datasets, and the strength of their communities.
 //!
 //! Counts, names, widths, classes and split sizes are those of the real dataset; the Zipf exponents are set so that
-//! metapath graphs come out about as large as the real ones. The strengths (`affinity`, `signal`, `label_noise`) are ours,
-//! set so that features alone are a fair guess and features averaged over the semantic graphs a good one.
+//! metapath graphs have about the sizes of the real ones. The strengths (`affinity`, `signal`, `label_noise`) are
+//! chosen so that features alone classify fairly and features averaged over the semantic graphs classify well.
 
-/// A vertex type.
 pub(super) struct TypeShape {
     pub name: &'static str,
     pub count: usize,
-    /// Bag of words, `None` for a type without features.
+    /// Bag of words; `None` for a type without features.
     pub words: Option<Words>,
 }
 
@@ -19,18 +18,18 @@ pub(super) struct Words {
     pub dim: usize,
     /// Words per vertex, on average, before doubles are dropped.
     pub per_vertex: usize,
-    /// How many of them are drawn from the words of the vertex's class instead of all words.
+    /// Share of the words drawn from those of the vertex's class instead of all words.
     pub signal: f64,
 }
 
 /// How the edges of a relation are drawn.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Pattern {
-    /// Distinct pairs; where there are edges enough every vertex gets one first. Exponents of the degrees.
+    /// Distinct pairs; every vertex gets one first if there are enough edges. Exponents of the degree power laws.
     Zipf { src: f64, dst: f64 },
     /// Both directions of distinct pairs, no self loops.
     Symmetric { degree: f64 },
-    /// Self pairs and both directions of cliques: who shares an author.
+    /// Self pairs and both directions of cliques (papers with a common author).
     Cliques,
 }
 
@@ -41,7 +40,7 @@ pub(super) struct RelationShape {
     pub dst: usize,
     pub edges: usize,
     pub pattern: Pattern,
-    /// Share of the edges whose ends are of one class by design; the others join anything.
+    /// Share of the edges drawn within one class; the others join any vertices.
     pub affinity: f64,
 }
 
@@ -54,17 +53,17 @@ pub(super) struct SplitShape {
     pub balanced: bool,
 }
 
-/// A shape with one labelled type, its first.
+/// A dataset with one labelled vertex type, its first.
 pub(super) struct GraphShape {
     pub title: &'static str,
     pub types: &'static [TypeShape],
     pub relations: &'static [RelationShape],
-    /// Labelled vertices of each class; they are all vertices of the first type.
+    /// Number of labelled vertices of each class, all of the first type.
     pub per_class: &'static [usize],
-    /// Share of the vertices whose community is drawn anew, whatever their label: the ceiling of any model.
+    /// Share of the labelled vertices with a random community: bounds the accuracy of any model.
     pub label_noise: f64,
     pub split: SplitShape,
-    /// Name, and steps as in `dataset.toml`.
+    /// Names, and steps as in `dataset.toml`.
     pub metapaths: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -188,7 +187,7 @@ pub(super) const CORA: GraphShape = GraphShape {
     metapaths: &[("PP", &[">cites"]), ("PPP", &[">cites", ">cites"])],
 };
 
-/// AIFB: sizes of kinds and relations are in `aifb.tsv`.
+/// AIFB: the sizes of kinds and relations.
 pub(super) const AIFB_TSV: &str = include_str!("aifb.tsv");
 pub(super) const AIFB_PER_CLASS: [usize; 4] = [73, 28, 60, 15];
 pub(super) const AIFB_AFFINITY: f64 = 0.8;

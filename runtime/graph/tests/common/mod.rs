@@ -1,4 +1,4 @@
-//! Where the real datasets are, for the tests that need them.
+//! Locates the real datasets for the tests that need them.
 
 use std::path::{Path, PathBuf};
 

@@ -25,13 +25,13 @@ pub fn weighted_graph(
         let (sources, destinations): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
         let (num_src, num_dst) = (counts[src_type], counts[dst_type]);
         let made = SemanticGraph::from_edges(format!("r{r}"), num_src, num_dst, &sources, &destinations).unwrap();
-        let weights: Option<Vec<f32>> = (0..made.csc.src.len()).map(|edge| weight(r, edge)).collect();
+        let weights: Option<Vec<f32>> = (0..made.csc.indices.len()).map(|edge| weight(r, edge)).collect();
         Edges {
             name: made.name.into(),
             src_type,
             dst_type,
             indptr: made.csc.indptr.into_vec().into(),
-            src: made.csc.src.into_vec().into(),
+            src: made.csc.indices.into_vec().into(),
             weights: weights.map(Into::into),
         }
     });

@@ -1,4 +1,4 @@
-//! The file of a graph: a header of 96 bytes, the steps (for people), and the arrays as they are in memory.
+//! The file of a stored graph: a header of 96 bytes, the steps (informative), and the arrays as they are in memory.
 //!
 //! ```text
 //! 0  magic, 8 bytes       32 num_src   56 build time, us   80 checksum, 16 bytes
@@ -7,8 +7,8 @@
 //! 96 steps, zeros up to a multiple of 8; indptr u64[num_dst + 1]; src u32[pairs]; counts f32[pairs] if counted
 //! ```
 //!
-//! All numbers are little-endian. The checksum (XXH3, 128 bits) is that of all before it, the steps, and the checksums of the
-//! arrays by pieces of a mebibyte, so that several threads read and check.
+//! All numbers are little-endian. The checksum (XXH3, 128 bits) covers the bytes before it, the steps, and the
+//! checksums of the arrays in blocks of 1 MiB, so that several threads can read and verify.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
@@ -28,17 +28,17 @@ const MAGIC: [u8; 8] = *b"hgnncSG\n";
 
 const HEADER_BYTES: usize = 96;
 
-/// Where the checksum stands.
+/// Offset of the checksum in the header.
 const CHECKSUM: usize = 80;
 
 const PIECE: usize = 1 << 20;
 
-/// Longer steps are cut: they are for people.
+/// Limit of the informative steps; longer ones are truncated.
 const MAX_STEPS_BYTES: usize = 4096;
 
 const COUNTED: u32 = 1;
 
-/// In-edges to be written.
+/// In-edges to be stored.
 pub struct Stored<'a> {
     pub num_src: usize,
     pub indptr: &'a [u64],
@@ -47,14 +47,15 @@ pub struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    /// The arrays as bytes, in the order of the file.
+    /// The arrays as bytes, in file order.
     fn arrays(&self) -> [&[u8]; 3] {
         let counts = self.counts.map_or(&[][..], bytemuck::cast_slice);
         [bytemuck::cast_slice(self.indptr), bytemuck::cast_slice(self.src), counts]
     }
 }
 
-/// What a file says before its arrays.
+/// The header of a file.
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Header {
     pub key: Key,
     pub counted: bool,
@@ -62,7 +63,6 @@ pub struct Header {
     pub num_dst: u64,
     pub pairs: u64,
     build_us: u64,
-    /// With zeros behind.
     steps: Vec<u8>,
     checksum: u128,
 }
@@ -86,7 +86,7 @@ impl Header {
         header
     }
 
-    /// Length of the whole file; `None` if no file is that long.
+    /// Length of the whole file in bytes; `None` on overflow.
     pub fn total_bytes(&self) -> Option<u64> {
         let indptr = self.num_dst.checked_add(1)?.checked_mul(8)?;
         let entries = self.pairs.checked_mul(if self.counted { 8 } else { 4 })?;
@@ -134,15 +134,15 @@ impl Header {
     }
 }
 
-/// A file whose header could be read.
+/// An open file whose header was parsed.
 pub struct Read {
-    /// At its arrays.
+    /// Positioned at the arrays.
     pub file: File,
     pub header: Header,
     pub length: u64,
 }
 
-/// Opens a file of this version. The arrays are not looked at.
+/// Opens a file of this version and parses its header. Does not read the arrays.
 pub fn open(path: &Path) -> io::Result<Read> {
     let mut file = files::open(path)?;
     let length = file.metadata()?.len();
@@ -172,9 +172,9 @@ pub fn open(path: &Path) -> io::Result<Read> {
     Ok(Read { file, header, length })
 }
 
-/// The arrays behind a header, where the file is as long as [`Header::total_bytes`].
+/// Reads the arrays after the header of a file whose length is [`Header::total_bytes`].
 ///
-/// Errors when they cannot be read, are not what was written, or no edges of a graph.
+/// Errors when they cannot be read, fail the checksum, or are not the edges of a graph.
 pub fn read_arrays(file: &mut File, header: &Header) -> io::Result<Incoming> {
     let (rows, pairs) = (header.num_dst as usize, header.pairs as usize);
     let (mut indptr, mut src) = (zeros::<u64>(rows + 1), zeros::<u32>(pairs));
@@ -200,11 +200,11 @@ pub fn read_arrays(file: &mut File, header: &Header) -> io::Result<Incoming> {
     if header.checksum_with(&checksums) != header.checksum || !are_edges(&indptr, &src, header.num_src) {
         return Err(foreign());
     }
-    Ok((Csc { indptr: indptr.into(), src: src.into() }, header.counted.then_some(counts)))
+    Ok((Csc { indptr: indptr.into(), indices: src.into() }, header.counted.then_some(counts)))
 }
 
-/// Rows of different sources that ascend, all of which exist. A checksum says that a file is as it was written, not who wrote
-/// it, and kernels go where edges lead.
+/// Whether the sources of each row ascend strictly and are in range. A checksum does not authenticate a file, and
+/// kernels index by edges without bounds checks.
 fn are_edges(indptr: &[u64], src: &[u32], num_src: u64) -> bool {
     let framed = indptr.first() == Some(&0) && indptr.last() == Some(&(src.len() as u64));
     framed && indptr.is_sorted() && {
@@ -212,7 +212,7 @@ fn are_edges(indptr: &[u64], src: &[u32], num_src: u64) -> bool {
         blocks.into_par_iter().all(|rows| {
             indptr[rows.start..=rows.end].windows(2).all(|row| {
                 let row = &src[row[0] as usize..row[1] as usize];
-                // Without a way out on the first pair: this goes as fast as memory.
+                // No early exit on the first pair, so the check runs at memory bandwidth.
                 let descents = row.windows(2).fold(0u32, |sum, pair| sum + u32::from(pair[0] >= pair[1]));
                 descents == 0 && row.last().is_none_or(|&last| u64::from(last) < num_src)
             })
@@ -220,7 +220,7 @@ fn are_edges(indptr: &[u64], src: &[u32], num_src: u64) -> bool {
     }
 }
 
-/// Writes a file.
+/// Writes header, steps and arrays.
 pub fn write(file: &mut File, header: &Header, graph: &Stored<'_>) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.write_all(&header.bytes())?;

@@ -1,4 +1,4 @@
-//! What a stored graph is found by.
+//! The key of a stored graph.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::sgb::{MetapathOptions, SemanticGraphs, Step};
 
-/// Goes up with every change of the files or of what is hashed.
+/// Incremented with every change of the file format or of the hashed data.
 pub(super) const VERSION: u32 = 1;
 
-/// A hash of 128 bits of all that the graph of a metapath depends on. Not of names, weights and features: renaming a
-/// relation finds the same graph.
+/// A 128-bit hash of everything that the graph of a metapath depends on. Names, weights and features are not part of
+/// it: after a relation is renamed, its graphs are still found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub(super) u128);
 
 impl Key {
     pub fn new(graphs: &SemanticGraphs<'_>, steps: &[Step], options: MetapathOptions) -> Key {
-        // Relations by their first place on the path, so that their order in the dataset does not matter.
+        // Relations in order of their first use on the path, so that their order in the dataset does not matter.
         let mut relations: Vec<usize> = vec![];
         let mut hash = Xxh3::new();
         let mut put = |number: u64| hash.update(&number.to_le_bytes());
@@ -52,7 +52,7 @@ impl fmt::Display for Key {
 }
 
 impl SemanticGraphs<'_> {
-    /// Hashes of the sources and of the destinations of a relation, made once.
+    /// Hashes of the sources and of the destinations of a relation, memoized.
     fn content(&self, relation: usize) -> [u128; 2] {
         *self.contents[relation].get_or_init(|| {
             let data = &self.dataset.relations[relation];

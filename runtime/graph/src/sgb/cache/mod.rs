@@ -1,17 +1,17 @@
 //! Metapath graphs on disk, in the folder `.hgnnc-cache` beside `dataset.toml`.
 //!
-//! A file is named by a hash of all that its graph depends on ([`Key`]): the edges of the relations on the path, the numbers
-//! of vertices, the steps and the options. Nothing has to be invalidated: data that change have another key, and what nobody
-//! asks for any more goes when the folder has reached its limit, least recently used first.
+//! A file is named by a hash of everything its graph depends on ([`Key`]): the edges of the relations on the path, the
+//! vertex counts, the steps and the options. No entry is ever invalidated: changed data have another key, and stale
+//! files are evicted, least recently used first, when the folder exceeds its limit.
 //!
-//! - *Kept* is what took longer to build than it takes to read ([`pays`]); in-edges only, since the out-edges are made
-//!   faster than read.
-//! - *Written* is a temporary file, which is then renamed: readers see all of a file or none, whoever writes at the same time.
-//!   It is not flushed to the disk; what a crash leaves is found out when it is read.
-//! - *Read* files are believed when length, key and checksum agree and the edges are those of a graph. Any other file counts
-//!   as missing, and is replaced.
+//! - A graph is *stored* if it took longer to build than it takes to read ([`pays`]); in-edges only, since the
+//!   transpose is faster than reading the out-edges.
+//! - A file is *written* under a temporary name and renamed, so that readers see a whole file or none under concurrent
+//!   writers. It is not flushed to the disk; damage from a crash is detected on reading.
+//! - A file is *read* if length, key and checksum agree and the edges form a graph. Any other file is a miss, and is
+//!   replaced.
 //!
-//! A folder that cannot be read or written is no error: graphs are built then, as without a cache.
+//! A folder that cannot be read or written is no error: graphs are then built as without a cache.
 
 mod file;
 mod key;
@@ -28,105 +28,106 @@ pub(super) use self::file::Stored;
 use self::file::{Header, Read};
 pub(super) use self::key::Key;
 
-/// Name of the folder.
+/// Name of the cache folder, beside `dataset.toml`.
 pub const FOLDER: &str = ".hgnnc-cache";
 
 const EXTENSION: &str = "graph";
 
-/// How the names of files begin that are being written.
+/// Prefix of the names of files being written.
 const TEMPORARY: &str = ".tmp-";
 
-/// A file that is being written for longer belongs to a process that is no more.
+/// A temporary file older than this was left by a process that has ended.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Bytes that are read, compared and checked in a second by two threads, with the memory they come to (measured: docs/results.md).
+/// Bytes read, compared and verified per second by two threads, including the page faults of the result (measured:
+/// docs/results.md).
 const READ_BYTES_PER_S: f64 = 2.5e9;
 
-/// Seconds that a file takes however short it is: hashing, looking and opening.
+/// Seconds that reading a file takes regardless of its size: hashing, look-up and opening.
 const READ_S: f64 = 2e-4;
 
-/// Whether a graph that took so long to build is read faster from a file of so many bytes.
+/// Whether a graph that took `build` to build is read faster from a file of `bytes` bytes.
 pub fn pays(build: Duration, bytes: u64) -> bool {
     build.as_secs_f64() > READ_S + bytes as f64 / READ_BYTES_PER_S
 }
 
-/// In-edges, and how many paths each pair has where that is counted.
+/// In-edges, with the number of paths of each pair for a counted metapath.
 pub(super) type Incoming = (Csc, Option<Vec<f32>>);
 
-/// Metapath graphs of one dataset on disk.
+/// On-disk cache of the metapath graphs of one dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphCache {
     folder: PathBuf,
     limit: u64,
-    /// Keep graphs whether or not that pays.
+    /// Store graphs whether or not that pays.
     eager: bool,
 }
 
-/// A file of a cache.
+/// One file in the cache folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its length.
+    /// Length of the file.
     pub bytes: u64,
-    /// When it was last read or written.
+    /// Time of the last read or write.
     pub used: SystemTime,
-    /// What its first lines say; `None` for a file that is none of ours, or damaged there. The edges are not looked at.
+    /// Contents of its header; `None` if the file is no cache file or its header is damaged. The edges are not read.
     pub graph: Option<EntryGraph>,
 }
 
-/// The graph of an entry.
+/// The graph in an entry, from its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryGraph {
-    /// The steps of its metapath.
+    /// Steps of the metapath, informative.
     pub steps: String,
-    /// Vertices on the source side.
+    /// Number of vertices on the source side.
     pub num_src: u64,
-    /// Vertices on the destination side.
+    /// Number of vertices on the destination side.
     pub num_dst: u64,
-    /// Edges.
+    /// Number of edges (distinct pairs).
     pub pairs: u64,
-    /// With the number of paths of each pair.
+    /// Whether the number of paths of each pair is stored.
     pub counted: bool,
-    /// How long it took to build.
+    /// Time the build took.
     pub build: Duration,
 }
 
 impl GraphCache {
-    /// 2 GiB.
+    /// Default size limit of the folder: 2 GiB.
     pub const DEFAULT_LIMIT: u64 = 2 << 30;
 
-    /// The cache beside a dataset, whose files may have `limit` bytes together. `None` for a dataset that was made in memory, and
-    /// on processors that store numbers the other way round.
+    /// The cache beside a dataset, limited to `limit` bytes in total. `None` for a dataset built in memory, and on
+    /// big-endian processors.
     pub fn beside(dataset: &Dataset, limit: u64) -> Option<GraphCache> {
         let here = !dataset.folder.as_os_str().is_empty() && cfg!(target_endian = "little");
         here.then(|| GraphCache::of(&dataset.folder, limit))
     }
 
-    /// The cache in a folder of a dataset, which need not be loaded.
+    /// The cache in a dataset folder; the dataset need not be loaded.
     pub fn of(dataset_folder: &Path, limit: u64) -> GraphCache {
         GraphCache { folder: dataset_folder.join(FOLDER), limit, eager: false }
     }
 
-    /// Keeps graphs also where building them is faster than reading.
+    /// Stores graphs even if building them is faster than reading them.
     pub fn keeping_all(mut self) -> GraphCache {
         self.eager = true;
         self
     }
 
-    /// Its folder, which need not exist.
+    /// The cache folder, which need not exist.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its files, least recently used first. What cannot be read is not there.
+    /// The files, least recently used first. Unreadable files are skipped.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = self.files().filter_map(|path| self.entry(path)).collect();
         entries.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
         entries
     }
 
-    /// Removes all that is in it, and says how many files and bytes that were. What others have put there stays.
+    /// Removes all cache files; returns the number of files and bytes removed. Foreign files stay.
     ///
     /// Errors when a file cannot be removed.
     pub fn clear(&self) -> io::Result<(usize, u64)> {
@@ -140,12 +141,13 @@ impl GraphCache {
             }
         }
         self.remove_temporary(Duration::ZERO);
-        // Fails where something is left, which is then not ours.
+        // Fails if foreign files remain.
         let _ = fs::remove_dir(&self.folder);
         Ok((files, bytes))
     }
 
-    /// The in-edges of a graph, with counts, if they are here. `Err` is how many pairs a graph has that does not fit.
+    /// Reads the in-edges of a graph, with counts, if they are stored. `Err` holds the number of pairs of a graph over
+    /// the budget.
     pub(super) fn find(
         &self,
         key: Key,
@@ -161,22 +163,22 @@ impl GraphCache {
         if header.total_bytes() != Some(length) {
             return Ok(None);
         }
-        // Before anything of its size is allocated; a wrong number here is found by its length.
+        // Checked before memory of its size is allocated; a wrong number is detected by the file length.
         if !fits(header.pairs) {
             return Err(header.pairs);
         }
         let Ok((csc, counts)) = file::read_arrays(&mut file, &header) else { return Ok(None) };
-        // Only what is used last stays, if time can be written.
+        // Marks the entry as recently used, if the time can be written.
         let _ = file.set_modified(SystemTime::now());
         Ok(Some((csc, counts)))
     }
 
-    /// Whether there is a file of this name.
+    /// Whether a file with this key exists.
     pub(super) fn has(&self, key: Key) -> bool {
         self.path(key).is_file()
     }
 
-    /// Writes a graph that took `build` to build, if that pays. Says whether it is there now.
+    /// Stores a graph that took `build` to build, if that pays. Returns whether it is stored.
     pub(super) fn keep(&self, key: Key, steps: &str, graph: &Stored<'_>, build: Duration) -> bool {
         let header = Header::new(key, steps, graph, build);
         let Some(bytes) = header.total_bytes() else { return false };
@@ -184,7 +186,7 @@ impl GraphCache {
     }
 
     fn write(&self, header: &Header, graph: &Stored<'_>) -> io::Result<()> {
-        // The folder of the dataset is there; a cache does not make it anew.
+        // Only the cache folder is created: the folder of the dataset must exist.
         match fs::create_dir(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -202,7 +204,8 @@ impl GraphCache {
         Ok(())
     }
 
-    /// Removes files, least recently used first, until the rest is within the limit; not the one that was just written.
+    /// Evicts files, least recently used first, until the rest is within the limit; never `keep`, the file just
+    /// written.
     fn make_room(&self, keep: &Path) {
         let entries = self.entries();
         let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();

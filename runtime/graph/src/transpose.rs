@@ -1,4 +1,4 @@
-//! Out-edges, made from in-edges: of any graph, of one in which each edge has one back, and of cliques.
+//! Out-edges from in-edges (CSC to CSR): for any graph, for symmetric graphs, and for unions of cliques.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use rayon::prelude::*;
 
 use crate::csr::{Csc, Csr, cut, offsets, row_blocks, scatter_blocks};
 use crate::memory::zeros;
-use crate::scatter::{Edges, sorted_by_end};
+use crate::radix_sort::{Edges, sorted_by_key};
 use crate::shared::Shared;
 
-/// CSR of the same edges as `csc`, whose sources are below `num_src`.
+/// The CSR of the edges of `csc`; sources are below `num_src`.
 pub(crate) fn transpose(csc: &Csc, num_src: usize) -> Csr {
-    let indptr = offsets(num_src, &csc.src);
-    let [dst, edge] = sorted_by_end(&indptr, csc);
-    Csr { indptr: indptr.into(), dst: dst.into(), edge }
+    let indptr = offsets(num_src, &csc.indices);
+    let [indices, eids] = sorted_by_key(&indptr, csc);
+    Csr { indptr: indptr.into(), indices: indices.into(), eids }
 }
 
-/// Edges by source: destination, and number of the edge. Numbers ascend with destinations.
+/// Keyed by source; the payload is (destination, edge id), and edge ids ascend with destinations.
 impl Edges for Csc {
     fn chunks(&self, num: usize) -> Vec<Range<usize>> {
         row_blocks(&self.indptr, num)
@@ -27,59 +27,59 @@ impl Edges for Csc {
     fn visit(&self, chunk: Range<usize>, mut edge: impl FnMut(u32, [u32; 2])) {
         for row in chunk {
             let edges = self.indptr[row] as usize..self.indptr[row + 1] as usize;
-            for (number, &src) in (edges.start as u32..).zip(&self.src[edges]) {
-                edge(src, [row as u32, number]);
+            for (eid, &src) in (edges.start as u32..).zip(&self.indices[edges]) {
+                edge(src, [row as u32, eid]);
             }
         }
     }
 }
 
-/// The out-edges of a graph in which each edge has one back, so that they stand as the in-edges do. An edge back is found by
-/// counting how many of its row have been met: the ends of rows are few, and what is written is written in order.
-pub(crate) fn mirrored(csc: &Csc) -> Csr {
-    let mut edge: Vec<u32> = zeros(csc.src.len());
-    let blocks = row_blocks(&csc.indptr, scatter_blocks(csc.src.len()));
-    let parts = cut(&mut edge, &csc.indptr, &blocks);
+/// The CSR of a symmetric graph, which shares `indptr` and `indices` with the CSC. The id of a reverse edge is found by
+/// counting the edges of its row met so far: there are few row counters, and the output is written in order.
+pub(crate) fn transpose_symmetric(csc: &Csc) -> Csr {
+    let mut eids: Vec<u32> = zeros(csc.indices.len());
+    let blocks = row_blocks(&csc.indptr, scatter_blocks(csc.indices.len()));
+    let parts = cut(&mut eids, &csc.indptr, &blocks);
     let num = blocks.len();
     blocks.into_par_iter().zip(parts).enumerate().for_each(|(i, (rows, part))| {
-        let others = &csc.src[csc.indptr[rows.start] as usize..csc.indptr[rows.end] as usize];
-        // The last block counts from the ends of rows: what the blocks before have met need not be looked for.
+        let others = &csc.indices[csc.indptr[rows.start] as usize..csc.indptr[rows.end] as usize];
+        // The last block counts down from the row ends, so it needs no search for the edges met by the blocks before.
         if i > 0 && i + 1 == num {
             let mut next: Vec<u32> = csc.indptr[1..].iter().map(|&end| end as u32).collect();
-            for (edge, &other) in part.iter_mut().zip(others).rev() {
+            for (eid, &other) in part.iter_mut().zip(others).rev() {
                 let back = &mut next[other as usize];
                 *back = back.wrapping_sub(1);
-                *edge = *back;
+                *eid = *back;
             }
             return;
         }
         let met = |row: &[u64]| {
-            let sources = &csc.src[row[0] as usize..row[1] as usize];
+            let sources = &csc.indices[row[0] as usize..row[1] as usize];
             row[0] as u32 + if i == 0 { 0 } else { sources.partition_point(|&s| (s as usize) < rows.start) as u32 }
         };
         let mut next: Vec<u32> = csc.indptr.windows(2).map(met).collect();
-        for (edge, &other) in part.iter_mut().zip(others) {
+        for (eid, &other) in part.iter_mut().zip(others) {
             let back = &mut next[other as usize];
-            *edge = *back;
+            *eid = *back;
             *back = back.wrapping_add(1);
         }
     });
-    Csr { indptr: Shared::clone(&csc.indptr), dst: Shared::clone(&csc.src), edge }
+    Csr { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids }
 }
 
-/// The out-edges of a graph whose edges join each vertex that has any with all vertices of its clique, itself among them: what a
-/// path makes that leads over one vertex at most, and back the same way. All rows of a clique are the same list then, and the
-/// edges back to a row have the same place in the rows of all of them: one sum for each edge, in order.
+/// The CSR of a disjoint union of cliques with self loops, plus isolated vertices: the graph of a symmetric metapath
+/// whose first half reaches one vertex at most. All rows of a clique are equal, and the reverse edges of a row have the
+/// same rank in each of them, so each id is one addition, written in order.
 ///
-/// `None` for a row that is not in its own list; then these are no cliques.
-pub(crate) fn cliques(csc: &Csc) -> Option<Csr> {
+/// `None` if a row does not contain its own vertex at its rank: then these are no cliques.
+pub(crate) fn transpose_cliques(csc: &Csc) -> Option<Csr> {
     let num = csc.indptr.len() - 1;
-    let row = |v: usize| &csc.src[csc.indptr[v] as usize..csc.indptr[v + 1] as usize];
-    // For each vertex, where its clique starts in `starts`, and which one of the clique it is.
+    let row = |v: usize| &csc.indices[csc.indptr[v] as usize..csc.indptr[v + 1] as usize];
+    // For each vertex, the offset of its clique in `starts`, and its rank within the clique.
     let (mut clique, mut rank) = (vec![0u32; num], vec![0u32; num]);
-    // The members of each clique, ascending: where their rows start.
+    // The row offsets of the members of each clique, ascending.
     let mut starts: Vec<u32> = Vec::with_capacity(num);
-    // For the first of each clique, how many of its members have been met.
+    // For the first vertex of each clique, the number of its members met.
     let mut met = vec![0u32; num];
     for v in (0..num).filter(|&v| !row(v).is_empty()) {
         let first = row(v)[0] as usize;
@@ -94,9 +94,9 @@ pub(crate) fn cliques(csc: &Csc) -> Option<Csr> {
             return None;
         }
     }
-    let mut edge: Vec<u32> = zeros(csc.src.len());
-    let blocks = row_blocks(&csc.indptr, scatter_blocks(csc.src.len()));
-    let parts = cut(&mut edge, &csc.indptr, &blocks);
+    let mut eids: Vec<u32> = zeros(csc.indices.len());
+    let blocks = row_blocks(&csc.indptr, scatter_blocks(csc.indices.len()));
+    let parts = cut(&mut eids, &csc.indptr, &blocks);
     let arch = Arch::new();
     blocks.into_par_iter().zip(parts).try_for_each(|(rows, mut part)| {
         for v in rows.filter(|&v| !row(v).is_empty()) {
@@ -107,7 +107,7 @@ pub(crate) fn cliques(csc: &Csc) -> Option<Csr> {
         }
         Some(())
     })?;
-    Some(Csr { indptr: Shared::clone(&csc.indptr), dst: Shared::clone(&csc.src), edge })
+    Some(Csr { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids })
 }
 
 /// `out[i] = numbers[i] + more`.
@@ -126,8 +126,8 @@ fn add_to_all(arch: Arch, numbers: &[u32], more: u32, out: &mut [u32]) {
 mod tests {
     use super::*;
 
-    /// In-edges of the graph whose cliques are given for each vertex; 0: none, not even with itself.
-    fn joined(clique: &[u32]) -> Csc {
+    /// The CSC of a union of cliques, given the clique of each vertex; 0 is isolated, without a self loop.
+    fn disjoint_cliques(clique: &[u32]) -> Csc {
         let mut indptr = vec![0];
         let mut src: Vec<u32> = vec![];
         for own in clique {
@@ -135,7 +135,7 @@ mod tests {
             src.extend((0..clique.len() as u32).filter(member));
             indptr.push(src.len() as u64);
         }
-        Csc { indptr: indptr.into(), src: src.into() }
+        Csc { indptr: indptr.into(), indices: src.into() }
     }
 
     #[test]
@@ -143,21 +143,21 @@ mod tests {
         let hash = |v: u32| v.wrapping_mul(2_654_435_761) >> 16;
         let skewed: Vec<u32> = (0..1500).map(|v| hash(v) % 40 * (hash(v) % 7).min(1) / (1 + hash(v) % 5)).collect();
         for clique in [vec![], vec![0], vec![3], vec![1, 2, 1, 0, 2, 1], vec![0, 7, 7, 0], skewed] {
-            let csc = joined(&clique);
+            let csc = disjoint_cliques(&clique);
             let expected = transpose(&csc, clique.len());
-            assert_eq!(mirrored(&csc), expected);
+            assert_eq!(transpose_symmetric(&csc), expected);
             for threads in [1, 2, 3] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                assert_eq!(pool.install(|| cliques(&csc)), Some(expected.clone()), "{threads} threads");
+                assert_eq!(pool.install(|| transpose_cliques(&csc)), Some(expected.clone()), "{threads} threads");
             }
         }
     }
 
     #[test]
-    fn what_is_no_clique_is_noticed_where_it_would_go_out_of_bounds() {
-        // Rows that do not have themselves, rows of one clique that are of different lengths.
+    fn rows_that_are_no_cliques_are_refused() {
+        // Rows without their own vertex, and rows of one clique of different lengths.
         for (indptr, src) in [(vec![0, 1, 2], vec![1, 0]), (vec![0, 1, 3], vec![0, 0, 1]), (vec![0, 1, 1], vec![1])] {
-            assert_eq!(cliques(&Csc { indptr: indptr.into(), src: src.into() }), None);
+            assert_eq!(transpose_cliques(&Csc { indptr: indptr.into(), indices: src.into() }), None);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Sorting edges by one of their ends, stably, without leaving the caches.
+//! A stable, cache-friendly sort of edges by an endpoint.
 //!
-//! Written to their places in order of appearance, edges of a large graph would miss all caches, and the TLB, twice for each edge. So
-//! edges first go to buckets of consecutive ends, each of which is written from front to back, and from there to their places:
-//! the lines that are written at one time, one for each bucket and then one for each end of a bucket, fit into the cache of a processor
-//! whatever the degrees (a radix sort of two digits). Time grows with the edges, with no regard to the number of vertices.
+//! Scattering the edges of a large graph directly would miss all caches and the TLB twice per edge. This is a radix
+//! sort of two digits instead: edges first go to buckets of consecutive keys, each written sequentially, and from there
+//! to their final positions. The cache lines being written at a time (one per bucket, then one per key of a bucket) fit
+//! into a core's cache whatever the degrees. Time grows with the edges and not with the number of vertices.
 
 use std::ops::Range;
 
@@ -12,39 +12,39 @@ use rayon::prelude::*;
 use crate::csr::{PARALLEL_EDGES, cut, row_blocks};
 use crate::memory::zeros;
 
-/// At most so many ends are a bucket, unless there would be more buckets than that as well: the lines of two arrays, half a
-/// mebibyte.
+/// Log2 of the largest number of keys of a bucket, unless there would be more buckets than that: the write-combining
+/// lines of two arrays take 512 KiB.
 const BUCKET_BITS: u32 = 12;
 
-/// Buckets for each thread, where there are ends enough: some have more edges than others.
+/// Buckets per thread, where there are enough keys: balances buckets of different sizes.
 const BUCKETS_PER_THREAD: usize = 16;
 
-/// So many edges are in buckets at one time (12 bytes each), or an eighth of all: what is on the way takes a small part of the memory that
-/// the result takes. Edges are looked through once for each such part.
+/// Edges held in buckets at a time (12 bytes each), or an eighth of all if that is more: bounds the temporary memory by
+/// a fraction of the result. All edges are scanned once per part.
 const EDGES_AT_ONCE: usize = 1 << 22;
 
-/// Most parts.
+/// Largest number of parts.
 const MOST_PARTS: usize = 8;
 
-/// Edges in an order, of each of which two numbers are wanted, sorted by an end.
+/// A sequence of edges, each with a key to sort by and a payload of two numbers.
 pub(crate) trait Edges: Sync {
-    /// Cuts them into about so many consecutive chunks.
+    /// Splits the edges into about `num` consecutive chunks.
     fn chunks(&self, num: usize) -> Vec<Range<usize>>;
 
-    /// Tells end and numbers of the edges of a chunk, in order.
+    /// Calls `edge` with the key and payload of each edge of a chunk, in order.
     fn visit(&self, chunk: Range<usize>, edge: impl FnMut(u32, [u32; 2]));
 }
 
-/// The numbers of all edges by end, in the order of `edges` within an end; edges of an end start at `indptr`.
-pub(crate) fn sorted_by_end(indptr: &[u64], edges: &impl Edges) -> [Vec<u32>; 2] {
-    let ends = indptr.len() - 1;
-    let total = indptr[ends] as usize;
+/// The payloads sorted by key, stably; the entries of key `k` start at `indptr[k]`.
+pub(crate) fn sorted_by_key(indptr: &[u64], edges: &impl Edges) -> [Vec<u32>; 2] {
+    let keys = indptr.len() - 1;
+    let total = indptr[keys] as usize;
     let mut sorted: [Vec<u32>; 2] = [zeros(total), zeros(total)];
     if total < PARALLEL_EDGES {
-        let mut next: Vec<u32> = indptr[..ends].iter().map(|&start| start as u32).collect();
+        let mut next: Vec<u32> = indptr[..keys].iter().map(|&start| start as u32).collect();
         let all = edges.chunks(1);
         all.into_iter()
-            .for_each(|chunk| edges.visit(chunk, |end, numbers| put(&mut next, end as usize, numbers, &mut sorted)));
+            .for_each(|chunk| edges.visit(chunk, |key, payload| put(&mut next, key as usize, payload, &mut sorted)));
         return sorted;
     }
     let buckets = Buckets::new(indptr, rayon::current_num_threads());
@@ -59,18 +59,18 @@ pub(crate) fn sorted_by_end(indptr: &[u64], edges: &impl Edges) -> [Vec<u32>; 2]
     sorted
 }
 
-/// Writes the numbers of an edge to the next place of its end.
+/// Writes a payload to the next free position of its key.
 #[inline(always)]
-fn put(next: &mut [u32], end: usize, [a, b]: [u32; 2], [first, second]: &mut [impl AsMut<[u32]>; 2]) {
-    let place = next[end] as usize;
+fn put(next: &mut [u32], key: usize, [a, b]: [u32; 2], [first, second]: &mut [impl AsMut<[u32]>; 2]) {
+    let place = next[key] as usize;
     first.as_mut()[place] = a;
     second.as_mut()[place] = b;
-    next[end] += 1;
+    next[key] += 1;
 }
 
 struct Buckets<'a> {
     indptr: &'a [u64],
-    /// A bucket has so many ends, as a power of two.
+    /// Log2 of the number of keys of a bucket.
     bits: u32,
     num: usize,
     threads: usize,
@@ -78,23 +78,23 @@ struct Buckets<'a> {
 
 impl<'a> Buckets<'a> {
     fn new(indptr: &'a [u64], threads: usize) -> Buckets<'a> {
-        let ends = indptr.len() - 1;
-        let enough = (ends / (BUCKETS_PER_THREAD * threads)).max(1).ilog2().min(BUCKET_BITS);
-        let bits = enough.max(ends.max(1).ilog2() / 2);
-        Buckets { indptr, bits, num: ends.div_ceil(1 << bits), threads }
+        let keys = indptr.len() - 1;
+        let enough = (keys / (BUCKETS_PER_THREAD * threads)).max(1).ilog2().min(BUCKET_BITS);
+        let bits = enough.max(keys.max(1).ilog2() / 2);
+        Buckets { indptr, bits, num: keys.div_ceil(1 << bits), threads }
     }
 
-    fn ends(&self, buckets: Range<usize>) -> Range<usize> {
+    fn keys(&self, buckets: Range<usize>) -> Range<usize> {
         let end = |bucket: usize| (bucket << self.bits).min(self.indptr.len() - 1);
         end(buckets.start)..end(buckets.end)
     }
 
-    /// Where the edges of a bucket start.
+    /// Position of the first entry of a bucket.
     fn start(&self, bucket: usize) -> u64 {
-        self.indptr[self.ends(bucket..bucket).start]
+        self.indptr[self.keys(bucket..bucket).start]
     }
 
-    /// The buckets that are filled together.
+    /// Consecutive buckets that are filled in one scan of the edges.
     fn parts(&self, total: usize) -> Vec<Range<usize>> {
         let starts: Vec<u64> = (0..=self.num).map(|bucket| self.start(bucket)).collect();
         row_blocks(&starts, total.div_ceil(EDGES_AT_ONCE).clamp(1, MOST_PARTS))
@@ -102,14 +102,14 @@ impl<'a> Buckets<'a> {
 
     fn sort(&self, part: Range<usize>, edges: &impl Edges, sorted: [&mut [u32]; 2]) {
         let chunks = edges.chunks(self.threads);
-        let bucket = |end: u32| (end as usize >> self.bits).wrapping_sub(part.start);
+        let bucket = |key: u32| (key as usize >> self.bits).wrapping_sub(part.start);
         let count = |chunk: &Range<usize>| {
             let mut counts = vec![0u32; part.len()];
-            edges.visit(chunk.clone(), |end, _| counts.get_mut(bucket(end)).into_iter().for_each(|count| *count += 1));
+            edges.visit(chunk.clone(), |key, _| counts.get_mut(bucket(key)).into_iter().for_each(|count| *count += 1));
             counts
         };
         let counts: Vec<Vec<u32>> = chunks.par_iter().map(count).collect();
-        // The chunks one after another within each bucket, so that edges keep their order.
+        // Within each bucket the chunks follow one another, so the sort is stable.
         let mut filled: Vec<(u32, [u32; 2])> = zeros(sorted[0].len());
         let mut rest = &mut filled[..];
         let mut places: Vec<Vec<_>> = chunks.iter().map(|_| Vec::with_capacity(part.len())).collect();
@@ -121,9 +121,9 @@ impl<'a> Buckets<'a> {
             }
         }
         chunks.into_par_iter().zip(places).for_each(|(chunk, mut places)| {
-            edges.visit(chunk, |end, numbers| {
-                if let Some(place) = places.get_mut(bucket(end)).and_then(Iterator::next) {
-                    *place = (end, numbers);
+            edges.visit(chunk, |key, payload| {
+                if let Some(place) = places.get_mut(bucket(key)).and_then(Iterator::next) {
+                    *place = (key, payload);
                 }
             });
         });
@@ -133,11 +133,11 @@ impl<'a> Buckets<'a> {
         let [first, second] = sorted.map(|sorted| cut(sorted, &starts, &rows));
         let buckets = part.into_par_iter().zip(&rows).zip(first.into_par_iter().zip(second));
         buckets.for_each(|((bucket, row), (first, second))| {
-            let (ends, base) = (self.ends(bucket..bucket + 1), self.start(bucket));
-            let mut next: Vec<u32> = self.indptr[ends.clone()].iter().map(|&start| (start - base) as u32).collect();
+            let (keys, base) = (self.keys(bucket..bucket + 1), self.start(bucket));
+            let mut next: Vec<u32> = self.indptr[keys.clone()].iter().map(|&start| (start - base) as u32).collect();
             let mut sorted = [first, second];
-            for &(end, numbers) in &filled[starts[row.start] as usize..starts[row.end] as usize] {
-                put(&mut next, end as usize - ends.start, numbers, &mut sorted);
+            for &(key, payload) in &filled[starts[row.start] as usize..starts[row.end] as usize] {
+                put(&mut next, key as usize - keys.start, payload, &mut sorted);
             }
         });
     }
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// In one pass, and in parts of several; with few and many ends, isolated ones, and one that has most of the edges.
+    /// In one scan and in several; with few and many keys, isolated ones, and one that has most of the edges.
     #[test]
     fn edges_are_sorted_stably_whatever_the_degrees_and_threads() {
         let hash = |v: u32| v.wrapping_mul(2_654_435_761) >> 7;
@@ -178,7 +178,7 @@ mod tests {
                 expected.sort_by_key(|&i| list[i as usize]);
                 for threads in [1, 2, 5] {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                    let [first, second] = pool.install(|| sorted_by_end(&indptr, &List(&list)));
+                    let [first, second] = pool.install(|| sorted_by_key(&indptr, &List(&list)));
                     assert_eq!(first, expected, "{edges} edges, {ends} ends, {threads} threads");
                     assert!(first.iter().zip(&second).all(|(a, b)| *b == !a));
                 }

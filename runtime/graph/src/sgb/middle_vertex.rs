@@ -1,25 +1,25 @@
-//! Metapaths whose pairs are their paths over a vertex between, each once.
+//! Metapaths in which each pair has exactly one path through a middle vertex.
 
 use std::sync::Arc;
 
 use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step};
 
-/// Where the paths of a metapath are at a vertex between, such that no other path joins the same ends.
+/// The position of such a middle vertex on a metapath.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Middle {
-    /// After how many steps.
+    /// Number of steps before the middle vertex.
     pub place: usize,
-    /// Number of the paths, which is that of the pairs.
+    /// Number of paths, equal to the number of pairs.
     pub pairs: u64,
 }
 
 impl SemanticGraphs<'_> {
-    /// The vertices between of a metapath over which one path joins each of its pairs: where each start reaches at most one
-    /// of them, or each end is reached from at most one. `None` where none are known, or the part before or after them has
-    /// more pairs than the whole.
+    /// Finds a middle vertex of a metapath such that one path joins each of its pairs: each start reaches at most one
+    /// middle vertex, or each end is reached from at most one. `None` if there is none, or if the part before or after
+    /// it has more pairs than the whole.
     ///
-    /// Either part is the graph of a relation, or of a metapath; multiple edges of a relation would make several paths.
-    /// Takes time in the number of edges of the relations, and for a part of several steps in its pairs.
+    /// Either part is the graph of a relation or of a metapath; a relation with multiple edges does not qualify. Takes
+    /// time in the edges of the relations, and in the pairs of a part with several steps.
     ///
     /// # Errors
     /// When the steps do not join.
@@ -28,7 +28,7 @@ impl SemanticGraphs<'_> {
         let single = |adjacency: &Adjacency| adjacency.indptr.windows(2).all(|row| row[1] - row[0] <= 1);
         let forward: Vec<bool> = steps.iter().map(|&step| single(&self.step(step))).collect();
         let backward: Vec<bool> = steps.iter().map(|&step| single(&self.step(step.flipped()))).collect();
-        // Nearest to the middle first: the two parts are then about as large.
+        // Closest to the centre first: the two parts then have similar sizes.
         let mut places: Vec<usize> = (1..steps.len()).collect();
         places.sort_by_key(|&place| place.abs_diff(steps.len() - place));
         for place in places {
@@ -56,7 +56,7 @@ impl SemanticGraphs<'_> {
         Ok(self.reached(steps).iter().sum())
     }
 
-    /// How many distinct ends each start reaches.
+    /// Number of distinct end vertices of each start vertex.
     fn reached(&self, steps: &[Step]) -> Vec<u64> {
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
         let indptr = super::walk::Rows::new(&chain, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).count();
@@ -64,7 +64,6 @@ impl SemanticGraphs<'_> {
     }
 }
 
-/// The way back.
 fn flipped(steps: &[Step]) -> Vec<Step> {
     steps.iter().rev().map(|step| step.flipped()).collect()
 }
