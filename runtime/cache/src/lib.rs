@@ -1,26 +1,26 @@
-//! Which rows of vertices a fast memory of limited size keeps, where all rows are in a slow one.
+//! Feature cache: selects the vertex rows to keep in a fast memory of limited size, when all rows are in a slow one.
 //!
-//! A batch needs the rows of its vertices: features, and learned parameters with their optimiser states. A [`Table`] is one
-//! array of such rows (or several that move together), [`place`] divides the bytes of the fast memory among the rows of all
-//! tables by a [`Policy`], and a [`Placement`] says of each row where it is. What is kept is decided once, before training: which
-//! vertices are drawn is random, but how often is a property of graph, seeds and fan-outs, which sampling some batches
-//! tells. [`Outcome`] is what a placement would have saved of known accesses, and [`best`] the most that any
-//! placement could have.
+//! A mini-batch needs the rows of its vertices: features, and embedding rows with their optimizer state. A [`Table`] is
+//! one array of such rows (or several that move together), [`place`] divides the bytes of the fast memory among the
+//! rows of all tables by a [`Policy`], and a [`Placement`] records the cached rows. The placement is static, decided
+//! before training: the sampled vertices are random, but access frequencies are determined by graph, seeds and
+//! fan-outs, and estimated by presampling. [`Outcome`] is the simulated saving of a placement for a given access trace,
+//! and [`best`] an upper bound over all placements.
 //!
 //! # Policies
 //!
-//! - [`Policy::Random`] and [`Policy::Degree`] (PaGraph, Lin et al., SoCC 2020) know nothing of seeds and fan-outs.
-//! - [`Policy::Hotness`] keeps what presampling met most often (GNNLab, Yang et al., EuroSys 2022).
-//! - [`Policy::Shares`] gives each table bytes in proportion to its accesses times the time of a miss for each byte, and keeps the
-//!   hottest of its rows (Heta, Zhong et al., PVLDB 18(9) 2025): a small row is expensive for its size, and a learned one is
-//!   written as well as read.
-//! - [`Policy::Penalty`] weighs each row on its own by the same two numbers: the milliseconds that it is expected to save for each byte.
-//!   Shares give a table with a long tail of cold rows bytes that a hot row elsewhere would use better.
+//! - [`Policy::Random`] and [`Policy::Degree`] (PaGraph, Lin et al., SoCC 2020) ignore seeds and fan-outs.
+//! - [`Policy::Hotness`] keeps the rows that presampling accessed most (GNNLab, Yang et al., EuroSys 2022).
+//! - [`Policy::Shares`] gives each table bytes in proportion to its accesses times the miss time per byte, and keeps
+//!   its hottest rows (Heta, Zhong et al., PVLDB 18(9) 2025): a small row is expensive for its size, and an embedding
+//!   row is written as well as read.
+//! - [`Policy::Penalty`] weighs each row by the same two numbers: the expected milliseconds saved per byte. Shares give
+//!   a table with a long tail of cold rows bytes that a hot row elsewhere would use better.
 //!
-//! # What is not here
+//! # Non-goals
 //!
-//! Memory, threads and clocks: who has them counts accesses, measures misses and copies rows. Nothing is evicted while
-//! training goes on.
+//! No memory, threads or clocks: the caller counts accesses, measures misses and copies rows. No eviction during
+//! training.
 
 mod outcome;
 mod place;
@@ -30,16 +30,16 @@ pub use outcome::{Best, Outcome, best};
 pub use place::{Forecast, Policy, place};
 pub use placement::{Placement, Slots};
 
-/// Rows of the vertices of one type that are moved together.
+/// Rows of the vertices of one type that are cached as a unit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// Name of the array.
+    /// Name of the array, for reports.
     pub name: String,
-    /// Bytes of a row, optimiser states included.
+    /// Bytes of a row, optimizer state included.
     pub row_bytes: u64,
-    /// Is a row written by the batch that read it?
+    /// Whether the batch that reads a row also writes it.
     pub written: bool,
-    /// Nanoseconds of a miss: a row read from the slow memory and, if it is written, written there.
+    /// Nanoseconds of a miss: reading a row from the slow memory and, if `written`, writing it back.
     pub miss_ns: f64,
 }
 

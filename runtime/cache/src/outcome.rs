@@ -1,29 +1,29 @@
-//! What a placement saves.
+//! Simulated savings of a placement.
 
 use crate::Table;
 use crate::place::greedy;
 use crate::placement::Placement;
 
-/// What happened, or would have happened, to the accesses of a run.
+/// Simulated cost of the accesses of a run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Outcome {
-    /// Rows that batches needed.
+    /// Number of row accesses of the batches.
     pub accesses: u64,
-    /// Of them, those in the fast memory.
+    /// Number of accesses to cached rows.
     pub hits: u64,
-    /// Bytes between the two memories for the others.
+    /// Bytes transferred between the two memories for misses.
     pub bytes_missed: u64,
-    /// The same if nothing were kept.
+    /// Bytes that would be transferred without a cache.
     pub bytes_without: u64,
-    /// Milliseconds of misses, by the time of each.
+    /// Time of all misses, in milliseconds.
     pub miss_ms: f64,
 }
 
 impl Outcome {
-    /// Of a placement and how often each row was needed, by table and vertex.
+    /// The outcome of a placement, given the accesses of each row by table and vertex.
     ///
     /// # Panics
-    /// When these are not the rows of the placement.
+    /// When the lists do not have the lengths of the placement's tables.
     pub fn of(placement: &Placement, tables: &[Table], accesses: &[Vec<u32>]) -> Outcome {
         let mut all = Outcome::default();
         for ((slots, table), counts) in placement.tables.iter().zip(tables).zip(accesses) {
@@ -35,7 +35,7 @@ impl Outcome {
         all
     }
 
-    /// Of so many accesses to one table, of which so many were hits.
+    /// The outcome of `accesses` to one table, `hits` of them to cached rows.
     pub fn of_table(table: &Table, accesses: u64, hits: u64) -> Outcome {
         let misses = accesses - hits;
         Outcome {
@@ -47,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// Both together.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Outcome) {
         self.accesses += other.accesses;
         self.hits += other.hits;
@@ -56,25 +56,24 @@ impl Outcome {
         self.miss_ms += other.miss_ms;
     }
 
-    /// Part of the accesses that were hits; 1 where there were none.
+    /// Share of the accesses that were hits; 1 without accesses.
     pub fn hit_rate(&self) -> f64 {
         if self.accesses == 0 { 1.0 } else { self.hits as f64 / self.accesses as f64 }
     }
 }
 
-/// The most that any placement, which nothing changes while training goes on, could have done: each number by a placement of its
-/// own.
+/// Upper bounds over all static placements; each number may need a different placement.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Best {
-    /// Highest hit rate.
+    /// Highest possible hit rate, from 0 to 1.
     pub hit_rate: f64,
-    /// Fewest bytes.
+    /// Fewest bytes transferred for misses.
     pub bytes_missed: u64,
-    /// Shortest time.
+    /// Least time of misses, in milliseconds.
     pub miss_ms: f64,
 }
 
-/// The best that so many bytes could have done with known accesses, but for less than a row.
+/// The bounds for a cache of `bytes` and known accesses, exact up to one row.
 pub fn best(bytes: u64, tables: &[Table], accesses: &[Vec<u32>]) -> Best {
     let rows: Vec<usize> = accesses.iter().map(Vec::len).collect();
     let of = |gain: fn(&Table) -> f64| {

@@ -1,31 +1,31 @@
-//! Divides the bytes of a fast memory.
+//! Placement policies.
 
 use hgnnc_ir::random::{bits, mask_key};
 
 use crate::Table;
 use crate::placement::{Placement, Slots};
 
-/// How the fast memory is divided.
+/// Criterion that divides the fast memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum Policy {
-    /// Rows that save most time for their bytes.
+    /// Rows by expected time saved per byte.
     #[default]
     Penalty,
-    /// A share for each table, by accesses and the time of a miss; in it the hottest rows.
+    /// A share for each table, by accesses and miss time; within it the hottest rows.
     Shares,
-    /// The hottest rows of all tables.
+    /// The most accessed rows of all tables.
     Hotness,
-    /// The rows of vertices with most out-edges.
+    /// Rows of the vertices with the highest out-degree.
     Degree,
-    /// Any rows.
     Random,
 }
 
 impl Policy {
-    /// All, the best first.
+    /// All policies, the best first.
     pub const ALL: [Policy; 5] = [Policy::Penalty, Policy::Shares, Policy::Hotness, Policy::Degree, Policy::Random];
 
-    /// Its name.
+    /// Name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Penalty => "penalty",
@@ -37,25 +37,25 @@ impl Policy {
     }
 }
 
-/// What is known before training. Both lists are by table and vertex.
+/// Inputs known before training. Both lists are by table and vertex.
 #[derive(Clone, Copy, Debug)]
 pub struct Forecast<'a> {
-    /// How often presampling met a vertex.
+    /// Accesses of each vertex in presampling.
     pub accesses: &'a [Vec<u32>],
-    /// Out-edges of a vertex, in all graphs that are sampled.
+    /// Out-degree of each vertex, over all sampled graphs.
     pub degrees: &'a [Vec<u32>],
-    /// For what is drawn.
+    /// Seed of random placements.
     pub seed: u64,
 }
 
-/// Keeps random placements apart from other numbers of the same seed.
+/// Separates the random numbers of placements from others of the same seed.
 const STREAM: u32 = 0x0cac_4e01;
 
-/// The rows that a policy keeps in so many bytes. Rows that it has no reason to keep stay outside, unless there is room for them;
-/// ties go to the first table and the smallest vertex.
+/// The rows that a policy keeps in `bytes` bytes. Rows without any benefit are kept only if room is left; ties go to
+/// the first table and the smallest vertex.
 ///
 /// # Panics
-/// When a forecast has not a list for each table.
+/// When a forecast does not have one list per table.
 pub fn place(policy: Policy, bytes: u64, tables: &[Table], forecast: &Forecast<'_>) -> Placement {
     let Forecast { accesses, degrees, seed } = *forecast;
     assert_eq!((accesses.len(), degrees.len()), (tables.len(), tables.len()), "a list for each table");
@@ -84,8 +84,8 @@ pub fn place(policy: Policy, bytes: u64, tables: &[Table], forecast: &Forecast<'
     }
 }
 
-/// Takes rows by falling worth as long as they fit. Rows are small beside the memory, so this is the best there is
-/// for the sum of worth times bytes, but for less than a row.
+/// Keeps rows by descending worth while they fit. Rows are small compared to the memory, so the sum of worth times
+/// bytes is optimal up to one row.
 pub(crate) fn greedy(bytes: u64, tables: &[Table], rows: &[usize], worth: impl Fn(usize, usize) -> f64) -> Placement {
     let of_table = |table: usize| (0..rows[table]).map(move |vertex| (table, vertex));
     let mut all: Vec<(f64, u32, u32)> = (0..tables.len())
@@ -93,7 +93,7 @@ pub(crate) fn greedy(bytes: u64, tables: &[Table], rows: &[usize], worth: impl F
         .map(|(table, vertex)| (worth(table, vertex), table as u32, vertex as u32))
         .collect();
     let order = |a: &(f64, u32, u32), b: &(f64, u32, u32)| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
-    // No more rows than these fit, so the others need no order.
+    // No more than this many rows fit, so the rest need not be sorted.
     let smallest = tables.iter().map(|table| table.row_bytes.max(1)).min().unwrap_or(1);
     let most = usize::try_from(bytes / smallest).unwrap_or(usize::MAX);
     if most == 0 {
@@ -115,8 +115,8 @@ pub(crate) fn greedy(bytes: u64, tables: &[Table], rows: &[usize], worth: impl F
     Placement { tables: rows.iter().zip(kept).map(|(&rows, kept)| Slots::new(rows, kept)).collect() }
 }
 
-/// The bytes of each table, in proportion to its accesses times the time of a miss for each byte. What a table has no
-/// rows for is divided among the others in the same way.
+/// The bytes of each table, in proportion to its accesses times the miss time per byte. Bytes beyond the rows of a
+/// table are redistributed among the others in the same way.
 fn shares(bytes: u64, tables: &[Table], accesses: &[Vec<u32>]) -> Vec<u64> {
     let weight = |(table, accesses): (&Table, &Vec<u32>)| {
         let accesses: u64 = accesses.iter().map(|&count| u64::from(count)).sum();
@@ -130,7 +130,7 @@ fn shares(bytes: u64, tables: &[Table], accesses: &[Vec<u32>]) -> Vec<u64> {
         let total: f64 = open.iter().map(|&table| weights[table]).sum();
         let share = |table: usize| match total > 0.0 {
             true => (left as f64 * weights[table] / total) as u64,
-            // Nothing was met: as much for each.
+            // No accesses: equal shares.
             false => left / open.len().max(1) as u64,
         };
         let filled: Vec<usize> = open.iter().copied().filter(|&table| share(table) >= full[table]).collect();

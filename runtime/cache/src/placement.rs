@@ -1,22 +1,21 @@
-//! Where rows are.
+//! The rows kept in the fast memory.
 
-/// No slot.
 const NONE: u32 = u32::MAX;
 
-/// The rows of a table that are kept.
+/// The cached rows of one table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Slots {
-    /// By vertex: its slot. `[rows of the table]`
+    /// Slot of each vertex, or `NONE`. `[rows of the table]`
     of: Vec<u32>,
-    /// By slot: its vertex, ascending.
+    /// Vertex of each slot, ascending.
     vertices: Vec<u32>,
 }
 
 impl Slots {
-    /// Of these vertices, of a table with so many rows.
+    /// Caches the rows of `vertices`, of a table with `rows` rows.
     ///
     /// # Panics
-    /// When a vertex has no row, or there are `u32::MAX` of them.
+    /// When a vertex has no row, or there are `u32::MAX` vertices or more.
     pub fn new(rows: usize, mut vertices: Vec<u32>) -> Slots {
         vertices.sort_unstable();
         vertices.dedup();
@@ -27,7 +26,7 @@ impl Slots {
         Slots { of, vertices }
     }
 
-    /// The slot of a vertex, if its row is kept.
+    /// The slot of a vertex; `None` if its row is not cached.
     #[inline]
     pub fn slot(&self, vertex: u32) -> Option<usize> {
         match self.of[vertex as usize] {
@@ -36,20 +35,20 @@ impl Slots {
         }
     }
 
-    /// The vertices whose rows are kept, in the order of their slots.
+    /// The vertices with cached rows, in slot order.
     pub fn vertices(&self) -> &[u32] {
         &self.vertices
     }
 
-    /// Rows of the table, kept or not.
+    /// Number of rows of the table, cached or not.
     pub fn rows(&self) -> usize {
         self.of.len()
     }
 }
 
-/// The rows of all tables that are kept.
+/// The cached rows of all tables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Placement {
-    /// By table.
+    /// One entry per table.
     pub tables: Vec<Slots>,
 }

@@ -1,4 +1,4 @@
-//! What policies keep, on tables small enough to look at, and the best there is by trying everything.
+//! Placement policies on small tables, and the upper bound against exhaustive search.
 
 use hgnnc_cache::{Forecast, Outcome, Placement, Policy, Slots, Table, best, place};
 
@@ -6,7 +6,7 @@ fn table(name: &str, row_bytes: u64, written: bool, miss_ns: f64) -> Table {
     Table { name: name.into(), row_bytes, written, miss_ns }
 }
 
-/// Papers have rows of 8 bytes; the learned rows of authors have two states beside their 4 bytes, and are written.
+/// Papers have rows of 8 bytes; embedding rows of authors have two states besides their 4 bytes, and are written.
 fn library() -> (Vec<Table>, Vec<Vec<u32>>, Vec<Vec<u32>>) {
     let tables = vec![table("Paper.x", 8, false, 10.0), table("Author.x", 12, true, 40.0)];
     let accesses = vec![vec![1, 9, 5, 0, 0], vec![4, 0, 6]];
@@ -57,7 +57,7 @@ fn random_depends_on_the_seed() {
     assert_ne!(of(1), of(2));
 }
 
-/// Nothing fits, everything fits, and nothing is ever larger than the memory.
+/// Nothing fits, everything fits, and a placement never exceeds the memory.
 #[test]
 fn every_policy_stays_within_the_bytes() {
     let (tables, _, _) = library();
@@ -105,7 +105,7 @@ fn an_outcome_counts_what_misses_move() {
     assert_eq!(found.hit_rate(), 0.72);
 }
 
-/// The best placements of all, by trying each of them, are no better than what `best` says by more than a row.
+/// The best placement by exhaustive search is within one row of the bounds of `best`.
 #[test]
 fn best_is_the_best_of_all() {
     let (tables, accesses, _) = library();

@@ -1,11 +1,12 @@
-//! Measures the interpreter: lane instructions per second for loops of one kind each.
+//! Measures the interpreter: lane instructions per second, for loops of one kind of instruction each.
 
 use std::time::Instant;
 
 use hgnnc_ptx_interp::{Launch, Memory, Module, Value};
 
-/// A loop of 1000 rounds with this body, in which `%i` counts, `%a` and `%s` are addresses of the thread's word in global
-/// and shared memory, `%u` and `%g` are the same and scattered addresses in global memory, and `%x`, `%y`, `%m`, `%n` are numbers.
+/// A loop of 1000 iterations of this body. `%i` is the counter, `%a` and `%s` are addresses of the thread's word in
+/// global and shared memory, `%u` and `%g` are uniform and scattered addresses in global memory, and `%x`, `%y`, `%m`,
+/// `%n` are numbers.
 fn kernel(body: &str) -> String {
     format!(
         ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out) {{

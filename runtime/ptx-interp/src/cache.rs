@@ -1,17 +1,17 @@
-//! A model of the last cache before device memory.
+//! A model of the last-level cache (L2).
 //!
-//! Set-associative, 16 ways, least recently used; lines of 128 bytes in 4 sectors of 32 that are fetched one by one, as in
-//! the L2 of current GPUs. Stores allocate without fetching, and dirty sectors are written back when their line leaves.
+//! Set-associative, 16 ways, LRU; lines of 128 bytes in 4 sectors of 32 bytes that are fetched individually, as in
+//! current GPUs. Stores allocate without fetching, and dirty sectors are written back on eviction.
 
 /// Bytes of a sector, the unit of every transfer.
 pub const SECTOR: u64 = 32;
 const LINE: u64 = 128;
 const WAYS: usize = 16;
 
-/// What is in the cache. Kernels that run one after the other with the same cache find what the earlier ones left.
+/// Contents of the cache. Kernels that run one after the other on the same cache reuse its contents.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    /// Sets of ways, most recent first: the number of the line plus 1, then 4 bits each of valid and dirty sectors.
+    /// Sets of ways, most recently used first: line number plus 1, then 4 valid and 4 dirty bits of the sectors.
     ways: Vec<u64>,
     sets: u64,
     counters: CacheCounters,
@@ -25,33 +25,33 @@ pub(crate) struct CacheCounters {
 }
 
 impl Cache {
-    /// An empty cache of about this many bytes: at least 2 KiB, a whole number of sets.
+    /// An empty cache of about `bytes` bytes: at least 2 KiB, an integral number of sets.
     pub fn new(bytes: u64) -> Cache {
         let sets = (bytes / (LINE * WAYS as u64)).max(1);
         Cache { ways: vec![0; sets as usize * WAYS], sets, counters: CacheCounters::default() }
     }
 
-    /// Bytes it holds.
+    /// Capacity of the cache in bytes.
     pub fn bytes(&self) -> u64 {
         self.sets * LINE * WAYS as u64
     }
 
-    /// Empties it. Returns the bytes of dirty sectors, which go to device memory now.
+    /// Empties the cache. Returns the bytes of dirty sectors written back.
     pub fn flush(&mut self) -> u64 {
         let dirty: u32 = self.ways.iter().map(|way| (way & 0xf).count_ones()).sum();
         self.ways.fill(0);
         u64::from(dirty) * SECTOR
     }
 
-    /// Counts since the last call.
+    /// Takes the counts since the last call.
     pub(crate) fn take_counters(&mut self) -> CacheCounters {
         std::mem::take(&mut self.counters)
     }
 
-    /// Uses the sectors of a line (4 bits) that holds `address`.
+    /// Accesses sectors (4 bits) of the line that holds `address`.
     pub(crate) fn access(&mut self, address: u64, sectors: u64, write: bool) {
         let line = address / LINE;
-        // Neighbours go to different sets; the upper bits keep large powers of two apart.
+        // Adjacent lines map to different sets; hashing the upper bits avoids conflicts at large powers of two.
         let set = ((line ^ (line >> 13)) % self.sets) as usize;
         let ways = &mut self.ways[set * WAYS..(set + 1) * WAYS];
         let tag = line + 1;
@@ -90,7 +90,7 @@ mod tests {
         let mut cache = Cache::new(1 << 16);
         assert_eq!(read(&mut cache, 0..512), 1 << 16);
         assert_eq!(read(&mut cache, 0..512), 0);
-        // Least recently used: a loop over more than the capacity finds nothing.
+        // LRU: a loop over more than the capacity never hits.
         assert_eq!(read(&mut cache, 0..1024), 1 << 16);
         assert_eq!(read(&mut cache, 0..1024), 2 << 16);
     }

@@ -1,96 +1,98 @@
-//! What a run is measured by.
+//! Performance counters of a run.
 
 use crate::cache::SECTOR;
 use crate::ops::Class;
 use crate::registers::{Lanes, lanes};
 
-/// Accesses to global memory. A request is an instruction of a warp with the lanes that execute it together.
+/// Accesses to global memory. A request is one instruction of a warp, with the lanes that execute it together.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct GlobalTraffic {
-    /// Requests.
     pub requests: u64,
     /// Distinct sectors of 32 bytes, summed over requests.
     pub sectors: u64,
-    /// The sectors that would do: distinct bytes of a request / 32, rounded up, summed over requests.
+    /// Fewest possible sectors: distinct bytes of a request / 32, rounded up, summed over requests.
     pub ideal_sectors: u64,
     /// Distinct bytes, summed over requests.
     pub bytes: u64,
 }
 
-/// Accesses to shared memory. A wavefront serves each of the 32 banks of 4 bytes once; lanes that use the same word share it.
+/// Accesses to shared memory. A wavefront serves each of the 32 banks of 4 bytes once; lanes that access the same word
+/// share it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SharedTraffic {
-    /// Requests.
     pub requests: u64,
-    /// Wavefronts, one after the other for each request.
+    /// Number of wavefronts; those of a request are serialized.
     pub wavefronts: u64,
-    /// Wavefronts without bank conflicts: 1, or 2 and 4 for accesses of 8 and 16 bytes, one per half or quarter of a warp
-    /// that takes part.
+    /// Number of wavefronts without bank conflicts: 1, or up to 2 and 4 for accesses of 8 and 16 bytes, one per active
+    /// half or quarter of a warp.
     pub ideal_wavefronts: u64,
 }
 
-/// The counters of a run, or of several.
+/// The counters of one or several runs.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
-    /// Instructions of warps, in the order of [`Class::ALL`]. A diverged warp executes an instruction once per group of lanes.
+    /// Warp instructions by class, in the order of [`Class::ALL`]. A diverged warp executes an instruction once per
+    /// group of lanes.
     pub warp: [u64; Class::ALL.len()],
-    /// Instructions of lanes, likewise. Lanes whose guard is false do not count.
+    /// Lane instructions by class. Lanes with a false guard do not count.
     pub lane: [u64; Class::ALL.len()],
-    /// Floating-point operations: fma 2; additions, products, divisions and special functions 1 (pairs twice that);
-    /// m·n·k·2 of a product of matrices; atomic additions 1. Minima, comparisons and conversions none.
+    /// Floating-point operations: fma 2; additions, products, divisions and special functions 1 (packed pairs twice
+    /// that); m·n·k·2 of a matrix product; atomic additions 1. Minima, comparisons and conversions 0.
     pub flops: u64,
-    /// Those of `flops` in products of matrices.
+    /// The part of `flops` in matrix products.
     pub mma_flops: u64,
-    /// Loads from global memory; the sources of `cp.async` are among them.
+    /// Loads from global memory, including the sources of `cp.async`.
     pub global_loads: GlobalTraffic,
     /// Stores to global memory.
     pub global_stores: GlobalTraffic,
     /// Atomic operations on global memory.
     pub global_atomics: GlobalTraffic,
-    /// Loads from shared memory; a matrix of `ldmatrix` is a wavefront at least.
+    /// Loads from shared memory; each matrix of `ldmatrix` takes at least one wavefront.
     pub shared_loads: SharedTraffic,
-    /// Stores to shared memory; the destinations of `cp.async` are among them.
+    /// Stores to shared memory, including the destinations of `cp.async`.
     pub shared_stores: SharedTraffic,
-    /// Atomic operations on shared memory; each lane of a bank is a wavefront.
+    /// Atomic operations on shared memory; lanes of one bank are serialized.
     pub shared_atomics: SharedTraffic,
-    /// Sectors found in the cache.
+    /// Sectors that hit in the cache.
     pub cache_hits: u64,
     /// Bytes fetched from device memory.
     pub device_read_bytes: u64,
-    /// Bytes written back to device memory when they left the cache; what is still there does not count.
+    /// Bytes written back to device memory on eviction; dirty sectors still cached do not count.
     pub device_written_bytes: u64,
     /// Branches with a guard.
     pub branches: u64,
-    /// Those that split the lanes.
+    /// Branches that split the active lanes.
     pub divergent_branches: u64,
-    /// Barriers passed by blocks.
+    /// Barriers passed, summed over blocks.
     pub barriers: u64,
-    /// Blocks.
+    /// Number of executed blocks.
     pub blocks: u64,
 }
 
 impl Counters {
-    /// Instructions of warps of a class.
+    /// Warp instructions of a class.
     pub fn warp_of(&self, class: Class) -> u64 {
         self.warp[class as usize]
     }
 
-    /// Instructions of lanes of a class.
+    /// Lane instructions of a class.
     pub fn lane_of(&self, class: Class) -> u64 {
         self.lane[class as usize]
     }
 
-    /// Instructions of warps.
+    /// Warp instructions of all classes.
     pub fn warp_total(&self) -> u64 {
         self.warp.iter().sum()
     }
 
-    /// Instructions of lanes.
+    /// Lane instructions of all classes.
     pub fn lane_total(&self) -> u64 {
         self.lane.iter().sum()
     }
 
-    /// Adds those of another run.
+    /// Adds the counters of another run.
     pub fn merge(&mut self, other: &Counters) {
         let Counters {
             warp,
@@ -148,7 +150,8 @@ impl SharedTraffic {
     }
 }
 
-/// Counts a request of `bytes` per lane and calls `line` with each line of 128 bytes (its address) and its sectors.
+/// Counts a request of `bytes` per lane and calls `line` with each accessed line of 128 bytes (its address) and its
+/// sectors.
 pub(crate) fn count_global(
     traffic: &mut GlobalTraffic,
     addresses: &Lanes,
@@ -158,7 +161,7 @@ pub(crate) fn count_global(
 ) {
     let first = addresses[0];
     if mask == u32::MAX && (1..32).all(|lane| addresses[lane] == first + lane as u64 * bytes) {
-        // One after the other, as most requests should be.
+        // Fast path for consecutive addresses.
         let end = first + 32 * bytes;
         for at in first / 128..end.div_ceil(128) {
             let from = (first.max(at * 128) - at * 128) / SECTOR;
@@ -185,7 +188,7 @@ pub(crate) fn count_global(
     }
     let (mut end, mut distinct) = (0, 0);
     let (mut next_sector, mut sectors) = (0, 0);
-    // The line at hand, and its sectors.
+    // Current line, and its sectors.
     let (mut at, mut used) = (u64::MAX, 0);
     for &address in sorted.iter() {
         let stop = address + bytes;
@@ -233,7 +236,7 @@ pub(crate) fn count_shared(traffic: &mut SharedTraffic, offsets: &Lanes, mask: u
     }
 }
 
-/// The largest number of distinct words that lanes use of one bank.
+/// The largest number of distinct words accessed in one bank.
 fn conflicts(offsets: &Lanes, mask: u32, bytes: u64) -> u64 {
     let mut words = [0u64; 32];
     let mut n = 0;
@@ -243,7 +246,7 @@ fn conflicts(offsets: &Lanes, mask: u32, bytes: u64) -> u64 {
             n += 1;
         }
     }
-    // Neighbours in order use different banks or the same word.
+    // Consecutive addresses in lane order are free of bank conflicts.
     let mut span = (u64::MAX, 0);
     for &word in &words[..n] {
         span = (span.0.min(word), span.1.max(word));
@@ -261,7 +264,7 @@ fn conflicts(offsets: &Lanes, mask: u32, bytes: u64) -> u64 {
     per_bank.into_iter().max().unwrap_or(1)
 }
 
-/// Counts atomic operations: lanes of a bank wait for each other even at the same word.
+/// Counts atomic operations: lanes of one bank are serialized even at the same word.
 pub(crate) fn count_shared_atomic(traffic: &mut SharedTraffic, offsets: &Lanes, mask: u32) {
     let mut per_bank = [0u64; 32];
     lanes(mask).for_each(|lane| per_bank[(offsets[lane] / 4 % 32) as usize] += 1);
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!(global(4, |lane| 4096 + 4 * lane), (4, 4));
         assert_eq!(global(4, |lane| 4096 + 4 * (31 - lane)), (4, 4));
         assert_eq!(global(16, |lane| 4096 + 16 * lane), (16, 16));
-        // Misaligned to the sector: one more than needed.
+        // Misaligned to the sector: one sector more than needed.
         assert_eq!(global(4, |lane| 4100 + 4 * lane), (5, 4));
         assert_eq!(global(4, |lane| 4096 + 128 * lane), (32, 4));
         assert_eq!(global(4, |_| 4096), (1, 1));

@@ -1,70 +1,71 @@
-//! What can be wrong with a text and with a run.
+//! Parse errors and run-time faults.
 
 use std::fmt;
 
-/// The text is not PTX, or uses what is not supported.
+/// The text is not valid PTX, or uses unsupported features.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}, column {column}: {message}")]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct ParseError {
-    /// Line, from 1.
     pub line: u32,
     /// Column in bytes, from 1.
     pub column: u32,
-    /// What was expected and what was found.
+    /// Expected and actual token, or the unsupported feature.
     pub message: String,
 }
 
-/// The kinds of faults.
+/// Kinds of run-time faults.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FaultKind {
-    /// There is no such kernel, or the launch does not fit it: its parameters, its limits, those of the machine.
+    /// The kernel does not exist, or the launch violates its parameters, its limits, or those of the target.
     Launch,
-    /// An address outside of every allocation, or in a freed one.
+    /// An access outside of every allocation, or to a freed one.
     OutOfBounds,
-    /// An address that is not a multiple of the size of the access.
+    /// An address that is not a multiple of the access size.
     Misaligned,
-    /// Memory was read that nobody has written.
+    /// A read of uninitialised memory.
     UninitialisedMemory,
-    /// A register was read that nobody has written.
+    /// A read of a register that was never written.
     UninitialisedRegister,
-    /// Two threads of a block use a byte of shared memory, one of them writes, and nothing orders them.
+    /// A race: two threads of a block access a byte of shared memory, at least one writes, and no synchronisation
+    /// orders them.
     SharedRace,
-    /// Two blocks use a byte of global memory, one of them writes, and not both by atomic operations; or `.nc` reads what
-    /// the same launch has written.
+    /// A race: two blocks access a byte of global memory, at least one writes, and not both atomically; or `.nc` reads
+    /// a byte written by the same launch.
     GlobalRace,
-    /// Shared memory was used between a `cp.async` and the wait for it.
+    /// An access to shared memory between a `cp.async` to it and the wait for it.
     PendingCopy,
-    /// A barrier that some lanes of a warp reach and others do not.
+    /// Some lanes of a warp reach a barrier and others do not.
     DivergentBarrier,
-    /// Threads wait for others that never come.
+    /// All threads wait for others that cannot arrive.
     Deadlock,
-    /// A `.sync` instruction names lanes that have exited, or not the executing one, or reads from a lane that does
-    /// not take part.
+    /// The mask of a `.sync` instruction contains exited lanes, or not the executing lane; or a shuffle reads from a
+    /// lane that does not take part.
     BadMask,
-    /// A write to constant memory or through a pointer to it.
+    /// A write to constant memory, directly or through a pointer.
     ReadOnly,
-    /// `trap`.
+    /// The kernel executed `trap`.
     Trap,
-    /// More instructions than allowed were executed.
+    /// The run exceeded its instruction limit.
     InstructionLimit,
 }
 
-/// A run that went wrong. The memory is left as it was at that moment.
+/// A fault that ended a run. The memory keeps its contents of that moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
-    /// What it is.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// The kernel.
+    /// Name of the kernel.
     pub kernel: String,
-    /// The line of the PTX text, from 1; 0 if no instruction is to blame.
+    /// Line of the PTX text, from 1; 0 if no instruction caused the fault.
     pub line: u32,
-    /// File and line according to `.loc`, if there is one before the instruction.
+    /// File and line of the last `.loc` before the instruction, if any.
     pub source: Option<(String, u32)>,
-    /// The block.
+    /// Index of the block.
     pub block: [u32; 3],
-    /// The thread in it.
+    /// Index of the thread within the block.
     pub thread: [u32; 3],
-    /// What happened, with addresses as allocation and offset.
+    /// Description, with addresses as allocation and offset.
     pub message: String,
 }
 

@@ -2,24 +2,22 @@
 
 use crate::ParseError;
 
-/// What a token is.
+/// Kind of a token, with its value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind<'a> {
     /// `add`, `%r1`, `LOOP`, `_`.
     Name(&'a str),
-    /// `.global`, without the dot. With `::`, as in `.L2::128B`.
+    /// `.global`, without the dot; also with `::`, as in `.L2::128B`.
     Dot(&'a str),
     /// An integer, as 64 bits.
     Int(u64),
-    /// `0f3F800000`.
     F32(u32),
     /// `0d…` or a decimal number with a point or exponent.
     F64(u64),
-    /// `"…"`.
     Text(&'a str),
     /// One of `, ; : { } [ ] ( ) < > + - ! @ | =`.
     Sign(u8),
-    /// The end of the text.
+    /// End of the text.
     End,
 }
 
@@ -37,7 +35,7 @@ impl std::fmt::Display for Kind<'_> {
     }
 }
 
-/// Where a token begins; both count from 1.
+/// Start of a token; line and column count from 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Place {
     pub line: u32,

@@ -1,7 +1,7 @@
-//! Executes PTX text on a processor.
+//! A PTX interpreter that runs on the CPU.
 //!
-//! A tool for verification, and a profiler for machines without a GPU. [`Module::parse`] reads the text that a GPU would be
-//! given; [`Module::run`] executes a kernel on a [`Memory`], checks every access, and returns [`Counters`].
+//! A tool for verification, and a profiler for machines without a GPU. [`Module::parse`] reads the PTX text of a GPU
+//! program; [`Module::run`] executes a kernel on a [`Memory`], checks every access, and returns [`Counters`].
 //!
 //! ```
 //! use hgnnc_ptx_interp::{Launch, Memory, Module, Value};
@@ -30,29 +30,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # How it executes
+//! # Execution model
 //!
-//! Blocks run one after the other, in order (or in reverse: [`Launch::backward`]). Each thread has its own program counter; the threads of a warp at the same
-//! instruction execute it together, and of several such groups the one with the smallest counter goes first, so that
-//! structured code comes together again. A `.sync` instruction waits until all lanes of its mask have arrived at it (at
-//! the same instruction: PTX allows others for `bar.warp.sync`). Barriers count warps.
+//! Blocks run one after the other, in order (or reversed: [`Launch::backward`]). Each thread has its own program
+//! counter; threads of a warp at the same instruction execute it together, and of several such groups the one with the
+//! smallest counter goes first, so that structured control flow reconverges. A `.sync` instruction waits until all
+//! lanes of its mask have arrived at it (at the same instruction: PTX allows others for `bar.warp.sync`). Barriers
+//! count warps.
 //!
-//! # What it is stricter about than a GPU
+//! # Stricter than a GPU
 //!
-//! Lanes of a mask must not have exited. Shuffles must not read from lanes that do not take part. A barrier of all threads
-//! is not passed while threads have exited. Registers and memory that nobody has written must not be read.
+//! Lanes of a mask must not have exited. Shuffles must not read from lanes that do not take part. A barrier of all
+//! threads does not complete after threads have exited. Reads of uninitialised registers and memory are faults.
 //!
-//! # What it does not model
+//! # Not modelled
 //!
-//! Time, registers that spill, the order of memory beyond races (what a thread writes, all see at once, in program order),
-//! blocks that wait for each other. `.approx` is computed in f64 and rounded, so it is closer to the truth than a GPU.
-//! Products of matrices add their products to the accumulator one by one in f32, in the order of k: a GPU adds several
-//! at once with other roundings.
+//! Time, register spills, the memory model beyond races (writes are visible to all threads at once, in program order),
+//! and blocks that wait for each other. `.approx` is computed in f64 and rounded, so it is more accurate than on a GPU.
+//! Matrix products are accumulated one by one in f32, in the order of k; a GPU adds several at once with other
+//! roundings.
 
 #[macro_use]
 mod alu;
 mod cache;
-mod compact;
 mod counters;
 mod exec;
 mod fault;
@@ -62,6 +62,7 @@ mod module;
 mod numeric;
 mod ops;
 mod parse;
+mod register_allocation;
 mod registers;
 mod shared;
 mod types;

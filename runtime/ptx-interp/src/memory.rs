@@ -1,27 +1,27 @@
-//! Device memory: allocations with gaps between them, which know which of their bytes have been written and which blocks
-//! of the running kernel have used them.
+//! Device memory: allocations separated by gaps, with a shadow state of which bytes are initialised and which blocks of
+//! the running kernel accessed them.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::fault::FaultKind;
 
-/// Where the first allocation lies. Small numbers are never addresses.
+/// Address of the first allocation; small numbers are never valid addresses.
 const FIRST: u64 = 0x7_0000_0000;
-/// At least so many bytes lie between allocations.
+/// Smallest gap between allocations, in bytes.
 const GAP: u64 = 4096;
-/// Freed allocations that messages still know.
+/// Number of freed allocations kept for messages.
 const REMEMBERED: usize = 1024;
 
 /// The global memory of a device.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Memory {
-    /// By address, ascending.
     allocations: Vec<Allocation>,
     end: u64,
     freed: VecDeque<(String, u64, u64)>,
-    /// Addresses of the variables of modules that have run here.
+    /// Addresses of the variables of each module that ran on this memory.
     pub(crate) modules: HashMap<u64, Vec<u64>>,
-    /// The next number of a block; see [`Users`].
+    /// Number of the next block; see [`Users`].
     next_block: u32,
 }
 
@@ -30,51 +30,51 @@ struct Allocation {
     name: String,
     base: u64,
     bytes: Vec<u8>,
-    /// 1 where a byte has been written.
+    /// 1 for each initialised byte.
     written: Vec<u8>,
     constant: bool,
-    /// Who has used which granule in the running kernel; allocated when a kernel first comes here.
+    /// Last accesses of each granule by the running kernel; allocated on the first access by a kernel.
     users: Vec<Users>,
-    /// log2 of the bytes of a granule: 2, less once narrower accesses have come.
+    /// log2 of the bytes of a granule: 2, less after narrower accesses.
     granule: u32,
 }
 
-/// Who has used a granule. Blocks have numbers of their own in each launch, so that nothing has to be cleared.
+/// Last accesses of a granule. Block numbers are unique across launches, so the state is never cleared.
 #[derive(Clone, Copy, Default, Debug)]
 struct Users {
-    /// Number of the last block that wrote, shifted by 1, and whether it did so strongly (atomic or ordered).
+    /// Number of the last writing block, shifted by 1, and whether its write was strong (atomic or ordered).
     writer: u32,
-    /// Number of the last block that read, shifted by 1, and whether others of the launch read as well.
+    /// Number of the last reading block, shifted by 1, and whether other blocks of the launch read as well.
     reader: u32,
 }
 
-/// A wrong access: the kind, and the message.
+/// A faulting access: kind and message.
 pub(crate) type Wrong = (FaultKind, String);
 
-/// An access to memory from outside of a kernel that is not possible; says why.
+/// An invalid host access to memory, with the reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct AccessError(pub String);
 
-/// How a kernel uses memory.
+/// Kind of an access by a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
     Read,
-    /// Of what nobody writes in this launch.
+    /// `.nc`: memory that this launch must not write.
     ReadOnly,
     Write,
-    /// Atomic, or with an order of its own; does not race with others of its kind.
+    /// Atomic or ordered; does not race with other strong accesses.
     StrongRead,
     StrongWrite,
 }
 
 impl Memory {
-    /// Empty memory.
+    /// A memory without allocations.
     pub fn new() -> Memory {
         Memory { end: FIRST, ..Memory::default() }
     }
 
-    /// Allocates bytes that nobody has written. The address is a multiple of `align` and of 256.
+    /// Allocates uninitialised bytes, aligned to `align` and to 256 bytes.
     ///
     /// # Panics
     ///
@@ -105,7 +105,7 @@ impl Memory {
         self.allocations[at].constant
     }
 
-    /// Frees the allocation that begins at `base`.
+    /// Frees the allocation that starts at `base`.
     pub fn free(&mut self, base: u64) -> Result<(), AccessError> {
         let at = self
             .allocations
@@ -119,7 +119,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes bytes from outside of a kernel.
+    /// Writes bytes from the host.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), AccessError> {
         let (at, offset) = self.outside(address, bytes.len())?;
         let allocation = &mut self.allocations[at];
@@ -128,7 +128,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Sets `len` bytes to `value` from outside of a kernel.
+    /// Sets `len` bytes to `value` from the host.
     pub fn fill(&mut self, address: u64, len: usize, value: u8) -> Result<(), AccessError> {
         let (at, offset) = self.outside(address, len)?;
         let allocation = &mut self.allocations[at];
@@ -137,14 +137,14 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes `len` bytes unknown again, as after an allocation: for memory that is used for something else from now on.
+    /// Marks `len` bytes as uninitialised, for memory that is reused.
     pub fn forget(&mut self, address: u64, len: usize) -> Result<(), AccessError> {
         let (at, offset) = self.outside(address, len)?;
         self.allocations[at].written[offset..offset + len].fill(0);
         Ok(())
     }
 
-    /// Reads bytes from outside of a kernel. All must have been written.
+    /// Reads bytes from the host; all must be initialised.
     pub fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, AccessError> {
         let (at, offset) = self.outside(address, len)?;
         let allocation = &self.allocations[at];
@@ -159,7 +159,7 @@ impl Memory {
         self.find(address, len).map_err(|(_, message)| AccessError(message))
     }
 
-    /// The allocation with these bytes, and the offset in it.
+    /// The allocation that contains these bytes, and the offset in it.
     pub(crate) fn find(&self, address: u64, len: usize) -> Result<(usize, usize), Wrong> {
         let after = self.allocations.partition_point(|a| a.base <= address);
         if let Some(at) = after.checked_sub(1) {
@@ -172,7 +172,7 @@ impl Memory {
         Err((FaultKind::OutOfBounds, format!("{len} bytes at {}", self.describe(address))))
     }
 
-    /// As [`Memory::find`], with a guess of the allocation.
+    /// As [`Memory::find`], trying allocation `guess` first.
     #[inline]
     pub(crate) fn find_near(&self, guess: usize, address: u64, len: usize) -> Result<(usize, usize), Wrong> {
         if let Some(allocation) = self.allocations.get(guess) {
@@ -184,7 +184,7 @@ impl Memory {
         self.find(address, len)
     }
 
-    /// An address in words: the allocation, or the nearest below.
+    /// Describes an address by its allocation, or the nearest one below.
     pub(crate) fn describe(&self, address: u64) -> String {
         let inside = |base: u64, bytes: u64| address >= base && address < base + bytes.max(1);
         if let Some((name, base, _)) = self.freed.iter().rev().find(|&&(_, base, bytes)| inside(base, bytes)) {
@@ -205,7 +205,7 @@ impl Memory {
         }
     }
 
-    /// Begins a launch of so many blocks. The first one has the number returned, which is not 0.
+    /// Starts a launch of `blocks` blocks; returns the number of its first block, which is not 0.
     pub(crate) fn begin_launch(&mut self, blocks: u32) -> u32 {
         match self.next_block.checked_add(blocks) {
             Some(next) if next < (1 << 31) - 1 => {
@@ -221,7 +221,7 @@ impl Memory {
         }
     }
 
-    /// The bytes of a load. `at` and `offset` are from `find`.
+    /// The bytes of a load. `at` and `offset` come from `find`.
     #[inline]
     pub(crate) fn load(&mut self, at: usize, offset: usize, len: usize, by: Access) -> Result<&[u8], Wrong> {
         let allocation = &mut self.allocations[at];
@@ -233,7 +233,7 @@ impl Memory {
         Ok(&allocation.bytes[range])
     }
 
-    /// The bytes of a store, to be filled; see [`Memory::load`].
+    /// The bytes of a store, to be written; see [`Memory::load`].
     #[inline]
     pub(crate) fn store(&mut self, at: usize, offset: usize, len: usize, by: Access) -> Result<&mut [u8], Wrong> {
         let allocation = &mut self.allocations[at];
@@ -246,7 +246,7 @@ impl Memory {
     }
 }
 
-/// The value of up to 8 bytes. Without a call for the copy, since this is done for every lane.
+/// Reads up to 8 bytes as a value. Avoids a call of `memcpy`, since it runs per lane.
 #[inline]
 pub(crate) fn get(bytes: &[u8]) -> u64 {
     match *bytes {
@@ -256,7 +256,7 @@ pub(crate) fn get(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Puts the low bytes of a value.
+/// Writes the low bytes of a value.
 #[inline]
 pub(crate) fn put(bytes: &mut [u8], value: u64) {
     if let Ok(word) = <&mut [u8; 4]>::try_from(&mut *bytes) {
@@ -268,7 +268,7 @@ pub(crate) fn put(bytes: &mut [u8], value: u64) {
     }
 }
 
-/// All bytes are this one. Words are most of what is asked for; of more, without a branch for each.
+/// Whether all bytes equal `value`. Fast path for words; longer ranges are checked without a branch per byte.
 #[inline]
 pub(crate) fn all_are(bytes: &[u8], value: u8) -> bool {
     match *bytes {
@@ -277,7 +277,7 @@ pub(crate) fn all_are(bytes: &[u8], value: u8) -> bool {
     }
 }
 
-/// Fills a few bytes without a call.
+/// Fills a few bytes without a call of `memset`.
 #[inline]
 fn put_all(bytes: &mut [u8], value: u8) {
     match bytes {
@@ -286,11 +286,11 @@ fn put_all(bytes: &mut [u8], value: u8) {
     }
 }
 
-/// Who accesses, and how.
+/// The accessing block, and the kind of access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub block: u32,
-    /// The number of the first block of the launch.
+    /// Number of the first block of the launch.
     pub first: u32,
     pub how: Use,
 }
@@ -306,7 +306,7 @@ impl Allocation {
         (FaultKind::UninitialisedMemory, format!("reads {}, which has not been written", self.place(offset + first)))
     }
 
-    /// Narrower granules: what is known of a wide one holds for its parts.
+    /// Splits granules; the state of a granule holds for its parts.
     #[cold]
     fn refine(&mut self, granule: u32) {
         let times = 1 << (self.granule - granule);
@@ -314,7 +314,7 @@ impl Allocation {
         self.granule = granule;
     }
 
-    /// Notes who uses the bytes and finds races between blocks.
+    /// Records an access and detects races between blocks.
     #[inline]
     fn note(&mut self, offset: usize, len: usize, by: Access) -> Result<(), Wrong> {
         if self.constant {
@@ -330,7 +330,7 @@ impl Allocation {
         for granule in offset >> self.granule..(offset + len).div_ceil(1 << self.granule) {
             let users = &mut self.users[granule];
             let (writer, reader) = (users.writer >> 1, users.reader >> 1);
-            // What no other block has used, which is most.
+            // Fast path: no other block has accessed the granule.
             let alone =
                 (reader < by.first || users.reader == by.block << 1) && (writer < by.first || writer == by.block);
             match by.how {
@@ -344,7 +344,7 @@ impl Allocation {
                 }
                 _ => {}
             }
-            // Only blocks of this launch count.
+            // Only blocks of this launch can race.
             let written_by_other = writer >= by.first && writer != by.block;
             if by.how == Use::ReadOnly && writer >= by.first {
                 let place = self.place(granule << self.granule);
@@ -370,7 +370,7 @@ impl Allocation {
                         let other = (reader != by.block).then(|| reader - by.first);
                         return Err(self.race(granule, other, "read", by, "written"));
                     }
-                    // A plain write of the same block stays known.
+                    // A plain write stays recorded if the same block writes again strongly.
                     let weak = by.how == Use::Write || writer == by.block && !strong_writer;
                     users.writer = by.block << 1 | u32::from(!weak);
                 }

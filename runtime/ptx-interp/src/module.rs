@@ -1,4 +1,4 @@
-//! Modules: what a text declares.
+//! Parsed modules and kernels.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use crate::ops::Inst;
 use crate::registers::Slot;
 use crate::types::Type;
 
-/// A parsed text.
+/// A parsed PTX module.
 #[derive(Clone, Debug)]
 pub struct Module {
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) variables: Vec<Variable>,
-    /// Names of the files of `.file`.
+    /// File names from `.file`, by index.
     pub(crate) files: BTreeMap<u32, String>,
-    /// Tells modules apart that run on the same memory.
+    /// Distinguishes modules that run on the same memory.
     pub(crate) id: u64,
     pub(crate) target: String,
 }
 
 impl Module {
-    /// Parses a text of PTX, and decodes its kernels.
+    /// Parses PTX and decodes its kernels.
     pub fn parse(text: &str) -> Result<Module, ParseError> {
         crate::parse::module(text)
     }
@@ -35,45 +35,45 @@ impl Module {
         self.kernels.iter().find(|kernel| kernel.name == name)
     }
 
-    /// The target that the text names, as `sm_80`.
+    /// The `.target` of the text, such as `sm_80`.
     pub fn target(&self) -> &str {
         &self.target
     }
 }
 
-/// A kernel, ready to run.
+/// A decoded kernel, ready to run.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Kernel {
-    /// Its name.
     pub name: String,
-    /// Its parameters, in order.
+    /// Parameters in order of declaration.
     pub params: Vec<Param>,
-    /// Bytes of all parameters, with the gaps that alignment leaves.
+    /// Bytes of all parameters, including alignment gaps.
     pub params_bytes: usize,
-    /// `.maxntid`: threads of a block are no more than the product.
+    /// `.maxntid`: upper bound of the threads of a block, as a product.
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`: threads of a block along each axis.
     pub required_threads: Option<[u32; 3]>,
-    /// Bytes of the `.shared` variables that it uses, with the gaps that alignment leaves.
+    /// Bytes of the `.shared` variables it uses, including alignment gaps.
     pub static_shared: usize,
-    /// Registers that are declared, by type. What a machine allocates is decided by the assembler.
+    /// Number of declared virtual registers, by type. The assembler decides the physical ones.
     pub registers: Vec<(Type, u32)>,
     /// Alignment of `.extern .shared`, which follows the static variables.
     pub(crate) dynamic_align: usize,
     pub(crate) code: Vec<Inst>,
-    /// Registers that nobody writes, and what they hold.
+    /// Registers with a constant value (immediates, special registers), and their values.
     pub(crate) constants: Vec<(Slot, Constant)>,
-    /// Names of registers.
+    /// Number of register names.
     pub(crate) num_slots: usize,
-    /// Places for their values; several names may share one.
+    /// Number of places for their values; names with disjoint live intervals share one.
     pub(crate) num_places: usize,
     pub(crate) num_predicates: usize,
-    /// Line of the text where it begins, from 1.
+    /// First line of the kernel in the text, from 1.
     pub line: u32,
 }
 
 impl Kernel {
-    /// Instructions in the text, and the exit at its end.
+    /// Number of instructions in the text, plus the implicit exit at its end.
     pub fn num_instructions(&self) -> usize {
         self.code.len()
     }
@@ -81,16 +81,15 @@ impl Kernel {
 
 /// A parameter of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Param {
-    /// Its name.
     pub name: String,
-    /// Its type, or that of the elements of an array.
+    /// Type of the parameter, or of the elements of an array.
     pub ty: Type,
-    /// Elements, if it is an array.
+    /// Number of elements of an array.
     pub elems: Option<usize>,
-    /// Where it begins among the parameters, in bytes.
+    /// Offset in the parameter buffer, in bytes.
     pub offset: usize,
-    /// Its size.
     pub bytes: usize,
 }
 
@@ -101,11 +100,11 @@ pub(crate) struct Variable {
     pub constant: bool,
     pub align: u64,
     pub bytes: usize,
-    /// From the beginning; the rest is zero, if there are any.
+    /// Initial bytes; the rest is zero.
     pub init: Vec<u8>,
 }
 
-/// What a register holds from the start.
+/// Value of a register that is never written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Constant {
     Bits(u64),
@@ -123,7 +122,7 @@ pub(crate) enum Constant {
     LaneMaskGe,
     DynamicSharedSize,
     TotalSharedSize,
-    /// The beginning of `.extern .shared`, plus an offset.
+    /// Start of `.extern .shared`, plus an offset.
     DynamicShared(u64),
     /// A variable of the module, plus an offset.
     Variable(usize, u64),

@@ -1,25 +1,21 @@
-//! Number formats and rounding.
+//! Floating-point formats and rounding.
 //!
-//! Wherever PTX asks for a correctly rounded result in f32 or less, it is computed in f64 rounded to odd (Boldo and
-//! Melquiond 2008) and then rounded once more: with at least two bits more than the result has, that equals rounding once.
+//! Correctly rounded results in f32 or less are computed in f64 rounded to odd (Boldo and Melquiond 2008) and then
+//! rounded once more: with at least two extra bits of precision, that equals rounding once.
 
-/// A direction of rounding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Round {
     /// To the nearest, ties to even.
     Nearest,
     /// To the nearest, ties away from zero.
     NearestAway,
-    /// Towards zero.
     Zero,
-    /// Towards -∞.
     Down,
-    /// Towards +∞.
     Up,
 }
 
 impl Round {
-    /// `x` as an integer.
+    /// Rounds `x` to an integral value.
     pub fn integral(self, x: f64) -> f64 {
         match self {
             Round::Nearest => x.round_ties_even(),
@@ -31,7 +27,8 @@ impl Round {
     }
 }
 
-/// A binary format: bits of precision with the leading one, exponents of the smallest and largest normal number.
+/// A binary format: bits of precision including the leading one, and the exponents of the smallest and largest normal
+/// number.
 #[derive(Clone, Copy)]
 struct Format {
     precision: i32,
@@ -135,7 +132,8 @@ pub(crate) fn to_tf32(x: f32, round: Round) -> u32 {
     bits & !0x1fff
 }
 
-/// The nearest of the two f64 around `x` (nearest) whose last bit is one, if `x` is not exact. `error` is the exact result minus `x`.
+/// `x` if it is exact, otherwise the neighbour towards the exact result whose last bit is one. `x` is rounded to
+/// nearest; `error` is the exact result minus `x`.
 fn to_odd(x: f64, error: f64) -> f64 {
     if error == 0.0 || !x.is_finite() || !error.is_finite() || x.to_bits() & 1 == 1 {
         return x;
@@ -177,8 +175,8 @@ pub(crate) fn int_odd(value: i128) -> f64 {
 pub(crate) fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
     let (p, c) = (f64::from(a) * f64::from(b), f64::from(c));
     let sum = p + c;
-    // Rounding twice differs from rounding once only next to the middle between two f32, or at one; both have 28 zeros at
-    // the end, unless the result is subnormal.
+    // Double rounding differs from single rounding only close to the midpoint of two f32, or on it; both have 28 zeros
+    // at the end, unless the result is subnormal.
     if sum.to_bits() & 0x0fff_ffff != 0 && sum.abs() >= f64::from(f32::MIN_POSITIVE) {
         sum as f32
     } else {
@@ -186,12 +184,12 @@ pub(crate) fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
     }
 }
 
-/// A subnormal number as zero of the same sign.
+/// Flushes subnormals to zero of the same sign.
 pub(crate) fn flush(x: f32) -> f32 {
     if x.is_subnormal() { 0f32.copysign(x) } else { x }
 }
 
-/// `x` in [0, 1]; NaN is 0.
+/// Clamps `x` to [0, 1]; NaN becomes 0.
 pub(crate) fn saturate(x: f32) -> f32 {
     if x > 0.0 { x.min(1.0) } else { 0.0 }
 }
@@ -210,7 +208,7 @@ mod tests {
             prop_assert!(ours.to_bits() == exact.to_bits() || ours.is_nan() && exact.is_nan(), "{ours:e} {exact:e}");
         }
 
-        /// Cancellation and ties, which random bits do not hit.
+        /// Cancellation and ties, which random bits do not reach.
         #[test]
         fn fma_of_close_numbers(a in 1u32..64, b in 1u32..64, c in -64i32..64, e in -40i32..40, l in -3i32..4) {
             let (a, b) = (1.0 + a as f32 * f32::EPSILON, 1.0 + b as f32 * f32::EPSILON);

@@ -1,4 +1,4 @@
-//! Instructions, decoded: operands are numbers of registers, types are chosen.
+//! Decoded instructions: operands are register numbers, types are resolved.
 
 use crate::alu::convert::Conversion;
 use crate::registers::{Operands, Slot, Step, Test};
@@ -14,7 +14,7 @@ pub(crate) struct Pred {
     pub negated: bool,
 }
 
-/// Memory that an access names. Generic addresses are resolved per lane.
+/// State space of an access. Generic addresses are resolved per lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Space {
     Global,
@@ -23,22 +23,21 @@ pub(crate) enum Space {
     Generic,
 }
 
-/// What an access promises.
+/// Memory-ordering guarantee of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     Plain,
-    /// `.nc`: the kernel does not write there.
+    /// `.nc`: read-only during the kernel.
     ReadOnly,
     /// `.volatile`, `.relaxed`, `.acquire`, `.release`.
     Strong,
 }
 
-/// `[base + offset]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     pub base: Slot,
     pub offset: i64,
-    /// The register has 32 bits, what is above them has no meaning.
+    /// The register has 32 bits; the upper bits are undefined.
     pub narrow: bool,
 }
 
@@ -102,14 +101,14 @@ pub(crate) struct Mma {
     pub c: [Slot; 4],
 }
 
-/// How a barrier is used.
+/// Operands of a barrier.
 #[derive(Clone, Debug)]
 pub(crate) struct Barrier {
     pub id: Slot,
-    /// Threads; all of the block without it.
+    /// Number of threads; `None`: all threads of the block.
     pub count: Option<Slot>,
     pub aligned: bool,
-    /// Does not wait.
+    /// `bar.arrive`: does not wait.
     pub arrive: bool,
     pub reduce: Option<BarrierReduce>,
 }
@@ -118,15 +117,13 @@ pub(crate) struct Barrier {
 pub(crate) struct BarrierReduce {
     pub op: Reduce,
     pub source: Pred,
-    /// For `popc`.
     pub value: Option<Slot>,
-    /// For `and` and `or`.
+    /// Result of `and` and `or`.
     pub pred: Option<PredSlot>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// A function of values.
     Alu(Step),
     Convert(Conversion),
     Nop,
@@ -149,7 +146,7 @@ pub(crate) enum Op {
         p: Option<PredSlot>,
         q: Option<PredSlot>,
     },
-    /// The predicate becomes a value: `one` where it holds, 0 elsewhere.
+    /// Predicate to value: `one` if it holds, otherwise 0.
     Set {
         test: Test,
         combine: Option<(Logic, Pred)>,
@@ -203,7 +200,7 @@ pub(crate) enum Op {
         source_bytes: Option<Slot>,
     },
     CpCommit,
-    /// Waits until at most this many groups are pending; without a number also for what is in no group.
+    /// Waits until at most this many groups are pending; `None`: also for copies outside of any group.
     CpWait(Option<u32>),
     Bra {
         target: u32,
@@ -256,45 +253,42 @@ pub(crate) enum Op {
     Mma(Box<Mma>),
 }
 
-/// What an instruction is counted as.
+/// Instruction class in the counters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum Class {
-    /// Arithmetic and logic of integers and bits, and moves.
+    /// Integer and bit arithmetic, and moves.
     Integer,
-    /// Arithmetic of floating-point numbers.
     Float,
-    /// Conversions between types.
     Convert,
     /// Reciprocals, roots, exponentials, logarithms, sines and divisions.
     Special,
-    /// Comparisons, selections and logic of predicates.
+    /// Comparisons, selections and predicate logic.
     Predicate,
-    /// Loads of parameters and of constants.
+    /// Loads of parameters and constants.
     Constant,
     /// Loads from global memory.
     GlobalLoad,
     /// Stores to global memory.
     GlobalStore,
-    /// Loads from shared memory, `ldmatrix` among them.
+    /// Loads from shared memory, including `ldmatrix`.
     SharedLoad,
     /// Stores to shared memory.
     SharedStore,
-    /// `atom` and `red`.
+    /// `atom` and `red` instructions.
     Atomic,
-    /// `cp.async` and the waits for it.
+    /// `cp.async` and its commits and waits.
     AsyncCopy,
-    /// Branches and exits.
     Control,
-    /// Barriers of blocks and warps, fences.
+    /// Barriers of blocks and warps, and fences.
     Barrier,
-    /// Shuffles, votes, matches and reductions of a warp.
+    /// Shuffles, votes, matches and warp reductions.
     Exchange,
-    /// Products of matrices.
     Mma,
 }
 
 impl Class {
-    /// All of them, in the order of [`crate::Counters::warp`].
+    /// All classes, in the order of [`crate::Counters::warp`].
     pub const ALL: [Class; 16] = [
         Class::Integer,
         Class::Float,
@@ -314,7 +308,7 @@ impl Class {
         Class::Mma,
     ];
 
-    /// Its name in tables.
+    /// Name of the class in tables.
     pub fn name(self) -> &'static str {
         match self {
             Class::Integer => "integer",
@@ -343,15 +337,15 @@ pub(crate) struct Inst {
     pub operands: Operands,
     pub guard: Option<Pred>,
     pub class: Class,
-    /// Floating-point operations per lane.
+    /// Number of floating-point operations per lane.
     pub flops: u8,
-    /// Registers read, by name, without those that are always defined.
+    /// Registers read, by name, except constants.
     pub reads: Vec<Slot>,
     pub reads_pred: Vec<PredSlot>,
     pub writes: Vec<Slot>,
     pub writes_pred: Vec<PredSlot>,
-    /// Of the text, from 1.
+    /// Line of the text, from 1.
     pub line: u32,
-    /// File and line of `.loc`.
+    /// File index and line of the last `.loc`.
     pub source: Option<(u32, u32)>,
 }

@@ -1,38 +1,37 @@
 //! The registers of a warp, and vector steps over its lanes.
 
-/// Number of a register. Immediate numbers and special registers that never change have registers of their own, so that
-/// every operand is one.
+/// Number of a register. Immediates and constant special registers have registers of their own, so that every operand
+/// is a register.
 pub(crate) type Slot = u32;
 
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
 
-/// A value per lane, in the low bits; what is above the width of the type has no meaning.
+/// One value per lane, in the low bits; bits above the width of the type are undefined.
 pub(crate) type Lanes = [u64; LANES];
 
-/// Operands of a step.
+/// Operand registers of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Operands {
     pub d: Slot,
     pub s: [Slot; 4],
 }
 
-/// An operation on the lanes of a mask.
+/// An operation on the active lanes.
 pub(crate) type Step = fn(&mut Registers, &Operands, u32);
 
-/// A comparison on the lanes of a mask: the lanes in which it holds.
+/// A comparison on the active lanes; returns the mask of lanes in which it holds.
 pub(crate) type Test = fn(&Registers, &Operands, u32) -> u32;
 
 /// The registers of a warp.
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
-    /// By place.
     pub values: Vec<Lanes>,
-    /// Lanes in which a register has been written, by name.
+    /// Mask of the lanes that have written a register, by name.
     pub defined: Vec<u32>,
-    /// Predicates, a bit per lane.
+    /// Predicates, one bit per lane.
     pub predicates: Vec<u32>,
-    /// Lanes in which a predicate has been written.
+    /// Mask of the lanes that have written a predicate.
     pub predicates_defined: Vec<u32>,
 }
 
@@ -50,7 +49,7 @@ pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
 }
 
 impl Registers {
-    /// Applies `f` to the operands of each lane. Whole warps take a loop that compiles to vector code.
+    /// Applies `f` to the operand of each active lane. Full warps take a loop that vectorizes.
     #[inline(always)]
     pub fn map1(&mut self, o: &Operands, mask: u32, f: impl Fn(u64) -> u64) {
         let a = self.values[o.s[0] as usize];
@@ -66,7 +65,7 @@ impl Registers {
         }
     }
 
-    /// See [`Registers::map1`].
+    /// As [`Registers::map1`], with more operands.
     #[inline(always)]
     pub fn map2(&mut self, o: &Operands, mask: u32, f: impl Fn(u64, u64) -> u64) {
         let a = self.values[o.s[0] as usize];
@@ -83,7 +82,7 @@ impl Registers {
         }
     }
 
-    /// See [`Registers::map1`].
+    /// As [`Registers::map1`], with more operands.
     #[inline(always)]
     pub fn map3(&mut self, o: &Operands, mask: u32, f: impl Fn(u64, u64, u64) -> u64) {
         let a = self.values[o.s[0] as usize];
@@ -101,7 +100,7 @@ impl Registers {
         }
     }
 
-    /// See [`Registers::map1`].
+    /// As [`Registers::map1`], with more operands.
     #[inline(always)]
     pub fn map4(&mut self, o: &Operands, mask: u32, f: impl Fn(u64, u64, u64, u64) -> u64) {
         let [a, b, c, e] = o.s.map(|slot| self.values[slot as usize]);
@@ -111,7 +110,7 @@ impl Registers {
         }
     }
 
-    /// The lanes of the mask in which `f` holds.
+    /// Mask of the active lanes in which `f` holds.
     #[inline(always)]
     pub fn test(&self, o: &Operands, mask: u32, f: impl Fn(u64, u64) -> bool) -> u32 {
         let a = &self.values[o.s[0] as usize];

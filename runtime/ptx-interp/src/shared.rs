@@ -1,29 +1,29 @@
-//! Shared memory of a block, with the order of its accesses.
+//! Shared memory of a block, with race detection.
 //!
-//! Two accesses to a byte by different threads, one of them a write, must be ordered: by a barrier between the warps, or,
-//! inside a warp, by a `.sync` instruction that both lanes take part in. (Strictly, PTX promises an order of memory only
-//! for `bar.warp.sync`; all `.sync` instructions count here.) Lanes of one instruction are never ordered.
+//! Two accesses to a byte by different threads, at least one a write, must be ordered: by a barrier between warps, or
+//! within a warp by a `.sync` instruction of both lanes. (Strictly, PTX only guarantees memory ordering for
+//! `bar.warp.sync`; all `.sync` instructions count here.) Lanes of one instruction are never ordered.
 
 use crate::fault::FaultKind;
 use crate::memory::{Wrong, all_are, get, put};
 use crate::registers::LANES;
 
-/// Groups (lanes of a warp, or warps of a block) that met, with the time. Answers whether one member's past is another's.
+/// Log of synchronisations between lanes of a warp, or warps of a block. Answers happens-before queries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SyncLog {
-    /// Counts the meetings.
+    /// Number of synchronisations so far.
     pub time: u32,
-    /// The last meeting of all.
+    /// Time of the last synchronisation of all members.
     all: u32,
-    /// Meetings of some since then, ascending.
+    /// Partial synchronisations since then, ascending.
     some: Vec<(u32, u32)>,
 }
 
-/// Meetings of some that are kept one by one; beyond, only the last of each mask.
+/// Limit of partial synchronisations kept individually; beyond it, only the last one of each mask is kept.
 const KEPT: usize = 256;
 
 impl SyncLog {
-    /// The members of `mask` meet, out of `everyone`.
+    /// The members in `mask` synchronise, out of `everyone`.
     pub fn meet(&mut self, mask: u32, everyone: u32) {
         self.time += 1;
         if mask & everyone == everyone {
@@ -39,13 +39,13 @@ impl SyncLog {
         }
     }
 
-    /// What all of `members` did at `time` is over for `other`.
+    /// Whether everything `members` did at `time` happens before the next action of `other`.
     #[inline]
     pub fn ordered(&self, members: u32, time: u32, other: u32) -> bool {
         members == other || self.all > time || self.ordered_slowly(members, time, other)
     }
 
-    /// `member` has met anybody after `time`.
+    /// Whether `member` has synchronised with any other after `time`.
     fn met(&self, member: u32, time: u32) -> bool {
         self.all > time || self.some.iter().any(|&(mask, at)| at > time && mask & member != 0)
     }
@@ -72,7 +72,6 @@ impl SyncLog {
     }
 }
 
-/// Who accesses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accessor {
     pub warp: u32,
@@ -81,19 +80,19 @@ pub(crate) struct Accessor {
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Write {
-    /// 0: nobody; else the number of the thread plus 1.
+    /// Number of the writing thread plus 1; 0: none.
     thread: u32,
     atomic: bool,
     block_time: u32,
     warp_time: u32,
 }
 
-/// Reads that nothing orders among each other.
+/// Reads that are not ordered among each other.
 #[derive(Clone, Copy, Default, Debug)]
 struct Reads {
-    /// Warps that read.
+    /// Mask of the reading warps.
     warps: u32,
-    /// The last of them, and the lanes of it.
+    /// The last reading warp, and its lanes.
     last_warp: u32,
     lanes: u32,
     /// Times of the last read.
@@ -105,7 +104,7 @@ struct Reads {
 struct History {
     write: Write,
     reads: Reads,
-    /// The block whose history this is.
+    /// The block of this history.
     block: u32,
 }
 
@@ -117,7 +116,7 @@ enum How {
 }
 
 const WRITTEN: u8 = 1;
-/// A `cp.async` is on its way here.
+/// A `cp.async` to this byte is pending.
 const PENDING: u8 = 2;
 
 #[derive(Clone, Debug)]
@@ -128,7 +127,6 @@ pub(crate) struct Shared {
     /// log2 of the bytes of a granule of `history`.
     granule: u32,
     block: u32,
-    /// Meetings of warps.
     pub log: SyncLog,
     everyone: u32,
 }
@@ -146,14 +144,14 @@ impl Shared {
         }
     }
 
-    /// Makes all bytes unknown for the next block.
+    /// Marks all bytes as uninitialised for the next block.
     pub fn begin_block(&mut self) {
         self.state.fill(0);
         self.block += 1;
         self.log = SyncLog::default();
     }
 
-    /// The warps of a mask have met at a barrier.
+    /// The warps of a mask have passed a barrier.
     pub fn meet(&mut self, warps: u32) {
         self.log.meet(warps, self.everyone);
     }
@@ -162,7 +160,7 @@ impl Shared {
         format!("offset {offset} of shared memory ({} bytes)", self.bytes.len())
     }
 
-    /// Checks that the bytes lie in shared memory.
+    /// Checks that the bytes lie in shared memory; returns their offset.
     #[inline]
     pub fn find(&self, address: u64, len: usize) -> Result<usize, Wrong> {
         let size = self.bytes.len();
@@ -173,7 +171,7 @@ impl Shared {
         Err((FaultKind::OutOfBounds, format!("{len} bytes at offset {offset} of shared memory ({size} bytes)")))
     }
 
-    /// Reads bytes.
+    /// Reads bytes; an error on a race or uninitialised bytes.
     #[inline]
     pub fn load(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<&[u8], Wrong> {
         self.check_state(offset, len, true)?;
@@ -181,7 +179,7 @@ impl Shared {
         Ok(&self.bytes[offset..offset + len])
     }
 
-    /// The bytes of a write, to be filled.
+    /// The bytes of a store, to be written; an error on a race.
     #[inline]
     pub fn store(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<&mut [u8], Wrong> {
         self.check_state(offset, len, false)?;
@@ -190,7 +188,7 @@ impl Shared {
         Ok(&mut self.bytes[offset..offset + len])
     }
 
-    /// Reads and writes for an atomic operation, which races with plain accesses only.
+    /// The bytes of an atomic operation, which races with plain accesses only.
     pub fn atomic(
         &mut self,
         offset: usize,
@@ -212,7 +210,7 @@ impl Shared {
         put(&mut self.state[offset..offset + len], u64::from_le_bytes([WRITTEN; 8]));
     }
 
-    /// A `cp.async` begins: nobody else may use the bytes until it is waited for.
+    /// Starts a `cp.async`: until it is waited for, any other access to the bytes is a fault.
     pub fn begin_copy(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog) -> Result<(), Wrong> {
         self.check_state(offset, len, false)?;
         self.note(offset, len, by, warp, How::Write)?;
@@ -220,7 +218,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A `cp.async` has been waited for by its thread: the bytes are there.
+    /// Completes a `cp.async` after its thread has waited for it.
     pub fn end_copy(&mut self, offset: usize, bytes: &[u8], by: Accessor, warp: &SyncLog) -> Result<(), Wrong> {
         self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
         self.state[offset..offset + bytes.len()].fill(WRITTEN);
@@ -251,7 +249,7 @@ impl Shared {
         self.granule = granule;
     }
 
-    /// Notes an access and finds races.
+    /// Records an access and detects races.
     #[inline]
     fn note(&mut self, offset: usize, len: usize, by: Accessor, warp: &SyncLog, how: How) -> Result<(), Wrong> {
         let wanted = (len as u32 | 4 | offset as u32).trailing_zeros();
@@ -266,8 +264,8 @@ impl Shared {
                 *history = History { block: self.block, ..History::default() };
             }
             let (last, all) = (history.write, self.log.all);
-            // What only this thread uses, or all have used before they last met, or the lanes of a warp read together:
-            // most accesses.
+            // Fast path: accessed by this thread only, or by all before their last synchronisation, or read by lanes of
+            // one warp.
             let written_before = last.thread == 0 || last.thread == thread + 1 || last.block_time < all;
             let (before, now) = (history.reads, (self.log.time, warp.time));
             let together = before.warps == own && before.last_warp == by.warp;
@@ -321,12 +319,13 @@ impl Shared {
                     };
                     return Err(self.race(at, other, "read", by, "written"));
                 }
-                // A plain write of the same thread stays known.
+                // A plain write stays recorded if the same thread writes again atomically.
                 let atomic = how == How::Atomic && (last.atomic || last.thread != thread + 1);
                 history.write = Write { thread: thread + 1, atomic, block_time: self.log.time, warp_time: warp.time };
                 *reads = Reads::default();
             } else {
-                // What this read comes after, later writes that come after this read come after as well.
+                // Happens-before is transitive: writes ordered after this read are also ordered after the reads before
+                // it.
                 let lanes = if past || reads.last_warp != by.warp { 0 } else { reads.lanes };
                 *reads = Reads {
                     warps: if past { own } else { reads.warps | own },

@@ -1,4 +1,4 @@
-//! The types of PTX.
+//! PTX types.
 
 /// A type of a register, of memory or of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,7 @@ impl Type {
         }
     }
 
-    /// Bytes of a value in memory. Predicates have none and count as 1.
+    /// Size of a value in memory, in bytes. Predicates have none and count as 1.
     pub fn bytes(self) -> usize {
         match self {
             Type::Pred | Type::B8 | Type::U8 | Type::S8 => 1,

@@ -1,4 +1,4 @@
-//! Memory, modules and launches as a program uses them.
+//! The public API: memory, modules and launches.
 
 use hgnnc_ptx_interp::{Cache, FaultKind, Launch, Memory, Module, Value};
 
@@ -57,7 +57,7 @@ fn variables_are_filled_and_stay() {
     let mut cache = Cache::new(1 << 20);
     let first = module.run_with("copy", &mut memory, &launch, &mut cache).expect("it runs");
     assert_eq!(numbers(&memory, to, 3), [100, 101, 102]);
-    // What the first run has fetched is there for the second; and so is what it has counted.
+    // The second run hits the cache filled by the first, and has counters of its own.
     let second = module.run_with("copy", &mut memory, &launch, &mut cache).expect("it runs");
     assert_eq!((first.device_read_bytes, second.device_read_bytes), (128 + 32, 0));
     assert_eq!(cache.flush(), 128 + 32);
@@ -102,7 +102,7 @@ fn faults_name_the_place() {
 
 #[test]
 fn a_text_may_declare_less_shared_memory_than_a_launch_may_ask_for() {
-    // The assembler refuses such a text.
+    // ptxas rejects this text.
     let text = ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry large() {
             .shared .align 16 .b8 large[49168];
             .reg .b32 %at;

@@ -1,4 +1,4 @@
-//! Runs the files of `tests/cases`. Comments in them say what is run and what is expected:
+//! Runs the files of `tests/cases`. Directives in their comments give launches and expectations:
 //!
 //! ```text
 //! //! launch KERNEL [grid X Y Z] [block X Y Z] [shared BYTES] [limit INSTRUCTIONS]
@@ -12,7 +12,7 @@
 //! //! error `foo` is not supported      the text is no module: a part of the message; the line must end in `// error`
 //! ```
 //!
-//! Everything that parses must be accepted by NVIDIA's assembler where it is installed.
+//! Texts that parse must be accepted by ptxas, where it is installed.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn all() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The arrays of a launch, in memory.
+/// The arrays of a launch, in device memory.
 struct Array {
     address: u64,
     elems: usize,
@@ -56,7 +56,7 @@ struct Running<'a> {
     memory: Memory,
     values: Vec<Value>,
     arrays: BTreeMap<&'a str, Array>,
-    /// What is expected, with the line.
+    /// Expected values, with the line of the directive.
     expected: Vec<&'a str>,
 }
 
@@ -89,7 +89,7 @@ fn case(text: &str) -> Result<(), String> {
     for mut running in launches {
         let kernel = module.kernel(running.kernel).ok_or_else(|| format!("no kernel {}", running.kernel))?;
         running.launch.params = kernel.lay_out(&running.values)?;
-        // What faults in one order faults in the other, perhaps elsewhere; what does not computes the same.
+        // A faulting kernel also faults in reverse order, perhaps elsewhere; any other computes the same.
         let before = running.memory.clone();
         let backward = Launch { backward: true, ..running.launch.clone() };
         let reversed = module.run(running.kernel, &mut running.memory, &backward);
@@ -256,10 +256,10 @@ fn count(counters: &Counters, name: &str) -> Option<u64> {
     }
 }
 
-/// Texts with a piece missing, doubled or exchanged are errors or kernels that run or fault; nothing panics.
+/// Texts with a piece deleted, duplicated or swapped are errors, or kernels that run or fault; nothing panics.
 #[test]
 fn damaged_texts() {
-    // A linear congruential generator: every run tries the same.
+    // A linear congruential generator, so that every run tries the same texts.
     let mut state = 1u64;
     let mut random = |below: usize| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

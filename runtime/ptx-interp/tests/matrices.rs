@@ -1,4 +1,4 @@
-//! Products of matrices against a plain product, with fragments loaded as the PTX ISA draws them and by `ldmatrix`.
+//! Matrix products against a naive product, with fragments loaded per the PTX ISA and by `ldmatrix`.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn run(text: &str, a: &[u8], b: &[u8], c: &[f32]) -> (Vec<f32>, Counters) {
     (bytes.chunks(4).map(|c| f32::from_le_bytes(c.try_into().expect("4 bytes"))).collect(), counters)
 }
 
-/// Loads of C and stores of D; `product` makes `%d0..3` of `%c0..3`. `%g` is lane / 4, `%t` is lane % 4.
+/// Loads of C and stores of D; `product` computes `%d0..3` from `%c0..3`. `%g` is lane / 4, `%t` is lane % 4.
 fn kernel(product: &str) -> String {
     format!(
         "{HEAD}.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d) {{
@@ -48,7 +48,7 @@ fn kernel(product: &str) -> String {
     )
 }
 
-/// Element (row, column) of a matrix with `columns` of this width, at `base`, into `to`.
+/// Loads element (row, column) of a matrix at `base`, with `columns` columns, into `to`.
 fn element(to: &str, base: &str, row: &str, column: &str, columns: u32, half: bool) -> String {
     let (bytes, load) = if half { (2, "ld.global.u16") } else { (4, "ld.global.b32") };
     format!(
@@ -66,7 +66,7 @@ fn bf16(x: f32) -> (Vec<u8>, f32) {
     (bits.to_le_bytes()[2..].to_vec(), f32::from_bits(bits))
 }
 
-/// Whole numbers up to 2048 and halves of them are exact in f16; only normal numbers are needed here.
+/// Integers up to 2048 and their halves are exact in f16; only normal numbers are needed here.
 fn f16(x: f32) -> (Vec<u8>, f32) {
     let x = (x * 16.0).round() / 16.0;
     if x == 0.0 {
@@ -112,7 +112,7 @@ proptest! {
         prop_assert_eq!(counters.warp_of(Class::Mma), 1);
     }
 
-    /// A through `ldmatrix` from rows, B from its rows by `.trans`.
+    /// A by `ldmatrix` from its rows, B from its rows by `.trans`.
     #[test]
     fn halves_by_ldmatrix(a in matrix(256), b in matrix(128), c in matrix(128), wide: bool, brain: bool) {
         let k = if wide { 16 } else { 8 };
@@ -132,7 +132,7 @@ proptest! {
             bytes / 16
         );
         let mut text = copy("%pa", "sa", 32 * k) + &copy("%pb", "sb", 16 * k) + "bar.sync 0;\n";
-        // Lane l points at row l % 16 of A, at columns 8·(l / 16); and at row l of B.
+        // Lane l points to row l % 16 of A, at columns 8·(l / 16); and to row l of B.
         text += &format!(
             "and.b32 %x, %l, 15; mov.u32 %s, sa; mad.lo.u32 %s, %x, {}, %s; shr.u32 %x, %l, 4; mad.lo.u32 %s, %x, {}, %s;\n",
             2 * k,
@@ -158,7 +158,7 @@ proptest! {
         prop_assert_eq!(d, naive(|i, j| a[i * k + j], |i, j| b[i * 8 + j], &c, k));
     }
 
-    /// The same fragments element by element: A(g, 2t), A(g, 2t+1), A(g+8, …), then the columns from 8; B(2t, g), ….
+    /// The same fragments loaded by element: A(g, 2t), A(g, 2t+1), A(g+8, …), then the columns from 8; B(2t, g), ….
     #[test]
     fn bf16_by_elements(a in matrix(256), b in matrix(128), c in matrix(128)) {
         let halves = |values: &[f32]| -> (Vec<u8>, Vec<f32>) {

@@ -1,4 +1,4 @@
-//! Instructions against models in Rust.
+//! Instructions against reference models in Rust.
 
 mod common;
 
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 const HEAD: &str = ".version 7.8\n.target sm_80\n.address_size 64\n";
 
-/// Runs instructions for 32 lanes: `%a`, `%b` and `%c` (32 bits) are inputs, `%d` is the result; `%da`, `%db`, `%dd` are the
-/// same with 64 bits, `%h` has 16, `%l` is the lane and `%p` a predicate.
+/// Runs instructions for 32 lanes: `%a`, `%b` and `%c` (32 bits) are inputs, `%d` is the result; `%da`, `%db`, `%dd`
+/// are their 64-bit versions, `%h` has 16 bits, `%l` is the lane and `%p` a predicate.
 fn apply(instructions: &str, inputs: [&[u64; 32]; 3]) -> [u64; 32] {
     let text = format!(
         "{HEAD}.visible .entry k(.param .u64 in, .param .u64 out) {{
@@ -40,7 +40,7 @@ fn apply(instructions: &str, inputs: [&[u64; 32]; 3]) -> [u64; 32] {
     std::array::from_fn(|i| u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("8 bytes")))
 }
 
-/// The result in `%d`, of 32 bits.
+/// The 32-bit result in `%d`.
 fn apply32(instruction: &str, inputs: [&[u64; 32]; 3]) -> [u32; 32] {
     apply(&format!("{instruction} cvt.u64.u32 %dd, %d;"), inputs).map(|value| value as u32)
 }
@@ -51,7 +51,7 @@ fn words() -> impl Strategy<Value = [u64; 32]> {
     prop::array::uniform32(prop_oneof![edge, any::<u64>(), (0u64..64)])
 }
 
-/// Bits of f32: numbers of all sizes, and those that are special.
+/// Bits of f32: numbers of all magnitudes, and special values.
 fn floats() -> impl Strategy<Value = [u64; 32]> {
     let edge = prop::sample::select(vec![
         0f32,
@@ -75,7 +75,7 @@ fn floats() -> impl Strategy<Value = [u64; 32]> {
 
 const NONE: [u64; 32] = [0; 32];
 
-/// Checks an operation on 32 bits against a function.
+/// Checks a 32-bit operation against a function.
 fn check(
     instruction: &str,
     inputs: [&[u64; 32]; 3],
@@ -90,7 +90,7 @@ fn check(
     Ok(())
 }
 
-/// Checks an operation on f32 against a function; all NaN are equal.
+/// Checks an f32 operation against a function; all NaN are equal.
 fn check_f32(
     instruction: &str,
     inputs: [&[u64; 32]; 3],
@@ -139,7 +139,7 @@ proptest! {
         check("prmt.b32 %d, %a, %b, 0x0123;", i, |a, _, _| a.swap_bytes())?;
         check("prmt.b32 %d, %a, %b, 0x5410;", i, |a, b, _| a & 0xffff | b << 16)?;
         check("prmt.b32 %d, %a, %b, 0x9999;", i, |a, _, _| if a >> 15 & 1 == 1 { u32::MAX } else { 0 })?;
-        // Bit by bit, as the PTX ISA has it.
+        // Bit by bit, as in the PTX ISA.
         check("bfe.u32 %d, %a, %b, %c;", i, |a, b, c| {
             let (pos, len) = (b & 0xff, c & 0xff);
             (0..len.min(32)).filter(|i| pos + i <= 31).fold(0, |d, i| d | (a >> (pos + i) & 1) << i)
@@ -207,7 +207,7 @@ proptest! {
             u32::from(a.is_nan() || b.is_nan() || a >= b)
         })?;
         check("testp.subnormal.f32 %p, %a; selp.u32 %d, 1, 0, %p;", i, |a, _, _| u32::from(f32::from_bits(a).is_subnormal()))?;
-        // The sum of two directions is enclosed, and they are neighbours unless it is exact.
+        // The two directed sums enclose the exact one, and are adjacent unless it is exact.
         let [down, up] = ["rm", "rp"].map(|r| apply32(&format!("add.{r}.f32 %d, %a, %b;"), i));
         for lane in 0..32 {
             let [x, y] = [a[lane], b[lane]].map(|bits| f32::from_bits(bits as u32));
@@ -235,7 +235,7 @@ proptest! {
         check("cvt.rna.tf32.f32 %d, %a;", i, |a, _, _| {
             if f(a).is_finite() { a.wrapping_add(0x1000) & !0x1fff } else { a & !0x1fff }
         })?;
-        // To bf16 and back is the nearest of the two around, the even one in the middle.
+        // To bf16 and back gives the nearest of the two neighbours, the even one on a tie.
         check("cvt.rn.bf16.f32 %h, %a; mov.b32 %d, {0, %h};", i, |a, _, _| {
             let (low, high) = (a & 0xffff_0000, (a & 0xffff_0000).wrapping_add(0x1_0000));
             if f(a).is_nan() { 0x7fff_0000 } else if a & 0xffff < 0x8000 || a & 0x1_ffff == 0x8000 { low } else { high }
@@ -257,7 +257,7 @@ proptest! {
         }
     }
 
-    /// Against the functions of CUDA: `__shfl_*_sync(mask, value, b, width)` with the `c` that its compiler makes.
+    /// Against CUDA: `__shfl_*_sync(mask, value, b, width)` with the `c` operand that nvcc generates.
     #[test]
     fn shuffles(a in words(), b in 0u32..32, log in 0u32..6) {
         let width = 1 << log;
@@ -267,7 +267,7 @@ proptest! {
             ("up", up, |at, b, _| at.checked_sub(b)),
             ("down", up | 31, |at, b, width| Some(at + b).filter(|&from| from < width)),
             ("idx", up | 31, |_, b, width| Some(b % width)),
-            // Lanes of other segments are read if they come before.
+            // Lanes of lower segments may be read.
             ("bfly", 31, |at, b, _| Some(at ^ b)),
         ];
         for (mode, c, model) in models {

@@ -1,7 +1,7 @@
-//! Sampled edges per second: `bench DATASET [THREADS] [walks]`, on all relations and reverses of a dataset, from shuffled seeds of
-//! the type that its first label is of: for several fan-outs in batches of 1024, then for other sizes of batches, with one
-//! thread and with so many, by turns. Behind them steps of random walks along all metapaths of two relations that lead from
-//! that type back to it, and of one relation before those.
+//! Sampled edges per second: `bench DATASET [THREADS] [walks]`, on all relations and reverses of a dataset, from
+//! shuffled seeds of the type of its first label: for several fan-outs in batches of 1024, then for other batch sizes,
+//! interleaving runs with one thread and with THREADS. With `walks`, steps per second of random walks along all
+//! metapaths of two relations from that type back to it, also with one relation before those.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use hgnnc_sample::{
     Batch, BatchKey, Compiled, Plan, SampleGraph, Sampler, WalkPlan, Walker, Walks, sample_each, walk_each,
 };
 
-/// Rounds of a measurement, behind one that warms up. Others may use the machine, so the best and the median are shown.
+/// Rounds of a measurement, after a warm-up round. The machine may be shared, so the best and the median are printed.
 const ROUNDS: u64 = 5;
 
 fn main() {
@@ -53,8 +53,8 @@ fn main() {
     }
 }
 
-/// Metapaths of two relations from a type through another one and back, and behind each the same with one step within
-/// the type before it, if there is such a relation.
+/// Metapaths of two relations from a type through another one and back, each followed by the same with one preceding
+/// step within the type, if there is such a relation.
 fn round_trips(graph: &SampleGraph<'_>, target: usize) -> Vec<Vec<usize>> {
     let mut paths = vec![];
     let relations = || graph.relations().iter().enumerate();
@@ -68,7 +68,7 @@ fn round_trips(graph: &SampleGraph<'_>, target: usize) -> Vec<Vec<usize>> {
     paths
 }
 
-/// Prints the rates of a plan of two hops, for the generated sampler and that in Rust, by turns.
+/// Prints the rates of a plan of two hops, interleaving the generated sampler and the one in Rust.
 fn measure(graph: &SampleGraph<'_>, batches: &[Vec<Vec<u32>>], fanouts: [u32; 2], size: usize, threads: usize) {
     let plan = Plan::uniform(&fanouts.map(AtMost), graph.relations().len());
     let start = Instant::now();
@@ -128,7 +128,7 @@ fn measure(graph: &SampleGraph<'_>, batches: &[Vec<Vec<u32>>], fanouts: [u32; 2]
     );
 }
 
-/// Prints the rates of walks along a metapath. Steps that an early end saves are counted, as the libraries do that we compare with.
+/// Prints the rates of walks along a metapath. Steps after an early end are counted, as in the libraries compared with.
 fn walk(graph: &SampleGraph<'_>, batches: &[&[u32]], path: &[usize], walks: u32, threads: usize) {
     let plan = WalkPlan { metapath: path.to_vec(), walks, top_k: walks };
     let num = 200.min(batches.len());
@@ -140,7 +140,7 @@ fn walk(graph: &SampleGraph<'_>, batches: &[&[u32]], path: &[usize], walks: u32,
             let (edges, seeds) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let job = |i: usize| (batches[i], BatchKey { seed: 0, epoch: round, batch: i as u64 });
             let done = |i: usize, walks: &Walks| {
-                edges.fetch_add(walks.src.len(), Ordering::Relaxed);
+                edges.fetch_add(walks.indices.len(), Ordering::Relaxed);
                 seeds.fetch_add(batches[i].len(), Ordering::Relaxed);
             };
             let start = Instant::now();
@@ -166,12 +166,12 @@ fn walk(graph: &SampleGraph<'_>, batches: &[&[u32]], path: &[usize], walks: u32,
     );
 }
 
-/// Of a batch: edges, rows that have some, edges of rows that are taken whole, and lines of 16 edges that are read.
+/// Of a batch: edges, non-empty rows, edges of rows taken in full, and cache lines of 16 edges that are read.
 fn accesses(graph: &SampleGraph<'_>, batch: &Batch) -> (f64, f64, f64, f64) {
     let (mut edges, mut rows, mut whole, mut lines) = (0, 0, 0, 0);
     for (r, (block, relation)) in batch.blocks.iter().zip(graph.relations()).enumerate() {
         for (dst, row) in block.indptr.windows(2).enumerate().filter(|(_, w)| w[0] < w[1]) {
-            let taken = &block.edge[row[0] as usize..row[1] as usize];
+            let taken = &block.eids[row[0] as usize..row[1] as usize];
             edges += taken.len();
             rows += 1;
             let all = graph.in_edges(r, batch.vertices[relation.dst_type][dst]);

@@ -1,43 +1,44 @@
-//! What is sampled: vertices with compact ids, and for each relation a CSC of the sampled edges.
+//! A sampled mini-batch: vertices with compact ids, and a CSC of the sampled edges for each relation.
 
 use crate::graph::{Relation, SampleGraph};
+use crate::historical::HistoricalVertices;
 use crate::plan::{Fanout, Plan, SampleError};
-use crate::resting::Resting;
 
-/// The sampled edges of one relation, by destination: a CSC over compact ids. Destinations are in the order of their
-/// ids, and those of a hop follow those of the hop before.
+/// The sampled edges of one relation, as a CSC over compact ids. Destinations are in the order of their ids, so those
+/// of a hop follow those of the hop before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Position of the vertex type that edges come from.
+    /// Position of the source vertex type.
     pub src_type: usize,
-    /// Position of the vertex type that edges lead to.
+    /// Position of the destination vertex type.
     pub dst_type: usize,
-    /// Where the edges of each destination start. `[destinations + 1]`
+    /// Row offsets of the destinations. `[destinations + 1]`
     pub indptr: Vec<u64>,
-    /// Source of each edge, as compact id. `[edges]`
-    pub src: Vec<u32>,
-    /// Position of each edge in the CSC order of the relation: where its weight and features are. Of edges that walks have
-    /// found, how many ended there. `[edges]`
-    pub edge: Vec<u32>,
+    /// Compact id of the source of each edge. `[edges]`
+    pub indices: Vec<u32>,
+    /// Edge id in the relation's CSC, which indexes its weights and features. For edges found by random walks: the
+    /// number of walks that ended at the source. `[edges]`
+    pub eids: Vec<u32>,
 }
 
 impl Block {
     /// Number of sampled edges.
     pub fn num_edges(&self) -> usize {
-        self.src.len()
+        self.indices.len()
     }
 }
 
-/// A sampled batch. Made anew in place: what it has allocated serves the next one.
+/// A sampled mini-batch. Refilled in place, so that its allocations are reused by the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Vertices of each type by compact id: seeds, then in the order of their first occurrence. `[types][known]`
+    /// Vertices of each type by compact id: seeds first, then in the order of first occurrence. `[types][known]`
     pub vertices: Vec<Vec<u32>>,
-    /// By hop and type, how many vertices are known before it. Hops up to `h` reach the destinations
-    /// `0..known[h]` from the sources `0..known[h + 1]`; hop `h` drew for those from `known[h - 1]` on. `[hops + 1][types]`
+    /// By hop and type, the number of vertices known before it. Hops up to `h` reach the destinations `0..known[h]`
+    /// from the sources `0..known[h + 1]`; hop `h` samples for the destinations from `known[h - 1]` on. `[hops +
+    /// 1][types]`
     pub known: Vec<Vec<u32>>,
-    /// The edges of each relation. The first `known[h][dst_type]` rows of a block are the graph of hops up to `h`; all rows
-    /// are those of the last hop. `[relations]`
+    /// The edges of each relation. The first `known[h][dst_type]` rows of a block form the graph of hops up to `h`; all
+    /// rows form that of the last hop. `[relations]`
     pub blocks: Vec<Block>,
 }
 
@@ -57,7 +58,7 @@ impl Batch {
         self.vertices.iter().map(Vec::len).sum()
     }
 
-    /// Number of edges of a relation in hops up to `hop`, which are the first of its block.
+    /// Number of edges of a relation in hops up to `hop`: a prefix of its block.
     ///
     /// Panics if there is no such relation or hop.
     pub fn edges_up_to(&self, relation: usize, hop: usize) -> usize {
@@ -81,8 +82,8 @@ impl Batch {
         self.known[hop + 1][self.blocks[relation].src_type] as usize
     }
 
-    /// Makes room for the hops of a plan and starts with the seeds. Edges keep what they have allocated *and* their
-    /// lengths, so that nobody clears what is written over; `indptr` starts with its 0.
+    /// Reserves the hops of a plan and starts with the seeds. Edge arrays keep their lengths, so that elements to be
+    /// overwritten are not cleared first; `indptr` starts with its 0.
     pub(crate) fn start(
         &mut self,
         graph: &SampleGraph<'_>,
@@ -132,26 +133,31 @@ impl Batch {
         Ok(())
     }
 
-    /// Notes how many vertices are known before `hop`.
+    /// Records the number of vertices known before `hop`.
     pub(crate) fn mark(&mut self, hop: usize) {
         self.known[hop].clear();
         self.known[hop].extend(self.vertices.iter().map(|v| v.len() as u32));
     }
 
-    /// The destinations, of one type, that `hop` draws for: those that the hop before reached first.
+    /// The destinations of one type that `hop` samples for: those first reached by the hop before.
     pub(crate) fn fresh(&self, hop: usize, vertex_type: usize) -> std::ops::Range<usize> {
         let first = hop.checked_sub(1).map_or(0, |before| self.known[before][vertex_type]);
         first as usize..self.known[hop][vertex_type] as usize
     }
 
-    /// Checks everything that the fields promise, and that edges are edges of the graph; says what is broken. For tests
-    /// and for batches that come from elsewhere.
+    /// Checks all invariants of the fields, and that edges are edges of the graph; the message names the one that is
+    /// broken. For tests and for batches from elsewhere.
     pub fn verify(&self, graph: &SampleGraph<'_>, plan: &Plan) -> Result<(), String> {
-        self.verify_resting(graph, plan, &Resting::default())
+        self.verify_with_historical(graph, plan, &HistoricalVertices::default())
     }
 
-    /// As [`verify`](Batch::verify), of a batch that was sampled while some vertices rested.
-    pub fn verify_resting(&self, graph: &SampleGraph<'_>, plan: &Plan, resting: &Resting) -> Result<(), String> {
+    /// As [`verify`](Batch::verify), for a batch sampled with historical vertices.
+    pub fn verify_with_historical(
+        &self,
+        graph: &SampleGraph<'_>,
+        plan: &Plan,
+        historical: &HistoricalVertices,
+    ) -> Result<(), String> {
         let hops = plan.num_hops();
         if self.known.len() != hops + 1 || self.blocks.len() != graph.relations().len() {
             return Err(format!("{} hops of {} relations, not {hops}", self.num_hops(), self.blocks.len()));
@@ -173,27 +179,27 @@ impl Batch {
                 return at(format!("joins types {} and {}", block.src_type, block.dst_type));
             }
             let num_dst = hops.checked_sub(1).map_or(0, |last| self.known[last][relation.dst_type]) as usize;
-            let framed = block.indptr.first() == Some(&0) && block.indptr.last() == Some(&(block.src.len() as u64));
+            let framed = block.indptr.first() == Some(&0) && block.indptr.last() == Some(&(block.indices.len() as u64));
             if block.indptr.len() != num_dst + 1 || !framed || !block.indptr.is_sorted() {
                 return at(format!("row offsets of {num_dst} destinations"));
             }
-            if block.edge.len() != block.src.len() {
-                return at(format!("{} sources of {} edges", block.src.len(), block.edge.len()));
+            if block.eids.len() != block.indices.len() {
+                return at(format!("{} sources of {} edges", block.indices.len(), block.eids.len()));
             }
             for (hop, dst) in (0..hops).flat_map(|hop| self.fresh(hop, relation.dst_type).map(move |dst| (hop, dst))) {
                 let row = block.indptr[dst] as usize..block.indptr[dst + 1] as usize;
                 let fanout = plan.fanouts[hop][r];
-                if hop + 1 == hops && resting.has(relation.dst_type, self.vertices[relation.dst_type][dst]) {
+                if hop + 1 == hops && historical.has(relation.dst_type, self.vertices[relation.dst_type][dst]) {
                     match row.is_empty() {
                         true => continue,
                         false => return at(format!("destination {dst} rests, and has edges")),
                     }
                 }
                 if let Fanout::Walks { walks, top } = fanout {
-                    let ends = &block.src[row.clone()];
+                    let ends = &block.indices[row.clone()];
                     let known = self.known[hop + 1][relation.src_type];
                     let distinct = ends.iter().enumerate().all(|(i, id)| *id < known && !ends[..i].contains(id));
-                    let visits: u64 = block.edge[row].iter().map(|&visits| u64::from(visits.max(1))).sum();
+                    let visits: u64 = block.eids[row].iter().map(|&visits| u64::from(visits.max(1))).sum();
                     if !distinct || ends.len() > top as usize || visits > u64::from(walks) {
                         return at(format!("walks of destination {dst}, hop {hop}"));
                     }
@@ -205,7 +211,7 @@ impl Batch {
                 if row.len() != wanted {
                     return at(format!("{} of {} edges of destination {dst}, not {wanted}", row.len(), all.len()));
                 }
-                let mut taken = block.edge[row.clone()].to_vec();
+                let mut taken = block.eids[row.clone()].to_vec();
                 taken.sort_unstable();
                 if taken.windows(2).any(|w| w[0] == w[1]) || taken.iter().any(|e| !all.contains(&(*e as usize))) {
                     return at(format!("edges of destination {dst} are not distinct edges of its row"));
@@ -214,7 +220,7 @@ impl Batch {
                 if matches!(fanout, Fanout::Weighted(_)) && taken.iter().any(without) {
                     return at(format!("an edge of destination {dst} has no weight"));
                 }
-                for (&src, &edge) in block.src[row.clone()].iter().zip(&block.edge[row]) {
+                for (&src, &edge) in block.indices[row.clone()].iter().zip(&block.eids[row]) {
                     let vertex = self.vertices[relation.src_type].get(src as usize);
                     let known = self.known[hop + 1][relation.src_type];
                     if src >= known || vertex != Some(&relation.sources()[edge as usize]) {

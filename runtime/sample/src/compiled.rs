@@ -1,6 +1,6 @@
-//! Samplers that are compiled for a plan: the calls of generated code, and what it calls back.
+//! Samplers compiled for a plan: calls of the generated code, and its callbacks.
 
-// Generated code is called with addresses.
+// Generated code works on raw addresses.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -13,28 +13,28 @@ use hgnnc_native::{
 
 use crate::draw::Draws;
 use crate::graph::SampleGraph;
+use crate::id_map::IdMap;
 use crate::plan::{Fanout, Plan};
 use crate::prefetch::{LINE, prefetch};
-use crate::table::Table;
 use crate::weight::Weigher;
 
-/// The machine code of a sampler: what a plan draws on graphs with the relations and types of one, whatever their edges.
-/// Threads share it ([`Sampler::compiled`](crate::Sampler::compiled)).
+/// The machine code of a sampler for a plan and for graphs with given vertex types and relations; independent of their
+/// edges. Shared by threads ([`Sampler::compiled`](crate::Sampler::compiled)).
 #[derive(Debug)]
 pub struct Compiled {
     plan: Plan,
-    /// By hop and vertex type; `None` where nothing is drawn for that type.
+    /// By hop and vertex type; `None` if the hop samples no relation into that type.
     rows: Vec<Vec<Option<SamplerFunction>>>,
-    /// By hop and relation; `None` where nothing is drawn of it.
+    /// By hop and relation; `None` if the hop does not sample it.
     draws: Vec<Vec<Option<SamplerFunction>>>,
     code: SamplerCode,
 }
 
 impl Compiled {
-    /// Generates code for the processor that this runs on.
+    /// Generates code for the host processor.
     ///
     /// # Errors
-    /// A processor that the generator does not know, or a system that forbids executable memory.
+    /// When the code generator does not support the processor, or the system forbids executable memory.
     pub fn new(graph: &SampleGraph<'_>, plan: Plan) -> Result<Compiled, NativeError> {
         let (rows, draws) = functions(graph, &plan);
         let all: BTreeSet<&SamplerFunction> = rows.iter().chain(&draws).flatten().flatten().collect();
@@ -43,20 +43,20 @@ impl Compiled {
         Ok(Compiled { plan, rows, draws, code })
     }
 
-    /// What is drawn.
+    /// The plan that the code was generated for.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Was this generated for such a graph?
+    /// Whether the code was generated for graphs of this schema.
     pub(crate) fn fits(&self, graph: &SampleGraph<'_>) -> bool {
         functions(graph, &self.plan) == (self.rows.clone(), self.draws.clone())
     }
 
-    /// The generated functions in Cranelift IR, each below what it is called for. `types` are the names of vertex types.
+    /// The generated functions in Cranelift IR, each under a comment on its use. `types` are the names of vertex types.
     ///
     /// # Errors
-    /// A processor that the generator does not know.
+    /// When the code generator does not support the processor.
     pub fn text(&self, graph: &SampleGraph<'_>, types: &[String]) -> Result<String, NativeError> {
         let compiler = Compiler::host(false)?;
         let named = |list: &[Vec<Option<SamplerFunction>>], name: &dyn Fn(usize) -> String| -> Vec<_> {
@@ -81,8 +81,8 @@ impl Compiled {
         Ok(text)
     }
 
-    /// Rows and edges taken of the destinations of a type, for the `relations` into it that `hop` draws from: `rows` and
-    /// `indptr` are theirs, in order. `indptr` is appended to.
+    /// Fills `rows` and appends to `indptr` for the destinations of one vertex type, for the `relations` into it that
+    /// `hop` samples; both lists follow the order of `relations`.
     pub(crate) fn rows(
         &self,
         graph: &SampleGraph<'_>,
@@ -114,26 +114,26 @@ impl Compiled {
             rows: rows.as_ptr(),
             indptr: indptr.as_ptr(),
             listed: listed.as_ptr(),
-            ask: ask_rows,
+            ask: prefetch_offsets,
         };
-        // SAFETY: vertices of a batch are vertices of the graph, or the one behind the last; offsets have two rows of words from each on. There are
-        // as many lists as the function has relations, because it was made for this graph (`fits`), each of `count` more
-        // elements.
+        // SAFETY: vertices of a batch are vertices of the graph, or the sentinel behind the last one; `offsets` has two
+        // rows of words from each of them on. There are as many lists as the function has relations, because it was
+        // generated for this schema (`fits`), each with `count` more elements.
         unsafe { self.code.rows(function, &mut call) };
     }
 
-    /// The edges that `hop` takes of `relation`: into `edge` and `src`, which have [`SLACK`] more elements than needed.
-    pub(crate) fn draw(&self, graph: &SampleGraph<'_>, (hop, relation): (usize, usize), taken: Taken<'_>) {
+    /// Samples the edges of `relation` in `hop` into `eids` and `indices`, which have room for [`SLACK`] more elements.
+    pub(crate) fn draw(&self, graph: &SampleGraph<'_>, (hop, relation): (usize, usize), args: DrawArgs<'_>) {
         let Some(function) = &self.draws[hop][relation] else { return };
-        let Taken { rows, first, indptr, draws, table, vertices, edge, src } = taken;
+        let DrawArgs { rows, first, indptr, draws, ids, vertices, eids, indices } = args;
         let relation = &graph.relations()[relation];
         let (first_edge, end) = (indptr[0] as usize, indptr[rows.len()] as usize);
-        assert!(edge.len() >= end + SLACK && src.len() >= end, "the sampler makes room for all edges");
+        assert!(eids.len() >= end + SLACK && indices.len() >= end, "the sampler makes room for all edges");
         let known = &mut vertices[relation.src_type];
-        // Written one behind the last vertex, whether it is new or not.
+        // The code writes to the element behind the last vertex even if the vertex is not new.
         known.reserve(end - first_edge + 1);
         let (num_known, known) = (known.len(), known.as_mut_ptr());
-        let (stamp, limit) = table.marks();
+        let (stamp, limit) = ids.marks();
         let weights = relation.weights().unwrap_or_default();
         let mut weigher = Weigher { weights, key: draws.key, keys: draws.keys };
         let mut call = DrawCall {
@@ -141,10 +141,10 @@ impl Compiled {
             destinations: vertices[relation.dst_type][first..first + rows.len()].as_ptr(),
             count: rows.len(),
             indptr: indptr.as_ptr(),
-            edge: edge.as_mut_ptr(),
-            src: src.as_mut_ptr(),
+            edge: eids.as_mut_ptr(),
+            src: indices.as_mut_ptr(),
             sources: relation.sources().as_ptr(),
-            words: table.words_mut().as_mut_ptr(),
+            words: ids.words_mut().as_mut_ptr(),
             stamp,
             limit,
             known,
@@ -152,41 +152,41 @@ impl Compiled {
             key_high: (draws.key >> 32) as u32,
             first: draws.first.as_ptr(),
             marked: draws.marked.as_mut_ptr(),
-            ask,
-            ask_whole,
+            ask: prefetch_sources,
+            ask_whole: prefetch_row,
             gather,
-            weigh,
+            weigh: draw_by_weight,
             weigher: std::ptr::from_mut(&mut weigher).cast(),
         };
-        // SAFETY: rows are rows of the relation; `indptr` has as many edges for each as the fan-out takes, as `rows` counted
-        // them with the same; words are those of all vertices of the source type; `draws` was made for the fan-out. The
+        // SAFETY: rows are rows of the relation; `indptr` has the number of edges per row that the fan-out gives, as
+        // counted by `rows`; words cover all vertices of the source type; `draws` was made for the fan-out. The
         // destinations are vertices before `num_known`, or of another type.
         unsafe { self.code.draw(function, &mut call) };
         let num_known = call.num_known;
-        // SAFETY: at most as many vertices as edges were appended, for which there is room, and all of them written.
+        // SAFETY: at most one vertex per edge was appended and written, for which capacity was reserved.
         unsafe { vertices[relation.src_type].set_len(num_known) };
     }
 }
 
-/// What a function that draws works on.
-pub(crate) struct Taken<'b> {
-    /// First edge and degree of each row.
+/// Arguments of a generated sampling function.
+pub(crate) struct DrawArgs<'b> {
+    /// First edge id and degree of each row.
     pub rows: &'b [[u32; 2]],
-    /// Where the first destination is among the vertices of its type.
+    /// Compact id of the first destination.
     pub first: usize,
-    /// Where the edges of each row begin. `[rows + 1]`
+    /// Offset of each row's edges in the block. `[rows + 1]`
     pub indptr: &'b [u64],
     pub draws: Draws<'b>,
-    /// Ids of the source type.
-    pub table: &'b mut Table,
+    /// Compact ids of the source type.
+    pub ids: &'b mut IdMap,
     pub vertices: &'b mut [Vec<u32>],
-    pub edge: &'b mut [u32],
-    pub src: &'b mut [u32],
+    pub eids: &'b mut [u32],
+    pub indices: &'b mut [u32],
 }
 
 type Functions = Vec<Vec<Option<SamplerFunction>>>;
 
-/// What a plan needs: for each hop, the rows of each type, and the draws of each relation.
+/// The functions that a plan needs: row functions by hop and vertex type, sampling functions by hop and relation.
 fn functions(graph: &SampleGraph<'_>, plan: &Plan) -> (Functions, Functions) {
     let rows_of = |hop: usize, (vertex_type, offsets): (usize, &crate::graph::Offsets)| {
         let drawn = plan.drawn(graph, hop).into_iter().filter(|&r| graph.relations()[r].dst_type == vertex_type);
@@ -222,9 +222,9 @@ fn functions(graph: &SampleGraph<'_>, plan: &Plan) -> (Functions, Functions) {
     (rows.collect(), draws.collect())
 }
 
-/// Asks for the offsets of vertices.
-unsafe extern "C" fn ask_rows(offsets: *const u32, vertices: *const u32, count: usize, relations: usize) {
-    // SAFETY: generated code passes destinations that there are.
+/// Prefetches the row offsets of vertices.
+unsafe extern "C" fn prefetch_offsets(offsets: *const u32, vertices: *const u32, count: usize, relations: usize) {
+    // SAFETY: generated code passes existing destinations.
     for &vertex in unsafe { std::slice::from_raw_parts(vertices, count) } {
         let at = vertex as usize * relations;
         prefetch(offsets, at);
@@ -232,16 +232,16 @@ unsafe extern "C" fn ask_rows(offsets: *const u32, vertices: *const u32, count: 
     }
 }
 
-/// Asks for the sources of edges.
-unsafe extern "C" fn ask(sources: *const u32, edges: *const u32, count: usize) {
-    // SAFETY: generated code passes edges that it has drawn.
+/// Prefetches the sources of edges.
+unsafe extern "C" fn prefetch_sources(sources: *const u32, edges: *const u32, count: usize) {
+    // SAFETY: generated code passes the edges that it has sampled.
     for &edge in unsafe { std::slice::from_raw_parts(edges, count) } {
         prefetch(sources, edge as usize);
     }
 }
 
-/// Asks for the sources of a whole row.
-unsafe extern "C" fn ask_whole(sources: *const u32, start: u32, degree: u32) {
+/// Prefetches the sources of all edges of a row.
+unsafe extern "C" fn prefetch_row(sources: *const u32, start: u32, degree: u32) {
     let (start, end) = (start as usize, start as usize + degree as usize);
     (start..end).step_by(LINE).for_each(|edge| prefetch(sources, edge));
     if degree > 0 {
@@ -249,10 +249,10 @@ unsafe extern "C" fn ask_whole(sources: *const u32, start: u32, degree: u32) {
     }
 }
 
-/// Reads the sources of edges, and asks for their words.
+/// Gathers the sources of edges, and prefetches their words in the id table.
 unsafe extern "C" fn gather(sources: *const u32, edges: *const u32, words: *const u32, into: *mut u32, count: usize) {
     for i in 0..count {
-        // SAFETY: generated code passes edges of the relation that it has drawn, and as much room for their sources.
+        // SAFETY: generated code passes sampled edges of the relation, and as much room for their sources.
         unsafe {
             let source = *sources.add(*edges.add(i) as usize);
             *into.add(i) = source;
@@ -261,9 +261,16 @@ unsafe extern "C" fn gather(sources: *const u32, edges: *const u32, words: *cons
     }
 }
 
-/// Takes edges of a row by weight.
-unsafe extern "C" fn weigh(weigher: *mut c_void, start: u32, degree: u32, vertex: u32, into: *mut u32, taken: usize) {
-    // SAFETY: generated code passes the weigher of its call, which nothing else uses then, and room for what it takes.
+/// Samples edges of a row by weight.
+unsafe extern "C" fn draw_by_weight(
+    weigher: *mut c_void,
+    start: u32,
+    degree: u32,
+    vertex: u32,
+    into: *mut u32,
+    taken: usize,
+) {
+    // SAFETY: generated code passes the weigher of its call, which has no other user, and room for `taken` edges.
     let (weigher, into) = unsafe { (&mut *weigher.cast::<Weigher<'_>>(), std::slice::from_raw_parts_mut(into, taken)) };
     weigher.take(vertex, start, degree, into);
 }

@@ -1,25 +1,25 @@
-//! Floyd's method without its set: numbers come first, all at once, and doubles are looked for in registers.
+//! Floyd's method without a set: all random numbers are generated first, and duplicates are found in registers.
 
 use hgnnc_ir::random::{bits_from, low_round};
 
-/// Fan-outs up to this are looked through for doubles, larger ones are marked in a bitmap.
+/// Fan-outs up to this are searched linearly for duplicates, larger ones use a bitmap.
 const SEARCHED: usize = hgnnc_native::UNROLLED as usize;
 
-/// What draws of one relation in one hop need.
+/// Scratch memory for sampling one relation in one hop.
 pub(crate) struct Draws<'s> {
     pub key: u64,
-    /// First rounds of the random numbers, by draw, and more up to a multiple of four. `[fan-out]`
+    /// First round of the random numbers, by draw, padded to a multiple of four. `[fan-out]`
     pub first: &'s [u32],
-    /// One bit for each edge of the longest row; zero between rows. Used for fan-outs above [`SEARCHED`] only.
+    /// One bit per edge of the highest-degree row; zero between rows. Only for fan-outs above [`SEARCHED`].
     pub marked: &'s mut [u64],
-    /// Keys of draws by weight.
+    /// Keys of weighted sampling.
     pub keys: &'s mut Vec<(u64, u32)>,
 }
 
-/// Draws edges for the rows of one relation in one hop.
+/// Samples edges for the rows of one relation in one hop.
 pub(crate) struct Drawer<'s>(pub Draws<'s>);
 
-/// Memory that rows share.
+/// Scratch memory reused for all rows.
 #[derive(Default)]
 pub(crate) struct DrawSpace {
     first: Vec<u32>,
@@ -28,9 +28,9 @@ pub(crate) struct DrawSpace {
 }
 
 impl DrawSpace {
-    /// Draws of `fanout` edges from rows of at most `max_degree`.
+    /// Scratch memory to sample `fanout` edges from rows of at most `max_degree`.
     pub fn draws(&mut self, key: u64, fanout: u32, max_degree: u32) -> Draws<'_> {
-        // No row is drawn from that the fan-out covers.
+        // Rows that the fan-out covers take all edges without random numbers.
         let draws = if fanout < max_degree { fanout } else { 0 };
         self.first.clear();
         self.first.extend((0..draws.next_multiple_of(4)).map(|k| low_round(key, k)));
@@ -43,7 +43,7 @@ impl DrawSpace {
 }
 
 impl Drawer<'_> {
-    /// As many positions as `out` has, of a row of more edges that begins at `start`; those of `vertex`.
+    /// Samples `out.len()` edge ids of the row of `vertex`, which starts at `start` and has more edges than that.
     #[inline]
     pub fn draw(&mut self, vertex: u32, start: u32, degree: u32, out: &mut [u32]) {
         let least = degree - out.len() as u32;
@@ -77,7 +77,7 @@ impl Drawer<'_> {
     }
 }
 
-/// Rows of at most 64 edges: what is taken is one register.
+/// Rows of at most 64 edges: the set of sampled positions is one register.
 #[inline]
 fn unique_small(least: u32, start: u32, out: &mut [u32]) {
     let mut taken = 0u64;
@@ -89,7 +89,7 @@ fn unique_small(least: u32, start: u32, out: &mut [u32]) {
     }
 }
 
-/// Few draws from a long row: each is compared with all before it, in vectors.
+/// A small fan-out of a high-degree row: each draw is compared with all before it, in SIMD.
 #[inline]
 fn unique_searched(least: u32, start: u32, out: &mut [u32]) {
     let mut taken = [u32::MAX; SEARCHED];

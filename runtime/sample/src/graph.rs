@@ -1,4 +1,4 @@
-//! The in-edges that are sampled.
+//! The in-edges to sample from.
 
 use std::borrow::Cow;
 
@@ -9,76 +9,77 @@ use crate::prefetch::prefetch;
 use crate::walk::WalkPlan;
 use crate::words::Words;
 
-/// The edges of a relation, reverse, semantic graph of a metapath or any other graph, to make a [`SampleGraph`] of: a CSC.
+/// In-edges of a relation, a reversed relation, the semantic graph of a metapath, or any other graph, in CSC form.
 #[derive(Clone, Debug)]
 pub struct Edges<'a> {
-    /// Name, for messages.
+    /// Name, for error messages.
     pub name: Cow<'a, str>,
-    /// Position of the vertex type that edges come from.
+    /// Position of the source vertex type.
     pub src_type: usize,
-    /// Position of the vertex type that edges lead to.
+    /// Position of the destination vertex type.
     pub dst_type: usize,
-    /// Where the in-edges of each destination start. `[destinations + 1]`
+    /// Row offsets of the destinations. `[destinations + 1]`
     pub indptr: Cow<'a, [u64]>,
-    /// Source of each edge, by destination. `[E]` What is borrowed stays where it is; what is owned moves to large pages.
-    pub src: Cow<'a, [u32]>,
-    /// Weight of each edge to draw by, finite and at least 0; an edge of weight 0 is never drawn by it. `[E]`
+    /// Source of each edge, in CSC order. `[E]` Borrowed sources are used in place; owned ones are copied to huge
+    /// pages.
+    pub indices: Cow<'a, [u32]>,
+    /// Sampling weight of each edge, finite and at least 0; weighted sampling never takes an edge of weight 0. `[E]`
     pub weights: Option<Cow<'a, [f32]>>,
 }
 
-/// A relation that is sampled.
+/// A relation to sample from.
 #[derive(Debug)]
 pub struct Relation<'a> {
-    /// Name, for messages.
+    /// Name, for error messages.
     pub name: String,
-    /// Position of the vertex type that edges come from.
+    /// Position of the source vertex type.
     pub src_type: usize,
-    /// Position of the vertex type that edges lead to.
+    /// Position of the destination vertex type.
     pub dst_type: usize,
-    /// Position among the relations into its type.
+    /// Position among the relations into its destination type.
     slot: usize,
     /// Source of each edge. `[E]`
     sources: Sources<'a>,
     weights: Option<Cow<'a, [f32]>>,
-    /// How many edges of each destination have a positive weight, where some have none.
+    /// Number of edges with positive weight of each destination; `None` if all are positive.
     positive: Option<Words>,
     max_degree: u32,
-    /// Steps from a destination to a source, by their position.
+    /// Metapath from a destination to a source, as positions of steps.
     path: Option<Vec<usize>>,
 }
 
-/// Sources of edges, wherever they are.
+/// Storage of the sources.
 #[derive(Debug)]
 enum Sources<'a> {
-    Lent(&'a [u32]),
-    Own(Words),
+    Borrowed(&'a [u32]),
+    Owned(Words),
 }
 
 impl Relation<'_> {
     /// Source of each edge, in CSC order. `[E]`
     pub fn sources(&self) -> &[u32] {
         match &self.sources {
-            Sources::Lent(sources) => sources,
-            Sources::Own(words) => words,
+            Sources::Borrowed(sources) => sources,
+            Sources::Owned(words) => words,
         }
     }
 
-    /// Can it be walked along?
+    /// Whether it has a metapath for random walks.
     pub(crate) fn has_path(&self) -> bool {
         self.path.is_some()
     }
 
-    /// Weight of each edge, in CSC order, if there are weights. `[E]`
+    /// Weight of each edge, in CSC order; `None` without weights.
     pub fn weights(&self) -> Option<&[f32]> {
         self.weights.as_deref()
     }
 
-    /// For each destination, how many edges have a positive weight; `None` where all have.
+    /// For each destination, the number of edges with positive weight; `None` if all are positive.
     pub(crate) fn positive(&self) -> Option<&[u32]> {
         self.positive.as_deref()
     }
 
-    /// How many edges of the row of `vertex`, of so many, a fan-out can take.
+    /// Number of edges in the row of `vertex`, of given degree, that a fan-out can sample.
     #[inline]
     pub(crate) fn available(&self, fanout: Fanout, vertex: u32, degree: u32) -> u32 {
         match (fanout, &self.positive) {
@@ -87,34 +88,34 @@ impl Relation<'_> {
         }
     }
 
-    /// Position among the relations into its type.
+    /// Position among the relations into its destination type.
     pub(crate) fn slot(&self) -> usize {
         self.slot
     }
 
-    /// Most in-edges that a destination has.
+    /// Largest in-degree of a destination.
     pub fn max_degree(&self) -> u32 {
         self.max_degree
     }
 }
 
-/// Vertex types and all relations that batches are sampled from. Sources of edges may be borrowed; where rows begin is
-/// copied: four bytes for each vertex and relation into its type.
+/// Vertex types and relations to sample mini-batches from. Sources of edges may be borrowed; row offsets are copied:
+/// four bytes per vertex and relation into its type.
 #[derive(Debug)]
 pub struct SampleGraph<'a> {
     counts: Vec<usize>,
     relations: Vec<Relation<'a>>,
     offsets: Vec<Offsets>,
-    /// The steps of paths, as relations of a graph of their own.
+    /// The relations of metapath steps, as a graph of their own.
     walked: Option<Box<SampleGraph<'a>>>,
 }
 
-/// Where the in-edges of the vertices of one type start, of all relations into it: what is read of a vertex lies together,
-/// so that it costs one access to memory, not one for each relation.
+/// Row offsets of all relations into one vertex type, interleaved by vertex: the offsets of a vertex cost one memory
+/// access instead of one per relation.
 #[derive(Debug)]
 pub(crate) struct Offsets {
-    /// A row more than there are vertices: the vertex behind the last one has no edges. Who reads rows of destinations, some
-    /// of which are to have none, reads that one for these. `[vertices + 2][relations]`
+    /// One row more than vertices: the sentinel behind the last vertex has no edges, and stands in for destinations
+    /// whose edges are not sampled. `[vertices + 2][relations]`
     words: Words,
     /// The relations into the type, in order.
     pub relations: Vec<usize>,
@@ -126,26 +127,26 @@ impl Offsets {
         let mut words = Words::zeroed((vertices + 2) * relations.len())?;
         for (slot, &r) in relations.iter().enumerate() {
             let places = words.iter_mut().skip(slot).step_by(relations.len());
-            // Checked before: offsets fit 32 bits.
+            // Checked before: offsets fit in 32 bits.
             let behind = edges[r].indptr.last();
             places.zip(edges[r].indptr.iter().chain(behind)).for_each(|(place, &at)| *place = at as u32);
         }
         Ok(Offsets { words, relations })
     }
 
-    /// First edges of a vertex, and behind them those of the next: of each relation.
+    /// Per relation: first edge id of a vertex, and of the next vertex.
     #[inline]
     pub fn of(&self, vertex: u32) -> (&[u32], &[u32]) {
         let n = self.relations.len();
         self.words[vertex as usize * n..(vertex as usize + 2) * n].split_at(n)
     }
 
-    /// All of them. `[vertices + 2][relations]`
+    /// The whole table. `[vertices + 2][relations]`
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// Brings the offsets of a vertex nearer.
+    /// Prefetches the offsets of a vertex.
     #[inline]
     pub fn prefetch(&self, vertex: u32) {
         let n = self.relations.len();
@@ -154,9 +155,8 @@ impl Offsets {
     }
 }
 
-/// Where the in-edges of vertices start in one relation.
+/// Row offsets of one relation.
 pub(crate) struct Rows<'a> {
-    /// Those of [`Offsets`].
     words: &'a [u32],
     /// Position of the relation among those into the type.
     slot: usize,
@@ -164,7 +164,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// First edge and degree of a vertex.
+    /// First edge id and degree of a vertex.
     #[inline]
     pub fn of(&self, vertex: u32) -> (u32, u32) {
         let at = vertex as usize * self.relations + self.slot;
@@ -172,7 +172,7 @@ impl Rows<'_> {
         (start, self.words[at + self.relations] - start)
     }
 
-    /// Brings what [`of`](Rows::of) reads nearer. Any number will do.
+    /// Prefetches the words that [`of`](Rows::of) reads. Any number is allowed.
     #[inline]
     pub fn prefetch(&self, vertex: u32) {
         let at = (vertex as usize).wrapping_mul(self.relations).wrapping_add(self.slot);
@@ -185,49 +185,49 @@ impl Rows<'_> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
-    /// An end that is not a vertex type.
+    /// An endpoint's vertex type does not exist.
     #[error("relation `{relation}` joins vertex types {src_type} and {dst_type}, but there are {types}")]
     NoSuchType {
-        /// Its name.
+        /// Name of the relation.
         relation: String,
         /// Position of the source type.
         src_type: usize,
         /// Position of the destination type.
         dst_type: usize,
-        /// Vertex types.
+        /// Number of vertex types.
         types: usize,
     },
-    /// Row offsets that do not fit the types, or 2^32 edges.
+    /// Row offsets do not fit the types, or there are 2^32 edges or more.
     #[error("relation `{relation}`: {what}")]
     Shape {
-        /// Its name.
+        /// Name of the relation.
         relation: String,
-        /// What is wrong.
+        /// The mismatch, for the message.
         what: String,
     },
-    /// More vertices than compact ids can tell apart.
+    /// More vertices than compact ids can number.
     #[error("vertex type {vertex_type} has {count} vertices, but samplers take at most 2^30")]
     TooManyVertices {
         /// Position of the type.
         vertex_type: usize,
-        /// Its vertices.
+        /// Number of its vertices.
         count: usize,
     },
     /// A semantic graph could not be built.
     #[error(transparent)]
     Sgb(#[from] SgbError),
-    /// There is no memory for offsets or tables.
+    /// Memory for offsets or tables could not be mapped.
     #[error("no memory for {bytes} bytes: {reason}")]
     Memory {
-        /// How many.
+        /// Size of the allocation in bytes.
         bytes: usize,
-        /// What the system said.
+        /// The operating system's error.
         reason: String,
     },
 }
 
 impl<'a> SampleGraph<'a> {
-    /// Of vertex types with so many vertices, and relations between them, which are sampled in that order.
+    /// A graph of vertex types with the given counts; relations are sampled in the order given.
     ///
     /// Errors when edges are not edges between those types, or there is no memory for their offsets.
     pub fn new(counts: Vec<usize>, edges: Vec<Edges<'a>>) -> Result<SampleGraph<'a>, GraphError> {
@@ -237,10 +237,10 @@ impl<'a> SampleGraph<'a> {
         edges.iter().try_for_each(|edges| check(&counts, edges))?;
         let offsets: Vec<Offsets> =
             counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, &edges)).collect::<Result<_, _>>()?;
-        let relation = |(r, Edges { name, src_type, dst_type, indptr, src, weights }): (usize, Edges<'a>)| {
+        let relation = |(r, Edges { name, src_type, dst_type, indptr, indices, weights }): (usize, Edges<'a>)| {
             let positive = match &weights {
                 Some(weights) if weights.contains(&0.0) => {
-                    // One more, as there are offsets.
+                    // One more, as for offsets.
                     let mut positive = Words::zeroed(counts[dst_type] + 1)?;
                     for (count, row) in positive.iter_mut().zip(indptr.windows(2)) {
                         let row = &weights[row[0] as usize..row[1] as usize];
@@ -258,9 +258,9 @@ impl<'a> SampleGraph<'a> {
                 src_type,
                 dst_type,
                 slot: offsets[dst_type].relations.partition_point(|&before| before < r),
-                sources: match src {
-                    Cow::Borrowed(src) => Sources::Lent(src),
-                    Cow::Owned(src) => Sources::Own(Words::of(&src)?),
+                sources: match indices {
+                    Cow::Borrowed(sources) => Sources::Borrowed(sources),
+                    Cow::Owned(sources) => Sources::Owned(Words::of(&sources)?),
                 },
                 max_degree: indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
             })
@@ -269,10 +269,11 @@ impl<'a> SampleGraph<'a> {
         Ok(SampleGraph { counts, relations, offsets, walked: None })
     }
 
-    /// Gives paths to relations, to sample them by walks: for each relation, the steps from a destination to a source, as
-    /// positions in `steps`. A relation that is sampled by walks only needs no edges.
+    /// Sets metapaths of relations, to sample these by random walks: for each relation, the steps from a destination to
+    /// a source, as positions in `steps`. A relation that is only sampled by walks needs no edges.
     ///
-    /// Errors when steps are not edges between the types of the graph, or a path does not join the ends of its relation.
+    /// Errors when steps are not edges between the types of the graph, or a metapath does not join the relation's
+    /// endpoint types.
     pub fn with_paths(
         mut self,
         steps: Vec<Edges<'a>>,
@@ -293,7 +294,7 @@ impl<'a> SampleGraph<'a> {
         Ok(self)
     }
 
-    /// What to walk for a relation, and on which graph, if that is its fan-out and it has a path.
+    /// The walk plan of a relation and the graph to walk on, if `fanout` is by walks and the relation has a metapath.
     pub(crate) fn walk_plan(&self, relation: usize, fanout: Fanout) -> Option<(&SampleGraph<'a>, WalkPlan)> {
         let (Some(walked), Some(path)) = (&self.walked, &self.relations[relation].path) else { return None };
         match fanout {
@@ -302,7 +303,7 @@ impl<'a> SampleGraph<'a> {
         }
     }
 
-    /// All relations of a dataset and, behind them, their reverses.
+    /// All relations of a dataset, followed by their reverses.
     pub fn of_dataset(dataset: &Dataset) -> Result<SampleGraph<'static>, GraphError> {
         let graphs = SemanticGraphs::new(dataset);
         let mut made = vec![];
@@ -313,12 +314,12 @@ impl<'a> SampleGraph<'a> {
                 made.push((graph.name, ends, graph.csc.indptr, graph.csc.indices));
             }
         }
-        let edges = made.into_iter().map(|(name, (src_type, dst_type), indptr, src)| Edges {
+        let edges = made.into_iter().map(|(name, (src_type, dst_type), indptr, indices)| Edges {
             name: name.into(),
             src_type,
             dst_type,
             indptr: indptr.into_vec().into(),
-            src: src.into_vec().into(),
+            indices: indices.into_vec().into(),
             weights: None,
         });
         SampleGraph::new(dataset.vertex_types.iter().map(|t| t.count).collect(), edges.collect())
@@ -329,26 +330,26 @@ impl<'a> SampleGraph<'a> {
         &self.counts
     }
 
-    /// The relations, in the order in which they are sampled.
+    /// The relations, in sampling order.
     pub fn relations(&self) -> &[Relation<'a>] {
         &self.relations
     }
 
-    /// In-edges of a vertex in a relation: positions in its CSC order. Panics if there is no such relation or vertex.
+    /// In-edges of a vertex in a relation, as edge ids. Panics if there is no such relation or vertex.
     pub fn in_edges(&self, relation: usize, vertex: u32) -> std::ops::Range<usize> {
         let relation = &self.relations[relation];
         let (starts, ends) = self.offsets[relation.dst_type].of(vertex);
         starts[relation.slot] as usize..ends[relation.slot] as usize
     }
 
-    /// The rows of one relation. Panics if there is no such relation.
+    /// Row offsets of one relation. Panics if there is no such relation.
     pub(crate) fn rows(&self, relation: usize) -> Rows<'_> {
         let relation = &self.relations[relation];
         let Offsets { words, relations } = &self.offsets[relation.dst_type];
         Rows { words, slot: relation.slot, relations: relations.len() }
     }
 
-    /// By vertex type.
+    /// Row offsets by vertex type.
     pub(crate) fn offsets(&self) -> &[Offsets] {
         &self.offsets
     }
@@ -356,7 +357,7 @@ impl<'a> SampleGraph<'a> {
 
 fn check(
     counts: &[usize],
-    Edges { name, src_type, dst_type, indptr, src, weights }: &Edges<'_>,
+    Edges { name, src_type, dst_type, indptr, indices, weights }: &Edges<'_>,
 ) -> Result<(), GraphError> {
     let (Some(&num_src), Some(&num_dst)) = (counts.get(*src_type), counts.get(*dst_type)) else {
         return Err(GraphError::NoSuchType {
@@ -367,7 +368,7 @@ fn check(
         });
     };
     let wrong = |what: String| Err(GraphError::Shape { relation: name.to_string(), what });
-    let edges = src.len();
+    let edges = indices.len();
     if edges >= u32::MAX as usize {
         return wrong(format!("{edges} edges, but edge ids have 32 bits"));
     }
@@ -375,17 +376,17 @@ fn check(
     if indptr.len() != num_dst + 1 || !framed || !indptr.is_sorted() {
         return wrong(format!("row offsets do not ascend from 0 to {edges} over {num_dst} destinations"));
     }
-    if let Some(bad) = src.iter().find(|&&v| v as usize >= num_src) {
+    if let Some(bad) = indices.iter().find(|&&v| v as usize >= num_src) {
         return wrong(format!("source {bad} is out of range (there are {num_src})"));
     }
     let Some(weights) = weights else { return Ok(()) };
     if weights.len() != edges {
         return wrong(format!("{} weights of {edges} edges", weights.len()));
     }
-    // Not a number is neither.
+    // The negated comparison also finds NaN.
     match weights.iter().position(|weight| !(*weight >= 0.0 && *weight < f32::INFINITY)) {
         Some(edge) => {
-            let (from, to, bad) = (src[edge], indptr.partition_point(|&at| at <= edge as u64) - 1, weights[edge]);
+            let (from, to, bad) = (indices[edge], indptr.partition_point(|&at| at <= edge as u64) - 1, weights[edge]);
             wrong(format!(
                 "the edge from {from} to {to} has the weight {bad}, but drawing by weight needs finite ones of at least 0"
             ))

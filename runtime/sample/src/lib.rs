@@ -1,78 +1,82 @@
-//! Samples the neighbourhood of a batch of seeds, over all relations at once.
+//! Neighbour sampling of mini-batches in heterogeneous graphs.
 //!
-//! - [`SampleGraph`] holds the in-edges of every relation; [`Plan`] says how many of them a layer takes.
-//! - [`naive::sample`] is what sampling means: short, slow, and the oracle of everything else here.
-//! - [`Sampler`] gives the same batches to the bit, fast, and allocates nothing of the size of a batch once it has seen large ones.
-//!   [`Compiled`] is machine code for its loops, generated for a plan.
-//! - [`WalkPlan`] says how to walk along a metapath, [`naive::walk`] what that means, and [`Walker`] does it fast.
-//! - [`sample_each`] and [`walk_each`] serve many batches, with a sampler or walker per thread.
+//! - [`SampleGraph`] holds the in-edges of every relation; [`Plan`] has the fan-outs per hop and relation.
+//! - [`naive::sample`] defines sampling: short, slow, and the oracle for the rest of the crate.
+//! - [`Sampler`] gives bit-equal batches, fast; in the steady state it does not allocate. [`Compiled`] is machine code
+//!   for its loops, generated for a plan.
+//! - [`WalkPlan`] describes random walks along a metapath, [`naive::walk`] defines them, and [`Walker`] runs them fast.
+//! - [`sample_each`] and [`walk_each`] process many batches, with a sampler or walker per thread.
 //!
-//! # What is sampled
+//! # Hops
 //!
-//! A model of `L` layers is sampled in `L` hops. The vertices of hop 0 are the seeds; those of hop `h` are the ones that hop
-//! `h - 1` reached first. A hop takes, for each of its vertices and every relation into its type, in-neighbours uniformly
-//! without replacement: all of them where there are no more than the fan-out of that hop and relation, exactly the fan-out
-//! otherwise. What is sampled are edges: of two equal edges each can be taken. So a vertex draws once, and has the same
-//! sampled in-edges wherever it is a destination: the batch is one graph, the subgraph of the sampled edges, on which all
-//! layers compute, as that of NeighborLoader in PyG (Fey and Lenssen 2019, "Fast graph representation learning with PyTorch
-//! Geometric"). Where GraphSAGE (Hamilton et al. 2017, algorithm 2) draws for each layer anew, a vertex here is in the
-//! estimate of two layers with one draw; each estimate alone has the same distribution.
+//! A model of `L` layers is sampled in `L` hops. The vertices of hop 0 are the seed vertices; those of hop `h` are the
+//! vertices first reached by hop `h - 1`. For each of its vertices and every relation into its type, a hop samples
+//! in-edges uniformly without replacement: all of them if there are no more than the fan-out of that hop and relation,
+//! exactly the fan-out otherwise. Edges are sampled, not neighbours: of two duplicate edges each can be taken. A vertex
+//! samples once and has the same sampled in-edges wherever it is a destination: a batch is one graph, the subgraph of
+//! the sampled edges, on which all layers compute, as in PyG's NeighborLoader (Fey and Lenssen 2019, "Fast graph
+//! representation learning with PyTorch Geometric"). GraphSAGE (Hamilton et al. 2017, algorithm 2) samples again for
+//! each layer; here the estimates of two layers may share a sample, and each estimate alone has the same distribution.
 //!
-//! Vertices get compact ids by type: seeds first, in the order in which they are given, then others in the order in
-//! which they occur, going through hops, relations in the order of the graph, destinations by compact id, and the edges
-//! of a destination as below. So the destinations of a hop follow those of the hop before, and the rows of all hops, one after the
-//! other, are one CSC for each relation ([`Block`]), of which the graph of the hops up to `h` is a prefix: its first
-//! [`known[h]`](Batch::known) rows. Layer `l` of the model, counted from the input, needs the hops up to `L - 1 - l`: the last layer only
-//! hop 0.
+//! Vertices get compact ids by type: seeds first, in the given order, then others in the order of first occurrence,
+//! over hops, relations in the order of the graph, destinations by compact id, and the edges of a destination as below.
+//! The destinations of a hop therefore follow those of the hop before, and the rows of all hops are one CSC per
+//! relation ([`Block`]); the graph of the hops up to `h` is a prefix of it: its first [`known[h]`](Batch::known) rows.
+//! Layer `l` of the model, counted from the input, needs the hops up to `L - 1 - l`: the last layer only hop 0.
 //!
-//! # Which edges
+//! # Uniform sampling
 //!
-//! A destination `v` of `d` in-edges and a fan-out `f < d` gets `f` distinct edges by Floyd's method (Bentley and Floyd,
-//! CACM 1987, "A sample of brilliance"): for `k` from 0 to `f - 1`, with `j = d - f + k`, a number `t` is drawn from 0 to
-//! `j`; edge `t` of the row is taken, or `j` where `t` has been taken. Edges stand in the order in which they are drawn;
-//! where all are taken, in the order of the row. Every subset of `f` edges is as probable as any other. The numbers are
+//! A destination `v` of `d` in-edges and a fan-out `f < d` gets `f` distinct edges by Floyd's method (Bentley and
+//! Floyd, CACM 1987, "A sample of brilliance"): for `k` from 0 to `f - 1`, with `j = d - f + k`, a number `t` is drawn
+//! from 0 to `j`; edge `t` of the row is taken, or `j` if `t` was taken already. Edges are stored in sampling order; if
+//! all are taken, in row order. Every subset of `f` edges has the same probability. The numbers are
 //! [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, relation) for (`v`, `k`), scaled to `0..=j` by a
-//! multiplication, which favours no number by more than `(j + 1) / 2^32` of its probability. Who draws, and in
-//! which order, does not matter: a batch depends on the graph, the plan, the seeds and [`BatchKey`] alone.
+//! multiplication, which biases a number by at most `(j + 1) / 2^32` of its probability. Random numbers are
+//! counter-based, so threads and their order do not matter: a batch depends only on the graph, the plan, the seeds and
+//! [`BatchKey`].
 //!
-//! # By weight
+//! # Weighted sampling
 //!
-//! A destination with weighted in-edges and a fan-out `f` by weight gets the `f` edges of the smallest keys `-ln u / w`, in the order
-//! of the row: A-ES of Efraimidis and Spirakis (2006, "Weighted random sampling with a reservoir"), which is drawing one
-//! after the other without replacement, each with the probability of its weight among those that are left. `u` is the middle of the
-//! 2^-32 part of (0, 1) that [`bits`](hgnnc_ir::random::bits) of the relation's key names for (`v`, position in the row). An edge of
-//! weight 0 is never drawn by weight. A row costs its degree.
+//! A destination with weighted in-edges and a weighted fan-out `f` gets the `f` edges of the smallest keys `-ln u / w`,
+//! in row order: A-ES of Efraimidis and Spirakis (2006, "Weighted random sampling with a reservoir"), which is
+//! equivalent to sequential sampling without replacement, with probabilities proportional to the weights of the
+//! remaining edges. `u` is the midpoint of one of 2^32 equal parts of (0, 1), selected by
+//! [`bits`](hgnnc_ir::random::bits) of the relation's key for (`v`, position in the row). Edges of weight 0 are never
+//! sampled. A row costs time in its degree.
 //!
-//! # Walks
+//! # Random walks
 //!
-//! A walk from a seed takes a step for each relation of a metapath: one of the in-edges of the vertex where it is, each as
-//! probable as any other, to its source. It counts as a visit of the vertex where it ends; a walk that meets a vertex without in-edges
-//! counts nowhere. Of the vertices that the walks of a seed have visited the most visited are kept, as PinSAGE does (Ying et al.
-//! 2018, section 3.1), with their visits, from which weights can be made: a sample of the metapath's semantic graph that never
-//! needs that graph. As a fan-out ([`Fanout::Walks`]) they give a relation that has a path its sampled edges. A number is [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, metapath, step) for (vertex of the
-//! seed, walk), so the walks of a seed depend on no other seed and on no thread.
+//! A walk from a seed takes one step per relation of a metapath: along a uniformly random in-edge of the current
+//! vertex, to its source. It counts as a visit of its last vertex; a walk that meets a vertex without in-edges counts
+//! nowhere. Of the vertices visited from a seed, the most visited are kept with their visit counts, as in PinSAGE (Ying
+//! et al. 2018, section 3.1), which can serve as weights: a sample of the metapath's semantic graph without building
+//! that graph. As a fan-out ([`Fanout::Walks`]) they provide the sampled edges of a relation that has a metapath.
+//! Random numbers are [`bits`](hgnnc_ir::random::bits) of the key of (seed, epoch, batch, metapath, step) for (seed
+//! vertex, walk), so the walks of a seed vertex depend neither on other seeds nor on threads.
 //!
-//! # Resting vertices
+//! # Historical vertices
 //!
-//! Of vertices that rest ([`Resting`]) the last hop takes no edges, whatever its fan-outs: their rows in it are empty, and
-//! nothing is looked up for them. What is drawn for others does not change, for draws depend on the vertex alone.
+//! The last hop samples no edges of vertices with a historical embedding ([`HistoricalVertices`]), whatever its
+//! fan-outs: their rows in it are empty, and their offsets are not read. The samples of other vertices do not change,
+//! since random numbers depend on the vertex alone.
 //!
-//! # What is not here
+//! # Non-goals
 //!
-//! Negatives, one fan-out for all relations together, and features of vertices. Walks are not generated code.
+//! No negative sampling, no fan-out over all relations together, and no vertex features. No code is generated for
+//! walks.
 
 mod batch;
 mod compiled;
 mod draw;
 mod graph;
-mod many;
+mod historical;
+mod id_map;
 pub mod naive;
+mod parallel;
 mod plan;
 mod portable;
 mod prefetch;
-mod resting;
 mod sampler;
-mod table;
 mod walk;
 mod walker;
 mod weight;
@@ -81,9 +85,9 @@ mod words;
 pub use batch::{Batch, Block};
 pub use compiled::Compiled;
 pub use graph::{Edges, GraphError, Relation, SampleGraph};
-pub use many::{sample_each, walk_each};
+pub use historical::HistoricalVertices;
+pub use parallel::{sample_each, walk_each};
 pub use plan::{BatchKey, Fanout, Plan, SampleError};
-pub use resting::Resting;
 pub use sampler::Sampler;
 pub use walk::{WalkError, WalkPlan, Walks};
 pub use walker::{Walker, WalkerError};

@@ -1,4 +1,4 @@
-//! What sampling means, written down: the oracle.
+//! Reference implementation of sampling and walks: the oracle of the tests.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,25 +6,25 @@ use hgnnc_ir::random::bits;
 
 use crate::batch::Batch;
 use crate::graph::SampleGraph;
+use crate::historical::HistoricalVertices;
 use crate::plan::{BatchKey, Fanout, Plan, SampleError};
-use crate::resting::Resting;
 use crate::walk::{WalkError, WalkPlan, Walks};
 use crate::weight::exponential;
 
-/// Samples one batch as the documentation of the crate says, vertex by vertex.
+/// Samples one batch as defined in the crate's documentation, vertex by vertex.
 ///
-/// `seeds` are a list for each vertex type, without doubles. Errors as [`SampleError`] says.
+/// `seeds` has a list without duplicates for each vertex type. Errors as [`SampleError`] describes.
 pub fn sample(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>], key: BatchKey) -> Result<Batch, SampleError> {
-    sample_resting(graph, plan, seeds, key, &Resting::default())
+    sample_with_historical(graph, plan, seeds, key, &HistoricalVertices::default())
 }
 
-/// As [`sample`], while some vertices rest.
-pub fn sample_resting(
+/// As [`sample`], without edges of historical vertices in the last hop.
+pub fn sample_with_historical(
     graph: &SampleGraph<'_>,
     plan: &Plan,
     seeds: &[Vec<u32>],
     key: BatchKey,
-    resting: &Resting,
+    historical: &HistoricalVertices,
 ) -> Result<Batch, SampleError> {
     let mut batch = Batch::default();
     batch.start(graph, plan, seeds)?;
@@ -44,25 +44,25 @@ pub fn sample_resting(
             for dst in batch.fresh(hop, dst_type) {
                 let vertex = batch.vertices[dst_type][dst];
                 let block = &mut batch.blocks[r];
-                if hop + 1 == plan.num_hops() && resting.has(dst_type, vertex) {
-                    block.indptr.push(block.src.len() as u64);
+                if hop + 1 == plan.num_hops() && historical.has(dst_type, vertex) {
+                    block.indptr.push(block.indices.len() as u64);
                     continue;
                 }
                 let row = graph.in_edges(r, vertex);
                 let degree = row.len() as u32;
                 let edge = |t: u32| (relation.sources()[row.start + t as usize], row.start as u32 + t);
-                // Sources, and what the batch keeps of each edge.
+                // Sources, and the id or visits of each edge.
                 let taken: Vec<(u32, u32)> = match (fanout, &walk) {
                     (Fanout::All | Fanout::AtMost(_), _) => {
                         take(degree, fanout.of(degree), key.of(r), vertex).into_iter().map(edge).collect()
                     }
                     (Fanout::Weighted(most), _) => {
-                        // There are weights: the plan was checked.
+                        // Validating the plan ensured that there are weights.
                         let weights = &relation.weights().unwrap_or_default()[row.clone()];
                         take_by_weight(weights, most, key.of(r), vertex).into_iter().map(edge).collect()
                     }
                     (Fanout::Walks { .. }, Some((walked, plan))) => visited(walked, plan, &steps, vertex),
-                    // There are paths: the plan was checked.
+                    // Validating the plan ensured that there is a metapath.
                     (Fanout::Walks { .. }, None) => vec![],
                 };
                 for (source, edge) in taken {
@@ -70,10 +70,10 @@ pub fn sample_resting(
                         batch.vertices[src_type].push(source);
                         batch.vertices[src_type].len() as u32 - 1
                     });
-                    block.src.push(id);
-                    block.edge.push(edge);
+                    block.indices.push(id);
+                    block.eids.push(edge);
                 }
-                block.indptr.push(block.src.len() as u64);
+                block.indptr.push(block.indices.len() as u64);
             }
         }
         batch.mark(hop + 1);
@@ -81,7 +81,7 @@ pub fn sample_resting(
     Ok(batch)
 }
 
-/// `num` distinct numbers below `degree`, in order: Floyd's method.
+/// `num` distinct numbers below `degree`, in sampling order: Floyd's method.
 fn take(degree: u32, num: u32, key: u64, vertex: u32) -> Vec<u32> {
     if num == degree {
         return (0..degree).collect();
@@ -98,7 +98,7 @@ fn take(degree: u32, num: u32, key: u64, vertex: u32) -> Vec<u32> {
     (0..num).map(draw).collect()
 }
 
-/// Positions of the `most` smallest of `-ln u / w`, in order.
+/// Positions of the `most` smallest keys `-ln u / w`, ascending.
 fn take_by_weight(weights: &[f32], most: u32, key: u64, vertex: u32) -> Vec<u32> {
     let mut keys: Vec<(f64, u32)> = vec![];
     for (k, &weight) in (0..).zip(weights) {
@@ -113,9 +113,9 @@ fn take_by_weight(weights: &[f32], most: u32, key: u64, vertex: u32) -> Vec<u32>
     taken
 }
 
-/// Walks along a metapath from `seeds`, without doubles, as the documentation of the crate says, walk by walk.
+/// Walks along a metapath from `seeds`, without duplicates, as defined in the crate's documentation, walk by walk.
 ///
-/// Errors as [`WalkError`] says.
+/// Errors as [`WalkError`] describes.
 pub fn walk(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32], key: BatchKey) -> Result<Walks, WalkError> {
     let ends = plan.ends(graph)?;
     let mut walks = Walks::default();
@@ -132,15 +132,15 @@ pub fn walk(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32], key: BatchK
                 walks.vertices.push(vertex);
                 walks.vertices.len() - 1
             });
-            walks.src.push(id as u32);
+            walks.indices.push(id as u32);
             walks.visits.push(visits);
         }
-        walks.indptr.push(walks.src.len() as u64);
+        walks.indptr.push(walks.indices.len() as u64);
     }
     Ok(walks)
 }
 
-/// The vertices where the walks of a seed end, that are kept, and their visits; ascending.
+/// The kept end vertices of the walks of a seed, with their visits; ascending.
 fn visited(graph: &SampleGraph<'_>, plan: &WalkPlan, keys: &[u64], seed: u32) -> Vec<(u32, u32)> {
     let end = |walk: u32| {
         plan.metapath.iter().zip(keys).try_fold(seed, |vertex, (&r, &key)| {

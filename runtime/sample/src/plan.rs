@@ -1,4 +1,4 @@
-//! How much to sample, and what for.
+//! Sampling plans, batch keys, and errors of sampling.
 
 pub use hgnnc_ir::artifact::Fanout;
 use hgnnc_ir::random::mask_key;
@@ -7,8 +7,8 @@ use crate::graph::{Relation, SampleGraph};
 
 /// Fan-outs of each hop (from the seeds), and within it of each relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Plan {
-    /// `[hops][relations]`
     pub fanouts: Vec<Vec<Fanout>>,
 }
 
@@ -18,44 +18,44 @@ impl Plan {
         Plan { fanouts: hops.iter().map(|&fanout| vec![fanout; relations]).collect() }
     }
 
-    /// The relations of which a hop takes edges, if there are any.
+    /// The relations that `hop` samples: the fan-out is not zero for their largest in-degree.
     pub(crate) fn drawn(&self, graph: &SampleGraph<'_>, hop: usize) -> Vec<usize> {
         let draws = |(relation, fanout): (&Relation<'_>, &Fanout)| fanout.of(relation.max_degree()) > 0;
         let each = graph.relations().iter().zip(&self.fanouts[hop]).enumerate();
         each.filter(|(_, it)| draws(*it)).map(|(r, _)| r).collect()
     }
 
-    /// Number of hops.
+    /// Number of hops, one per layer of the model.
     pub fn num_hops(&self) -> usize {
         self.fanouts.len()
     }
 }
 
-/// What tells batches apart.
+/// Identifies a batch; seeds its random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchKey {
-    /// Of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// From 0.
+    /// Number of the epoch, from 0.
     pub epoch: u64,
-    /// Within the epoch, from 0.
+    /// Number of the batch within the epoch, from 0.
     pub batch: u64,
 }
 
-/// Keeps the numbers of samplers apart from those of masks with the same seed.
+/// Separates the random numbers of samplers from those of dropout masks with the same seed.
 const STREAM: u32 = 0x5a3b_1e55;
 
-/// Keeps the numbers of walks apart from both.
+/// Separates the random numbers of walks from both.
 const WALKS: u32 = 0x77a1_4b02;
 
 impl BatchKey {
-    /// The key of one relation.
+    /// The random key of one relation.
     pub(crate) fn of(self, relation: usize) -> u64 {
         let batch = mask_key(self.seed, self.epoch, STREAM);
         mask_key(batch, self.batch, relation as u32)
     }
 
-    /// The keys of the steps along a metapath, a list of relations.
+    /// The random keys of the steps of a metapath, given as a list of relations.
     pub(crate) fn of_steps(self, metapath: &[usize]) -> Vec<u64> {
         let batch = mask_key(mask_key(self.seed, self.epoch, WALKS), self.batch, WALKS);
         let path = metapath.iter().fold(batch, |key, &relation| mask_key(key, relation as u64, WALKS));
@@ -63,72 +63,56 @@ impl BatchKey {
     }
 }
 
-/// Why nothing was sampled.
+/// Why a batch could not be sampled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum SampleError {
-    /// A list of seeds for each vertex type.
+    /// The number of seed lists differs from the number of vertex types.
     #[error("there are seeds for {found} vertex types, but the graph has {expected}")]
     SeedTypes {
         /// Types of the graph.
         expected: usize,
-        /// Lists of seeds.
         found: usize,
     },
-    /// A seed that is no vertex.
+    /// A seed is not a vertex of its type.
     #[error("seed {position} of vertex type {vertex_type} is {vertex}, but there are {count} vertices")]
     SeedOutOfRange {
         /// Position of the type.
         vertex_type: usize,
         /// Position of the seed.
         position: usize,
-        /// The seed.
         vertex: u32,
         /// Vertices of the type.
         count: usize,
     },
-    /// A seed that stands in the list twice.
+    /// A seed occurs twice.
     #[error("seed {vertex} of vertex type {vertex_type} is given more than once")]
     DuplicateSeed {
         /// Position of the type.
         vertex_type: usize,
-        /// The seed.
         vertex: u32,
     },
-    /// Fan-outs of a hop that are not as many as relations.
+    /// A hop has not one fan-out per relation.
     #[error("hop {hop} has {found} fan-outs, but the graph has {expected} relations")]
     Fanouts {
-        /// From the seeds.
         hop: usize,
         /// Relations of the graph.
         expected: usize,
-        /// Fan-outs.
         found: usize,
     },
-    /// A fan-out by weight of a relation without weights.
+    /// A weighted fan-out of a relation without weights.
     #[error("hop {hop} draws from relation `{relation}` by weight, but its edges have none")]
-    NoWeights {
-        /// From the seeds.
-        hop: usize,
-        /// Its name.
-        relation: String,
-    },
-    /// Walks of a relation without a path.
+    NoWeights { hop: usize, relation: String },
+    /// A fan-out by walks of a relation without a metapath.
     #[error("hop {hop} walks along relation `{relation}`, which has no path")]
-    NoPath {
-        /// From the seeds.
-        hop: usize,
-        /// Its name.
-        relation: String,
-    },
+    NoPath { hop: usize, relation: String },
     /// More edges of one relation than 32 bits can count.
     #[error("hops up to {hop} take {edges} edges of relation `{relation}`, but a batch holds fewer than 2^32")]
     TooManyEdges {
-        /// From the seeds.
         hop: usize,
-        /// Its name.
         relation: String,
-        /// How many there would be, of all hops up to this one.
+        /// Number of edges of all hops up to this one.
         edges: u64,
     },
 }

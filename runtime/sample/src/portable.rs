@@ -1,21 +1,21 @@
-//! The loops of the sampler in Rust: what [`Compiled`](crate::Compiled) generates, for processors that it does not know.
+//! The loops of the sampler in Rust, for processors without code generation ([`Compiled`](crate::Compiled)).
 
 use crate::draw::Drawer;
 use crate::graph::{Offsets, Relation};
+use crate::id_map::{IdMap, gather};
 use crate::plan::Fanout;
 use crate::prefetch::{LINE, prefetch};
-use crate::table::{Table, gather};
 use crate::weight::Weigher;
 
-/// Vertices whose row offsets are asked for ahead.
+/// Prefetch distance of row offsets, in vertices.
 const ROWS_AHEAD: usize = 16;
-/// Edges of a group, about. Two groups of lines are on their way at a time, as many as first-level caches and their queues
-/// take.
+/// Approximate number of edges of a group. The cache lines of two groups are in flight at a time, about the capacity of
+/// first-level caches and their miss queues.
 const GROUP: usize = 64;
-/// Groups between asking for rows and reading them.
+/// Prefetch distance of rows, in groups.
 const AHEAD: usize = 2;
 
-/// First edge and degree of each destination in some relations of a type (by their slots), appended to `rows`.
+/// Appends to `rows` the first edge id and degree of each destination, for some relations of its type (by slot).
 pub(crate) fn read_rows(offsets: &Offsets, destinations: &[u32], drawn: &[usize], rows: &mut [&mut Vec<[u32; 2]>]) {
     for (i, &vertex) in destinations.iter().enumerate() {
         if let Some(&later) = destinations.get(i + ROWS_AHEAD) {
@@ -28,30 +28,30 @@ pub(crate) fn read_rows(offsets: &Offsets, destinations: &[u32], drawn: &[usize]
     }
 }
 
-/// What one hop takes of a relation.
+/// The rows of one relation to sample in one hop.
 pub(crate) struct Rows<'b> {
-    /// First edge and degree of each row.
+    /// First edge id and degree of each row.
     pub rows: &'b [[u32; 2]],
-    /// Where the first of these destinations is among the vertices of its type.
+    /// Compact id of the first destination.
     pub first: usize,
-    /// Where the edges of each row begin in the block. `[rows + 1]`
+    /// Offset of each row's edges in the block. `[rows + 1]`
     pub indptr: &'b [u64],
     pub fanout: Fanout,
 }
 
-/// Takes the edges of some rows into `edge`, and the ids of their sources into `src`.
+/// Samples the edges of the rows: edge ids, and compact ids of their sources.
 pub(crate) fn take(
     Rows { rows, first, indptr, fanout }: Rows<'_>,
     relation: &Relation<'_>,
     drawer: &mut Drawer<'_>,
-    table: &mut Table,
+    table: &mut IdMap,
     vertices: &mut [Vec<u32>],
-    (edge, src): (&mut [u32], &mut [u32]),
+    (eids, indices): (&mut [u32], &mut [u32]),
 ) {
     let sources = relation.sources();
     let (first_edge, edges) = (indptr[0] as usize, indptr[rows.len()] as usize);
-    // Where groups end, the last one first: sources of a group are read `AHEAD` groups after its rows are asked for,
-    // and ids are given one group later.
+    // A software pipeline over groups, newest first: the sources of a group are read `AHEAD` groups after their
+    // prefetch, and its compact ids are assigned one group later.
     let mut ends = [first_edge; AHEAD + 2];
     let (mut row, mut last) = (0, first_edge);
     while last < edges {
@@ -62,9 +62,10 @@ pub(crate) fn take(
         ends.copy_within(..AHEAD + 1, 1);
         ends[0] = indptr[row] as usize;
         if drawn < ends[0] {
-            // Looked up here, because giving ids appends to the vertices of the source type, which may be this one.
+            // Borrowed per group, because assigning ids appends to the vertices of the source type, which may be this
+            // one.
             let destinations = &vertices[relation.dst_type][first + begin..first + row];
-            let into = &mut edge[drawn..ends[0]];
+            let into = &mut eids[drawn..ends[0]];
             match (fanout, relation.weights()) {
                 (Fanout::Weighted(_), Some(weights)) => {
                     let mut weigher = Weigher { weights, key: drawer.0.key, keys: drawer.0.keys };
@@ -74,13 +75,13 @@ pub(crate) fn take(
             }
         }
         let [gathered, labelled] = [ends[AHEAD + 1]..ends[AHEAD], last..ends[AHEAD + 1]];
-        gather(sources, &edge[gathered.clone()], table.words(), &mut src[gathered]);
+        gather(sources, &eids[gathered.clone()], table.words(), &mut indices[gathered]);
         last = labelled.end;
-        table.relabel(&mut src[labelled], &mut vertices[relation.src_type]);
+        table.relabel(&mut indices[labelled], &mut vertices[relation.src_type]);
     }
 }
 
-/// Positions of the edges of some rows, whose sources are asked for.
+/// Samples edge ids of some rows, and prefetches their sources.
 #[inline]
 fn draw_rows(
     drawer: &mut Drawer<'_>,
@@ -104,7 +105,7 @@ fn draw_rows(
     }
 }
 
-/// As [`draw_rows`], by weight; rows have as many edges as `indptr` says.
+/// As [`draw_rows`], by weight; `indptr` gives the number of edges of each row.
 fn weigh_rows(
     weigher: &mut Weigher<'_>,
     rows: &[[u32; 2]],

@@ -1,10 +1,10 @@
-//! Asking for memory before it is needed.
+//! Software prefetch.
 #![allow(unsafe_code)]
 
-/// Elements of a cache line.
+/// Elements of a cache line (64 bytes of `u32`).
 pub(crate) const LINE: usize = 16;
 
-/// Brings the cache line of `values + at` nearer, if there is one and the processor can; changes nothing else.
+/// Prefetches the cache line of `values + at` into L1. A hint; no effect on other targets. The address may be invalid.
 #[inline(always)]
 pub(crate) fn prefetch(values: *const u32, at: usize) {
     let place = values.wrapping_add(at);

@@ -1,57 +1,57 @@
 //! The fast sampler.
 //!
-//! It waits for memory, so everything is arranged for few accesses, and many of them at a time. At places that no cache
-//! foresees it reads:
-//! - once per destination the row offsets of all relations into its type, which lie together;
-//! - the row: one line for each 16 edges that are taken whole, one for each edge that is drawn;
-//! - for each edge the word of its source in the table of compact ids (four bytes for each vertex of the graph).
+//! Sampling is bound by memory latency, so the loops minimise random accesses and keep many in flight. Random accesses
+//! are:
+//! - once per destination, the row offsets of all relations into its type, which are adjacent;
+//! - the row: one line per 16 edges if all are taken, otherwise one per sampled edge;
+//! - per edge, the word of its source in the table of compact ids (four bytes per vertex of the graph).
 //!
-//! The figures for a graph are what the `bench` example prints; about one line per edge for ids, and up to one for rows,
-//! some of which the second-level cache has. With a latency of 80 ns and twelve lines in flight (assumed, not measured) a core
-//! receives 150 million lines a second: 75 to 130 million edges a second and core are what there is to reach.
-//! Random numbers cost a few instructions.
+//! The `bench` example prints the counts for a graph: about one line per edge for ids, and up to one for rows, some of
+//! which hit the second-level cache. At a latency of 80 ns and twelve lines in flight (assumed, not measured) a core
+//! receives 150 million lines per second, which bounds sampling at 75 to 130 million edges per second and core. Random
+//! numbers cost a few instructions.
 //!
-//! A relation goes in groups of rows of about 64 edges, in three steps: positions are drawn and rows asked for; sources
-//! are read and their words asked for; compact ids are given. Each step asks for what the next one reads of the same
-//! group while the next one works on the group before.
+//! Rows of a relation are processed in groups of about 64 edges, as a software pipeline of three stages: edge ids are
+//! drawn and their sources prefetched; sources are read and their id words prefetched; compact ids are assigned. Each
+//! stage works on the group before that of the previous stage.
 //!
-//! These loops are generated for the plan ([`Compiled`]); where no code can be generated, they are those of
-//! [`portable`](crate::portable). Both have the same order of everything.
+//! The loops are generated for the plan ([`Compiled`]), or run in Rust ([`portable`](crate::portable)) if no code can
+//! be generated. Both visit everything in the same order.
 
 use hgnnc_native::SLACK;
 
 use crate::batch::{Batch, Block};
-use crate::compiled::{Compiled, Taken};
+use crate::compiled::{Compiled, DrawArgs};
 use crate::draw::{DrawSpace, Drawer};
 use crate::graph::{GraphError, SampleGraph};
+use crate::historical::HistoricalVertices;
+use crate::id_map::IdMap;
 use crate::plan::{BatchKey, Fanout, Plan, SampleError};
 use crate::portable::{Rows, read_rows, take};
-use crate::resting::Resting;
-use crate::table::Table;
 use crate::walk::WalkPlan;
 use crate::walker::{Ends, Steps, Walked, label};
 
-/// Samples batches of one graph by one plan, one after the other; a thread has a sampler of its own. Its tables take four
-/// bytes for each vertex of the graph.
+/// Samples batches of one graph by one plan, one after the other; each thread has its own sampler. Its tables take four
+/// bytes per vertex of the graph.
 pub struct Sampler<'g> {
     graph: &'g SampleGraph<'g>,
     plan: Plan,
     code: Option<&'g Compiled>,
-    /// The relations of which each hop takes edges.
+    /// The relations that each hop samples.
     drawn: Vec<Vec<usize>>,
-    tables: Vec<Table>,
+    tables: Vec<IdMap>,
     space: DrawSpace,
-    /// First edge and degree of each destination of a hop, by relation. `[relations][destinations]`
+    /// First edge id and degree of each destination of a hop, by relation. `[relations][destinations]`
     rows: Vec<Vec<[u32; 2]>>,
     steps: Steps,
-    /// The destinations of a hop, with the vertex behind the last one for those that rest.
-    awake: Vec<u32>,
+    /// The destinations of a hop, with the sentinel vertex in place of historical ones.
+    active: Vec<u32>,
 }
 
 impl<'g> Sampler<'g> {
     /// A sampler in Rust. Errors when there is no memory for the tables.
     pub fn new(graph: &'g SampleGraph<'g>, plan: Plan) -> Result<Sampler<'g>, GraphError> {
-        let tables = graph.counts().iter().map(|&count| Table::new(count)).collect::<Result<_, _>>()?;
+        let tables = graph.counts().iter().map(|&count| IdMap::new(count)).collect::<Result<_, _>>()?;
         let rows = graph.relations().iter().map(|_| Vec::new()).collect();
         Ok(Sampler {
             graph,
@@ -62,41 +62,40 @@ impl<'g> Sampler<'g> {
             space: DrawSpace::default(),
             rows,
             steps: Steps::default(),
-            awake: vec![],
+            active: vec![],
         })
     }
 
-    /// A sampler whose loops are generated, for the plan that they were generated for. Errors when there is no memory for the
-    /// tables.
+    /// A sampler with the generated loops of `code`, for the same plan. Errors when there is no memory for the tables.
     ///
-    /// Panics if the code was made for a graph of other relations.
+    /// Panics if the code was generated for another schema.
     pub fn compiled(graph: &'g SampleGraph<'g>, code: &'g Compiled) -> Result<Sampler<'g>, GraphError> {
         assert!(code.fits(graph), "the code of a sampler is that of its graph");
         Ok(Sampler { code: Some(code), ..Sampler::new(graph, code.plan().clone())? })
     }
 
-    /// Samples the neighbourhood of `seeds`, a list without doubles for each vertex type, into `batch`, whose memory is
-    /// used again. What it gives is that of [`naive::sample`](crate::naive::sample), to the bit.
+    /// Samples the neighbourhood of `seeds` (a list without duplicates per vertex type) into `batch`, reusing its
+    /// memory. The result is bit-equal to [`naive::sample`](crate::naive::sample).
     ///
-    /// Errors as [`SampleError`] says; `batch` is then of no use.
+    /// Errors as [`SampleError`] describes; `batch` is invalid then.
     pub fn sample(&mut self, seeds: &[Vec<u32>], key: BatchKey, batch: &mut Batch) -> Result<(), SampleError> {
-        self.sample_resting(seeds, key, &Resting::default(), batch)
+        self.sample_with_historical(seeds, key, &HistoricalVertices::default(), batch)
     }
 
-    /// As [`sample`](Sampler::sample), while some vertices rest: what it gives is that of
-    /// [`naive::sample_resting`](crate::naive::sample_resting).
+    /// As [`sample`](Sampler::sample), without edges of historical vertices in the last hop; bit-equal to
+    /// [`naive::sample_with_historical`](crate::naive::sample_with_historical).
     ///
-    /// Errors as [`SampleError`] says; `batch` is then of no use.
-    pub fn sample_resting(
+    /// Errors as [`SampleError`] describes; `batch` is invalid then.
+    pub fn sample_with_historical(
         &mut self,
         seeds: &[Vec<u32>],
         key: BatchKey,
-        resting: &Resting,
+        historical: &HistoricalVertices,
         batch: &mut Batch,
     ) -> Result<(), SampleError> {
         batch.start(self.graph, &self.plan, seeds)?;
         if self.drawn.len() < self.plan.num_hops() {
-            // The plan was checked above.
+            // The plan was validated above.
             self.drawn = (0..self.plan.num_hops()).map(|hop| self.plan.drawn(self.graph, hop)).collect();
         }
         for (vertex_type, (table, seeds)) in self.tables.iter_mut().zip(seeds).enumerate() {
@@ -108,38 +107,38 @@ impl<'g> Sampler<'g> {
                 }
             }
         }
-        let nobody = Resting::default();
+        let none = HistoricalVertices::default();
         for hop in 0..self.plan.num_hops() {
-            let resting = if hop + 1 == self.plan.num_hops() { resting } else { &nobody };
+            let historical = if hop + 1 == self.plan.num_hops() { historical } else { &none };
             for vertex_type in 0..self.graph.counts().len() {
-                self.read_rows(batch, hop, vertex_type, resting);
+                self.read_rows(batch, hop, vertex_type, historical);
             }
             for at in 0..self.drawn[hop].len() {
-                self.take(self.drawn[hop][at], hop, key, resting, batch)?;
+                self.take(self.drawn[hop][at], hop, key, historical, batch)?;
             }
             batch.mark(hop + 1);
         }
         for block in &mut batch.blocks {
             let edges = edges_so_far(&block.indptr) as usize;
-            block.edge.truncate(edges);
-            block.src.truncate(edges);
+            block.eids.truncate(edges);
+            block.indices.truncate(edges);
         }
         Ok(())
     }
 
-    /// The rows of all destinations of a hop and type, in all relations that are drawn from, and where the edges taken of
-    /// each row end.
-    fn read_rows(&mut self, batch: &mut Batch, hop: usize, vertex_type: usize, resting: &Resting) {
+    /// Reads the rows of the destinations of a hop and type, in all relations that the hop samples, and computes the
+    /// end of each row's edges.
+    fn read_rows(&mut self, batch: &mut Batch, hop: usize, vertex_type: usize, historical: &HistoricalVertices) {
         let (graph, drawn, fanouts) = (self.graph, &self.drawn[hop], &self.plan.fanouts[hop]);
         let fresh = batch.fresh(hop, vertex_type);
         let mut destinations = &batch.vertices[vertex_type][fresh];
-        if resting.of(vertex_type) {
-            awake(graph, vertex_type, destinations, resting, &mut self.awake);
-            destinations = &self.awake;
+        if historical.of(vertex_type) {
+            active(graph, vertex_type, destinations, historical, &mut self.active);
+            destinations = &self.active;
         }
         let (mut rows, mut ends, mut of) = (vec![], vec![], vec![]);
         for (r, (block, own)) in batch.blocks.iter_mut().zip(&mut self.rows).enumerate() {
-            // Walks say themselves how many ends they have.
+            // The number of edges from walks is only known after walking.
             if block.dst_type != vertex_type || (drawn.contains(&r) && matches!(fanouts[r], Fanout::Walks { .. })) {
                 continue;
             }
@@ -171,27 +170,27 @@ impl<'g> Sampler<'g> {
         }
     }
 
-    /// The edges that one hop takes of relation `r`, behind those of the hops before.
+    /// Samples the edges of relation `r` in one hop, after those of the hops before.
     fn take(
         &mut self,
         r: usize,
         hop: usize,
         key: BatchKey,
-        resting: &Resting,
+        historical: &HistoricalVertices,
         batch: &mut Batch,
     ) -> Result<(), SampleError> {
         let (relation, fanout) = (&self.graph.relations()[r], self.plan.fanouts[hop][r]);
         if let Some((walked, plan)) = self.graph.walk_plan(r, fanout) {
-            return self.walk(r, hop, (walked, &plan), key, resting, batch);
+            return self.walk(r, hop, (walked, &plan), key, historical, batch);
         }
         let first = batch.fresh(hop, relation.dst_type).start;
-        let Block { indptr, src, edge, .. } = &mut batch.blocks[r];
+        let Block { indptr, indices, eids, .. } = &mut batch.blocks[r];
         let edges = edges_so_far(indptr);
         if edges >= u64::from(u32::MAX) {
             return Err(SampleError::TooManyEdges { hop, relation: relation.name.clone(), edges });
         }
-        cover(edge, edges as usize + SLACK);
-        cover(src, edges as usize + SLACK);
+        cover(eids, edges as usize + SLACK);
+        cover(indices, edges as usize + SLACK);
         let (rows, indptr) = (&self.rows[r][..], &indptr[first..]);
         let draws = match fanout {
             Fanout::All | Fanout::AtMost(_) => fanout.of(relation.max_degree()),
@@ -201,64 +200,74 @@ impl<'g> Sampler<'g> {
         let (table, vertices) = (&mut self.tables[relation.src_type], &mut batch.vertices);
         match self.code {
             Some(code) => {
-                code.draw(self.graph, (hop, r), Taken { rows, first, indptr, draws, table, vertices, edge, src });
+                code.draw(
+                    self.graph,
+                    (hop, r),
+                    DrawArgs { rows, first, indptr, draws, ids: table, vertices, eids, indices },
+                );
             }
             None => {
                 let rows = Rows { rows, first, indptr, fanout };
-                take(rows, relation, &mut Drawer(draws), table, vertices, (edge, src));
+                take(rows, relation, &mut Drawer(draws), table, vertices, (eids, indices));
             }
         }
         Ok(())
     }
 
-    /// The ends of walks from the destinations of a hop, as edges of relation `r`.
+    /// Samples relation `r` by random walks from the destinations of a hop.
     fn walk(
         &mut self,
         r: usize,
         hop: usize,
         (graph, plan): (&SampleGraph<'_>, &WalkPlan),
         key: BatchKey,
-        resting: &Resting,
+        historical: &HistoricalVertices,
         batch: &mut Batch,
     ) -> Result<(), SampleError> {
         let relation = &self.graph.relations()[r];
         let fresh = batch.fresh(hop, relation.dst_type);
-        let Block { indptr, src, edge, .. } = &mut batch.blocks[r];
+        let Block { indptr, indices, eids, .. } = &mut batch.blocks[r];
         let before = edges_so_far(indptr);
         let edges = before + fresh.len() as u64 * u64::from(plan.walks.min(plan.top_k));
         if edges >= u64::from(u32::MAX) {
             return Err(SampleError::TooManyEdges { hop, relation: relation.name.clone(), edges });
         }
-        src.truncate(before as usize);
-        edge.truncate(before as usize);
+        indices.truncate(before as usize);
+        eids.truncate(before as usize);
         let keys = plan.keys(key);
         let WalkPlan { metapath, walks, top_k } = plan;
         let walked = Walked { graph, metapath, keys: &keys, walks: *walks, top_k: *top_k };
-        // Ends become vertices of the source type, of which the destinations may be some.
-        awake(self.graph, relation.dst_type, &batch.vertices[relation.dst_type][fresh], resting, &mut self.awake);
+        // End vertices become vertices of the source type, which may be the type of the destinations.
+        active(self.graph, relation.dst_type, &batch.vertices[relation.dst_type][fresh], historical, &mut self.active);
         let (table, known) = (&mut self.tables[relation.src_type], &mut batch.vertices[relation.src_type]);
-        let ends = Ends { vertices: src, visits: edge, indptr };
-        self.steps.walk(walked, &self.awake, ends, |ends| label(table, ends, known));
+        let ends = Ends { vertices: indices, visits: eids, indptr };
+        self.steps.walk(walked, &self.active, ends, |ends| label(table, ends, known));
         Ok(())
     }
 }
 
-/// The destinations, with the vertex behind the last one, which has no edges, for those that rest.
-fn awake(graph: &SampleGraph<'_>, vertex_type: usize, destinations: &[u32], resting: &Resting, awake: &mut Vec<u32>) {
-    let nobody = graph.counts()[vertex_type] as u32;
-    let all = destinations.iter().map(|&vertex| if resting.has(vertex_type, vertex) { nobody } else { vertex });
-    awake.clear();
-    awake.extend(all);
+/// Copies the destinations; the sentinel vertex without edges replaces historical ones.
+fn active(
+    graph: &SampleGraph<'_>,
+    vertex_type: usize,
+    destinations: &[u32],
+    historical: &HistoricalVertices,
+    active: &mut Vec<u32>,
+) {
+    let sentinel = graph.counts()[vertex_type] as u32;
+    let all = destinations.iter().map(|&vertex| if historical.has(vertex_type, vertex) { sentinel } else { vertex });
+    active.clear();
+    active.extend(all);
 }
 
-/// Makes `list` have at least `len` elements, of any value: what is there is written over.
+/// Grows `list` to at least `len` elements; existing values are overwritten later.
 fn cover(list: &mut Vec<u32>, len: usize) {
     if list.len() < len {
         list.resize(len, 0);
     }
 }
 
-/// Where the next row of a block begins.
+/// Offset of the next row of a block.
 fn edges_so_far(indptr: &[u64]) -> u64 {
     indptr[indptr.len() - 1]
 }

@@ -1,74 +1,73 @@
-//! Random walks along a metapath: what to walk, and what was visited.
+//! Random walks along a metapath: plan and result.
 
 use crate::graph::SampleGraph;
 use crate::plan::{BatchKey, SampleError};
 
-/// Walks along a metapath, against the direction of its edges: from a destination to the sources that it hears of.
+/// Random walks along a metapath, against the direction of its edges: from a destination to its sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkPlan {
-    /// Positions of relations in the graph, from the seeds on: the first leads into their type, each other one into the type
-    /// that the one before comes from.
+    /// Positions of relations in the graph, from the seeds on: the first leads into their type, each next one into the
+    /// source type of the one before.
     pub metapath: Vec<usize>,
-    /// Walks from each seed.
+    /// Number of walks from each seed.
     pub walks: u32,
-    /// Vertices that are kept of those where the walks of a seed end: the most visited, of equally visited ones those of smaller
-    /// ids.
+    /// Number of end vertices kept per seed: the most visited ones; ties go to smaller ids.
     pub top_k: u32,
 }
 
-/// Where walks end, and how many: a CSC of seeds and the vertices that were kept. Made anew in place: what it has allocated
-/// serves the next one.
+/// End vertices of the walks and their visits: a CSC over seeds and kept vertices. Refilled in place, so that its
+/// allocations are reused by the next batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walks {
-    /// Vertices of the type at the end of the metapath by compact id, in the order of their first occurrence. If it is the
-    /// type of the seeds, these come first. `[known]`
+    /// Vertices of the end type by compact id, in the order of first occurrence. If it is the type of the seeds, these
+    /// come first. `[known]`
     pub vertices: Vec<u32>,
-    /// Where the edges of each seed start. `[seeds + 1]`
+    /// Row offsets of the seeds. `[seeds + 1]`
     pub indptr: Vec<u64>,
-    /// Vertex of each edge as compact id; those of a seed ascend by vertex, not by id. `[edges]`
-    pub src: Vec<u32>,
-    /// Walks that ended there, for each edge. `[edges]`
+    /// Compact id of the end vertex of each edge; edges of a seed ascend by vertex, not by compact id. `[edges]`
+    pub indices: Vec<u32>,
+    /// Number of walks that ended at the vertex, per edge. `[edges]`
     pub visits: Vec<u32>,
 }
 
-/// Why nothing was walked.
+/// Why no walks were made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalkError {
-    /// A metapath of no relations.
+    /// The metapath has no relations.
     #[error("a walk needs a metapath of at least one relation")]
     NoSteps,
-    /// A position that no relation has.
+    /// A position exceeds the number of relations.
     #[error("step {step} of the metapath is relation {relation}, but the graph has {relations}")]
     NoSuchRelation {
-        /// From 0.
+        /// Number of the step, from 0.
         step: usize,
-        /// The position.
+        /// Position of the relation.
         relation: usize,
-        /// Relations of the graph.
+        /// Number of relations of the graph.
         relations: usize,
     },
-    /// A relation that does not begin where the one before ends.
+    /// A relation does not lead into the source type of the one before.
     #[error(
         "step {step} of the metapath is relation `{relation}` into vertex type {into}, but the step before leads to vertex type {at}"
     )]
     Broken {
-        /// From 0.
+        /// Number of the step, from 0.
         step: usize,
-        /// Name of its relation.
+        /// Name of the step's relation.
         relation: String,
-        /// Position of the type that the relation leads into.
+        /// Position of the relation's destination type.
         into: usize,
-        /// Position of the type where walks are.
+        /// Position of the current vertex type.
         at: usize,
     },
-    /// Seeds that are none, or doubles.
+    /// A seed is not a vertex, or occurs twice.
     #[error(transparent)]
     Seeds(#[from] SampleError),
 }
 
 impl WalkPlan {
-    /// Positions of the vertex types of the seeds and of the ends, if the metapath is one.
+    /// Positions of the vertex types of seeds and end vertices; validates the metapath.
     pub(crate) fn ends(&self, graph: &SampleGraph<'_>) -> Result<(usize, usize), WalkError> {
         let relations = graph.relations();
         let mut ends: Option<(usize, usize)> = None;
@@ -86,7 +85,8 @@ impl WalkPlan {
         ends.ok_or(WalkError::NoSteps)
     }
 
-    /// The keys of its steps. The whole metapath is in each, so that other metapaths of the same batch walk apart.
+    /// The random keys of the steps. Each depends on the whole metapath, so that walks along different metapaths are
+    /// independent.
     pub(crate) fn keys(&self, key: BatchKey) -> Vec<u64> {
         key.of_steps(&self.metapath)
     }
@@ -111,7 +111,7 @@ impl Walks {
         }
         self.indptr.clear();
         self.indptr.push(0);
-        self.src.clear();
+        self.indices.clear();
         self.visits.clear();
         Ok(())
     }

@@ -1,46 +1,46 @@
-//! Fast walks.
+//! Fast random walks.
 //!
-//! A walk waits for memory twice at each step: where the row of a vertex begins, and which vertex the edge comes from. So the
-//! walks of several seeds, about [`GROUP`], go together, step by step, in two passes: one draws edges and asks for their
-//! sources, the other reads these and asks for the rows of the next step.
+//! A walk has two dependent memory accesses per step: the row offset of the vertex, and the source of the chosen edge.
+//! Walks of several seeds, about [`GROUP`] in total, therefore proceed together, step by step, in two passes: one
+//! chooses edges and prefetches their sources, the other reads these and prefetches the row offsets of the next step.
 
 use hgnnc_ir::random::{bits_from, low_round};
 
 use crate::graph::{GraphError, SampleGraph};
+use crate::id_map::IdMap;
 use crate::plan::{BatchKey, SampleError};
 use crate::prefetch::prefetch;
-use crate::table::Table;
 use crate::walk::{WalkError, WalkPlan, Walks};
 
-/// Walks that go together, about. Their lines fit the first-level cache.
+/// Approximate number of walks of a group. Their cache lines fit in the first-level cache.
 const GROUP: usize = 256;
-/// In place of a vertex or an edge: the walk has ended early. No vertex or edge has this number.
+/// Marks a walk that has ended early, in place of a vertex or an edge id, which are all smaller.
 const ENDED: u32 = u32::MAX;
 
-/// Takes walks of seeds to their ends; what it has allocated serves the next ones.
+/// Runs walks; reuses its allocations.
 #[derive(Default)]
 pub(crate) struct Steps {
-    /// First rounds of the random numbers, by step and walk. `[steps][walks]`
+    /// First round of the random numbers, by step and walk. `[steps][walks]`
     first: Vec<Vec<u32>>,
-    /// Where each walk of a group is, then the edge it takes, and so on.
+    /// Current vertex of each walk of a group, alternating with the edge it takes.
     at: Vec<u32>,
-    /// Visits of the ends of a seed. `[distinct ends]`
+    /// Visit counts of the end vertices of one seed. `[distinct ends]`
     counted: Vec<(u32, u32)>,
 }
 
-/// What walks of a batch have in common.
+/// Parameters common to the walks of a batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Walked<'w> {
     pub graph: &'w SampleGraph<'w>,
     pub metapath: &'w [usize],
-    /// Of each step.
+    /// Random key of each step.
     pub keys: &'w [u64],
-    /// From each seed. At least 1.
+    /// Number of walks from each seed, at least 1.
     pub walks: u32,
     pub top_k: u32,
 }
 
-/// Rows of ends, which are appended to.
+/// Output arrays, which rows are appended to.
 pub(crate) struct Ends<'e> {
     pub vertices: &'e mut Vec<u32>,
     pub visits: &'e mut Vec<u32>,
@@ -48,7 +48,8 @@ pub(crate) struct Ends<'e> {
 }
 
 impl Steps {
-    /// Walks from `seeds`: ends and visits of each, which are vertices, not ids. `arrived` is given the ends of a group.
+    /// Walks from `seeds` and appends the end vertices (not compact ids) and their visits; `arrived` is called with the
+    /// end vertices of each group.
     pub fn walk(&mut self, walked: Walked<'_>, seeds: &[u32], ends: Ends<'_>, mut arrived: impl FnMut(&mut [u32])) {
         self.first.resize_with(walked.keys.len(), Vec::new);
         for (first, &key) in self.first.iter_mut().zip(walked.keys) {
@@ -64,7 +65,7 @@ impl Steps {
         }
     }
 
-    /// Takes the walks of some seeds to their ends.
+    /// Runs the walks of a group of seeds.
     fn go(&mut self, walked: Walked<'_>, seeds: &[u32]) {
         let (graph, walks) = (walked.graph, walked.walks as usize);
         let row_of = |step: usize| walked.metapath.get(step).map(|&r| graph.rows(r));
@@ -94,7 +95,7 @@ impl Steps {
         }
     }
 
-    /// Appends the rows of the seeds whose walks have ended.
+    /// Appends the rows of a group of seeds after their walks.
     fn count(&mut self, walked: Walked<'_>, vertices: &mut Vec<u32>, visits: &mut Vec<u32>, indptr: &mut Vec<u64>) {
         let kept = walked.top_k as usize;
         for ends in self.at.chunks_exact_mut(walked.walks as usize) {
@@ -117,23 +118,23 @@ impl Steps {
     }
 }
 
-/// Gives ids to vertices, whose words are asked for first.
-pub(crate) fn label(table: &mut Table, vertices: &mut [u32], known: &mut Vec<u32>) {
+/// Assigns compact ids to vertices, prefetching their words first.
+pub(crate) fn label(table: &mut IdMap, vertices: &mut [u32], known: &mut Vec<u32>) {
     vertices.iter().for_each(|&vertex| prefetch(table.words().as_ptr(), vertex as usize));
     table.relabel(vertices, known);
 }
 
-/// Walks on one graph by one plan, for one batch after the other; a thread has a walker of its own. Its tables take four bytes
-/// for each vertex of the types of seeds and ends.
+/// Runs walks on one graph by one plan, for one batch after the other; each thread has its own walker. Its tables take
+/// four bytes per vertex of the types of seeds and end vertices.
 pub struct Walker<'g> {
     graph: &'g SampleGraph<'g>,
     plan: WalkPlan,
-    /// Positions of the types of seeds and ends.
+    /// Positions of the types of seeds and end vertices.
     ends: (usize, usize),
-    /// Ids of the ends.
-    table: Table,
-    /// Of the seeds, if they are of another type: finds doubles.
-    seen: Option<Table>,
+    /// Compact ids of the end vertices.
+    table: IdMap,
+    /// Detects duplicate seeds, if their type is not that of the end vertices.
+    seen: Option<IdMap>,
     steps: Steps,
 }
 
@@ -141,15 +142,15 @@ impl<'g> Walker<'g> {
     /// Errors when the metapath is not one of the graph.
     pub fn new(graph: &'g SampleGraph<'g>, plan: WalkPlan) -> Result<Walker<'g>, WalkerError> {
         let ends = plan.ends(graph)?;
-        let table = Table::new(graph.counts()[ends.1])?;
-        let seen = if ends.0 == ends.1 { None } else { Some(Table::new(graph.counts()[ends.0])?) };
+        let table = IdMap::new(graph.counts()[ends.1])?;
+        let seen = if ends.0 == ends.1 { None } else { Some(IdMap::new(graph.counts()[ends.0])?) };
         Ok(Walker { graph, plan, ends, table, seen, steps: Steps::default() })
     }
 
-    /// Walks from `seeds`, without doubles, into `walks`, whose memory is used again. What it gives is that of
-    /// [`naive::walk`](crate::naive::walk), to the bit.
+    /// Walks from `seeds`, without duplicates, into `walks`, reusing its memory. The result is bit-equal to
+    /// [`naive::walk`](crate::naive::walk).
     ///
-    /// Errors as [`WalkError`] says; `walks` is then of no use.
+    /// Errors as [`WalkError`] describes; `walks` is invalid then.
     pub fn walk(&mut self, seeds: &[u32], key: BatchKey, walks: &mut Walks) -> Result<(), WalkError> {
         walks.start(self.graph, self.ends, seeds)?;
         self.table.forget();
@@ -172,21 +173,21 @@ impl<'g> Walker<'g> {
         let keys = self.plan.keys(key);
         let WalkPlan { metapath, walks: number, top_k } = &self.plan;
         let walked = Walked { graph: self.graph, metapath, keys: &keys, walks: *number, top_k: *top_k };
-        let Walks { vertices, indptr, src, visits } = walks;
-        let ends = Ends { vertices: src, visits, indptr };
+        let Walks { vertices, indptr, indices, visits } = walks;
+        let ends = Ends { vertices: indices, visits, indptr };
         self.steps.walk(walked, seeds, ends, |ends| label(&mut self.table, ends, vertices));
         Ok(())
     }
 }
 
-/// Why there is no walker.
+/// Why a walker could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalkerError {
-    /// The metapath is not one of the graph.
+    /// The metapath does not fit the graph.
     #[error(transparent)]
     Walk(#[from] WalkError),
-    /// There is no memory.
+    /// Memory for the tables could not be mapped.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

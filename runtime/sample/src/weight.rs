@@ -1,25 +1,25 @@
-//! Draws by weight.
+//! Weighted sampling.
 
 use hgnnc_ir::random::bits;
 
-/// An exponentially distributed number of mean 1, `-ln u`, from 32 random bits: `u` is the middle of the part of (0, 1) that they
-/// name.
+/// An exponentially distributed number of mean 1, `-ln u`, from 32 random bits, which select `u` as the midpoint of one
+/// of 2^32 equal parts of (0, 1).
 ///
-/// The logarithm is computed here, to a relative 1e-11, by additions, multiplications and divisions alone: these round the same
-/// everywhere, so that batches do not depend on the mathematical library of a machine.
+/// The logarithm is computed here, to a relative error of 1e-11, by additions, multiplications and divisions alone:
+/// these are rounded identically everywhere, so that batches do not depend on the platform's math library.
 #[inline]
 pub(crate) fn exponential(random: u32) -> f64 {
     // From 1 to 2^33 - 1, so that u = odd / 2^33.
     let odd = f64::from(random) * 2.0 + 1.0;
     let raw = odd.to_bits();
     let (mut exponent, mut mantissa) = ((raw >> 52) as i64 - 1023, raw & ((1 << 52) - 1) | 1023 << 52);
-    // Between the square roots of 1/2 and 2.
+    // The mantissa lies between the square roots of 1/2 and 2.
     if mantissa > std::f64::consts::SQRT_2.to_bits() {
         mantissa -= 1 << 52;
         exponent += 1;
     }
     let m = f64::from_bits(mantissa);
-    // ln m = 2 artanh s: |s| < 0.172, and the first term left out is below s^13 / 6.
+    // ln m = 2 artanh s: |s| < 0.172, and the first omitted term is below s^13 / 6.
     let s = (m - 1.0) / (m + 1.0);
     let z = s * s;
     let series = 1.0
@@ -27,23 +27,23 @@ pub(crate) fn exponential(random: u32) -> f64 {
     (33 - exponent) as f64 * std::f64::consts::LN_2 - 2.0 * s * series
 }
 
-/// Takes edges of rows of one relation by their weights.
+/// Samples edges of rows of one relation by weight.
 pub(crate) struct Weigher<'s> {
     pub weights: &'s [f32],
     pub key: u64,
-    /// Keys and positions of the edges of a row.
+    /// Keys and positions of the edges of a row, as scratch memory.
     pub keys: &'s mut Vec<(u64, u32)>,
 }
 
 impl Weigher<'_> {
-    /// As many edges as `out` has, of the row of `vertex`, which begins at `start` and has at least so many of a positive
-    /// weight.
+    /// Samples `out.len()` edges of the row of `vertex`, which starts at `start` and has at least as many edges of
+    /// positive weight.
     pub fn take(&mut self, vertex: u32, start: u32, degree: u32, out: &mut [u32]) {
         let weights = &self.weights[start as usize..start as usize + degree as usize];
         self.keys.clear();
         self.keys.extend(weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0).map(|(k, &weight)| {
             let random = bits(self.key, u64::from(vertex) << 32 | k as u64);
-            // Positive numbers are ordered as their bits are.
+            // Positive floats compare as their bit patterns.
             ((exponential(random) / f64::from(weight)).to_bits(), k as u32)
         }));
         if out.len() < self.keys.len() {
@@ -67,7 +67,7 @@ mod tests {
         let all = (0..=u32::MAX).step_by(65_521).chain([0, 1, 2, u32::MAX, u32::MAX - 1, 1 << 31, (1 << 31) - 1]);
         for random in all {
             let u = (f64::from(random) + 0.5) / 4_294_967_296.0;
-            // ln(1 + x), because u is near 1 at the end.
+            // ln(1 + x), because u is close to 1 at the upper end.
             let exact = -(u - 1.0).ln_1p();
             let found = exponential(random);
             assert!(found > 0.0, "{random}");

@@ -1,4 +1,4 @@
-//! Arrays of 32-bit numbers that are read at random places.
+//! Arrays of 32-bit words for random access.
 
 use std::ops::{Deref, DerefMut};
 
@@ -6,8 +6,8 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::graph::GraphError;
 
-/// 32-bit numbers in memory of their own, on large pages where the system has them: with small ones nearly every
-/// random read would also miss the translation buffer. Zero at first.
+/// Zero-initialised 32-bit words in a mapping of their own, on huge pages where available: with small pages nearly
+/// every random read would also miss the TLB.
 #[derive(Debug)]
 pub(crate) struct Words {
     map: MmapMut,
@@ -19,13 +19,13 @@ impl Words {
         let bytes = 4 * len.max(1);
         let failed = |error: std::io::Error| GraphError::Memory { bytes, reason: error.to_string() };
         let map = MmapOptions::new().len(bytes).map_anon().map_err(failed)?;
-        // Without large pages everything is as it was.
+        // Without huge pages only speed suffers.
         #[cfg(target_os = "linux")]
         drop(map.advise(memmap2::Advice::HugePage));
         Ok(Words { map, len })
     }
 
-    /// A copy.
+    /// Copies `values` into a new mapping.
     pub fn of(values: &[u32]) -> Result<Words, GraphError> {
         let mut words = Words::zeroed(values.len())?;
         words.copy_from_slice(values);

@@ -1,4 +1,4 @@
-//! What is sampled, on graphs that one can look at.
+//! Exact samples on small graphs.
 
 mod common;
 
@@ -25,14 +25,18 @@ fn papers() -> SampleGraph<'static> {
 #[test]
 fn all_neighbours_with_ids_in_the_order_of_their_occurrence() {
     let batch = both(&papers(), &Plan::uniform(&[All, All], 2), &[vec![4, 0], vec![]]);
-    // Hop 0: paper 4 has no author, paper 0 has authors 0 and 1. Paper 4 is cited by papers 0 and 4, paper 0 by 2 and 4.
+    // Hop 0: paper 4 has no author, paper 0 has authors 0 and 1. Paper 4 is cited by papers 0 and 4, paper 0 by 2 and
+    // 4.
     assert_eq!(batch.known, [[2, 0], [3, 2], [3, 2]]);
     assert_eq!(batch.vertices, [vec![4, 0, 2], vec![0, 1]]);
-    // Hop 1: paper 2, which nobody wrote or cites; the seeds have drawn. Authors are no destinations of any relation.
+    // Hop 1: paper 2 has no in-edges; the seeds were sampled in hop 0. Authors are destinations of no relation.
     let [writes, cites] = &batch.blocks[..] else { panic!("two relations") };
-    assert_eq!((&writes.indptr[..], &writes.src[..], &writes.edge[..]), (&[0, 0, 2, 2][..], &[0, 1][..], &[0, 1][..]));
     assert_eq!(
-        (&cites.indptr[..], &cites.src[..], &cites.edge[..]),
+        (&writes.indptr[..], &writes.indices[..], &writes.eids[..]),
+        (&[0, 0, 2, 2][..], &[0, 1][..], &[0, 1][..])
+    );
+    assert_eq!(
+        (&cites.indptr[..], &cites.indices[..], &cites.eids[..]),
         (&[0, 2, 4, 4][..], &[1, 0, 2, 0][..], &[2, 3, 0, 1][..])
     );
     // Hop 0 is the first two rows.
@@ -45,19 +49,23 @@ fn a_fanout_for_each_relation_and_hop() {
     let graph = graph(&[9, 1], &[(0, 1, (0..9).map(|v| (v, 0)).collect()), (1, 0, (0..9).map(|v| (0, v)).collect())]);
     let plan = Plan { fanouts: vec![vec![AtMost(4), All], vec![AtMost(9), AtMost(0)]] };
     let batch = both(&graph, &plan, &[vec![], vec![0]]);
-    // The vertex of type 1 draws in hop 0 alone, four of its nine edges; hop 1 has four vertices, which may take none.
+    // The vertex of type 1 samples only in hop 0, four of its nine edges; hop 1 has four vertices without in-edges.
     assert_eq!(batch.known, [[0, 1], [4, 1], [4, 1]]);
     assert_eq!((&batch.blocks[0].indptr[..], &batch.blocks[1].indptr[..]), (&[0, 4][..], &[0, 0, 0, 0, 0][..]));
-    // Seeds of type 0 reach that of type 1 in hop 0, which takes whole its row, in the order of its edges, in hop 1.
+    // Seeds of type 0 reach the vertex of type 1 in hop 0; hop 1 takes its whole row, in row order.
     let batch = both(&graph, &plan, &[vec![6, 2], vec![]]);
     assert_eq!(batch.known, [[2, 0], [2, 1], [9, 1]]);
-    assert_eq!((&batch.blocks[1].src[..], &batch.blocks[0].edge[..]), (&[0, 0][..], &[0, 1, 2, 3, 4, 5, 6, 7, 8][..]));
-    assert_eq!(batch.blocks[0].src, [2, 3, 1, 4, 5, 6, 0, 7, 8]);
+    assert_eq!(
+        (&batch.blocks[1].indices[..], &batch.blocks[0].eids[..]),
+        (&[0, 0][..], &[0, 1, 2, 3, 4, 5, 6, 7, 8][..])
+    );
+    assert_eq!(batch.blocks[0].indices, [2, 3, 1, 4, 5, 6, 0, 7, 8]);
 }
 
 #[test]
 fn a_vertex_draws_once() {
-    // Three vertices in a ring of all with all: what hop 0 reaches was a seed or draws in hop 1, and hop 2 has nobody left.
+    // A complete graph of three vertices: those reached by hop 0 are seeds or sample in hop 1, and hop 2 has no
+    // vertices.
     let edges = (0..3).flat_map(|v| (0..3).map(move |u| (u, v))).collect();
     let graph = graph(&[3], &[(0, 0, edges)]);
     let one = both(&graph, &Plan::uniform(&[AtMost(2)], 1), &[vec![0, 1, 2]]);
@@ -70,8 +78,8 @@ fn a_vertex_draws_once() {
 fn equal_edges_are_two_edges() {
     let graph = graph(&[2], &[(0, 0, vec![(1, 0), (1, 0), (1, 0)])]);
     let batch = both(&graph, &Plan::uniform(&[AtMost(2)], 1), &[vec![0]]);
-    assert_eq!((&batch.blocks[0].src[..], &batch.vertices[0][..]), (&[1, 1][..], &[0, 1][..]));
-    let edges = &batch.blocks[0].edge;
+    assert_eq!((&batch.blocks[0].indices[..], &batch.vertices[0][..]), (&[1, 1][..], &[0, 1][..]));
+    let edges = &batch.blocks[0].eids;
     assert_ne!(edges[0], edges[1]);
 }
 
@@ -102,7 +110,7 @@ fn what_is_wrong_with_seeds_and_plans() {
         let fast: SampleError = sampler.sample(&seeds, KEY, &mut batch).unwrap_err();
         assert!(fast.to_string().contains(said), "{fast}");
         assert_eq!(fast, naive::sample(&papers, &plan, &seeds, KEY).unwrap_err());
-        // The sampler is as good as before.
+        // The sampler still works after an error.
         let seeds = [vec![0], vec![1]];
         if plan.fanouts[0].len() == 2 {
             sampler.sample(&seeds, KEY, &mut batch).unwrap();
@@ -125,7 +133,7 @@ fn what_is_wrong_with_edges() {
             src_type: types.0,
             dst_type: types.1,
             indptr: indptr.into(),
-            src: src.into(),
+            indices: src.into(),
             weights: None,
         };
         let error = SampleGraph::new(vec![2, 3], vec![edges]).unwrap_err().to_string();
@@ -136,14 +144,14 @@ fn what_is_wrong_with_edges() {
 
 #[test]
 fn a_graph_that_is_no_relation_and_is_not_copied() {
-    // Any CSC will do; its sources stay where they are.
+    // Any CSC is accepted; borrowed sources are not copied.
     let (indptr, src) = ([0, 2, 2, 3], [1, 2, 0]);
     let edges = Edges {
         name: "g".into(),
         src_type: 0,
         dst_type: 0,
         indptr: (&indptr).into(),
-        src: (&src).into(),
+        indices: (&src).into(),
         weights: None,
     };
     let graph = SampleGraph::new(vec![3], vec![edges]).unwrap();

@@ -1,12 +1,12 @@
-//! The fast samplers, generated and in Rust, give what the naive one gives, to the bit.
+//! The fast samplers, generated and in Rust, are bit-equal to the naive one.
 
 mod common;
 
 use common::{KEY, busy_graph, random_graph, seeds};
 use hgnnc_sample::Fanout::{All, AtMost, Weighted};
-use hgnnc_sample::{Batch, BatchKey, Compiled, Plan, Resting, SampleGraph, Sampler, naive, sample_each};
+use hgnnc_sample::{Batch, BatchKey, Compiled, HistoricalVertices, Plan, SampleGraph, Sampler, naive, sample_each};
 
-/// Fan-outs on both sides of what is searched and what fits a register, for each relation another one.
+/// Fan-outs below and above the limits of the linear search and of the register bitmap, different per relation.
 fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
     let n = graph.relations().len();
     let mixed =
@@ -34,7 +34,7 @@ fn fast_ones_are_naive_on_random_graphs() {
             let mut portable = Sampler::new(&graph, plan.clone()).unwrap();
             let mut generated = Sampler::compiled(&graph, &code).unwrap();
             let mut batch = Batch::default();
-            // Samplers and a batch for all: nothing of the last batch shows in the next.
+            // Samplers and batch are reused: no state of a batch leaks into the next.
             for (number, step) in [(0, 1), (1, 7), (2, 1000), (3, 29), (4, 2)] {
                 let key = BatchKey { batch: number, ..KEY };
                 let seeds = seeds(&graph, step);
@@ -51,24 +51,24 @@ fn fast_ones_are_naive_on_random_graphs() {
     assert!(edges > 100_000, "{edges}");
 }
 
-/// Some rest: no vertex, every third one, all of the first type, and all.
+/// Historical vertices: none, every third one, all of the first type, and all.
 #[test]
 fn fast_ones_are_naive_while_vertices_rest() {
     let (mut fewer, mut compared) = (0, 0);
     for seed in 0..20 {
         let graph = random_graph(seed);
-        let resting = |rests: &dyn Fn(usize, u32) -> bool| {
-            let mut resting = Resting::none(graph.counts().len());
+        let historical = |rests: &dyn Fn(usize, u32) -> bool| {
+            let mut historical = HistoricalVertices::none(graph.counts().len());
             for (vertex_type, &count) in graph.counts().iter().enumerate() {
-                (0..count as u32).filter(|&v| rests(vertex_type, v)).for_each(|v| resting.add(vertex_type, v));
+                (0..count as u32).filter(|&v| rests(vertex_type, v)).for_each(|v| historical.add(vertex_type, v));
             }
-            resting
+            historical
         };
         let each = [
-            resting(&|_, _| false),
-            resting(&|_, vertex| vertex % 3 == 0),
-            resting(&|vertex_type, _| vertex_type == 0),
-            resting(&|_, _| true),
+            historical(&|_, _| false),
+            historical(&|_, vertex| vertex % 3 == 0),
+            historical(&|vertex_type, _| vertex_type == 0),
+            historical(&|_, _| true),
         ];
         for plan in plans(&graph) {
             let code = Compiled::new(&graph, plan.clone()).unwrap();
@@ -79,12 +79,12 @@ fn fast_ones_are_naive_while_vertices_rest() {
                 let key = BatchKey { batch: number, ..KEY };
                 let seeds = seeds(&graph, step);
                 let all = naive::sample(&graph, &plan, &seeds, key).unwrap();
-                for (which, resting) in each.iter().enumerate() {
-                    let expected = naive::sample_resting(&graph, &plan, &seeds, key, resting).unwrap();
-                    let checked = expected.verify_resting(&graph, &plan, resting);
+                for (which, historical) in each.iter().enumerate() {
+                    let expected = naive::sample_with_historical(&graph, &plan, &seeds, key, historical).unwrap();
+                    let checked = expected.verify_with_historical(&graph, &plan, historical);
                     checked.unwrap_or_else(|e| panic!("graph {seed}, {plan:?}: {e}"));
                     for (kind, sampler) in [("generated", &mut generated), ("portable", &mut portable)] {
-                        sampler.sample_resting(&seeds, key, resting, &mut batch).unwrap();
+                        sampler.sample_with_historical(&seeds, key, historical, &mut batch).unwrap();
                         assert!(batch == expected, "{kind}, graph {seed}, {plan:?}, batch {number}, {which} rest");
                     }
                     match which {
@@ -146,16 +146,16 @@ fn other_keys_draw_others() {
     for other in [BatchKey { seed: 8, ..KEY }, BatchKey { epoch: 3, ..KEY }, BatchKey { batch: 6, ..KEY }] {
         assert_ne!(base, edges(other), "{other:?}");
     }
-    // Relations draw apart: two with the same edges take others.
+    // Relations have independent random numbers: two with the same edges give different samples.
     let edges: Vec<(u32, u32)> = (0..400).map(|e| (e % 20, e / 20)).collect();
     let twins = common::graph(&[20, 20], &[(0, 1, edges.clone()), (0, 1, edges)]);
     let batch = naive::sample(&twins, &Plan::uniform(&[AtMost(3)], 2), &[vec![], (0..20).collect()], KEY).unwrap();
-    assert_ne!(batch.blocks[0].edge, batch.blocks[1].edge);
+    assert_ne!(batch.blocks[0].eids, batch.blocks[1].eids);
 }
 
 #[test]
 fn a_longer_plan_begins_as_a_shorter_one() {
-    // The graph of hops up to h is that of the plan that ends there: rows, edges, ids and vertices.
+    // The graph of hops up to h is that of the plan with h hops: rows, edges, ids and vertices.
     let mut rows = 0;
     for seed in 0..30 {
         let graph = random_graph(seed);
@@ -170,8 +170,8 @@ fn a_longer_plan_begins_as_a_shorter_one() {
                 let (num_dst, edges) = (whole.num_dst(r, hops - 1), whole.edges_up_to(r, hops - 1));
                 assert_eq!(block.indptr, whole.blocks[r].indptr[..=num_dst]);
                 assert_eq!(
-                    (&block.src[..], &block.edge[..]),
-                    (&whole.blocks[r].src[..edges], &whole.blocks[r].edge[..edges])
+                    (&block.indices[..], &block.eids[..]),
+                    (&whole.blocks[r].indices[..edges], &whole.blocks[r].eids[..edges])
                 );
                 rows += num_dst;
             }

@@ -1,4 +1,4 @@
-//! Every edge is as probable as any other, every subset as any other, and vertices draw independently.
+//! Every edge and every subset has the same probability, and vertices sample independently.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn star(rows: u32, degree: u32) -> SampleGraph<'static> {
     graph(&[(rows * degree) as usize, rows as usize], &[(0, 1, edges)])
 }
 
-/// For every batch and row the edges taken, as positions in the row.
+/// Calls `each` with the positions of the sampled edges of every row of every batch.
 fn draw(rows: u32, degree: u32, fanout: u32, batches: u64, mut each: impl FnMut(u32, &[u32])) {
     let graph = star(rows, degree);
     let code = Compiled::new(&graph, Plan::uniform(&[AtMost(fanout)], 1)).unwrap();
@@ -21,7 +21,7 @@ fn draw(rows: u32, degree: u32, fanout: u32, batches: u64, mut each: impl FnMut(
     let seeds = [vec![], (0..rows).collect::<Vec<u32>>()];
     for number in 0..batches {
         sampler.sample(&seeds, BatchKey { seed: 1, epoch: number / 100, batch: number % 100 }, &mut batch).unwrap();
-        for (row, edges) in batch.blocks[0].edge.chunks_exact(fanout as usize).enumerate() {
+        for (row, edges) in batch.blocks[0].eids.chunks_exact(fanout as usize).enumerate() {
             let edges: Vec<u32> = edges.iter().map(|e| e - row as u32 * degree).collect();
             each(row as u32, &edges);
         }
@@ -30,7 +30,7 @@ fn draw(rows: u32, degree: u32, fanout: u32, batches: u64, mut each: impl FnMut(
 
 #[test]
 fn every_edge_of_a_row_is_as_probable() {
-    // Rows in a register, searched and marked ones; a fan-out of nearly all.
+    // Rows in a register, by linear search, and with a bitmap; a fan-out of nearly the degree.
     for (degree, fanout) in [(2, 1), (11, 10), (40, 7), (64, 32), (65, 10), (200, 31), (100, 60), (1000, 40), (70, 69)]
     {
         let (rows, batches) = (200, 400);
@@ -40,11 +40,11 @@ fn every_edge_of_a_row_is_as_probable() {
             edges.iter().for_each(|&e| by_edge[e as usize] += 1);
             by_place[edges[0] as usize] += 1;
         });
-        // Counts of draws without replacement vary less, by (d - f) / (d - 1).
+        // Counts vary less without replacement, by (d - f) / (d - 1).
         let found = deviation(&by_edge, f64::from(degree - fanout) / f64::from(degree - 1));
         println!("{fanout} of {degree}: {found:.2}");
         assert!(found.abs() < 4.5, "{fanout} of {degree}: {found}");
-        // The first draw is below degree - fanout + 1, and uniform there.
+        // The first draw is uniform below degree - fanout + 1.
         let first = &by_place[..(degree - fanout + 1) as usize];
         assert_eq!(first.iter().sum::<u64>(), u64::from(rows) * batches);
         assert!(deviation(first, 1.0).abs() < 4.5, "first of {fanout} of {degree}");
@@ -65,7 +65,8 @@ fn every_subset_is_as_probable() {
 
 #[test]
 fn neighbouring_rows_and_batches_are_independent() {
-    // Pairs of what one row and the next draw, and of what a row draws in one batch and the next: all 64 as probable.
+    // Pairs of samples of two consecutive rows, and of a row in two consecutive batches: all 64 have the same
+    // probability.
     let (mut by_rows, mut by_batches) = (vec![0u64; 64], vec![0u64; 64]);
     let (mut last, mut before) = (None, [0; 50]);
     draw(50, 8, 1, 4000, |row, edges| {

@@ -1,4 +1,4 @@
-//! Walks along metapaths: what they are, that the fast ones equal the naive ones, and that they are uniform.
+//! Random walks along metapaths: exact results, equality of fast and naive walks, and uniformity.
 
 mod common;
 
@@ -6,7 +6,8 @@ use common::{KEY, deviation, graph, random_graph, seeds};
 use hgnnc_ir::random::bits;
 use hgnnc_sample::Fanout::{AtMost, Walks as ByWalks};
 use hgnnc_sample::{
-    Batch, BatchKey, Compiled, Edges, Plan, Resting, SampleGraph, Sampler, WalkPlan, Walker, Walks, naive, walk_each,
+    Batch, BatchKey, Compiled, Edges, HistoricalVertices, Plan, SampleGraph, Sampler, WalkPlan, Walker, Walks, naive,
+    walk_each,
 };
 
 fn both(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32]) -> Walks {
@@ -24,15 +25,15 @@ fn papers() -> SampleGraph<'static> {
 
 #[test]
 fn where_walks_end() {
-    // One step: papers 0 and 2 have one author each, who gets all visits; paper 3 has none, and its walks end nowhere.
+    // One step: papers 0 and 2 have one author each, with all visits; paper 3 has none, and its walks end early.
     let walks = both(&papers(), &WalkPlan { metapath: vec![0], walks: 5, top_k: 9 }, &[2, 3, 0]);
     assert_eq!((&walks.vertices[..], &walks.indptr[..]), (&[1, 0][..], &[0, 1, 1, 2][..]));
-    assert_eq!((&walks.src[..], &walks.visits[..]), (&[0, 1][..], &[5, 5][..]));
-    // Two steps, to papers of the same author: from paper 0 to 0 and 1. Seeds come first among the vertices, and edges of a
-    // seed ascend by vertex.
+    assert_eq!((&walks.indices[..], &walks.visits[..]), (&[0, 1][..], &[5, 5][..]));
+    // Two steps, to papers of the same author: from paper 0 to 0 and 1. Seeds come first among the vertices, and edges
+    // of a seed ascend by vertex.
     let walks = both(&papers(), &WalkPlan { metapath: vec![0, 1], walks: 100, top_k: 9 }, &[2, 3, 0]);
     assert_eq!((&walks.vertices[..], &walks.indptr[..]), (&[2, 3, 0, 1][..], &[0, 2, 2, 4][..]));
-    assert_eq!(walks.src, [3, 0, 2, 3]);
+    assert_eq!(walks.indices, [3, 0, 2, 3]);
     assert_eq!([walks.visits[0] + walks.visits[1], walks.visits[2] + walks.visits[3]], [100, 100]);
     assert!(walks.visits.iter().all(|&n| n > 20), "{:?}", walks.visits);
 }
@@ -46,11 +47,11 @@ fn the_most_visited_are_kept() {
     assert_eq!(both(&graph, &plan(1000, 1), &[0]).vertices, [4]);
     assert_eq!(both(&graph, &plan(1000, 2), &[0]).vertices, [4, 7]);
     assert_eq!(both(&graph, &plan(1000, 3), &[0]).vertices, [1, 4, 7]);
-    // Nothing to keep, or nothing to walk.
+    // Nothing is kept, or there are no walks.
     for plan in [plan(10, 0), plan(0, 10)] {
         assert_eq!(both(&graph, &plan, &[0]), Walks { indptr: vec![0, 0], ..Walks::default() });
     }
-    // One walk each: of equally visited vertices those of smaller ids are kept.
+    // One walk each: ties go to smaller ids.
     let sources: Vec<(u32, u32)> = (0..50).map(|s| (s, 0)).collect();
     let many = common::graph(&[50, 1], &[(0, 1, sources)]);
     let all = both(&many, &plan(60, 60), &[0]);
@@ -94,7 +95,7 @@ fn fast_is_naive_on_random_graphs() {
                 let plan = WalkPlan { metapath: metapath.clone(), walks, top_k };
                 let mut walker = Walker::new(&graph, plan.clone()).unwrap();
                 let mut fast = Walks::default();
-                // One walker for all: nothing of the last batch shows in the next.
+                // The walker is reused: no state of a batch leaks into the next.
                 for (batch, step) in [(0, 1), (1, 7), (2, 1000)] {
                     let key = BatchKey { batch, ..KEY };
                     let seeds: Vec<u32> = (0..count).rev().step_by(step).collect();
@@ -119,7 +120,7 @@ fn walks_of_a_seed_depend_on_no_other_seed_and_no_thread() {
     let row = |walks: &Walks, i: usize| {
         let row = walks.indptr[i] as usize..walks.indptr[i + 1] as usize;
         let vertex = |&id: &u32| walks.vertices[id as usize];
-        (walks.src[row.clone()].iter().map(vertex).collect::<Vec<u32>>(), walks.visits[row].to_vec())
+        (walks.indices[row.clone()].iter().map(vertex).collect::<Vec<u32>>(), walks.visits[row].to_vec())
     };
     assert_eq!(row(&expected[0], 1), row(&expected[1], 1));
     for threads in [1, 2, 5] {
@@ -132,7 +133,8 @@ fn walks_of_a_seed_depend_on_no_other_seed_and_no_thread() {
 
 #[test]
 fn every_end_is_as_probable_as_its_edges_make_it() {
-    // 200 seeds, each with 13 in-edges from middles, each of which has seven in-edges: 91 ends of the same probability.
+    // 200 seeds, each with 13 in-edges from middle vertices, each of which has seven in-edges: 91 equally probable
+    // ends.
     let (seeds, wide, narrow) = (200u32, 13, 7);
     let first = (0..seeds * wide).map(|e| (e, e / wide)).collect();
     let second = (0..seeds * wide * narrow).map(|e| (e, e / narrow)).collect();
@@ -144,7 +146,7 @@ fn every_end_is_as_probable_as_its_edges_make_it() {
     let (mut by_end, mut repeated) = (vec![0u64; (wide * narrow) as usize], 0u64);
     for batch in 0..200 {
         walker.walk(&all, BatchKey { batch, ..KEY }, &mut walks).unwrap();
-        for (&id, &visits) in walks.src.iter().zip(&walks.visits) {
+        for (&id, &visits) in walks.indices.iter().zip(&walks.visits) {
             by_end[(walks.vertices[id as usize] % (wide * narrow)) as usize] += u64::from(visits);
             repeated += u64::from(visits * (visits - 1) / 2);
         }
@@ -154,7 +156,7 @@ fn every_end_is_as_probable_as_its_edges_make_it() {
     let found = deviation(&by_end, 1.0);
     println!("{found:.2}");
     assert!(found.abs() < 4.5, "{found}");
-    // Walks are independent: two of a seed end at the same vertex once in 91 times.
+    // Walks are independent: two walks of a seed share their end with probability 1/91.
     let pairs = 200.0 * 200.0 * 190.0;
     let expected = pairs / 91.0;
     let off = (repeated as f64 - expected) / (expected * (1.0 - 1.0 / 91.0)).sqrt();
@@ -175,7 +177,7 @@ fn other_keys_and_metapaths_walk_elsewhere() {
     for other in [BatchKey { seed: 8, ..KEY }, BatchKey { epoch: 3, ..KEY }, BatchKey { batch: 6, ..KEY }] {
         assert_ne!(base, walk(&[0, 0], other), "{other:?}");
     }
-    // Both relations have the same edges, all with all.
+    // Both relations have the same complete set of edges.
     for metapath in [&[0, 1][..], &[1, 0], &[0], &[0, 0, 0]] {
         assert_ne!(base, walk(metapath, KEY), "{metapath:?}");
     }
@@ -218,12 +220,12 @@ fn edges_of(graph: &SampleGraph<'_>, r: usize) -> Edges<'static> {
         src_type: relation.src_type,
         dst_type: relation.dst_type,
         indptr: indptr.into(),
-        src: relation.sources().to_vec().into(),
+        indices: relation.sources().to_vec().into(),
         weights: None,
     }
 }
 
-/// The relations of a graph, and behind them one without edges for each metapath of two of them, with that path.
+/// The relations of a graph, and after them a relation without edges for each metapath of two of them.
 fn with_paths(graph: &SampleGraph<'_>) -> SampleGraph<'static> {
     let n = graph.relations().len();
     let mut edges: Vec<Edges<'static>> = (0..n).map(|r| edges_of(graph, r)).collect();
@@ -237,7 +239,7 @@ fn with_paths(graph: &SampleGraph<'_>) -> SampleGraph<'static> {
                 src_type,
                 dst_type,
                 indptr: indptr.into(),
-                src: vec![].into(),
+                indices: vec![].into(),
                 weights: None,
             });
             paths.push(Some(vec![first, second]));
@@ -258,7 +260,7 @@ fn walks_are_a_kind_of_fanout() {
             let own = std::iter::repeat_n(AtMost(few), n);
             own.chain(std::iter::repeat_n(ByWalks { walks, top: top_k }, paths)).collect()
         };
-        // Few and many walks, all kept and few, none at all, and walks that no group of seeds fits.
+        // Few and many walks, all kept and few, no walks, and more walks per seed than a group holds.
         for fanouts in [vec![hop(2, 10, 4)], vec![hop(0, 3, 3), hop(5, 300, 2)], vec![hop(1, 0, 5), hop(1, 5, 0)]] {
             let plan = Plan { fanouts };
             let code = Compiled::new(&graph, plan.clone()).unwrap();
@@ -272,18 +274,18 @@ fn walks_are_a_kind_of_fanout() {
                     sampler.sample(&seeds, KEY, &mut batch).unwrap();
                     assert!(batch == expected, "graph {seed}, {plan:?}");
                 }
-                // Half of them rest.
-                let mut resting = Resting::none(graph.counts().len());
+                // Half of the vertices are historical.
+                let mut historical = HistoricalVertices::none(graph.counts().len());
                 for (vertex_type, &count) in graph.counts().iter().enumerate() {
-                    (0..count as u32).step_by(2).for_each(|vertex| resting.add(vertex_type, vertex));
+                    (0..count as u32).step_by(2).for_each(|vertex| historical.add(vertex_type, vertex));
                 }
-                let rested = naive::sample_resting(&graph, &plan, &seeds, KEY, &resting).unwrap();
+                let rested = naive::sample_with_historical(&graph, &plan, &seeds, KEY, &historical).unwrap();
                 rested
-                    .verify_resting(&graph, &plan, &resting)
+                    .verify_with_historical(&graph, &plan, &historical)
                     .unwrap_or_else(|e| panic!("graph {seed}, {plan:?}: {e}"));
                 for sampler in &mut samplers {
-                    sampler.sample_resting(&seeds, KEY, &resting, &mut batch).unwrap();
-                    assert!(batch == rested, "graph {seed}, {plan:?}, resting");
+                    sampler.sample_with_historical(&seeds, KEY, &historical, &mut batch).unwrap();
+                    assert!(batch == rested, "graph {seed}, {plan:?}, historical");
                 }
                 found += expected.blocks[n..].iter().map(|block| block.num_edges()).sum::<usize>();
             }
@@ -294,7 +296,8 @@ fn walks_are_a_kind_of_fanout() {
 
 #[test]
 fn ends_of_walks_are_vertices_of_the_batch() {
-    // Papers 0 and 1 have author 0, papers 1 and 2 author 1; from paper 0, walks end at 0 and 1, from 3 nowhere.
+    // Papers 0 and 1 have author 0, papers 1 and 2 author 1; from paper 0, walks end at 0 and 1; from paper 3 they end
+    // early.
     let papers = with_paths(&papers());
     let path = papers.relations().iter().position(|r| r.name == "path 0 1").unwrap();
     let mut fanouts = vec![AtMost(0); papers.relations().len()];
@@ -302,8 +305,8 @@ fn ends_of_walks_are_vertices_of_the_batch() {
     let plan = Plan { fanouts: vec![fanouts] };
     let batch = naive::sample(&papers, &plan, &[vec![3, 0], vec![]], KEY).unwrap();
     assert_eq!((&batch.vertices[0][..], &batch.blocks[path].indptr[..]), (&[3, 0, 1][..], &[0, 0, 2][..]));
-    assert_eq!((&batch.blocks[path].src[..], batch.blocks[path].edge.iter().sum::<u32>()), (&[1, 2][..], 100));
-    // A path joins the ends of its relation; only a relation with one is walked along.
+    assert_eq!((&batch.blocks[path].indices[..], batch.blocks[path].eids.iter().sum::<u32>()), (&[1, 2][..], 100));
+    // A metapath joins the endpoint types of its relation; only a relation with a metapath can be sampled by walks.
     let relations = [edges_of(&papers, 0), edges_of(&papers, 1)];
     let wrong = SampleGraph::new(vec![4, 3], relations.to_vec()).unwrap();
     let error = wrong.with_paths(relations.to_vec(), vec![Some(vec![0, 1])]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Draws by weight: which edges they may take, and how probable each is.
+//! Weighted sampling: support and probabilities.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{KEY, weighted_graph};
 use hgnnc_sample::Fanout::{All, Weighted};
 use hgnnc_sample::{Batch, BatchKey, Compiled, Plan, SampleGraph, Sampler, naive};
 
-/// Rows of edges of these weights, from sources of their own.
+/// Rows of edges with the given weights, from disjoint sources.
 fn star(rows: u32, weights: &[f32]) -> SampleGraph<'static> {
     let degree = weights.len() as u32;
     let edges = (0..rows * degree).map(|e| (e, e / degree)).collect();
@@ -14,8 +14,8 @@ fn star(rows: u32, weights: &[f32]) -> SampleGraph<'static> {
     weighted_graph(&[(rows * degree) as usize, rows as usize], &[(0, 1, edges)], weight).unwrap()
 }
 
-/// The probability of each subset (a bit for each edge) of `most` edges, drawn one after the other, each with the
-/// probability of its weight among those that are left.
+/// The probability of each subset (as a bitmap) of `most` edges, sampled sequentially with probabilities proportional
+/// to the weights of the remaining edges.
 fn exact(weights: &[f32], most: usize) -> Vec<f64> {
     let mut of = vec![0.0; 1 << weights.len()];
     of[0] = 1.0;
@@ -51,7 +51,7 @@ fn subsets_are_as_probable_as_their_weights_say() {
         let mut counts = vec![0u64; 1 << weights.len()];
         for number in 0..batches {
             sampler.sample(&seeds, BatchKey { seed: 3, epoch: number / 100, batch: number % 100 }, &mut batch).unwrap();
-            for row in batch.blocks[0].edge.chunks_exact(most as usize) {
+            for row in batch.blocks[0].eids.chunks_exact(most as usize) {
                 counts[row.iter().map(|&e| 1usize << (e % weights.len() as u32)).sum::<usize>()] += 1;
             }
         }
@@ -71,7 +71,8 @@ fn subsets_are_as_probable_as_their_weights_say() {
 
 #[test]
 fn edges_without_weight_are_never_drawn() {
-    // Three of five edges have a weight, fewer than the fan-out; the second row has none at all. `all` takes every edge.
+    // Three of five edges have a positive weight, fewer than the fan-out; the second row has none. `all` takes every
+    // edge.
     let edges = (0..10).map(|e| (e, e / 5)).collect();
     let weight = |_, edge: usize| Some([0.0, 2.0, 1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0][edge]);
     let graph = weighted_graph(&[10, 2], &[(0, 1, edges)], weight).unwrap();
@@ -86,7 +87,7 @@ fn edges_without_weight_are_never_drawn() {
             sampler.sample(&seeds, KEY, &mut fast).unwrap();
             assert_eq!(fast, batch);
         }
-        (batch.blocks[0].edge.clone(), batch.blocks[0].indptr.clone())
+        (batch.blocks[0].eids.clone(), batch.blocks[0].indptr.clone())
     };
     assert_eq!(taken(Weighted(4)), (vec![1, 2, 4], vec![0, 3, 3]));
     assert_eq!(taken(Weighted(3)), (vec![1, 2, 4], vec![0, 3, 3]));

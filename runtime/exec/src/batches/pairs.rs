@@ -227,17 +227,17 @@ impl PairSource {
             for row in 0..block.indptr.len().saturating_sub(1) {
                 let end = block.indptr[row + 1] as usize;
                 for edge in begin..end {
-                    if !repeated(block.src[edge], row as u32) {
-                        block.src[kept] = block.src[edge];
-                        block.edge[kept] = block.edge[edge];
+                    if !repeated(block.indices[edge], row as u32) {
+                        block.indices[kept] = block.indices[edge];
+                        block.eids[kept] = block.eids[edge];
                         kept += 1;
                     }
                 }
                 begin = end;
                 block.indptr[row + 1] = kept as u64;
             }
-            block.src.truncate(kept);
-            block.edge.truncate(kept);
+            block.indices.truncate(kept);
+            block.eids.truncate(kept);
         }
     }
 }
@@ -369,7 +369,7 @@ mod tests {
                 src_type: decl.src.index(),
                 dst_type: decl.dst.index(),
                 indptr: Cow::Borrowed(&graph.csc.indptr),
-                src: Cow::Borrowed(&graph.csc.indices),
+                indices: Cow::Borrowed(&graph.csc.indices),
                 weights: None,
             });
             let graph = SampleGraph::new(vec![USERS, ARTISTS], edges.collect()).expect("a graph");
@@ -399,9 +399,9 @@ mod tests {
                 let [src, dst] = [decl.src, decl.dst].map(|of| &sampled.vertices[of.index()]);
                 for (row, edges) in block.indptr.windows(2).enumerate() {
                     for at in edges[0] as usize..edges[1] as usize {
-                        let (from, to) = (src[block.src[at] as usize], dst[row]);
+                        let (from, to) = (src[block.indices[at] as usize], dst[row]);
                         // The edge id leads to the weight and features of this edge.
-                        assert_eq!(topologies[index].csc.indices[block.edge[at] as usize], from);
+                        assert_eq!(topologies[index].csc.indices[block.eids[at] as usize], from);
                         let told = match index {
                             0 => links.contains(&(4, from, to)),
                             1 | 2 => links.contains(&(4, to, from)),

@@ -1,4 +1,4 @@
-//! Comparisons, properties of numbers, and selection by a value.
+//! Comparisons, `testp`, and `slct`.
 
 use crate::numeric::{flush, from_bf16, from_f16};
 use crate::registers::{Operands, Registers, Step, Test};
@@ -13,7 +13,7 @@ macro_rules! test {
     }};
 }
 
-/// Ordered comparisons of a type of Rust, got from bits by `$get`.
+/// Ordered comparisons of a Rust type, converted from bits by `$get`.
 macro_rules! ordered {
     ($name:expr, $get:expr) => {
         match $name {
@@ -28,7 +28,7 @@ macro_rules! ordered {
     };
 }
 
-/// Comparisons of floating-point numbers: those that end in `u` hold if an operand is NaN.
+/// Floating-point comparisons; unordered ones (suffix `u`) hold if an operand is NaN.
 macro_rules! real {
     ($name:expr, $get:expr) => {
         match $name {
@@ -69,7 +69,7 @@ pub(crate) fn comparison(name: &str, ty: Type, ftz: bool) -> Option<Test> {
     })
 }
 
-/// `testp`. The second operand is not used.
+/// `testp`; ignores the second operand.
 pub(crate) fn property(name: &str, ty: Type) -> Option<Test> {
     macro_rules! properties {
         ($get:expr) => {
@@ -91,11 +91,11 @@ pub(crate) fn property(name: &str, ty: Type) -> Option<Test> {
     })
 }
 
-/// `slct`: the first value where the third operand, of type `by`, is at least 0.
+/// `slct`: the first value if the third operand, of type `by`, is at least 0, else the second.
 pub(crate) fn select_by_sign(by: Type, ftz: bool) -> Option<Step> {
     Some(match by {
         Type::S32 => step3!(|a, b, c| if (c as i32) >= 0 { a } else { b }),
-        // -0 counts as 0 and NaN as negative.
+        // -0 counts as 0, and NaN as negative.
         Type::F32 if ftz => step3!(|a, b, c| if flush(f32::from_bits(c as u32)) >= 0.0 { a } else { b }),
         Type::F32 => step3!(|a, b, c| if f32::from_bits(c as u32) >= 0.0 { a } else { b }),
         _ => return None,

@@ -6,20 +6,20 @@ use crate::numeric::{
 use crate::registers::Step;
 use crate::types::Type;
 
-/// A conversion with its modifiers.
+/// A conversion (`cvt`) with its modifiers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Conversion {
     pub to: Type,
     pub from: Type,
     pub round: Round,
-    /// `.rni` and its like: the result is integral.
+    /// `.rni`, `.rzi`, `.rmi` or `.rpi`: rounds to an integral value.
     pub integral: bool,
     pub ftz: bool,
     pub sat: bool,
     pub relu: bool,
 }
 
-/// Steps for the conversions that loops are made of; others go through [`Conversion::apply`].
+/// Fast steps for common conversions; `None`: use [`Conversion::apply`].
 pub(crate) fn step(c: Conversion) -> Option<Step> {
     use Type::{Bf16, Bf16x2, F32, S32, S64, U32, U64};
     if c.ftz || c.sat || c.relu {
@@ -44,7 +44,7 @@ pub(crate) fn step(c: Conversion) -> Option<Step> {
 }
 
 impl Conversion {
-    /// The conversion exists in PTX and is supported.
+    /// Whether PTX has the conversion and it is supported.
     pub fn is_valid(&self) -> bool {
         let scalar = |ty: Type| !matches!(ty, Type::Pred | Type::F16x2 | Type::Bf16x2 | Type::Tf32);
         let bits = |ty: Type| matches!(ty, Type::B8 | Type::B16 | Type::B32 | Type::B64);
@@ -55,7 +55,7 @@ impl Conversion {
         }
     }
 
-    /// Converts the bits of `a`; pairs take their upper half from `a` and their lower from `b`.
+    /// Converts the bits of `a`; packed results take their upper half from `a` and their lower half from `b`.
     pub fn apply(&self, a: u64, b: u64) -> u64 {
         match self.to {
             Type::F16x2 | Type::Bf16x2 => {
@@ -110,7 +110,7 @@ impl Conversion {
         }
     }
 
-    /// Out of range gives the nearest integer of the type; NaN gives 0, or the smallest number if it has 64 bits.
+    /// Out-of-range values saturate; NaN gives 0, or the smallest number for 64 bits.
     fn int_result(&self, x: f64) -> u64 {
         let x = self.round.integral(x);
         match self.to {
@@ -126,7 +126,7 @@ impl Conversion {
         }
     }
 
-    /// The result is extended to 64 bits, since the register may be wider than the type.
+    /// Extends the result to 64 bits, since the register may be wider than the type.
     fn int_to_int(&self, value: i128) -> u64 {
         let bits = 8 * self.to.bytes() as u32;
         let value = if !self.sat {

@@ -1,7 +1,7 @@
-//! f32 and f64.
+//! Arithmetic in f32 and f64.
 //!
-//! Results that PTX rounds are rounded as it says. Approximations (`.approx`, `.full`) are computed in f64 and rounded to
-//! the nearest: they are closer to the truth than a GPU.
+//! Results are rounded as PTX prescribes. Approximations (`.approx`, `.full`) are computed in f64 and rounded to
+//! nearest: they are more accurate than a GPU's.
 
 use crate::numeric::{Round, add_odd, div_odd, flush, fma_f32, round_f32, saturate, sqrt_odd};
 use crate::registers::Step;
@@ -52,7 +52,7 @@ macro_rules! by_mode {
     };
 }
 
-/// The modes without a rounding, which are two for operations that do not saturate.
+/// Instantiates the modes without a rounding modifier, with and without `ftz`, for operations that do not saturate.
 macro_rules! by_flush {
     ($lift:ident, $f:ident, $mode:expr) => {
         if $mode.ftz { $lift!($f::<FTZ>) } else { $lift!($f::<0>) }
@@ -92,7 +92,6 @@ pub(crate) fn binary_f32(name: &str, mode: Mode) -> Option<Step> {
     })
 }
 
-/// `fma` in f32.
 pub(crate) fn fma_step(mode: Mode) -> Step {
     by_mode!(step3, fma, mode)
 }
@@ -123,7 +122,6 @@ pub(crate) fn binary_f64(name: &str) -> Option<Step> {
     })
 }
 
-/// `fma` in f64.
 pub(crate) fn fma_f64_step() -> Step {
     step3!(|a, b, c| f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)).to_bits())
 }
@@ -143,7 +141,7 @@ fn input<const M: u8>(bits: u64) -> f32 {
     if M & FTZ != 0 { flush(x) } else { x }
 }
 
-/// Every NaN that is computed is 0x7fffffff, as on a GPU.
+/// Every computed NaN is 0x7fffffff, as on a GPU.
 #[inline(always)]
 fn output<const M: u8>(x: f32) -> u64 {
     let x = if M & SAT != 0 { saturate(x) } else { x };
@@ -227,7 +225,7 @@ fn tanh<const M: u8>(a: u64) -> u64 {
     output::<M>(f64::from(input::<M>(a)).tanh() as f32)
 }
 
-/// -0 is less than +0, and a number wins over NaN.
+/// -0 is less than +0, and a number is preferred to NaN.
 #[inline(always)]
 fn min<const M: u8>(a: u64, b: u64) -> u64 {
     let (x, y) = (input::<M>(a), input::<M>(b));

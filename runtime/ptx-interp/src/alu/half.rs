@@ -4,7 +4,7 @@ use crate::numeric::{Round, from_bf16, from_f16, to_bf16, to_f16};
 use crate::registers::Step;
 use crate::types::Type;
 
-/// A format of 16 bits.
+/// A 16-bit floating-point format.
 trait Half {
     fn get(bits: u64) -> f64;
     fn put(x: f64) -> u64;
@@ -84,7 +84,6 @@ pub(crate) fn binary(name: &str, ty: Type) -> Option<Step> {
     }
 }
 
-/// `fma`.
 pub(crate) fn fma_step(ty: Type) -> Option<Step> {
     by_half!(step3, pair3, ty, fma)
 }

@@ -1,4 +1,4 @@
-//! Integers and bits.
+//! Integer and bit operations.
 
 use crate::registers::Step;
 use crate::types::Type;
@@ -36,7 +36,7 @@ macro_rules! int {
 
 int!(u16 as u16, i16 as u16, u32 as u32, i32 as u32, u64 as u64, i64 as u64);
 
-/// Chooses the function for a type: bits count as unsigned.
+/// Instantiates a function for a type; untyped bits count as unsigned.
 macro_rules! by_type {
     ($lift:ident, $ty:expr, $f:ident) => {
         Some(match $ty {
@@ -68,7 +68,7 @@ pub(crate) fn unary(name: &str, ty: Type) -> Option<Step> {
 /// The operation of two operands. `mul` and `mad` have their part in the name: `mul.lo`.
 pub(crate) fn binary(name: &str, ty: Type) -> Option<Step> {
     match name {
-        // The upper bits have no meaning, so that one width of additions serves all.
+        // The upper bits are undefined, so one width of additions serves all.
         "add" => Some(if ty.bytes() == 8 {
             step2!(u64::wrapping_add)
         } else {
@@ -197,7 +197,7 @@ fn mad_hi<T: Int>(a: u64, b: u64, c: u64) -> u64 {
     T::get(mul_hi::<T>(a, b).wrapping_add(c)).put()
 }
 
-/// Division by zero gives all ones, as the hardware does; PTX leaves it open.
+/// Division by zero gives all ones, as the hardware does; PTX leaves it undefined.
 fn div<T: Int>(a: u64, b: u64) -> u64 {
     let (a, b) = (T::get(a).wide(), T::get(b).wide());
     if b == 0 { T::cut(-1).put() } else { T::cut(a / b).put() }
@@ -216,7 +216,7 @@ fn max<T: Int>(a: u64, b: u64) -> u64 {
     T::get(a).max(T::get(b)).put()
 }
 
-/// Amounts beyond the width shift everything out.
+/// Shift amounts beyond the width give 0.
 fn shl<T: Int>(a: u64, b: u64) -> u64 {
     let by = (b as u32).min(T::BITS);
     T::get(a.checked_shl(by).unwrap_or(0)).put()
@@ -231,7 +231,8 @@ fn sad<T: Int>(a: u64, b: u64, c: u64) -> u64 {
     T::get((distance as u64).wrapping_add(c)).put()
 }
 
-/// PTX ISA, `bfe`: bits beyond the field are its sign for signed types, which is the last bit if the field ends beyond it.
+/// PTX ISA, `bfe`: bits beyond the field are copies of its sign bit for signed types; the sign bit is bit 31 or 63 if
+/// the field ends beyond it.
 fn bfe<T: Int>(a: u64, b: u64, c: u64) -> u64 {
     let (pos, len) = ((b & 0xff) as u32, (c & 0xff) as u32);
     let value = T::get(a).put();
@@ -243,7 +244,7 @@ fn bfe<T: Int>(a: u64, b: u64, c: u64) -> u64 {
     T::get(field | ones).put()
 }
 
-/// PTX ISA, `bfi`: `a` into `b` at `pos`.
+/// PTX ISA, `bfi`: inserts `len` bits of `a` into `b` at `pos`.
 fn bfi<const BITS: u32>(a: u64, b: u64, pos: u64, len: u64) -> u64 {
     let (pos, len) = ((pos & 0xff) as u32, (len & 0xff) as u32);
     if pos >= BITS || len == 0 {

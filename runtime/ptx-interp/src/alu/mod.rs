@@ -1,4 +1,4 @@
-//! Functions of values, per lane: [`Step`](crate::registers::Step)s for every operation and type.
+//! Per-lane functions: a [`Step`](crate::registers::Step) for every operation and type.
 
 macro_rules! step1 {
     ($f:expr) => {{

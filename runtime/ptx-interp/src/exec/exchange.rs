@@ -1,4 +1,4 @@
-//! Instructions that the lanes of a mask execute together.
+//! Warp-level instructions: `.sync` instructions, executed together by the lanes of a mask.
 
 use super::warp::{Next, Waiting, Warp};
 use super::{Run, Stop};
@@ -9,7 +9,7 @@ use crate::ops::{AtomicOp, Inst, Op, Shuffle, Vote};
 use crate::registers::{LANES, Lanes, Slot, lanes};
 
 impl Run<'_> {
-    /// Lanes arrive at a `.sync` instruction, which is executed when all of their mask are there.
+    /// Lanes arrive at a `.sync` instruction, which executes when all lanes of its mask have arrived.
     pub(super) fn meet(
         &mut self,
         warp: &mut Warp,
@@ -24,7 +24,7 @@ impl Run<'_> {
             | Op::Vote { mask, .. }
             | Op::Match { mask, .. }
             | Op::Redux { mask, .. } => Some(*mask),
-            // These are for the whole warp.
+            // These involve the whole warp.
             _ => None,
         };
         let mut rest = active;
@@ -153,8 +153,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// PTX ISA, `ldmatrix`: lanes 8·i to 8·i+7 hold the addresses of the rows of matrix i, 8 elements of 16 bits each. A
-    /// lane receives two neighbours of row lane/4, or of column lane/4 if transposed.
+    /// PTX ISA, `ldmatrix`: lanes 8·i to 8·i+7 hold the addresses of the rows of matrix i, 8 elements of 16 bits each.
+    /// A lane receives two adjacent elements of row lane/4, or of column lane/4 if transposed.
     fn ldmatrix(&mut self, warp: &mut Warp, _pc: usize, inst: &Inst) -> Result<(), Stop> {
         let Op::Ldmatrix { d, transposed, address } = &inst.op else { return Ok(()) };
         let addresses = warp.addresses(address);
@@ -180,7 +180,7 @@ impl Run<'_> {
     }
 }
 
-/// The lane that a lane reads, and whether it is in range. PTX ISA, `shfl.sync`.
+/// The source lane of a shuffle, and whether it is in range. PTX ISA, `shfl.sync`.
 pub(crate) fn shuffle_source(mode: Shuffle, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (b, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
     let last = (lane & segment | clamp & !segment) & 31;

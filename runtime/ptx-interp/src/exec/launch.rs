@@ -1,31 +1,31 @@
-//! Launches: sizes and parameters.
+//! Launch configuration and kernel parameters.
 
 use crate::module::Kernel;
 use crate::types::Type;
 
-/// The most shared memory that a kernel declares by itself: more is asked for at the launch.
+/// Limit of statically declared shared memory; more must be requested as dynamic shared memory.
 const MOST_STATIC: usize = 48 << 10;
 const MOST_THREADS: u64 = 1024;
 
-/// How a kernel is run.
+/// The configuration of a launch.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Blocks along x, y, z.
+    /// Grid size in blocks along x, y, z.
     pub grid: [u32; 3],
-    /// Threads of a block along x, y, z.
+    /// Block size in threads along x, y, z.
     pub block: [u32; 3],
-    /// Bytes of `.extern .shared`.
+    /// Dynamic shared memory (`.extern .shared`), in bytes.
     pub dynamic_shared: usize,
-    /// The parameters, as [`Kernel::lay_out`] makes them.
+    /// The parameter buffer, as built by [`Kernel::lay_out`].
     pub params: Vec<u8>,
-    /// A run that executes more instructions of warps is a fault.
+    /// Limit of warp instructions; a run that exceeds it faults.
     pub max_instructions: u64,
     /// Runs blocks and warps in reverse order. A kernel without races computes the same.
     pub backward: bool,
 }
 
 impl Default for Launch {
-    /// One block of one thread, no parameters, no more than 2³⁰ instructions.
+    /// One block of one thread, no parameters, at most 2³⁰ instructions.
     fn default() -> Self {
         Launch {
             grid: [1; 3],
@@ -38,7 +38,7 @@ impl Default for Launch {
     }
 }
 
-/// A parameter of a kernel.
+/// The value of a kernel parameter.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs)] // Named as the types.
 pub enum Value {
@@ -46,12 +46,12 @@ pub enum Value {
     U16(u16),
     U32(u32),
     S32(i32),
-    /// Also addresses.
+    /// An integer or an address.
     U64(u64),
     S64(i64),
     F32(f32),
     F64(f64),
-    /// The elements of an array, or a scalar of as many bytes.
+    /// The elements of an array, or a scalar of that size.
     Bytes(Vec<u8>),
 }
 
@@ -72,7 +72,7 @@ impl Value {
 }
 
 impl Kernel {
-    /// The bytes of the parameters, from their values. Says which one has another size than declared.
+    /// Builds the parameter buffer. The error names a parameter whose size differs from its declaration.
     pub fn lay_out(&self, values: &[Value]) -> Result<Vec<u8>, String> {
         if values.len() != self.params.len() {
             return Err(format!("`{}` has {} parameters, not {}", self.name, self.params.len(), values.len()));
@@ -97,7 +97,7 @@ impl Kernel {
     }
 }
 
-/// The most shared memory of a block, in bytes (CUDA C++ Programming Guide, technical specifications).
+/// Largest shared memory of a block, in bytes (CUDA C++ Programming Guide, technical specifications).
 fn most_shared(target: &str) -> usize {
     match target {
         "sm_80" | "sm_87" => 163 << 10,
@@ -107,7 +107,7 @@ fn most_shared(target: &str) -> usize {
 }
 
 impl Launch {
-    /// Where `.extern .shared` begins.
+    /// Offset of `.extern .shared` in shared memory.
     pub(crate) fn dynamic_offset(&self, kernel: &Kernel) -> usize {
         kernel.static_shared.next_multiple_of(kernel.dynamic_align)
     }
@@ -120,7 +120,7 @@ impl Launch {
         }
     }
 
-    /// The threads of a block, if the launch fits the kernel and the machines that the text is for.
+    /// Number of threads of a block, if the launch respects the limits of the kernel and of the target.
     pub(crate) fn check(&self, kernel: &Kernel, target: &str) -> Result<usize, String> {
         let product = |of: [u32; 3]| of.iter().fold(1u64, |product, &n| product.saturating_mul(u64::from(n)));
         let show = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");

@@ -21,7 +21,7 @@ impl Warp {
     }
 }
 
-/// Checks that an address is a multiple of the size of the access.
+/// Checks that an address is aligned to the access size.
 #[inline]
 fn check_aligned(address: u64, bytes: usize, describe: impl FnOnce() -> String) -> Result<(), Wrong> {
     if address & (bytes as u64 - 1) == 0 {
@@ -34,7 +34,7 @@ fn shared_place(offset: u64) -> String {
     format!("offset {offset} of shared memory")
 }
 
-/// Lanes whose generic addresses lie in shared memory; those addresses become offsets.
+/// The lanes with generic addresses in shared memory; those addresses become offsets.
 fn split(space: Space, addresses: &mut Lanes, active: u32) -> u32 {
     match space {
         Space::Shared => active,
@@ -49,7 +49,7 @@ fn split(space: Space, addresses: &mut Lanes, active: u32) -> u32 {
     }
 }
 
-/// The distance between the addresses of neighbours, if the whole warp uses one address or `bytes` after `bytes`: most do.
+/// The stride between the addresses of adjacent lanes, if it is uniformly 0 or `bytes`: the common case.
 #[inline]
 fn stride(addresses: &Lanes, bytes: usize) -> Option<usize> {
     let step = addresses[1].wrapping_sub(addresses[0]);
@@ -60,7 +60,7 @@ fn stride(addresses: &Lanes, bytes: usize) -> Option<usize> {
 }
 
 impl Run<'_> {
-    /// Loads for a whole warp at once, if its addresses are regular and nothing is wrong.
+    /// Loads for the whole warp at once, if its addresses have a regular stride and every access is valid.
     fn load_regular(&mut self, warp: &mut Warp, pc: usize, op: &Op, addresses: &Lanes, access: Access) -> bool {
         let Op::Ld { space, ty, d, .. } = op else { return false };
         let bytes = ty.bytes();
@@ -72,7 +72,7 @@ impl Run<'_> {
         if *space == Space::Const && !self.memory.is_constant(at) {
             return false;
         }
-        // If something is wrong, lane by lane finds out which one is to blame.
+        // On a fault, the lane-by-lane path finds the lane that caused it.
         let Ok(all) = self.memory.load(at, offset, len, access) else { return false };
         for (i, d) in d.iter().enumerate().filter_map(|(i, d)| Some((i, (*d)?))) {
             let values = &mut warp.registers.values[d as usize];
@@ -111,7 +111,7 @@ impl Run<'_> {
         Access { block: self.block_number, first: self.first_block, how }
     }
 
-    /// Finds the bytes of an access to global memory.
+    /// Resolves an access to global memory.
     #[inline]
     fn find_global(&mut self, pc: usize, address: u64, bytes: usize) -> Result<(usize, usize), Wrong> {
         let (at, offset) = self.memory.find_near(self.guesses[pc], address, bytes)?;
@@ -208,7 +208,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The lanes one after the other, in ascending order.
+    /// Executes lanes one after the other, in ascending order.
     pub(super) fn atomic(&mut self, warp: &mut Warp, pc: usize, inst: &Inst, active: u32) -> Result<(), Stop> {
         let Op::Atomic { op, space, ty, d, address, b, c } = &inst.op else { return Ok(()) };
         let mut addresses = warp.addresses(address);
@@ -239,7 +239,7 @@ impl Run<'_> {
         if active & !in_shared != 0 {
             let cache = &mut *self.cache;
             let traffic = &mut self.counters.global_atomics;
-            // It is done in the cache, which fetches what it does not have.
+            // Atomics execute in the cache, which fetches missing sectors.
             count_global(traffic, &addresses, active & !in_shared, bytes as u64, |line, sectors| {
                 cache.access(line, sectors, false);
                 cache.access(line, sectors, true);
@@ -267,7 +267,7 @@ impl Run<'_> {
                 self.shared.begin_copy(offset, len, warp.accessor(lane), &warp.sync)?;
                 let mut bytes = [0; 16];
                 check_aligned(from[lane], len, || self.memory.describe(from[lane]))?;
-                // Without source bytes nothing is read, and the address may be any.
+                // Without source bytes nothing is read, and the address may be invalid.
                 if wanted > 0 {
                     sources |= 1 << lane;
                     let (at, source) = self.memory.find_near(self.guesses[pc], from[lane], wanted)?;
@@ -314,7 +314,7 @@ fn combine(op: AtomicOp, ty: Type, old: u64, b: u64, c: u64) -> u64 {
     let signed = ty.is_signed();
     match op {
         AtomicOp::Add => match ty {
-            // Atomic additions of f32 in global memory flush subnormal numbers only on old machines.
+            // Global f32 atomic additions flush subnormals only on old architectures.
             Type::F32 => (f32::from_bits(old as u32) + f32::from_bits(b as u32)).to_bits().into(),
             Type::F64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
             _ => old.wrapping_add(b),

@@ -1,7 +1,8 @@
-//! Products of matrices with the fragments of the PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
+//! Matrix products (`mma.sync`), with the fragment layouts of the PTX ISA, "Matrix multiply-accumulate operation using
+//! mma instruction".
 //!
-//! A lane has the group `g` = lane / 4 and the thread `t` = lane % 4. Elements of an accumulator (16 × 8) are (g, 2t),
-//! (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+//! Lane = 4·`g` + `t`, group `g` and thread-in-group `t`. A lane's elements of an accumulator (16 × 8) are (g, 2t), (g,
+//! 2t+1), (g+8, 2t), (g+8, 2t+1).
 
 use crate::numeric::{from_bf16, from_f16};
 use crate::ops::{Mma, MmaShape};
@@ -35,7 +36,7 @@ pub(crate) fn c_element(lane: usize, i: usize) -> (usize, usize) {
     (lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2)
 }
 
-/// The value of element `i` of registers of a fragment.
+/// The value of element `i` of a fragment, from its registers.
 fn element(ty: Type, values: impl Fn(usize) -> u64, i: usize) -> f32 {
     match ty {
         // The low 13 bits are ignored.
@@ -47,7 +48,7 @@ fn element(ty: Type, values: impl Fn(usize) -> u64, i: usize) -> f32 {
     }
 }
 
-/// D = A·B + C. Products are exact in f32; they are added to C one by one in the order of k.
+/// D = A·B + C. Products are exact in f32; they are accumulated one by one in the order of k.
 pub(super) fn multiply(registers: &mut Registers, mma: &Mma) {
     let shape = mma.shape;
     let (mut a, mut b, mut c) = ([[0f32; MOST_K]; M], [[0f32; N]; MOST_K], [[0f32; N]; M]);

@@ -1,4 +1,4 @@
-//! Runs kernels.
+//! Kernel execution.
 
 mod exchange;
 mod launch;
@@ -18,17 +18,17 @@ use crate::registers::{LANES, lanes};
 use crate::shared::Shared;
 use warp::{Waiting, Warp};
 
-/// Generic addresses of shared memory begin here.
+/// Base of the shared-memory window in the generic address space.
 pub(crate) const SHARED_WINDOW: u64 = 0x7f00_0000_0000;
 const SHARED_WINDOW_END: u64 = SHARED_WINDOW + (1 << 24);
-/// The cache of a run without one of the caller's: that of an A100, 40 MB.
+/// Cache size of [`Module::run`]: that of an A100, 40 MB.
 const DEFAULT_CACHE: u64 = 40 << 20;
 const BARRIERS: usize = 16;
 
-/// What is wrong, and in which lane.
+/// A fault with the lane that caused it.
 type Stop = (usize, Wrong);
 
-/// A kernel that runs.
+/// State of a running kernel.
 struct Run<'a> {
     module: &'a Module,
     kernel: &'a Kernel,
@@ -37,25 +37,25 @@ struct Run<'a> {
     cache: &'a mut Cache,
     counters: Counters,
     shared: Shared,
-    /// The block, and its number in the memory's count.
+    /// Index of the current block; its number in [`Memory`] is `block_number`.
     block: [u32; 3],
     block_number: u32,
     first_block: u32,
-    /// Instructions of warps so far.
+    /// Warp instructions executed so far.
     executed: u64,
-    /// Allocations that instructions have used last.
+    /// Last allocation accessed by each instruction.
     guesses: Vec<usize>,
-    /// Threads that have arrived at barriers without waiting, and their warps.
+    /// Threads that arrived without waiting (`bar.arrive`), and their warps, by barrier.
     arrived: [(u32, u32); BARRIERS],
 }
 
 impl Module {
-    /// Runs a kernel with a cache of 40 MB that is empty at the beginning.
+    /// Runs a kernel with an initially empty cache of 40 MB.
     pub fn run(&self, kernel: &str, memory: &mut Memory, launch: &Launch) -> Result<Counters, Fault> {
         self.run_with(kernel, memory, launch, &mut Cache::new(DEFAULT_CACHE))
     }
 
-    /// Runs a kernel with a cache that may hold something from before, and keeps what is in it at the end.
+    /// Runs a kernel with a caller's cache, which keeps its contents between runs.
     pub fn run_with(
         &self,
         kernel: &str,
@@ -114,20 +114,20 @@ impl Module {
         Ok(counters)
     }
 
-    /// The address of a `.global` or `.const` variable, for [`Memory::write`], which may also fill constants. Puts the
-    /// variables of the module into this memory if they are not there yet; without values they are zero. `None` if there is
-    /// no such variable.
+    /// Address of a `.global` or `.const` variable, for [`Memory::write`], which may also write constants. Instantiates
+    /// the variables of the module in this memory on first use; uninitialised ones are zero. `None` if there is no such
+    /// variable.
     pub fn variable(&self, name: &str, memory: &mut Memory) -> Option<u64> {
         let at = self.variables.iter().position(|variable| variable.name == name)?;
         Some(self.instantiate(memory)[at])
     }
 
-    /// Bytes of a `.global` or `.const` variable. `None` if there is no such variable.
+    /// Size of a `.global` or `.const` variable in bytes; `None` if there is no such variable.
     pub fn variable_bytes(&self, name: &str) -> Option<usize> {
         self.variables.iter().find(|variable| variable.name == name).map(|variable| variable.bytes)
     }
 
-    /// Puts the variables of the module into memory, once, and returns their addresses.
+    /// Allocates and initialises the variables of the module, once per memory; returns their addresses.
     fn instantiate(&self, memory: &mut Memory) -> Vec<u64> {
         if let Some(addresses) = memory.modules.get(&self.id) {
             return addresses.clone();
@@ -135,7 +135,7 @@ impl Module {
         let mut addresses = Vec::new();
         for variable in &self.variables {
             let address = memory.alloc(&variable.name, variable.bytes, variable.align);
-            // Without values they are zero.
+            // Uninitialised variables are zero.
             let mut bytes = variable.init.clone();
             bytes.resize(variable.bytes, 0);
             memory.write(address, &bytes).expect("the allocation has this size");
@@ -205,7 +205,7 @@ impl Run<'_> {
         if warps.iter().all(|warp| warp.live == 0) { Ok(()) } else { Err(self.stuck(warps)) }
     }
 
-    /// The barrier at which these lanes wait.
+    /// The barrier that these lanes wait at.
     fn barrier_of(&self, waiting: &Waiting) -> Option<&Barrier> {
         match &self.kernel.code[waiting.pc].op {
             Op::Barrier(barrier) => Some(barrier),
@@ -213,7 +213,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lets threads go on at barriers where all have arrived.
+    /// Releases threads at completed barriers; returns whether there were any.
     fn release_barriers(&mut self, warps: &mut [Warp]) -> Result<bool, Fault> {
         let mut released = false;
         let kernel = self.kernel;
@@ -280,7 +280,7 @@ impl Run<'_> {
         Ok(released)
     }
 
-    /// The results of `bar.red` at a barrier that is complete.
+    /// Computes the results of `bar.red` at a completed barrier.
     fn reduce_at_barrier(&self, warps: &mut [Warp], id: usize) -> Result<(), Fault> {
         let (mut holds, mut total) = (0, 0);
         for warp in warps.iter() {
@@ -316,7 +316,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Nobody can go on: says why.
     #[cold]
     fn stuck(&self, warps: &[Warp]) -> Fault {
         let exited: u32 = warps.iter().map(|warp| (warp.everyone & !warp.live).count_ones()).sum();
@@ -365,7 +364,7 @@ impl Run<'_> {
         Fault { thread, ..self.fault(Some(&self.kernel.code[waiting.pc]), 0, (kind, message)) }
     }
 
-    /// The thread of a lane.
+    /// Thread index of a lane.
     fn thread(&self, warp: &Warp, lane: usize) -> [u32; 3] {
         let [x, y, _] = self.launch.block;
         let thread = warp.index * LANES as u32 + lane as u32;

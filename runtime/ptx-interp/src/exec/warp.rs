@@ -1,4 +1,4 @@
-//! A warp: groups of lanes, and the steps they take.
+//! Warp execution: groups of converged lanes.
 
 use super::{BARRIERS, Run, Stop};
 use crate::fault::{Fault, FaultKind};
@@ -7,23 +7,23 @@ use crate::ops::{Barrier, Inst, Logic, Op, Pred, PredSlot};
 use crate::registers::{LANES, Registers, Slot, lanes};
 use crate::shared::SyncLog;
 
-/// After so many instructions another warp has its turn, so that one may wait for what another writes.
+/// Instructions after which another warp is scheduled, so that a warp may spin on a value that another one writes.
 const TURN: u32 = 1 << 14;
 
-/// Lanes that wait.
+/// A group of waiting lanes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub pc: usize,
     pub lanes: u32,
-    /// For these lanes; without a mask, at a barrier of the block.
+    /// The lanes waited for; `None`: a barrier of the block.
     pub mask: Option<u32>,
 }
 
-/// A `cp.async` that has not been waited for.
+/// A `cp.async` that has not been waited for yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingCopy {
     pub lane: u32,
-    /// Number of its group among those of the lane.
+    /// Number of its commit group, per lane.
     pub group: u32,
     pub to: usize,
     pub len: usize,
@@ -33,17 +33,16 @@ pub(super) struct PendingCopy {
 pub(super) struct Warp {
     pub index: u32,
     pub registers: Registers,
-    /// Lanes that there are.
+    /// Mask of the lanes that exist.
     pub everyone: u32,
-    /// Lanes that have not exited.
+    /// Mask of the lanes that have not exited.
     pub live: u32,
-    /// Groups that can go on, at different instructions.
+    /// Runnable groups: program counter and lanes.
     pub ready: Vec<(usize, u32)>,
     pub waiting: Vec<Waiting>,
-    /// Meetings of lanes.
     pub sync: SyncLog,
     pub copies: Vec<PendingCopy>,
-    /// Groups of copies that each lane has committed.
+    /// Number of committed copy groups, per lane.
     pub committed: [u32; LANES],
 }
 
@@ -85,7 +84,7 @@ impl Warp {
         self.committed = [0; LANES];
     }
 
-    /// Lanes in which a predicate holds.
+    /// Mask of the lanes in which a predicate holds.
     pub fn pred(&self, pred: Pred) -> u32 {
         self.registers.predicates[pred.slot as usize] ^ if pred.negated { u32::MAX } else { 0 }
     }
@@ -105,36 +104,36 @@ impl Warp {
         }
     }
 
-    /// The number of the barrier at which lanes wait.
+    /// The barrier resource that lanes wait at.
     pub fn barrier_id(&self, barrier: &Barrier, at: u32) -> usize {
         self.registers.values[barrier.id as usize][at.trailing_zeros() as usize % LANES] as u32 as usize
     }
 
-    /// The group with the smallest program counter.
+    /// Removes the group with the smallest program counter.
     fn take_first(&mut self) -> Option<(usize, u32)> {
         let first = (0..self.ready.len()).min_by_key(|&at| self.ready[at].0)?;
         Some(self.ready.swap_remove(first))
     }
 }
 
-/// Where a group goes.
+/// Control flow of a group after an instruction.
 pub(super) enum Next {
-    /// To the next instruction, all of it.
+    /// The whole group continues at the next instruction.
     On,
-    /// To an instruction, all of it.
+    /// The whole group jumps.
     To(usize),
-    /// It has been divided, is waiting or gone.
+    /// The group has diverged, waits or has exited.
     Apart,
 }
 
 impl Run<'_> {
-    /// Runs a warp until none of its lanes can go on, or its turn is over.
+    /// Runs a warp until all its lanes wait or have exited, or its time slice is over.
     pub(super) fn run_warp(&mut self, warp: &mut Warp) -> Result<(), Fault> {
         let mut turn = TURN;
         while let Some((mut pc, mut group)) = warp.take_first() {
             loop {
                 if !warp.ready.is_empty() {
-                    // Another group may be at the same instruction, or before it.
+                    // Another group may be at the same instruction, or behind it.
                     if let Some(at) = warp.ready.iter().position(|&(other, _)| other == pc) {
                         group |= warp.ready.swap_remove(at).1;
                     }
@@ -193,7 +192,7 @@ impl Run<'_> {
             self.check_preds(warp, &inst.reads_pred, active)?;
         }
         let next = if active == 0 {
-            // Nobody executes it: `bra` does not branch, the rest does nothing.
+            // All lanes are masked off: `bra` falls through, everything else has no effect.
             if inst.guard.is_some() && matches!(inst.op, Op::Bra { .. }) {
                 self.counters.branches += 1;
             }

@@ -12,7 +12,7 @@ use crate::ops::{Logic, Op, PredSlot};
 use crate::registers::Step;
 use crate::types::Type;
 
-/// An operation, its class, and its floating-point operations.
+/// An operation, its class, and its number of floating-point operations.
 pub(super) type Decoded = (Op, Class, u8);
 
 const UNARY: [&str; 14] =
@@ -34,7 +34,7 @@ pub(super) fn round_of(name: &str) -> Round {
     }
 }
 
-/// Checks how many operands there are.
+/// Checks the number of operands.
 pub(super) fn expect_args(m: &Modifiers<'_>, args: &[Arg<'_>], count: std::ops::RangeInclusive<usize>) -> Result<()> {
     if count.contains(&args.len()) {
         return Ok(());
@@ -45,7 +45,7 @@ pub(super) fn expect_args(m: &Modifiers<'_>, args: &[Arg<'_>], count: std::ops::
 }
 
 impl<'a> Builder<'a> {
-    /// Arithmetic, if the instruction is that.
+    /// Decodes arithmetic; `None` for other instructions.
     pub(super) fn decode_arith(&mut self, m: &mut Modifiers<'a>, args: &[Arg<'a>]) -> Result<Option<Decoded>> {
         let name = m.name;
         Ok(Some(match name {
@@ -280,7 +280,7 @@ impl<'a> Builder<'a> {
         Ok((op, Class::Convert, 0))
     }
 
-    /// Generic addresses of global and constant memory are the addresses there; shared memory lies in a window.
+    /// Generic addresses of global and constant memory are plain addresses; shared memory lies in a window.
     fn cvta(&mut self, m: &mut Modifiers<'a>, args: &[Arg<'a>]) -> Result<Decoded> {
         let to = m.flag("to");
         let space = m.need(&["global", "shared", "shared::cta", "const", "param"])?;

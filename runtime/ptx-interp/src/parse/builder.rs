@@ -10,16 +10,16 @@ use crate::ops::{Address, Inst, Op, Pred, PredSlot};
 use crate::registers::{Operands, Slot};
 use crate::types::Type;
 
-/// What a name means.
+/// Meaning of an identifier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Name {
     Register {
         ty: Type,
         slot: Option<Slot>,
     },
-    /// A shared variable at this offset.
+    /// A shared variable, by its offset.
     Shared(u64),
-    /// A shared variable of the module, which has a place only in kernels that use it.
+    /// A shared variable of the module; allocated in kernels that use it.
     ModuleShared {
         bytes: usize,
         align: usize,
@@ -40,11 +40,11 @@ pub(crate) struct Builder<'a> {
     scopes: Vec<Scope>,
     scope: usize,
     labels: HashMap<(usize, &'a str), u32>,
-    /// Branches with the scope and name of their label.
+    /// Branches to resolve, with the scope and name of their label.
     branches: Vec<(usize, usize, &'a str, Place)>,
     no_pred: Option<PredSlot>,
     constants: HashMap<Constant, Slot>,
-    /// Of the instruction at hand.
+    /// Operands of the current instruction.
     pub operands: Operands,
     reads: Vec<Slot>,
     reads_pred: Vec<PredSlot>,
@@ -53,9 +53,9 @@ pub(crate) struct Builder<'a> {
     pub source: Option<(u32, u32)>,
 }
 
-/// The register that holds 0, for operands that are not there.
+/// The register that holds 0, for absent operands.
 const ZERO: Slot = 0;
-/// More registers than any kernel needs.
+/// Limit of the registers of a kernel.
 const MOST_SLOTS: usize = 1 << 24;
 
 impl<'a> Builder<'a> {
@@ -93,7 +93,7 @@ impl<'a> Builder<'a> {
             writes_pred: Vec::new(),
             source: None,
         };
-        // The first slot.
+        // Slot 0.
         builder.constant(Constant::Bits(0));
         builder
     }
@@ -134,7 +134,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Lays out a shared variable.
+    /// Allocates a shared variable.
     pub fn place_shared(&mut self, bytes: usize, align: usize) -> Name {
         let offset = self.kernel.static_shared.next_multiple_of(align);
         self.kernel.static_shared = offset + bytes;
@@ -148,7 +148,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// A branch to a label that may come later.
+    /// Emits a branch to a label that may be defined later.
     pub fn branch_to(&mut self, name: &'a str, place: Place) {
         self.branches.push((self.kernel.code.len(), self.scope, name, place));
     }
@@ -201,7 +201,7 @@ impl<'a> Builder<'a> {
         Ok(Some((ty, new)))
     }
 
-    /// The value of an operand of a type. With `wide`, registers may be wider (loads, stores, conversions).
+    /// The value of an operand. With `wide`, registers may be wider than the type (loads, stores, conversions).
     pub fn value_of(&mut self, arg: &Arg<'a>, ty: Type, wide: bool) -> Result<Slot> {
         match &arg.kind {
             ArgKind::Name(name, offset) => {
@@ -267,7 +267,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// A register that is written. `_` is none.
+    /// A destination register; `None` for `_`.
     pub fn dest_or_none(&mut self, arg: &Arg<'a>, ty: Type, wide: bool) -> Result<Option<Slot>> {
         match &arg.kind {
             ArgKind::Name("_", 0) => Ok(None),
@@ -291,7 +291,7 @@ impl<'a> Builder<'a> {
         self.dest_of(arg, ty, false)
     }
 
-    /// A predicate that is read, perhaps with `!`, or a number.
+    /// A source predicate, possibly negated, or an immediate.
     pub fn pred(&mut self, arg: &Arg<'a>) -> Result<Pred> {
         match &arg.kind {
             ArgKind::Not(inner) => {
@@ -305,7 +305,7 @@ impl<'a> Builder<'a> {
                 }
                 _ => Err(arg.place.error(format!("`{name}` is no predicate"))),
             },
-            // A predicate that nobody writes is false everywhere.
+            // A predicate that is never written is false in all lanes.
             ArgKind::Number(Kind::Int(value), _) => Ok(Pred { slot: self.no_pred(), negated: *value != 0 }),
             _ => Err(arg.place.error("expected a predicate")),
         }
@@ -318,7 +318,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// A predicate that is written. `_` is none.
+    /// A destination predicate; `None` for `_`.
     pub fn pred_dest(&mut self, arg: &Arg<'a>) -> Result<Option<PredSlot>> {
         match &arg.kind {
             ArgKind::Name("_", 0) => Ok(None),
@@ -358,7 +358,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds an instruction of which the operands have been named.
+    /// Emits an instruction with the operands collected so far.
     pub fn push(&mut self, op: Op, class: crate::Class, flops: u8, guard: Option<Pred>, line: u32) {
         let take = std::mem::take::<Vec<Slot>>;
         let mut reads = take(&mut self.reads);
@@ -381,7 +381,7 @@ impl<'a> Builder<'a> {
         self.kernel.code.push(inst);
     }
 
-    /// Resolves labels.
+    /// Resolves labels and returns the kernel.
     pub fn finish(mut self) -> Result<Kernel> {
         let branches = std::mem::take(&mut self.branches);
         for (at, scope, name, place) in branches {
@@ -400,7 +400,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The bits of a number for a type.
+/// The bits of a literal for a type.
 pub(crate) fn number(kind: Kind<'_>, negative: bool, ty: Type) -> std::result::Result<u64, String> {
     let expected = |what: &str| Err(format!("expected {what} for type .{}, found {kind}", ty.name()));
     let bits = match (kind, ty) {

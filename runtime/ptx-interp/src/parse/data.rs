@@ -9,7 +9,7 @@ use crate::ops::{AtomicOp, Op, Order, Space};
 use crate::registers::Slot;
 use crate::types::Type;
 
-/// Hints for caches and scopes of order change nothing that is modelled.
+/// Cache hints and scopes, which have no effect on the modelled behaviour.
 fn is_hint(name: &str) -> bool {
     matches!(name, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "weak" | "cta" | "cluster" | "gpu" | "sys")
         || name.starts_with("L1::")
@@ -17,7 +17,7 @@ fn is_hint(name: &str) -> bool {
 }
 
 impl<'a> Builder<'a> {
-    /// Memory operations, if the instruction is one.
+    /// Decodes memory operations; `None` for other instructions.
     pub(super) fn decode_data(&mut self, m: &mut Modifiers<'a>, args: &[Arg<'a>]) -> Result<Option<Decoded>> {
         Ok(Some(match m.name {
             "ld" | "ldu" => self.ld(m, args)?,
@@ -34,7 +34,7 @@ impl<'a> Builder<'a> {
         }))
     }
 
-    /// Space, whether the access is ordered, elements and type, in any order.
+    /// State space, memory order, number of elements and type, in any order.
     fn access(&mut self, m: &mut Modifiers<'a>) -> Result<(Option<&'a str>, Order, usize, Type)> {
         let space = m.one_of(&[
             "global",

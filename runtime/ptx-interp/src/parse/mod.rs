@@ -1,4 +1,4 @@
-//! Text to modules.
+//! The PTX parser.
 
 mod arith;
 mod builder;
@@ -9,22 +9,21 @@ mod sync;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ParseError;
-use crate::compact::compact;
 use crate::lex::{Kind, Place, Token, tokens};
 use crate::module::{Module, Param, Variable};
+use crate::register_allocation::allocate_registers;
 use crate::types::Type;
 use builder::{Builder, Name};
 
 static MODULES: AtomicU64 = AtomicU64::new(0);
 
-/// Parses a module.
 pub(crate) fn module(text: &str) -> Result<Module> {
     let mut module = names(text)?;
-    module.kernels.iter_mut().for_each(compact);
+    module.kernels.iter_mut().for_each(allocate_registers);
     Ok(module)
 }
 
-/// A module in which every register has a place of its own.
+/// Parses a module without register allocation.
 pub(crate) fn names(text: &str) -> Result<Module> {
     let module = Module {
         kernels: Vec::new(),
@@ -42,14 +41,14 @@ pub(crate) struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     module: Module,
-    /// Names of variables of the module.
+    /// Variables of the module, by name.
     globals: Vec<(&'a str, Name)>,
     version: (u32, u32),
 }
 
 type Result<T> = std::result::Result<T, ParseError>;
 
-/// A declared variable: alignment, type, name, elements of an array (0: without a number).
+/// A declared variable: alignment, type, name, number of array elements (0: unspecified).
 struct Declared<'a> {
     align: usize,
     ty: Type,
@@ -74,7 +73,7 @@ impl<'a> Parser<'a> {
 
     fn next(&mut self) -> Token<'a> {
         let token = self.tokens[self.at];
-        // The last token is the end, which stays.
+        // The end token is never consumed.
         self.at = (self.at + 1).min(self.tokens.len() - 1);
         token
     }

@@ -1,11 +1,11 @@
-//! Bodies of kernels: declarations, labels, and instructions with their operands.
+//! Parses kernel bodies: declarations, labels, and instructions with their operands.
 
 use super::builder::Builder;
 use super::{Parser, Result};
 use crate::lex::{Kind, Place, Token};
 use crate::types::Type;
 
-/// An operand as it is written.
+/// An operand as written.
 #[derive(Clone, Debug)]
 pub(crate) struct Arg<'a> {
     pub kind: ArgKind<'a>,
@@ -16,20 +16,17 @@ pub(crate) struct Arg<'a> {
 pub(crate) enum ArgKind<'a> {
     /// A register, or a variable plus an offset.
     Name(&'a str, i64),
-    /// `%tid.x`.
+    /// A special register, such as `%tid.x`.
     Special(&'a str, Option<&'a str>),
-    /// A number, and whether `-` is before it.
+    /// A literal, and whether it is negated.
     Number(Kind<'a>, bool),
-    /// `[base + offset]`.
     Address(Box<Arg<'a>>, i64),
-    /// `{a, b}`.
     Vector(Vec<Arg<'a>>),
-    /// `p|q`.
     Pair(Box<Arg<'a>>, Box<Arg<'a>>),
     Not(Box<Arg<'a>>),
 }
 
-/// The parts of the name of an instruction, after the first; each must be used.
+/// Modifiers of an opcode (the parts after the first); each must be consumed.
 pub(crate) struct Modifiers<'a> {
     pub name: &'a str,
     pub place: Place,
@@ -37,7 +34,7 @@ pub(crate) struct Modifiers<'a> {
 }
 
 impl<'a> Modifiers<'a> {
-    /// This one is there.
+    /// Consumes the modifier if it is present.
     pub fn flag(&mut self, name: &str) -> bool {
         match self.list.iter_mut().find(|(found, used)| *found == name && !used) {
             Some((_, used)) => {
@@ -48,39 +45,39 @@ impl<'a> Modifiers<'a> {
         }
     }
 
-    /// The first of these that is there.
+    /// Consumes the first of these modifiers that is present.
     pub fn one_of(&mut self, names: &[&str]) -> Option<&'a str> {
         let (name, used) = self.list.iter_mut().find(|(found, used)| !used && names.contains(found))?;
         *used = true;
         Some(name)
     }
 
-    /// As [`Modifiers::one_of`], and one must be there.
+    /// As [`Modifiers::one_of`], but an error if none is present.
     pub fn need(&mut self, names: &[&str]) -> Result<&'a str> {
         let expected = || self.place.error(format!("`{}` wants one of .{}", self.name, names.join(", .")));
         let error = expected();
         self.one_of(names).ok_or(error)
     }
 
-    /// The next type.
+    /// Consumes the next type, if there is one.
     pub fn ty_or_none(&mut self) -> Option<Type> {
         let (name, used) = self.list.iter_mut().find(|(found, used)| !used && Type::from_name(found).is_some())?;
         *used = true;
         Type::from_name(name)
     }
 
-    /// The next type, and it must be there.
+    /// Consumes the next type; an error if there is none.
     pub fn ty(&mut self) -> Result<Type> {
         let error = self.place.error(format!("`{}` wants a type that is supported", self.full()));
         self.ty_or_none().ok_or(error)
     }
 
-    /// A type that is named is a floating-point type.
+    /// Whether a floating-point type is among the modifiers.
     pub fn has_float(&self) -> bool {
         self.list.iter().any(|(name, _)| Type::from_name(name).is_some_and(Type::is_float))
     }
 
-    /// Uses up those for which `ignore` holds.
+    /// Consumes the modifiers for which `ignore` holds.
     pub fn ignore(&mut self, ignore: impl Fn(&str) -> bool) {
         self.list.iter_mut().filter(|(name, _)| ignore(name)).for_each(|(_, used)| *used = true);
     }
@@ -180,7 +177,7 @@ impl<'a> Parser<'a> {
         let line = self.small("a line")?;
         self.int("a column")?;
         while self.accept(b',') {
-            // All of it stays before the next statement, on names, signs and numbers.
+            // The rest of the directive: only names, signs and numbers follow before the next statement.
             while matches!(self.peek(), Kind::Name("function_name" | "inlined_at")) {
                 self.next();
                 while matches!(self.peek(), Kind::Name(_) | Kind::Sign(b'+') | Kind::Int(_))
@@ -249,7 +246,7 @@ impl<'a> Parser<'a> {
                 ArgKind::Vector(parts)
             }
             Kind::Sign(b'[') => {
-                // The offset of a name is an offset of the address, whatever the name is.
+                // The offset after a name is always an address offset.
                 let mut base = self.simple_operand()?;
                 let mut offset = 0;
                 if let ArgKind::Name(_, by) = &mut base.kind {
@@ -288,7 +285,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Names with a meaning of their own. Registers may begin with `%` too.
+/// Names of special registers. Ordinary registers may begin with `%` too.
 fn is_special(name: &str) -> bool {
     const NAMES: [&str; 24] = [
         "%tid",
@@ -320,7 +317,7 @@ fn is_special(name: &str) -> bool {
 }
 
 impl<'a> Arg<'a> {
-    /// The parts of `{a, b}`, or the operand alone.
+    /// The elements of `{a, b}`, or the operand itself.
     pub fn parts(&self) -> &[Arg<'a>] {
         match &self.kind {
             ArgKind::Vector(parts) => parts,
@@ -330,7 +327,7 @@ impl<'a> Arg<'a> {
 }
 
 impl Builder<'_> {
-    /// The name of a parameter in `[name + offset]`.
+    /// Offset and size of the parameter in `[name + offset]`.
     pub fn param_offset(&self, arg: &Arg<'_>) -> Result<(u32, usize)> {
         let ArgKind::Address(base, offset) = &arg.kind else {
             return Err(arg.place.error("expected a parameter in `[ ]`"));

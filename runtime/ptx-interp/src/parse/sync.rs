@@ -1,4 +1,4 @@
-//! Decodes control, barriers, exchanges between lanes and products of matrices.
+//! Decodes control flow, barriers, warp-level instructions and matrix products.
 
 use super::Result;
 use super::arith::{Decoded, expect_args};
@@ -10,7 +10,6 @@ use crate::registers::Slot;
 use crate::types::Type;
 
 impl<'a> Builder<'a> {
-    /// Any instruction.
     pub(super) fn decode(&mut self, m: &mut Modifiers<'a>, args: &[Arg<'a>]) -> Result<Decoded> {
         if let Some(decoded) = self.decode_arith(m, args)? {
             return Ok(decoded);

@@ -1,4 +1,4 @@
-//! NVIDIA's assembler, where there is one: what we execute must be PTX to it too.
+//! Calls ptxas, where it is installed: texts that the interpreter accepts must assemble.
 
 #![allow(dead_code)] // Every test program uses a part of it.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-/// `ptxas`, as `HGNN_PTXAS` names it or from the path.
+/// `ptxas`, from `HGNN_PTXAS` or the path.
 pub fn assembler() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -18,7 +18,7 @@ pub fn assembler() -> Option<&'static Path> {
     found.as_deref()
 }
 
-/// Assembles a file; the error is what the assembler says.
+/// Assembles a file; the error is the message of ptxas.
 pub fn assemble(ptxas: &Path, path: &Path) -> Result<(), String> {
     let out = Command::new(ptxas)
         .args(["-arch=sm_80", "-o", "/dev/null"])
@@ -28,11 +28,11 @@ pub fn assemble(ptxas: &Path, path: &Path) -> Result<(), String> {
     if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned()) }
 }
 
-/// Assembles a text that a test has made, if there is an assembler; texts that differ in digits only count as one.
+/// Assembles a text, if ptxas is installed; texts that differ only in digits are assembled once.
 ///
 /// # Panics
 ///
-/// If the assembler rejects it.
+/// If ptxas rejects it.
 pub fn assemble_once(text: &str) {
     static DONE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(ptxas) = assembler() else { return };

@@ -10,12 +10,12 @@ pub const KEY: BatchKey = BatchKey { seed: 7, epoch: 2, batch: 5 };
 /// Source type, destination type, and edges from source to destination.
 pub type Given = (usize, usize, Vec<(u32, u32)>);
 
-/// A graph of such relations, without weights.
+/// A graph with the given relations, without weights.
 pub fn graph(counts: &[usize], relations: &[Given]) -> SampleGraph<'static> {
     weighted_graph(counts, relations, |_, _| None).unwrap()
 }
 
-/// A graph of such relations, with the weight of each edge (by relation and position).
+/// A graph with the given relations and the weight of each edge (by relation and position).
 pub fn weighted_graph(
     counts: &[usize],
     relations: &[Given],
@@ -31,15 +31,15 @@ pub fn weighted_graph(
             src_type,
             dst_type,
             indptr: made.csc.indptr.into_vec().into(),
-            src: made.csc.indices.into_vec().into(),
+            indices: made.csc.indices.into_vec().into(),
             weights: weights.map(Into::into),
         }
     });
     SampleGraph::new(counts.to_vec(), edges.collect())
 }
 
-/// Random relations between all pairs of types, some of them empty, with a few very busy destinations and equal edges.
-/// Their weights are between 0.01 and 100; in every second relation every third is 0.
+/// Random relations between all pairs of types, some of them empty, with a few high-degree destinations and duplicate
+/// edges. Weights are between 0.01 and 100; in every second relation every third is 0.
 pub fn random_graph(seed: u64) -> SampleGraph<'static> {
     let mut at = 0;
     let mut random = |n: u32| {
@@ -75,14 +75,14 @@ pub fn seeds(graph: &SampleGraph<'_>, step: usize) -> Vec<Vec<u32>> {
     graph.counts().iter().map(|&count| (0..count as u32).rev().step_by(step).collect()).collect()
 }
 
-/// A random graph with edges enough to tell draws apart.
+/// A random graph with enough edges that different samples differ.
 pub fn busy_graph() -> SampleGraph<'static> {
     let edges = |graph: &SampleGraph| graph.relations().iter().map(|r| r.sources().len()).sum::<usize>();
     (0..).map(random_graph).find(|graph| graph.counts().len() > 1 && edges(graph) > 5000).expect("there is one")
 }
 
-/// How far counts are from being equal: (χ² - its mean) / its standard deviation, of about 1 where they are drawn with
-/// equal probability. `scale` corrects for draws without replacement.
+/// Deviation of counts from the uniform distribution: (χ² - its mean) / its standard deviation, about 1 for uniform
+/// counts. `scale` corrects for sampling without replacement.
 pub fn deviation(counts: &[u64], scale: f64) -> f64 {
     let total: u64 = counts.iter().sum();
     let expected = total as f64 / counts.len() as f64;

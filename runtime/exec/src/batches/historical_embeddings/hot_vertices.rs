@@ -1,6 +1,6 @@
 //! Hot vertices: those whose layer-1 embedding most mini-batches need.
 
-use hgnnc_sample::{Batch, Resting};
+use hgnnc_sample::{Batch, HistoricalVertices};
 
 use crate::batches::cache::{MOST_PRESAMPLED, presample};
 use crate::batches::loader::MiniBatchLoader;
@@ -8,11 +8,11 @@ use crate::error::Result;
 
 /// Selects the fraction `share` of the vertices of each type that most batches of an epoch access, smaller ids first
 /// among equals. Presamples an untrained epoch, as for the feature cache. Also returns the number of hot vertices.
-pub fn choose(loader: &MiniBatchLoader, share: f64, seed: u64, threads: usize) -> Result<(Resting, u64)> {
+pub fn choose(loader: &MiniBatchLoader, share: f64, seed: u64, threads: usize) -> Result<(HistoricalVertices, u64)> {
     let layout = loader.layout();
     let known = |table: usize| layout.vertices[layout.reused[table].of.index()];
     let rows: Vec<usize> = (0..layout.reused.len()).map(|table| loader.counts()[known(table).vertex.index()]).collect();
-    let mut resting = Resting::none(loader.counts().len());
+    let mut resting = HistoricalVertices::none(loader.counts().len());
     let num_hot = |rows: usize| (share * rows as f64).round() as usize;
     if rows.iter().all(|&rows| num_hot(rows) == 0) {
         return Ok((resting, 0));

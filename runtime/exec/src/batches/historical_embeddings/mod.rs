@@ -1,10 +1,10 @@
 //! Historical embeddings: layer-1 embeddings of hot vertices, refreshed once per several mini-batches.
 //!
 //! The batches of an epoch are grouped into super-batches, each sampled before its first batch is trained. Hot vertices
-//! sample no neighbours in the last hop ([`Resting`](hgnnc_sample::Resting)). Before a super-batch, a separate program
-//! computes the embeddings of its hot vertices with the current parameters, from in-edges sampled with the fan-outs of
-//! that hop; all batches of the super-batch read them as constants (NeutronOrch, Ai et al., PVLDB 17(8) 2024). An
-//! embedding is therefore at most `batches - 1` updates stale.
+//! sample no neighbours in the last hop ([`HistoricalVertices`](hgnnc_sample::HistoricalVertices)). Before a
+//! super-batch, a separate program computes the embeddings of its hot vertices with the current parameters, from
+//! in-edges sampled with the fan-outs of that hop; all batches of the super-batch read them as constants (NeutronOrch,
+//! Ai et al., PVLDB 17(8) 2024). An embedding is therefore at most `batches - 1` updates stale.
 //!
 //! [`super_batches`] samples on the loader thread; [`hot_vertices`] selects the hot vertices; this module computes and
 //! stores the embeddings.

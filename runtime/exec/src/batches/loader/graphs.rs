@@ -43,21 +43,21 @@ impl MiniBatchLoader {
                     let edges = block.indptr[topology.num_dst] as usize;
                     if direct {
                         other.clear();
-                        other.extend(block.src[..edges].iter().map(|&id| by_id[id as usize]));
+                        other.extend(block.indices[..edges].iter().map(|&id| by_id[id as usize]));
                     }
                     if last.contains(&index) {
                         std::mem::swap(indptr, &mut block.indptr);
                         // Rows of later hops follow, without edges.
                         indptr.truncate(topology.num_dst + 1);
                         if !direct {
-                            std::mem::swap(other, &mut block.src);
+                            std::mem::swap(other, &mut block.indices);
                         }
                     } else {
                         indptr.clear();
                         indptr.extend_from_slice(&block.indptr[..=topology.num_dst]);
                         if !direct {
                             other.clear();
-                            other.extend_from_slice(&block.src[..edges]);
+                            other.extend_from_slice(&block.indices[..edges]);
                         }
                     }
                 }

@@ -14,7 +14,9 @@ use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::types::{Graph, VertexType};
-use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, Resting, SampleGraph, Sampler};
+use hgnnc_sample::{
+    Batch, BatchKey, Compiled, Edges, Fanout, GraphError, HistoricalVertices, Plan, SampleGraph, Sampler,
+};
 
 use super::cache::CachedInput;
 use super::historical_embeddings::ReusedRows;
@@ -41,7 +43,7 @@ pub(super) struct MiniBatchLoader {
     graph: Arc<SampleGraph<'static>>,
     plan: Plan,
     /// Hot vertices, which sample no neighbours in the last hop because they have historical embeddings.
-    resting: Resting,
+    resting: HistoricalVertices,
     /// Generated sampling loops, if enabled.
     code: Option<Compiled>,
     layout: BatchLayout,
@@ -139,7 +141,7 @@ impl MiniBatchLoader {
             let ends = (step.src.index(), step.dst.index());
             edges(&step.name, ends, (&step.csc, data.num_vertices[step.dst.index()]), false)
         });
-        let resting = Resting::none(data.num_vertices.len());
+        let resting = HistoricalVertices::none(data.num_vertices.len());
         let graph = SampleGraph::new(data.num_vertices.clone(), all)
             .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
             .map_err(unsupported)?;
@@ -182,7 +184,7 @@ impl MiniBatchLoader {
         Self {
             graph: Arc::clone(&self.graph),
             plan,
-            resting: Resting::default(),
+            resting: HistoricalVertices::default(),
             code,
             layout: bottom.layout.clone(),
             types: self.types.clone(),
@@ -198,12 +200,12 @@ impl MiniBatchLoader {
     }
 
     /// Sets the hot vertices.
-    pub fn rest(&mut self, resting: Resting) {
+    pub fn rest(&mut self, resting: HistoricalVertices) {
         self.resting = resting;
     }
 
     /// Hot vertices, which have historical embeddings.
-    pub fn resting(&self) -> &Resting {
+    pub fn resting(&self) -> &HistoricalVertices {
         &self.resting
     }
 
@@ -347,7 +349,7 @@ impl MiniBatchLoader {
             Seeds::Links(source) => source.draw(own, key, &mut worker.pairs, &mut seeds, &mut mini_batch.pairs),
             Seeds::Others => {}
         }
-        let sampled = worker.sampler.sample_resting(&seeds, key, &self.resting, &mut mini_batch.sampled);
+        let sampled = worker.sampler.sample_with_historical(&seeds, key, &self.resting, &mut mini_batch.sampled);
         sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
         if let Seeds::Links(source) = &self.seeds {
             source.exclude(&worker.pairs, &mut mini_batch.sampled);
@@ -399,5 +401,5 @@ fn edges(
         false => (incoming.indptr.to_vec(), incoming.indices.to_vec()),
     };
     let name = Cow::Owned(name.to_owned());
-    Edges { name, src_type, dst_type, indptr: Cow::Owned(indptr), src: Cow::Owned(src), weights: None }
+    Edges { name, src_type, dst_type, indptr: Cow::Owned(indptr), indices: Cow::Owned(src), weights: None }
 }

@@ -105,7 +105,7 @@ impl MiniBatchLoader {
             Space::Vertices(vertex) => self.vertices(sampled, vertex),
             Space::Edges(graph) => match self.layout.graphs[graph.index()] {
                 BatchGraph::Sampled { graph, hops } => {
-                    &sampled.blocks[graph.index()].edge[..sampled.edges_up_to(graph.index(), hops)]
+                    &sampled.blocks[graph.index()].eids[..sampled.edges_up_to(graph.index(), hops)]
                 }
                 BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Reused { .. } => {
                     return Err(unknown(ty));

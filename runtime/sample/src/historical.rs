@@ -1,17 +1,17 @@
-//! Vertices that draw nothing in the last hop.
+//! Vertices without samples in the last hop.
 
-/// Vertices, by type, of which the last hop takes no edges: whoever trains has what lies beneath them from elsewhere. In
-/// the hops before they are as all others.
+/// Vertices with a historical embedding, by type. The last hop samples no edges of them, since the trainer supplies
+/// their embedding; earlier hops treat them as any other vertex.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resting {
-    /// A bit for each vertex of a type; fewer where the last ones are not resting. `[types][vertices / 64]`
+pub struct HistoricalVertices {
+    /// A bitmap for each type, up to the last vertex in the set. `[types][vertices / 64]`
     bits: Vec<Vec<u64>>,
 }
 
-impl Resting {
-    /// None of so many types.
-    pub fn none(types: usize) -> Resting {
-        Resting { bits: vec![vec![]; types] }
+impl HistoricalVertices {
+    /// The empty set, for `types` vertex types.
+    pub fn none(types: usize) -> HistoricalVertices {
+        HistoricalVertices { bits: vec![vec![]; types] }
     }
 
     /// Adds a vertex. Panics if there is no such type.
@@ -24,14 +24,14 @@ impl Resting {
         bits[word] |= 1 << (vertex % 64);
     }
 
-    /// Does a vertex rest?
+    /// Whether the set contains a vertex.
     #[inline]
     pub fn has(&self, vertex_type: usize, vertex: u32) -> bool {
         let word = self.bits.get(vertex_type).and_then(|bits| bits.get(vertex as usize / 64));
         word.is_some_and(|word| word >> (vertex % 64) & 1 == 1)
     }
 
-    /// Are there some of a type?
+    /// Whether the set contains vertices of a type.
     pub fn of(&self, vertex_type: usize) -> bool {
         self.bits.get(vertex_type).is_some_and(|bits| !bits.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Many batches, several at a time.
+//! Sampling of many batches in parallel.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -10,20 +10,20 @@ use crate::sampler::Sampler;
 use crate::walk::{WalkError, Walks};
 use crate::walker::Walker;
 
-/// Samples batches `0..num` with a thread for each of the samplers, which keep what they have allocated. `job` gives seeds
-/// (a list for each vertex type) and key of a batch; `done` takes each batch as it is ready, in no certain order. A batch
-/// depends on its job alone, not on who samples it.
+/// Samples batches `0..num` with one thread per sampler; samplers reuse their allocations. `job` returns the seeds (a
+/// list per vertex type) and the key of a batch; `done` receives finished batches in no particular order. A batch
+/// depends on its job alone, not on the thread.
 ///
-/// Batches, not parts of one, are what threads divide: they share nothing, and there are always enough of them.
+/// Threads divide batches rather than parts of a batch: batches share no state, and there are always enough of them.
 ///
-/// Errors with the first job, by time, that has one; others may be sampled or not then.
+/// Stops at the first failing job and returns its error; later batches may or may not have been sampled by then.
 pub fn sample_each<'s>(
     samplers: &mut [(Sampler<'_>, Batch)],
     num: usize,
     job: impl Fn(usize) -> (&'s [Vec<u32>], BatchKey) + Sync,
     done: impl Fn(usize, &Batch) + Sync,
 ) -> Result<(), SampleError> {
-    divide(samplers, num, |(sampler, batch), index| {
+    run_all(samplers, num, |(sampler, batch), index| {
         let (seeds, key) = job(index);
         sampler.sample(seeds, key, batch)?;
         done(index, batch);
@@ -31,14 +31,14 @@ pub fn sample_each<'s>(
     })
 }
 
-/// As [`sample_each`], for walks from seeds of the type where the metapath begins.
+/// As [`sample_each`], for random walks from seeds of the destination type of the metapath's first relation.
 pub fn walk_each<'s>(
     walkers: &mut [(Walker<'_>, Walks)],
     num: usize,
     job: impl Fn(usize) -> (&'s [u32], BatchKey) + Sync,
     done: impl Fn(usize, &Walks) + Sync,
 ) -> Result<(), WalkError> {
-    divide(walkers, num, |(walker, walks), index| {
+    run_all(walkers, num, |(walker, walks), index| {
         let (seeds, key) = job(index);
         walker.walk(seeds, key, walks)?;
         done(index, walks);
@@ -46,8 +46,8 @@ pub fn walk_each<'s>(
     })
 }
 
-/// Does work `0..num` with a thread for each worker; stops at the first error.
-fn divide<W: Send, E: Send>(
+/// Runs `work` for `0..num` with one thread per worker; stops at the first error.
+fn run_all<W: Send, E: Send>(
     workers: &mut [W],
     num: usize,
     work: impl Fn(&mut W, usize) -> Result<(), E> + Sync,
@@ -67,7 +67,7 @@ fn divide<W: Send, E: Send>(
     };
     let Some((own, others)) = workers.split_first_mut() else { return Ok(()) };
     std::thread::scope(|scope| {
-        // Where no more threads can be started, those that are there do the work.
+        // If no more threads can be spawned, the running ones do all the work.
         let all = &all;
         let spawn = |worker| std::thread::Builder::new().spawn_scoped(scope, move || (free(), all(worker)).1).ok();
         let threads: Vec<_> = others.iter_mut().map_while(spawn).collect();

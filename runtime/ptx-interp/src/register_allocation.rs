@@ -1,11 +1,11 @@
-//! Gives registers whose values are never needed at the same time one place.
+//! Register allocation.
 //!
-//! Texts name a register for nearly every value, and a warp keeps 32 values of each: kernels with thousands of names would
-//! not stay in the cache of the processor. A register holds its place from where it is first live to where it is last live,
-//! in the order of the text. What has been written is noted by name, so that reads of unwritten registers are still found.
+//! PTX is in near-SSA form, with a register for nearly every value, and a warp stores 32 values of each: kernels with
+//! thousands of registers would not stay in the processor's cache. Registers with disjoint live intervals, in text
+//! order, share a place. Definedness is tracked per register name, so that reads of unwritten registers are still
+//! detected.
 //!
-//! Lanes at different instructions do not disturb each other: a place has a value per lane, and each lane's own path through
-//! the text decides what is live for it.
+//! Diverged lanes do not interfere: a place has a value per lane, and liveness holds along each lane's own path.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,8 +14,8 @@ use crate::module::Kernel;
 use crate::ops::{Inst, Op};
 use crate::registers::Slot;
 
-/// Renumbers the operands of a kernel; [`Inst::reads`] and [`Inst::writes`] keep the names.
-pub(crate) fn compact(kernel: &mut Kernel) {
+/// Replaces register names by places; [`Inst::reads`] and [`Inst::writes`] keep the names.
+pub(crate) fn allocate_registers(kernel: &mut Kernel) {
     let names = kernel.num_slots;
     let mut place: Vec<Slot> = vec![Slot::MAX; names];
     let mut places = 0;
@@ -51,7 +51,7 @@ pub(crate) fn compact(kernel: &mut Kernel) {
     }
     for inst in &mut kernel.code {
         inst.visit_slots(&mut |slot| {
-            // What nobody names is an operand that is not there.
+            // A name without a live interval belongs to an absent operand.
             *slot = match place[*slot as usize] {
                 Slot::MAX => 0,
                 slot => slot,
@@ -61,7 +61,6 @@ pub(crate) fn compact(kernel: &mut Kernel) {
     kernel.num_places = places as usize;
 }
 
-/// A block of instructions without branches into or out of its middle.
 struct Block {
     start: usize,
     end: usize,
@@ -99,7 +98,6 @@ fn blocks(code: &[Inst]) -> Vec<Block> {
     blocks
 }
 
-/// Sets of names.
 type Bits = Vec<u64>;
 
 fn contains(bits: &Bits, name: usize) -> bool {
@@ -110,12 +108,12 @@ fn insert(bits: &mut Bits, name: usize) {
     bits[name / 64] |= 1 << (name % 64);
 }
 
-/// First and last moment of each name: twice the number of the instruction, plus 1 for what it writes. `usize::MAX` for
-/// names that are not used.
+/// Live interval of each name: first and last position, which is twice the instruction's index, plus 1 for its writes.
+/// `usize::MAX` for unused names.
 fn lives(code: &[Inst], names: usize) -> Vec<(usize, usize)> {
     let blocks = blocks(code);
     let empty = vec![0u64; names.div_ceil(64)];
-    // Read before it is written, and written for sure.
+    // Read before any write in the block, and written on every path through it.
     let (mut used, mut written) = (vec![empty.clone(); blocks.len()], vec![empty.clone(); blocks.len()]);
     for (i, block) in blocks.iter().enumerate() {
         for inst in &code[block.start..block.end] {
@@ -251,15 +249,15 @@ mod tests {
     use crate::module::Module;
     use crate::{Launch, Memory, Value, parse};
 
-    /// Programs over 8 variables, with a new register for every intermediate value.
+    /// Programs over 8 variables, with a fresh register for every intermediate value.
     #[derive(Clone, Debug)]
     enum Statement {
         /// `d = a op b`.
         Assign(&'static str, u8, u8, u8),
-        /// Where `a < b`.
+        /// Executed by the lanes with `a < b`.
         Guarded(u8, u8, u8),
         If(u8, u8, Vec<Statement>, Vec<Statement>),
-        /// As many rounds as the low bits of `a` say, a number per lane.
+        /// Iterates per lane as often as the low bits of `a` say.
         Loop(u8, Vec<Statement>),
     }
 

@@ -1,28 +1,28 @@
-//! Compact ids of the vertices of one type, forgotten all at once.
+//! Map from the vertices of one type to their compact ids, cleared in constant time.
 
 use crate::graph::GraphError;
 use crate::prefetch::prefetch;
 use crate::words::Words;
 
-/// For each vertex a compact id and the number of the batch that gave it, in one word: a vertex costs one access to
-/// memory, and nothing is cleared between batches until their numbers run out.
-pub(crate) struct Table {
+/// One word per vertex holds the compact id and a stamp of the batch that assigned it: a look-up is one memory access,
+/// and the words are only cleared when stamps wrap around.
+pub(crate) struct IdMap {
     words: Words,
-    /// Low bits of a word that hold an id.
+    /// Number of low bits of a word that hold the id.
     id_bits: u32,
-    /// Number of the batch, in place. Words of other batches are those of no vertex.
+    /// Stamp of the current batch, shifted into place. Words with another stamp are empty.
     stamp: u32,
 }
 
-impl Table {
-    /// For `count` vertices, at most 2^30.
-    pub fn new(count: usize) -> Result<Table, GraphError> {
-        // Ids are below `count`, so that at least two bits are left for batches.
+impl IdMap {
+    /// A map for `count` vertices, at most 2^30.
+    pub fn new(count: usize) -> Result<IdMap, GraphError> {
+        // Ids are below `count`, so at least two bits are left for the stamp.
         let id_bits = (32 - (count.max(2) as u32 - 1).leading_zeros()).min(30);
-        Ok(Table { words: Words::zeroed(count)?, id_bits, stamp: 0 })
+        Ok(IdMap { words: Words::zeroed(count)?, id_bits, stamp: 0 })
     }
 
-    /// Forgets all ids.
+    /// Clears the map, in constant time.
     pub fn forget(&mut self) {
         self.stamp = self.stamp.wrapping_add(1 << self.id_bits);
         if self.stamp == 0 {
@@ -31,14 +31,14 @@ impl Table {
         }
     }
 
-    /// The id of `vertex`, which becomes `next` if it has none, and whether it had none. No branch: about every second
-    /// vertex is new, which no processor can predict.
+    /// The compact id of `vertex`, which is assigned `next` if it has none, and whether it had none. Branch-free: about
+    /// every second vertex is new, which is unpredictable.
     #[inline(always)]
     pub fn id(&mut self, vertex: u32, next: u32) -> (u32, bool) {
         id_in(&mut self.words, self.id_bits, self.stamp, vertex, next)
     }
 
-    /// Replaces vertices by ids; new vertices are appended to `known`, whose length is the next id.
+    /// Replaces vertices by compact ids; new vertices are appended to `known`, whose length is the next id.
     pub fn relabel(&mut self, vertices: &mut [u32], known: &mut Vec<u32>) {
         let first = known.len();
         let mut new = 0;
@@ -54,17 +54,17 @@ impl Table {
         known.truncate(first + new);
     }
 
-    /// For each vertex, the number of a batch and an id.
+    /// The words, by vertex: stamp and compact id.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// To give ids in.
+    /// The words, for generated code that assigns ids.
     pub fn words_mut(&mut self) -> &mut [u32] {
         &mut self.words
     }
 
-    /// The bits of this batch in words, and the bound of ids.
+    /// The stamp of this batch in its place, and the exclusive bound of ids.
     pub fn marks(&self) -> (u32, u32) {
         (self.stamp, 1 << self.id_bits)
     }
@@ -79,7 +79,7 @@ fn id_in(words: &mut [u32], id_bits: u32, stamp: u32, vertex: u32, next: u32) ->
     (id, fresh)
 }
 
-/// Reads the sources of `edges` into `into`, and asks for their words.
+/// Gathers the sources of `edges` into `into`, and prefetches their words.
 pub(crate) fn gather(sources: &[u32], edges: &[u32], words: &[u32], into: &mut [u32]) {
     for (to, &edge) in into.iter_mut().zip(edges) {
         *to = sources[edge as usize];
@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn ids_are_given_in_order_and_forgotten() {
         for count in [1, 2, 3, 1 << 20] {
-            let mut table = Table::new(count).unwrap();
-            // More batches than a word can tell apart where ids take many bits.
+            let mut table = IdMap::new(count).unwrap();
+            // More batches than stamps, for ids of many bits.
             for batch in 0..5000u32 {
                 table.forget();
                 let last = (count - 1) as u32;
