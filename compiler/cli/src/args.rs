@@ -45,12 +45,12 @@ pub(crate) mod heading {
 #[derive(Parser, Debug)]
 #[command(name = "hgnnc", version)]
 pub struct Args {
-    /// What to do.
+    /// The subcommand and its arguments.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The subcommands of `hgnnc`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Report what is wrong with a model, and nothing else
@@ -98,13 +98,13 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// Most bytes of the cache of graphs, if there is to be one.
+    /// Size limit of the graph cache in bytes; `None` disables it.
     pub fn graph_cache(&self) -> Option<u64> {
         (!self.no_graph_cache).then_some(self.graph_cache_limit)
     }
 }
 
-/// Where and with what to run.
+/// Device, threads and precision of a run.
 #[derive(ClapArgs, Debug)]
 #[command(next_help_heading = heading::RUNNING)]
 pub struct DeviceArgs {
@@ -125,8 +125,8 @@ pub struct DeviceArgs {
     pub precision: Precision,
 }
 
-/// How exact dense products on a GPU are. Sums are always in f32, and so is all that is not a product of many rows with a
-/// weight.
+/// How exact dense products on a GPU are. Sums are always in f32, and so is all that is not a product of many rows with
+/// a weight.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precision {
     /// Products of f32 without matrix units
@@ -140,7 +140,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// That of the code for a device.
+    /// The corresponding precision of the PTX generator.
     pub fn of_products(self) -> hgnnc_ptx::Precision {
         match self {
             Precision::F32 => hgnnc_ptx::Precision::F32,
@@ -163,7 +163,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// That of the engine.
+    /// The corresponding mode of the engine.
     pub fn mode(self) -> CodeMode {
         match self {
             Code::Auto => CodeMode::Auto,
@@ -173,20 +173,20 @@ impl Code {
     }
 }
 
-/// A device.
+/// The value of `--device`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Device {
-    /// The best there is.
+    /// A GPU if there is one and the model fits, else the processor.
     Auto,
-    /// The processor.
+    /// The processor of this machine.
     Cpu,
     /// The NVIDIA GPU with this number.
     Cuda(u32),
-    /// No device: the code for a GPU, executed by the processor. It is slow, and counts what a GPU would do.
+    /// The PTX interpreter: runs the GPU code on the processor, slowly, with performance counters.
     PtxInterp,
 }
 
-/// Arguments of `check`.
+/// Arguments of the command `check`.
 #[derive(ClapArgs, Debug)]
 pub struct CheckArgs {
     /// The model, a `.hgnn` file
@@ -199,11 +199,11 @@ pub struct CheckArgs {
     pub split: Option<String>,
 }
 
-/// Arguments of `fmt`.
+/// Arguments of the command `fmt`.
 #[derive(ClapArgs, Debug)]
 pub struct FmtArgs {
-    /// `.hgnn` files, which are replaced where they change; `-` formats standard input to standard output. A file that does not
-    /// parse is left as it is
+    /// `.hgnn` files, which are replaced where they change; `-` formats standard input to standard output. A file that
+    /// does not parse is left as it is
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Change nothing: name the files that are not formatted, and exit with 1 where there is one
@@ -273,7 +273,7 @@ pub enum Target {
     Sm90,
 }
 
-/// Arguments of `build`.
+/// Arguments of the command `build`.
 #[derive(ClapArgs, Debug)]
 pub struct BuildArgs {
     /// The model, a `.hgnn` file
@@ -281,7 +281,7 @@ pub struct BuildArgs {
     /// Write the levels into this folder instead of showing them
     #[arg(help_heading = heading::OUTPUT, short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
-    /// What to compile for
+    /// Target to compile for
     #[arg(help_heading = heading::COMPILER, long, value_enum, default_value_t = Target::Cpu)]
     pub target: Target,
     /// Sizes come from this dataset: passes that compare sizes need them
@@ -312,7 +312,7 @@ pub struct BuildArgs {
     pub disable: DisableArgs,
 }
 
-/// Arguments of `train`.
+/// Arguments of the command `train`.
 #[derive(ClapArgs, Debug)]
 pub struct TrainArgs {
     /// Model and data.
@@ -327,8 +327,8 @@ pub struct TrainArgs {
     /// Number of epochs; without it, the model's own
     #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
-    /// Keep the parameters of the best epoch (weights.safetensors), the report (report.json) and the log (log.txt) in this
-    /// folder, which must be empty or not there. All of it appears at once when the run ends
+    /// Keep the parameters of the best epoch (weights.safetensors), the report (report.json) and the log (log.txt) in
+    /// this folder, which must be empty or not there. All of it appears at once when the run ends
     #[arg(help_heading = heading::OUTPUT, short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write a report as JSON
@@ -344,7 +344,8 @@ pub struct TrainArgs {
     /// Continue from the checkpoint, with the same program, train block and data
     #[arg(help_heading = heading::CHECKPOINTS, long, requires = "checkpoint")]
     pub resume: bool,
-    /// With `--resume`: continue although the program, the train block or the data are others than those of the checkpoint
+    /// With `--resume`: continue although the program, the train block or the data are others than those of the
+    /// checkpoint
     #[arg(long, requires = "resume")]
     pub allow_changed: bool,
     /// Start from these parameters instead of random ones
@@ -353,9 +354,9 @@ pub struct TrainArgs {
     /// Write the parameters of the best epoch
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,
-    /// Of a model that is trained on batches: put a fast memory of this size (such as 64M, or 0) in front of the rows of
-    /// vertices, as the memory of a device would be. With `--epochs 0` an epoch is sampled only: the report says what the
-    /// cache would save
+    /// Of a model that is trained on batches: put a fast memory of this size (such as 64M, or 0) in front of the rows
+    /// of vertices, as the memory of a device would be. With `--epochs 0` an epoch is sampled only: the report says
+    /// what the cache would save
     #[arg(help_heading = heading::FAST_MEMORY, long, value_name = "SIZE", value_parser = parse_cache)]
     pub cache: Option<u64>,
     /// Which rows it keeps
@@ -385,7 +386,7 @@ pub enum CachePolicy {
 }
 
 impl CachePolicy {
-    /// That of the runtime.
+    /// The corresponding policy of the runtime.
     pub fn of_cache(self) -> hgnnc_exec::CachePolicy {
         match self {
             CachePolicy::Penalty => hgnnc_exec::CachePolicy::Penalty,
@@ -397,7 +398,7 @@ impl CachePolicy {
     }
 }
 
-/// Arguments of `eval`.
+/// Arguments of the command `eval`.
 #[derive(ClapArgs, Debug)]
 pub struct EvalArgs {
     /// Model and data.
@@ -417,7 +418,7 @@ pub struct EvalArgs {
     pub disable: DisableArgs,
 }
 
-/// Arguments of `infer`.
+/// Arguments of the command `infer`.
 #[derive(ClapArgs, Debug)]
 pub struct InferArgs {
     /// Model and data.
@@ -444,15 +445,15 @@ pub struct InferArgs {
     pub disable: DisableArgs,
 }
 
-/// Arguments of `data`.
+/// Arguments of the command `data`.
 #[derive(ClapArgs, Debug)]
 pub struct DataArgs {
-    /// What to do.
+    /// The subcommand and its arguments.
     #[command(subcommand)]
     pub command: DataCommand,
 }
 
-/// What to do with a dataset.
+/// The subcommands of `hgnnc data`.
 #[derive(Subcommand, Debug)]
 pub enum DataCommand {
     /// Print sizes, degrees and metapath counts
@@ -497,7 +498,7 @@ pub enum DataCommand {
     },
 }
 
-/// `auto`, `cpu`, `cuda`, `cuda:1`, `ptx-interp`
+/// Parses a device: `auto`, `cpu`, `cuda`, `cuda:1` or `ptx-interp`.
 fn parse_device(text: &str) -> Result<Device, String> {
     match text {
         "auto" => Ok(Device::Auto),
@@ -513,7 +514,7 @@ fn parse_device(text: &str) -> Result<Device, String> {
     }
 }
 
-/// `200`, `0`
+/// Parses a whole number, such as `200`.
 fn parse_whole(text: &str) -> Result<u64, String> {
     parse_within::<0, { u64::MAX }>(text)
 }
@@ -524,12 +525,12 @@ pub fn parse_within<const LEAST: u64, const MOST: u64>(text: &str) -> Result<u64
     number.ok_or_else(|| format!("not a whole number between {LEAST} and {MOST}"))
 }
 
-/// `0.01`
+/// Parses a floating-point number, such as `0.01`.
 fn parse_number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "not a number".into())
 }
 
-/// `8`
+/// Parses a number of threads, such as `8`.
 fn parse_threads(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
@@ -537,7 +538,7 @@ fn parse_threads(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "not a number between 1 and 4096".into())
 }
 
-/// `800M`, `2G`, `1.5GiB`, `1000000`
+/// Parses a size in bytes, such as `800M`, `2G`, `1.5GiB` or `1000000`.
 fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_lowercase();
@@ -555,7 +556,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// As [`parse_size`], or nothing at all.
+/// As [`parse_size`], and also 0.
 fn parse_cache(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { parse_size(text) }
 }

@@ -92,7 +92,7 @@ fn row(name: String, result: String, bound: &Bounded, machine: &Machine) -> Vec<
     ]
 }
 
-/// The rows that a kernel has, or its product.
+/// The rows that a kernel iterates over, or its matrix product.
 pub fn label(program: &Program, kernel: &Kernel) -> String {
     match &kernel.body {
         Body::Gemm(gemm) => {
@@ -108,7 +108,7 @@ pub fn label(program: &Program, kernel: &Kernel) -> String {
     }
 }
 
-/// The buffers that a kernel writes.
+/// Names of the buffers that a kernel writes.
 pub fn stores(program: &Program, kernel: &Kernel) -> String {
     let names: Vec<&str> = kernel.writes().iter().map(|&buffer| &program.buffer(buffer).name[..]).collect();
     match &names[..] {

@@ -42,7 +42,7 @@ const LEVELS: [Level; 10] = [
     Level::Plan,
 ];
 
-/// Compiles a model and shows the levels asked for.
+/// Compiles a model and shows the requested levels.
 pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.out {
         check_folder(folder)?;
@@ -53,7 +53,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     let Sized { model, sizes, mut data } = sized(args, &switches.disabled, &mut analysis)?;
     check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
-        // Which products rows have depends on the kind of machine.
+        // The products of rows depend on the kind of machine.
         _ if target(args).is_some() => Some(machine(target(args).unwrap_or(args.target))),
         Some(_) if args.explain || wants(args, Level::Bounds) => Some(machine(args.target)),
         _ => None,
@@ -68,7 +68,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         if let Some(data) = data.as_mut().filter(|_| target(args).is_none()) {
             print(&order_text(args, &lowered.artifact, data)?)?;
         }
-        // What the passes know.
+        // The sizes available to the passes.
         memory_text(&lowered, None).map_or(Ok(()), |line| print(&line))?;
     }
     let arenas = match &mut data {
@@ -115,11 +115,11 @@ fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Re
     Ok(ordered.explain.iter().map(|line| format!("{REORDER_VERTICES}: {line}")).collect::<Vec<_>>().join("\n"))
 }
 
-/// The checked model, and sizes from where the arguments say.
+/// The checked model, with sizes from a dataset or from `--stats`.
 struct Sized {
     model: Analyzed,
     sizes: Option<SizeInfo>,
-    /// The dataset, where sizes are those of one.
+    /// The dataset, if sizes come from one.
     data: Option<BoundData>,
 }
 
@@ -132,13 +132,13 @@ fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis) -> Resu
         let (data, sizes) = bind_sizes(&model, &dataset, &BindOptions::default(), &lower)?;
         return Ok(Sized { model, sizes: Some(sizes), data: Some(data) });
     }
-    // Errors were reported, and ended the command.
+    // Errors were reported already.
     let Some(model) = analysis.model.take() else { return Err(Failure::Input(None)) };
     let sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
     Ok(Sized { model, sizes, data: None })
 }
 
-/// The text of each level asked for; all levels that there are where only a folder is named.
+/// The text of each requested level; all available levels if only a folder is given.
 fn levels(
     args: &BuildArgs,
     analysis: &Analysis,
@@ -175,12 +175,12 @@ fn levels(
     Ok(texts)
 }
 
-/// Will this level be shown, if it can be?
+/// Whether this level was requested, if it is available.
 fn wants(args: &BuildArgs, level: Level) -> bool {
     args.emit.contains(&level) || (args.emit.is_empty() && args.out.is_some())
 }
 
-/// Bounds and plans need sizes; whoever asks for them is told which are missing.
+/// Bounds and plans need sizes; the error names the missing ones.
 fn check_sizes(args: &BuildArgs, model: &Analyzed, sizes: Option<&SizeInfo>) -> Result<(), Failure> {
     let asked = |level| args.emit.contains(&level).then_some(level);
     let Some(level) = asked(Level::Bounds).or(asked(Level::Plan)) else { return Ok(()) };
@@ -196,7 +196,7 @@ fn check_sizes(args: &BuildArgs, model: &Analyzed, sizes: Option<&SizeInfo>) -> 
     })
 }
 
-/// The graphics processor to compile for, if it is one.
+/// The target, if it is a GPU.
 fn target(args: &BuildArgs) -> Option<Target> {
     match args.target {
         Target::Cpu if wants(args, Level::Ptx) && args.emit.contains(&Level::Ptx) => Some(Target::Sm80),
@@ -224,7 +224,7 @@ fn ptx(args: &BuildArgs, analysis: &Analysis, lowered: &Lowered, options: &Lower
     Ok(module?.text)
 }
 
-/// What to compile for, in numbers.
+/// Machine description of a target.
 fn machine(target: Target) -> Machine {
     let sheet = match target {
         Target::Cpu => None,
@@ -234,7 +234,7 @@ fn machine(target: Target) -> Machine {
     sheet.unwrap_or_else(|| data::processor(0))
 }
 
-/// `None` where a model without a train block has no such level, and where sizes are not known.
+/// `None` for a level that a model without a train block lacks, or that needs sizes.
 fn level_text(
     level: Level,
     analysis: &Analysis,
@@ -251,13 +251,13 @@ fn level_text(
         Level::Dataflow => ir_text(&lowered.dataflow),
         Level::Joint => ir_text(lowered.joint.as_ref()?),
         Level::Optimized => {
-            // What batches reuse is computed by a program of its own.
+            // Historical embeddings are computed by a separate program.
             let bottom = lowered.artifact.bottom.iter().map(|bottom| &bottom.flow);
             let programs = std::iter::once(lowered.artifact.train.as_ref()?).chain(bottom);
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
         }
         Level::Infer => {
-            // Scores of links are computed by a program of their own, for one set of pairs after another.
+            // Link scores are computed by a separate program, for one set of pairs after another.
             let programs = std::iter::once(&lowered.artifact.infer).chain(&lowered.artifact.score);
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
         }
@@ -274,7 +274,7 @@ fn level_text(
             let trained = lowered.artifact.train.is_some() && lowered.artifact.batch.is_none();
             arenas.map(|arenas| plan::parts_text(arenas, trained) + "\n").unwrap_or_default() + &text
         }
-        // Needs more than the compiled model.
+        // These levels need more than the compiled model.
         Level::Clif | Level::Ptx => return None,
     })
 }
@@ -309,7 +309,7 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
     })
 }
 
-/// Memory for values, where sizes are known: with a dataset all that is planned, else of values only.
+/// Memory of values, if sizes are known: the whole plan with a dataset, otherwise values only.
 fn memory_text(lowered: &Lowered, arenas: Option<&Arenas>) -> Option<String> {
     if let Some(arenas) = arenas {
         let whole = lowered.artifact.train.is_some() && lowered.artifact.batch.is_none();
@@ -320,7 +320,7 @@ fn memory_text(lowered: &Lowered, arenas: Option<&Arenas>) -> Option<String> {
     Some(format!("values: {train}inference {}", show_bytes(arena.infer)))
 }
 
-/// One line, for those who only want to know whether it compiles.
+/// A one-line summary of a successful compilation.
 fn summary(model: &Analyzed, lowered: &Lowered, memory: Option<String>) -> String {
     let program = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
     format!(
@@ -332,7 +332,7 @@ fn summary(model: &Analyzed, lowered: &Lowered, memory: Option<String>) -> Strin
     )
 }
 
-/// Sizes by name, for a dataset that is not at hand.
+/// Sizes by name from a JSON file, as a substitute for a dataset.
 fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
     let text = files::read_to_string(path).map_err(|error| Failure::read(path, &error))?;
     let json: serde_json::Value = serde_json::from_str(&text)
@@ -342,7 +342,7 @@ fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
     let find = |key: &str, name: &str| {
         json.get(key).and_then(|table| table.get(name)?.as_u64()).ok_or_else(|| missing(key, name))
     };
-    // A table that is not there is not known; in one that is there, nothing may be missing.
+    // A missing table is unknown; a table that is present must be complete.
     let all = |key: &str, names: &[&str]| match json.get(key) {
         None => Ok(vec![]),
         Some(_) => names.iter().map(|name| find(key, name)).collect::<Result<Vec<u64>, _>>(),

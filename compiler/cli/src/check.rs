@@ -12,7 +12,7 @@ use crate::output::print;
 use crate::run::Purpose;
 use crate::source;
 
-/// Reports everything that is wrong with a model.
+/// Reports all diagnostics of a model.
 pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, true)?;
@@ -26,7 +26,7 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the story behind a code; without one, lists all codes with their titles.
+/// Prints the explanation of a code; without one, lists all codes with their titles.
 pub fn explain(code: Option<&str>) -> Result<ExitCode, Failure> {
     let Some(code) = code else {
         print(&Code::all().map(|code| format!("{code}  {}\n", code.title())).collect::<String>())?;

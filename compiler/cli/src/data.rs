@@ -1,4 +1,4 @@
-//! Datasets: `hgnnc data …`, the model's own dataset, and what a schema is compared with.
+//! Datasets: `hgnnc data …`, resolution of the model's dataset, and its summary for the schema check.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,13 +16,13 @@ use crate::failure::Failure;
 use crate::output::{check_folder, note, print, print_data};
 use crate::starter;
 
-/// Seed of the synthetic datasets that models name.
+/// Seed of synthetic datasets named by models.
 const SYNTH_SEED: u64 = 0;
 
-/// The format of datasets.
+/// Documentation of the dataset format.
 const FORMAT: &str = include_str!("../../../docs/dataset.md");
 
-/// `hgnnc data …`
+/// Runs a subcommand of `hgnnc data`.
 pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         DataCommand::Info { dir, json } => {
@@ -39,7 +39,7 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(synth_failure)?;
-            // The parser has seen to it that there is one of the two.
+            // The parser ensures that one of the two is given.
             let dir = dir.as_deref().or(out.as_deref()).unwrap_or(Path::new("."));
             check_folder(dir)?;
             processors::start(0).map_err(Failure::threads)?;
@@ -52,9 +52,9 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is kept beside a dataset, or what was removed.
+/// Lists the cached metapath graphs of a dataset, or removes them.
 fn cache(dir: &Path, clear: bool) -> Result<String, Failure> {
-    // The cache of a dataset that cannot be loaded can be cleared as well.
+    // The cache of a dataset that fails to load can still be cleared.
     if !dir.join("dataset.toml").is_file() {
         return Err(DataErrors::not_a_dataset(dir).into());
     }
@@ -68,7 +68,7 @@ fn cache(dir: &Path, clear: bool) -> Result<String, Failure> {
     let entries = cache.entries();
     let bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
     let mut text = format!("{folder}: {}, {}\n", graphs(entries.len()), show_bytes(bytes));
-    // Those that were used last first.
+    // Most recently used first.
     entries.iter().rev().for_each(|entry| text += &format!("  {}\n", entry_line(entry)));
     Ok(text)
 }
@@ -103,8 +103,8 @@ pub fn load(folder: &Path) -> Result<Dataset, Failure> {
     Ok(Dataset::load(folder)?)
 }
 
-/// The folder of the data that a model meets: the one asked for, or the model's own, which is generated on
-/// first use where it is synthetic. `say` is told when that takes place.
+/// The dataset folder of a model: the given one, or the model's own, which is generated on first use if it is
+/// synthetic. `say` receives a note about that.
 pub fn folder(
     analysis: &Analysis,
     model_path: &Path,
@@ -121,7 +121,7 @@ pub fn folder(
         ));
     };
     let Some(shape) = own.strip_prefix("synth ") else {
-        // A path stands relative to the model.
+        // Paths are relative to the model.
         return Ok(model_path.parent().unwrap_or(Path::new(".")).join(own));
     };
     let size: Size = shape.parse().map_err(synth_failure)?;
@@ -135,15 +135,15 @@ pub fn folder(
     Ok(folder)
 }
 
-/// The description of the processor with this many threads (0: one per processor).
+/// The description of the processor for `threads` threads (0: one per processor).
 pub fn processor(threads: usize) -> Machine {
-    // Where there is no folder for it, it is measured each time.
+    // Without a cache folder the processor is measured each time.
     let folder = cache_folder().ok();
     machine_bench::machine(folder.as_deref(), threads, &mut |warning| note(&format!("warning: {warning}")))
 }
 
-/// Where generated datasets and the description of the processor are kept: `HGNNC_CACHE`, or the user's cache folder. Who has
-/// none gets a private one among temporary files.
+/// The folder of generated datasets and of the processor's description: `HGNNC_CACHE`, or the user's cache folder, or a
+/// private temporary folder.
 fn cache_folder() -> Result<PathBuf, Failure> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let found = named("HGNNC_CACHE")
@@ -155,7 +155,7 @@ fn cache_folder() -> Result<PathBuf, Failure> {
     }
 }
 
-/// What a schema is compared with.
+/// The part of a dataset that the schema check compares.
 pub fn summary(dataset: &Dataset) -> DatasetSummary {
     DatasetSummary {
         path: dataset.folder.join("dataset.toml").display().to_string(),

@@ -1,4 +1,4 @@
-//! The device that a command runs on.
+//! Selects the device of a command.
 
 use hgnnc_exec::ExecError;
 use hgnnc_exec::device::{Cuda, Interpreter};
@@ -6,19 +6,18 @@ use hgnnc_exec::device::{Cuda, Interpreter};
 use crate::args::Device;
 use crate::failure::Failure;
 
-/// A device other than the processor.
+/// An opened device other than the processor.
 pub struct Opened {
-    /// The device.
     pub device: Box<dyn hgnnc_exec::Device>,
-    /// May the processor do it, where the device cannot?
+    /// Whether the processor may take over if the device fails.
     pub optional: bool,
 }
 
-/// Opens the device that was asked for; `None`: the processor. `say` is told where a device was to be expected, but
+/// Opens the requested device; `None` stands for the processor. `say` receives a note if a device was expected but
 /// cannot be used.
 ///
 /// # Errors
-/// No such device, or one that cannot be used.
+/// When the device does not exist or cannot be used.
 pub fn open(asked: Device, say: &mut dyn FnMut(String)) -> Result<Option<Opened>, Failure> {
     match asked {
         Device::Cpu => Ok(None),
@@ -35,7 +34,7 @@ pub fn open(asked: Device, say: &mut dyn FnMut(String)) -> Result<Option<Opened>
     }
 }
 
-/// Why the processor does what a device was to be expected to do.
+/// The note that the processor replaces an expected device.
 pub fn on_the_processor(error: &ExecError) -> String {
     format!("running on the processor: {error}")
 }

@@ -1,4 +1,4 @@
-//! What went wrong, and whose fault it is.
+//! Failures of a command and their exit codes.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::output::note;
 /// A failure with its exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// The user's input is wrong (exit code 1). The message was already shown when it is `None`.
+    /// The input is wrong (exit code 1). `None`: the message was already shown.
     Input(Option<String>),
     /// The command line is wrong (exit code 2). The message was already shown.
     Usage,
@@ -20,12 +20,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The input is wrong.
+    /// A failure of wrong input.
     pub fn input(message: impl Into<String>) -> Self {
         Failure::Input(Some(message.into()))
     }
 
-    /// A file that cannot be read: the user named another one.
+    /// A file that cannot be read; counts as wrong input.
     pub fn read(path: &Path, error: &std::io::Error) -> Self {
         Failure::input(format!("cannot read `{}`: {error}", path.display()))
     }
@@ -35,21 +35,21 @@ impl Failure {
         Failure::Machine(format!("cannot write `{}`: {error}", path.display()))
     }
 
-    /// Threads that cannot be started.
+    /// The failure to spawn threads.
     pub fn threads(error: std::io::Error) -> Self {
         Failure::Machine(format!(
             "cannot start threads: {error}; `ulimit -u` and `--threads N` say how many there may be"
         ))
     }
 
-    /// Shows the message.
+    /// Prints the message to standard error.
     pub fn print(&self) {
         if let Failure::Input(Some(message)) | Failure::Machine(message) = self {
             note(&format!("error: {message}"));
         }
     }
 
-    /// By the contract of the command line.
+    /// The documented exit code.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Input(_) => ExitCode::from(1),

@@ -11,10 +11,10 @@ use crate::failure::Failure;
 use crate::output::{note, print_exactly, write};
 use crate::source;
 
-/// The name of standard input.
+/// The argument that stands for standard input.
 const STDIN: &str = "-";
 
-/// Formats every file, also behind one that cannot be formatted.
+/// Formats every file, continuing after failures.
 pub fn fmt(args: &FmtArgs) -> Result<ExitCode, Failure> {
     let mut worst: Option<Failure> = None;
     let mut changes = false;
@@ -36,7 +36,7 @@ pub fn fmt(args: &FmtArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Would formatting change the file? Without `check` it is changed.
+/// Whether the canonical form differs from the file. Rewrites the file unless `check` is set.
 fn format_file(path: &Path, check: bool) -> Result<bool, Failure> {
     let stdin = path == Path::new(STDIN);
     let (name, text) = if stdin {

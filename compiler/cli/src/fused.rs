@@ -1,4 +1,4 @@
-//! The level `fused` as text: what each kernel does in one go.
+//! The level `fused` as text.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,7 +7,7 @@ use hgnnc_ir::kernel::{Body, Dest, Extent, Instr, Kernel, Program};
 
 use crate::bounds::label;
 
-/// Each kernel with the operations that it fuses, what it stores, and what exists on the way only.
+/// Each kernel with its fused operations, stored values, and intermediate values that stay local.
 pub fn text(program: &Program) -> String {
     let mut text = format!("kernels of {}, and what is fused into each\n", program.tables.name);
     let mut number = 0;
@@ -66,7 +66,7 @@ fn kernel_text(program: &Program, kernel: &Kernel, number: usize, once: bool) ->
     head + &lines.collect::<String>()
 }
 
-/// The operations by name, with how often they come, in the order in which they first come.
+/// Operation names with their counts, in the order of first occurrence.
 fn counted<'a>(instrs: impl Iterator<Item = &'a Instr>) -> String {
     let (mut order, mut counts) = (vec![], BTreeMap::new());
     for instr in instrs {

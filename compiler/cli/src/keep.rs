@@ -1,4 +1,4 @@
-//! `train -o DIR`: a folder that holds all of a run.
+//! `train -o DIR`: a folder with all results of a run.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,23 +11,23 @@ use crate::failure::Failure;
 use crate::output::{check_folder, logged, write};
 use crate::run::write_report;
 
-/// The parameters of the best epoch.
+/// Parameters of the best epoch.
 pub const WEIGHTS: &str = "weights.safetensors";
 /// The JSON report (`docs/report.md`).
 const REPORT: &str = "report.json";
-/// The lines that the terminal has seen.
+/// The lines shown on the terminal.
 const LOG: &str = "log.txt";
 
-/// A folder that will appear with all its files at once, or not at all.
+/// A folder that appears with all its files atomically, or not at all.
 ///
-/// The files are written into a folder beside it, which then gets the name. A rename never replaces a folder that holds
-/// something, so of two runs with one name neither loses anything.
+/// The files are written to a temporary sibling folder, which is then renamed. A rename never replaces a non-empty
+/// folder, so two runs with the same target both keep their results.
 pub struct RunFolder {
     target: PathBuf,
 }
 
 impl RunFolder {
-    /// Finds before training what would keep the folder from being written after it.
+    /// Detects problems with the target before training.
     pub fn new(target: &Path) -> Result<Self, Failure> {
         check_folder(target)?;
         let entries = fs::read_dir(target).ok().map(|mut entries| entries.next().is_some());
@@ -37,7 +37,7 @@ impl RunFolder {
                 target.display()
             )));
         }
-        // A link keeps pointing to its folder.
+        // A symbolic link keeps pointing to its folder.
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.into());
         let parent = parent_of(&target);
         let existing = parent.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
@@ -45,7 +45,7 @@ impl RunFolder {
         Ok(Self { target })
     }
 
-    /// Refuses outputs inside of the folder, which would then hold something when it is to appear.
+    /// Refuses outputs inside the folder, which must be empty when it is renamed.
     pub fn check_outside(&self, outputs: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
         let target = resolved(&self.target);
         for (option, path) in outputs {
@@ -59,7 +59,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Keeps what `save_weights` writes to a path, the report, and the log so far.
+    /// Writes the parameters (by `save_weights`), the report, and the log so far.
     pub fn keep(
         &self,
         save_weights: impl FnOnce(&Path) -> Result<(), Failure>,
@@ -70,7 +70,7 @@ impl RunFolder {
         let folder = match made {
             Ok(folder) => folder,
             Err(error) => {
-                // Parameters find another place where they cannot be written.
+                // `save_weights` has a fallback location for parameters.
                 save_weights(&self.target.join(WEIGHTS))?;
                 return Err(Failure::write(parent, &error));
             }
@@ -81,12 +81,12 @@ impl RunFolder {
         self.name(folder)
     }
 
-    /// Gives the finished folder its name.
+    /// Renames the finished folder to the target.
     fn name(&self, folder: TempDir) -> Result<(), Failure> {
         let path = folder.keep();
         match fs::rename(&path, &self.target) {
             Ok(()) => {
-                // The rename is durable when the folder around it is; not every system can flush one.
+                // The rename is durable once the parent folder is flushed; not every system supports that.
                 let _ = fs::File::open(parent_of(&self.target)).and_then(|parent| parent.sync_all());
                 Ok(())
             }
@@ -108,7 +108,7 @@ impl RunFolder {
     }
 }
 
-/// Moves a folder to the first free name among `target-2`, `target-3`, …; where none can be had, it stays.
+/// Moves a folder to the first free name among `target-2`, `target-3`, …; on failure it keeps its temporary name.
 fn another_name(folder: &Path, target: &Path) -> PathBuf {
     const ATTEMPTS: usize = 1000;
     for number in 2..ATTEMPTS {
@@ -121,7 +121,7 @@ fn another_name(folder: &Path, target: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// A new folder beside `target`, whose name carries that of `target`.
+/// A new sibling folder whose name starts with that of `target`.
 fn folder_beside(target: &Path) -> std::io::Result<TempDir> {
     let mut prefix = std::ffi::OsString::from(".");
     prefix.push(target.file_name().unwrap_or_default());
@@ -139,7 +139,7 @@ fn parent_of(path: &Path) -> &Path {
     }
 }
 
-/// A path without links, as far as it exists.
+/// Resolves symbolic links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let found = path.ancestors().find_map(|part| Some((fs::canonicalize(part).ok()?, path.strip_prefix(part).ok()?)));

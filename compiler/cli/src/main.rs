@@ -30,7 +30,7 @@ use hgnnc_diag::terminal::escaped;
 
 use args::{Args, Command};
 
-/// Arrays of graphs and features are large, and most are written once.
+/// Large graph and feature arrays profit from huge pages, since most are written once.
 #[global_allocator]
 static MEMORY: hgnnc_graph::LargePages = hgnnc_graph::LargePages;
 
@@ -61,8 +61,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Shows what is wrong with the arguments, or the help that they ask for. An argument may be the name of a file that another
-/// made: where one would command a terminal, the message has no colours, and no escape sequences at all.
+/// Prints usage errors and help. Arguments may contain file names from untrusted sources: if one has terminal escape
+/// sequences, the message is printed without any.
 fn wrong_usage(error: &clap::Error) -> ExitCode {
     if std::env::args_os().all(|arg| matches!(escaped(&arg.to_string_lossy()), Cow::Borrowed(_))) {
         error.exit();

@@ -1,4 +1,4 @@
-//! Text about a model.
+//! The level `model` as text.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ pub fn text(model: &Analyzed) -> String {
         if let Some(value) = flow.result(name) {
             line(format!("  {name}: {}", show(flow, flow.ty(value))));
         }
-        // One of links has a result for each of their graphs.
+        // An output of links has one result per predicted relation.
         for graph in flow.graphs.iter().filter(|graph| graph.links) {
             if flow.result(&format!("{name}.{}", graph.name)).is_some() {
                 line(format!("  {name}: a score for each pair of {}", graph.name));

@@ -1,4 +1,4 @@
-//! What the command writes: standard output, standard error and files.
+//! Output of commands: standard output, standard error and files.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -10,33 +10,32 @@ use hgnnc_graph::files;
 
 use crate::failure::Failure;
 
-/// Prints text for people to standard output and ends the line. Names of sources and datasets in it are not obeyed by a
-/// terminal.
+/// Prints text and a newline to standard output. Control characters in names are escaped on a terminal.
 pub fn print(text: &str) -> Result<(), Failure> {
     let text = escaped(text);
     log(&text);
     write_out(&text)
 }
 
-/// Prints what programs read (JSON, IR, code) to standard output as it is. Shown on a terminal, it is made safe as well.
+/// Prints machine-readable data (JSON, IR, code) unchanged; control characters are escaped only on a terminal.
 pub fn print_data(text: &str) -> Result<(), Failure> {
     if std::io::stdout().is_terminal() { print(text) } else { write_out(text) }
 }
 
-/// The lines that the user was told, where a command keeps them.
+/// The messages so far, if a command keeps a log.
 static LOG: Mutex<Option<String>> = Mutex::new(None);
 
-/// From here on, what is told is kept for [`logged`] as well.
+/// Starts recording messages for [`logged`].
 pub fn keep_log() {
     *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::new());
 }
 
-/// Everything that was told since [`keep_log`].
+/// All messages since [`keep_log`].
 pub fn logged() -> String {
     LOG.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 
-/// Keeps a text of whole lines without showing it.
+/// Appends whole lines to the log without printing them.
 pub fn log(text: &str) {
     if let Some(log) = &mut *LOG.lock().unwrap_or_else(PoisonError::into_inner) {
         log.push_str(text);
@@ -46,12 +45,12 @@ pub fn log(text: &str) {
     }
 }
 
-/// Ends the line. A closed pipe (`hgnnc … | head`) is not an error, a full disk is.
+/// Prints a line. A closed pipe (`hgnnc … | head`) is not an error, a full disk is.
 fn write_out(text: &str) -> Result<(), Failure> {
     if text.ends_with('\n') { print_exactly(text) } else { print_exactly(&format!("{text}\n")) }
 }
 
-/// Prints to standard output, to the byte.
+/// Prints to standard output without changes.
 pub fn print_exactly(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -62,14 +61,14 @@ pub fn print_exactly(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Tells the user something on standard error, whatever its names hold. Where that is closed there is nobody to tell.
+/// Prints a message to standard error, with control characters escaped. Errors are ignored: there is no other channel.
 pub fn note(line: &str) {
     let line = escaped(line);
     log(&line);
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Finds before the work what would keep its result from being written after it.
+/// Checks before the work that a result can be written.
 pub fn check_writable(path: &Path) -> Result<(), Failure> {
     let wrong = |why: String| Err(Failure::input(format!("`{}` cannot be written: {why}", path.display())));
     if path.is_dir() {
@@ -81,17 +80,17 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     Ok(weights::check_writable(path)?)
 }
 
-/// Finds before the work whether files that are read can be.
+/// Checks before the work that an input can be read.
 pub fn check_readable(path: &Path) -> Result<(), Failure> {
     let failed = |source| ExecError::Io { action: "read", path: path.into(), source };
     Ok(files::open(path).map(drop).map_err(failed)?)
 }
 
-/// A file that a command reads or writes, with what it is for people.
+/// An input or output file, with its role for messages.
 pub type Named<'a> = (&'a str, Option<&'a Path>);
 
-/// Refuses to write two things into one file, or over what is read: a model, weights, or a file of the dataset. Pipes and
-/// devices may be named more than once.
+/// Refuses outputs that coincide with each other or with an input: a model, weights, or a file of the dataset. Pipes
+/// and devices may be named more than once.
 pub fn check_apart(outputs: &[Named<'_>], inputs: &[Named<'_>], dataset: Option<&Path>) -> Result<(), Failure> {
     let given =
         |&(what, path): &Named<'_>| path.and_then(|path| Some((what.to_owned(), path.to_owned(), place(path)?)));
@@ -112,7 +111,7 @@ pub fn check_apart(outputs: &[Named<'_>], inputs: &[Named<'_>], dataset: Option<
     Ok(())
 }
 
-/// Where a file is or would be, without links; `None` for what is no file.
+/// The resolved path of a file or a file to be created; `None` for pipes and devices.
 fn place(path: &Path) -> Option<PathBuf> {
     match std::fs::canonicalize(path) {
         Ok(found) => found.is_file().then_some(found),
@@ -123,21 +122,21 @@ fn place(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Is this a file that a `dataset.toml` names, or that one itself? Files may be links that lead out of the folder.
+/// Whether this is the `dataset.toml` or one of its files. The files may be symbolic links to outside the folder.
 fn is_of_dataset(folder: &Path, path: &Path) -> bool {
     let Ok(text) = files::read_to_string(&folder.join("dataset.toml")) else { return false };
-    // Whatever stands between quotes may be a file; what does not is none that is there.
+    // Any quoted text may be a file name; other texts match no existing file.
     let mut names = text.split(['"', '\'']).filter(|name| !name.is_empty()).chain(["dataset.toml"]);
     names.any(|name| place(&folder.join(name)).is_some_and(|place| place == path))
 }
 
-/// Makes a folder for output. Something else in its place is the user's mistake.
+/// Creates an output folder. A file of that name is wrong input.
 pub fn make_folder(folder: &Path) -> Result<(), Failure> {
     check_folder(folder)?;
     std::fs::create_dir_all(folder).map_err(|error| Failure::write(folder, &error))
 }
 
-/// Can a folder stand here? Nothing is made.
+/// Checks that a folder can be created, without creating it.
 pub fn check_folder(folder: &Path) -> Result<(), Failure> {
     match folder.ancestors().find(|p| p.exists()) {
         Some(found) if !found.is_dir() => {
@@ -147,7 +146,7 @@ pub fn check_folder(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file that is complete or, after a failure, as it was. Removes what killed runs have left beside it.
+/// Writes a file atomically. Removes temporary files left by killed runs.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     weights::remove_leftovers(path);
     Ok(weights::write_atomically(path, bytes)?)

@@ -1,4 +1,4 @@
-//! The level `plan` as text: where each value of a program lies in memory, and for how long.
+//! The level `plan` as text: memory placement and live ranges of values.
 
 use hgnnc_driver::{SizeInfo, planned};
 use hgnnc_exec::{Arena, Arenas};
@@ -10,11 +10,11 @@ use hgnnc_ir::kernel::{Buffer, Program};
 
 use hgnnc_report::table::Table;
 
-/// Bytes of an element.
+/// Size of an f32 element in bytes.
 const ELEMENT: u64 = 4;
 
-/// Values of the training program, if there is one, and of the evaluation program: a table for each, with the most that
-/// is alive at one time and where that is. `train_sizes` are those of a batch, where training is on batches.
+/// Values of the training program, if there is one, and of the evaluation program: one table each, with the peak of
+/// live bytes and its position. `train_sizes` are those of a mini-batch if training uses mini-batches.
 pub fn text(artifact: &Artifact, train_sizes: &SizeInfo, sizes: &SizeInfo) -> String {
     let kernels = &artifact.kernels;
     let train = kernels.train.iter().map(|program| program_text(program, train_sizes));
@@ -24,7 +24,7 @@ pub fn text(artifact: &Artifact, train_sizes: &SizeInfo, sizes: &SizeInfo) -> St
 fn program_text(program: &Program, sizes: &SizeInfo) -> String {
     let memory = planned(program, sizes);
     let mut text = format!("memory of {}\n", program.tables.name);
-    // The first kernel of each launch, as they are numbered in the kernels' text.
+    // Number of the first kernel of each launch, as in the kernels' text.
     let mut first_kernels = vec![];
     let mut num_kernels = 0;
     for launch in program.prelude.iter().chain(&program.launches) {
@@ -42,7 +42,7 @@ fn program_text(program: &Program, sizes: &SizeInfo) -> String {
     text
 }
 
-/// A table of the values that share memory.
+/// A table of the values in one memory area.
 fn area(text: &mut String, program: &Program, area: &Area, steps: &Steps<'_>, when: &str) {
     if area.slots.is_empty() {
         return;
@@ -76,7 +76,7 @@ fn area(text: &mut String, program: &Program, area: &Area, steps: &Steps<'_>, wh
     text.push_str(&table.text());
 }
 
-/// Kernels of launches: the number of the first one and how many.
+/// For each launch, the number of its first kernel and the number of its kernels.
 struct Steps<'a>(&'a [(usize, usize)]);
 
 impl Steps<'_> {
@@ -93,18 +93,18 @@ fn size(elements: usize) -> String {
     show_bytes(bytes(elements))
 }
 
-/// Sizes that were given may be those of data that no memory holds.
+/// Saturates, since sizes from `--stats` may exceed any memory.
 fn bytes(elements: usize) -> u64 {
     ELEMENT.saturating_mul(elements as u64)
 }
 
-/// One line: memory for values, all in all.
+/// Total memory of values in one line.
 pub fn arenas_text(arenas: &Arenas, trained: bool) -> String {
     let train = if trained { format!("training {}, ", show_bytes(arenas.all.bytes())) } else { String::new() };
     format!("arena: {train}inference {}", show_bytes(arenas.infer.bytes()))
 }
 
-/// What arenas consist of, a row each.
+/// A row for each part of the arenas.
 pub fn parts_text(arenas: &Arenas, trained: bool) -> String {
     let heads = ["arena", "bytes", "values of a run", "values that stay", "partial results", "scratch of threads"];
     let mut table = Table::new(1, &heads);

@@ -1,4 +1,4 @@
-//! From a model file and a dataset to a bound trainer; `hgnnc eval` and `hgnnc infer`.
+//! Prepares a trainer from a model file and a dataset; `hgnnc eval` and `hgnnc infer`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use crate::output::{check_apart, check_readable, check_writable, note, print, wr
 use crate::source;
 use crate::switches::{DisableArgs, Switches};
 
-/// A model's tables bound to a dataset, and the sizes that the compiler's passes compare.
+/// Binds a model's tables to a dataset, and returns the sizes that passes compare.
 pub fn bind_sizes(
     model: &Analyzed,
     dataset: &Dataset,
@@ -42,7 +42,7 @@ pub fn bind_sizes(
     Ok((data, sizes))
 }
 
-/// The tables of a model, which are those of the compiled one: passes change values only.
+/// The tables of a model, equal to those of the compiled one: passes only change values.
 fn tables(model: &Analyzed) -> Artifact {
     Artifact {
         model: model.name.clone(),
@@ -56,46 +56,42 @@ fn tables(model: &Analyzed) -> Artifact {
     }
 }
 
-/// A trainer with the times that the steps before it took.
+/// A trainer with the times of its preparation.
 pub struct Prepared {
     /// Bound to the data.
     pub trainer: Trainer,
-    /// The texts of the model.
+    /// Source files of the model.
     pub sources: SourceMap,
-    /// The output that is trained.
+    /// Name of the trained output.
     pub output: Option<String>,
-    /// Does that output belong to pairs of vertices?
+    /// Whether that output is per pair of vertices (link prediction).
     pub scores_pairs: bool,
     /// The relations of the dataset, in their order.
     pub relations: Vec<String>,
     /// Sizes of the data.
     pub sizes: SizeInfo,
-    /// Seconds of loading.
+    /// Seconds to load the dataset.
     pub load_s: f64,
-    /// Seconds from source to a bound plan, without the semantic graph build.
+    /// Seconds from the source to a bound plan, without the semantic graph build.
     pub compile_s: f64,
 }
 
-/// What a model is prepared for.
+/// Purpose of a preparation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// Training.
     Train,
-    /// Metrics.
     Measure,
-    /// Outputs of vertices.
     Infer,
-    /// Scores of links.
     Score,
 }
 
 impl Purpose {
-    /// Are neither labels nor a split needed?
+    /// Whether labels and splits are not needed.
     pub fn is_of_outputs(self) -> bool {
         matches!(self, Purpose::Infer | Purpose::Score)
     }
 
-    /// A train block names the labels, without which there is nothing to train or measure.
+    /// Checks that there is a train block, which names the labels, if the purpose needs one.
     fn check(self, model: Option<&Analyzed>) -> Result<(), Failure> {
         let wrong = |model: &Analyzed, what: &str| {
             Err(Failure::input(format!("the model `{}` has no `train` block, so {what}", model.name)))
@@ -120,7 +116,7 @@ impl Purpose {
     }
 }
 
-/// Reads, checks, loads, builds graphs, compiles and binds. `say` is told what a user wants to know meanwhile.
+/// Reads, checks, loads, builds graphs, compiles and binds. `say` receives progress notes.
 pub fn prepare(
     purpose: Purpose,
     args: &ModelArgs,
@@ -168,7 +164,7 @@ pub fn prepare(
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
     let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
-    // Of an empty relation the front end has told.
+    // The front end has already warned of empty relations.
     let is_hop = |graph: usize| model.flow.paths.iter().any(|path| path.hops.iter().any(|hop| hop.index() == graph));
     let own = data.graphs.iter().enumerate().filter(|(graph, _)| !is_hop(*graph)).map(|(_, graph)| graph);
     let paths = own.zip(&model.flow.graphs).filter(|(_, decl)| decl.steps.len() > 1);
@@ -178,11 +174,11 @@ pub fn prepare(
     from_cache(&data).into_iter().for_each(&mut *say);
 
     let relations = dataset.relations.iter().map(|relation| relation.name.clone()).collect();
-    // Its files are in memory as long as it lives; only a device that fails needs it again.
+    // The dataset stays loaded only if a device may fail and the processor takes over.
     let dataset = device.is_some().then_some(dataset);
     let start = Instant::now();
     let lower_options = LowerOptions { disabled, sizes: Some(sizes.clone()), machine: None, arena_budget: None };
-    // Batches are for this processor only: a device is not asked for what it would refuse.
+    // Mini-batch training only runs on the processor, so no device is tried.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let device = match device {
         Some(Opened { optional, .. }) if on_batches && purpose == Purpose::Train => {
@@ -212,7 +208,7 @@ pub fn prepare(
     let trainer = match attempt {
         Some(trainer) => trainer,
         None => {
-            // A device that could not took them along.
+            // The failed device attempt consumed the bound data.
             if let (true, Some(dataset)) = (data.num_vertices.is_empty(), &dataset) {
                 (data, _) = bind_sizes(&model, dataset, &bind_options, &lower_options)?;
             }
@@ -224,12 +220,12 @@ pub fn prepare(
     Ok(Prepared { trainer, sources, output, scores_pairs, relations, sizes, load_s, compile_s })
 }
 
-/// The number of processors, where there are fewer than threads were asked for.
+/// The number of processors, if it is below the number of threads.
 fn too_many_threads(threads: usize) -> Option<usize> {
     std::thread::available_parallelism().ok().map(usize::from).filter(|&processors| processors < threads)
 }
 
-/// Which graphs were not built here, in one line.
+/// A one-line note of the graphs read from the cache.
 fn from_cache(data: &BoundData) -> Option<String> {
     let read = data
         .graphs
@@ -266,14 +262,14 @@ fn on_processor(
     Ok(Trainer::new(artifact, data, options)?)
 }
 
-/// What an order of vertices is chosen for: so many epochs of training, or the rest of a run that has one.
+/// Options of the vertex order: the number of epochs in which it must pay off, and the stored order of a resumed run.
 pub fn order_options(artifact: &Artifact, options: &TrainOptions) -> OrderOptions {
     let epochs = artifact.training.as_ref().map_or(1, |training| options.epochs.unwrap_or(training.epochs));
     let resumed = options.checkpoint.as_deref().filter(|_| options.resume).and_then(checkpoint::order_of);
     OrderOptions { epochs, cache_bytes: None, resumed }
 }
 
-/// What is only measured needs no program for batches, nor what samples them.
+/// Evaluation needs neither mini-batch programs nor samplers.
 fn for_purpose(mut artifact: Artifact, purpose: Purpose) -> Artifact {
     if purpose != Purpose::Train && artifact.batch.take().is_some() {
         (artifact.train, artifact.kernels.train) = (None, None);
@@ -284,7 +280,7 @@ fn for_purpose(mut artifact: Artifact, purpose: Purpose) -> Artifact {
 /// Compiles a model for a device and binds it to data.
 ///
 /// # Errors
-/// What is wrong with the model or the data. The inner error is one for which the device may be at fault.
+/// The outer error is wrong input; the inner error may be caused by the device.
 fn on_device(
     (model, purpose): (&Analyzed, Purpose),
     mut lower_options: LowerOptions,
@@ -308,8 +304,8 @@ fn on_device(
     }
 }
 
-/// Lowers a model such that training fits into the budget, if there is one and recomputing values helps. `needed` are
-/// the bytes that a lowered model takes.
+/// Lowers a model such that training fits into the memory budget, if there is one and rematerialization helps. `needed`
+/// returns the bytes that a lowered model takes.
 fn lower_within(
     model: &Analyzed,
     mut options: LowerOptions,
@@ -318,7 +314,8 @@ fn lower_within(
     needed: impl Fn(&Lowered, &mut BoundData) -> Result<u64, Failure>,
     say: &mut dyn FnMut(String),
 ) -> Result<Lowered, Failure> {
-    /// Scratch and partial results are not the compiler's, and may change a little with what it recomputes.
+    /// Scratch memory and partial results are outside the compiler's model, and may change a little with
+    /// rematerialization.
     const ATTEMPTS: usize = 3;
     let lower = |options: &LowerOptions| lower(model, options).map_err(source::not_lowered);
     let mut lowered = lower(&options)?;
@@ -363,18 +360,17 @@ fn sums_along_paths(kernels: &Kernels) -> bool {
     programs.flat_map(Program::kernels).any(|kernel| matches!(kernel.body, Body::Paths(_)))
 }
 
-/// Outputs can be computed where there are no labels and no split.
+/// Removes the train block: outputs need no labels and no split.
 fn forget_training(model: &mut Analyzed) {
     model.train = None;
     let outputs = &model.outputs;
     model.flow.outputs.retain(|o| matches!(&o.kind, OutputKind::Result(name) if outputs.contains(name)));
 }
 
-/// The options of the engine. The number of threads is also that of everything before it: loading the dataset and
-/// building semantic graphs.
+/// The options of the engine. The number of threads also applies to loading the dataset and building semantic graphs.
 ///
 /// # Errors
-/// When so many threads cannot be started.
+/// When the threads cannot be spawned.
 pub fn options(device: &DeviceArgs) -> Result<TrainOptions, Failure> {
     let threads = device.threads.unwrap_or(0) as usize;
     processors::start(threads).map_err(Failure::threads)?;
@@ -387,7 +383,7 @@ pub fn options(device: &DeviceArgs) -> Result<TrainOptions, Failure> {
     })
 }
 
-/// Measures a trained model.
+/// Computes the metrics of a trained model.
 pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.report {
         check_writable(path)?;
@@ -443,14 +439,15 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Results that are no numbers are written, since the rest may be of use, but not without a word.
+/// Warns of values that are not finite; they are written nonetheless, since the rest may be of use.
 fn warn_of_not_finite(name: &str, shape: &[usize], numbers: &[f32]) {
     if let Some(found) = weights::not_finite(name, shape, numbers) {
         note(&format!("warning: not all results are finite: {found}"));
     }
 }
 
-/// Writes the scores of pairs: an array of three rows, source, position of the relation in the dataset, destination.
+/// Writes the scores of pairs, given as an array of three rows: source, position of the relation in the dataset,
+/// destination.
 fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<ExitCode, Failure> {
     let wrong = |what: String| Failure::input(format!("{}: {what}", pairs.display()));
     let file = npy::Npy::open(pairs).map_err(|problem| wrong(problem.to_string()))?;
@@ -527,7 +524,7 @@ pub fn write_report(path: &Path, report: &Report) -> Result<(), Failure> {
     write(path, text.as_bytes())
 }
 
-/// The metrics of each part, one line each.
+/// The metrics of each part of the split, one line each.
 pub fn metrics_text(report: &Report) -> String {
     let mut text = String::new();
     for part in ["train", "val", "test"] {

@@ -1,4 +1,4 @@
-//! Models as files: reading them, and showing what is wrong.
+//! Reads models and shows diagnostics.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -21,16 +21,16 @@ pub fn read(path: &Path) -> Result<Analysis, Failure> {
     Ok(analyze(&path.display().to_string(), &text(path)?))
 }
 
-/// The text of a model.
+/// Reads the text of a model.
 pub fn text(path: &Path) -> Result<String, Failure> {
-    // A file of any length would be read into memory before the front end could refuse it.
+    // The front end's size limit is checked first, so that a huge file is not read into memory.
     if let Some(len) = std::fs::metadata(path).ok().map(|found| found.len()).filter(|&len| len > MAX_SOURCE as u64) {
         return Err(Failure::input(format!("`{}` has {len} bytes; a model has at most {MAX_SOURCE}", path.display())));
     }
     decode(&path.display().to_string(), files::read(path).map_err(|error| Failure::read(path, &error))?)
 }
 
-/// The text that the bytes of a model are. `name` is for messages.
+/// Decodes the bytes of a model. `name` is for messages.
 pub fn decode(name: &str, bytes: Vec<u8>) -> Result<String, Failure> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -39,7 +39,7 @@ pub fn decode(name: &str, bytes: Vec<u8>) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Shows what was found; warnings only where they are wanted. Gives the failure when there is an error.
+/// Shows diagnostics; warnings only if requested. Returns a failure if there is an error.
 pub fn report(analysis: &Analysis, diagnostics: &Diagnostics, warnings: bool) -> Result<(), Failure> {
     show(&analysis.sources, diagnostics.iter().filter(|d| warnings || d.severity() == Severity::Error));
     if diagnostics.has_errors() { Err(Failure::Input(None)) } else { Ok(()) }
@@ -56,7 +56,7 @@ pub fn show<'a>(sources: &SourceMap, shown: impl IntoIterator<Item = &'a Diagnos
     }
     let coloured = stderr.is_terminal() && !no_colour;
     let text = if coloured { render::coloured(sources, shown) } else { plain };
-    // Where standard error is closed there is nobody to tell.
+    // Errors on standard error are ignored: there is no other channel.
     let _ = stderr.lock().write_all(text.as_bytes());
 }
 
@@ -80,7 +80,7 @@ pub fn meet(
     purpose: Purpose,
     warnings: bool,
 ) -> Result<Analyzed, Failure> {
-    // Errors were reported, and ended the command.
+    // Errors were reported already.
     let Some(mut model) = analysis.model.take() else { return Err(Failure::Input(None)) };
     let summary = data::summary(dataset);
     let mut found = Diagnostics::default();
@@ -91,14 +91,14 @@ pub fn meet(
     silence(&analysis.module.allows, &mut found, |code| code == codes::EMPTY_RELATION);
     report(analysis, &found, warnings)?;
     bind_names(&mut model, &summary);
-    // Batches are sampled from the edges of metapaths.
+    // Mini-batches are sampled from the edges of metapaths.
     if model.train.as_ref().is_none_or(|train| train.training.batch.is_none()) {
         declare_metapaths(&mut model.flow, dataset)?;
     }
     Ok(model)
 }
 
-/// What matters where labels and splits do not.
+/// The diagnostics that matter without labels and splits.
 fn without_targets(found: Diagnostics) -> Diagnostics {
     let mut kept = Diagnostics::default();
     for diagnostic in found {

@@ -1,4 +1,4 @@
-//! `data schema`: a model to begin with, which compiles and trains on its dataset.
+//! `data schema`: a starter model that compiles and trains on its dataset.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::schema::{Schema, schema};
 use hgnnc_graph::{Dataset, LinkSplitData, SplitData};
 
-/// Names in the text below, which no part of the schema may have.
+/// Identifiers used in the template below, reserved in the schema.
 const USED: &[&str] = &[
     "RgcnConv",
     "DistMult",
@@ -26,16 +26,17 @@ const USED: &[&str] = &[
     "score",
 ];
 
-/// Of more relations, encoders with parameters for each in both directions are no beginning: embeddings are scored directly.
+/// With more relations, per-relation encoder parameters in both directions are too many for a starter: embeddings are
+/// scored directly.
 const MANY_RELATIONS: usize = 24;
-/// Of more edges, a step sees a batch.
+/// With more edges, training uses mini-batches.
 const MANY_EDGES: usize = 4_000_000;
 
-/// The text of a model for `dataset`: vertices of its first split to classify, or links of its first split to predict. A
-/// dataset without a split gets a model that cannot be trained.
+/// The text of a model for `dataset`: classifies the vertices of its first split, or predicts the links of its first
+/// link split. Without a split the model has no train block.
 pub fn text(dataset: &Dataset) -> String {
     let mut schema = schema(dataset, USED);
-    // Nothing uses the metapaths yet.
+    // The template does not use the metapaths.
     schema.text = schema.text.replace("\n    metapath ", "\n    // metapath ");
     let body =
         vertices(dataset, &schema).or_else(|| links(dataset, &schema)).unwrap_or_else(|| untrained(dataset, &schema));
@@ -59,7 +60,7 @@ const CONV: &str = "use std::rgcn::RgcnConv\n";
 const ENCODER: &str = "    let first = relu(RgcnConv(hidden: 32) over [relations, reverses] of features)
     let second = RgcnConv(hidden: 32) over [relations, reverses] of first\n";
 
-/// A model that tells a label of vertices.
+/// A vertex classification model.
 fn vertices(dataset: &Dataset, schema: &Schema) -> Option<Body> {
     let target = |split: &SplitData| {
         let parts = [&split.train, &split.val, &split.test];
@@ -96,7 +97,7 @@ fn vertices(dataset: &Dataset, schema: &Schema) -> Option<Body> {
         entry("fanout [10, 10]".into());
     }
     if split.val.is_empty() {
-        // Without a validation part, the training loss decides.
+        // Without a validation part, the best epoch is selected by training loss.
         entry("select train.loss".into());
     } else {
         entry("stop when val.loss has not improved for 20 epochs".into());
@@ -106,13 +107,13 @@ fn vertices(dataset: &Dataset, schema: &Schema) -> Option<Body> {
     Some(Body { imports, text })
 }
 
-/// A model that tells links from pairs that are none.
+/// A link prediction model.
 fn links(dataset: &Dataset, schema: &Schema) -> Option<Body> {
     let held_out = |split: &LinkSplitData| -> BTreeSet<usize> {
         split.val.relation.iter().chain(&split.test.relation).map(|&relation| relation as usize).collect()
     };
     let split = dataset.link_splits.iter().find(|split| !held_out(split).is_empty())?;
-    // A relation without a training link teaches nothing.
+    // Relations without training links are not predicted.
     let mut predicted: Vec<usize> =
         held_out(split).into_iter().filter(|&r| dataset.relations[r].num_edges() > 0).collect();
     let is_encoded = dataset.relations.len() <= MANY_RELATIONS || predicted.len() < dataset.relations.len() / 2;
@@ -141,7 +142,7 @@ fn links(dataset: &Dataset, schema: &Schema) -> Option<Body> {
     entry("loss binary_cross_entropy(score, links)".into());
     entry("optimizer adam(lr: 0.01)".into());
     entry("epochs 20".into());
-    // An epoch has steps enough to learn from, and a batch leaves messages to the others.
+    // Batches small enough for sufficient steps per epoch, and for most links of the graph to remain message edges.
     let links: usize = predicted.iter().map(|&r| dataset.relations[r].num_edges()).sum();
     entry(format!("batch {}", (links / 16).clamp(1, 8192)));
     if is_encoded {
@@ -156,9 +157,9 @@ fn links(dataset: &Dataset, schema: &Schema) -> Option<Body> {
     Some(Body { imports, text })
 }
 
-/// A model of the vertices alone, of a dataset that says nothing to learn.
+/// A model without training, for a dataset without a target.
 fn untrained(dataset: &Dataset, schema: &Schema) -> Body {
-    // A dataset has a vertex type.
+    // Every dataset has a vertex type.
     let vertex = &schema.types[0];
     let is_joined = dataset.relations.iter().any(|r| r.src == 0 || r.dst == 0);
     let (imports, encoder, hidden) = match is_joined {
@@ -173,7 +174,7 @@ fn untrained(dataset: &Dataset, schema: &Schema) -> Body {
     Body { imports, text }
 }
 
-/// A string literal of the language.
+/// Quotes a string literal of the language.
 fn quoted(text: &str) -> String {
     hgnnc_graph::schema::quote(text)
 }

@@ -17,12 +17,12 @@ use crate::output::{check_apart, check_folder, check_readable, check_writable, k
 use crate::plan::arenas_text;
 use crate::run::{Prepared, Purpose, finish, metrics_text, options, prepare, write_report};
 
-/// Exit code after Ctrl-C, as shells count it.
+/// Exit code after Ctrl-C, by shell convention (128 + SIGINT).
 const INTERRUPTED: u8 = 130;
 
-/// Trains a model.
+/// Trains a model, and writes its weights, report and run folder.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    // Before the folder of checkpoints is made and locked, which may lie in that of the run.
+    // Before creating and locking the checkpoint folder, which may lie inside the run folder.
     let folder = run_folder(args)?;
     // Held until the command ends.
     let lock = check_outputs(args)?;
@@ -39,7 +39,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     for warning in prepared.trainer.warnings() {
         say(format!("warning: {warning}"));
     }
-    // Batches take what they need: the report says how much that was.
+    // Mini-batch memory is allocated on demand: the report has its peak.
     say(arenas_text(&prepared.trainer.arenas(), prepared.trainer.artifact().batch.is_none()));
     match (prepared.trainer.epochs_done(), prepared.trainer.batches_done()) {
         (0, 0) => {}
@@ -56,7 +56,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         Err(error) => return Err(rescue(args, folder.as_ref(), prepared, error)),
     };
 
-    // What was trained comes first: a file that cannot be written takes nothing else with it.
+    // Weights are written first: a later write failure does not affect them.
     let saved = args.weights_out.as_deref().map_or(Ok(()), |path| save_weights(path, &mut prepared));
     let report = finish(&mut prepared)?;
     let reported = args.report.as_deref().map_or(Ok(()), |path| write_report(path, &report));
@@ -72,7 +72,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     if outcome == Outcome::Interrupted && unsaved.is_none() {
         say(interrupted(args, &report));
     }
-    // Last, for it keeps the lines before it.
+    // Written last, since its log contains the preceding messages.
     let kept = folder.map_or(Ok(()), |folder| folder.keep(|path| save_weights(path, &mut prepared), Some(&report)));
     saved.and(reported).and(kept).and(printed)?;
     if let Some(unsaved) = unsaved {
@@ -84,7 +84,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     Ok(if outcome == Outcome::Interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// The folder of `-o`; what is told from here on is kept for it.
+/// The folder of `-o`; starts the log that is stored in it.
 fn run_folder(args: &TrainArgs) -> Result<Option<RunFolder>, Failure> {
     let Some(out) = &args.out else { return Ok(None) };
     let folder = RunFolder::new(out)?;
@@ -111,8 +111,7 @@ fn train_options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
     })
 }
 
-/// Checks before training that inputs can be read and outputs may be written. Gives the lock of the checkpoint
-/// folder.
+/// Checks before training that inputs can be read and outputs written. Returns the lock of the checkpoint folder.
 fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> {
     for path in [&args.report, &args.weights_out].into_iter().flatten() {
         check_writable(path)?;
@@ -129,16 +128,16 @@ fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> 
     check_folder(folder)?;
     checkpoint::check_start(folder, args.resume)?;
     let lock = checkpoint::Lock::new(folder)?;
-    // Another run may have ended meanwhile.
+    // Another run may have ended in the meantime.
     checkpoint::check_start(folder, args.resume)?;
     Ok(Some(lock))
 }
 
-/// A flag that the first Ctrl-C sets, or a request to end (SIGTERM, as batch systems send it before they kill). A second
-/// one ends the program at once, should an epoch take long.
+/// A flag that is set by the first Ctrl-C or SIGTERM (which batch systems send before they kill). A second signal ends
+/// the program at once, in case an epoch takes long.
 ///
 /// # Errors
-/// When signals cannot be waited for. They would be lost then, and nothing but a kill would end the program.
+/// When no signal handler can be installed: signals would be lost, and only a kill would end the program.
 pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -153,12 +152,12 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     }
 }
 
-/// Writes the trained parameters: where they cannot be written, into a folder of their own among temporary files, since training
-/// may have taken days.
+/// Writes the trained parameters. If the path cannot be written, they go to a new temporary folder, since training may
+/// have taken days.
 fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
     let Err(error) = prepared.trainer.save_weights(path) else { return Ok(()) };
     let model = prepared.trainer.artifact().model.clone();
-    // Nobody else can have put anything there.
+    // A fresh folder, not writable by other users.
     if let Ok(folder) = tempfile::Builder::new().prefix(&format!("hgnnc-{model}-")).tempdir() {
         let elsewhere = folder.path().join(format!("{model}.safetensors"));
         if prepared.trainer.save_weights(&elsewhere).is_ok() {
@@ -169,7 +168,7 @@ fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
     Err(error.into())
 }
 
-/// Training failed after it had begun: the best parameters so far are still worth a file.
+/// Training failed after it had started: saves the best parameters so far.
 fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, mut prepared: Prepared, error: ExecError) -> Failure {
     let error = located(&prepared, error);
     let Some(best) = prepared.trainer.best_epoch() else { return error.into() };
@@ -187,7 +186,7 @@ fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, mut prepared: Prepared, 
     error.into()
 }
 
-/// An error with the place in the model that it comes from, where one is known.
+/// Adds the source location of the cause to an error, if it is known.
 fn located(prepared: &Prepared, mut error: ExecError) -> ExecError {
     if let ExecError::Diverged { cause: Some(cause), .. } = &mut error
         && let Some(place) = cause.origin.and_then(|origin| prepared.sources.place(origin.file, origin.start))
@@ -197,8 +196,8 @@ fn located(prepared: &Prepared, mut error: ExecError) -> ExecError {
     error
 }
 
-/// Writes the parameters of the best epoch that there are after a failure, and tells which they are, and where: `shown` is the name
-/// that the file will have.
+/// After a failure, writes the parameters of the best epoch and reports the epoch and the file. `shown` is the final
+/// name of the file.
 fn rescue_weights(path: &Path, shown: &Path, best: u64, prepared: &mut Prepared) {
     match prepared.trainer.save_best(path) {
         Ok(Some(epoch)) if epoch == best => {
@@ -214,7 +213,7 @@ fn rescue_weights(path: &Path, shown: &Path, best: u64, prepared: &mut Prepared)
     }
 }
 
-/// How training ended, in two lines and the metrics.
+/// The outcome of training in two lines, and the metrics.
 fn summary(report: &Report) -> String {
     let best = report.best_epoch.map(|epoch| format!(", best epoch {epoch}")).unwrap_or_default();
     format!(
@@ -227,7 +226,7 @@ fn summary(report: &Report) -> String {
     )
 }
 
-/// The last checkpoint could not be written.
+/// The error that the last checkpoint could not be written.
 fn unsaved(error: &ExecError, folder: &Path) -> String {
     let before = match checkpoint::progress_of(folder) {
         Some(progress) => {
@@ -246,7 +245,7 @@ fn interrupted(args: &TrainArgs, report: &Report) -> String {
     format!("interrupted after epoch {}{saved}", report.epochs)
 }
 
-/// A bar on a terminal, lines elsewhere.
+/// A progress bar on a terminal, lines elsewhere.
 enum Progress {
     Quiet,
     Lines,
@@ -267,7 +266,7 @@ impl Progress {
         if let Some(warning) = epoch.warning {
             self.warn(&format!("warning: {warning}"));
         }
-        // Every tenth epoch and the last: a log that can be read.
+        // Every tenth epoch and the last, to keep logs short.
         let listed = epoch.within.is_none() && (epoch.epoch.is_multiple_of(10) || epoch.epoch + 1 == epoch.epochs);
         let line = listed.then(|| format!("epoch {:>4}/{}  {state}", epoch.epoch + 1, epoch.epochs));
         match self {
@@ -282,7 +281,7 @@ impl Progress {
                     }
                     bar
                 });
-                // Epochs that are done.
+                // Number of completed epochs.
                 bar.set_position(epoch.epoch + u64::from(epoch.within.is_none()));
                 bar.set_message(state);
             }
@@ -304,7 +303,7 @@ impl Progress {
     }
 }
 
-/// Loss, the criterion and the time of an epoch.
+/// Loss, selection criterion and time of an epoch.
 fn state(epoch: &Epoch<'_>) -> String {
     let criterion = match epoch.criterion {
         Some((c, value)) => format!("  {}.{} {value:.4}", c.part.name(), c.metric.name()),

@@ -1,4 +1,4 @@
-//! What tables of kernels say of each, column by column: once for all tables, which differ in which they show and in what order.
+//! Columns of the kernel tables, shared by all tables, which differ in their selection and order.
 
 use crate::profile::{Kernel, Profile};
 use crate::table::{amount, bytes, digits, percent, time};
@@ -7,7 +7,6 @@ use crate::table::{amount, bytes, digits, percent, time};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Column {
     Name,
-    /// Name and rows.
     NameAndRows,
     Rows,
     Stores,
@@ -18,7 +17,7 @@ pub(crate) enum Column {
     Measured,
     Predicted,
     Ratio,
-    /// The part of its time in which it waited, where that was measured of any.
+    /// Share of the kernel's time spent waiting for memory, if measured for any kernel.
     Waits,
     FlopsPerSecond,
     OfPeak,
@@ -28,7 +27,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// Those of these that the profile has something for.
+    /// The columns that the profile has data for.
     pub(crate) fn known(columns: &[Self], profile: &Profile) -> Vec<Self> {
         columns.iter().copied().filter(|&column| column != Self::Waits || profile.tells_waits()).collect()
     }

@@ -1,4 +1,4 @@
-//! Two profiles beside each other: what got faster and what slower.
+//! Comparison of two profiles.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use crate::profile::Profile;
 use crate::summary::STAGES;
 use crate::table::{Table, digits, percent, time};
 
-/// Something that both profiles have, or one of them: milliseconds of a run.
+/// An item of one or both profiles, with its time per run in milliseconds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
-    /// What it is.
+    /// Name of the stage, the remainder or the kernel.
     pub name: String,
-    /// In the first profile.
+    /// Milliseconds in the first profile; `None` if it lacks the item.
     pub before: Option<f64>,
-    /// In the second one.
+    /// Milliseconds in the second profile; `None` if it lacks the item.
     pub after: Option<f64>,
 }
 
 impl Change {
-    /// Milliseconds more in the second profile; what it lacks takes none.
+    /// Milliseconds in the second profile minus those in the first; a missing item counts as 0.
     pub fn difference(&self) -> f64 {
         self.after.unwrap_or(0.0) - self.before.unwrap_or(0.0)
     }
 }
 
-/// Stages and the rest of a run, in which the largest difference comes first.
+/// Stages and the rest of a run, by descending absolute difference.
 pub fn parts(before: &Profile, after: &Profile) -> Vec<Change> {
     let of = |profile: &Profile| -> Vec<(&'static str, f64)> {
         let stages = profile.stages().into_iter().map(|stage| (stage.stage, stage.ms()));
@@ -42,8 +42,8 @@ pub fn parts(before: &Profile, after: &Profile) -> Vec<Change> {
     sorted(names.iter().map(change).collect())
 }
 
-/// Kernels, matched by direction, rows and what they store; the largest difference first. Kernels that are alike in all of
-/// that are one.
+/// Kernels, matched by direction, rows and stored buffers, by descending absolute difference. Kernels equal in all
+/// three are summed.
 pub fn kernels(before: &Profile, after: &Profile) -> Vec<Change> {
     let mut changes: BTreeMap<String, Change> = BTreeMap::new();
     for (profile, is_after) in [(before, false), (after, true)] {
@@ -84,7 +84,7 @@ pub fn text(before: &Profile, after: &Profile) -> String {
     text
 }
 
-/// Where the two were not made alike, times say something else.
+/// Settings in which the profiles differ, so that their times are not comparable.
 fn unlike(before: &Profile, after: &Profile) -> Vec<(&'static str, String, String)> {
     let of = |profile: &Profile| {
         [
@@ -123,7 +123,7 @@ fn table(changes: &[Change]) -> String {
     table.text()
 }
 
-/// `12.3 % slower`, `3.40× as long`
+/// `12.3 % slower` or `3.40× as long`.
 fn compared(before: f64, after: f64) -> String {
     if before <= 0.0 {
         return String::new();

@@ -1,4 +1,4 @@
-//! What limits a model, in a few sentences: the first thing that a reader wants to know.
+//! The headline of a profile: the bottlenecks of a model in a few sentences.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,14 @@ use crate::profile::{Kernel, Profile, rate};
 use crate::summary::{PHASES, Rest, StageTime, stage_words};
 use crate::table::{amount, bytes, digits, percent, time};
 
-/// A part of a run that is worth a sentence.
+/// Smallest share of a run that gets a sentence.
 const WORTH: f64 = 0.1;
 
-/// So many times too slow or too fast as a whole, kernels were not measured as predictions take them: alone on the machine.
+/// If kernels are this many times slower or faster than predicted overall, the measurement violated the model's
+/// assumption of an otherwise idle machine.
 const FAR_OFF: f64 = 4.0;
 
-/// The kernels of a stage that have one limit.
+/// The kernels of a stage with a common bottleneck.
 #[derive(Default)]
 struct Limit {
     bound: String,
@@ -23,8 +24,8 @@ struct Limit {
 }
 
 impl Profile {
-    /// What takes most of a run and what limits it; then more about that, what else is large, and which kernel could gain
-    /// most.
+    /// The largest part of a run and its bottleneck; then details of it, other large parts, and the kernel with the
+    /// largest potential gain.
     pub fn headline(&self) -> Vec<String> {
         let (stages, rest) = (self.stages(), self.rest());
         let stage = stages.iter().max_by(|a, b| a.ms().total_cmp(&b.ms()));
@@ -44,7 +45,7 @@ impl Profile {
         sentences
     }
 
-    /// That predictions and measurements have little to do with each other, where that is so.
+    /// A warning if predictions and measurements disagree overall.
     fn far_off(&self) -> Option<String> {
         let known = || self.kernels.iter().filter_map(|kernel| Some((kernel.measured_ms, kernel.predicted_ms?)));
         let (measured, predicted) = known().fold((0.0, 0.0), |sum, (ms, of)| (sum.0 + ms, sum.1 + of));
@@ -67,7 +68,7 @@ impl Profile {
         }
     }
 
-    /// How much of a run it takes, and what limits most of it.
+    /// Share of a stage in the run, and its main bottleneck.
     fn of_stage(&self, time: &StageTime) -> String {
         let (stage, share) = (time.stage, part(self.share(time.ms())));
         let text = format!("{stage} ({}) takes {share} of {}", stage_words(stage), a(self.run.name()));
@@ -87,7 +88,7 @@ impl Profile {
         }
     }
 
-    /// Directions and rates of a stage.
+    /// Times by direction, and achieved rates, of a stage.
     fn details(&self, time: &StageTime) -> Option<String> {
         let limit = self.limit(time.stage).filter(|_| time.ms() > 0.0)?;
         let most = (0..PHASES.len()).max_by(|&i, &j| time.phases[i].total_cmp(&time.phases[j]))?;
@@ -114,7 +115,7 @@ impl Profile {
         Some(directions + &rates)
     }
 
-    /// What limits most of a stage.
+    /// The main bottleneck of a stage.
     fn limit(&self, stage: &str) -> Option<Limit> {
         let mut limits: BTreeMap<&str, Limit> = BTreeMap::new();
         for kernel in self.kernels.iter().filter(|kernel| !kernel.bound.is_empty()) {
@@ -130,7 +131,7 @@ impl Profile {
         (limit.ms > 0.0).then(|| Limit { bound: bound.into(), ..limit })
     }
 
-    /// How much of a run belongs to no kernel.
+    /// Share of a run outside of kernels.
     fn of_rest(&self, rest: &Rest) -> String {
         let (share, run) = (part(self.share(rest.ms)), a(self.run.name()));
         match (rest.name, &self.batch) {
@@ -149,7 +150,7 @@ impl Profile {
         }
     }
 
-    /// The kernel that would gain most if it took what is predicted.
+    /// The kernel with the largest difference between measured and predicted time.
     fn most_room(&self) -> Option<String> {
         let room = |kernel: &Kernel| kernel.predicted_ms.map_or(0.0, |ms| kernel.measured_ms - ms);
         let kernel = self.kernels.iter().max_by(|a, b| room(a).total_cmp(&room(b)))?;
@@ -170,17 +171,17 @@ impl Profile {
     }
 }
 
-/// `an epoch`, `a batch`
+/// `an epoch` or `a batch`.
 fn a(run: &str) -> String {
     format!("{} {run}", if run.starts_with('e') { "an" } else { "a" })
 }
 
-/// `71 %`
+/// A share as `71 %`.
 fn part(share: f64) -> String {
     if share < 0.1 { percent(share) } else { format!("{:.0} %", 100.0 * share) }
 }
 
-/// With a space before a unit.
+/// Puts a space before the unit.
 fn spaced(text: String) -> String {
     if text.ends_with(|c: char| c.is_ascii_alphabetic()) { text } else { text + " " }
 }

@@ -1,5 +1,4 @@
-//! Profiles as JSON: all fields of [`Profile`], and beside them what follows from these, for those who read it without
-//! this crate.
+//! Profiles as JSON: all fields of [`Profile`], plus derived values for readers without this crate.
 
 use std::fmt;
 
@@ -13,9 +12,9 @@ pub fn write(profile: &Profile) -> String {
     format!("{:#}\n", value(profile))
 }
 
-/// The same as a value, to which a device adds what it knows besides.
+/// The contents as a JSON value; a device adds its own entries.
 pub fn value(profile: &Profile) -> Value {
-    // The structure has string keys and finite numbers only.
+    // Serialization cannot fail: keys are strings and numbers are finite.
     let mut value = serde_json::to_value(profile).unwrap_or_default();
     if let Value::Object(object) = &mut value {
         let derived = derived(profile);
@@ -74,12 +73,12 @@ fn derived(profile: &Profile) -> Map<String, Value> {
     }
 }
 
-/// Why a text is no profile.
+/// Why a text is not a profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BadProfile {
-    /// It is something else.
+    /// It has another format.
     Other(String),
-    /// It was written by another version.
+    /// It was written by an unsupported version.
     Version(u64),
 }
 
@@ -97,10 +96,10 @@ impl fmt::Display for BadProfile {
 
 impl std::error::Error for BadProfile {}
 
-/// Reads what [`write`] has written.
+/// Parses the output of [`write`].
 ///
 /// # Errors
-/// Another format, another version, or something missing.
+/// When the format or version differs, or a field is missing.
 pub fn read(text: &str) -> Result<Profile, BadProfile> {
     let other = |why: String| Err(BadProfile::Other(why));
     let value: Value = match serde_json::from_str(text) {

@@ -1,8 +1,8 @@
-//! What a profile says: one plain structure, [`Profile`], and one module for each way to show it.
+//! Profiles: one plain structure, [`Profile`], and one module for each output format.
 //!
-//! A profile is collected elsewhere. All that is shown is made of it alone, so that what was written as JSON
-//! ([`json`]) can be compared ([`diff`]) and shown again later. [`mod@text`] is for terminals, [`page`] is one file for
-//! browsers with the [`pictures`] in it, [`trace`] is for Perfetto. This crate opens no file and measures nothing.
+//! Profiles are collected elsewhere. All outputs depend on the structure alone, so a profile saved as JSON ([`json`])
+//! can be compared ([`diff`]) and shown again later. [`mod@text`] is for terminals, [`page`] is one HTML file with the
+//! [`pictures`] in it, [`trace`] is for Perfetto. This crate opens no files and measures nothing.
 
 mod columns;
 pub mod diff;

@@ -1,80 +1,77 @@
-//! The data of a profile.
+//! The data structure of a profile.
 
 use std::collections::BTreeMap;
 
 use hgnnc_machine::Machine;
 use serde::{Deserialize, Serialize};
 
-/// What [`Profile::format`] says.
+/// Value of the field [`Profile::format`].
 pub const FORMAT: &str = "hgnnc profile";
-/// Version of the structure. It is raised where a reader of an older one would read something wrong.
+/// Version of the structure, incremented when older readers would misread it.
 pub const VERSION: u32 = 1;
 
-/// What training does, kernel by kernel. Times are milliseconds of a run, unless they are named otherwise.
+/// Time and work of training, kernel by kernel. Times are milliseconds per run unless named otherwise.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Profile {
-    /// [`FORMAT`].
     pub format: String,
-    /// [`VERSION`].
     pub version: u32,
     /// Name of the program, such as `Han.train`.
     pub program: String,
-    /// The model's file.
+    /// Path of the model file.
     pub model: String,
     /// Name of the dataset.
     pub dataset: String,
-    /// Where it ran: a processor or a device.
+    /// Name of the processor or device.
     pub device: String,
-    /// What was compiled for: `cpu`, `sm_80`, `sm_90`.
+    /// Compilation target: `cpu`, `sm_80`, `sm_90`.
     pub target: String,
-    /// Number of threads.
     pub threads: usize,
-    /// What the machine can do.
+    /// Peak rates and memory levels of the machine.
     pub machine: Machine,
-    /// What a run is.
+    /// Unit of measurement: an epoch or a mini-batch.
     pub run: Run,
-    /// Runs that were measured.
+    /// Number of measured runs.
     pub runs: u64,
-    /// Runs of an epoch.
+    /// Number of runs per epoch.
     pub runs_per_epoch: u64,
-    /// A run from its beginning to its end: the median of epochs, the mean of batches.
+    /// Wall time of a run: the median over epochs, or the mean over batches.
     pub run_ms: f64,
-    /// The shortest run.
+    /// Wall time of the fastest run.
     pub run_min_ms: f64,
-    /// The longest run.
+    /// Wall time of the slowest run.
     pub run_max_ms: f64,
-    /// What measuring adds to training, between two runs and in none of them.
+    /// Profiling overhead between two runs, not part of any run.
     pub overhead_ms: f64,
-    /// Copies between kernels.
     pub copies_ms: f64,
-    /// Taking over new parameters and states that have another place than the old ones.
+    /// Copying new parameters and optimizer states that are not updated in place.
     pub commit_ms: f64,
-    /// All else of a run: the ends of launches, the loss, the loop.
+    /// The remainder of a run: launch overhead, the loss, the training loop.
     pub between_ms: f64,
-    /// Of batches, what is done besides kernels.
+    /// Times of mini-batch work outside of kernels; `None` for full-batch training.
     pub batch: Option<Batch>,
-    /// What is done once, before training.
+    /// One-time costs before training.
     pub once: Once,
-    /// Kernels of a run; of a device its launches. In the order in which they run.
+    /// Kernels of a run in execution order; on a device, its launches.
     pub kernels: Vec<Kernel>,
-    /// Memory for values, if it is known.
+    /// Live bytes over a run, if known.
     pub memory: Option<Memory>,
-    /// What was counted.
+    /// Hardware and system event counts.
     pub counters: Counters,
 }
 
-/// What is done again and again.
+/// Unit of repetition: an epoch or a mini-batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Run {
-    /// A training step on the whole graph.
+    /// A full-batch training step.
     Epoch,
-    /// One on a sampled part of it.
+    /// A mini-batch training step.
     Batch,
 }
 
 impl Run {
-    /// `epoch` or `batch`.
+    /// The name in texts: `epoch` or `batch`.
     pub fn name(self) -> &'static str {
         match self {
             Run::Epoch => "epoch",
@@ -83,125 +80,125 @@ impl Run {
     }
 }
 
-/// What is done for a batch besides kernels, in milliseconds: means.
+/// Mean times per mini-batch outside of kernels, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Batch {
-    /// Sampling, beside the computation of other batches.
+    /// Neighbour sampling, concurrent with the computation of other batches.
     pub sampling_ms: f64,
-    /// Copying rows of features, likewise.
+    /// Gathering feature rows, concurrent with the computation of other batches.
     pub features_ms: f64,
-    /// Making graphs of what was sampled, likewise.
+    /// Building graphs from the sampled edges, concurrent with the computation of other batches.
     pub graphs_ms: f64,
-    /// Waiting for all of that: what nothing hides.
+    /// Waiting for the above: the part that overlap does not hide.
     pub waiting_ms: f64,
     /// Planning the program for the sizes of the batch.
     pub binding_ms: f64,
-    /// Copying rows of parameters and optimiser states, there and back.
+    /// Gathering and scattering rows of parameters and optimizer states.
     pub rows_ms: f64,
-    /// Computing values of hot vertices that batches reuse.
+    /// Computing historical embeddings of hot vertices.
     pub values_ms: f64,
 }
 
-/// What is done once, in milliseconds.
+/// One-time costs, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Once {
-    /// Loading the dataset.
+    /// Time to load the dataset.
     pub load_ms: f64,
-    /// Semantic graph build.
+    /// Time of the semantic graph build.
     pub sgb_ms: f64,
-    /// From the source to a bound plan.
+    /// Time from the source to a bound plan.
     pub compile_ms: f64,
 }
 
-/// A kernel of a run.
+/// Measurements and predictions of a kernel.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Kernel {
-    /// Its number in the program's text; of a device that of its launch.
+    /// Number of the kernel in the program's text; on a device, of its launch.
     pub kernel: usize,
-    /// The rows that it has, or its product.
+    /// The rows that it iterates over, or its matrix product.
     pub rows: String,
-    /// The buffers that it writes.
+    /// Names of the buffers that it writes.
     pub stores: String,
-    /// The stage that it is accounted to.
+    /// Stage that it is attributed to.
     pub stage: String,
-    /// Its direction: `forward`, `backward` or `update`.
+    /// Direction: `forward`, `backward` or `update`.
     pub phase: String,
     /// Dense product (DM), topology-based (TB), element-wise (EW) or data rearrangement (DR).
     pub kind: String,
-    /// Parts of its time by stage, which add up to 1: a kernel may do something of several.
+    /// Share of its time per stage, with sum 1: a kernel may contain work of several stages.
     pub shares: BTreeMap<String, f64>,
-    /// What it took.
+    /// Measured time per run.
     pub measured_ms: f64,
-    /// What it took with all that it touches in the caches of its core, where that was measured.
+    /// Measured time with a cache-resident working set, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_cache_ms: Option<f64>,
-    /// What it is predicted to take on the machine; nothing where that is not predicted.
+    /// Predicted time; `None` without a prediction.
     pub predicted_ms: Option<f64>,
-    /// What limits it: `compute`, `launch`, or a level of memory.
+    /// Bottleneck: `compute`, `launch`, or a memory level.
     pub bound: String,
-    /// The level of memory that what it touches fits.
+    /// The smallest memory level that holds its footprint.
     pub fits: String,
-    /// A multiply-add is 2, everything else 1.
+    /// Floating-point operations; a multiply-add counts 2.
     pub flops: f64,
-    /// Distinct bytes that it reads or writes.
+    /// Distinct bytes read or written.
     pub footprint_bytes: f64,
-    /// Bytes of rows that it reads by index, each time.
+    /// Bytes of all gathered rows, repeats included.
     pub gathered_bytes: f64,
-    /// Bytes that it moves: distinct ones, and the repeats of gathers.
+    /// Bytes moved: distinct ones, plus repeats of gathers.
     pub moved_bytes: f64,
-    /// What was counted in it, by event.
+    /// Event counts per run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, f64>,
 }
 
 impl Kernel {
-    /// For people: `k7`.
+    /// Display name, such as `k7`.
     pub fn name(&self) -> String {
         format!("k{}", self.kernel)
     }
 
-    /// What it reached.
+    /// Achieved floating-point operations per second.
     pub fn flops_per_s(&self) -> f64 {
         rate(self.flops, self.measured_ms)
     }
 
-    /// Likewise, of the bytes that it moves.
+    /// Achieved bytes per second, of the bytes moved.
     pub fn bytes_per_s(&self) -> f64 {
         rate(self.moved_bytes, self.measured_ms)
     }
 
-    /// FLOPs per distinct byte.
+    /// Arithmetic intensity: FLOPs per distinct byte.
     pub fn intensity(&self) -> f64 {
         if self.footprint_bytes > 0.0 { self.flops / self.footprint_bytes } else { 0.0 }
     }
 
-    /// The part of its time in which it waited for memory beyond the caches of its core, where that was measured.
+    /// Share of the time spent waiting for memory beyond the core's caches, if measured.
     pub fn waits(&self) -> Option<f64> {
         self.in_cache_ms.filter(|_| self.measured_ms > 0.0).map(|ms| (1.0 - ms / self.measured_ms).max(0.0))
     }
 
-    /// How many times as long as predicted it took.
+    /// Measured time divided by predicted time.
     pub fn ratio(&self) -> Option<f64> {
         self.predicted_ms.filter(|&ms| ms > 0.0).map(|ms| self.measured_ms / ms)
     }
 }
 
-/// So much in so many milliseconds, per second.
+/// Rate per second of `amount` in `ms` milliseconds.
 pub fn rate(amount: f64, ms: f64) -> f64 {
     if ms > 0.0 { amount / (ms * 1e-3) } else { 0.0 }
 }
 
-/// Memory for the values of a run.
+/// Memory of the values of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Memory {
-    /// Bytes of values that are computed once and stay.
+    /// Bytes of persistent values, computed once.
     pub fixed_bytes: u64,
-    /// What is needed while each kernel runs, in the order of the kernels.
+    /// Live bytes at each kernel, in the order of the kernels.
     pub steps: Vec<Alive>,
 }
 
 impl Memory {
-    /// The step that needs most, and its bytes.
+    /// The step with the largest number of live bytes, and that number.
     pub fn peak(&self) -> Option<(&Alive, u64)> {
         let bytes = |step: &Alive| step.bytes.values().sum::<u64>();
         let most = self.steps.iter().map(bytes).max()?;
@@ -209,29 +206,29 @@ impl Memory {
     }
 }
 
-/// The values that are needed at one time.
+/// Live values at one step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Alive {
-    /// The first kernel that runs then.
+    /// The first kernel of the step.
     pub kernel: usize,
-    /// Bytes by stage of the kernel that made the value.
+    /// Live bytes, by the stage of the kernel that produced the value.
     pub bytes: BTreeMap<String, u64>,
 }
 
-/// What the processor and the system counted.
+/// Availability of hardware and system counters.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Counters {
-    /// What was counted.
+    /// Names of the counted events.
     pub events: Vec<String>,
-    /// What was not.
+    /// Events that could not be counted.
     pub missing: Vec<Missing>,
 }
 
-/// What was not counted.
+/// A group of events that could not be counted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Missing {
-    /// What.
+    /// Names of the events.
     pub events: Vec<String>,
-    /// Why, and what helps.
+    /// The cause, and the remedy.
     pub reason: String,
 }

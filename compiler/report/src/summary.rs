@@ -1,21 +1,21 @@
-//! What follows from a profile: parts that add up to a run, and totals by stage, direction and kind.
+//! Derived values: parts that add up to a run, and totals by stage, direction and kind.
 
 use hgnnc_ir::{Phase, Stage};
 
 use crate::profile::{Kernel, Profile, Run, rate};
 
-/// Stages of kernels, in the order in which an epoch meets them.
+/// Stages of kernels, in the order of an epoch.
 pub const STAGES: [&str; 5] = {
     let [fp, na, sf, lc, pu] = Stage::ALL;
     [fp.name(), na.name(), sf.name(), lc.name(), pu.name()]
 };
-/// Directions.
+/// Names of the directions.
 pub const PHASES: [&str; 3] = [Phase::Forward.name(), Phase::Backward.name(), Phase::Update.name()];
-/// Kinds of kernels, and what they are.
+/// Kinds of kernels with their descriptions.
 pub const KINDS: [(&str, &str); 4] =
     [("DM", "dense products"), ("TB", "topology-based"), ("EW", "element-wise"), ("DR", "data rearrangement")];
 
-/// What a stage is.
+/// Description of a stage.
 pub fn stage_words(stage: &str) -> &'static str {
     match stage {
         "FP" => "feature projection",
@@ -29,43 +29,40 @@ pub fn stage_words(stage: &str) -> &'static str {
 
 /// Milliseconds of a stage by direction, in the order of [`PHASES`].
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct StageTime {
-    /// The stage.
     pub stage: &'static str,
-    /// By direction.
     pub phases: [f64; 3],
-    /// What its kernels are predicted to take, as far as they are.
+    /// Predicted milliseconds of its kernels, as far as predicted.
     pub predicted_ms: f64,
-    /// Kernels that are accounted to it.
+    /// Number of kernels attributed to it.
     pub kernels: usize,
 }
 
 impl StageTime {
-    /// All directions.
+    /// Milliseconds of all directions.
     pub fn ms(&self) -> f64 {
         self.phases.iter().sum()
     }
 }
 
-/// Totals of some kernels.
+/// Totals over a set of kernels.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Total {
-    /// How many.
     pub kernels: usize,
-    /// What they took.
     pub ms: f64,
-    /// What they are predicted to take, as far as they are.
+    /// Predicted milliseconds, as far as predicted.
     pub predicted_ms: f64,
-    /// What they computed.
     pub flops: f64,
-    /// Distinct bytes of each.
+    /// Sum of the distinct bytes of each kernel.
     pub footprint_bytes: f64,
-    /// Bytes that they moved.
+    /// Sum of the bytes moved.
     pub moved_bytes: f64,
 }
 
 impl Total {
-    /// Of some of the kernels.
+    /// Sums the values of `kernels`.
     pub fn of<'k>(kernels: impl IntoIterator<Item = &'k Kernel>) -> Self {
         kernels.into_iter().fold(Total::default(), |sum, kernel| Total {
             kernels: sum.kernels + 1,
@@ -77,30 +74,29 @@ impl Total {
         })
     }
 
-    /// What they reached.
+    /// Achieved floating-point operations per second.
     pub fn flops_per_s(&self) -> f64 {
         rate(self.flops, self.ms)
     }
 
-    /// Likewise, of bytes that they moved.
+    /// Achieved bytes per second, of the bytes moved.
     pub fn bytes_per_s(&self) -> f64 {
         rate(self.moved_bytes, self.ms)
     }
 
-    /// FLOPs per distinct byte.
+    /// Arithmetic intensity: FLOPs per distinct byte.
     pub fn intensity(&self) -> f64 {
         if self.footprint_bytes > 0.0 { self.flops / self.footprint_bytes } else { 0.0 }
     }
 }
 
-/// A part of a run that belongs to no kernel.
+/// A part of a run outside of kernels.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Rest {
-    /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Description of the part.
     pub words: &'static str,
-    /// Milliseconds.
     pub ms: f64,
 }
 
@@ -110,7 +106,7 @@ impl Profile {
         self.run_ms * self.runs_per_epoch as f64
     }
 
-    /// Times of the stages. What updates parameters within a kernel of the backward pass belongs to the update.
+    /// Times of the stages. Parameter updates fused into a backward kernel count as update.
     pub fn stages(&self) -> [StageTime; 5] {
         let mut stages = STAGES.map(|stage| StageTime { stage, ..StageTime::default() });
         for kernel in &self.kernels {
@@ -131,12 +127,12 @@ impl Profile {
         KINDS.map(|(kind, _)| Total::of(self.kernels.iter().filter(|kernel| kernel.kind == kind)))
     }
 
-    /// Milliseconds of all kernels.
+    /// Milliseconds of all kernels together.
     pub fn kernels_ms(&self) -> f64 {
         self.kernels.iter().map(|kernel| kernel.measured_ms).fold(0.0, |sum, ms| sum + ms)
     }
 
-    /// What a run does besides the kernels of stages. With these it adds up to [`Profile::whole_ms`].
+    /// Times of a run outside of stages; together with the stages they add up to [`Profile::whole_ms`].
     pub fn rest(&self) -> Vec<Rest> {
         let mut rest = vec![];
         if let (Run::Batch, Some(batch)) = (self.run, &self.batch) {
@@ -165,7 +161,7 @@ impl Profile {
         let between = "the ends of launches, the loss, and the loop";
         rest.push(Rest { name: "between", words: between, ms: self.between_ms });
         let known = self.stages_ms() + rest.iter().map(|part| part.ms).sum::<f64>();
-        // Medians need not add up: something else may be slow in each epoch.
+        // Medians need not add up: each epoch may have another disturbance.
         let disturbed = (self.run_ms - known).max(0.0);
         if disturbed > 1e-9 * self.run_ms {
             rest.push(Rest {
@@ -177,41 +173,41 @@ impl Profile {
         rest
     }
 
-    /// Milliseconds of all stages.
+    /// Milliseconds of all stages together.
     fn stages_ms(&self) -> f64 {
         self.stages().iter().fold(0.0, |sum, stage| sum + stage.ms())
     }
 
-    /// What shares are parts of: stages and the rest.
+    /// The denominator of shares: stages and the rest.
     pub fn whole_ms(&self) -> f64 {
         self.stages_ms() + self.rest().iter().map(|part| part.ms).sum::<f64>()
     }
 
-    /// The part of a run.
+    /// Share of `ms` in a run.
     pub fn share(&self, ms: f64) -> f64 {
         let whole = self.whole_ms();
         if whole > 0.0 { ms / whole } else { 0.0 }
     }
 
-    /// Was it measured how long kernels wait for memory beyond the caches of their core?
+    /// Whether the waiting time of kernels was measured.
     pub fn tells_waits(&self) -> bool {
         self.kernels.iter().any(|kernel| kernel.in_cache_ms.is_some())
     }
 
-    /// Kernels, the longest first.
+    /// Kernels by descending time.
     pub fn by_time(&self) -> Vec<&Kernel> {
         let mut kernels: Vec<&Kernel> = self.kernels.iter().collect();
         kernels.sort_by(|a, b| b.measured_ms.total_cmp(&a.measured_ms).then(a.kernel.cmp(&b.kernel)));
         kernels
     }
 
-    /// What was counted in all kernels: an event and its number in a run.
+    /// Event counts summed over all kernels, per run.
     pub fn counted(&self) -> Vec<(&str, f64)> {
         let sum = |event: &String| self.kernels.iter().filter_map(|kernel| kernel.counts.get(event)).sum();
         self.counters.events.iter().map(|event| (&event[..], sum(event))).collect()
     }
 
-    /// Likewise, of a stage: kernels divide their counts as they do their time.
+    /// Event counts of a stage: kernels split their counts like their time.
     pub fn counted_in(&self, stage: &str, event: &str) -> f64 {
         let of = |kernel: &Kernel| {
             kernel.counts.get(event).unwrap_or(&0.0) * kernel.shares.get(stage).copied().unwrap_or(0.0)

@@ -1,23 +1,23 @@
-//! Tables and numbers for people.
+//! Text tables and number formats.
 
-/// Rows of cells in columns; the first columns are words, the others numbers.
+/// A table; the first columns are text, the others numbers.
 pub struct Table {
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// With these heads; the first `words` columns stand at the left, the others at the right.
+    /// A table with the given column heads; the first `words` columns are left-aligned, the others right-aligned.
     pub fn new(words: usize, heads: &[&str]) -> Self {
         Self { words, rows: vec![heads.iter().map(|head| (*head).to_string()).collect()] }
     }
 
-    /// Appends a row, which has a cell for each head.
+    /// Appends a row with one cell per head.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The text, each line indented by two.
+    /// The table as text, each line indented by two spaces.
     pub fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
@@ -38,7 +38,7 @@ impl Table {
     }
 }
 
-/// `12.3 M`: three digits and a power of a thousand.
+/// Formats as `12.3 M`: three digits and an SI prefix.
 pub fn amount(number: f64) -> String {
     const UNITS: [(&str, f64); 5] = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)];
     match UNITS.iter().find(|(_, unit)| number >= *unit) {
@@ -47,13 +47,13 @@ pub fn amount(number: f64) -> String {
     }
 }
 
-/// `12.3 MB`
+/// Formats bytes as `12.3 MB`.
 pub fn bytes(number: f64) -> String {
     let text = amount(number);
     if text.ends_with(|c: char| c.is_ascii_alphabetic()) { format!("{text}B") } else { format!("{text} B") }
 }
 
-/// `12.3 us`, `1.23 ms`
+/// Formats seconds as `12.3 us` or `1.23 ms`.
 pub fn time(seconds: f64) -> String {
     let (number, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
@@ -63,12 +63,12 @@ pub fn time(seconds: f64) -> String {
     format!("{} {unit}", digits(number))
 }
 
-/// `12.3 %`
+/// Formats a share as `12.3 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Three digits where there are as many.
+/// Formats with three significant digits.
 pub fn digits(number: f64) -> String {
     let after = if number >= 99.95 || number == 0.0 {
         0

@@ -1,4 +1,4 @@
-//! A profile for terminals.
+//! A profile as text for terminals.
 
 use hgnnc_machine::Machine;
 
@@ -7,7 +7,7 @@ use crate::profile::{Profile, Run};
 use crate::summary::{KINDS, PHASES, stage_words};
 use crate::table::{Table, amount, bytes, digits, percent, time};
 
-/// Headline and tables.
+/// The headline and all tables.
 pub fn text(profile: &Profile) -> String {
     let mut text = head(profile);
     for sentence in profile.headline() {
@@ -34,7 +34,7 @@ pub fn text(profile: &Profile) -> String {
     text
 }
 
-/// Name, time and place: one line.
+/// Program, time and device in one line.
 pub fn head(profile: &Profile) -> String {
     let (program, run) = (&profile.program, profile.run.name());
     let ms = digits(profile.run_ms);
@@ -50,7 +50,7 @@ pub fn head(profile: &Profile) -> String {
     }
 }
 
-/// Name, peaks and memory of a machine.
+/// Name, peak rates and memory levels of a machine.
 pub fn machine_text(machine: &Machine) -> String {
     let Machine { name, target, cores, .. } = machine;
     let mut text = format!(
@@ -104,7 +104,7 @@ const COLUMNS: [Column; 15] = [
 
 fn kernels(profile: &Profile) -> String {
     let columns = Column::known(&COLUMNS, profile);
-    // A narrower word than `direction`, in lines that are long anyway.
+    // A narrower word than `direction`, since these lines are long.
     let head = |column: &Column| if *column == Column::Direction { "phase" } else { column.head() };
     let mut table = Table::new(5, &columns.iter().map(head).collect::<Vec<_>>());
     for kernel in profile.by_time() {
@@ -113,7 +113,7 @@ fn kernels(profile: &Profile) -> String {
     table.text()
 }
 
-/// Stages with their directions, the rest, and the sum of all.
+/// Stages by direction, the rest, and the total.
 fn stages(profile: &Profile) -> String {
     let mut table =
         Table::new(2, &["", "", "kernels", PHASES[0], PHASES[1], PHASES[2], "measured", "predicted", "ratio", "share"]);

@@ -1,44 +1,42 @@
-//! When everything was, in the trace event format of Chrome, which Perfetto opens.
+//! Timelines in Chrome's trace event format, which Perfetto opens.
 //!
-//! Tracks are threads of one process. Events of a track are complete events ("X"): each lies within the one before it or
-//! begins after its end.
+//! Tracks are threads of one process. Events of a track are complete events ("X") that are properly nested or disjoint.
 
 use serde_json::{Value, json};
 
-/// What was, by track.
+/// A timeline: events by track.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Trace {
-    /// Of what; the name of the process.
+    /// Name of the process.
     pub name: String,
-    /// Tracks from the top.
+    /// Tracks, from top to bottom.
     pub tracks: Vec<Track>,
 }
 
-/// A thread, or something else that does one thing at a time.
+/// A thread, or another sequential resource.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Track {
-    /// Its name.
     pub name: String,
-    /// In the order of their beginning; what contains others stands before them.
+    /// Ordered by start time; enclosing events come first.
     pub events: Vec<Event>,
 }
 
-/// Something that was.
+/// An event with start and duration.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Event {
-    /// Its name.
     pub name: String,
     /// Categories to filter by: stage, direction.
     pub categories: Vec<String>,
-    /// Nanoseconds from the beginning of the trace.
+    /// Nanoseconds since the start of the trace.
     pub start_ns: u64,
-    /// How long it was.
     pub ns: u64,
-    /// What else is known.
+    /// Additional details, shown by the viewer.
     pub args: Value,
 }
 
-/// The text of `trace.json`, an event on each line.
+/// The contents of `trace.json`, one event per line.
 pub fn write(trace: &Trace) -> String {
     let meta =
         |tid: usize, what: &str, args: Value| json!({"ph": "M", "pid": 1, "tid": tid, "name": what, "args": args});
@@ -50,7 +48,7 @@ pub fn write(trace: &Trace) -> String {
         events.extend(track.events.iter().map(|event| {
             json!({
                 "ph": "X", "pid": 1, "tid": tid, "name": event.name, "cat": event.categories.join(","),
-                // Microseconds, with the nanoseconds behind the point.
+                // Microseconds, with the nanoseconds as decimals.
                 "ts": event.start_ns as f64 / 1e3, "dur": event.ns as f64 / 1e3, "args": event.args,
             })
         }));

@@ -1,4 +1,4 @@
-//! What is shown of a profile that is written down here, so that every number is known.
+//! All outputs of a profile with known numbers.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn kernel(number: usize, stage: &str, phase: &str, kind: &str, measured_ms: f64,
     }
 }
 
-/// Four kernels of an epoch of 10 ms, one of which is a fifth update.
+/// Four kernels of an epoch of 10 ms; one of them is one-fifth update.
 fn profile() -> Profile {
     let mut backward = kernel(2, "NA", "backward", "TB", 2.5, 1.0);
     backward.shares = BTreeMap::from([("NA".to_string(), 0.8), ("PU".to_string(), 0.2)]);
@@ -71,7 +71,7 @@ fn profile() -> Profile {
     }
 }
 
-/// The same model on batches, each of which waits.
+/// The same model on mini-batches, each of which waits for the loader.
 fn of_batches() -> Profile {
     let batch = Batch {
         sampling_ms: 12.0,
@@ -93,7 +93,7 @@ fn of_batches() -> Profile {
     }
 }
 
-/// The sum of the shares of everything that a run consists of.
+/// The sum of the shares of all parts of a run.
 fn shares(profile: &Profile) -> f64 {
     let stages: f64 = profile.stages().iter().map(|stage| profile.share(stage.ms())).sum();
     stages + profile.rest().iter().map(|part| profile.share(part.ms)).sum::<f64>()
@@ -131,14 +131,14 @@ fn parts_add_up_to_a_run() {
     }
     let stages = profile().stages();
     assert_eq!((stages[1].phases, stages[4].phases), ([4.0, 2.0, 0.0], [0.0, 0.0, 0.5]), "the update is not backward");
-    // Medians of kernels may be more than the median of epochs.
+    // Medians of kernels may add up to more than the median of epochs.
     let faster = Profile { run_ms: 5.0, ..profile() };
     assert!((shares(&faster) - 1.0).abs() < 1e-12);
-    // Each epoch had something that was slow, and no kernel is slow in most of them.
+    // Each epoch was disturbed, but no kernel in most of them.
     let noisy = Profile { run_ms: 30.0, ..profile() };
     assert!((shares(&noisy) - 1.0).abs() < 1e-12);
     assert!(noisy.headline()[0].contains("68 % of an epoch is kernels that are slower"), "{:?}", noisy.headline());
-    // A launch of a device that belongs to no stage.
+    // A launch of a device outside of any stage.
     let mut helper = profile();
     helper.kernels[3].shares.clear();
     assert!((shares(&helper) - 1.0).abs() < 1e-12);

@@ -7,7 +7,7 @@ use clap::{ArgMatches, Args as ClapArgs, FromArgMatches};
 use crate::args::{DeviceArgs, ModelArgs, parse_within};
 use crate::switches::DisableArgs;
 
-/// Arguments of `profile`.
+/// Arguments of `profile` with a model.
 #[derive(ClapArgs, Debug)]
 #[command(mut_arg("device", |arg| arg.help(PROFILE_DEVICE)))]
 pub struct ProfileArgs {
@@ -24,8 +24,8 @@ pub struct ProfileArgs {
     /// Of a model that is trained on batches: measure no more than this many
     #[arg(long, value_name = "N", value_parser = parse_within::<1, 100_000_000>, allow_negative_numbers = true)]
     pub batches: Option<u64>,
-    /// Also measure what each kernel takes with all that it touches in the caches of its core, to see how long it waits for
-    /// memory beyond; of one thread (`--threads 1`) and the whole graph
+    /// Also measure what each kernel takes with all that it touches in the caches of its core, to see how long it waits
+    /// for memory beyond; of one thread (`--threads 1`) and the whole graph
     #[arg(long)]
     pub in_cache: bool,
     /// Also write `profile.html`, `profile.txt`, `profile.json` and `trace.json` (for Perfetto) into this folder
@@ -74,7 +74,7 @@ impl FromArgMatches for ProfileCommand {
 
 impl ClapArgs for ProfileCommand {
     fn augment_args(command: clap::Command) -> clap::Command {
-        // The description of a command that is last told counts.
+        // The last description of a command wins.
         let diff = DiffArgs::augment_args(clap::Command::new("diff")).about(
             "Compare two profiles: stages and kernels, what got faster and what slower (a model of that name is `./diff`)",
         );

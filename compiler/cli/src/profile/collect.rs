@@ -1,4 +1,4 @@
-//! From what the runtime measured and what the compiler knows to a profile.
+//! Builds a profile from measurements of the runtime and predictions of the compiler.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::bounds::{label, stores};
 use crate::failure::Failure;
 use crate::run::Prepared;
 
-/// Bytes of an element.
+/// Size of an f32 element in bytes.
 const ELEMENT: u64 = 4;
 
-/// What was found of training on this processor.
+/// The profile of training on this processor.
 pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -> Result<Profile, Failure> {
     let program = program(prepared)?;
-    // Batches differ in size, and what they do is the mean of some.
+    // Mini-batches differ in size: predictions are means over some of them.
     let sizes = if found.batches.is_some() { &found.sizes[..] } else { std::slice::from_ref(&prepared.sizes) };
     let bounds: Vec<Vec<KernelBound>> = sizes.iter().map(|sizes| kernels(program, sizes, &machine)).collect();
     let decls: Vec<&kernel::Kernel> = program.kernels().collect();
@@ -31,7 +31,7 @@ pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Foun
     let of_kernel = |time: &KernelTime| {
         let bounds: Vec<&Bounded> = bounds.iter().map(|kernels| &kernels[time.number].bound).collect();
         let shares = Stage::ALL.iter().zip(time.shares).filter(|(_, share)| *share > 0.0);
-        // They add up to 1 as far as numbers of 32 bits can.
+        // Shares sum to 1 up to f32 rounding.
         let all: f64 = time.shares.iter().copied().map(f64::from).sum();
         let counts = events.iter().cloned().zip(time.counts.iter().copied()).collect();
         Kernel {
@@ -76,13 +76,13 @@ pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Foun
     })
 }
 
-/// The training program.
+/// The training program; an error without one.
 pub fn program(prepared: &Prepared) -> Result<&Program, Failure> {
     let program = prepared.trainer.artifact().kernels.train.as_ref();
     program.ok_or_else(|| Failure::input("the model has no `train` block, so it cannot be trained"))
 }
 
-/// A profile of a program without any runs.
+/// A profile without runs: program, machine and predictions.
 pub fn bare(
     model: &Path,
     prepared: &Prepared,
@@ -125,7 +125,7 @@ pub fn bare(
     }
 }
 
-/// A kernel as it is predicted for some sizes: the mean of them.
+/// Predicted time and work of a kernel: the mean over `sizes`.
 pub fn predicted(
     number: usize,
     program: &Program,
@@ -135,7 +135,7 @@ pub fn predicted(
 ) -> Kernel {
     let mean =
         |of: &dyn Fn(&Bounded) -> f64| bounds.iter().map(|bound| of(bound)).sum::<f64>() / bounds.len().max(1) as f64;
-    // What limits most of them; at least as many are slower than that one as are faster.
+    // The bottleneck of the kernel with the median predicted time.
     let mut by_time: Vec<&&Bounded> = bounds.iter().collect();
     by_time.sort_by(|a, b| a.prediction.seconds().total_cmp(&b.prediction.seconds()));
     let typical = by_time.get(by_time.len() / 2).map(|bound| &bound.prediction);
@@ -157,14 +157,14 @@ pub fn predicted(
         gathered_bytes: mean(&|bound| bound.work.gathered()),
         moved_bytes: mean(&|bound| {
             let work = &bound.work;
-            // The first time that a row is gathered is part of the footprint.
+            // The first gather of a row is part of the footprint.
             work.footprint() - work.gathered_footprint() + work.gathered()
         }),
         counts: BTreeMap::new(),
     }
 }
 
-/// What is needed while each launch of a run is executed.
+/// Live bytes at each launch of a run.
 fn memory(program: &Program, sizes: &SizeInfo) -> Memory {
     let memory = planned(program, sizes);
     let (first, mut number) = (program.prelude.len(), 0);
@@ -182,14 +182,14 @@ fn memory(program: &Program, sizes: &SizeInfo) -> Memory {
     Memory { fixed_bytes: ELEMENT * memory.fixed.len as u64, steps }
 }
 
-/// Bytes of the values that are needed in a step, by the stage that made them.
+/// Live bytes at a step, by the stage that produced the value.
 fn alive(
     program: &Program,
     area: &Area,
     makers: &BTreeMap<kernel::Buffer, Stage>,
     step: usize,
 ) -> BTreeMap<String, u64> {
-    // Of values that take the place of others only the last one is there.
+    // Of values updated in place only the last one counts.
     let mut there: BTreeMap<kernel::Buffer, &Slot> = BTreeMap::new();
     for slot in area.slots.iter().filter(|slot| slot.life.start <= step && step <= slot.life.end) {
         let home = there.entry(program.home(slot.buffer)).or_insert(slot);

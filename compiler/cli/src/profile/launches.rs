@@ -1,4 +1,4 @@
-//! `hgnnc profile` on a device: what each launch takes, or what it does.
+//! `hgnnc profile` on a device: times or event counts of each launch.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,23 +22,23 @@ use crate::output::{make_folder, print, write};
 use crate::run::Prepared;
 use crate::train::stop_on_interrupt;
 
-/// A launch as it was executed and as it was predicted.
+/// A launch as executed and as predicted.
 struct Line {
     entry: EntryProfile,
     /// Rows or products of its kernels.
     labels: Vec<String>,
-    /// The buffers that they write.
+    /// Buffers written by its kernels.
     stores: Vec<String>,
     bounds: Vec<Bounded>,
 }
 
 impl Line {
-    /// Seconds that its kernels are predicted to take. 0 where it completes sums or copies, which is not predicted.
+    /// Predicted seconds of its kernels; 0 for reductions of partial results and copies, which are not predicted.
     fn predicted(&self) -> f64 {
         self.bounds.iter().map(|bound| bound.prediction.seconds()).sum()
     }
 
-    /// Distinct words of its kernels.
+    /// Distinct values of a property over its kernels.
     fn words(&self, of: impl Fn(&Bounded) -> &'static str) -> String {
         let mut words: Vec<&str> = self.bounds.iter().map(of).collect();
         words.dedup();
@@ -54,7 +54,7 @@ impl Line {
     }
 }
 
-/// Trains on the device of a trainer and shows what each launch takes, or does.
+/// Trains on the trainer's device and reports times or counters of each launch.
 pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, Failure> {
     let stop = stop_on_interrupt()?;
     let found = profile_device(&mut prepared.trainer, args.epochs.unwrap_or(10), &stop)?;
@@ -96,7 +96,7 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, 
                 value["launches"] = json["launches"].clone();
                 write_all(folder, &profile, format!("{value:#}\n"), &text, &spans::of_device(&profile))?;
             }
-            // What has no times is no profile that could be shown or compared as such.
+            // The interpreter gives no times, so there is no profile to show or compare.
             None => {
                 make_folder(folder)?;
                 write(&folder.join("profile.txt"), text.as_bytes())?;
@@ -108,7 +108,7 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Launches with their times as a profile, whose kernels they are.
+/// Builds a profile from timed launches.
 fn timed(
     model: &Path,
     prepared: &Prepared,
@@ -118,7 +118,7 @@ fn timed(
 ) -> Profile {
     let kernel = |(number, line): (usize, &Line)| {
         let predicted = line.predicted();
-        // A launch has several kernels. Its time is theirs in proportion to what each is predicted to take.
+        // A launch has several kernels: its time is split in proportion to their predictions.
         let mut shares: BTreeMap<String, f64> = BTreeMap::new();
         for bound in &line.bounds {
             *shares.entry(bound.stage.name().into()).or_default() += bound.prediction.seconds() / predicted;
@@ -182,7 +182,7 @@ fn text(program: &Program, device: &str, found: &DeviceProfile, lines: &[Line]) 
     }
 }
 
-/// What every launch took.
+/// The table of times per launch.
 fn times(lines: &[Line]) -> String {
     let heads = ["launch", "kernels", "stage", "phase", "measured", "predicted", "ratio", "share"];
     let mut table = Table::new(4, &heads);
@@ -209,7 +209,7 @@ fn times(lines: &[Line]) -> String {
     table.text()
 }
 
-/// Sums of loads, stores and atomic operations.
+/// Sums loads, stores and atomic operations of global memory.
 fn global(counters: &Counters) -> GlobalTraffic {
     let all = [counters.global_loads, counters.global_stores, counters.global_atomics];
     all.iter().fold(GlobalTraffic::default(), |sum, it| GlobalTraffic {
@@ -220,7 +220,7 @@ fn global(counters: &Counters) -> GlobalTraffic {
     })
 }
 
-/// Likewise.
+/// Sums loads, stores and atomic operations of shared memory.
 fn shared(counters: &Counters) -> SharedTraffic {
     let all = [counters.shared_loads, counters.shared_stores, counters.shared_atomics];
     all.iter().fold(SharedTraffic::default(), |sum, it| SharedTraffic {
@@ -230,12 +230,12 @@ fn shared(counters: &Counters) -> SharedTraffic {
     })
 }
 
-/// How many times the ideal; nothing of nothing.
+/// A count as a multiple of the ideal; empty for 0 of 0.
 fn ratio(number: u64, ideal: u64) -> String {
     if ideal == 0 { String::new() } else { digits(number as f64 / ideal as f64) }
 }
 
-/// Accesses to memory and operations of every launch.
+/// The table of memory accesses and operations per launch.
 fn traffic(lines: &[Line]) -> String {
     let mut table = Table::new(
         4,
@@ -291,7 +291,7 @@ fn traffic(lines: &[Line]) -> String {
     table.text()
 }
 
-/// Instructions of every launch, by class.
+/// The table of instructions per launch, by class.
 fn instructions(lines: &[Line]) -> String {
     let heads: Vec<&str> = ["launch"].into_iter().chain(Class::ALL.map(Class::name)).collect();
     let mut table = Table::new(1, &heads);

@@ -21,7 +21,7 @@ use crate::output::{check_folder, make_folder, note, print, write};
 use crate::run::{Purpose, options, prepare};
 use crate::train::stop_on_interrupt;
 
-/// Measures a model, or compares what was measured.
+/// Profiles a model, or compares two profiles.
 pub fn profile(command: &ProfileCommand) -> Result<ExitCode, Failure> {
     match command {
         ProfileCommand::Run(args) => run(args),
@@ -29,7 +29,7 @@ pub fn profile(command: &ProfileCommand) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Trains for a while and shows what takes the time.
+/// Trains for some runs and reports where the time goes.
 fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.out {
         check_folder(folder)?;
@@ -44,7 +44,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
         }
         return launches::profile(args, &mut prepared);
     }
-    // Before training, whose threads would be in its way.
+    // Before training, since its threads would disturb the measurement.
     let machine = data::processor(prepared.trainer.threads());
     let stop = stop_on_interrupt()?;
     let in_cache = args.in_cache.then(|| room(&machine));
@@ -63,13 +63,13 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes that stay in the caches of a core beside all else that a kernel reads: a quarter of the largest.
+/// Cache bytes of a core that remain for a kernel's working set: a quarter of the largest private cache.
 fn room(machine: &Machine) -> usize {
     let own = machine.levels.iter().rev().find(|level| !level.shared).or(machine.levels.first());
     own.map_or(0.0, |level| 0.25 * level.bytes) as usize
 }
 
-/// All files of a profile.
+/// Writes all files of a profile.
 fn write_all(folder: &Path, profile: &Profile, json: String, text: &str, trace: &Trace) -> Result<(), Failure> {
     let page = page::page(profile).map_err(|error| Failure::Machine(error.to_string()))?;
     make_folder(folder)?;
@@ -81,14 +81,14 @@ fn write_all(folder: &Path, profile: &Profile, json: String, text: &str, trace: 
     Ok(())
 }
 
-/// Shows what got faster and slower from one profile to another.
+/// Reports the differences between two profiles.
 fn compare(args: &DiffArgs) -> Result<ExitCode, Failure> {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     print(&diff::text(&before, &after))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A `profile.json`, or the one in a folder.
+/// Reads a `profile.json`, or the one in a folder.
 fn read(path: &Path) -> Result<Profile, Failure> {
     let file: PathBuf = if path.is_dir() { path.join("profile.json") } else { path.into() };
     let text = files::read_to_string(&file).map_err(|error| Failure::read(&file, &error))?;

@@ -1,5 +1,4 @@
-//! What was when, as tracks: what training does one after another, each thread of the engine, and the thread that makes
-//! batches.
+//! Spans of a run as trace tracks: the training thread, each engine thread, and the loader thread.
 
 use std::time::Instant;
 
@@ -8,7 +7,7 @@ use hgnnc_report::trace::{Event, Trace, Track};
 use hgnnc_report::{Kernel, Profile};
 use serde_json::{Value, json};
 
-/// One run, or some batches.
+/// The trace of one run, or of some batches.
 pub fn trace(profile: &Profile, timeline: &Timeline) -> Trace {
     let writer = Writer { profile, timeline, origin: origin(timeline) };
     let mut tracks = vec![Track { name: "training".into(), events: writer.training() }];
@@ -21,7 +20,7 @@ pub fn trace(profile: &Profile, timeline: &Timeline) -> Trace {
     Trace { name: format!("{} on {}", profile.program, profile.device), tracks }
 }
 
-/// The beginning of what came first.
+/// Start of the earliest span.
 fn origin(timeline: &Timeline) -> Option<Instant> {
     let launches = timeline.launches.iter().map(|span| span.start);
     let batches = timeline.batches.iter().map(|span| span.start);
@@ -47,13 +46,13 @@ impl Writer<'_> {
         }
     }
 
-    /// The kernel of a step.
+    /// The kernel of a program step.
     fn kernel(&self, step: usize) -> Option<&Kernel> {
         let number = self.timeline.kernels.get(step).copied().flatten()?;
         self.profile.kernels.iter().find(|kernel| kernel.kernel == number)
     }
 
-    /// Epochs or batches, with their parts and launches within.
+    /// Epochs or batches, with their parts and launches nested.
     fn training(&self) -> Vec<Event> {
         let epochs = self.timeline.epochs.iter();
         let mut events: Vec<Event> =
@@ -81,7 +80,7 @@ impl Writer<'_> {
             let args = json!({"kernels": kernels.iter().map(|kernel| args(kernel)).collect::<Vec<_>>()});
             events.push(self.event(name_of(&kernels), &words, span, args));
         }
-        // Whatever contains something stands before it.
+        // Enclosing events come first.
         events.sort_by_key(|event| (event.start_ns, std::cmp::Reverse(event.ns)));
         events
     }
@@ -102,7 +101,7 @@ impl Writer<'_> {
         tasks.collect()
     }
 
-    /// What is done beside, for batches to come.
+    /// Loader work for later batches.
     fn making(&self) -> Vec<Event> {
         let beside = self.timeline.batches.iter().filter(|span| span.part.is_beside());
         let mut events: Vec<Event> = beside
@@ -116,7 +115,7 @@ impl Writer<'_> {
     }
 }
 
-/// The kernels of a launch, and the stage of the longest.
+/// Names of the kernels of a launch, and the stage of the slowest.
 fn name_of(kernels: &[&Kernel]) -> String {
     let longest = kernels.iter().max_by(|a, b| a.measured_ms.total_cmp(&b.measured_ms));
     let stage = longest.map_or("", |kernel| &kernel.stage);
@@ -126,7 +125,7 @@ fn name_of(kernels: &[&Kernel]) -> String {
     }
 }
 
-/// What is known of a kernel.
+/// Details of a kernel for the viewer.
 fn args(kernel: &Kernel) -> Value {
     json!({
         "kernel": kernel.name(), "rows": kernel.rows, "stores": kernel.stores, "stage": kernel.stage,
@@ -135,7 +134,7 @@ fn args(kernel: &Kernel) -> Value {
     })
 }
 
-/// Of a device, on which launches follow each other: each as long as it took by itself.
+/// The trace of a device: launches in sequence, each with its own duration.
 pub fn of_device(profile: &Profile) -> Trace {
     let (mut at, mut events) = (0, vec![]);
     for kernel in &profile.kernels {

@@ -471,7 +471,8 @@ fn a_folder_that_cannot_be_written() {
     run.fails(3, &["cannot", "/proc/none"]);
 }
 
-/// The loss is NaN, and what gave the first NaN is named: the operation, the vertex, its number, and the place in the model.
+/// The loss is NaN, and what gave the first NaN is named: the operation, the vertex, its number, and the place in the
+/// model.
 #[test]
 fn a_loss_that_is_nan_names_where_it_comes_from() {
     let place = Place::new();

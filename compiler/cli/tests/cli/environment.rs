@@ -1,4 +1,5 @@
-//! Limits and faults of the environment: too few threads, inputs that are no regular files, invalid descriptions of machines.
+//! Limits and faults of the environment: too few threads, inputs that are no regular files, invalid descriptions of
+//! machines.
 
 #![cfg(target_os = "linux")]
 

@@ -97,8 +97,8 @@ fn interrupted_before_it_begins() {
     assert!(!run.err.contains("panicked"), "{run:?}");
 }
 
-/// Training on batches is killed at moments that are spread over its run, twenty times, and ends with the bits of a run that
-/// was left alone.
+/// Training on batches is killed at moments that are spread over its run, twenty times, and ends with the bits of a run
+/// that was left alone.
 #[test]
 fn killed_training_on_batches_resumes_to_the_same_bits() {
     let place = Place::new();

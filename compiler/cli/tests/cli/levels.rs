@@ -1,5 +1,5 @@
-//! Three miniature models through every level of the compiler: `tests/cases/levels/*.hgnn`. PTX is that of the evaluation
-//! program; the machine code of a processor depends on it, and has small cases in `compiler/native`.
+//! Three miniature models through every level of the compiler: `tests/cases/levels/*.hgnn`. PTX is that of the
+//! evaluation program; the machine code of a processor depends on it, and has small cases in `compiler/native`.
 
 use crate::common::Place;
 

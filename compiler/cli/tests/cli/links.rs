@@ -156,7 +156,8 @@ fn links_are_learned_and_their_ranks_are_those_of_the_definition() {
     assert_eq!(place.bytes("v.safetensors"), place.bytes("w.safetensors"));
 }
 
-/// Links that nothing foretells cannot be learned from features, unless the model sees them: then it has seen what it is to tell.
+/// Links that nothing foretells cannot be learned from features, unless the model sees them: then it has seen what it
+/// is to tell.
 #[test]
 fn what_repeats_links_is_left_out_of_batches() {
     let place = place(&links(0));
@@ -249,7 +250,8 @@ fn held_out_links_that_training_sees_are_refused() {
         .fails(1, &["all links of the split `a` are of `likes`, but the model predicts links of `knows`"]);
 }
 
-/// One vertex joined to all others, alone in its batch, has no pairs that are none; where all pairs are links, nothing tells.
+/// One vertex joined to all others, alone in its batch, has no pairs that are none; where all pairs are links, nothing
+/// tells.
 #[test]
 fn links_between_all_vertices() {
     let everything: Pairs = (0..USERS).flat_map(|user| (0..ARTISTS).map(move |artist| (user, artist))).collect();

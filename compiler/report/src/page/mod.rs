@@ -1,5 +1,5 @@
-//! A profile as one page: what limits the model in a sentence, pictures, then tables. The page has everything in it, and asks
-//! for nothing from anywhere else; its policy forbids it to.
+//! A profile as one HTML page: the headline, pictures, then tables. The page is self-contained, and its content
+//! security policy forbids external requests.
 
 mod tables;
 
@@ -11,7 +11,7 @@ use crate::summary::{PHASES, STAGES, stage_words};
 use crate::table::{bytes, digits, percent, time};
 use crate::text::machine_text;
 
-/// Text in which nothing is markup.
+/// Text displayed with HTML markup escaped.
 pub(crate) struct Plain<'t>(pub &'t str);
 
 impl fmt::Display for Plain<'_> {
@@ -27,10 +27,10 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// The text of `profile.html`.
+/// The contents of `profile.html`.
 ///
 /// # Errors
-/// A picture that could not be drawn.
+/// When a picture cannot be drawn.
 pub fn page(profile: &Profile) -> Result<String, PictureError> {
     let mut html = head(profile);
     html.push_str(&tiles(profile));
@@ -77,7 +77,7 @@ fn runs(profile: &Profile) -> &'static str {
     }
 }
 
-/// Numbers and their units stay on one line.
+/// Joins numbers and their units by non-breaking spaces.
 fn together(text: &str) -> String {
     [" %", " ms", " us", " s ", " GB", " MB", " G", " M"]
         .iter()

@@ -1,4 +1,4 @@
-//! The tables of the page.
+//! The tables of the HTML page.
 
 use super::{Plain, section};
 use crate::columns::Column;
@@ -6,7 +6,7 @@ use crate::profile::Profile;
 use crate::summary::{PHASES, stage_words};
 use crate::table::{amount, digits, percent, time};
 
-/// A table: the first `words` columns are words, and those from `names` on.
+/// An HTML table: the first `words` columns are text, and so are those from `names` on.
 struct Html {
     words: usize,
     names: usize,
@@ -106,11 +106,11 @@ fn stages(profile: &Profile) -> String {
     cells.extend([ms(profile.whole_ms()), ms(stages.iter().map(|stage| stage.predicted_ms).sum())]);
     cells.extend([String::new(), percent(1.0)]);
     table.sum(cells);
-    // What the abbreviations mean stands in the legends: a phone has no room for it twice.
+    // The legends explain the abbreviations; a phone has no room to repeat them.
     table.end().replacen("<table>", "<table class=\"stages\">", 1)
 }
 
-/// Numbers stand before the long names, so that they are seen without scrolling.
+/// Numbers come before the long names, so that they are visible without scrolling.
 const COLUMNS: [Column; 16] = [
     Column::Name,
     Column::Stage,

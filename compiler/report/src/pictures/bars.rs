@@ -1,4 +1,4 @@
-//! Horizontal bars.
+//! Horizontal bar charts.
 
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
@@ -10,11 +10,11 @@ use crate::profile::{Kernel, Profile, Run};
 use crate::summary::{KINDS, STAGES};
 use crate::table::{amount, bytes, digits, percent, time};
 
-/// A bar: its name, its segments in milliseconds one after another, a mark, and what stands behind it.
+/// A bar: its name, its consecutive segments in milliseconds, a mark, and a label at its end.
 struct Bar {
     name: String,
     segments: Vec<(f64, Themed)>,
-    /// Milliseconds of a line across the bar.
+    /// Position of the mark across the bar, in milliseconds.
     mark: Option<f64>,
     behind: String,
 }
@@ -25,7 +25,7 @@ impl Bar {
     }
 }
 
-/// Pixels of a bar with its distance to the next, and of the axis below.
+/// Height of a bar with spacing, and height of the axis, in pixels.
 const ROW: u32 = 26;
 const AXIS: u32 = 44;
 
@@ -35,7 +35,7 @@ fn bars(rows: &[Bar], width: Width) -> Result<String> {
     let behind = rows.iter().map(|row| text_width(&row.behind, TEXT)).max().unwrap_or(0) + 10;
     let plot = f64::from(size.0.saturating_sub(names + 16));
     let most = rows.iter().map(Bar::end).fold(0.0, f64::max).max(1e-9);
-    // Room for what stands behind the longest bar.
+    // Reserves room for the end label of the longest bar.
     let most = most * plot / (plot - f64::from(behind)).max(0.3 * plot);
     let last = rows.len().max(1) - 1;
     svg(size, |root| {
@@ -69,7 +69,7 @@ fn bars(rows: &[Bar], width: Width) -> Result<String> {
             for (ms, colour) in row.segments.iter().filter(|(ms, _)| *ms > 0.0) {
                 let corners = [(start, SegmentValue::Exact(row_at)), (start + ms, SegmentValue::Exact(row_at + 1))];
                 let mut bar = Rectangle::new(corners, colour.light.filled());
-                // A gap of a pixel between segments.
+                // A gap of one pixel between segments.
                 bar.set_margin(4, 4, 0, 1);
                 chart.draw_series([bar])?;
                 start += ms;
@@ -97,7 +97,7 @@ fn digits_of_axis(ms: f64) -> String {
     }
 }
 
-/// Time by stage, and what belongs to no stage; of stages by direction.
+/// Time by stage and direction, and time outside of stages.
 pub fn stages(profile: &Profile, width: Width) -> Result<String> {
     let behind = |ms: f64| format!("{} ({})", time(ms * 1e-3), percent(profile.share(ms)));
     let mut rows: Vec<Bar> = profile
@@ -119,7 +119,7 @@ pub fn stages(profile: &Profile, width: Width) -> Result<String> {
     bars(&rows, width)
 }
 
-/// Time by kind of kernel, and what the kernels of a kind reach.
+/// Time by kind of kernel, with the achieved rates.
 pub fn kinds(profile: &Profile, width: Width) -> Result<String> {
     let rows: Vec<Bar> = KINDS
         .iter()
@@ -144,10 +144,10 @@ fn unit(number: f64) -> String {
     if text.ends_with(|c: char| c.is_ascii_alphabetic()) { text } else { format!("{text} ") }
 }
 
-/// The longest kernels, beside what is predicted of them.
+/// The slowest kernels, with their predicted time.
 pub fn kernels(profile: &Profile, width: Width) -> Result<String> {
     const MOST: usize = 14;
-    /// Shorter ones are shown only where there are no others.
+    /// Kernels below this share of a run are shown only if there are no others.
     const LEAST: f64 = 0.005;
     let all = profile.by_time().into_iter().enumerate();
     let rows: Vec<Bar> = all
@@ -171,7 +171,7 @@ pub fn kernels(profile: &Profile, width: Width) -> Result<String> {
     bars(&rows, width)
 }
 
-/// The time of a kernel, divided between its stages.
+/// The time of a kernel, split by stage.
 fn by_stage(kernel: &Kernel) -> Vec<(f64, Themed)> {
     if kernel.shares.is_empty() {
         return vec![(kernel.measured_ms, colour_of(kernel))];
@@ -188,7 +188,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// What is done for a batch by the thread that computes, and beside it by the one that makes the next.
+/// Work per batch of the computing thread, and of the concurrent loader thread.
 pub fn pipeline(profile: &Profile, width: Width) -> Result<Option<String>> {
     let (Run::Batch, Some(batch)) = (profile.run, &profile.batch) else { return Ok(None) };
     let row = |name: &str, ms: f64, colour: Themed| Bar {

@@ -1,4 +1,4 @@
-//! Memory over a run.
+//! Memory use over a run.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -8,15 +8,15 @@ use crate::profile::Profile;
 use crate::summary::STAGES;
 use crate::table::bytes;
 
-/// Bytes of values that are needed while each kernel runs, by the stage that made them, one on top of the other. Nothing
-/// where it is not known.
+/// Stacked areas of live bytes at each kernel, by the stage that produced the values. `None` if the profile has no
+/// liveness.
 pub fn memory(profile: &Profile, width: Width) -> Result<Option<String>> {
     let Some(memory) = profile.memory.as_ref().filter(|memory| !memory.steps.is_empty()) else { return Ok(None) };
     let steps = memory.steps.len();
     let fixed = memory.fixed_bytes as f64;
     let (peak, most) = memory.peak().map_or((0, 0.0), |(step, most)| (step.kernel, most as f64 + fixed));
     let top = (most * 1.16).max(1.0);
-    // The upper edge of each band at each step: what is computed once at the bottom, then by stage.
+    // The upper edge of each band at each step: persistent values at the bottom, then by stage.
     let mut edges = vec![vec![fixed; steps]];
     for stage in STAGES {
         let below = &edges[edges.len() - 1];
@@ -55,7 +55,7 @@ pub fn memory(profile: &Profile, width: Width) -> Result<Option<String>> {
             if lower == upper {
                 continue;
             }
-            // A step for each launch: along the upper edge, and back along the lower one.
+            // One step per launch: along the upper edge, and back along the lower one.
             let corner = |edge: &[f64], at: usize| [(at as f64, edge[at]), ((at + 1) as f64, edge[at])];
             let there = (0..steps).flat_map(|at| corner(upper, at));
             let back = (0..steps).rev().flat_map(|at| corner(lower, at).into_iter().rev());

@@ -1,4 +1,4 @@
-//! Pictures of a profile, as SVG: drawn by `plotters`, each in two widths, so that text keeps its size on a phone.
+//! SVG charts of a profile, drawn by `plotters`, each in two widths, so that text keeps its size on a phone.
 
 mod bars;
 mod memory;
@@ -16,19 +16,19 @@ use crate::profile::Kernel;
 use crate::summary::STAGES;
 use palette::Themed;
 
-/// How wide a picture is.
+/// Width of a picture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
-    /// For a screen of a desk: as wide as the page.
+    /// The full width of the page on a desktop screen.
     Full,
-    /// Half of that.
+    /// Half of the page on a desktop screen.
     Half,
-    /// For a phone.
+    /// The width of a phone screen.
     Narrow,
 }
 
 impl Width {
-    /// In pixels.
+    /// Width of the picture in pixels.
     pub fn pixels(self) -> u32 {
         match self {
             Width::Full => 1060,
@@ -38,7 +38,7 @@ impl Width {
     }
 }
 
-/// A picture that could not be drawn.
+/// The error of a picture that could not be drawn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PictureError(String);
 
@@ -59,10 +59,10 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Pictu
 type Result<T> = std::result::Result<T, PictureError>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// Pixels of text.
+/// Font size in pixels.
 const TEXT: f64 = 12.0;
 
-/// Draws into a string.
+/// Draws a picture into a string.
 fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
     let mut text = String::new();
     {
@@ -73,17 +73,17 @@ fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<S
     Ok(text)
 }
 
-/// Text of a colour, anchored as told. The library writes `size / 1.24` into the picture.
+/// Text style with colour and anchor. The library writes `size / 1.24` into the picture.
 fn words(colour: Themed, pixels: f64, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     ("sans-serif", pixels * 1.24).into_font().color(&colour.light).pos(Pos::new(horizontal, vertical))
 }
 
-/// About as many pixels as text takes, in a wide font.
+/// Estimated width of a text in pixels, for a wide font.
 fn text_width(text: &str, pixels: f64) -> i32 {
     (text.chars().count() as f64 * pixels * 0.62).ceil() as i32
 }
 
-/// The colour of a kernel's stage.
+/// Colour of the kernel's main stage.
 fn colour_of(kernel: &Kernel) -> Themed {
     colour_of_stage(&kernel.stage)
 }

@@ -1,16 +1,16 @@
-//! Colours that are told apart on light and on dark ground, by people who see fewer colours too.
+//! Colours that are distinguishable on light and dark backgrounds, also with colour vision deficiency.
 //!
-//! Pictures are drawn in the light ones. A page maps them to the dark ones by style sheet ([`dark_rules`]): rules of a
-//! style sheet take precedence over the attributes that a picture has.
+//! Pictures use the light theme. The page's style sheet maps colours to the dark theme ([`dark_rules`]): rules take
+//! precedence over the presentation attributes of a picture.
 
 use plotters::style::RGBColor;
 
-/// A colour in both themes.
+/// A colour in the light and the dark theme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Themed {
-    /// On light ground.
+    /// Colour on a light background.
     pub light: RGBColor,
-    /// On dark ground.
+    /// Colour on a dark background.
     pub dark: RGBColor,
 }
 
@@ -21,22 +21,22 @@ const fn themed(light: u32, dark: u32) -> Themed {
     Themed { light: rgb(light), dark: rgb(dark) }
 }
 
-/// What text is written in.
+/// Colour of text in pictures.
 pub const INK: Themed = themed(0x0b0b0b, 0xf5f5f3);
-/// What axes and small text are written in.
+/// Colour of axis labels and small text.
 pub const SOFT: Themed = themed(0x52514e, 0xc3c2b7);
-/// Lines of a grid.
+/// Colour of grid lines.
 pub const GRID: Themed = themed(0xe1e0d9, 0x30302d);
-/// Lines of axes and roofs.
+/// Colour of axes and roofs.
 pub const AXIS: Themed = themed(0x8a8980, 0x8b8a82);
-/// The ground of pictures.
+/// Background colour of pictures.
 pub const GROUND: Themed = themed(0xfcfcfb, 0x1a1a19);
-/// What belongs to no stage.
+/// Time outside of stages.
 pub const OTHER: Themed = themed(0xa3a29a, 0x75746d);
-/// What is beside something more important.
+/// Colour of de-emphasised marks.
 pub const PALE: Themed = themed(0xcdccc4, 0x4b4a46);
 
-/// FP, NA, SF, LC, PU.
+/// Colours of the stages FP, NA, SF, LC, PU.
 pub const STAGES: [Themed; 5] = [
     themed(0x2a78d6, 0x3987e5),
     themed(0xeb6834, 0xd95926),
@@ -45,18 +45,18 @@ pub const STAGES: [Themed; 5] = [
     themed(0x4a3aa7, 0x9085e9),
 ];
 
-/// Forward, backward, update: steps of one colour, since they follow each other.
+/// Forward, backward, update: shades of one colour, as they are consecutive.
 pub const PHASES: [Themed; 3] = [themed(0x0f3f7c, 0xb7d3f6), themed(0x3f8ae0, 0x4c93e8), themed(0x9cc3f2, 0x1f5ba8)];
 
-/// All of them.
+/// All colours, by group.
 const ALL: [&[Themed]; 3] = [&[INK, SOFT, GRID, AXIS, GROUND, OTHER, PALE], &STAGES, &PHASES];
 
-/// `#2A78D6`, as pictures have it.
+/// A colour as `#2A78D6`, the notation of the pictures.
 pub fn hex(RGBColor(red, green, blue): RGBColor) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
-/// Rules that give pictures their dark colours.
+/// Style sheet rules that map pictures to the dark theme.
 pub fn dark_rules() -> String {
     let mut rules = String::new();
     for colour in ALL.into_iter().flatten() {
@@ -72,7 +72,7 @@ pub fn dark_rules() -> String {
 mod tests {
     use super::*;
 
-    /// Contrast by WCAG 2, eq. for relative luminance.
+    /// Contrast ratio by WCAG 2 (relative luminance).
     fn contrast(a: RGBColor, b: RGBColor) -> f64 {
         let linear = |channel: u8| match f64::from(channel) / 255.0 {
             c if c <= 0.04045 => c / 12.92,
@@ -94,7 +94,7 @@ mod tests {
             assert!(contrast(ink.dark, GROUND.dark) >= 7.0, "{ink:?}");
         }
         for mark in STAGES.iter().chain(&PHASES[..2]) {
-            // Large marks, each named by text as well.
+            // Large marks that are also labelled need less contrast.
             assert!(contrast(mark.light, GROUND.light) >= 2.0, "{mark:?}");
             assert!(contrast(mark.dark, GROUND.dark) >= 3.0, "{mark:?}");
         }

@@ -1,4 +1,4 @@
-//! The roofline (Williams, Waterman and Patterson 2009): what kernels reach, and what the machine allows.
+//! The roofline (Williams, Waterman and Patterson 2009): achieved performance of kernels, and limits of the machine.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -7,17 +7,17 @@ use super::{Result, TEXT, Width, colour_of, palette, svg, text_width, words};
 use crate::profile::{Kernel, Profile};
 use crate::table::{amount, bytes};
 
-/// Labels of kernels at the most, the longest ones.
+/// Number of labelled kernels, the slowest ones.
 const LABELS: usize = 12;
 
-/// Share of a run below which a kernel is not shown.
+/// Smallest share of a run of a displayed kernel.
 pub const LEAST: f64 = 1e-3;
 
 /// A rectangle in pixels: left, top, right, bottom.
 type Box4 = (i32, i32, i32, i32);
 
-/// Kernels as points: FLOPs for each distinct byte, and FLOP/s; as large as the time that they take. Roofs are the peak of
-/// arithmetic and the bandwidth of each level of memory.
+/// One point per kernel: FLOPs per distinct byte, and FLOP/s; its area is the time. Roofs are the peak FLOP/s and the
+/// bandwidth of each memory level.
 pub fn roofline(profile: &Profile, width: Width) -> Result<String> {
     let machine = &profile.machine;
     let shown = |k: &&Kernel| k.intensity() > 0.0 && k.flops_per_s() > 0.0 && profile.share(k.measured_ms) >= LEAST;
@@ -61,7 +61,7 @@ pub fn roofline(profile: &Profile, width: Width) -> Result<String> {
         mesh.draw()?;
 
         let mut taken: Vec<Box4> = vec![];
-        // Roofs: along the bandwidth up to the peak, and the peak to the right.
+        // Roofs: the bandwidth lines up to the peak, and the horizontal peak to the right.
         for level in &machine.levels {
             let rate = level.stream_bytes_per_s;
             let (from, to) = (x0.max(y0 / rate), (peak / rate).min(x1));
@@ -74,7 +74,7 @@ pub fn roofline(profile: &Profile, width: Width) -> Result<String> {
         taken.push((right - text_width(&label, TEXT), top - 20, right, top));
         chart.draw_series([EmptyElement::at((x1, peak)) + Text::new(label, (-2, -5), style)])?;
 
-        // Their names at the left, where they are apart; what has no room is told beside the picture.
+        // Labels of roofs at the left, if they do not overlap; the others are listed beside the picture.
         let (left, _) = chart.backend_coord(&(x0, y0));
         for level in &machine.levels {
             let rate = level.stream_bytes_per_s;
@@ -83,7 +83,7 @@ pub fn roofline(profile: &Profile, width: Width) -> Result<String> {
                 false => format!("{} {}/s", level.name, bytes(rate)),
             };
             let wide = text_width(&label, TEXT);
-            // A little above the line at the end of the label, so that the line runs below it.
+            // Slightly above the line at the end of the label, so that the line runs below it.
             let (mut at, mut free) = (x0.max(y0 / rate), None);
             while at < peak / rate {
                 let (px, py) = chart.backend_coord(&(at, at * rate));
@@ -101,7 +101,7 @@ pub fn roofline(profile: &Profile, width: Width) -> Result<String> {
             }
         }
 
-        // Large points first, so that small ones lie on them.
+        // Large points first, so that small ones are drawn on top.
         let radius = |kernel: &Kernel| 3 + (14.0 * profile.share(kernel.measured_ms).sqrt()) as i32;
         let mut points = vec![];
         for kernel in &all {
