@@ -89,7 +89,7 @@ pub struct ModelArgs {
     /// Split of the dataset; without it, the model's own `split`
     #[arg(long, value_name = "NAME")]
     pub split: Option<String>,
-    /// Build graphs of metapaths anew, and keep none of them in `.hgnnc-cache` beside the dataset
+    /// Build graphs of metapaths again, and keep none of them in `.hgnnc-cache` beside the dataset
     #[arg(long)]
     pub no_graph_cache: bool,
     /// Most bytes of that cache; what was not used for longest goes first
@@ -226,17 +226,17 @@ pub enum Level {
     Optimized,
     /// The evaluation program after the passes, and the one that scores links
     Infer,
-    /// What is executed: the training program (without a train block, the evaluation program) as kernels
+    /// The training program (without a train block, the evaluation program) as kernels, as it is executed
     Kernels,
-    /// What each kernel fuses, what it stores, and what exists on the way only
+    /// Fused operations, stored values and local values of each kernel
     Fused,
-    /// What each operation and each kernel does, and how long it is predicted to take (needs --data or --stats)
+    /// Work and predicted time of each operation and each kernel (needs --data or --stats)
     Bounds,
     /// The machine code that kernels call on this processor, as Cranelift IR (needs --data; see --code)
     Clif,
     /// The code of a graphics processor (with --target; without, for sm_80)
     Ptx,
-    /// Where each value lies in memory, and from which kernel to which it is needed (needs --data or --stats)
+    /// Memory placement and live range of each value (needs --data or --stats)
     Plan,
 }
 
@@ -315,10 +315,8 @@ pub struct BuildArgs {
 /// Arguments of the command `train`.
 #[derive(ClapArgs, Debug)]
 pub struct TrainArgs {
-    /// Model and data.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Where to run.
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Seed of parameters and dropout; without it, the model's own
@@ -354,12 +352,12 @@ pub struct TrainArgs {
     /// Write the parameters of the best epoch
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,
-    /// Of a model that is trained on batches: put a fast memory of this size (such as 64M, or 0) in front of the rows
-    /// of vertices, as the memory of a device would be. With `--epochs 0` an epoch is sampled only: the report says
-    /// what the cache would save
+    /// Mini-batch training: keep a feature cache of this size (such as 64M, or 0) in front of the vertex rows, as the
+    /// memory of a device would be. With `--epochs 0` an epoch is only sampled: the report says what the cache would
+    /// save
     #[arg(help_heading = heading::FAST_MEMORY, long, value_name = "SIZE", value_parser = parse_cache)]
     pub cache: Option<u64>,
-    /// Which rows it keeps
+    /// Rows that the cache keeps
     #[arg(help_heading = heading::FAST_MEMORY, long, value_enum, requires = "cache", default_value_t = CachePolicy::Penalty)]
     pub cache_policy: CachePolicy,
     /// Passes, fusions and kernel features that are disabled.
@@ -370,18 +368,18 @@ pub struct TrainArgs {
     pub quiet: bool,
 }
 
-/// Which rows of vertices a fast memory keeps.
+/// Policy of the feature cache.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CachePolicy {
-    /// Those that save most time for their bytes: needed often, and expensive to fetch
+    /// Rows by expected time saved per byte
     Penalty,
-    /// A share for each vertex type, by accesses and the time of a miss; in it those that are needed most
+    /// A share for each vertex type, by accesses and miss time; within it the rows that are accessed most
     Shares,
-    /// Those that are needed most
+    /// The rows that are accessed most
     Hotness,
-    /// Those of vertices with most out-edges
+    /// Rows of the vertices with the highest out-degree
     Degree,
-    /// Any
+    /// Uniformly random rows
     Random,
 }
 
@@ -401,10 +399,8 @@ impl CachePolicy {
 /// Arguments of the command `eval`.
 #[derive(ClapArgs, Debug)]
 pub struct EvalArgs {
-    /// Model and data.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Where to run.
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Parameters, as `train --weights-out` writes them
@@ -421,10 +417,8 @@ pub struct EvalArgs {
 /// Arguments of the command `infer`.
 #[derive(ClapArgs, Debug)]
 pub struct InferArgs {
-    /// Model and data.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Where to run.
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Parameters, as `train --weights-out` writes them
@@ -437,7 +431,7 @@ pub struct InferArgs {
     /// dataset, destination)
     #[arg(help_heading = heading::DATA, long, value_name = "FILE.npy")]
     pub links: Option<PathBuf>,
-    /// Where to write: one row per vertex, or one score per pair, f32
+    /// Output file: one row per vertex, or one score per pair, f32
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.npy")]
     pub out: PathBuf,
     /// Passes, fusions and kernel features that are disabled.
@@ -460,7 +454,7 @@ pub enum DataCommand {
     Info {
         /// Folder of the dataset
         dir: PathBuf,
-        /// As one JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },

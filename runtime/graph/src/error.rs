@@ -32,7 +32,7 @@ pub enum DataError {
     MissingField {
         at: String,
         field: String,
-        /// What the value should be.
+        /// Expected value, in words.
         expected: String,
     },
     /// A value has the wrong type or is not one of the allowed values.
@@ -40,7 +40,7 @@ pub enum DataError {
     BadField {
         at: String,
         field: String,
-        /// What the value should be.
+        /// Expected value, in words.
         expected: String,
         found: String,
     },
@@ -50,7 +50,7 @@ pub enum DataError {
         at: String,
         field: String,
         name: String,
-        /// What it should name: `vertex type` or `relation`.
+        /// Kind of item that it should name: `vertex type` or `relation`.
         what: String,
         /// The names that exist.
         known: String,

@@ -95,7 +95,7 @@ fn faults_name_the_place() {
     assert_eq!(fault.message, "4 bytes at offset 0 of `features`, which has been freed");
     assert!(memory.free(from).is_err());
 
-    let error = memory.read(to, 4).expect_err("nobody has written it");
+    let error = memory.read(to, 4).expect_err("it is uninitialised");
     assert_eq!(error.to_string(), "reads offset 0 of `to` (128 bytes), which has not been written");
     assert!(module.run("copies", &mut memory, &launch).is_err());
 }

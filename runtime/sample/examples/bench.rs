@@ -166,7 +166,7 @@ fn walk(graph: &SampleGraph<'_>, batches: &[&[u32]], path: &[usize], walks: u32,
     );
 }
 
-/// Of a batch: edges, non-empty rows, edges of rows taken in full, and cache lines of 16 edges that are read.
+/// Counts of a batch: edges, non-empty rows, edges of rows taken in full, and cache lines of 16 edges that are read.
 fn accesses(graph: &SampleGraph<'_>, batch: &Batch) -> (f64, f64, f64, f64) {
     let (mut edges, mut rows, mut whole, mut lines) = (0, 0, 0, 0);
     for (r, (block, relation)) in batch.blocks.iter().zip(graph.relations()).enumerate() {

@@ -11,17 +11,15 @@ use crate::switches::DisableArgs;
 #[derive(ClapArgs, Debug)]
 #[command(mut_arg("device", |arg| arg.help(PROFILE_DEVICE)))]
 pub struct ProfileArgs {
-    /// Model and data.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Where to run.
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Number of epochs to measure, after three that are not (of ptx-interp always one); without it 10, or 1 of a model
     /// that is trained on batches
     #[arg(long, value_name = "N", value_parser = parse_within::<1, 100_000>, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
-    /// Of a model that is trained on batches: measure no more than this many
+    /// Measure at most this many mini-batches, of a model that is trained on them
     #[arg(long, value_name = "N", value_parser = parse_within::<1, 100_000_000>, allow_negative_numbers = true)]
     pub batches: Option<u64>,
     /// Also measure what each kernel takes with all that it touches in the caches of its core, to see how long it waits
@@ -54,7 +52,7 @@ pub enum ProfileCommand {
 pub struct DiffArgs {
     /// A profile: the folder that `profile -o` has written, or its `profile.json`
     pub before: PathBuf,
-    /// The other one
+    /// The profile to compare with it
     pub after: PathBuf,
 }
 

@@ -189,7 +189,7 @@ fn alive(
     makers: &BTreeMap<kernel::Buffer, Stage>,
     step: usize,
 ) -> BTreeMap<String, u64> {
-    // Of values updated in place only the last one counts.
+    // Values updated in place share memory, so only the last one counts.
     let mut there: BTreeMap<kernel::Buffer, &Slot> = BTreeMap::new();
     for slot in area.slots.iter().filter(|slot| slot.life.start <= step && step <= slot.life.end) {
         let home = there.entry(program.home(slot.buffer)).or_insert(slot);

@@ -274,7 +274,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn little_is_mapped_that_nobody_has_asked_for() {
+    fn little_is_mapped_beyond_the_requested_size() {
         for size in (MAPPED..40 * MIB).step_by(4099) {
             let unused = mapped::length(size) - size;
             assert!(unused <= (64 << 10).max(size / mapped::PER_UNUSED), "{size} bytes, and {unused}");

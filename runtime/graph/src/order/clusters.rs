@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn full_clusters_take_nobody() {
+    fn full_clusters_admit_no_vertex() {
         let edges: Vec<(u32, u32)> = (0..100).map(|vertex| (vertex, 0)).collect();
         let graph = Bipartite::new([100, 1], &edges);
         let start = vec![vec![NO_CLUSTER; 100], vec![0]];
