@@ -1,4 +1,4 @@
-//! The state of the driver: devices, and what was made on them.
+//! State of the driver: devices and the objects created on them.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -13,19 +13,19 @@ use hgnnc_ptx_interp::{Cache, Memory, Module};
 use crate::settings::Settings;
 use crate::work::{Stream, Work};
 
-/// What a call of the driver comes to.
+/// Result of a driver call.
 pub(crate) type Answer<T = ()> = Result<T, CUresult>;
 
-/// The contexts of devices have handles from here on.
+/// First handle of device contexts.
 const FIRST_CONTEXT: usize = 0x100;
-/// All other handles begin here.
+/// First handle of all other objects.
 const FIRST_HANDLE: usize = 0x1000;
-/// What each allocation is a multiple of.
+/// Granularity of device allocations, in bytes.
 const ALLOCATION: u64 = 512;
-/// Bytes of the second-level cache of an H100.
+/// Size of the L2 cache of an H100, in bytes.
 const CACHE: u64 = 50 << 20;
 
-/// Everything that calls have made.
+/// All objects created by calls.
 pub(crate) struct Driver {
     pub settings: Settings,
     pub devices: Vec<Device>,
@@ -33,34 +33,32 @@ pub(crate) struct Driver {
     pub events: HashMap<usize, Event>,
     pub modules: HashMap<usize, Loaded>,
     pub functions: HashMap<usize, Function>,
-    /// Graphs, and what was instantiated from them.
+    /// Graphs and instantiated graphs.
     pub graphs: HashMap<usize, Vec<Work>>,
     pub executables: HashMap<usize, Vec<Work>>,
-    /// Memory of this machine that was allocated for copies.
+    /// Pinned host memory, by address.
     pub pinned: BTreeMap<usize, Layout>,
     next: usize,
 }
 
-/// A device.
 pub(crate) struct Device {
-    /// How many hold its context.
-    pub holders: u32,
+    /// Reference count of the primary context.
+    pub context_refs: u32,
     pub memory: Memory,
     pub cache: Cache,
-    /// Launches so far.
+    /// Number of launches so far.
     pub launches: u64,
-    /// Allocations and their bytes.
+    /// Addresses and sizes of the allocations.
     pub allocations: HashMap<u64, u64>,
-    /// What has happened to its context: nothing works any more.
+    /// Sticky error of the context: every later call fails with it.
     pub broken: Option<CUresult>,
 }
 
-/// An event.
 #[derive(Default)]
 pub(crate) struct Event {
-    /// The stream and number of its last record.
+    /// Stream and number of its last record, if any.
     pub asked: Option<(usize, u64)>,
-    /// The last record that was reached, and when.
+    /// The last completed record, and its time.
     pub reached: Option<(u64, Instant)>,
 }
 
@@ -74,14 +72,14 @@ pub(crate) struct Loaded {
 pub(crate) struct Function {
     pub module: usize,
     pub kernel: String,
-    /// Bytes of dynamic shared memory that it may be launched with.
-    pub most_dynamic: usize,
+    /// Allowed dynamic shared memory of a launch, in bytes.
+    pub max_dynamic_smem: usize,
 }
 
 impl Device {
     fn new() -> Self {
         Self {
-            holders: 0,
+            context_refs: 0,
             memory: Memory::new(),
             cache: Cache::new(CACHE),
             launches: 0,
@@ -90,8 +88,8 @@ impl Device {
         }
     }
 
-    /// Bytes that are allocated.
-    pub fn taken(&self) -> u64 {
+    /// Number of allocated bytes.
+    pub fn allocated_bytes(&self) -> u64 {
         self.allocations.values().map(|bytes| bytes.next_multiple_of(ALLOCATION)).sum()
     }
 }
@@ -113,30 +111,30 @@ impl Driver {
         }
     }
 
-    /// A handle that was never given out.
+    /// A fresh handle; handles are never reused.
     pub fn handle(&mut self) -> usize {
         self.next += 0x10;
         self.next
     }
 
-    /// The device with this number.
+    /// The device of an ordinal; an error if there is none.
     pub fn device(&mut self, number: i32) -> Answer<&mut Device> {
         let device = usize::try_from(number).ok().and_then(|number| self.devices.get_mut(number));
         device.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
     }
 
-    /// The device whose context is the current one of this thread, and that works.
+    /// Ordinal of the device of this thread's current context; an error if that is broken or missing.
     pub fn current(&self) -> Answer<usize> {
         let number = CURRENT.get().checked_sub(FIRST_CONTEXT).filter(|&number| number < self.devices.len());
         let number = number.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
         match self.devices[number] {
-            Device { holders: 0, .. } => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+            Device { context_refs: 0, .. } => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
             Device { broken: Some(error), .. } => Err(error),
             _ => Ok(number),
         }
     }
 
-    /// As [`Driver::current`], for calls that wait, allocate or load: they end a capture.
+    /// As [`Driver::current`], for calls that synchronize, allocate or load: they invalidate a capture.
     pub fn current_uncaptured(&mut self) -> Answer<usize> {
         let thread = std::thread::current().id();
         let mut captured = false;
@@ -149,17 +147,17 @@ impl Driver {
     }
 }
 
-/// The handle of a device's context.
+/// Handle of a device's context.
 pub(crate) fn context(number: usize) -> usize {
     FIRST_CONTEXT + number
 }
 
 thread_local! {
-    /// The handle of the current context of this thread; 0: none.
+    /// Current context of this thread; 0: none.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Makes a context the current one of this thread.
+/// Sets the current context of this thread.
 pub(crate) fn set_current(context: usize) {
     CURRENT.set(context);
 }
@@ -171,7 +169,7 @@ pub(crate) fn current_context() -> usize {
 
 static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
 
-/// Starts the driver, once.
+/// Initialises the driver, once.
 pub(crate) fn start() -> CUresult {
     let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
     if driver.is_none() {
@@ -187,11 +185,11 @@ pub(crate) fn start() -> CUresult {
     CUresult::CUDA_SUCCESS
 }
 
-/// Executes a call.
+/// Runs a call on the driver's state.
 pub(crate) fn call(f: impl FnOnce(&mut Driver) -> Answer) -> CUresult {
     let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(driver) = driver.as_mut() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
-    // A panic must not leave through C.
+    // A panic must not unwind into C.
     match catch_unwind(AssertUnwindSafe(|| f(driver))) {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
         Ok(Err(error)) => error,
@@ -199,7 +197,7 @@ pub(crate) fn call(f: impl FnOnce(&mut Driver) -> Answer) -> CUresult {
     }
 }
 
-/// Tells whoever runs the test what no error of the driver could.
+/// Prints details that no error code of the driver can carry.
 pub(crate) fn say(what: &str) {
     eprintln!("CUDA driver for tests: {what}");
 }

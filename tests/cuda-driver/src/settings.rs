@@ -1,23 +1,23 @@
-//! What the driver and its devices are like.
+//! Properties of the simulated driver and devices.
 
-/// What the driver and its devices are like: `name=value`, with commas between them.
+/// Properties of the simulated driver and devices, written as comma-separated `name=value`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// `devices`: how many there are.
+    /// `devices`: number of devices.
     pub devices: i32,
-    /// `version`: of the driver's interface, 1000 times the major plus 10 times the minor number.
+    /// `version`: of the driver API, 1000 · major + 10 · minor.
     pub version: i32,
-    /// `ptx`: the newest version of PTX that the driver's compiler knows, as 87 for 8.7.
+    /// `ptx`: newest PTX version that the JIT compiler accepts, as 87 for 8.7.
     pub ptx: u32,
     /// `capability`: compute capability of the devices, as 90 for 9.0.
     pub capability: i32,
-    /// `memory`: bytes of each device.
+    /// `memory`: bytes per device.
     pub memory: u64,
-    /// `instructions`: a kernel that executes more instructions of warps is ended, as by the watchdog of a display.
+    /// `instructions`: limit of warp instructions per kernel, like a display watchdog.
     pub instructions: u64,
-    /// `launches`: how many a device executes; the next one fails, and everything after it.
+    /// `launches`: number of launches that succeed; the next one fails, and every call after it.
     pub launches: u64,
-    /// `graphs`: 0 for a driver that cannot capture.
+    /// `graphs`: 0 for a driver without stream capture.
     pub graphs: bool,
 }
 
@@ -37,14 +37,14 @@ impl Default for Settings {
     }
 }
 
-/// The variable of the environment that holds them.
+/// The environment variable with the settings.
 pub const VARIABLE: &str = "HGNN_TEST_DRIVER";
 
 impl Settings {
-    /// Reads settings; the error names the one that is wrong.
+    /// Parses settings; the error names the wrong one.
     ///
     /// # Errors
-    /// A name that is none, or a value that is no number.
+    /// When a name is unknown or a value is not a number.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut settings = Self::default();
         for setting in text.split(',').filter(|setting| !setting.is_empty()) {
@@ -67,15 +67,15 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Those of the environment.
+    /// Settings of the environment variable [`VARIABLE`](Self::VARIABLE).
     ///
     /// # Errors
-    /// As [`Settings::parse`].
+    /// The errors of [`Settings::parse`].
     pub fn of_environment() -> Result<Self, String> {
         Self::parse(&std::env::var(VARIABLE).unwrap_or_default())
     }
 
-    /// Bytes of shared memory that a block can have.
+    /// Largest shared memory of a block, in bytes.
     pub fn most_shared(&self) -> usize {
         match self.capability {
             80 | 87 => 163 << 10,

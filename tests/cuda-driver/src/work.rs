@@ -1,4 +1,4 @@
-//! What streams do, and when.
+//! Deferred work of streams.
 
 use std::collections::VecDeque;
 use std::thread::ThreadId;
@@ -9,51 +9,51 @@ use hgnnc_ptx_interp::{FaultKind, Launch};
 
 use crate::driver::{Answer, Driver, say};
 
-/// Work that was put into a stream and is not done yet.
+/// A stream with its pending work.
 #[derive(Default)]
 pub(crate) struct Stream {
     pub device: usize,
     pub queue: VecDeque<Work>,
-    /// How many records of events were put into it.
+    /// Number of event records enqueued so far.
     pub records: u64,
     pub capture: Option<Capture>,
 }
 
-/// A stream whose work goes into a graph.
+/// A stream capture: work goes into a graph.
 pub(crate) struct Capture {
     pub thread: ThreadId,
     pub works: Vec<Work>,
-    /// Something was called that must not be called now.
+    /// A forbidden call has invalidated the capture.
     pub spoilt: bool,
 }
 
-/// One thing to do.
+/// One operation of a stream.
 #[derive(Clone)]
 pub(crate) enum Work {
-    /// The function's module and kernel.
+    /// Launches a kernel, given its module and name.
     Launch { module: usize, kernel: String, launch: Launch },
-    /// Copies to a device.
+    /// Host to device copy.
     Upload { to: u64, from: Source },
-    /// Copies from a device.
+    /// Device to host copy.
     Download { to: HostMemory, from: u64 },
-    /// Copies within a device.
+    /// Device to device copy.
     Copy { to: u64, from: u64, bytes: usize },
-    /// Fills memory of a device.
+    /// Memset on the device.
     Fill { at: u64, bytes: usize, value: u8 },
-    /// Notes that everything before is done.
+    /// Marks an event as completed.
     Record { event: usize, number: u64 },
 }
 
-/// What is copied to a device.
+/// Source of an upload.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// Memory that is read when the copy is made.
+    /// Pinned memory, read when the copy executes.
     Pinned(HostMemory),
-    /// What other memory held when the copy was asked for.
+    /// Pageable memory, copied when the call was made.
     Kept(Vec<u8>),
 }
 
-/// Memory of this machine that lives until the work is done, as the caller of the driver promises.
+/// Host memory that outlives the pending work, as the caller promises.
 #[derive(Clone, Copy)]
 pub(crate) struct HostMemory {
     pub at: usize,
@@ -61,31 +61,31 @@ pub(crate) struct HostMemory {
 }
 
 impl HostMemory {
-    /// What it holds now.
+    /// Copies its current contents.
     pub fn read(self) -> Vec<u8> {
         let from = std::ptr::with_exposed_provenance::<u8>(self.at);
-        // SAFETY: the caller of the driver promises that so many bytes can be read there until the copy is done.
+        // SAFETY: the caller of the driver promises that the range is readable until the copy is done.
         unsafe { std::slice::from_raw_parts(from, self.bytes) }.to_vec()
     }
 
-    /// Fills it.
+    /// Overwrites it with `bytes`.
     pub fn write(self, bytes: &[u8]) {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.at);
-        // SAFETY: the caller of the driver promises that so many bytes can be written there until the copy is done, and
-        // `bytes`, which belongs to this library, is no part of them.
+        // SAFETY: the caller of the driver promises that the range is writable until the copy is done, and `bytes` is
+        // owned by this library, so they do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, self.bytes.min(bytes.len())) };
     }
 }
 
 impl Driver {
-    /// The stream with this handle, of the current device.
+    /// The stream with this handle, on the current device.
     pub fn stream(&mut self, handle: usize) -> Answer<&mut Stream> {
         let device = self.current()?;
         let stream = self.streams.get_mut(&handle).filter(|stream| stream.device == device);
         stream.ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 
-    /// Puts work into a stream, or into the graph that is captured from it.
+    /// Enqueues work on a stream, or adds it to the graph being captured.
     pub fn put(&mut self, stream: usize, work: Work) -> Answer {
         let stream = self.stream(stream)?;
         match &mut stream.capture {
@@ -96,7 +96,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Does all that a stream was asked to do.
+    /// Executes all work of a stream.
     pub fn finish(&mut self, stream: usize) -> Answer {
         while let Some(work) = self.stream(stream)?.queue.pop_front() {
             self.perform(stream, work)?;
@@ -104,7 +104,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Does what the streams of a device were asked to do.
+    /// Executes all work of a device's streams.
     pub fn finish_all(&mut self) -> Answer {
         let device = self.current()?;
         let all: Vec<usize> =
@@ -112,10 +112,10 @@ impl Driver {
         all.into_iter().try_for_each(|stream| self.finish(stream))
     }
 
-    /// Does what a stream was asked to do before a record of an event, and reaches that.
+    /// Executes the work of a stream up to the last record of an event.
     pub fn reach(&mut self, event: usize) -> Answer {
         let known = self.events.get(&event).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
-        // One that was never recorded has passed.
+        // An event that was never recorded counts as complete.
         let Some((stream, number)) = known.asked else { return Ok(()) };
         while self.events[&event].reached.is_none_or(|(reached, _)| reached < number) {
             let Some(work) = self.stream(stream)?.queue.pop_front() else {
@@ -157,7 +157,7 @@ impl Driver {
         })
     }
 
-    /// Copies and fills.
+    /// Executes copies and memsets.
     fn copy(&mut self, device: usize, work: Work) -> Result<(), String> {
         let memory = &mut self.devices[device].memory;
         let done = match work {
@@ -172,7 +172,7 @@ impl Driver {
     }
 }
 
-/// What a GPU would have called it.
+/// The driver's error code for a fault.
 fn error_of(kind: FaultKind) -> CUresult {
     match kind {
         FaultKind::OutOfBounds => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,

@@ -1,5 +1,5 @@
-//! Mutated datasets, weights, checkpoints and caches of graphs, read by what the command reads them with. Whatever can
-//! be read is used: described, bound to a model, trained on.
+//! Mutated datasets, weights, checkpoints and graph caches, read by the command's own readers. Inputs that load are
+//! used: described, bound to a model, trained on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::Subject;
 use crate::sample;
 use crate::text::{NUMBERS, mutate};
 
-/// The kind of input to mutate.
+/// Kind of the mutated input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Data,
@@ -32,21 +32,21 @@ pub enum Kind {
     Caches,
 }
 
-/// See the module.
+/// A fuzz subject with the files of one kind.
 pub struct Files {
     kind: Kind,
-    /// The dataset, and beside it what else is read.
+    /// The dataset and the other input files.
     folder: PathBuf,
-    /// The files that are mutated, by their path below `folder`, as they were written.
+    /// Original contents of the mutated files, by their path below `folder`.
     files: BTreeMap<PathBuf, Vec<u8>>,
     models: Vec<Model>,
-    /// Of the metapaths of the undamaged dataset.
+    /// Metapath graphs of the undamaged dataset.
     graphs: Vec<SemanticGraph>,
-    /// A cache file whose checksum was made anew: it may hold another graph than the right one.
+    /// Whether a mutated cache file got a valid checksum: it may hold another graph than the right one.
     is_signed: bool,
 }
 
-/// A model that is bound to the dataset.
+/// A model bound to the dataset.
 struct Model {
     text: String,
     artifact: Artifact,
@@ -125,7 +125,7 @@ impl Files {
         Ok(found)
     }
 
-    /// Undoes the last case.
+    /// Restores the files changed by the last case.
     fn restore(&self) {
         let data = self.folder.join("data");
         if self.kind != Kind::Caches {
@@ -143,11 +143,11 @@ impl Files {
         }
     }
 
-    /// Mutates one file, and describes how.
+    /// Mutates one file; returns a description.
     fn mutate_one(&mut self, rng: &mut ChaCha8Rng) -> String {
         let paths: Vec<&PathBuf> = self.files.keys().collect();
         let mut path = (*paths.choose(rng).expect("there are files")).clone();
-        // This file says how all the others are read.
+        // Preferred, since this file determines how all the others are read.
         if self.kind == Kind::Data && rng.random_ratio(1, 2) {
             path = "data/dataset.toml".into();
         }
@@ -194,12 +194,12 @@ impl Files {
             }
             _ => of_bytes(bytes, rng),
         };
-        // Where a mutation before has made it a folder it stays one.
+        // Fails if an earlier mutation made it a folder.
         let _ = std::fs::write(&absolute, bytes);
         format!("{name}: {how}")
     }
 
-    /// Loads the dataset, and does with it all that the command can.
+    /// Loads the dataset, and runs everything that the command can do with it.
     fn data(&self, rng: &mut ChaCha8Rng) -> Result<usize, String> {
         let dataset = match Dataset::load(self.folder.join("data")) {
             Ok(dataset) => dataset,
@@ -296,7 +296,7 @@ impl Files {
         Ok(usize::from(self.is_signed))
     }
 
-    /// Of the kinds that damage something else.
+    /// The dataset, for kinds that mutate other files.
     fn undamaged(&self) -> Dataset {
         Dataset::load(self.folder.join("data")).unwrap_or_else(|e| panic!("the sample is a dataset: {e}"))
     }
@@ -330,8 +330,8 @@ impl Subject for Files {
     }
 }
 
-/// Edges have ends, and in- and out-edges are as many. Only a person makes a checksum anew, and may make another graph
-/// too.
+/// Edges are in range, and in- and out-edges are equally many. A file with a recomputed checksum may hold another
+/// graph.
 fn leads_nowhere_else(graph: &SemanticGraph) -> Result<(), String> {
     let count = graph.num_edges();
     let ins = (0..graph.num_dst).flat_map(|dst| graph.in_neighbors(dst)).all(|&src| (src as usize) < graph.num_src);
@@ -370,7 +370,7 @@ fn collect(root: &Path, path: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// As the command sees a dataset.
+/// The summary that the command compares with a schema.
 fn summary(dataset: &Dataset) -> DatasetSummary {
     let kind = |values: &LabelValues| match *values {
         LabelValues::Single { classes, .. } => LabelSummaryKind::Class(classes),
@@ -405,7 +405,7 @@ fn summary(dataset: &Dataset) -> DatasetSummary {
     }
 }
 
-/// Bytes flipped, removed, added, or all of them taken away.
+/// Flips, removes, adds or truncates bytes.
 fn of_bytes(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
     let at = rng.random_range(0..=bytes.len());
     let how = match rng.random_range(0..5) {
@@ -440,9 +440,9 @@ fn of_bytes(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
     (bytes, how)
 }
 
-/// The header of an array changed as text, or some of its elements made extreme.
+/// Mutates the header of an array as text, or sets elements to extreme values.
 fn of_npy(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
-    // The first version of the format: ten bytes, the last two of which are the length of the header.
+    // Version 1 of the format: ten bytes, the last two of which are the header length.
     let Some(&[low, high]) = bytes.get(8..10) else { return of_bytes(bytes, rng) };
     let begin = (10 + usize::from(u16::from_le_bytes([low, high]))).min(bytes.len());
     if rng.random_ratio(1, 2) {
@@ -481,7 +481,7 @@ fn of_npy(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
     (bytes, how)
 }
 
-/// The header of a safetensors file, or the text in it, changed as text; or some elements made extreme.
+/// Mutates the header of a safetensors file, or the text in it, as text; or sets elements to extreme values.
 fn of_safetensors(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
     let Some(Ok(length)) = bytes.get(..8).map(|it| it.try_into().map(u64::from_le_bytes)) else {
         return of_bytes(bytes, rng);
@@ -515,7 +515,7 @@ fn of_safetensors(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String)
             "the text"
         }
     };
-    // Tensors are aligned.
+    // Tensors are aligned to 8 bytes.
     header += &" ".repeat(header.len().next_multiple_of(8) - header.len());
     let length = header.len() as u64;
     bytes.splice(8..begin, header.bytes());
@@ -525,7 +525,7 @@ fn of_safetensors(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String)
     (bytes, format!("{how}: {header}"))
 }
 
-/// A number of the header or of the arrays of a cached graph made extreme.
+/// Sets a number in the header or the arrays of a cached graph to an extreme value.
 fn of_graph(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
     let (words, _) = bytes.as_chunks_mut::<4>();
     let mut how = "words".to_owned();
@@ -546,9 +546,9 @@ fn of_graph(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
     (bytes, how)
 }
 
-/// Writes the checksum that a cached graph would have. Gives whether there is one.
+/// Recomputes the checksum of a cached graph; returns whether the file is long enough for one.
 fn sign(bytes: &mut [u8]) -> bool {
-    /// Bytes of the header, and where in it the checksum is.
+    /// Size of the header, and offset of the checksum.
     const HEADER: usize = 96;
     const CHECKSUM: usize = 80;
     if bytes.len() < HEADER {

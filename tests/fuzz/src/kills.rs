@@ -1,5 +1,5 @@
-//! Runs of the command that are killed at random moments, and resumed until they end: their parameters are those of a
-//! run that nobody disturbed.
+//! Runs of the command that are killed at random moments and resumed until they end: their parameters equal those of an
+//! undisturbed run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use rand::Rng;
 
 use crate::{of_case, sample};
 
-/// Runs that are killed, of each kind in turn, until `count` kills have struck. Gives how many runs ended otherwise.
+/// Starts and kills runs of each kind in turn, until `count` kills have struck. Returns the number of runs with other
+/// results.
 pub fn campaign(count: u64, seed: u64, hgnnc: &Path) -> u64 {
     let kinds = [
         ("full batch", sample::vertices("epochs 1500")),
@@ -23,7 +24,7 @@ pub fn campaign(count: u64, seed: u64, hgnnc: &Path) -> u64 {
     for (index, (name, text)) in kinds.iter().enumerate() {
         std::fs::write(folder.path().join(format!("{index}.hgnn")), text).expect("written");
         let run = Run { hgnnc, folder: folder.path(), model: index, name: "undisturbed" };
-        // The first one of all measures the processor.
+        // The first run of all also measures the processor.
         let mut took = Duration::ZERO;
         for _ in 0..2 {
             run.clear();
@@ -49,7 +50,7 @@ pub fn campaign(count: u64, seed: u64, hgnnc: &Path) -> u64 {
         let mut rng = of_case(seed, number);
         let mut kills = vec![];
         let outcome = loop {
-            // The first kills are likelier within training than in what comes before it.
+            // The first kills are more likely during training than before it.
             let until = (kills.len() < 6).then(|| took.mul_f64(rng.random_range(0.0..1.1)));
             match run.train(!kills.is_empty(), until) {
                 Ok(true) => break Ok(run.weights()),
@@ -85,8 +86,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Trains, from the checkpoint where there is one and `again` is set, and kills it after a while. Gives whether it
-    /// came to its end.
+    /// Trains, resuming from the checkpoint if there is one and `again` is set, and kills the run after `until`.
+    /// Returns whether it ended by itself.
     fn train(&self, again: bool, until: Option<Duration>) -> Result<bool, String> {
         let checkpoint = format!("{}.checkpoint", self.name);
         let resumes = again && self.folder.join(&checkpoint).join("checkpoint.safetensors").exists();
@@ -108,7 +109,7 @@ impl Run<'_> {
             while start.elapsed() < until && child.try_wait().map_err(|e| e.to_string())?.is_none() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // Nothing, where it has ended by then.
+            // Fails if the process has already ended.
             let _ = child.kill();
         }
         let status = child.wait().map_err(|e| e.to_string())?;

@@ -1,8 +1,8 @@
-//! Campaigns of mutated programs and files, and of killed runs: nothing may panic, take 10 seconds or 4 GiB, and a run
-//! that is resumed gives the bits of an undisturbed one.
+//! Fuzzing campaigns of mutated programs and files, and of killed runs: no case may panic or take more than 10 seconds
+//! or 4 GiB, and a resumed run must be bit-equal to an undisturbed one.
 //!
-//! A case is made from a seed and its number alone. It runs in a process of its own kind, which is started again
-//! behind a case that ends it; failures are files of their own.
+//! A case depends only on the seed and its number. Cases run in a worker process, which is restarted after a case that
+//! kills it; each failure is stored in its own file.
 
 mod files;
 mod kills;
@@ -26,7 +26,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// As the command allocates.
+/// The allocator of the `hgnnc` binary.
 #[global_allocator]
 static MEMORY: hgnnc_graph::LargePages = hgnnc_graph::LargePages;
 
@@ -41,25 +41,25 @@ COUNT     cases, or kills that strike
 --out DIR folder of a file for each failure (fuzz-failures)
 --hgnnc   the command (hgnnc beside this program)";
 
-/// Most bytes of memory, and seconds of a processor for a case.
+/// Limits of a case: memory in bytes, and processor time in seconds.
 const MEMORY_LIMIT: u64 = 4 << 30;
 const SECONDS_LIMIT: f64 = 10.0;
-/// The longest that a case may wait for a processor or a disk.
+/// Limit of the wall time of a case, including waits for processor and disk.
 const WAITING_LIMIT: Duration = Duration::from_secs(120);
-/// A process that leaks a little is not what is looked for.
+/// Workers are restarted after this many cases, so that small leaks do not accumulate.
 const CASES_OF_A_PROCESS: u64 = 20_000;
-/// Files for failures that begin with the same words.
+/// Number of stored failures with the same first words.
 const FILES_OF_A_FAILURE: u64 = 3;
 
-/// Cases of one kind.
+/// A kind of fuzz case.
 trait Subject {
-    /// How cases can end.
+    /// Names of the outcomes of a case.
     fn outcomes(&self) -> &'static [&'static str];
 
-    /// Makes a case, and describes it so that a person can repeat it.
+    /// Makes a case; returns a description that suffices to repeat it.
     fn prepare(&mut self, rng: &mut ChaCha8Rng) -> String;
 
-    /// Runs it. Gives one of the outcomes, or what is wrong.
+    /// Runs the case. Returns the index of its outcome, or the failure.
     fn run(&mut self, rng: &mut ChaCha8Rng) -> Result<usize, String>;
 }
 
@@ -81,7 +81,7 @@ struct Args {
     from: u64,
     out: PathBuf,
     hgnnc: PathBuf,
-    /// The folder of a worker.
+    /// Working folder of the worker process.
     work: Option<PathBuf>,
 }
 
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failures > 0))
 }
 
-/// Numbers in a file that a worker process and its supervisor share.
+/// Counters in a file shared by a worker process and its supervisor.
 struct Progress(File);
 
 impl Progress {
@@ -138,7 +138,7 @@ impl Progress {
         self.0.write_all_at(&bytes, 0).expect("the temporary folder can be written");
     }
 
-    /// The case and how often each outcome came.
+    /// The current case, and the count of each outcome.
     fn read(&self) -> (u64, Vec<u64>) {
         let mut bytes = [0; 128];
         let length = self.0.read_at(&mut bytes, 0).expect("the temporary folder can be read");
@@ -179,12 +179,12 @@ impl Failures {
     }
 }
 
-/// The first line without its numbers, which differ from case to case.
+/// The first line without numbers, which differ between cases.
 fn key(problem: &str) -> String {
     problem.lines().next().unwrap_or_default().chars().filter(|c| !c.is_ascii_digit()).take(100).collect()
 }
 
-/// Runs all cases, in one process after another. Gives how many have failed.
+/// Runs all cases in consecutive worker processes. Returns the number of failures.
 fn campaign(args: &Args) -> u64 {
     let mut failures = Failures { found: BTreeMap::new(), folder: args.out.clone() };
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -228,7 +228,7 @@ fn campaign(args: &Args) -> u64 {
     failures.found.values().sum()
 }
 
-/// Names and counts of outcomes.
+/// A table of outcomes and their counts.
 fn table(kind: &str, folder: &Path, totals: &[u64]) -> String {
     let names = subject(kind, &folder.join("names")).map_or(&[][..], |subject| subject.outcomes());
     let parts: Vec<String> = names.iter().zip(totals).map(|(name, count)| format!("{count} {name}")).collect();
@@ -244,10 +244,10 @@ fn start_worker(args: &Args, from: u64, count: u64, folder: &Path) -> Child {
         .expect("this program can be started again")
 }
 
-/// How a worker ended.
+/// How a worker process ended.
 enum Ended {
     Itself(ExitStatus),
-    /// A case took so many seconds.
+    /// A case exceeded its time, in seconds.
     Hung(f64),
 }
 
@@ -263,7 +263,7 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Waits for a worker, and ends it when a case takes too long.
+/// Waits for a worker, and kills it if a case takes too long.
 fn supervise(worker: &mut Child, progress: &Progress) -> Ended {
     let (mut case, mut since, mut used) = (u64::MAX, Instant::now(), 0.0);
     loop {
@@ -284,26 +284,26 @@ fn supervise(worker: &mut Child, progress: &Progress) -> Ended {
     }
 }
 
-/// Seconds that a process has had a processor; 0 where that cannot be known.
+/// Processor time of a process in seconds; 0 if unknown.
 fn processor_seconds(process: u32) -> f64 {
     let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { return 0.0 };
-    // The name in brackets may hold blanks. Ticks of user and system time are the 12th and 13th field behind it.
+    // The name in brackets may contain blanks. User and system time are the 12th and 13th field after it.
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    // Linux counts in hundredths of a second there, whatever its own clock does.
+    // Linux reports these in hundredths of a second, independent of the kernel's tick rate.
     ticks as f64 / 100.0
 }
 
-/// The case that ended a worker: made once more, in this process, and not run.
+/// Describes the case that killed a worker: prepares it again in this process without running it.
 fn describe(args: &Args, case: u64, folder: &Path) -> String {
     let subject = subject(&args.kind, &folder.join("again"));
     subject.map_or(String::new(), |mut subject| subject.prepare(&mut of_case(args.seed, case)))
 }
 
-/// Where and why the last panic was.
+/// Location and message of the last panic.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Runs the cases of a worker, one after another.
+/// Main function of a worker.
 fn work(args: &Args, folder: &Path) {
     let limit = Rlimit { current: Some(MEMORY_LIMIT), maximum: Some(MEMORY_LIMIT) };
     setrlimit(Resource::As, limit).expect("a limit can be lowered");
@@ -338,13 +338,13 @@ fn work(args: &Args, folder: &Path) {
     progress.write(args.from + args.count, &outcomes);
 }
 
-/// With the place, which only the hook knows.
+/// Message of a panic with its location, which only the hook knows.
 fn message(panic: &(dyn Any + Send)) -> String {
     let place = PANIC.lock().map(|it| it.replace('\n', " ")).unwrap_or_default();
     if place.is_empty() { format!("panicked: {panic:?}") } else { place }
 }
 
-/// The record of a worker.
+/// Reads the failures recorded by a worker.
 fn failures_in(folder: &Path) -> Vec<(u64, String, String)> {
     let text = std::fs::read_to_string(folder.join("failed")).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()

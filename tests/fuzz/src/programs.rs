@@ -1,4 +1,4 @@
-//! Mutated programs: parsed, checked and formatted, and, where they are right, lowered to kernels and PTX.
+//! Mutated programs: parsed, checked and formatted, and lowered to kernels and PTX if they are valid.
 
 use hgnnc_diag::{Diagnostics, SourceMap, render};
 use hgnnc_driver::{Analyzed, Ends, LowerOptions, SizeInfo, analyze, format, lower};
@@ -11,16 +11,16 @@ use rand_chacha::ChaCha8Rng;
 use crate::Subject;
 use crate::text::mutate;
 
-/// See the module.
+/// A fuzz subject of mutated programs.
 pub struct Programs {
     corpus: Vec<String>,
-    /// Those of `corpus` that are right.
+    /// The valid programs of `corpus`.
     right: Vec<String>,
     text: String,
 }
 
 impl Programs {
-    /// With the programs of the repository.
+    /// The corpus is the programs of the repository.
     pub fn new() -> Self {
         let sources = hgnnc_tests::sources(&["stdlib", "examples", "tests/cases"]);
         let corpus: Vec<String> = sources.into_iter().map(|(_, text)| text).collect();
@@ -35,7 +35,7 @@ impl Subject for Programs {
     }
 
     fn prepare(&mut self, rng: &mut ChaCha8Rng) -> String {
-        // A single mutation of a program that is right is often right.
+        // A single mutation of a valid program is often valid.
         let (text, count) = match rng.random_range(0..10) {
             0..5 => (self.right.choose(rng), 1),
             5..8 => (self.right.choose(rng), rng.random_range(2..4)),
@@ -58,7 +58,7 @@ impl Subject for Programs {
             0 => None,
             _ => Some(sizes(model, rng)),
         };
-        // A fault of the model that only lowering finds is reported like any other.
+        // Errors found only by lowering are diagnostics as well.
         let Ok(lowered) = lower(model, &LowerOptions { sizes, ..LowerOptions::default() }) else { return Ok(2) };
         let kernels = &lowered.artifact.kernels;
         let kernels = kernels.train.as_ref().unwrap_or(&kernels.infer);
@@ -76,7 +76,7 @@ impl Subject for Programs {
     }
 }
 
-/// Formats a text that parses, and what comes of it: nothing changes the second time. Gives whether it parses.
+/// Checks that formatting is idempotent. Returns whether the text parses.
 fn is_formatted_once(text: &str) -> Result<bool, String> {
     let Some(module) = parse(text) else { return Ok(false) };
     let first = format(&module, text);
@@ -95,7 +95,7 @@ fn parse(text: &str) -> Option<Module> {
     (!diagnostics.has_errors()).then_some(module)
 }
 
-/// Sizes as a dataset may have them, up to the most vertices and edges that one can.
+/// Dataset sizes up to the limits of the format.
 fn sizes(model: &Analyzed, rng: &mut ChaCha8Rng) -> SizeInfo {
     let flow = &model.flow;
     let most = *[10u64, 10_000, 1 << 30].choose(rng).expect("a list");

@@ -1,4 +1,4 @@
-//! A small dataset with everything that the format knows, and models of it.
+//! A small dataset that uses every feature of the format, and models for it.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use hgnnc_graph::npy;
 const PAPERS: i32 = 24;
 const AUTHORS: i32 = 9;
 
-/// Writes the dataset.
+/// Writes the dataset into `folder`.
 pub fn write(folder: &Path) {
     std::fs::create_dir_all(folder).expect("a folder");
     std::fs::write(folder.join("dataset.toml"), TOML).expect("written");
@@ -49,7 +49,7 @@ pub fn write(folder: &Path) {
         let ids: Vec<i32> = range.collect();
         integers(&format!("half.{part}.npy"), &[ids.len()], &ids);
     }
-    // Links of the second relation that are no edges of it.
+    // Held-out links of the second relation that are not its edges.
     for (part, step) in [("val", 5), ("test", 7)] {
         let links: Vec<i32> = (0..6).chain([1; 6]).chain((0..6).map(|p| p + step)).collect();
         integers(&format!("links.{part}.npy"), &[3, 6], &links);
@@ -161,7 +161,7 @@ schema Tiny {
 }
 "#;
 
-/// A model of vertices, with these lines in its train block.
+/// A vertex classification model with the given lines in its train block.
 pub fn vertices(train: &str) -> String {
     let paths = if train.contains("batch") { "" } else { ", PAP" };
     format!(
@@ -182,7 +182,7 @@ train Net {{
     .replace("use std::link::DistMult\n", "")
 }
 
-/// A model of links.
+/// A link prediction model with the given lines in its train block.
 pub fn links(train: &str) -> String {
     format!(
         "{SCHEMA}

@@ -1,10 +1,10 @@
-//! Mutations of text by its tokens: of programs, and of TOML and JSON.
+//! Token-level mutations of programs, TOML and JSON.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// Numbers at the limits of what their readers can hold, and some that only look like numbers.
+/// Numbers at the limits of their types, and some texts that resemble numbers.
 pub const NUMBERS: [&str; 32] = [
     "0",
     "1",
@@ -61,8 +61,8 @@ const CHARACTERS: [char; 18] = [
     '\u{10ffff}',
 ];
 
-/// The tokens of a text, and what stands between them: words and numbers, runs of blanks, strings, single characters.
-/// Their concatenation is the text.
+/// The tokens of a text and the text between them: words and numbers, blanks, strings, single characters. Their
+/// concatenation is the text.
 pub fn tokens(text: &str) -> Vec<&str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
     let mut found = vec![];
@@ -74,7 +74,7 @@ pub fn tokens(text: &str) -> Vec<&str> {
             c if c.is_whitespace() => end_of(&|c| c.is_whitespace() && c != '\n'),
             c if is_word(c) => end_of(&is_word),
             '"' => rest[1..].find(['"', '\n']).map_or(rest.len(), |at| {
-                // With the closing quote, without the end of a line.
+                // Includes the closing quote, but not the end of the line.
                 at + 1 + usize::from(rest[1 + at..].starts_with('"'))
             }),
             c => c.len_utf8(),
@@ -93,8 +93,7 @@ fn is_number(token: &str) -> bool {
     token.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Is it a name that a person has given, or one of a function or choice? Words that begin a declaration change with
-/// all other tokens.
+/// Whether the token is an identifier; keywords of declarations are mutated like all other tokens.
 fn is_name(token: &str) -> bool {
     const KEYWORDS: [&str; 23] = [
         "across",
@@ -124,7 +123,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_') && !KEYWORDS.contains(&token)
 }
 
-/// A text after `count` mutations. `others` are texts of the same language.
+/// Applies `count` mutations. `others` are texts of the same language.
 pub fn mutate(text: &str, others: &[String], count: usize, rng: &mut ChaCha8Rng) -> String {
     let mut text = text.to_owned();
     for _ in 0..count {
@@ -150,7 +149,7 @@ fn by_tokens(text: &str, others: &[String], rng: &mut ChaCha8Rng) -> String {
     let Some(&at) = solid.choose(rng) else { return text.to_owned() };
     let numbers = places(is_number, &tokens);
     let names = places(is_name, &tokens);
-    // Most often a number or a name by another one: then the text mostly parses.
+    // Most often replaces a number or a name by another one, since the result mostly parses.
     match rng.random_range(0..24) {
         0 => {
             tokens.remove(at);
@@ -161,7 +160,7 @@ fn by_tokens(text: &str, others: &[String], rng: &mut ChaCha8Rng) -> String {
             tokens.swap(at, other);
         }
         3 => {
-            // With its neighbour.
+            // Swaps with the next token.
             let next = solid.iter().copied().find(|&it| it > at).unwrap_or(at);
             tokens.swap(at, next);
         }
@@ -180,13 +179,13 @@ fn by_tokens(text: &str, others: &[String], rng: &mut ChaCha8Rng) -> String {
             }
         }
         10..15 => {
-            // A name by another one of the same text: mostly it parses, and is wrong later, or right.
+            // A name by another one of the same text: mostly parses, and fails later or is valid.
             if let (Some(&at), Some(&other)) = (names.choose(rng), names.choose(rng)) {
                 tokens[at] = tokens[other];
             }
         }
         15..18 => {
-            // Everywhere.
+            // All occurrences.
             if let (Some(&one), Some(&other)) = (names.choose(rng), names.choose(rng)) {
                 let (from, to) = (tokens[one], tokens[other]);
                 tokens.iter_mut().filter(|token| **token == from).for_each(|token| *token = to);

@@ -1,4 +1,4 @@
-//! A few cases of each kind. Campaigns of many are started by hand: see `tests/README.md`.
+//! A few cases of each kind. Longer campaigns are started manually: see `tests/README.md`.
 
 use std::process::Command;
 

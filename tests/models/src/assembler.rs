@@ -1,30 +1,30 @@
-//! NVIDIA's assembler, where there is one.
+//! Calls ptxas, where it is installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What an entry takes of a processor.
+/// Resources of an assembled kernel entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Usage {
-    /// The entry.
+    /// Name of the entry.
     pub entry: String,
-    /// Registers of each thread.
     pub registers: usize,
-    /// Bytes that each thread stores because there are too few registers.
+    /// Bytes of register spills per thread.
     pub spilled: usize,
 }
 
-/// `ptxas`, as `HGNN_PTXAS` names it or from the path.
+/// `ptxas`, from `HGNN_PTXAS` or the path.
 pub fn find() -> Option<PathBuf> {
     let named = std::env::var_os("HGNN_PTXAS").map(PathBuf::from);
     let candidate = named.unwrap_or_else(|| PathBuf::from("ptxas"));
     Command::new(&candidate).arg("--version").output().is_ok_and(|out| out.status.success()).then_some(candidate)
 }
 
-/// Assembles a text for an architecture (`sm_80`). The error is what the assembler says.
+/// Assembles PTX for an architecture (`sm_80`). The error is the message of ptxas.
 ///
 /// # Panics
-/// When a temporary file cannot be written, or the assembler says nothing about registers.
+/// When a temporary file cannot be written, or the output lists no registers.
 pub fn assemble(ptxas: &Path, architecture: &str, text: &str) -> Result<Vec<Usage>, String> {
     let mut file = tempfile::Builder::new().suffix(".ptx").tempfile().expect("temporary files can be made");
     std::io::Write::write_all(&mut file, text.as_bytes()).expect("they can be written");
@@ -37,7 +37,7 @@ pub fn assemble(ptxas: &Path, architecture: &str, text: &str) -> Result<Vec<Usag
     if out.status.success() { Ok(usages(&said)) } else { Err(said.into_owned()) }
 }
 
-/// Reads what `ptxas -v` says of each entry.
+/// Parses the output of `ptxas -v`.
 fn usages(said: &str) -> Vec<Usage> {
     let mut usages = vec![];
     let (mut entry, mut spilled) = (String::new(), 0);

@@ -34,7 +34,7 @@ schema Library {
 }
 ";
 
-/// A training block that is well-conditioned: updates are proportional to gradients.
+/// A well-conditioned train block: updates are proportional to gradients.
 pub const TRAIN: &str = "
 train M {
     loss cross_entropy(y, Paper.topic)
@@ -47,30 +47,30 @@ train M {
 
 /// A model under test. Its output is `y: Paper`, with three classes.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Case {
-    /// Its name.
+    /// Name of the case.
     pub name: &'static str,
-    /// What it imports.
     pub uses: &'static str,
-    /// The statements of the model.
+    /// Statements of the model block.
     pub body: &'static str,
-    /// Its schema.
+    /// Text of the schema.
     pub schema: &'static str,
 }
 
 impl Case {
-    /// The whole text.
+    /// The complete source text.
     pub fn source(&self) -> String {
         self.trained_by(TRAIN)
     }
 
-    /// The whole text with another train block.
+    /// The complete source text with another train block.
     pub fn trained_by(&self, train: &str) -> String {
         format!("{}\n{}\nmodel M(schema: Library) {{\n{}\n}}\n{train}", self.uses, self.schema, self.body)
     }
 }
 
-/// The case of that name.
+/// The case called `name`.
 ///
 /// # Panics
 /// When there is none.
@@ -78,7 +78,7 @@ pub fn case(name: &str) -> Case {
     CASES.iter().copied().find(|c| c.name == name).unwrap_or_else(|| panic!("no case `{name}`"))
 }
 
-/// Worlds that every case is run in: the written-down one, and `drawn` others.
+/// Worlds that every case runs in: the handwritten one, and `drawn` random ones.
 pub fn worlds(drawn: u64) -> impl Iterator<Item = World> {
     [World::library(), World::sparse_library()].into_iter().chain((100..100 + drawn).map(World::random_library))
 }
@@ -87,7 +87,7 @@ const fn of(name: &'static str, uses: &'static str, body: &'static str) -> Case 
     Case { name, uses, body, schema: SCHEMA }
 }
 
-/// All cases.
+/// All cases, one per layer of the standard library.
 pub const CASES: &[Case] = &[
     of(
         "han",

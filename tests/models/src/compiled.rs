@@ -9,20 +9,20 @@ use hgnnc_sema::Analyzed;
 
 use crate::world::{Edges, World};
 
-/// A model without any optimisation: what its text says.
+/// A model as unoptimised programs.
 pub struct Compiled {
-    /// What the front end made of it. Its program has dropout, the outputs and the losses.
+    /// Output of the front end. Its program has dropout, the outputs and the losses.
     pub model: Analyzed,
-    /// Evaluation: dropout keeps everything.
+    /// The evaluation program, without dropout.
     pub infer: Dataflow,
-    /// A training step; `None` without a train block.
+    /// The program of a training step; `None` without a train block.
     pub train: Option<Dataflow>,
 }
 
-/// Compiles a model that has no errors.
+/// Compiles a model to unoptimised programs.
 ///
 /// # Panics
-/// When it has some; the message is the compiler's report.
+/// When it has errors; the message is the compiler's report.
 #[track_caller]
 pub fn compile(source: &str) -> Compiled {
     let analysis = analyze("model.hgnn", source);
@@ -40,7 +40,7 @@ pub fn compile(source: &str) -> Compiled {
     Compiled { model, infer, train }
 }
 
-/// The compiler's report about a text: errors and warnings.
+/// The compiler's errors and warnings about a text.
 pub fn report(source: &str) -> String {
     let analysis = analyze("model.hgnn", source);
     hgnnc_diag::render::plain(&analysis.sources, analysis.diagnostics.iter())
@@ -51,7 +51,7 @@ pub fn params(flow: &Dataflow) -> Vec<Param> {
     (0..flow.params.len()).map(Param::new).collect()
 }
 
-/// The same program where dropout keeps everything, without the training loss.
+/// The program with dropout disabled, and without the training loss.
 pub fn without_dropout(flow: &Dataflow) -> Dataflow {
     let mut infer = flow.with_tables_of("infer");
     for value in &flow.values {
@@ -64,10 +64,10 @@ pub fn without_dropout(flow: &Dataflow) -> Dataflow {
 }
 
 impl Compiled {
-    /// The training program.
+    /// The program of a training step.
     ///
     /// # Panics
-    /// Without a train block.
+    /// When the model has no train block.
     pub fn training(&self) -> &Dataflow {
         self.train.as_ref().expect("the model has a train block")
     }
@@ -77,7 +77,7 @@ impl Compiled {
         self.lowered(world, LowerOptions::default())
     }
 
-    /// The programs with the sizes of a world, otherwise as the options say.
+    /// The programs with the sizes of a world, otherwise as `options` says.
     pub fn lowered(&self, world: &World, options: LowerOptions) -> Artifact {
         let bindings = self.bind(world);
         let sizes = SizeInfo {
@@ -90,7 +90,7 @@ impl Compiled {
         lower(&self.model, &options).expect("disabled passes exist").artifact
     }
 
-    /// A world and random parameters as bindings of all programs of this model: seed 5, step 1.
+    /// Binds a world and random parameters to all programs of this model: seed 5, step 1.
     pub fn bind(&self, world: &World) -> Bindings {
         let flow = self.train.as_ref().unwrap_or(&self.infer);
         bind(flow, world)
@@ -102,7 +102,7 @@ impl Compiled {
         self.output_of(&bindings, name)
     }
 
-    /// As [`Compiled::output`], with bindings that a test has changed.
+    /// As [`Compiled::output`], with given bindings.
     ///
     /// # Panics
     /// When there is no such output.
@@ -111,10 +111,10 @@ impl Compiled {
         run[self.infer.result(name).expect("the model has this output")].clone()
     }
 
-    /// The parameter of that name.
+    /// The parameter called `name`.
     ///
     /// # Panics
-    /// When there is none; the message lists those there are.
+    /// When there is none; the message lists all names.
     #[track_caller]
     pub fn param(&self, name: &str) -> Param {
         let names: Vec<&str> = self.model.flow.params.iter().map(|p| p.name.as_str()).collect();
@@ -123,7 +123,7 @@ impl Compiled {
     }
 }
 
-/// The numbers of distinct ends of each graph.
+/// Numbers of distinct sources and destinations of each graph.
 pub fn ends(bindings: &Bindings) -> Vec<Ends> {
     let num = |graph, direction| bindings.ends(graph, direction).len() as u64;
     let of = |graph| Ends {
@@ -143,7 +143,7 @@ pub fn interpret(flow: &Dataflow, bindings: &Bindings) -> Evaluation {
     interp::run(flow, bindings).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A world as bindings of a program.
+/// Binds a world to a program.
 pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
     let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
     bindings.num_vertices = flow.vertex_types.iter().map(|v| world.count(&v.name)).collect();
@@ -190,7 +190,7 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
                 let count = |edge: &(u32, u32)| paths.get(edge).map_or(1.0, |&n| n as f64);
                 per_vertex(bindings.edges[graph.index()].iter().map(count).collect())
             }
-            // The interpreter counts them.
+            // Counted by the interpreter.
             Binding::EdgeRank(..) => continue,
             Binding::StepNumber => Tensor::scalar(bindings.step as f64),
             Binding::EpochNumber => Tensor::scalar(0.0),

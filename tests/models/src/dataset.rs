@@ -1,4 +1,4 @@
-//! A world as a dataset in memory, for the runtime's own way from a dataset to what programs run on.
+//! A world as an in-memory dataset, to test the runtime's binding of datasets.
 
 use hgnnc_graph::{
     Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SparseFeatures, SplitData, VertexTypeData,
@@ -9,8 +9,8 @@ use hgnnc_ir::{Dataflow, Input};
 
 use crate::world::World;
 
-/// The dataset that a model's program would be bound to in this world. Its names are the dataset's names of the
-/// model; the training vertices are the split `std`.
+/// The dataset that the model's program is bound to in this world. Its names are those by which the model names the
+/// dataset's items; the training vertices are the split `std`.
 pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
     let mut dataset = Dataset { name: "world".into(), ..Dataset::default() };
     for (decl, &count) in flow.vertex_types.iter().zip(&bindings.num_vertices) {
@@ -44,7 +44,7 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
                 dataset.vertex_types[vertex.index()].features = Some(features);
             }
             Binding::Label(vertex, name) => dataset.labels.push(LabelData {
-                // As the model calls it: `check_dataset` is what finds the dataset's name for it.
+                // The model's own name: `check_dataset` resolves the dataset's name for it.
                 name: name.clone(),
                 vertex_type: vertex.index(),
                 values: LabelValues::Single { classes: 3, of: numbers.iter().map(|&x| x as i32).collect() },

@@ -1,6 +1,6 @@
-//! A model trained for some steps, then evaluated: by the oracle, by the engine, and as PTX.
+//! A model trained for some steps, then evaluated: by the oracle, by the CPU engine, and as PTX.
 //!
-//! All three say what they computed by the same names: `step 1: loss`, `w`, `state 0 of w` (after the last step), `y`.
+//! All three return results under the same names: `step 1: loss`, `w`, `state 0 of w` (after the last step), `y`.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use hgnnc_ptx::Target;
 
 use crate::compiled::interpret;
 
-/// Numbers by what they are.
+/// Results of a run by name.
 pub type Numbers<T> = BTreeMap<String, Vec<T>>;
 
 fn state_name(flow: &Dataflow, param: Param, slot: u32) -> String {
     format!("state {slot} of {}", flow.params[param.index()].name)
 }
 
-/// What the programs say.
+/// Results of the oracle (the f64 interpreter of the IR).
 pub fn by_oracle(train: &Dataflow, infer: &Dataflow, bindings: &Bindings, steps: u64) -> Numbers<f64> {
     let mut bindings = bindings.clone();
     let first = bindings.step;
@@ -47,7 +47,7 @@ pub fn by_oracle(train: &Dataflow, infer: &Dataflow, bindings: &Bindings, steps:
     all
 }
 
-/// The number of the step where the program reads it as an input.
+/// Sets the input with the step number, if the program reads it.
 fn step_number(flow: &Dataflow, bindings: &mut Bindings) {
     use hgnnc_ir::dataflow::Binding;
     use hgnnc_ir::interp::Tensor;
@@ -62,7 +62,7 @@ fn f32s(numbers: &[f64]) -> Vec<f32> {
     numbers.iter().map(|&x| x as f32).collect()
 }
 
-/// What the engine computes on this processor.
+/// Results of the CPU engine.
 ///
 /// # Panics
 /// When the engine refuses a program.
@@ -94,7 +94,7 @@ pub fn by_engine(train: &Program, infer: &Program, data: &BoundData, bindings: &
     all
 }
 
-/// What the PTX of programs computes on a device, with parameters as in the bindings; states are zero before.
+/// Results of the PTX on a device, with parameters from the bindings and zero optimizer states.
 ///
 /// # Errors
 /// When the device fails.
@@ -136,7 +136,7 @@ pub fn by_ptx(
     Ok(all)
 }
 
-/// Both programs on the interpreter of PTX.
+/// Runs both programs on the PTX interpreter.
 ///
 /// # Errors
 /// When there is no PTX for a kernel.
@@ -149,7 +149,7 @@ pub fn executed(
     DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), Target::SM_80, None)
 }
 
-/// The bits of all numbers.
+/// Bit patterns of all results.
 pub fn bits(all: &Numbers<f32>) -> Vec<(&str, Vec<u32>)> {
     all.iter().map(|(name, numbers)| (&name[..], numbers.iter().map(|x| x.to_bits()).collect())).collect()
 }

@@ -1,4 +1,4 @@
-//! The same programs on the f32 engine.
+//! Runs programs on the f32 CPU engine.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
 use hgnnc_passes::kernels::lower;
 
-/// The engine's data from the interpreter's. Elements of sparse inputs are those that are not zero. The parts of
-/// the split are the training vertices, the other labelled ones, and all labelled ones.
+/// Converts the interpreter's data to the engine's. Elements of sparse inputs are the nonzero ones. The parts of the
+/// split are the training vertices, the other labelled ones, and all labelled ones.
 ///
 /// # Panics
-/// When an edge leads nowhere.
+/// When an edge is out of range.
 pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
     let mut data = BoundData { num_vertices: bindings.num_vertices.clone(), ..BoundData::default() };
     for (decl, edges) in flow.graphs.iter().zip(&bindings.edges) {
@@ -24,7 +24,7 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
     let (mut classes, mut trained) = (vec![], vec![]);
     for (index, decl) in flow.inputs.iter().enumerate() {
         if let Binding::EdgeRank(..) = decl.binding {
-            // The engine counts them.
+            // Counted by the engine.
             data.inputs.push(InputData::Missing);
             continue;
         }
@@ -65,13 +65,13 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
     data
 }
 
-/// An engine with the parameters of the bindings; optimiser states are zero.
+/// An engine with the parameters of the bindings and zero optimizer states.
 ///
 /// # Panics
 /// When the engine refuses a program.
 #[track_caller]
 pub fn engine(programs: &[&Dataflow], bindings: &Bindings, threads: usize) -> Engine {
-    // The largest table of inputs: programs of one model share its beginning.
+    // The largest input table: tables of programs of one model have a common prefix.
     let tables = programs.iter().max_by_key(|p| p.inputs.len()).expect("there are programs");
     let options = EngineOptions { threads, ..EngineOptions::default() };
     let data = bound_data(tables, bindings);
@@ -87,7 +87,7 @@ pub fn engine(programs: &[&Dataflow], bindings: &Bindings, threads: usize) -> En
     engine
 }
 
-/// What a program computes in one run: results by name, and, where it updates, the new parameters.
+/// Results of one run by name, including the updated parameters.
 #[track_caller]
 pub fn run(program: &Dataflow, bindings: &Bindings, threads: usize) -> BTreeMap<String, Vec<f32>> {
     let mut engine = engine(&[program], bindings, threads);

@@ -33,8 +33,8 @@ pub fn examples() -> Vec<(String, String)> {
     found
 }
 
-/// The synthetic dataset that a model names, generated in `folder` when it is not there; of a large one a hundredth. `None`:
-/// it names another one.
+/// The synthetic dataset that a model names, generated in `folder` when it is not there; of a large one a hundredth.
+/// `None`: it names another one.
 ///
 /// # Panics
 /// When it cannot be generated.

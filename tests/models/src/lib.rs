@@ -1,17 +1,17 @@
-//! Tests of meaning: whole models on small heterogeneous graphs.
+//! Semantic tests: whole models on small heterogeneous graphs.
 //!
-//! - [`world`]: graphs with everything that breaks other tools (isolated vertices, empty relations, duplicate
-//!   edges, self loops), written down or drawn from a seed, and the numbers on them;
+//! - [`world`]: graphs with features that break other tools (isolated vertices, empty relations, duplicate edges, self
+//!   loops), handwritten or random, with values on vertices and edges;
 //! - [`cases`]: one model for each layer of the standard library;
 //! - [`compiled`]: a source text as programs, and those programs bound to a world;
 //! - [`engine`]: the same programs on the f32 engine;
 //! - [`device`]: the same programs trained for some steps, by the oracle, the engine and as PTX;
-//! - [`dataset`]: a world the way that the runtime loads it;
-//! - [`examples`]: the examples, and the sizes of the datasets that they name;
-//! - [`assembler`]: NVIDIA's assembler, where there is one;
-//! - [`plain`]: vectors, loops and nothing else, for references written from the papers' equations.
+//! - [`dataset`]: a world as a dataset of the runtime;
+//! - [`examples`]: the example models, and the sizes of their datasets;
+//! - [`assembler`]: calls of ptxas;
+//! - [`plain`]: vectors and loops, for reference implementations of the papers' equations.
 //!
-//! How the tests are organised, and how to run them longer, stands in `tests/README.md`.
+//! `tests/README.md` describes the organisation of the tests and longer runs.
 
 pub mod assembler;
 pub mod cases;
@@ -27,20 +27,20 @@ pub use cases::{CASES, Case, case};
 pub use compiled::{Compiled, compile, report};
 pub use world::World;
 
-/// How many random worlds a test tries: `HGNNC_WORLDS`, or the number given.
+/// Number of random worlds per test: `HGNNC_WORLDS`, or `usual`.
 pub fn worlds(usual: u64) -> u64 {
     std::env::var("HGNNC_WORLDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// The largest absolute number, at least `floor`.
+/// The largest absolute value, at least `floor`.
 pub fn scale(numbers: &[f64], floor: f64) -> f64 {
     numbers.iter().fold(floor, |most, x| most.max(x.abs()))
 }
 
-/// Compares number by number; the tolerance is relative to the largest expected number, absolute below 1.
+/// Compares element by element; the tolerance is relative to the largest expected value, absolute below 1.
 ///
 /// # Panics
-/// Where they differ, with the position.
+/// When an element differs; the message has its position.
 #[track_caller]
 pub fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "{what}: number of elements");
@@ -50,7 +50,7 @@ pub fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64)
     }
 }
 
-/// A test for each of [`CASES`], named as it is, which calls a function with this name.
+/// Defines a test for each of [`CASES`], under its name, which calls a function with this name.
 #[macro_export]
 macro_rules! test_each_case {
     ($check:expr) => {

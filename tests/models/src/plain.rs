@@ -1,4 +1,4 @@
-//! Vectors, loops and nothing else: what references are written with. Nothing here knows the IR.
+//! Vectors and loops for reference implementations, independent of the IR.
 
 use std::collections::BTreeMap;
 
@@ -8,46 +8,46 @@ use crate::world::World;
 /// One vector per vertex or edge.
 pub type Rows = Vec<Vec<f64>>;
 
-/// Rows by vertex type.
+/// Rows of each vertex type.
 pub type Typed = BTreeMap<&'static str, Rows>;
 
 /// A semantic graph: edges (source, destination).
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// Name in parameters.
+    /// Name of the graph in parameter names.
     pub name: &'static str,
     /// Vertex type of the sources.
     pub src: &'static str,
     /// Vertex type of the destinations.
     pub dst: &'static str,
-    /// Edges.
+    /// Edges as (source, destination).
     pub edges: Vec<(usize, usize)>,
 }
 
-/// A weight, row-major.
+/// A parameter array, row-major.
 #[derive(Clone, Debug)]
 pub struct Weight {
-    /// Extents.
+    /// Extent of each dimension.
     pub dims: Vec<usize>,
-    /// Elements.
+    /// Elements in row-major order.
     pub data: Vec<f64>,
 }
 
 impl Weight {
-    /// `xᵀ W`: over the first dimension; the others are joined.
+    /// `xᵀ W`: contracts the first dimension; the others are flattened.
     pub fn apply(&self, x: &[f64]) -> Vec<f64> {
         assert_eq!(x.len(), self.dims[0], "width of the vector");
         let columns = self.data.len() / self.dims[0];
         (0..columns).map(|j| (0..x.len()).map(|i| x[i] * self.data[i * columns + j]).sum()).collect()
     }
 
-    /// Row `i` of the first dimension, the others joined.
+    /// Row `i` of the first dimension, flattened.
     pub fn row(&self, i: usize) -> &[f64] {
         let columns = self.data.len() / self.dims[0];
         &self.data[i * columns..(i + 1) * columns]
     }
 
-    /// The weight at position `i` of the first dimension.
+    /// The subarray at position `i` of the first dimension.
     pub fn part(&self, i: usize) -> Weight {
         Weight { dims: self.dims[1..].to_vec(), data: self.row(i).to_vec() }
     }
@@ -61,7 +61,7 @@ pub struct Plain<'a> {
 }
 
 impl<'a> Plain<'a> {
-    /// What the interpreter will see.
+    /// The inputs that the interpreter gets for the same model and world.
     pub fn of(compiled: &Compiled, world: &'a World) -> Self {
         let bindings = compiled.bind(world);
         let flow = &compiled.model.flow;
@@ -85,10 +85,10 @@ impl<'a> Plain<'a> {
         self.world.count(vertex)
     }
 
-    /// A parameter.
+    /// The parameter called `name`.
     ///
     /// # Panics
-    /// When there is none of that name.
+    /// When there is none.
     #[track_caller]
     pub fn param(&self, name: &str) -> &Weight {
         self.params
@@ -96,13 +96,13 @@ impl<'a> Plain<'a> {
             .unwrap_or_else(|| panic!("no parameter `{name}`; there are {:?}", self.params.keys().collect::<Vec<_>>()))
     }
 
-    /// A vector of biases.
+    /// The elements of a vector parameter, such as biases.
     #[track_caller]
     pub fn vector(&self, name: &str) -> &[f64] {
         &self.param(name).data
     }
 
-    /// A parameter that is a single number.
+    /// The value of a scalar parameter.
     #[track_caller]
     pub fn number(&self, name: &str) -> f64 {
         let all = self.vector(name);
@@ -110,7 +110,7 @@ impl<'a> Plain<'a> {
         all[0]
     }
 
-    /// An input by name (`Paper.x`). Zero rows where the model never reads it.
+    /// An input by name (`Paper.x`). Zeros if the model does not read it.
     pub fn input(&self, name: &str) -> Rows {
         self.inputs.get(name).cloned().unwrap_or_default()
     }
@@ -125,7 +125,7 @@ impl<'a> Plain<'a> {
         graph(name, vertex, vertex, self.world.reachable(steps))
     }
 
-    /// A graph with the self loops that are missing, under another name.
+    /// A graph with missing self loops added, under another name.
     pub fn self_loops(&self, of: &Graph, name: &'static str) -> Graph {
         let edges = of.edges.iter().map(|&(s, d)| (s as u32, d as u32)).collect();
         graph(name, of.src, of.dst, self.world.with_self_loops(of.src, edges))
@@ -144,23 +144,23 @@ fn graph(name: &'static str, src: &'static str, dst: &'static str, edges: Vec<(u
     Graph { name, src, dst, edges: edges.into_iter().map(|(s, d)| (s as usize, d as usize)).collect() }
 }
 
-/// Rows of zeros.
+/// `rows` rows of `width` zeros.
 pub fn zeros(rows: usize, width: usize) -> Rows {
     vec![vec![0.0; width]; rows]
 }
 
-/// `a + b`
+/// The sum `a + b` by element.
 pub fn add(a: &[f64], b: &[f64]) -> Vec<f64> {
     assert_eq!(a.len(), b.len(), "widths of a sum");
     a.iter().zip(b).map(|(x, y)| x + y).collect()
 }
 
-/// `a · x`
+/// The vector `x` scaled by `a`.
 pub fn times(a: f64, x: &[f64]) -> Vec<f64> {
     x.iter().map(|x| a * x).collect()
 }
 
-/// The scalar product.
+/// The dot product of two vectors.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len(), "widths of a product");
     a.iter().zip(b).map(|(x, y)| x * y).sum()
@@ -172,7 +172,7 @@ pub fn head(x: &[f64], k: usize, heads: usize) -> &[f64] {
     &x[k * hidden..(k + 1) * hidden]
 }
 
-/// `f` of every element.
+/// Applies `f` to every element.
 pub fn each(rows: &Rows, f: impl Fn(f64) -> f64) -> Rows {
     rows.iter().map(|row| row.iter().map(|&x| f(x)).collect()).collect()
 }
@@ -187,18 +187,18 @@ pub fn elu(x: f64) -> f64 {
     if x > 0.0 { x } else { x.exp() - 1.0 }
 }
 
-/// `max(x, 0)`
+/// `max(x, 0)` of a number.
 pub fn relu(x: f64) -> f64 {
     x.max(0.0)
 }
 
-/// `1 / (1 + e^-x)`
+/// `1 / (1 + e^-x)` of a number.
 pub fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// `x Φ(x)`, with the normal distribution function by Simpson's rule: 2,000 steps from 0 are exact to 1e-13 for
-/// the arguments of these tests.
+/// `x Φ(x)`, with the normal distribution function by Simpson's rule: 2,000 steps from 0 are exact to 1e-13 for the
+/// arguments of these tests.
 pub fn gelu(x: f64) -> f64 {
     let density = |t: f64| (-0.5 * t * t).exp() / (2.0 * std::f64::consts::PI).sqrt();
     let steps = 2_000;
@@ -213,7 +213,7 @@ pub fn gelu(x: f64) -> f64 {
     x * (0.5 + integral)
 }
 
-/// Softmax of a list.
+/// Softmax over all elements of `x`.
 pub fn softmax(x: &[f64]) -> Vec<f64> {
     let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = x.iter().map(|x| (x - most).exp()).collect();
@@ -221,8 +221,8 @@ pub fn softmax(x: &[f64]) -> Vec<f64> {
     powers.iter().map(|p| p / total).collect()
 }
 
-/// For each graph and edge the share of its score among the in-edges of its destination, head by head: in all of
-/// `graphs` together where they end in the same vertex type.
+/// Edge softmax: for each graph and edge, the share of its score among the in-edges of its destination, per head, over
+/// all `graphs` with the same destination type.
 pub fn softmax_in_edges(graphs: &[&Graph], scores: &[Rows]) -> Vec<Rows> {
     let mut shares = scores.to_vec();
     for (g, graph) in graphs.iter().enumerate() {

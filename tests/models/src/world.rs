@@ -1,13 +1,13 @@
-//! Small heterogeneous graphs and the numbers on their vertices and edges.
+//! Small heterogeneous graphs with values on their vertices and edges.
 
 use std::collections::BTreeMap;
 
 use hgnnc_ir::random::{mask_key, uniform};
 
-/// Edges (source, destination).
+/// Edges as (source, destination).
 pub type Edges = Vec<(u32, u32)>;
 
-/// A dataset, by the names of its model.
+/// A dataset, under the names of its model.
 #[derive(Clone, Debug)]
 pub struct World {
     /// Seed of features, labels and parameters.
@@ -17,7 +17,7 @@ pub struct World {
 }
 
 impl World {
-    /// Vertex types with their counts, and relations with their edges.
+    /// A world with the given vertex counts and edges.
     pub fn new(seed: u64, counts: &[(&str, usize)], relations: &[(&str, &[(u32, u32)])]) -> Self {
         Self {
             seed,
@@ -26,8 +26,8 @@ impl World {
         }
     }
 
-    /// The written-down world of [`crate::cases::SCHEMA`]: paper 6 is isolated, paper 5 has no in-edge by
-    /// citation, author 3 and venue 2 have no edge, `reviews` is empty, `cites` has a duplicate and a self loop.
+    /// The handwritten world of [`crate::cases::SCHEMA`]: paper 6 is isolated, paper 5 is not cited, author 3 and venue
+    /// 2 have no edge, `reviews` is empty, `cites` has a duplicate and a self loop.
     pub fn library() -> Self {
         Self::new(
             1,
@@ -55,8 +55,8 @@ impl World {
         )
     }
 
-    /// A world of the same schema with rows longer than a block of 256 threads: paper 0 has 300 authors, paper 1 is
-    /// cited 700 times, and paper 2 cites 300 times. Most papers have few edges or none.
+    /// A world of the same schema with high-degree rows, longer than a thread block of 256: paper 0 has 300 authors,
+    /// paper 1 is cited 700 times, and paper 2 cites 300 times. Most papers have few edges or none.
     pub fn long_rows() -> Self {
         let mut cites: Edges = (0..700).map(|e| (e % 37 + 3, 1)).collect();
         cites.extend((0..300).map(|e| (2, e % 40)));
@@ -69,12 +69,12 @@ impl World {
         )
     }
 
-    /// A world of the same schema with an order that is hidden: papers stand in a ring, are cited by those beside them and
-    /// written by authors nearby, and their numbers say nothing of it.
+    /// A world of the same schema with a hidden order: papers form a ring, and citations and authors are local on it,
+    /// but the vertex ids are shuffled.
     pub fn hidden_ring() -> Self {
         const PAPERS: u32 = 601;
         const AUTHORS: u32 = 199;
-        // Both counts are prime: each place has another number.
+        // Both factors are coprime to the count, so this is a permutation.
         let paper = |place: u32| place % PAPERS * 257 % PAPERS;
         let author = |place: u32| place % AUTHORS * 83 % AUTHORS;
         let cites: Edges = (0..PAPERS).flat_map(|at| (1..5).map(move |by| (paper(at + by), paper(at)))).collect();
@@ -86,8 +86,7 @@ impl World {
         )
     }
 
-    /// A world of the same schema drawn from a seed. Relations may be empty, and so may vertex types other than
-    /// `Paper`.
+    /// A random world of the same schema. Relations may be empty, and so may vertex types other than `Paper`.
     pub fn random_library(seed: u64) -> Self {
         let key = mask_key(seed, 0, 77);
         let mut drawn = 0;
@@ -127,7 +126,7 @@ impl World {
         self
     }
 
-    /// The same world without any edge.
+    /// The same world without edges.
     #[must_use]
     pub fn without_edges(mut self) -> Self {
         self.relations.values_mut().for_each(Vec::clear);
@@ -139,12 +138,12 @@ impl World {
         self.counts.get(vertex).copied().unwrap_or_else(|| panic!("the world has no vertex type `{vertex}`"))
     }
 
-    /// Edges of a relation as they stand in the data.
+    /// Edges of a relation in data order.
     pub fn relation(&self, name: &str) -> &Edges {
         self.relations.get(name).unwrap_or_else(|| panic!("the world has no relation `{name}`"))
     }
 
-    /// Edges by destination, then source: of a relation (`cites`), of its reverse (`reverse_cites`).
+    /// Edges sorted by destination, then source: of a relation (`cites`) or its reverse (`reverse_cites`).
     pub fn edges(&self, graph: &str) -> Edges {
         let mut edges = match graph.strip_prefix("reverse_") {
             Some(relation) => self.relation(relation).iter().map(|&(s, d)| (d, s)).collect(),
@@ -154,7 +153,7 @@ impl World {
         edges
     }
 
-    /// Path instances of each pair (start, end) along relations, each walked forwards or (`true`) backwards.
+    /// Number of path instances of each pair (start, end), over relations walked forwards or (`true`) backwards.
     pub fn paths(&self, steps: &[(&str, bool)]) -> BTreeMap<(u32, u32), usize> {
         let mut paths: BTreeMap<(u32, u32), usize> = BTreeMap::new();
         for (position, &(relation, reverse)) in steps.iter().enumerate() {
@@ -183,7 +182,7 @@ impl World {
         edges
     }
 
-    /// Edges with the self loops that are missing.
+    /// Adds the missing self loops.
     pub fn with_self_loops(&self, vertex: &str, mut edges: Edges) -> Edges {
         let loops: Edges = (0..self.count(vertex) as u32).map(|v| (v, v)).filter(|l| !edges.contains(l)).collect();
         edges.extend(loops);
@@ -191,7 +190,7 @@ impl World {
         edges
     }
 
-    /// `len` numbers in ±bound that depend on the seed and a name only. They are exact in f32.
+    /// `len` numbers in ±bound, determined by the seed and the name; exact in f32.
     pub fn numbers(&self, name: &str, len: usize, bound: f64) -> Vec<f64> {
         let hash = name.bytes().fold(17u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
         let key = mask_key(self.seed, 1, hash);
@@ -212,7 +211,7 @@ impl World {
         draws.into_iter().enumerate().map(class).collect()
     }
 
-    /// Is each vertex in the training part? Vertex 0 always is.
+    /// Whether each vertex is in the training part. Vertex 0 always is.
     pub fn trained(&self, vertex: &str) -> Vec<bool> {
         let draws = self.numbers(&format!("{vertex} train"), self.count(vertex), 0.5);
         draws.into_iter().enumerate().map(|(v, x)| v == 0 || x < 0.15).collect()

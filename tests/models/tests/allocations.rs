@@ -9,7 +9,6 @@ use hgnnc_ir::random::{mask_key, uniform};
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{Case, World, case, compile};
 
-/// Counts allocations.
 struct Counting;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);

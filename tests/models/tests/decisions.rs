@@ -1,5 +1,6 @@
-//! Decisions that a forward and a backward pass share: which edge attains a maximum, on which side of 0 a relu is. The engine in
-//! f32 against the interpreter of the written program in f64, at every vector width, with all passes and with none.
+//! Decisions that a forward and a backward pass share: which edge attains a maximum, on which side of 0 a relu is. The
+//! engine in f32 against the interpreter of the written program in f64, at every vector width, with all passes and with
+//! none.
 //!
 //! A binary of its own: vector widths are a matter of the whole process.
 
@@ -15,7 +16,8 @@ use hgnnc_passes::{Disabled, PassManager};
 /// As for whole models (`differential.rs`).
 const TOLERANCE: f64 = 2e-5;
 
-/// Bodies of an `aggregate` block: its projected source is `e.src.h`, its scores are `score` and `own`, of the destination alone.
+/// Bodies of an `aggregate` block: its projected source is `e.src.h`, its scores are `score` and `own`, of the
+/// destination alone.
 const MESSAGES: &[(&str, &str)] = &[
     ("max of a softmax", "z = max(softmax(score) over in_edges * e.src.h) over in_edges"),
     ("min of a softmax", "z = min(softmax(score) over in_edges * e.src.h) over in_edges"),

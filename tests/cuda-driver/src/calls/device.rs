@@ -1,4 +1,4 @@
-//! The driver, devices, contexts and errors.
+//! Driver calls on devices, contexts and errors.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -15,9 +15,9 @@ pub(super) extern "C" fn cuInit(_flags: c_uint) -> CUresult {
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUresult {
-    // It may be asked before anything is started.
+    // May be called before `cuInit`.
     let settings = Settings::of_environment().unwrap_or_default();
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's contract.
     match unsafe { put(version, settings.version) } {
         Ok(()) => CUresult::CUDA_SUCCESS,
         Err(error) => error,
@@ -26,7 +26,7 @@ pub(super) unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUres
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's contract.
     call(|driver| unsafe { put(count, driver.settings.devices) })
 }
 
@@ -34,7 +34,7 @@ pub(super) unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> CUresult 
 pub(super) unsafe extern "C" fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> CUresult {
     call(|driver| {
         driver.device(ordinal)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(device, ordinal) }
     })
 }
@@ -47,7 +47,7 @@ pub(super) unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, d
         if name.is_null() || usize::try_from(len).unwrap_or(0) < text.len() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: `len` characters may be written there, as the caller promises.
+        // SAFETY: the caller provides room for `len` characters.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), text.len()) };
         Ok(())
     })
@@ -78,7 +78,7 @@ pub(super) unsafe extern "C" fn cuDeviceGetAttribute(
             say(&format!("attribute {attribute} of devices is not known here"));
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(value, found) }
     })
 }
@@ -86,8 +86,8 @@ pub(super) unsafe extern "C" fn cuDeviceGetAttribute(
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut usize, device: CUdevice) -> CUresult {
     call(|driver| {
-        driver.device(device)?.holders += 1;
-        // SAFETY: as the caller promises.
+        driver.device(device)?.context_refs += 1;
+        // SAFETY: the caller's contract.
         unsafe { put(to, context(usize::try_from(device).unwrap_or(0))) }
     })
 }
@@ -96,8 +96,8 @@ pub(super) unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut usize, device:
 pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUresult {
     call(|driver| {
         let device = driver.device(device)?;
-        device.holders = device.holders.checked_sub(1).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
-        if device.holders == 0 && !device.allocations.is_empty() {
+        device.context_refs = device.context_refs.checked_sub(1).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        if device.context_refs == 0 && !device.allocations.is_empty() {
             say(&format!("{} allocations were not freed", device.allocations.len()));
         }
         Ok(())
@@ -106,7 +106,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUres
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSetCurrent(context: usize) -> CUresult {
-    // A context that is broken may be entered: what is called there fails.
+    // A broken context may be made current: later calls on it fail.
     call(|_| {
         set_current(context);
         Ok(())
@@ -115,7 +115,7 @@ pub(super) extern "C" fn cuCtxSetCurrent(context: usize) -> CUresult {
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuCtxGetCurrent(to: *mut usize) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's contract.
     call(|_| unsafe { put(to, current_context()) })
 }
 
@@ -127,7 +127,7 @@ pub(super) extern "C" fn cuCtxSynchronize() -> CUresult {
     })
 }
 
-/// Errors: their names, and what the driver says of them.
+/// Error codes with their names and descriptions.
 const ERRORS: [(CUresult, &CStr, &CStr); 22] = [
     (CUresult::CUDA_SUCCESS, c"CUDA_SUCCESS", c"no error"),
     (CUresult::CUDA_ERROR_INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
@@ -173,11 +173,11 @@ const ERRORS: [(CUresult, &CStr, &CStr); 22] = [
     ),
 ];
 
-/// Stores the name (or, with `1`, what is said) of an error.
+/// Stores the name (`which` = 0) or the description (1) of an error.
 unsafe fn describe(error: c_uint, to: *mut *const c_char, which: usize) -> CUresult {
     let found = ERRORS.iter().find(|(known, ..)| *known as c_uint == error);
     let text = found.map(|(_, name, said)| [name, said][which].as_ptr());
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's contract.
     match unsafe { put(to, text.unwrap_or(std::ptr::null())) } {
         Err(error) => error,
         Ok(()) if text.is_none() => CUresult::CUDA_ERROR_INVALID_VALUE,
@@ -187,12 +187,12 @@ unsafe fn describe(error: c_uint, to: *mut *const c_char, which: usize) -> CUres
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuGetErrorName(error: c_uint, to: *mut *const c_char) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's contract.
     unsafe { describe(error, to, 0) }
 }
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuGetErrorString(error: c_uint, to: *mut *const c_char) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's contract.
     unsafe { describe(error, to, 1) }
 }

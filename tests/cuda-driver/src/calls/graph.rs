@@ -1,4 +1,4 @@
-//! Streams as graphs.
+//! Driver calls on graphs and stream capture.
 
 use std::ffi::{c_uint, c_ulonglong};
 
@@ -28,7 +28,7 @@ pub(super) unsafe extern "C" fn cuStreamEndCapture(stream: usize, to: *mut usize
     call(|driver| {
         let capture = driver.stream(stream)?.capture.take().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let handle = if capture.spoilt { 0 } else { driver.handle() };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, handle) }?;
         if capture.spoilt {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -49,7 +49,7 @@ pub(super) unsafe extern "C" fn cuGraphInstantiateWithFlags(
         let works = driver.graphs.get(&graph).cloned().ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         let handle = driver.handle();
         driver.executables.insert(handle, works);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, handle) }
     })
 }

@@ -1,4 +1,4 @@
-//! Modules, functions and launches.
+//! Driver calls on modules, functions and launches.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -10,10 +10,10 @@ use crate::driver::{Answer, Driver, Function, Loaded, call, say};
 use crate::settings::Settings;
 use crate::work::Work;
 
-/// Bytes of shared memory that need no permission.
-const UNASKED_SHARED: usize = 48 << 10;
+/// Above this, a kernel needs `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const DEFAULT_MAX_DYNAMIC_SMEM: usize = 48 << 10;
 
-/// Where the compiler's complaints go.
+/// Buffer for the JIT compiler's error log.
 #[derive(Default)]
 struct Log {
     at: usize,
@@ -21,39 +21,39 @@ struct Log {
 }
 
 impl Log {
-    /// Of the options of a load. Others than those of the log change nothing here.
+    /// Reads the log's entries from the options of a load; ignores all others.
     ///
     /// # Safety
-    /// There are so many options and values.
+    /// `options` and `values` have `count` elements.
     unsafe fn of(count: c_uint, options: *const c_uint, values: *const *mut c_void) -> Log {
         let mut log = Log::default();
         if options.is_null() || values.is_null() {
             return log;
         }
         for index in 0..count as usize {
-            // SAFETY: as the caller promises.
+            // SAFETY: `index` is below `count`.
             let (option, value) = unsafe { (*options.add(index), *values.add(index)) };
             if option == JitOption::CU_JIT_ERROR_LOG_BUFFER as c_uint {
                 log.at = value.expose_provenance();
             } else if option == JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_uint {
-                // A number in the place of a pointer, of which the driver reads 32 bits.
+                // A number in place of a pointer, of which the driver reads 32 bits.
                 log.bytes = value.addr() as u32 as usize;
             }
         }
         log
     }
 
-    /// Writes as much of a text as there is room for, and a zero.
+    /// Writes the text, truncated to the buffer, and a terminating zero.
     ///
     /// # Safety
-    /// The buffer may be written.
+    /// The buffer is writable.
     unsafe fn write(&self, text: &str) {
         if self.at == 0 || self.bytes == 0 {
             return;
         }
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.at);
         let len = text.len().min(self.bytes - 1);
-        // SAFETY: as the caller promises; a byte more than `len` is there.
+        // SAFETY: the caller's contract; `len` is at least one byte less than the buffer.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr(), to, len);
             to.add(len).write(0);
@@ -61,7 +61,7 @@ impl Log {
     }
 }
 
-/// Compiles a text, or says what is wrong with it as the driver's compiler does.
+/// Compiles PTX, or returns an error log like that of the driver's JIT compiler.
 fn compile(text: &str, settings: &Settings) -> Result<Module, (CUresult, String)> {
     let version = text.lines().enumerate().find_map(|(line, text)| {
         let (major, minor) = text.trim().strip_prefix(".version ")?.trim().split_once('.')?;
@@ -99,17 +99,17 @@ pub(super) unsafe extern "C" fn cuModuleLoadDataEx(
         if image.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: so many options with values, and a text that ends with a zero, as the caller promises.
+        // SAFETY: the caller provides `count` options with values, and a zero-terminated text.
         let (log, text) = unsafe { (Log::of(count, options, values), CStr::from_ptr(image)) };
         let text = text.to_str().map_err(|_| CUresult::CUDA_ERROR_INVALID_PTX)?;
         let module = compile(text, &driver.settings).map_err(|(error, said)| {
-            // SAFETY: the caller promises a buffer of this size.
+            // SAFETY: the caller provides a buffer of this size.
             unsafe { log.write(&said) };
             error
         })?;
         let handle = driver.handle();
         driver.modules.insert(handle, Loaded { device: number, module });
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, handle) }
     })
 }
@@ -126,35 +126,37 @@ impl Driver {
     }
 }
 
-/// A name that C gives.
+/// Reads a C string.
 ///
 /// # Safety
-/// Null, or a text that ends with a zero.
+/// `name` is null or zero-terminated.
 unsafe fn name_of(name: *const c_char) -> Answer<String> {
     if name.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's contract.
     Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
 }
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuModuleGetFunction(to: *mut usize, module: usize, name: *const c_char) -> CUresult {
     call(|driver| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         let kernel = unsafe { name_of(name) }?;
         driver.module(module)?.module.kernel(&kernel).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
-        // A kernel has one function, whoever asks for it.
+        // A kernel has one function handle, however often it is looked up.
         let known = driver.functions.iter().find(|(_, known)| known.module == module && known.kernel == kernel);
         let handle = match known {
             Some((&handle, _)) => handle,
             None => {
                 let handle = driver.handle();
-                driver.functions.insert(handle, Function { module, kernel, most_dynamic: UNASKED_SHARED });
+                driver
+                    .functions
+                    .insert(handle, Function { module, kernel, max_dynamic_smem: DEFAULT_MAX_DYNAMIC_SMEM });
                 handle
             }
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, handle) }
     })
 }
@@ -167,13 +169,13 @@ pub(super) unsafe extern "C" fn cuModuleGetGlobal_v2(
     name: *const c_char,
 ) -> CUresult {
     call(|driver| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         let name = unsafe { name_of(name) }?;
         let device = driver.module(module)?.device;
         let module = &driver.modules[&module].module;
         let size = module.variable_bytes(&name).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
         let at = module.variable(&name, &mut driver.devices[device].memory);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe {
             put(to, at.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?)?;
             put(bytes, size)
@@ -206,7 +208,7 @@ pub(super) extern "C" fn cuFuncSetAttribute(function: usize, attribute: c_uint, 
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         if let Some(known) = driver.functions.get_mut(&function) {
-            known.most_dynamic = bytes;
+            known.max_dynamic_smem = bytes;
         }
         Ok(())
     })
@@ -236,7 +238,7 @@ pub(super) unsafe extern "C" fn cuLaunchKernel(
             && (1..=most_threads).contains(&threads)
             && grid_x <= i32::MAX as c_uint
             && grid_y.max(grid_z) <= 65535
-            && shared as usize <= known.most_dynamic
+            && shared as usize <= known.max_dynamic_smem
             && (kernel.params.is_empty() || !params.is_null())
             && extra.is_null();
         if !fits {
@@ -244,7 +246,7 @@ pub(super) unsafe extern "C" fn cuLaunchKernel(
         }
         let mut bytes = vec![0; kernel.params_bytes];
         for (index, param) in kernel.params.iter().enumerate() {
-            // SAFETY: the caller promises a pointer for each parameter, to as many bytes as it has.
+            // SAFETY: the caller provides a pointer for each parameter, to at least its bytes.
             let value = unsafe { std::slice::from_raw_parts((*params.add(index)).cast::<u8>(), param.bytes) };
             bytes[param.offset..param.offset + param.bytes].copy_from_slice(value);
         }

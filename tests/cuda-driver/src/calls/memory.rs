@@ -1,4 +1,4 @@
-//! Memory of devices, of this machine for copies, and copies.
+//! Driver calls on device memory, pinned host memory and copies.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_uchar, c_uint, c_void};
@@ -9,15 +9,15 @@ use super::put;
 use crate::driver::{Answer, Driver, call};
 use crate::work::{HostMemory, Source, Work};
 
-/// What memory for copies begins at a multiple of: a page.
+/// Alignment of pinned memory: a page.
 const PAGE: usize = 4096;
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> CUresult {
     call(|driver| {
         let device = driver.current()?;
-        let (all, taken) = (driver.settings.memory, driver.devices[device].taken());
-        // SAFETY: as the caller promises.
+        let (all, taken) = (driver.settings.memory, driver.devices[device].allocated_bytes());
+        // SAFETY: the caller's contract.
         unsafe {
             put(free, all.saturating_sub(taken) as usize)?;
             put(total, all as usize)
@@ -34,12 +34,12 @@ pub(super) unsafe extern "C" fn cuMemAlloc_v2(to: *mut CUdeviceptr, bytes: usize
         }
         let all = driver.settings.memory;
         let device = &mut driver.devices[number];
-        if bytes as u64 > all.saturating_sub(device.taken()) {
+        if bytes as u64 > all.saturating_sub(device.allocated_bytes()) {
             return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         }
         let at = device.memory.alloc("an allocation", bytes, 256);
         device.allocations.insert(at, bytes as u64);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, at) }
     })
 }
@@ -48,7 +48,7 @@ pub(super) unsafe extern "C" fn cuMemAlloc_v2(to: *mut CUdeviceptr, bytes: usize
 pub(super) extern "C" fn cuMemFree_v2(at: CUdeviceptr) -> CUresult {
     call(|driver| {
         let number = driver.current_uncaptured()?;
-        // As with a GPU: what still uses it is done first.
+        // `cuMemFree` synchronizes, as on a GPU.
         driver.finish_all()?;
         let device = &mut driver.devices[number];
         device.allocations.remove(&at).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -62,13 +62,13 @@ pub(super) unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usiz
         driver.current_uncaptured()?;
         let layout = Layout::from_size_align(bytes, PAGE).ok().filter(|layout| layout.size() > 0);
         let layout = layout.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the layout has a size.
+        // SAFETY: the layout has a non-zero size.
         let at = unsafe { alloc_zeroed(layout) };
         if at.is_null() {
             return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         }
         driver.pinned.insert(at.expose_provenance(), layout);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, at.cast()) }
     })
 }
@@ -79,20 +79,20 @@ pub(super) unsafe extern "C" fn cuMemFreeHost(at: *mut c_void) -> CUresult {
         driver.current_uncaptured()?;
         driver.finish_all()?;
         let layout = driver.pinned.remove(&at.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: it was allocated with this layout, and the caller promises not to use it any more.
+        // SAFETY: it was allocated with this layout, and the caller no longer uses it.
         unsafe { dealloc(at.cast(), layout) };
         Ok(())
     })
 }
 
 impl Driver {
-    /// Does this memory lie in what was allocated for copies?
+    /// Whether the range lies in pinned memory.
     fn is_pinned(&self, memory: HostMemory) -> bool {
         let below = self.pinned.range(..=memory.at).next_back();
         below.is_some_and(|(&at, layout)| memory.at + memory.bytes <= at + layout.size())
     }
 
-    /// What a copy to a device reads: other memory than pinned is read at once.
+    /// The source of an upload: pageable memory is copied at the call.
     fn source(&self, memory: HostMemory) -> Source {
         if self.is_pinned(memory) { Source::Pinned(memory) } else { Source::Kept(memory.read()) }
     }
@@ -128,7 +128,7 @@ pub(super) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     call(|driver| {
         let to = host(to, bytes)?;
         if !driver.is_pinned(to) {
-            // As with a GPU: such a copy is made before the call returns.
+            // Synchronous, as on a GPU: the copy completes before the call returns.
             driver.current_uncaptured()?;
             driver.put(stream, Work::Download { to, from })?;
             return driver.finish(stream);

@@ -1,6 +1,6 @@
-//! The functions, as `cuda.h` declares them.
+//! The exported functions, as declared in `cuda.h`.
 
-// Pointers come from C: what each must be good for is said in CUDA's documentation of the function of that name.
+// Pointers come from C; their requirements are those of CUDA's documentation of each function.
 #![allow(clippy::missing_safety_doc)]
 
 mod device;
@@ -15,15 +15,15 @@ use cudarc::driver::sys::CUresult;
 
 use crate::driver::Answer;
 
-/// Stores a result where the caller wants it.
+/// Stores a result through an output pointer.
 ///
 /// # Safety
-/// `to` is null, or may be written.
+/// `to` is null or writable.
 unsafe fn put<T>(to: *mut T, value: T) -> Answer {
     if to.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: as the caller promises; it need not be initialised.
+    // SAFETY: the caller's contract; `to` need not be initialised.
     unsafe { to.write(value) };
     Ok(())
 }

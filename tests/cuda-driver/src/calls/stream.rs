@@ -1,4 +1,4 @@
-//! Streams and events.
+//! Driver calls on streams and events.
 
 use std::ffi::c_uint;
 
@@ -13,7 +13,7 @@ pub(super) unsafe extern "C" fn cuStreamCreate(to: *mut usize, _flags: c_uint) -
     call(|driver| {
         let (device, handle) = (driver.current()?, driver.handle());
         driver.streams.insert(handle, Stream { device, ..Stream::default() });
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, handle) }
     })
 }
@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn cuEventCreate(to: *mut usize, _flags: c_uint) ->
         driver.current()?;
         let handle = driver.handle();
         driver.events.insert(handle, Event::default());
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, handle) }
     })
 }
@@ -52,7 +52,7 @@ pub(super) extern "C" fn cuEventRecord(event: usize, handle: usize) -> CUresult 
     call(|driver| {
         let stream = driver.stream(handle)?;
         if stream.capture.is_some() {
-            // A GPU would record it in each launch of the graph. Nobody here wants that.
+            // A GPU would record the event in each launch of the graph; not needed by the runtime, so not supported.
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
         stream.records += 1;
@@ -83,7 +83,7 @@ pub(super) unsafe extern "C" fn cuEventElapsedTime(to: *mut f32, first: usize, l
             }
         };
         let (first, last) = (when(first)?, when(last)?);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { put(to, last.saturating_duration_since(first).as_secs_f32() * 1e3) }
     })
 }

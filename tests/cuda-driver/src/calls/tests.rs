@@ -1,4 +1,4 @@
-//! What the driver is strict about.
+//! The checks of the driver.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -13,7 +13,7 @@ use super::stream::{cuEventCreate, cuEventElapsedTime, cuEventRecord, cuEventSyn
 
 const DONE: CUresult = CUresult::CUDA_SUCCESS;
 
-/// Adds the last word of so much shared memory, which it has set to 5, to a number.
+/// Sets the last word of dynamic shared memory to 5, and adds it to a number.
 const TEXT: &str = ".version 7.8
 .target sm_90
 .address_size 64
@@ -45,7 +45,7 @@ impl Here {
         let (mut context, mut stream, mut module, mut add, mut number) = (0, 0, 0, 0, 0);
         let text = CString::new(TEXT).expect("no zeros");
         assert_eq!(cuInit(0), DONE);
-        // SAFETY: all pointers are of variables that live, the text ends with a zero, and there are no options.
+        // SAFETY: all pointers are to live variables, the text is zero-terminated, and there are no options.
         unsafe {
             assert_eq!(cuDevicePrimaryCtxRetain(&raw mut context, 0), DONE);
             assert_eq!(cuCtxSetCurrent(context), DONE);
@@ -60,18 +60,18 @@ impl Here {
     fn launch(&self, shared: u32) -> CUresult {
         let (mut to, mut last) = (self.number, shared - 4);
         let mut params = [(&raw mut to).cast::<c_void>(), (&raw mut last).cast()];
-        // SAFETY: there is a pointer for each parameter.
+        // SAFETY: `params` has one pointer per parameter.
         unsafe { cuLaunchKernel(self.add, 1, 1, 1, 1, 1, 1, shared, self.stream, params.as_mut_ptr(), ptr::null_mut()) }
     }
 
     fn upload(&self, from: *const u32) {
-        // SAFETY: it points to a number.
+        // SAFETY: `from` points to a number.
         assert_eq!(unsafe { cuMemcpyHtoDAsync_v2(self.number, from.cast(), 4, self.stream) }, DONE);
     }
 
     fn download(&self) -> u32 {
         let mut number = 0u32;
-        // SAFETY: there is room for a number.
+        // SAFETY: the destination is a number.
         let done = unsafe { cuMemcpyDtoHAsync_v2((&raw mut number).cast(), self.number, 4, self.stream) };
         assert_eq!(done, DONE);
         number
@@ -95,13 +95,13 @@ fn much_shared_memory_must_be_allowed_first() {
 fn memory_for_copies_is_read_when_the_copy_is_made() {
     let here = Here::new();
     let mut pinned = ptr::null_mut::<c_void>();
-    // SAFETY: it is a variable.
+    // SAFETY: the pointer is to a live variable.
     assert_eq!(unsafe { cuMemHostAlloc(&raw mut pinned, 4, 0) }, DONE);
     let pinned = pinned.cast::<u32>();
-    // SAFETY: four bytes were allocated there, and nobody else writes them.
+    // SAFETY: four bytes were allocated there, without other writers.
     unsafe { pinned.write(1) };
     here.upload(pinned);
-    // SAFETY: likewise.
+    // SAFETY: as above.
     unsafe { pinned.write(2) };
     assert_eq!(here.download(), 2, "the copy was not waited for");
     let mut other = 3u32;
@@ -111,11 +111,11 @@ fn memory_for_copies_is_read_when_the_copy_is_made() {
 }
 
 #[test]
-fn events_are_reached_when_somebody_waits() {
+fn events_complete_on_synchronization() {
     let here = Here::new();
     let (mut first, mut last, mut ms) = (0, 0, 0.0);
     here.upload(&0);
-    // SAFETY: all pointers are of variables that live.
+    // SAFETY: all pointers are to live variables.
     unsafe {
         assert_eq!(cuEventCreate(&raw mut first, 0), DONE);
         assert_eq!(cuEventCreate(&raw mut last, 0), DONE);
@@ -134,7 +134,7 @@ fn a_graph_does_what_was_captured_as_often_as_it_is_launched() {
     let here = Here::new();
     here.upload(&1);
     let (mut graph, mut executable, mut at) = (0, 0, 0);
-    // SAFETY: all pointers are of variables that live.
+    // SAFETY: all pointers are to live variables.
     unsafe {
         assert_eq!(cuStreamBeginCapture_v2(here.stream, 1), DONE);
         assert_eq!(here.launch(64), DONE);

@@ -75,8 +75,8 @@ fn layers_of_different_graphs() -> Case {
     }
 }
 
-/// The numbers of an edge name its source, and the loss tells whether they are met at another one: in each hop, as the edges
-/// are sampled. An edge that meets those of its neighbour would change it.
+/// The numbers of an edge name its source, and the loss tells whether they are met at another one: in each hop, as the
+/// edges are sampled. An edge that meets those of its neighbour would change it.
 #[test]
 fn data_of_sampled_edges_go_with_them() {
     let compiled = || {

@@ -138,7 +138,8 @@ fn policies_of_a_report_are_what_they_would_have_done() {
     }
 }
 
-/// Rows in the fast memory are in every checkpoint, so a run that is interrupted again and again ends with the same bits.
+/// Rows in the fast memory are in every checkpoint, so a run that is interrupted again and again ends with the same
+/// bits.
 #[test]
 fn interrupted_training_with_a_cache_is_resumed() {
     let world = world();

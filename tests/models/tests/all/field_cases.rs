@@ -69,7 +69,8 @@ fn field_case_03_vertex_type_without_vertices() {
 }
 
 /// Case 4: a type that is never a destination. Layers over every type keep it: it has its self term and nothing
-/// else, and a warning says so where that is used. An attention across its (no) semantic graphs has no meaning and is refused with the type's name.
+/// else, and a warning says so where that is used. An attention across its (no) semantic graphs has no meaning and is
+/// refused with the type's name.
 #[test]
 fn field_case_04_type_that_is_never_a_destination() {
     let source = library_model(

@@ -36,7 +36,6 @@ fn rows_or_zero(p: &Plain<'_>, vertex: &'static str) -> Rows {
     if rows.len() == p.count(vertex) { rows } else { zeros(p.count(vertex), 1) }
 }
 
-/// `[relations, reverses]`
 fn both_ways(p: &Plain<'_>) -> Vec<Graph> {
     vec![
         p.relation("cites", "Paper", "Paper"),

@@ -139,7 +139,8 @@ fn checkpoints_are_in_the_order_of_the_dataset() {
     }
 }
 
-/// An order is chosen where tables are larger than the cache and epochs are many, and says why; otherwise data stay as they are.
+/// An order is chosen where tables are larger than the cache and epochs are many, and says why; otherwise data stay as
+/// they are.
 #[test]
 fn orders_are_chosen_where_they_pay() {
     let compiled = compile(&case("rgcn").source());

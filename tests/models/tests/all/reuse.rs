@@ -1,5 +1,5 @@
-//! Reuse of what the bottom layer gives to hot vertices: of nobody's it changes nothing, of this moment's it changes no loss,
-//! and values are never older than a super-batch.
+//! Reuse of what the bottom layer gives to hot vertices: of nobody's it changes nothing, of this moment's it changes no
+//! loss, and values are never older than a super-batch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,7 +45,8 @@ fn cases() -> Vec<Case> {
     TWO_LAYERS.into_iter().map(case).chain([extremes()]).collect()
 }
 
-/// As many seeds in a batch, which draw these many in-edges in every hop; without dropout where there are to be no masks.
+/// As many seeds in a batch, which draw these many in-edges in every hop; without dropout where there are to be no
+/// masks.
 fn on_batches(case: &Case, size: usize, most: Option<u32>, reuse: Option<(f64, u64)>, masks: bool) -> Compiled {
     let mut compiled = compile(&case.source());
     let graphs = compiled.model.flow.graphs.len();
@@ -99,7 +100,8 @@ fn reused(report: &Report) -> &ReuseReport {
     report.batches.as_ref().and_then(|batches| batches.reuse.as_ref()).expect("values were reused")
 }
 
-/// A made-up batch for a program: more vertices and edges the further from the seeds, two of each type taken from elsewhere.
+/// A made-up batch for a program: more vertices and edges the further from the seeds, two of each type taken from
+/// elsewhere.
 fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
     let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
     bindings.num_vertices = layout.vertices.iter().map(|known| 4 + 3 * known.hops).collect();
@@ -177,8 +179,8 @@ fn where_nobody_is_hot_no_bit_changes() {
     }
 }
 
-/// One batch of all seeds with all in-edges: what is taken is what would have been computed, and so is the loss, whoever is hot.
-/// Gradients are others: what is taken has none.
+/// One batch of all seeds with all in-edges: what is taken is what would have been computed, and so is the loss,
+/// whoever is hot. Gradients are others: what is taken has none.
 #[test]
 fn values_of_this_moment_give_the_same_loss() {
     let mut taken = 0;
@@ -206,8 +208,8 @@ fn values_of_this_moment_give_the_same_loss() {
     assert!(taken >= 10, "{taken} runs");
 }
 
-/// A value that a batch takes was computed at most so many updates before as a super-batch has batches, less one; and no older
-/// ones are taken where super-batches are longer than an epoch.
+/// A value that a batch takes was computed at most so many updates before as a super-batch has batches, less one; and
+/// no older ones are taken where super-batches are longer than an epoch.
 #[test]
 fn no_value_is_older_than_a_super_batch() {
     for case in cases() {
@@ -230,8 +232,8 @@ fn no_value_is_older_than_a_super_batch() {
     }
 }
 
-/// What is reused depends on the seed, the epoch and the number of the batch: not on threads, not on a fast memory for rows, and
-/// not on where a run was interrupted. It is interrupted between super-batches only.
+/// What is reused depends on the seed, the epoch and the number of the batch: not on threads, not on a fast memory for
+/// rows, and not on where a run was interrupted. It is interrupted between super-batches only.
 #[test]
 fn reuse_is_reproducible_and_resumed() {
     let learned = Case {

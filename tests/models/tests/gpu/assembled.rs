@@ -80,7 +80,8 @@ fn texts() -> Vec<Text> {
     texts
 }
 
-/// Assembles texts, given by what to call them, all threads at a time: what each entry takes, or what the assembler says.
+/// Assembles texts, given by what to call them, all threads at a time: what each entry takes, or what the assembler
+/// says.
 fn assembled(ptxas: &Path, texts: &[(Target, &str)]) -> Vec<Result<Vec<assembler::Usage>, String>> {
     let next = AtomicUsize::new(0);
     let assemble = || {

@@ -1,5 +1,5 @@
-//! What training steps do to memory, as the interpreter of PTX counts it, is bounded: how many sectors of 32 bytes and how
-//! many wavefronts of shared memory requests take, beside what their distinct bytes would take at least.
+//! What training steps do to memory, as the interpreter of PTX counts it, is bounded: how many sectors of 32 bytes and
+//! how many wavefronts of shared memory requests take, beside what their distinct bytes would take at least.
 //!
 //! `cargo test -p hgnnc-model-tests --test gpu counters -- --nocapture` prints what each launch takes.
 
@@ -72,7 +72,6 @@ fn world() -> World {
 enum Kind {
     /// Traversals of neighbour aggregation, forward and backward.
     Aggregation,
-    /// Other traversals.
     Rows,
     /// Dense products, and those beside others.
     Products,
@@ -80,8 +79,8 @@ enum Kind {
     Completion,
 }
 
-/// The most that requests of a kind of launch may take, times what they would take at least: sectors of global loads and
-/// stores, wavefronts of shared loads and stores.
+/// The most that requests of a kind of launch may take, times what they would take at least: sectors of global loads
+/// and stores, wavefronts of shared loads and stores.
 const BOUNDS: [(Kind, [f64; 4]); 4] = [
     // Rows that share a warp look up their edges in places that do not lie together. Two teams of four lanes store
     // vectors at the same time, which share banks so that single numbers of eight teams do not.

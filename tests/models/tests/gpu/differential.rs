@@ -1,9 +1,9 @@
 //! Training and evaluation of every standard layer as PTX, executed with every access checked.
 //!
-//! Three steps of Adam, then an evaluation, on small worlds; compared are losses, parameters, the states of the optimiser
-//! and the outputs with the f64 interpreter's, and with the engine's. Tolerance: [`TOLERANCE`] of the largest number of
-//! a value, absolute below 1: five times that of the engine after one step (see `all/differential.rs`), since three
-//! steps add up their errors, and rows of hundreds of edges are summed by few threads.
+//! Three steps of Adam, then an evaluation, on small worlds; compared are losses, parameters, the states of the
+//! optimiser and the outputs with the f64 interpreter's, and with the engine's. Tolerance: [`TOLERANCE`] of the largest
+//! number of a value, absolute below 1: five times that of the engine after one step (see `all/differential.rs`), since
+//! three steps add up their errors, and rows of hundreds of edges are summed by few threads.
 //!
 //! A second run gives the same bits, and so does one with blocks, and warps of blocks, in reverse order.
 
@@ -22,7 +22,8 @@ const STEPS: u64 = 3;
 /// Adam with an ε that keeps it a comparison of arithmetic (see `all/differential.rs`).
 const TRAIN: &str = "train M { loss cross_entropy(y, Paper.topic) optimizer adam(lr: 0.01, eps: 0.01) epochs 5 }";
 
-/// Isolated vertices and empty relations; few vertices with edges; rows longer than a block has threads; one vertex; drawn.
+/// Isolated vertices and empty relations; few vertices with edges; rows longer than a block has threads; one vertex;
+/// drawn.
 fn worlds() -> Vec<(&'static str, World)> {
     vec![
         ("the library", World::library()),
