@@ -105,7 +105,7 @@ fn with_features(features: KernelFeatures) -> TrainOptions {
     TrainOptions { features, ..TrainOptions::default() }
 }
 
-/// What order the vertices get where the model is trained on this processor, and why.
+/// The vertex order for training on this processor, and the reason.
 fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Result<String, Failure> {
     if args.disable.disable_pass.iter().any(|name| name == REORDER_VERTICES) {
         return Ok(format!("{REORDER_VERTICES}: disabled"));
@@ -284,7 +284,7 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String,
     let Some(folder) = &args.data else {
         return Err(Failure::input("what becomes machine code depends on the graph: give a dataset with `--data DIR`"));
     };
-    // As when it was lowered: what is listed depends on the machine.
+    // The options of lowering, since the listing depends on the machine.
     let Switches { disabled, features } = args.disable.check()?;
     let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
     let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;

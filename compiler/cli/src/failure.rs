@@ -13,9 +13,9 @@ use crate::output::note;
 pub enum Failure {
     /// The input is wrong (exit code 1). `None`: the message was already shown.
     Input(Option<String>),
-    /// The command line is wrong (exit code 2). The message was already shown.
+    /// Wrong usage (exit code 2). The message was already shown.
     Usage,
-    /// The machine could not (exit code 3).
+    /// The machine failed (exit code 3).
     Machine(String),
 }
 

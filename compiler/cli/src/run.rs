@@ -248,7 +248,7 @@ fn on_processor(
     let budget = options.memory_budget;
     let needed =
         |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
-    // A single evaluation does not pay for an order, and other numbers take memory that a budget was met without.
+    // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
     let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
     let orders = purpose == Purpose::Train && budget.is_none() && !disabled;
     let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;

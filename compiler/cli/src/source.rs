@@ -60,8 +60,8 @@ pub fn show<'a>(sources: &SourceMap, shown: impl IntoIterator<Item = &'a Diagnos
     let _ = stderr.lock().write_all(text.as_bytes());
 }
 
-/// The failure of a model that cannot be lowered. Whether a kernel stores the value of a `--disable-fusion value:NAME` is
-/// known only then.
+/// The failure of a model that cannot be lowered. Whether a kernel stores the value of a `--disable-fusion value:NAME`
+/// is known only then.
 pub fn not_lowered(error: impl Into<LowerError>) -> Failure {
     match error.into() {
         LowerError::Name(error) => {
@@ -72,7 +72,7 @@ pub fn not_lowered(error: impl Into<LowerError>) -> Failure {
     }
 }
 
-/// Compares a model that is free of errors with a dataset, and gives it the dataset's names.
+/// Checks an error-free model against a dataset, and binds it to the dataset's names.
 pub fn meet(
     analysis: &mut Analysis,
     dataset: &Dataset,

@@ -41,9 +41,7 @@ const PROFILE_DEVICE: &str = "Device to run on: auto (a GPU, if there is one and
 /// `profile` with a model, or `profile diff` with two profiles.
 #[derive(Debug)]
 pub enum ProfileCommand {
-    /// Measure a model.
     Run(Box<ProfileArgs>),
-    /// Compare two profiles.
     Diff(DiffArgs),
 }
 
