@@ -67,7 +67,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Settings of the environment variable [`VARIABLE`](Self::VARIABLE).
+    /// Settings of the environment variable [`VARIABLE`].
     ///
     /// # Errors
     /// The errors of [`Settings::parse`].

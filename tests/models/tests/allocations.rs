@@ -1,5 +1,5 @@
-//! The training loop allocates nothing: everything that an epoch needs is there before the first one ends. A process of
-//! its own, since the allocator is that of the whole process, without a harness, which would allocate meanwhile.
+//! The training loop does not allocate: all memory of an epoch is allocated in the first ones. A separate process
+//! without a test harness, since the counting allocator is global.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,23 +13,23 @@ struct Counting;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call is passed on to the system's allocator; only a number is kept beside it.
+// SAFETY: every call is forwarded to the system allocator; only a counter is kept.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

@@ -1,4 +1,4 @@
-//! Training on batches: with all in-edges and all seeds in one batch it is full-batch training.
+//! Mini-batch training: with all in-edges and all seeds in one batch it equals full-batch training.
 
 use std::sync::atomic::AtomicBool;
 
@@ -13,19 +13,19 @@ use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, assert_close, case, compile};
 
-/// A model without dropout, whose masks are of other elements in a batch.
+/// A model without dropout, since masks of a batch apply to other elements.
 fn without_masks(source: &str) -> Compiled {
     let mut compiled = compile(source);
     for value in &mut compiled.model.flow.values {
         if let Op::RandomMask { ty, .. } = &value.op {
-            // A mask that keeps everything.
+            // A mask with rate 0.
             value.op = Op::RandomMask { stream: 0, rate: 0.0, ty: ty.clone() };
         }
     }
     compiled
 }
 
-/// Does the loss depend on all vertices of a type, and so on which of them are in a batch?
+/// Whether the loss depends on all vertices of a type, and so on the composition of a batch.
 fn is_global(compiled: &Compiled) -> bool {
     let flow = &compiled.model.flow;
     let target = flow.outputs.iter().find_map(|output| match &output.kind {
@@ -36,7 +36,7 @@ fn is_global(compiled: &Compiled) -> bool {
         let data = flow.value(value);
         matches!(data.op, Op::ReduceSpace(_)) && matches!(flow.ty(data.args[0]).space, Space::Vertices(_))
     });
-    // The loss itself is a sum over rows, divided by another one.
+    // The loss itself is one sum over rows divided by another.
     target.is_some() && of_vertices.count() > 2
 }
 
@@ -53,7 +53,7 @@ fn losses(trainer: &mut Trainer) -> Vec<f64> {
     losses
 }
 
-/// As many seeds in a batch, which draw these many in-edges in every hop.
+/// Mini-batches of `size` seeds with fan-out `most` in every hop.
 fn on_batches(mut compiled: Compiled, size: usize, most: Option<u32>) -> Compiled {
     let hops = 4;
     let graphs = compiled.model.flow.graphs.len();
@@ -75,8 +75,8 @@ fn layers_of_different_graphs() -> Case {
     }
 }
 
-/// The numbers of an edge name its source, and the loss tells whether they are met at another one: in each hop, as the
-/// edges are sampled. An edge that meets those of its neighbour would change it.
+/// Edge features follow their edges in each hop, also if sampled: the features of an edge name its source, and the loss
+/// detects an edge with those of another one.
 #[test]
 fn data_of_sampled_edges_go_with_them() {
     let compiled = || {
@@ -134,7 +134,7 @@ fn data_of_sampled_edges_go_with_them() {
         let found = losses(&mut trainer(&batches, &world, &bindings, TrainOptions::default()));
         assert!(found.iter().all(|loss| (loss - same).abs() < 1e-6), "{most:?}: {found:?}");
     }
-    // It would be seen.
+    // A wrong edge feature would change the loss.
     let kind =
         flow.inputs.iter().position(|decl| matches!(decl.binding, Binding::EdgeFeatures(_))).expect("edge features");
     bindings.inputs.get_mut(&Input::new(kind)).expect("it is bound").data.rotate_left(2);
@@ -142,7 +142,7 @@ fn data_of_sampled_edges_go_with_them() {
     assert!(found.iter().all(|loss| (loss - same).abs() > 0.1), "{found:?}");
 }
 
-/// Classes without weight: the loss of a batch of these only is 0, and no 0 / 0.
+/// Classes of weight 0: a batch of these only has loss 0 instead of 0 / 0.
 #[test]
 fn batches_of_classes_without_weight_have_no_loss() {
     let train = TRAIN
@@ -179,7 +179,7 @@ fn one_batch_of_everything_is_full_batch_training() {
             let found_losses = losses(&mut found);
             let what = format!("{}, world {number}", case.name);
             assert_close(&what, &found_losses, &expected_losses, 1e-4);
-            // Evaluation is that of the whole graph.
+            // Evaluation is on the whole graph.
             let outputs = |trainer: &mut Trainer| -> Vec<f64> {
                 trainer.infer(None).expect("y").data.iter().map(|&x| f64::from(x)).collect()
             };
@@ -190,7 +190,7 @@ fn one_batch_of_everything_is_full_batch_training() {
     assert!(compared > 20, "{compared} cases");
 }
 
-/// Batches depend on the seed, the epoch and their number: not on threads, and not on where a run was interrupted.
+/// Batches depend on the seed, the epoch and their number, not on threads or interruptions.
 #[test]
 fn batches_are_reproducible_and_resumed() {
     let sparse = CASES.iter().filter(|case| case.schema == SPARSE_SCHEMA);
@@ -209,7 +209,7 @@ fn batches_are_reproducible_and_resumed() {
         assert_eq!(losses(&mut second), expected, "{name}");
         assert_eq!(bits(&mut second), bits(&mut first), "{name}");
 
-        // Interrupted after so many batches, as Ctrl-C does.
+        // Stops after a number of batches, as Ctrl-C does.
         let folder = tempfile::tempdir().expect("a folder for a test");
         let options = |resume| TrainOptions {
             threads: 2,

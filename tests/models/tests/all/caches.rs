@@ -1,4 +1,4 @@
-//! A fast memory in front of the rows of vertices: it changes what is moved, and no bit of what is trained.
+//! The feature cache affects data movement only: training is bit-equal.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,7 +11,7 @@ use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, case, compile};
 
-/// Batches of two seeds with two in-edges for each vertex, and the model's own masks.
+/// Mini-batches of two seeds with fan-out two, with dropout.
 fn on_batches(source: &str) -> Compiled {
     let mut compiled = compile(source);
     let graphs = compiled.model.flow.graphs.len();
@@ -20,7 +20,7 @@ fn on_batches(source: &str) -> Compiled {
     compiled
 }
 
-/// The text of a case whose authors and venues have learned features, trained by Adam: rows with two optimiser states.
+/// The text of a case whose authors and venues have embeddings, trained by Adam: rows with two optimizer states.
 fn with_embeddings(case: &Case) -> String {
     let train = "
 train M {
@@ -36,7 +36,7 @@ train M {
     learned.iter().fold(case.trained_by(train), |text, (from, to)| text.replace(from, to))
 }
 
-/// A world in which batches meet some vertices often, some never.
+/// A world in which some vertices are in many batches and some in none.
 fn world() -> World {
     let cites: Vec<(u32, u32)> = (0..60).map(|edge| (edge * edge % 7, edge % 20)).collect();
     let writes: Vec<(u32, u32)> = (0..50).map(|edge| (edge * edge % 11, edge * 3 % 20)).collect();
@@ -67,7 +67,7 @@ fn trainer(source: &str, world: &World, options: TrainOptions) -> Trainer {
     of_source(source, world)(options)
 }
 
-/// Trains to the end: the bits of all parameters and losses, and the report of the cache.
+/// Trains to the end; returns the bits of all parameters and losses, and the report of the cache.
 fn trained(mut trainer: Trainer) -> (Vec<Vec<u32>>, Vec<u64>, Option<CacheReport>) {
     trainer.run(&AtomicBool::new(false), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
     let bits = |numbers: &Vec<f32>| numbers.iter().map(|number| number.to_bits()).collect();
@@ -81,7 +81,7 @@ fn cached(bytes: u64, policy: CachePolicy, threads: usize) -> TrainOptions {
     TrainOptions { threads, cache: Some(CacheOptions { bytes, policy }), ..Default::default() }
 }
 
-/// With nothing, little, half and all in the fast memory, layers of all kinds train to the same bits as without one.
+/// With caches of no, few, half and all rows, all layers train to the same bits as without a cache.
 #[test]
 fn a_cache_of_any_size_changes_no_bit() {
     let mut learned = 0;
@@ -117,13 +117,13 @@ fn a_cache_of_any_size_changes_no_bit() {
     assert!(learned > 5, "{learned} runs with learned rows in the cache");
 }
 
-/// The report says of each policy what a run with it would have done, and that is what a run with it does.
+/// The report predicts the hits of each policy, and a run with that policy has exactly these.
 #[test]
 fn policies_of_a_report_are_what_they_would_have_done() {
     let world = world();
     let source = with_embeddings(&case("rgcn"));
     for policy in CachePolicy::ALL {
-        // The time of a miss is measured, and so what goes by it differs from run to run.
+        // The miss time is measured, so placements based on it differ between runs.
         if matches!(policy, CachePolicy::Penalty | CachePolicy::Shares) {
             continue;
         }
@@ -138,8 +138,7 @@ fn policies_of_a_report_are_what_they_would_have_done() {
     }
 }
 
-/// Rows in the fast memory are in every checkpoint, so a run that is interrupted again and again ends with the same
-/// bits.
+/// Checkpoints include cached rows, so a repeatedly interrupted run ends with the same bits.
 #[test]
 fn interrupted_training_with_a_cache_is_resumed() {
     let world = world();
@@ -168,7 +167,7 @@ fn interrupted_training_with_a_cache_is_resumed() {
     }
 }
 
-/// Without an epoch to train, one is sampled: what is foretold of a cache is what training does with it.
+/// With `epochs 0` one epoch is sampled: the predicted savings of a cache are those of training.
 #[test]
 fn an_epoch_is_foreseen_without_training() {
     let world = world();

@@ -588,7 +588,7 @@ fn field_case_22_direction_of_metapaths() {
     let compiled = compile(&source);
     let world = World::library();
     let p = Plain::of(&compiled, &world);
-    // Papers 0, 1 and 5 are in venue 0, written by authors 0, 1 and 2; papers 2 and 3, of venue 1, by nobody.
+    // Papers 0, 1 and 5 are in venue 0, written by authors 0, 1 and 2; papers 2 and 3, of venue 1, have no author.
     let total =
         |rows: &[Vec<f64>]| -> Vec<f64> { (0..rows[0].len()).map(|d| rows.iter().map(|r| r[d]).sum()).collect() };
     let (authors, venues) = (p.input("Author.x"), p.input("Venue.x"));

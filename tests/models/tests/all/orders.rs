@@ -1,4 +1,4 @@
-//! Vertices in any order: training, evaluation and what is kept of them are those of the dataset's order.
+//! Vertex reordering: training, evaluation and saved files are those of the dataset's order.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, assert_close, case, compile};
 
-/// Losses and parameters: sums over all vertices are added in another order, five times over.
+/// Tolerance for losses and parameters: sums over all vertices are reassociated, over five epochs.
 const TOLERANCE: f64 = 2e-5;
 
 /// A model, and its data in a world.
@@ -23,7 +23,7 @@ fn bound(compiled: &Compiled, world: &World) -> (Artifact, BoundData) {
     (compiled.lowered(world, LowerOptions::default()), data)
 }
 
-/// Some order of each type but the `kept`th.
+/// A random order of each type except the `kept`th.
 fn shuffled(data: &BoundData, salt: u64, kept: Option<usize>) -> Vec<Option<Order>> {
     let order = |(vertex_type, &count): (usize, &usize)| {
         let mut vertices: Vec<u32> = (0..count as u32).collect();
@@ -85,7 +85,7 @@ fn any_order_trains_the_same() {
     }
 }
 
-/// Rows of thousands of edges are cut, and summed piece by piece.
+/// High-degree rows of thousands of edges are split into partial sums.
 #[test]
 fn long_rows_are_cut_in_any_order() {
     for name in ["rgcn", "rgat", "han"] {
@@ -97,7 +97,8 @@ fn long_rows_are_cut_in_any_order() {
     }
 }
 
-/// What is written in one order is read in another: parameters, those of the best epoch, and the optimiser's.
+/// Files are in the dataset's order: parameters, those of the best epoch, and optimizer states can be read under
+/// another order.
 #[test]
 fn checkpoints_are_in_the_order_of_the_dataset() {
     let sparse = CASES.iter().filter(|case| case.schema == SPARSE_SCHEMA);
@@ -139,8 +140,8 @@ fn checkpoints_are_in_the_order_of_the_dataset() {
     }
 }
 
-/// An order is chosen where tables are larger than the cache and epochs are many, and says why; otherwise data stay as
-/// they are.
+/// An order is chosen if tables exceed the cache and there are many epochs, and the reason is given; otherwise data
+/// stay as they are.
 #[test]
 fn orders_are_chosen_where_they_pay() {
     let compiled = compile(&case("rgcn").source());
@@ -166,13 +167,13 @@ fn orders_are_chosen_where_they_pay() {
     compare("chosen", &trained(trainer(chosen, options)), &expected);
 }
 
-/// A run that is resumed has the order that it had, whatever would be chosen now: for another number of epochs, or on a
-/// processor with another cache. So it ends with the same bits as one that was not stopped.
+/// A resumed run keeps its order even if another one would be chosen now, for another number of epochs or another cache
+/// size. It ends with the same bits as an uninterrupted run.
 #[test]
 fn resumed_runs_keep_their_order() {
     let compiled = compile(&case("rgcn").source());
     let world = World::hidden_ring();
-    // What is chosen without a checkpoint: clusters, first use, or the order of the dataset.
+    // The choices without a checkpoint: clusters, first use, or the order of the dataset.
     let pays = |cache| OrderOptions { epochs: 1_000_000_000, cache_bytes: Some(cache), resumed: None };
     let (clusters, first_use) = (pays(1 << 8), pays(1 << 12));
     let does_not = OrderOptions { epochs: 1, cache_bytes: Some(1 << 30), resumed: None };
@@ -210,7 +211,7 @@ fn resumed_runs_keep_their_order() {
         assert!(bits == whole, "a resumed run differs from one that was not stopped");
         assert!(warnings.is_empty(), "{warnings:?}");
 
-        // Who asks for another order is told what that means, and the next checkpoint has it.
+        // Asking for another order gives a note on the consequences, and the next checkpoint has that order.
         let other = ordered(&second);
         let kind = other.1.orders.kind();
         let (_, warnings) = run(other, options(5, true));

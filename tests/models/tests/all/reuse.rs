@@ -1,5 +1,5 @@
-//! Reuse of what the bottom layer gives to hot vertices: of nobody's it changes nothing, of this moment's it changes no
-//! loss, and values are never older than a super-batch.
+//! Historical embeddings of hot vertices: without hot vertices no bit changes, up-to-date values do not change the
+//! loss, and no value is older than a super-batch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +22,7 @@ use crate::differential::engine_agrees;
 /// Cases of two layers.
 const TWO_LAYERS: [&str; 6] = ["rgcn", "gcn", "sage_mean", "simple_hgn", "hgt", "rgcn_sparse"];
 
-/// Largest elements of neighbours, logarithms of sums, and softmax over in-edges: what has no value without in-edges.
+/// Maximum, log-sum-exp and edge softmax over neighbours: undefined for vertices without in-edges.
 fn extremes() -> Case {
     Case {
         name: "extremes",
@@ -45,8 +45,7 @@ fn cases() -> Vec<Case> {
     TWO_LAYERS.into_iter().map(case).chain([extremes()]).collect()
 }
 
-/// As many seeds in a batch, which draw these many in-edges in every hop; without dropout where there are to be no
-/// masks.
+/// Mini-batches of `size` seeds with fan-out `most` in every hop; without dropout unless `masks` is set.
 fn on_batches(case: &Case, size: usize, most: Option<u32>, reuse: Option<(f64, u64)>, masks: bool) -> Compiled {
     let mut compiled = compile(&case.source());
     let graphs = compiled.model.flow.graphs.len();
@@ -89,7 +88,7 @@ fn bits(trainer: &mut Trainer) -> Vec<Vec<u32>> {
     trainer.params().expect("params").iter().map(|p| p.iter().map(|x| x.to_bits()).collect()).collect()
 }
 
-/// Trains to the end: the bits of all parameters, and the report.
+/// Trains to the end; returns the bits of all parameters, and the report.
 fn trained(compiled: &Compiled, world: &World, options: TrainOptions) -> (Vec<Vec<u32>>, Report) {
     let mut trainer = trainer(compiled, world, options);
     trainer.run(&AtomicBool::new(false), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
@@ -100,8 +99,8 @@ fn reused(report: &Report) -> &ReuseReport {
     report.batches.as_ref().and_then(|batches| batches.reuse.as_ref()).expect("values were reused")
 }
 
-/// A made-up batch for a program: more vertices and edges the further from the seeds, two of each type taken from
-/// elsewhere.
+/// A made-up batch for a program: more vertices and edges per hop, two vertices of each type with historical
+/// embeddings.
 fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
     let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
     bindings.num_vertices = layout.vertices.iter().map(|known| 4 + 3 * known.hops).collect();
@@ -147,7 +146,7 @@ fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
     bindings
 }
 
-/// New parameters of a step in which rows are taken, by kernels, beside those of the interpreter.
+/// Parameters after a step with historical embeddings: kernels against the interpreter.
 #[test]
 fn steps_with_rows_from_elsewhere_agree_with_the_interpreter() {
     let mut taken = 0;
@@ -167,7 +166,7 @@ fn threads(threads: usize) -> TrainOptions {
 }
 
 #[test]
-fn where_nobody_is_hot_no_bit_changes() {
+fn without_hot_vertices_no_bit_changes() {
     for case in cases() {
         let world = world();
         let without = trained(&on_batches(&case, 3, Some(2), None, true), &world, threads(2));
@@ -179,8 +178,8 @@ fn where_nobody_is_hot_no_bit_changes() {
     }
 }
 
-/// One batch of all seeds with all in-edges: what is taken is what would have been computed, and so is the loss,
-/// whoever is hot. Gradients are others: what is taken has none.
+/// One batch of all seeds with all in-edges: historical embeddings equal the computed ones, and so does the loss, for
+/// any set of hot vertices. Gradients differ, since none flow through historical embeddings.
 #[test]
 fn values_of_this_moment_give_the_same_loss() {
     let mut taken = 0;
@@ -199,17 +198,17 @@ fn values_of_this_moment_give_the_same_loss() {
             assert_eq!((report.edges_saved, report.oldest), (0, 0), "{}", case.name);
             taken += usize::from(report.rows_taken > 0);
         }
-        // Trained on, everything stays finite, although rows that are taken have no edges.
+        // With training, everything stays finite, although vertices with historical embeddings have no edges.
         let (params, report) = trained(&on_batches(&case, 7, None, Some((1.0, 3)), false), &world, threads(2));
         assert!(params.iter().flatten().all(|&bits| f32::from_bits(bits).is_finite()), "{}", case.name);
         assert!(reused(&report).rows_taken > 0, "{}", case.name);
     }
-    // Of a graph of one type, everybody is a seed.
+    // In a graph of one vertex type, all vertices are seeds.
     assert!(taken >= 10, "{taken} runs");
 }
 
-/// A value that a batch takes was computed at most so many updates before as a super-batch has batches, less one; and
-/// no older ones are taken where super-batches are longer than an epoch.
+/// A historical embedding is at most as many updates old as a super-batch has batches, minus one; also if a super-batch
+/// is longer than an epoch.
 #[test]
 fn no_value_is_older_than_a_super_batch() {
     for case in cases() {
@@ -221,7 +220,7 @@ fn no_value_is_older_than_a_super_batch() {
             let report = reused(&report);
             let bound = size.min(batches.per_epoch) - 1;
             assert!(report.rows_taken > 0 && report.oldest <= bound, "{}, {size}: {report:?}", case.name);
-            // All vertices are hot, and some are met again and again.
+            // All vertices are hot, and some occur in many batches.
             assert_eq!(report.oldest, bound, "{}, {size}: {report:?}", case.name);
             assert_eq!(report.edges_saved, report.edges_not_drawn as i64 - report.edges_computed as i64);
             match size {
@@ -232,8 +231,8 @@ fn no_value_is_older_than_a_super_batch() {
     }
 }
 
-/// What is reused depends on the seed, the epoch and the number of the batch: not on threads, not on a fast memory for
-/// rows, and not on where a run was interrupted. It is interrupted between super-batches only.
+/// The hot vertices and their embeddings depend on the seed, the epoch and the batch number, not on threads, a feature
+/// cache, or interruptions. A run is interrupted between super-batches only.
 #[test]
 fn reuse_is_reproducible_and_resumed() {
     let learned = Case {
@@ -262,7 +261,7 @@ fn reuse_is_reproducible_and_resumed() {
         };
         for round in 0u64.. {
             let mut part = trainer(&compiled, &world, options(round > 0));
-            // After so many batches, as Ctrl-C does.
+            // Stops after a number of batches, as Ctrl-C does.
             let (stop, mut left) = (AtomicBool::new(false), 1 + round % 5);
             let outcome = part.run(&stop, &mut |epoch| {
                 left = left.saturating_sub(u64::from(epoch.within.is_some()));

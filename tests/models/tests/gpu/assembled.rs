@@ -1,6 +1,6 @@
-//! NVIDIA's assembler takes the PTX of every example, for sm_80 and sm_90, without spills.
+//! ptxas assembles the PTX of every example, for sm_80 and sm_90, without spills.
 //!
-//! `HGNN_PTXAS` names the assembler, if it is not in the path. Without one, this test says so and is skipped.
+//! `HGNN_PTXAS` is the path of ptxas, if it is not in `PATH`. Without ptxas this test prints a note and is skipped.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use hgnnc_ptx::{Edges, Hints, Target, compile};
 /// Texts that take the assembler minutes: only with `HGNN_PTXAS_ALL` set.
 const LARGE: usize = 6_000_000;
 
-/// Examples that are also assembled as if their graphs had rows that are cut.
+/// Examples that are also assembled as if their graphs had high-degree rows to split.
 const CUT: [&str; 2] = ["gat/cora", "han/acm"];
 
 /// A text, and what it is the text of.
@@ -46,7 +46,7 @@ fn texts() -> Vec<Text> {
                 _ => None,
             };
             for target in [Target::SM_80, Target::SM_90] {
-                // What is compiled without sizes is correct, and nobody runs it: one target will do.
+                // Programs compiled without sizes are correct but never run: one target suffices.
                 if sizes.is_none() && target == Target::SM_90 {
                     continue;
                 }
@@ -63,7 +63,7 @@ fn texts() -> Vec<Text> {
                         Ok(module) => module,
                         Err(error) => panic!("{example}, {sized}, {which}: {error}"),
                     };
-                    // Models of several datasets may have one text, but for what comments say of the source.
+                    // Models of several datasets may have equal text, up to source locations in comments.
                     let code = module.text.lines().filter(|line| !line.trim_start().starts_with("//"));
                     let code = code.map(|line| format!("{line}\n")).collect::<String>();
                     match known.get(&code) {
@@ -80,8 +80,7 @@ fn texts() -> Vec<Text> {
     texts
 }
 
-/// Assembles texts, given by what to call them, all threads at a time: what each entry takes, or what the assembler
-/// says.
+/// Assembles named texts in parallel; returns the resources of each entry, or the error of ptxas.
 fn assembled(ptxas: &Path, texts: &[(Target, &str)]) -> Vec<Result<Vec<assembler::Usage>, String>> {
     let next = AtomicUsize::new(0);
     let assemble = || {
@@ -101,7 +100,7 @@ fn assembled(ptxas: &Path, texts: &[(Target, &str)]) -> Vec<Result<Vec<assembler
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Layers on graphs with rows so long that they are cut.
+/// Layers on graphs with high-degree rows that are split.
 #[test]
 fn rows_that_are_cut_are_assembled_without_spills() {
     let Some(ptxas) = assembler::find() else {
@@ -158,7 +157,7 @@ fn every_example_is_assembled_without_spills() {
         });
     }
     println!("{} texts after {:.1?}", texts.len(), started.elapsed());
-    // The long ones first, so that no thread is left with one.
+    // Longest first, to balance the threads.
     texts.sort_by_key(|text| std::cmp::Reverse(text.text.len()));
     let given: Vec<(Target, &str)> = texts.iter().map(|text| (text.target, &text.text[..])).collect();
     let mut results: Vec<_> = assembled(&ptxas, &given).into_iter().enumerate().collect();

@@ -1,7 +1,7 @@
-//! What training steps do to memory, as the interpreter of PTX counts it, is bounded: how many sectors of 32 bytes and
-//! how many wavefronts of shared memory requests take, beside what their distinct bytes would take at least.
+//! Bounds on the memory traffic of training steps, as counted by the PTX interpreter: sectors of 32 bytes and
+//! wavefronts of shared memory, relative to the minimum for the distinct bytes.
 //!
-//! `cargo test -p hgnnc-model-tests --test gpu counters -- --nocapture` prints what each launch takes.
+//! `cargo test -p hgnnc-model-tests --test gpu counters -- --nocapture` prints the counts of each launch.
 
 use std::collections::BTreeMap;
 
@@ -67,25 +67,25 @@ fn world() -> World {
     )
 }
 
-/// What a launch is bounded by.
+/// Kinds of launches, each with its bounds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     /// Traversals of neighbour aggregation, forward and backward.
     Aggregation,
     Rows,
-    /// Dense products, and those beside others.
+    /// Matrix products, alone or interleaved with other kernels.
     Products,
-    /// What completes totals, and copies.
+    /// Reductions of partial results, and copies.
     Completion,
 }
 
-/// The most that requests of a kind of launch may take, times what they would take at least: sectors of global loads
-/// and stores, wavefronts of shared loads and stores.
+/// Upper bounds of a kind of launch relative to the ideal: sectors of global loads and stores, wavefronts of shared
+/// loads and stores.
 const BOUNDS: [(Kind, [f64; 4]); 4] = [
-    // Rows that share a warp look up their edges in places that do not lie together. Two teams of four lanes store
-    // vectors at the same time, which share banks so that single numbers of eight teams do not.
+    // Rows that share a warp read their edge indices from different places. Two teams of four lanes store vectors at
+    // the same time, with bank conflicts that scalar stores of eight teams do not have.
     (Kind::Aggregation, [1.3, 1.0, 1.0, 1.25]),
-    // Tiles are padded with zeros once.
+    // Tiles are zero-padded once.
     (Kind::Rows, [1.25, 1.0, 1.0, 1.01]),
     (Kind::Products, [1.25, 1.0, 1.0, 1.0]),
     (Kind::Completion, [1.0, 1.0, 1.0, 1.0]),
@@ -105,7 +105,7 @@ fn kind(kernels: &[&Kernel]) -> Kind {
     }
 }
 
-/// Sectors or wavefronts, and how many would do.
+/// Sectors or wavefronts, and the ideal number.
 fn traffic(counters: &Counters) -> [(u64, u64); 4] {
     let Counters { global_loads, global_stores, shared_loads, shared_stores, .. } = counters;
     [
