@@ -4,7 +4,7 @@
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
 //! - [`DegreeClasses`] groups the rows of one direction of a graph by degree.
 //! - [`order`] finds vertex orders that improve the cache locality of gathers, and estimates the cache misses of an
-//! order.
+//!   order.
 //! - [`processors`] pins the threads of a pool to processors.
 //! - [`DatasetInfo`] and [`schema_text`] describe a dataset.
 //! - [`synth::generate`] writes synthetic datasets in the shape of well-known ones.
