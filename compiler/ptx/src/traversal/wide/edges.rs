@@ -28,6 +28,8 @@ impl Wide<'_> {
         self.wait();
         let (start, len, _) = self.emit.edges_of_row()?;
         let counter = self.emit.code.mov(0);
+        // Values of the row wait until the row is complete, those of an edge until the edge is.
+        let of_row = std::mem::take(&mut self.late);
         self.emit.code.begin_loop();
         self.repeat((counter, 1), len, |wide, counter| {
             let edge = wide.emit.next_edge(counter, 0, None, (start, len))?;
@@ -40,6 +42,7 @@ impl Wide<'_> {
             wide.end_edges(&reductions, counter, len)
         })?;
         self.emit.code.end_loop();
+        self.late = of_row;
         for index in reductions {
             match self.instr(index).dest {
                 Dest::Buffer(_) if self.is_late(index) => self.late.push(index),
