@@ -187,6 +187,13 @@ fn check_on(target: Target, what: &str, case: &Case, program: &Program, toleranc
     }
 }
 
+/// A value of a row that replaces one that its edges read is stored behind the loop over them, for rows without edges, too.
+#[test]
+fn rows_without_edges_store_what_waits_for_edges() {
+    let (flow, bindings) = random_program(1_000_066);
+    common::case_of(flow, bindings).check_device("seed 1000066", 2e-5);
+}
+
 /// Rows with more elements than 32 lanes hold in registers are computed in loops automatically; others are not.
 #[test]
 fn wide_rows_are_computed_in_loops() {
