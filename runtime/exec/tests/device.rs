@@ -194,6 +194,38 @@ fn rows_without_edges_store_what_waits_for_edges() {
     common::case_of(flow, bindings).check_device("seed 1000066", 2e-5);
 }
 
+/// A row value that aliases one read after a later pass over the edges is stored after that read, although the reader
+/// comes first in the kernel.
+#[test]
+fn stores_in_place_wait_for_readers_behind_later_passes() {
+    let edges = vec![(0, 0), (1, 0), (2, 1), (1, 1), (0, 1), (3, 3), (2, 3)];
+    let mut case = Case::new(&[4], &[(0, 0, edges)]);
+    let x = case.random(SOURCES, &[3]);
+    let w = case.weight(&[3]);
+    let x = case.flow.binary(BinaryOp::Mul, x, w);
+    let h = case.flow.unary(UnaryOp::Tanh, x);
+    // Only own rows of it are read below, so its memory is free for a result.
+    let old = case.flow.unary(UnaryOp::Exp, x);
+    let far = case.flow.add(Op::GatherSrc(G), &[h]);
+    let first = case.flow.segment(G, Direction::In, Reduce::Sum, far);
+    let own = case.flow.add(Op::GatherDst(G), &[first]);
+    let product = case.flow.binary(BinaryOp::Mul, far, own);
+    let second = case.flow.segment(G, Direction::In, Reduce::Sum, product);
+    let weighted = case.flow.binary(BinaryOp::Mul, second, old);
+    let total = case.flow.add(Op::ReduceSpace(Reduce::Sum), &[weighted]);
+    case.result(total);
+    let new = case.flow.unary(UnaryOp::Tanh, first);
+    case.result(new);
+    let program = case.gpu_program();
+    let last = program.kernels().last().expect("the program has kernels");
+    let aliased = last.writes().iter().any(|&buffer| program.taken_over(buffer).is_some());
+    assert!(
+        aliased && program.kernels().count() == 2,
+        "the new rows alias the old ones in the last kernel:\n{program}"
+    );
+    case.check_device("in place", 2e-5);
+}
+
 /// Rows with more elements than 32 lanes hold in registers are computed in loops automatically; others are not.
 #[test]
 fn wide_rows_are_computed_in_loops() {

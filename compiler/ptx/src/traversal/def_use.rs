@@ -1,14 +1,16 @@
-//! Which instructions of a traversal make and read its values.
+//! Which instructions of a traversal make and read its values, and in which order they are executed.
 
 use std::collections::HashMap;
 
-use hgnnc_ir::kernel::{Buffer, Dest, Extent, Operand, Source, Traversal};
+use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, Level, Operand, Source, Traversal};
 
 /// The instructions of a traversal by what they make and read.
 pub(super) struct DefUse {
     makers: HashMap<Dest, usize>,
     /// Instructions that read buffers, in order, by the buffer whose memory these have.
     readers: HashMap<Buffer, Vec<(usize, Buffer)>>,
+    /// For each instruction, the number of passes over the edges that it waits for.
+    rounds: Vec<usize>,
 }
 
 impl DefUse {
@@ -26,7 +28,22 @@ impl DefUse {
                 }
             }
         }
-        Self { makers, readers }
+        let mut def_use = Self { makers, readers, rounds: vec![] };
+        for (index, instr) in traversal.instrs.iter().enumerate() {
+            // A reduction over edges is complete after its pass.
+            let reduces = |maker: &Instr| maker.level == Level::Edge && maker.extent() == Extent::Row;
+            let after = |maker: usize| def_use.rounds[maker] + usize::from(reduces(&traversal.instrs[maker]));
+            let makers = instr.op.operands().into_iter().filter_map(|operand| def_use.maker(operand));
+            let round = makers.filter(|&maker| maker < index).map(after).max().unwrap_or(0);
+            def_use.rounds.push(round);
+        }
+        def_use
+    }
+
+    /// The number of passes over the edges that are complete when an instruction is executed. Instructions of rows are
+    /// executed before the next pass, those of edges in it.
+    pub fn round(&self, index: usize) -> usize {
+        self.rounds[index]
     }
 
     /// The instruction that makes what an operand reads, if there is one.

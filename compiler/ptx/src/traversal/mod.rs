@@ -441,24 +441,18 @@ impl Emit<'_> {
         self.def_use.maker(operand)
     }
 
-    /// Divides instructions into rounds. A reduction over edges is complete after its round.
+    /// Divides instructions into rounds, see [`DefUse::round`].
     fn rounds(&self) -> Vec<Round> {
         let instrs = &self.traversal.instrs;
-        let reduces = |instr: &Instr| instr.level == Level::Edge && instr.extent() == Extent::Row;
-        let mut first = vec![0usize; instrs.len()];
-        for (index, instr) in instrs.iter().enumerate() {
-            let after = |maker: usize| first[maker] + usize::from(reduces(&instrs[maker]));
-            let makers = instr.op.operands().into_iter().filter_map(|operand| self.maker(operand));
-            first[index] = makers.filter(|&maker| maker < index).map(after).max().unwrap_or(0);
-        }
         let at_edges = |index: usize| instrs[index].level == Level::Edge;
         let for_itself = |index: usize| {
             let instr = &instrs[index];
             instr.extent() != Extent::Edge || matches!(instr.dest, Dest::Buffer(_))
         };
-        let passes = (0..instrs.len()).filter(|&i| at_edges(i)).map(|i| first[i] + 1).max().unwrap_or(0);
+        let passes = (0..instrs.len()).filter(|&i| at_edges(i)).map(|i| self.def_use.round(i) + 1).max().unwrap_or(0);
         let mut rounds: Vec<Round> = (0..=passes).map(|_| Round { rows: vec![], edges: vec![] }).collect();
-        for (index, &round) in first.iter().enumerate() {
+        for index in 0..instrs.len() {
+            let round = self.def_use.round(index);
             if !at_edges(index) {
                 rounds[round].rows.push(index);
             } else if for_itself(index) {

@@ -537,11 +537,14 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// Does anything after an instruction read a value whose place its result takes? Passes over edges compute what they
-    /// need again, and what rows compute after a pass may stand before its reductions.
+    /// Does anything that is executed after an instruction of the row read a value that its result aliases?
+    /// Instructions of rows are executed round by round, and in the order of the kernel within a round only. Passes
+    /// over edges recompute what they need.
     fn place_is_read_after(&self, index: usize, buffer: Buffer) -> bool {
         let by_edges = self.traversal.instrs[index].level == Level::Edge;
-        self.place_is_read_by(buffer, |at, level| at > index || by_edges || level == Level::Edge)
+        let at = |index: usize, by_edges: bool| (self.def_use.round(index), by_edges, index);
+        let stored = at(index, by_edges);
+        self.place_is_read_by(buffer, |reader, level| level == Level::Edge || at(reader, false) > stored)
     }
 
     /// Does anything of this traversal read a value whose place a buffer takes?
