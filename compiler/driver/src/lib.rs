@@ -21,7 +21,7 @@ pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::{Analyzed, train::TrainSpec};
 pub use hgnnc_syntax::format;
-pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges, lower};
+pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges, lower, prepare};
 pub use settings::settings;
 pub use stdlib::STDLIB;
 

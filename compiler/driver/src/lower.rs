@@ -112,6 +112,23 @@ impl From<NotLowered> for LowerError {
 /// Stack size of lowering threads in bytes, the usual size of a main thread's stack.
 const STACK: usize = 8 << 20;
 
+/// Runs the passes that change the tables of a model. Data is bound to the tables, so this comes first.
+///
+/// Programs of mini-batches have tables of their own: they are made of the program as it was.
+///
+/// # Errors
+/// When a disabled pass or fusion does not exist.
+pub fn prepare(model: &mut Analyzed, disabled: &Disabled) -> Result<(), UnknownName> {
+    let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
+    let before = on_batches.then(|| model.flow.clone());
+    let mut cx = PassCx::default();
+    if PassManager::new(disabled)?.run_model(&mut model.flow, &mut cx).0 {
+        model.of_batches = before;
+    }
+    model.explanations.extend(cx.explain);
+    Ok(())
+}
+
 /// Lowers a checked model to an artifact.
 ///
 /// # Errors
@@ -198,7 +215,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         batch,
         bottom,
     };
-    let mut explanations = if artifact.train.is_some() { cx.explain } else { infer_cx.explain };
+    let own = if artifact.train.is_some() { cx.explain } else { infer_cx.explain };
+    let mut explanations = [model.explanations.clone(), own].concat();
     explanations.extend(interleaved);
     let known = train_sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
@@ -230,7 +248,10 @@ pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTr
         for value in &flow.values {
             match (&value.op, value.ty.space) {
                 (Op::Paths(sum), _) => graphs.extend([sum.first, sum.second]),
-                (_, Space::Edges(graph) | Space::Ends(graph, _)) => graphs.extend([graph]),
+                (_, Space::Edges(graph) | Space::Ends(graph, _)) => match flow.graphs[graph.index()].derived {
+                    None => graphs.extend([graph]),
+                    Some((stack, _)) => graphs.extend(&flow.stacks[stack.index()].members),
+                },
                 (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => {}
             }
         }
@@ -240,7 +261,7 @@ pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTr
 
 /// The forward program of the loss.
 fn forward_of_training(model: &Analyzed) -> Dataflow {
-    let mut flow = model.flow.clone();
+    let mut flow = model.of_batches.as_ref().unwrap_or(&model.flow).clone();
     flow.name = format!("{}.train", model.name);
     flow.outputs.retain(|output| is_loss(&output.kind));
     flow
@@ -283,6 +304,8 @@ fn lower_training(
         };
         cx.sizes = cx.sizes.as_ref().map(|sizes| batch_sizes(&flow, &layout, &spec.training, spec_of_batch, sizes));
         (flow, batch) = (of_batch, Some(layout));
+        passes.run_model(&mut flow, cx);
+        cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&flow));
     }
     passes.run_forward(&mut flow, cx);
     let loss = flow.result("loss").expect("a trained model has a loss");

@@ -50,7 +50,7 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
 
     if let Some(batch) = &training.batch {
         set("batch", batch.size.to_string());
-        let drawn = model.flow.graphs.iter().enumerate().filter(|(_, graph)| !graph.links);
+        let drawn = model.flow.graphs.iter().enumerate().filter(|(_, graph)| !graph.links && graph.derived.is_none());
         for (index, graph) in drawn.filter(|_| !batch.fanouts.is_empty()) {
             let hops: Vec<String> = batch.fanouts.iter().map(|hop| hop[index].to_string()).collect();
             set(&format!("fanout of `{}`", graph.name), format!("[{}]", hops.join(", ")));

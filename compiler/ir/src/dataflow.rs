@@ -2,15 +2,20 @@
 
 use crate::infer::{TypeError, infer};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
-use crate::types::{Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType};
+use crate::stacks::{Incidence, StackDecl, VertexRows};
+use crate::types::{
+    Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Space, Stack, Stage, Type, Value, VertexType,
+};
 
 /// A vertex type of the schema.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VertexTypeDecl {
     /// Name in the model source.
     pub name: String,
-    /// Name in the dataset.
+    /// Name in the dataset; empty if the rows are not vertices of the dataset.
     pub dataset_name: String,
+    /// What the rows are.
+    pub rows: VertexRows,
 }
 
 /// A declared relation. Semantic graphs refer to relations by position.
@@ -56,6 +61,8 @@ pub struct GraphDecl {
     /// The edges are vertex pairs to score, which may or may not be links of its relation: those of a batch in
     /// training, any requested pairs in evaluation. Such a graph has one step and carries no messages.
     pub links: bool,
+    /// For a graph that is derived from the members of a stack: which one.
+    pub derived: Option<(Stack, Incidence)>,
 }
 
 /// A semantic graph whose edges are paths of other graphs, so that a reduction over its edges can be
@@ -156,6 +163,18 @@ pub struct ParamDecl {
     pub init: Init,
     /// Does the optimizer apply weight decay?
     pub decay: bool,
+    /// For a parameter with an entry per semantic graph of a family: the graph of this entry.
+    pub of: Option<Graph>,
+    /// For a stack of parameters: its entries, whose elements it has one after the other. It has no elements of its own,
+    /// and no program that uses it uses its entries.
+    pub entries: Vec<Param>,
+}
+
+impl ParamDecl {
+    /// A parameter that belongs to no member of a family.
+    pub fn new(name: String, dims: Vec<Dim>, init: Init, decay: bool) -> Self {
+        Self { name, dims, init, decay, of: None, entries: vec![] }
+    }
 }
 
 /// An operation and its result in SSA form.
@@ -202,6 +221,10 @@ pub struct Dataflow {
     pub vertex_types: Vec<VertexTypeDecl>,
     pub relations: Vec<RelationDecl>,
     pub graphs: Vec<GraphDecl>,
+    /// Families of semantic graphs that a layer treats alike.
+    pub families: Vec<Vec<Graph>>,
+    /// Semantic graphs that share one graph.
+    pub stacks: Vec<StackDecl>,
     /// The metapath graphs whose edges are paths of other graphs.
     pub paths: Vec<PathDecl>,
     /// Sparsity patterns of feature matrices.
@@ -360,6 +383,8 @@ impl Dataflow {
             vertex_types: self.vertex_types.clone(),
             relations: self.relations.clone(),
             graphs: self.graphs.clone(),
+            families: self.families.clone(),
+            stacks: self.stacks.clone(),
             paths: self.paths.clone(),
             patterns: self.patterns.clone(),
             inputs: self.inputs.clone(),

@@ -5,8 +5,9 @@
 use std::fmt;
 
 use crate::dataflow::Dataflow;
-use crate::ops::{BinaryOp, Direction, Op, UnaryOp};
+use crate::ops::{BinaryOp, Direction, Op, ProductForm, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
+use crate::stacks::Incidence;
 use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
 
 /// An operation whose operands do not fit; the message says why.
@@ -36,6 +37,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::MatMul { .. }
         | Op::MatMulT { .. }
         | Op::Outer { .. }
+        | Op::Grouped { .. }
         | Op::Replace(..)
         | Op::SegmentArg { .. } => Some(2),
         Op::AddEnds(ends) => Some(1 + ends.len()),
@@ -239,6 +241,21 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             }
         }
 
+        Op::Grouped { form, batch, members } => {
+            dense(0)?;
+            dense(1)?;
+            known(members.index(), flow.graphs.len(), "graph")?;
+            let decl = &flow.graphs[members.index()];
+            if !matches!(decl.derived, Some((_, Incidence::Members(_)))) {
+                return error(format!("`{}` does not lead from pairs to members", decl.name));
+            }
+            let (rows, groups) = (Space::Vertices(decl.src), Space::Vertices(decl.dst));
+            grouped(*form, *batch, (rows, groups), ty(0), ty(1)).map_or_else(
+                || error(format!("no grouped product of {} and {}", show(flow, ty(0)), show(flow, ty(1)))),
+                Ok,
+            )
+        }
+
         Op::GatherSrc(graph) | Op::GatherDst(graph) => {
             dense(0)?;
             known(graph.index(), flow.graphs.len(), "graph")?;
@@ -322,6 +339,23 @@ fn leading(dim: Dim, ty: &Type) -> Type {
     let mut dims = vec![dim];
     dims.extend(&ty.dims);
     Type::new(Space::Unit, dims)
+}
+
+/// The type of a grouped product of rows with weights of their groups; `None` if the operands do not fit.
+fn grouped(form: ProductForm, b: usize, (rows, groups): (Space, Space), x: &Type, y: &Type) -> Option<Type> {
+    let second = if form == ProductForm::Outer { rows } else { groups };
+    if x.space != rows || y.space != second || x.dims.len() < b || y.dims.len() < b || x.dims[..b] != y.dims[..b] {
+        return None;
+    }
+    let (lead, x, y) = (&x.dims[..b], &x.dims[b..], &y.dims[b..]);
+    let (space, rest) = match form {
+        ProductForm::MatMul if x.len() == 1 && y.first() == x.first() => (rows, &y[1..]),
+        ProductForm::MatMulT if !y.is_empty() && y[1..] == *x => (rows, &y[..1]),
+        ProductForm::Outer if x.len() == 1 => (groups, y),
+        ProductForm::MatMul | ProductForm::MatMulT | ProductForm::Outer => return None,
+    };
+    let outer = if form == ProductForm::Outer { x } else { &[] };
+    Some(Type::new(space, [lead, outer, rest].concat()))
 }
 
 /// The type of a factored metapath reduction.

@@ -3,13 +3,15 @@
 //! Every back end is tested against it, so it favours obvious correctness over speed: no fusion, no in-place updates,
 //! sparse values stored dense (a layout never changes what a value means), and every value kept for inspection.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Index;
 
 use crate::dataflow::{Binding, Dataflow, OutputKind};
-use crate::ops::{BinaryOp, Direction, Extreme, Op, Reduce, UnaryOp};
+use crate::ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
 use crate::random;
+use crate::stacks::derive;
 use crate::types::{Dim, Graph, Input, Param, Space, Type, Value};
 
 /// A row-major matrix of f64. A value of [`Space::Unit`] has one row.
@@ -129,13 +131,42 @@ impl Bindings {
         ends
     }
 
+    /// The same bindings with the tables that are derived from stacks.
+    pub(crate) fn with_derived(&self, flow: &Dataflow) -> Cow<'_, Self> {
+        if flow.stacks.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut all = self.clone();
+        derive(flow, &mut all.num_vertices, &mut all.edges);
+        Cow::Owned(all)
+    }
+
+    /// The elements of a parameter; those of its entries, one after the other, for a stack.
+    pub(crate) fn param(&self, flow: &Dataflow, param: Param) -> Option<Cow<'_, Tensor>> {
+        let entries = &flow.params[param.index()].entries;
+        if entries.is_empty() {
+            return self.params.get(&param).map(Cow::Borrowed);
+        }
+        let parts: Option<Vec<&Tensor>> = entries.iter().map(|entry| self.params.get(entry)).collect();
+        let data: Vec<f64> = parts?.iter().flat_map(|part| part.data.iter().copied()).collect();
+        Some(Cow::Owned(Tensor::new(1, data.len(), data)))
+    }
+
     /// Copies the updated parameters and optimizer states of a run into the bindings.
     pub fn apply_updates(&mut self, flow: &Dataflow, run: &Evaluation) {
         for output in &flow.outputs {
             let value = || run[output.value].clone();
             match output.kind {
                 OutputKind::Result(_) => {}
-                OutputKind::UpdateParam(param) => drop(self.params.insert(param, value())),
+                OutputKind::UpdateParam(param) => match &flow.params[param.index()].entries[..] {
+                    [] => drop(self.params.insert(param, value())),
+                    entries => {
+                        let all = value().data;
+                        let parts = all.chunks_exact(all.len() / entries.len());
+                        let tensor = |part: &[f64]| Tensor::new(1, part.len(), part.to_vec());
+                        self.params.extend(entries.iter().copied().zip(parts.map(tensor)));
+                    }
+                },
                 OutputKind::UpdateState(param, slot) => drop(self.states.insert((param, slot), value())),
             }
         }
@@ -221,6 +252,7 @@ pub enum InterpError {
 /// # Panics
 /// When the program is ill-typed.
 pub fn run(flow: &Dataflow, bindings: &Bindings) -> Result<Evaluation, InterpError> {
+    let bindings = &bindings.with_derived(flow);
     check(flow, bindings)?;
     let mut run = Evaluation { values: Vec::with_capacity(flow.values.len()) };
     for value in flow.handles() {
@@ -315,7 +347,8 @@ pub(crate) fn evaluate(
     Ok(match &data.op {
         Op::Input(input) => bound_input(flow, bindings, *input, (rows, width))?,
         Op::Param(param) => {
-            bound("parameter", &flow.params[param.index()].name, bindings.params.get(param), (rows, width))?
+            let found = bindings.param(flow, *param);
+            bound("parameter", &flow.params[param.index()].name, found.as_deref(), (rows, width))?
         }
         Op::State(param, slot) => match bindings.states.get(&(*param, *slot)) {
             None => Tensor::filled(rows, width, 0.0),
@@ -379,6 +412,15 @@ pub(crate) fn evaluate(
                 let outer = first / k;
                 (0..arg(0).rows).map(|row| arg(0).at(row, first) * arg(1).at(row, outer * n + j)).sum()
             })
+        }
+
+        Op::Grouped { form, batch, members } => {
+            let of = match form {
+                ProductForm::Outer => ty,
+                ProductForm::MatMul | ProductForm::MatMulT => arg_ty(1),
+            };
+            let extents = product_extents(bindings, of, *batch);
+            same_rows(grouped(*form, extents, &bindings.edges[members.index()], arg(0), arg(1), rows))
         }
 
         Op::GatherSrc(graph) => {
@@ -450,6 +492,36 @@ pub(crate) fn evaluate(
             Tensor::from_fn(1, width, |_, column| reduced(*reduce, (0..arg(0).rows).map(|row| arg(0).at(row, column))))
         }
     })
+}
+
+/// A grouped product of extents (B, k, N), with an edge from each row to its group.
+pub(crate) fn grouped(
+    form: ProductForm,
+    (b, k, n): (usize, usize, usize),
+    groups: &[(u32, u32)],
+    x: &Tensor,
+    y: &Tensor,
+    rows: usize,
+) -> Vec<f64> {
+    let (left, right) = (b * k, b * n);
+    let width = match form {
+        ProductForm::MatMul => right,
+        ProductForm::MatMulT => left,
+        ProductForm::Outer => left * n,
+    };
+    let mut out = vec![0.0; rows * width];
+    for &(row, group) in groups {
+        let (row, group) = (row as usize, group as usize);
+        for element in 0..left * n {
+            let (i, j) = (element / n, element / n / k * n + element % n);
+            match form {
+                ProductForm::MatMul => out[row * width + j] += x.at(row, i) * y.at(group, element),
+                ProductForm::MatMulT => out[row * width + i] += x.at(row, j) * y.at(group, element),
+                ProductForm::Outer => out[group * width + element] += x.at(row, i) * y.at(row, j),
+            }
+        }
+    }
+    out
 }
 
 /// Broadcasts a tensor of type `from` to type `to`: unit rows to every row, elements along new trailing dimensions.
@@ -698,7 +770,7 @@ mod tests {
         let mut flow = Dataflow::new("small");
         let (a, b) = (VertexType(0), VertexType(1));
         for name in ["a", "b"] {
-            flow.vertex_types.push(VertexTypeDecl { name: name.into(), dataset_name: name.into() });
+            flow.vertex_types.push(VertexTypeDecl::new(name.into(), name.into()));
         }
         flow.graphs.push(GraphDecl {
             name: "g".into(),
@@ -708,6 +780,7 @@ mod tests {
             counted: false,
             self_loops: false,
             links: false,
+            derived: None,
         });
         let ty = Type::fixed(Space::Vertices(a), &[2]);
         let x = flow.declare_input(InputDecl { name: "a.x".into(), ty, binding: Binding::Features(a) });

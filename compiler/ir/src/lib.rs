@@ -25,17 +25,20 @@ pub mod random;
 #[cfg(any(test, feature = "testing"))]
 pub mod random_program;
 pub mod sizes;
+pub mod stacks;
 pub mod types;
 pub mod verify;
 
 pub use artifact::Artifact;
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
 pub use fingerprint::Fingerprint;
-pub use ops::{BinaryOp, Direction, Extreme, Op, Reduce, UnaryOp};
+pub use ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
 pub use paths::{PathSum, PathTerm};
 pub use print::print;
+pub use stacks::{Incidence, StackDecl, VertexRows};
 pub use types::{
-    DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Provenance, Space, Stage, Type, Value, VertexType,
+    DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Provenance, Space, Stack, Stage, Type, Value,
+    VertexType,
 };
 pub use verify::{Violation, verify};

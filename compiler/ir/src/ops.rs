@@ -78,6 +78,19 @@ pub enum Op {
         batch: usize,
     },
 
+    /// A product of the rows of each member of a stack with that member's weight (a grouped GEMM). `members` is the graph
+    /// from the pairs that are the rows to their members ([`crate::Incidence::Members`]); its edges `P -> M` give
+    ///
+    /// - [`ProductForm::MatMul`]: `P[B.., k] · M[B.., k, N..]` to `P[B.., N..]`,
+    /// - [`ProductForm::MatMulT`]: `P[B.., N..] · M[B.., k, N..]ᵀ` to `P[B.., k]`,
+    /// - [`ProductForm::Outer`]: `P[B.., k]`, `P[B.., N..]` to `M[B.., k, N..]`, summed over the rows of each member.
+    Grouped {
+        form: ProductForm,
+        /// Leading dimensions that both operands share.
+        batch: usize,
+        members: Graph,
+    },
+
     // ---- along edges --------------------------------------------------------------------------
     /// Gathers source rows per edge: `src(g)[..]` to `edges(g)[..]`. Rows for distinct sources suffice.
     GatherSrc(Graph),
@@ -136,6 +149,31 @@ pub enum Op {
     },
     /// Reduces the rows of a space: `S[..]` to `[..]`.
     ReduceSpace(Reduce),
+}
+
+/// The kind of a dense product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ProductForm {
+    /// Rows times weight, `x[r] · w`.
+    MatMul,
+    /// Rows times transposed weight, `y[r] · wᵀ`.
+    MatMulT,
+    /// Sum of outer products, `Σ_r x[r]ᵀ y[r]`.
+    Outer,
+}
+
+impl ProductForm {
+    /// The mnemonic in the text format.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProductForm::MatMul => "matmul",
+            ProductForm::MatMulT => "matmul_t",
+            ProductForm::Outer => "outer",
+        }
+    }
+
+    /// All forms, in the order of the enum.
+    pub const ALL: [ProductForm; 3] = [ProductForm::MatMul, ProductForm::MatMulT, ProductForm::Outer];
 }
 
 /// Element-wise functions of one operand `x`.

@@ -11,9 +11,12 @@ use crate::dataflow::{
     Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PathDecl, PatternDecl, RelationDecl,
     Step, ValueData, VertexTypeDecl,
 };
-use crate::ops::{BinaryOp, Direction, Extreme, Op, Reduce, UnaryOp};
+use crate::ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
-use crate::types::{DType, Dim, Graph, Input, Layout, Param, Pattern, Phase, Space, Stage, Type, Value, VertexType};
+use crate::stacks::{Incidence, StackDecl, VertexRows};
+use crate::types::{
+    DType, Dim, Graph, Input, Layout, Param, Pattern, Phase, Space, Stack, Stage, Type, Value, VertexType,
+};
 use crate::verify::Place;
 
 /// A syntax error with its position.
@@ -379,9 +382,13 @@ impl Parser {
         match keyword.as_str() {
             "vertex" => {
                 let name = self.name()?;
-                self.word("from")?;
-                let dataset_name = self.name()?;
-                self.parsed.flow.vertex_types.push(VertexTypeDecl { name, dataset_name });
+                let decl = if self.accept("=") {
+                    VertexTypeDecl { name, dataset_name: String::new(), rows: self.vertex_rows()? }
+                } else {
+                    self.word("from")?;
+                    VertexTypeDecl::new(name, self.name()?)
+                };
+                self.parsed.flow.vertex_types.push(decl);
                 Ok(Place::VertexType(self.parsed.flow.vertex_types.len() - 1))
             }
             "relation" => {
@@ -396,6 +403,15 @@ impl Parser {
                 let name = self.name()?;
                 let (src, dst) = self.ends()?;
                 self.sign("=")?;
+                if matches!(self.after_next(), Token::Sign("(")) {
+                    let (stack, incidence) = self.incidence()?;
+                    let first = self.parsed.flow.stacks[stack.index()].members[0];
+                    let links = incidence == Incidence::Edges && self.parsed.flow.graphs[first.index()].links;
+                    let (steps, none, derived) = (vec![], false, Some((stack, incidence)));
+                    let decl = GraphDecl { name, src, dst, steps, counted: none, self_loops: none, links, derived };
+                    self.parsed.flow.graphs.push(decl);
+                    return Ok(Place::Graph(self.parsed.flow.graphs.len() - 1));
+                }
                 let mut steps = vec![];
                 loop {
                     let reverse = if self.accept("<") {
@@ -410,8 +426,29 @@ impl Parser {
                 let counted = self.accept_word("counted");
                 let self_loops = self.accept_word("self_loops");
                 let links = self.accept_word("links");
-                self.parsed.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops, links });
+                self.parsed.flow.graphs.push(GraphDecl {
+                    name,
+                    src,
+                    dst,
+                    steps,
+                    counted,
+                    self_loops,
+                    links,
+                    derived: None,
+                });
                 Ok(Place::Graph(self.parsed.flow.graphs.len() - 1))
+            }
+            "family" => {
+                let members = self.graphs()?;
+                self.parsed.flow.families.push(members);
+                Ok(Place::Family(self.parsed.flow.families.len() - 1))
+            }
+            "stack" => {
+                let name = self.name()?;
+                self.sign("=")?;
+                let members = self.graphs()?;
+                self.parsed.flow.stacks.push(StackDecl { name, members });
+                Ok(Place::Stack(self.parsed.flow.stacks.len() - 1))
             }
             "metapath" => {
                 let of = self.graph()?;
@@ -452,9 +489,12 @@ impl Parser {
                     return self.error_at(at, "a parameter is a dense f32 without a space");
                 }
                 self.sign("=")?;
-                let init = self.init()?;
+                let stacked = matches!(self.peek(), Token::Word(word) if word == "stack");
+                let entries = if stacked { self.entries()? } else { vec![] };
+                let init = if stacked { Init::Constant(0.0) } else { self.init()? };
                 let decay = self.accept_word("decay");
-                self.parsed.flow.params.push(ParamDecl { name, dims: ty.dims, init, decay });
+                let of = if self.accept_word("of") { Some(self.graph()?) } else { None };
+                self.parsed.flow.params.push(ParamDecl { name, dims: ty.dims, init, decay, of, entries });
                 Ok(Place::Param(self.parsed.flow.params.len() - 1))
             }
             "result" => {
@@ -485,6 +525,69 @@ impl Parser {
         let src = self.vertex()?;
         self.sign("->")?;
         Ok((src, self.vertex()?))
+    }
+
+    /// Graphs, separated by commas.
+    fn graphs(&mut self) -> Parse<Vec<Graph>> {
+        let mut graphs = vec![self.graph()?];
+        while self.accept(",") {
+            graphs.push(self.graph()?);
+        }
+        Ok(graphs)
+    }
+
+    /// The entries of a stack of parameters: `stack(w.cites, w.likes)`.
+    fn entries(&mut self) -> Parse<Vec<Param>> {
+        self.word("stack")?;
+        self.sign("(")?;
+        let mut entries = vec![self.param()?];
+        while self.accept(",") {
+            entries.push(self.param()?);
+        }
+        self.sign(")")?;
+        Ok(entries)
+    }
+
+    /// `kind.end(stack)`, for what is derived from a stack.
+    fn derived(&mut self) -> Parse<(String, Option<Direction>, Stack)> {
+        let at = self.next;
+        let text = self.name()?;
+        let (kind, end) = text.split_once('.').map_or((&text[..], None), |(kind, end)| (kind, Some(end)));
+        let direction = match end {
+            None => None,
+            Some("dst") => Some(Direction::In),
+            Some("src") => Some(Direction::Out),
+            Some(_) => return self.error_at(at, format!("nothing is derived from a stack by `{text}`")),
+        };
+        self.sign("(")?;
+        let find = |flow: &Dataflow, name: &str| flow.stacks.iter().position(|decl| decl.name == name);
+        let stack = Stack::new(self.row("stack", find)?);
+        self.sign(")")?;
+        Ok((kind.to_owned(), direction, stack))
+    }
+
+    fn vertex_rows(&mut self) -> Parse<VertexRows> {
+        let at = self.next;
+        let (kind, direction, stack) = self.derived()?;
+        match (kind.as_str(), direction) {
+            ("members", None) => Ok(VertexRows::Members(stack)),
+            ("pairs", Some(direction)) => Ok(VertexRows::Pairs(stack, direction)),
+            ("cells", Some(direction)) => Ok(VertexRows::Cells(stack, direction)),
+            _ => self.error_at(at, "expected `members`, `pairs.END` or `cells.END`"),
+        }
+    }
+
+    fn incidence(&mut self) -> Parse<(Stack, Incidence)> {
+        let at = self.next;
+        let (kind, direction, stack) = self.derived()?;
+        let incidence = match (kind.as_str(), direction) {
+            ("edges", None) => Incidence::Edges,
+            ("vertices", Some(direction)) => Incidence::Vertices(direction),
+            ("members", Some(direction)) => Incidence::Members(direction),
+            ("cells", Some(direction)) => Incidence::Cells(direction),
+            _ => return self.error_at(at, "expected `edges`, `vertices.END`, `members.END` or `cells.END`"),
+        };
+        Ok((stack, incidence))
     }
 
     fn dim(&mut self) -> Parse<Dim> {
@@ -780,6 +883,14 @@ impl Parser {
             "matmul" => Op::MatMul { batch: self.batch()? },
             "matmul_t" => Op::MatMulT { batch: self.batch()? },
             "outer" => Op::Outer { batch: self.batch()? },
+            "grouped.matmul" | "grouped.matmul_t" | "grouped.outer" => {
+                let known = |form: &ProductForm| mnemonic.strip_prefix("grouped.") == Some(form.name());
+                let form = ProductForm::ALL.into_iter().find(known).expect("the mnemonic names a form");
+                let batch = self.batch()?;
+                let members = self.graph()?;
+                self.comma_before_value()?;
+                Op::Grouped { form, batch, members }
+            }
             "gather.src" => {
                 let graph = self.graph()?;
                 self.comma_before_value()?;

@@ -19,6 +19,16 @@
 //! }
 //! ```
 //!
+//! A program with stacks ([`crate::stacks`]) also has lines such as these:
+//!
+//! ```text
+//!   family cites, likes
+//!   stack s0 = cites, likes
+//!   vertex s0.dst = pairs.dst(s0)
+//!   graph s0.dst.vertices: s0.dst -> Paper = vertices.dst(s0)
+//!   param w : f32[|s0.members|, 16, 4] = stack(w.cites, w.likes) decay
+//! ```
+//!
 //! A hop of a graph is `>relation`, or `<relation` in reverse. Names that are not identifiers (letters, digits,
 //! `_` and `.`) are quoted. Redundant attributes are omitted: `broadcast`, `reshape` and `random_mask` take the
 //! type of their line.
@@ -27,7 +37,8 @@ use std::fmt::{self, Write};
 
 use crate::dataflow::{Binding, Cursor, Dataflow, Init, OutputKind, ValueData};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
-use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Type, VertexType};
+use crate::stacks::{Incidence, VertexRows};
+use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Stack, Type, VertexType};
 
 /// The text of a program. Never panics: a handle that refers to nothing prints as `?v7`, which does not parse.
 pub fn print(flow: &Dataflow) -> String {
@@ -84,6 +95,10 @@ const OP_COLUMN: usize = 40;
 /// Width that types are padded to.
 const TYPE_COLUMN: usize = 34;
 
+fn listed<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
+    items.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
 struct Printer<'a> {
     flow: &'a Dataflow,
     out: &'a mut String,
@@ -112,14 +127,14 @@ impl Printer<'_> {
     fn tables(&mut self) -> fmt::Result {
         let flow = self.flow;
         let names = Names(flow);
-        for decl in &flow.vertex_types {
+        for decl in flow.vertex_types.iter().filter(|decl| decl.rows == VertexRows::Dataset) {
             writeln!(self.out, "  vertex {} from \"{}\"", quoted(&decl.name), escaped(&decl.dataset_name))?;
         }
         for decl in &flow.relations {
             let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
             writeln!(self.out, "  relation {name}: {src} -> {dst} from \"{}\"", escaped(&decl.dataset_name))?;
         }
-        for decl in &flow.graphs {
+        for decl in flow.graphs.iter().filter(|decl| decl.derived.is_none()) {
             let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
             write!(self.out, "  graph {name}: {src} -> {dst} =")?;
             for step in &decl.steps {
@@ -137,6 +152,7 @@ impl Printer<'_> {
             }
             writeln!(self.out)?;
         }
+        self.stacks()?;
         for decl in &flow.paths {
             let hops: Vec<String> = decl.hops.iter().map(|&hop| names.graph(hop)).collect();
             let once = if decl.once { " once" } else { "" };
@@ -152,7 +168,46 @@ impl Printer<'_> {
         for decl in &flow.params {
             let ty = names.ty(&Type::new(Space::Unit, decl.dims.clone()));
             let decay = if decl.decay { " decay" } else { "" };
-            writeln!(self.out, "  param {} : {ty} = {}{decay}", quoted(&decl.name), names.init(decl.init))?;
+            let init = match &decl.entries[..] {
+                [] => names.init(decl.init),
+                entries => format!("stack({})", listed(entries, |&entry| names.param(entry))),
+            };
+            let of = decl.of.map_or_else(String::new, |of| format!(" of {}", names.graph(of)));
+            writeln!(self.out, "  param {} : {ty} = {init}{decay}{of}", quoted(&decl.name))?;
+        }
+        Ok(())
+    }
+
+    /// Families, stacks, and the tables derived from stacks.
+    fn stacks(&mut self) -> fmt::Result {
+        let flow = self.flow;
+        let names = Names(flow);
+        for members in &flow.families {
+            writeln!(self.out, "  family {}", listed(members, |&member| names.graph(member)))?;
+        }
+        for decl in &flow.stacks {
+            let members = listed(&decl.members, |&member| names.graph(member));
+            writeln!(self.out, "  stack {} = {members}", quoted(&decl.name))?;
+        }
+        for decl in &flow.vertex_types {
+            let (kind, stack) = match decl.rows {
+                VertexRows::Dataset => continue,
+                VertexRows::Members(stack) => ("members".to_owned(), stack),
+                VertexRows::Pairs(stack, direction) => (format!("pairs.{}", direction.end_name()), stack),
+                VertexRows::Cells(stack, direction) => (format!("cells.{}", direction.end_name()), stack),
+            };
+            writeln!(self.out, "  vertex {} = {kind}({})", quoted(&decl.name), names.stack(stack))?;
+        }
+        for decl in &flow.graphs {
+            let Some((stack, incidence)) = decl.derived else { continue };
+            let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
+            let kind = match incidence {
+                Incidence::Edges => "edges".to_owned(),
+                Incidence::Vertices(direction) => format!("vertices.{}", direction.end_name()),
+                Incidence::Members(direction) => format!("members.{}", direction.end_name()),
+                Incidence::Cells(direction) => format!("cells.{}", direction.end_name()),
+            };
+            writeln!(self.out, "  graph {name}: {src} -> {dst} = {kind}({})", names.stack(stack))?;
         }
         Ok(())
     }
@@ -193,6 +248,10 @@ impl Names<'_> {
 
     fn relation(&self, relation: u32) -> String {
         self.0.relations.get(relation as usize).map_or_else(|| format!("?r{relation}"), |decl| quoted(&decl.name))
+    }
+
+    fn stack(&self, stack: Stack) -> String {
+        self.0.stacks.get(stack.index()).map_or_else(|| format!("?{stack}"), |decl| quoted(&decl.name))
     }
 
     pub(crate) fn graph(&self, graph: Graph) -> String {
@@ -294,6 +353,9 @@ impl Names<'_> {
             Op::MatMul { batch } => (batched("matmul", *batch), None),
             Op::MatMulT { batch } => (batched("matmul_t", *batch), None),
             Op::Outer { batch } => (batched("outer", *batch), None),
+            Op::Grouped { form, batch, members } => {
+                (batched(&format!("grouped.{}", form.name()), *batch), Some(self.graph(*members)))
+            }
             Op::GatherSrc(graph) => ("gather.src".to_owned(), Some(self.graph(*graph))),
             Op::GatherDst(graph) => ("gather.dst".to_owned(), Some(self.graph(*graph))),
             Op::Segment { graph, direction, reduce } => {

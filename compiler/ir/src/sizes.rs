@@ -1,7 +1,7 @@
 //! Dataset sizes, which passes and cost models compare.
 
 use crate::kernel::Width;
-use crate::{Dataflow, Dim, Direction, Graph, Pattern, Space, Value};
+use crate::{Dataflow, Dim, Direction, Graph, Incidence, Pattern, Space, Stack, Value, VertexRows};
 
 /// Row counts of a dataset, or estimates of them.
 ///
@@ -36,6 +36,64 @@ pub struct Ends {
 }
 
 impl SizeInfo {
+    /// Fills in the sizes of the tables that are derived from stacks, where data has not given them. The distinct
+    /// vertices behind pairs are estimated.
+    pub fn derive(&mut self, flow: &Dataflow) {
+        let members = |stack: Stack| &flow.stacks[stack.index()].members;
+        let known = self.vertices.len();
+        for decl in flow.vertex_types.iter().skip(known) {
+            let rows = match decl.rows {
+                VertexRows::Dataset => 0,
+                VertexRows::Members(stack) => members(stack).len() as u64,
+                VertexRows::Pairs(stack, direction) => {
+                    members(stack).iter().map(|&graph| self.pairs(flow, graph, direction)).sum()
+                }
+                VertexRows::Cells(stack, direction) => {
+                    let Space::Vertices(end) = flow.graph_end(members(stack)[0], direction) else { continue };
+                    members(stack).len() as u64 * self.vertices[end.index()]
+                }
+            };
+            self.vertices.push(rows);
+        }
+        let with_ends = self.ends.len() == self.edges.len();
+        for decl in flow.graphs.iter().skip(self.edges.len()) {
+            let (sources, destinations) = (self.vertices[decl.src.index()], self.vertices[decl.dst.index()]);
+            let (edges, ends) = match decl.derived {
+                None => (0, Ends::default()),
+                Some((stack, Incidence::Edges)) => {
+                    let most = |of: fn(&Ends) -> u64| {
+                        members(stack).iter().filter_map(|graph| self.ends.get(graph.index()).map(of)).max()
+                    };
+                    let (max_out, max_in) = (most(|ends| ends.max_out), most(|ends| ends.max_in));
+                    let edges = members(stack).iter().map(|graph| self.edges[graph.index()]).sum();
+                    let of_members = |max: Option<u64>| max.unwrap_or(edges);
+                    (edges, Ends { sources, destinations, max_out: of_members(max_out), max_in: of_members(max_in) })
+                }
+                // One edge for each pair.
+                Some((stack, incidence)) => {
+                    let max_in = match incidence {
+                        Incidence::Cells(_) => 1,
+                        Incidence::Vertices(_) => members(stack).len() as u64,
+                        Incidence::Members(_) | Incidence::Edges => sources,
+                    };
+                    let destinations = destinations.min(sources);
+                    (sources, Ends { sources, destinations, max_out: 1, max_in })
+                }
+            };
+            self.edges.push(edges);
+            if with_ends {
+                self.ends.push(ends);
+            }
+        }
+    }
+
+    /// Distinct destinations (sources) of a graph, or a bound.
+    fn pairs(&self, flow: &Dataflow, graph: Graph, direction: Direction) -> u64 {
+        let Space::Vertices(end) = flow.graph_end(graph, direction) else { return 0 };
+        let most = self.vertices[end.index()].min(self.edges[graph.index()]);
+        self.num_ends(graph, direction).unwrap_or(most)
+    }
+
     /// Number of rows of a space.
     pub fn rows(&self, space: Space) -> u64 {
         match space {
@@ -132,6 +190,7 @@ mod tests {
             counted: false,
             self_loops: false,
             links: false,
+            derived: None,
         };
         let pattern = PatternDecl { vertex: a, columns: 4 };
         let tables = Dataflow { graphs: vec![graph], patterns: vec![pattern], ..Dataflow::new("d") };

@@ -49,6 +49,10 @@ handle!(
     Graph, "g"
 );
 handle!(
+    /// Several semantic graphs whose edges form one graph, see [`crate::stacks`].
+    Stack, "s"
+);
+handle!(
     /// The sparsity pattern of a sparse feature matrix.
     Pattern, "p"
 );

@@ -7,6 +7,7 @@ use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, Step};
 use crate::infer::infer;
 use crate::ops::{Op, UnaryOp};
 use crate::print::{print_op, print_type};
+use crate::stacks::VertexRows;
 use crate::types::{DType, Dim, Graph, Layout, Param, Space, Type, Value, VertexType};
 
 /// The location of a violation: a table row, a value or an output.
@@ -16,6 +17,8 @@ pub enum Place {
     VertexType(usize),
     Relation(usize),
     Graph(usize),
+    Family(usize),
+    Stack(usize),
     /// The decomposition of a metapath graph into hops.
     Paths(usize),
     Pattern(usize),
@@ -31,6 +34,8 @@ impl fmt::Display for Place {
             Place::VertexType(row) => write!(f, "vertex type {row}"),
             Place::Relation(row) => write!(f, "relation {row}"),
             Place::Graph(row) => write!(f, "graph {row}"),
+            Place::Family(row) => write!(f, "family {row}"),
+            Place::Stack(row) => write!(f, "stack {row}"),
             Place::Paths(row) => write!(f, "metapath {row}"),
             Place::Pattern(row) => write!(f, "pattern {row}"),
             Place::Input(row) => write!(f, "input {row}"),
@@ -100,6 +105,12 @@ impl Verifier<'_> {
         for row in 0..flow.graphs.len() {
             self.graph(row);
         }
+        for (row, members) in flow.families.iter().enumerate() {
+            if members.iter().any(|graph| graph.index() >= flow.graphs.len()) {
+                self.report(Place::Family(row), "a member is no graph");
+            }
+        }
+        (0..flow.stacks.len()).for_each(|row| self.stack(row));
         for (row, decl) in flow.patterns.iter().enumerate() {
             self.vertices(Place::Pattern(row), [decl.vertex]);
         }
@@ -113,6 +124,7 @@ impl Verifier<'_> {
         for (row, decl) in flow.params.iter().enumerate() {
             let place = Place::Param(row);
             self.dims(place, &decl.dims);
+            self.entries(row);
             let numbers = match decl.init {
                 Init::Constant(number) | Init::Uniform(number) | Init::Normal { std: number } => Some(number),
                 Init::Glorot { fan_in, .. } | Init::He { fan_in } => {
@@ -165,11 +177,62 @@ impl Verifier<'_> {
         }
     }
 
+    /// The members of a stack are graphs of relations or metapaths with equal end types.
+    fn stack(&mut self, row: usize) {
+        let (flow, place) = (self.flow, Place::Stack(row));
+        let members: Option<Vec<_>> =
+            flow.stacks[row].members.iter().map(|member| flow.graphs.get(member.index())).collect();
+        match members.as_deref() {
+            Some([first, rest @ ..]) => {
+                let alike =
+                    |other: &&GraphDecl| (other.src, other.dst, other.links) == (first.src, first.dst, first.links);
+                if !rest.iter().all(alike) || first.derived.is_some() {
+                    self.report(place, "its members do not have the same end types");
+                }
+            }
+            Some([]) | None => self.report(place, "it has no members"),
+        }
+    }
+
+    /// The entries of a stack of parameters are earlier parameters of one shape, without entries.
+    fn entries(&mut self, row: usize) {
+        let (flow, place) = (self.flow, Place::Param(row));
+        let decl = &flow.params[row];
+        let Some(first) = decl.entries.first() else { return };
+        let entry = |param: &Param| flow.params[..row].get(param.index());
+        let Some(first) = entry(first) else { return self.report(place, "an entry is no earlier parameter") };
+        if !decl
+            .entries
+            .iter()
+            .all(|param| entry(param).is_some_and(|it| it.dims == first.dims && it.entries.is_empty()))
+        {
+            self.report(place, "its entries do not have one shape");
+        }
+        let rows = match decl.dims.first() {
+            Some(Dim::Count(vertex)) => flow.vertex_types.get(vertex.index()).map(|decl| decl.rows),
+            Some(Dim::Fixed(_)) | None => None,
+        };
+        let fits = match rows {
+            Some(VertexRows::Members(_)) => decl.dims[1..] == first.dims[..],
+            Some(VertexRows::Cells(..)) => decl.dims[1..] == first.dims[1..],
+            Some(VertexRows::Dataset | VertexRows::Pairs(..)) | None => false,
+        };
+        if !fits {
+            self.report(place, "it does not have a row for each entry, or each row of one");
+        }
+    }
+
     /// The steps must lead in message direction from the source type to the destination type.
     fn graph(&mut self, row: usize) {
         let (flow, place) = (self.flow, Place::Graph(row));
         let decl = &flow.graphs[row];
         if !self.vertices(place, [decl.src, decl.dst]) {
+            return;
+        }
+        if let Some((stack, _)) = decl.derived {
+            if stack.index() >= flow.stacks.len() {
+                self.report(place, format!("there is no stack {stack}"));
+            }
             return;
         }
         let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
@@ -337,6 +400,7 @@ impl Verifier<'_> {
             | Op::MatMul { .. }
             | Op::MatMulT { .. }
             | Op::Outer { .. }
+            | Op::Grouped { .. }
             | Op::GatherSrc(_)
             | Op::GatherDst(_)
             | Op::Segment { .. }

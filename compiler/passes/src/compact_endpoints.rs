@@ -35,7 +35,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::interp;
-use hgnnc_ir::{BinaryOp, DType, Dataflow, Dim, Direction, Graph, Op, OutputKind, Param, Reduce, Space, Type, Value};
+use hgnnc_ir::{
+    BinaryOp, DType, Dataflow, Dim, Direction, Graph, Op, OutputKind, Param, Reduce, Space, Type, Value, VertexRows,
+    VertexType,
+};
 
 use crate::move_to_vertices::by_row;
 use crate::pipeline::{Changed, PassCx, SizeInfo};
@@ -358,6 +361,11 @@ impl Builder<'_> {
     fn is_table(&self, value: Value, ends: Ends) -> bool {
         let ty = self.old.ty(value);
         let of = self.old.graph_end(ends.0, ends.1);
+        // A batch has pairs of other members than the next one, and the optimizer changes those without pairs as well.
+        let members = |vertex: VertexType| matches!(self.old.vertex_types[vertex.index()].rows, VertexRows::Members(_));
+        if matches!(of, Space::Vertices(vertex) if members(vertex)) {
+            return false;
+        }
         ty.is_unit() && matches!(ty.dims.first(), Some(Dim::Count(vertex)) if Space::Vertices(*vertex) == of)
     }
 

@@ -19,8 +19,8 @@ use std::collections::{HashMap, HashSet};
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Extreme, Graph, Input, Op, Param, PathSum, PathTerm, Phase, Reduce, Space,
-    Type, UnaryOp, Value,
+    BinaryOp, Dataflow, Dim, Direction, Extreme, Graph, Input, Op, Param, PathSum, PathTerm, Phase, ProductForm,
+    Reduce, Space, Type, UnaryOp, Value,
 };
 
 /// Larger than no finite f32 and still finite, the guard against `-∞ - -∞`.
@@ -129,6 +129,7 @@ fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
             | Op::MatMul { .. }
             | Op::MatMulT { .. }
             | Op::Outer { .. }
+            | Op::Grouped { .. }
             | Op::GatherSrc(_)
             | Op::GatherDst(_)
             | Op::Segment { .. }
@@ -273,6 +274,26 @@ impl Tape<'_> {
                 let (a, b) = (args[0], args[1]);
                 self.product(a, Op::MatMulT { batch }, b, g)?;
                 self.product(b, Op::MatMul { batch }, a, g)
+            }
+
+            // As the products above, with the weight of each row's member.
+            Op::Grouped { form, batch, members } => {
+                let grouped = |form| Op::Grouped { form, batch, members };
+                let (a, b) = (args[0], args[1]);
+                match form {
+                    ProductForm::MatMul => {
+                        self.product(a, grouped(ProductForm::MatMulT), g, b)?;
+                        self.product(b, grouped(ProductForm::Outer), a, g)
+                    }
+                    ProductForm::MatMulT => {
+                        self.product(a, grouped(ProductForm::MatMul), g, b)?;
+                        self.product(b, grouped(ProductForm::Outer), g, a)
+                    }
+                    ProductForm::Outer => {
+                        self.product(a, grouped(ProductForm::MatMulT), b, g)?;
+                        self.product(b, grouped(ProductForm::MatMul), a, g)
+                    }
+                }
             }
 
             // Each edge reads the row of its endpoint: dx sums the gradients of the edges.

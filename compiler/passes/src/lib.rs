@@ -24,6 +24,7 @@ mod rewrite;
 pub mod score_links;
 pub mod simplify;
 pub mod split_outer_products;
+pub mod stack_families;
 mod unread_rows;
 
 pub use batch_sizes::batch_sizes;

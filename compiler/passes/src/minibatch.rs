@@ -113,6 +113,7 @@ pub(crate) fn build(
         builder.new.outputs.push(hgnnc_ir::Output { kind: output.kind.clone(), value });
     }
     builder.new.cursor = flow.cursor;
+    builder.families();
     builder.layout.hops = builder.layout.vertices.iter().map(|known| known.hops).max().unwrap_or(0);
     Ok((builder.new, builder.layout, builder.cached))
 }
@@ -229,10 +230,10 @@ impl Builder<'_> {
         if let Some(&known) = self.tables.vertices.get(&known) {
             return known;
         }
-        let VertexTypeDecl { name, dataset_name } = &self.old.vertex_types[vertex.index()];
+        let VertexTypeDecl { name, dataset_name, .. } = &self.old.vertex_types[vertex.index()];
         let new = VertexType::new(self.new.vertex_types.len());
         let (name, dataset_name) = (name_within(name, hops), dataset_name.clone());
-        self.new.vertex_types.push(VertexTypeDecl { name, dataset_name });
+        self.new.vertex_types.push(VertexTypeDecl::new(name, dataset_name));
         self.layout.vertices.push(known);
         self.tables.vertices.insert(known, new);
         new
@@ -281,6 +282,7 @@ impl Builder<'_> {
             counted: false,
             self_loops: false,
             links: false,
+            derived: None,
         };
         let new = self.add_graph(decl, name, BatchGraph::First { rows: to });
         self.tables.firsts.insert((from, to), new);
@@ -358,6 +360,25 @@ impl Builder<'_> {
                 *fan_in = count;
             }
             self.layout.rows.push((param, Known { vertex, hops }));
+        }
+    }
+
+    /// The families of each hop, and the semantic graphs that entries of parameters belong to there.
+    fn families(&mut self) {
+        let mut hops: Vec<usize> = self.tables.graphs.keys().map(|&(_, hops)| hops).collect();
+        hops.sort_unstable();
+        hops.dedup();
+        for (family, &hops) in self.old.families.iter().flat_map(|family| hops.iter().map(move |hops| (family, hops))) {
+            let known = |&graph: &Graph| self.tables.graphs.get(&(graph, hops)).copied();
+            if let Some(members) = family.iter().map(known).collect::<Option<Vec<Graph>>>()
+                && !self.new.families.contains(&members)
+            {
+                self.new.families.push(members);
+            }
+        }
+        let owners = owners(&self.new, &self.tables.graphs);
+        for (decl, owner) in self.new.params.iter_mut().zip(owners) {
+            decl.of = owner;
         }
     }
 
@@ -440,9 +461,9 @@ impl Builder<'_> {
             return known;
         }
         let rows = VertexType::new(self.new.vertex_types.len());
-        let VertexTypeDecl { name, dataset_name } = self.new.vertex_types[of.index()].clone();
+        let VertexTypeDecl { name, dataset_name, .. } = self.new.vertex_types[of.index()].clone();
         let graph = format!("reused({name})");
-        self.new.vertex_types.push(VertexTypeDecl { name: format!("{name}.reused"), dataset_name });
+        self.new.vertex_types.push(VertexTypeDecl::new(format!("{name}.reused"), dataset_name));
         self.layout.vertices.push(Known { vertex, hops });
         self.layout.reused.push(Reused { rows, of, values: vec![] });
         let number = self.layout.reused.len() - 1;
@@ -454,6 +475,7 @@ impl Builder<'_> {
             counted: false,
             self_loops: false,
             links: false,
+            derived: None,
         };
         self.add_graph(decl, graph, BatchGraph::Reused { rows: number });
         number
@@ -489,4 +511,29 @@ impl Builder<'_> {
         }
         Ok(new)
     }
+}
+
+/// For each parameter that is an entry for a semantic graph: the graph of the batch whose edges first depend on it.
+fn owners(flow: &Dataflow, graphs: &HashMap<(Graph, usize), Graph>) -> Vec<Option<Graph>> {
+    let origin: HashMap<Graph, Graph> = graphs.iter().map(|(&(old, _), &new)| (new, old)).collect();
+    let mut owners: Vec<Option<Graph>> = vec![None; flow.params.len()];
+    // The entry that a value depends on, as long as it depends on one.
+    let mut entries: Vec<Option<Param>> = Vec::with_capacity(flow.values.len());
+    for data in &flow.values {
+        let own = match data.op {
+            Op::Param(param) => flow.params[param.index()].of.map(|_| param),
+            _ => data.args.iter().find_map(|arg| entries[arg.index()]),
+        };
+        let entry = match (own, data.ty.space) {
+            (Some(param), Space::Edges(graph)) => {
+                if origin.get(&graph) == flow.params[param.index()].of.as_ref() {
+                    owners[param.index()].get_or_insert(graph);
+                }
+                None
+            }
+            (own, _) => own,
+        };
+        entries.push(entry);
+    }
+    owners
 }

@@ -111,6 +111,7 @@ pub(crate) fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
         | Op::Rows
         | Op::Unrows
         | Op::Outer { .. }
+        | Op::Grouped { .. }
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
         | Op::Segment { .. }

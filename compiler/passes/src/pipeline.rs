@@ -1,7 +1,8 @@
 //! The table of contents: which passes run, in which order, and why.
 //!
-//! There are two lists, because differentiation stands between them: [`FORWARD`] for programs that are still to be
-//! differentiated (or never will be), [`JOINT`] for differentiated programs.
+//! There are three lists. [`MODEL`] is for the program of a model before data is bound to it. Differentiation stands
+//! between the others: [`FORWARD`] for programs that are still to be differentiated (or never will be), [`JOINT`] for
+//! differentiated programs.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,6 +25,7 @@ use crate::reassociate::reassociate;
 use crate::rematerialize::rematerialize;
 use crate::simplify::simplify;
 use crate::split_outer_products::split_outer_products;
+use crate::stack_families::stack_families;
 
 /// A pass with its name.
 pub struct Pass {
@@ -72,6 +74,15 @@ const SPLIT_OUTER_PRODUCTS: Pass = Pass {
 };
 const REMATERIALIZE: Pass =
     Pass { name: "rematerialize", summary: "the backward pass recomputes cheap forward values", run: rematerialize };
+
+const STACK_FAMILIES: Pass = Pass {
+    name: "stack_families",
+    summary: "many relations that are treated alike become one graph",
+    run: stack_families,
+};
+
+/// On the forward program of a model, before it is bound to data: these passes change tables of graphs and parameters.
+pub const MODEL: &[Pass] = &[STACK_FAMILIES];
 
 /// On forward programs, before differentiation: a cheaper forward pass has a cheaper gradient.
 pub const FORWARD: &[Pass] = &[
@@ -291,7 +302,7 @@ impl PassManager {
     /// [`REORDER_VERTICES`] last.
     pub fn summaries() -> Vec<(&'static str, &'static str)> {
         let mut found: Vec<(&str, &str)> = vec![];
-        for pass in FORWARD.iter().chain(JOINT) {
+        for pass in MODEL.iter().chain(FORWARD).chain(JOINT) {
             if !found.iter().any(|(name, _)| *name == pass.name) {
                 found.push((pass.name, pass.summary));
             }
@@ -303,6 +314,11 @@ impl PassManager {
     /// The names of all passes, as [`PassManager::summaries`] has them.
     pub fn names() -> Vec<&'static str> {
         Self::summaries().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Runs the passes of [`MODEL`].
+    pub fn run_model(&self, flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+        self.run(MODEL, flow, cx)
     }
 
     /// Runs the passes of [`FORWARD`].

@@ -69,7 +69,7 @@ pub(crate) fn attribute(op: &Op) -> [u64; 2] {
         Op::Const(number) => [(number + 0.0).to_bits(), 0],
         Op::RandomMask { stream, .. } => [(*stream).into(), 0],
         Op::Slice { start, len } => [*start as u64, *len as u64],
-        Op::GatherSrc(graph) | Op::GatherDst(graph) => [graph.index() as u64, 0],
+        Op::GatherSrc(graph) | Op::GatherDst(graph) | Op::Grouped { members: graph, .. } => [graph.index() as u64, 0],
         Op::Segment { graph, .. } | Op::SegmentEnds { graph, .. } | Op::SegmentArg { graph, .. } => {
             [graph.index() as u64, 0]
         }

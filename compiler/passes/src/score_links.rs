@@ -22,7 +22,7 @@
 //! second part does not use have one element there.
 
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
-use hgnnc_ir::{Dataflow, Graph, Op, Output, Space, Type, Value};
+use hgnnc_ir::{Dataflow, Graph, Op, Output, Space, Type, Value, VertexRows};
 
 /// The two parts of a forward program: without the results of pairs, and with them only. `None` where it has none.
 /// Values that only pairs read stay in the first part, dead.
@@ -41,7 +41,13 @@ pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
     let mut second = flow.with_tables_of(format!("{}.score", flow.name));
     second.inputs.clear();
     second.patterns.clear();
-    second.graphs.retain(|decl| decl.links);
+    second.graphs.retain(|decl| decl.links && decl.derived.is_none());
+    // Pairs are scored relation by relation, so it has no stacks, and none of their tables.
+    second.families.clear();
+    second.stacks.clear();
+    second.vertex_types.retain(|decl| decl.rows == VertexRows::Dataset);
+    second.params.retain(|decl| decl.entries.is_empty());
+    second.params.iter_mut().for_each(|decl| decl.of = None);
     let of_links: Vec<usize> = (0..flow.graphs.len()).filter(|&graph| flow.graphs[graph].links).collect();
     let moved = |graph: Graph| {
         let position = of_links.iter().position(|&of| of == graph.index());

@@ -94,6 +94,7 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
         | Op::MatMul { .. }
         | Op::MatMulT { .. }
         | Op::Outer { .. }
+        | Op::Grouped { .. }
         | Op::Segment { .. }
         | Op::SegmentEnds { .. }
         | Op::SegmentArg { .. }

@@ -154,7 +154,7 @@ impl<'a> Elaborator<'a> {
     ) -> Self {
         let mut flow = Dataflow::new(&name.name);
         for vertex in &schema.vertices {
-            let decl = VertexTypeDecl { name: vertex.name.clone(), dataset_name: vertex.dataset_name.clone() };
+            let decl = VertexTypeDecl::new(vertex.name.clone(), vertex.dataset_name.clone());
             flow.vertex_types.push(decl);
         }
         for relation in &schema.relations {
@@ -269,7 +269,7 @@ impl<'a> Elaborator<'a> {
     pub fn parameter(&mut self, name: String, widths: Vec<Width>, init: Init, decay: bool, span: Span) -> Val {
         let name = self.param_names.take(&name);
         let dims = widths.iter().map(|w| w.dim).collect();
-        let param: Param = self.flow.declare_param(ParamDecl { name: name.clone(), dims, init, decay });
+        let param: Param = self.flow.declare_param(ParamDecl::new(name.clone(), dims, init, decay));
         let last = name.rfind('.').map_or("", |dot| &name[dot + 1..]);
         for end in name.match_indices('.').map(|(dot, _)| dot) {
             self.param_members.insert((name[..end].to_owned(), last.to_owned()));

@@ -131,6 +131,9 @@ impl<'a> Elaborator<'a> {
         };
         let arguments = self.bind_arguments(def, call, scope, &mut cx);
         let family = self.bind_family(layer, call, span, &mut cx);
+        if family && cx.graphs.len() > 1 && !self.flow.families.contains(&cx.graphs) {
+            self.flow.families.push(cx.graphs.clone());
+        }
         if !arguments || !family {
             // Inputs are still evaluated, so that their own mistakes are reported.
             for arg in &call.of {

@@ -63,6 +63,11 @@ pub struct Analyzed {
     pub schema: Schema,
     /// The train block.
     pub train: Option<TrainSpec>,
+    /// The forward program of which those of mini-batches are made, if it is another one: passes on the program of the
+    /// whole graph change tables, and batches have tables of their own.
+    pub of_batches: Option<Dataflow>,
+    /// What was decided about the program before it is bound to data, for `--explain`.
+    pub explanations: Vec<String>,
 }
 
 /// Analyzes a file. Everything that is wrong is reported; the result is `None` where no program can be made.
@@ -132,7 +137,15 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
     )?;
     let schema = resolved.into_iter().nth(position).expect("position was found");
     unused_declarations(&schema, diagnostics);
-    Some(Analyzed { name: model.name.name.clone(), flow, outputs, schema, train })
+    Some(Analyzed {
+        name: model.name.name.clone(),
+        flow,
+        outputs,
+        schema,
+        train,
+        of_batches: None,
+        explanations: vec![],
+    })
 }
 
 /// The report of a file without a model, at its end: a model may stand there.

@@ -120,6 +120,7 @@ impl Elaborator<'_> {
                 continue;
             }
             let name = format!("{base}.{member}");
+            let before = self.flow.params.len();
             let val = match self.shared_parameter(&name, shape, decl, scope)? {
                 Some(val) => val,
                 None => match self.member(decl, name, &base, shape.clone(), initialiser, scope)? {
@@ -127,6 +128,13 @@ impl Elaborator<'_> {
                     None => return Ok(None),
                 },
             };
+            if let (Per::Graph, Some(layer)) = (per, layer) {
+                // The bases of a decomposition belong to all semantic graphs.
+                let bases = format!("{base}.bases");
+                let graph = layer.graphs[scope.graphs[vals.len()]];
+                let own = self.flow.params[before..].iter_mut().filter(|decl| decl.name != bases);
+                own.for_each(|decl| decl.of = Some(graph));
+            }
             known.insert(member.clone(), val.clone());
             vals.push(val);
         }

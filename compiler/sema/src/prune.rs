@@ -78,6 +78,7 @@ pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
             | Op::MatMul { .. }
             | Op::MatMulT { .. }
             | Op::Outer { .. }
+            | Op::Grouped { .. }
             | Op::GatherSrc(_)
             | Op::GatherDst(_)
             | Op::Segment { .. }

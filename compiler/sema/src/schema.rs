@@ -731,6 +731,7 @@ impl GraphRef {
             counted: self.counted,
             self_loops: self.self_loops,
             links: self.links,
+            derived: None,
         }
     }
 

@@ -103,7 +103,7 @@ fn main() -> Result<(), hgnnc_exec::ExecError> {
 
 fn tables(graph: &Topology, features: &Topology) -> (Dataflow, BoundData) {
     let mut flow = Dataflow::new("bench");
-    flow.vertex_types.push(VertexTypeDecl { name: "Paper".into(), dataset_name: "paper".into() });
+    flow.vertex_types.push(VertexTypeDecl::new("Paper".into(), "paper".into()));
     let (src, dst) = (VertexType(0), VertexType(0));
     flow.graphs.push(GraphDecl {
         name: "PSP".into(),
@@ -113,6 +113,7 @@ fn tables(graph: &Topology, features: &Topology) -> (Dataflow, BoundData) {
         counted: false,
         self_loops: false,
         links: false,
+        derived: None,
     });
     let data = BoundData {
         num_vertices: vec![PAPERS],
@@ -134,13 +135,13 @@ fn leaves(flow: &mut Dataflow) -> [Value; 5] {
         all.extend(dims.iter().map(|&d| Dim::Fixed(d)));
         let init = Init::Uniform(1.0);
         let name = format!("p{}", flow.params.len());
-        let param = flow.declare_param(ParamDecl { name, dims: all, init, decay: false });
+        let param = flow.declare_param(ParamDecl::new(name, all, init, false));
         let param = flow.add(Op::Param(param), &[]);
         flow.add(Op::Rows, &[param])
     };
     let (h, a, b) = (rows(&[HEADS, WIDTH]), rows(&[HEADS]), rows(&[HEADS]));
     let dims = vec![Dim::Fixed(COLUMNS), Dim::Fixed(HEADS * WIDTH)];
-    let w = flow.declare_param(ParamDecl { name: "w".into(), dims, init: Init::Uniform(1.0), decay: false });
+    let w = flow.declare_param(ParamDecl::new("w".into(), dims, Init::Uniform(1.0), false));
     let (x, w) = (flow.add(Op::Input(input), &[]), flow.add(Op::Param(w), &[]));
     [h, a, b, x, w]
 }

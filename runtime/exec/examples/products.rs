@@ -163,14 +163,14 @@ impl Case {
     fn engine(&self, threads: usize) -> Result<Engine, hgnnc_exec::ExecError> {
         let Extents { batch, k, n } = self.of;
         let mut flow = Dataflow::new("products");
-        flow.vertex_types.push(VertexTypeDecl { name: "Paper".into(), dataset_name: "paper".into() });
+        flow.vertex_types.push(VertexTypeDecl::new("Paper".into(), "paper".into()));
         let lead = if batch > 1 { vec![batch] } else { vec![] };
         let leading = lead.len();
         let mut leaf = |rows: bool, dims: &[usize]| {
             let count = rows.then_some(Dim::Count(VertexType(0)));
             let dims = count.into_iter().chain(lead.iter().chain(dims).map(|&d| Dim::Fixed(d))).collect();
             let name = format!("p{}", flow.params.len());
-            let param = flow.declare_param(ParamDecl { name, dims, init: Init::Uniform(1.0), decay: false });
+            let param = flow.declare_param(ParamDecl::new(name, dims, Init::Uniform(1.0), false));
             let param = flow.add(Op::Param(param), &[]);
             if rows { flow.add(Op::Rows, &[param]) } else { param }
         };

@@ -38,7 +38,16 @@ pub fn declare_metapaths(flow: &mut Dataflow, dataset: &Dataset) -> Result<()> {
             let dst = if last.reverse { relation.src } else { relation.dst };
             let name = format!("{} hop {}", decl.name, hop + 1);
             hops.push(Graph::new(flow.graphs.len()));
-            flow.graphs.push(GraphDecl { name, src, dst, steps, counted: false, self_loops: false, links: false });
+            flow.graphs.push(GraphDecl {
+                name,
+                src,
+                dst,
+                steps,
+                counted: false,
+                self_loops: false,
+                links: false,
+                derived: None,
+            });
             src = dst;
         }
         flow.paths.push(PathDecl { of: Graph::new(index), hops, once: !decl.counted });

@@ -4,6 +4,7 @@
 //! It takes the bindings of the dataflow oracle, where sparse inputs are dense. Here the stored elements of a pattern
 //! are those that are not zero in some input of the pattern.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{
@@ -12,8 +13,8 @@ use super::{
 };
 use crate::dataflow::OutputKind;
 use crate::interp::{
-    Bindings, InterpError, PathScores, Tensor, arg_extreme, binary, bound, bound_input, check, reduced, sum_paths,
-    unary,
+    Bindings, InterpError, PathScores, Tensor, arg_extreme, binary, bound, bound_input, check, grouped, reduced,
+    sum_paths, unary,
 };
 use crate::ops::{BinaryOp, Direction, Reduce};
 use crate::paths::PathTerm;
@@ -44,6 +45,7 @@ impl Execution {
 /// # Panics
 /// When the program breaks a rule.
 pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpError> {
+    let bindings = &*bindings.with_derived(&program.tables);
     check(&program.tables, bindings)?;
     let mut machine = Machine { program, bindings, buffers: vec![], stored: BTreeMap::new() };
     for row in 0..program.buffers.len() {
@@ -57,10 +59,12 @@ pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpEr
         let (rows, width) = (bindings.rows(output.ty.space), bindings.width(&output.ty.dims));
         let elements = machine.whole(output.source).to_vec();
         let mut tensor = Tensor::new(rows, width, elements);
-        if let (Space::Ends(graph, direction), Some((param, old))) = (output.ty.space, before(bindings, &output.kind)) {
+        if let (Space::Ends(graph, direction), Some((param, old))) =
+            (output.ty.space, before(program, bindings, &output.kind))
+        {
             // Rows without an update keep their values.
             let all = bindings.width(&program.tables.params[param.index()].dims);
-            let mut new = old.map_or_else(|| Tensor::filled(1, all, 0.0), Tensor::clone);
+            let mut new = old.map_or_else(|| Tensor::filled(1, all, 0.0), Cow::into_owned);
             for (row, &vertex) in bindings.ends(graph, direction).iter().enumerate() {
                 new.data[vertex as usize * width..][..width].copy_from_slice(tensor.row(row));
             }
@@ -72,11 +76,17 @@ pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpEr
 }
 
 /// The parameter that an output updates and its current elements. `None` for results.
-fn before<'b>(bindings: &'b Bindings, kind: &OutputKind) -> Option<(Param, Option<&'b Tensor>)> {
+fn before<'b>(
+    program: &Program,
+    bindings: &'b Bindings,
+    kind: &OutputKind,
+) -> Option<(Param, Option<Cow<'b, Tensor>>)> {
     match kind {
         OutputKind::Result(_) => None,
-        OutputKind::UpdateParam(param) => Some((*param, bindings.params.get(param))),
-        OutputKind::UpdateState(param, slot) => Some((*param, bindings.states.get(&(*param, *slot)))),
+        OutputKind::UpdateParam(param) => Some((*param, bindings.param(&program.tables, *param))),
+        OutputKind::UpdateState(param, slot) => {
+            Some((*param, bindings.states.get(&(*param, *slot)).map(Cow::Borrowed)))
+        }
     }
 }
 
@@ -117,7 +127,8 @@ impl Machine<'_> {
         let tensor = match decl.contents {
             Contents::Input(input) => bound_input(tables, bindings, input, shape)?,
             Contents::Param(param) => {
-                bound("parameter", &tables.params[param.index()].name, bindings.params.get(&param), shape)?
+                let found = bindings.param(tables, param);
+                bound("parameter", &tables.params[param.index()].name, found.as_deref(), shape)?
             }
             Contents::State(param, slot) => match bindings.states.get(&(param, slot)) {
                 None => Tensor::filled(shape.0, shape.1, 0.0),
@@ -154,6 +165,17 @@ impl Machine<'_> {
         let rows = self.bindings.rows(gemm.rows);
         let (left, right) = (self.eval(&gemm.of.left()), self.eval(&gemm.of.right()));
         let (x, y) = (&self.buffers[self.place(gemm.x)], &self.buffers[self.place(gemm.y)]);
+        if let Some(members) = gemm.members {
+            let edges = &self.bindings.edges[members.index()];
+            let groups = self.bindings.rows(Space::Vertices(self.program.tables.graphs[members.index()].dst));
+            let tensor = |data: &[f64], rows: usize| Tensor::new(rows, data.len() / rows.max(1), data.to_vec());
+            let (y_rows, out_rows) = if gemm.form == Form::Outer { (rows, groups) } else { (groups, rows) };
+            let (x, y) = (tensor(x, rows), tensor(y, y_rows));
+            let out = grouped(gemm.form, self.numbers(&gemm.of), edges, &x, &y, out_rows);
+            let place = self.place(gemm.out);
+            self.buffers[place] = out;
+            return;
+        }
         let row = |data: &[f64], width: usize, row: usize| data[row * width..(row + 1) * width].to_vec();
         let out: Vec<f64> = match gemm.form {
             Form::MatMul => (0..rows).flat_map(|r| self.mat_mul(&gemm.of, &row(x, left, r), y)).collect(),

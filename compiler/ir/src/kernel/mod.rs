@@ -31,6 +31,8 @@ pub use replace::{Uses, reads_on_the_way};
 pub use verify::verify;
 pub use width::Width;
 
+pub use crate::ops::ProductForm as Form;
+
 use crate::dataflow::{Binding, Dataflow, OutputKind};
 use crate::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
@@ -125,6 +127,8 @@ pub enum Body {
 pub struct Gemm {
     pub form: Form,
     pub rows: Space,
+    /// For a grouped product: the graph from the rows to the members whose weights they have, one member after the other.
+    pub members: Option<Graph>,
     /// Symbolic extents: batch, `k` and `n`.
     pub of: Extents,
     /// Rows of the first operand, `batch · k` elements each (`batch · n` for [`Form::MatMulT`]).
@@ -182,17 +186,6 @@ impl Paths {
     pub fn sum(&self, term: PathTerm) -> PathSum {
         PathSum { first: self.first, second: self.second, direction: self.direction, slope: self.slope, term }
     }
-}
-
-/// The kind of a dense product.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Form {
-    /// Rows times weight, `x[r] · w`.
-    MatMul,
-    /// Rows times transposed weight, `y[r] · wᵀ`.
-    MatMulT,
-    /// Sum of outer products, `Σ_r x[r]ᵀ y[r]`.
-    Outer,
 }
 
 /// Extents of a batched product with a weight `[batch, k, n]`.

@@ -89,7 +89,7 @@ impl Reader {
                     self.output()?;
                     self.lines.insert(Place::Output(self.program.outputs.len() - 1), line);
                 }
-                "vertex" | "relation" | "graph" | "metapath" | "pattern" | "input" | "param" => {
+                "vertex" | "relation" | "graph" | "family" | "stack" | "metapath" | "pattern" | "input" | "param" => {
                     let place = self.base.item()?;
                     self.base.parsed.lines.insert(place, line);
                 }
@@ -200,12 +200,19 @@ impl Reader {
             self.base.word("rows")?;
             self.base.space()?
         };
+        let members = match self.base.accept(",") {
+            true => {
+                self.base.word("members")?;
+                Some(self.base.graph()?)
+            }
+            false => None,
+        };
         self.base.sign("{")?;
         let out = self.buffer()?;
         self.base.sign("=")?;
         let at = self.base.next;
         let name = self.base.name()?;
-        let Some(form) = [Form::MatMul, Form::MatMulT, Form::Outer].into_iter().find(|form| form.name() == name) else {
+        let Some(form) = Form::ALL.into_iter().find(|form| form.name() == name) else {
             return self.base.error_at(at, format!("there is no product `{name}`"));
         };
         let of = self.extents()?;
@@ -213,7 +220,7 @@ impl Reader {
         self.base.sign(",")?;
         let y = self.buffer()?;
         self.base.sign("}")?;
-        Ok(Gemm { form, rows, of, x, y, out, from: Provenance::default() })
+        Ok(Gemm { form, rows, members, of, x, y, out, from: Provenance::default() })
     }
 
     fn paths(&mut self) -> Parse<Paths> {

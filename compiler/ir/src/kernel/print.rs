@@ -35,7 +35,7 @@
 use std::fmt::{self, Write};
 
 use super::{
-    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
+    Body, Buffer, Contents, Dest, Extent, Extents, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
     Output, Paths, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
@@ -95,17 +95,6 @@ pub fn print_rows(program: &Program, rows: &Rows) -> String {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&print(self))
-    }
-}
-
-impl Form {
-    /// The mnemonic in the text format.
-    pub fn name(self) -> &'static str {
-        match self {
-            Form::MatMul => "matmul",
-            Form::MatMulT => "matmul_t",
-            Form::Outer => "outer",
-        }
     }
 }
 
@@ -227,7 +216,9 @@ impl Printer<'_> {
                 format!("rows {}", self.names.space(space).unwrap_or_default())
             }
         };
-        writeln!(self.out, "{indent}gemm {place} : {rows} {{")?;
+        let members =
+            gemm.members.map_or_else(String::new, |members| format!(", members {}", self.names.graph(members)));
+        writeln!(self.out, "{indent}gemm {place} : {rows}{members} {{")?;
         let [out, x, y] = [gemm.out, gemm.x, gemm.y].map(|buffer| self.buffer(buffer));
         let of = self.extents(&gemm.of);
         writeln!(self.out, "{indent}  {out} = {}{of} {x}, {y}", gemm.form.name())?;

@@ -292,6 +292,16 @@ impl Verifier<'_> {
             self.report(place, "a dense product has no rows of edges");
             return;
         }
+        // A grouped product has a weight for each member.
+        let members = match gemm.members.map(|members| program.tables.graphs.get(members.index())) {
+            None => None,
+            Some(Some(decl)) if gemm.rows == Space::Vertices(decl.src) => Some(Width::count(decl.dst)),
+            Some(_) => return self.report(place, "its rows belong to no members"),
+        };
+        let whole = |buffer: Buffer| match &members {
+            None => whole(buffer),
+            Some(members) => whole(buffer)?.divided_by(members),
+        };
         let of = &gemm.of;
         let (x, y, out) = match gemm.form {
             Form::MatMul => ((by_row(gemm.x), of.left()), (whole(gemm.y), of.all()), (by_row(gemm.out), of.right())),

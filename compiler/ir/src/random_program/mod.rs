@@ -107,7 +107,7 @@ impl Generator {
         for i in 0..2 + self.below(2) {
             let name = ["Paper", "Author", "Venue"][i];
             let dataset_name = name.to_lowercase();
-            self.flow.vertex_types.push(VertexTypeDecl { name: name.into(), dataset_name });
+            self.flow.vertex_types.push(VertexTypeDecl::new(name.into(), dataset_name));
             let count = [1, 2, 3, 5, 8][self.below(5)];
             self.bindings.num_vertices.push(count);
         }
@@ -126,6 +126,7 @@ impl Generator {
                 counted: false,
                 self_loops: false,
                 links: false,
+                derived: None,
             });
             let ends = [src, dst].map(|end| self.bindings.num_vertices[end.index()]);
             let count = if self.chance(0.2) { 0 } else { self.below(3 * ends[1] + 2) };
@@ -159,7 +160,7 @@ impl Generator {
             self.flow.relations.push(RelationDecl { name: name.clone(), dataset_name: name.clone(), src, dst });
             hops.push(Graph::new(self.flow.graphs.len()));
             let (counted, self_loops, links) = (false, false, false);
-            self.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops, links });
+            self.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops, links, derived: None });
             self.bindings.edges.push(edges);
         }
         let [first, second] = [0, 1].map(|hop| &self.bindings.edges[hops[hop].index()]);
@@ -173,7 +174,16 @@ impl Generator {
         let steps = hops.iter().map(|hop| self.flow.graphs[hop.index()].steps[0]).collect();
         let (name, src, dst, counted) = ("path".to_owned(), ends[0], ends[2], !once);
         let of = Graph::new(self.flow.graphs.len());
-        self.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops: false, links: false });
+        self.flow.graphs.push(GraphDecl {
+            name,
+            src,
+            dst,
+            steps,
+            counted,
+            self_loops: false,
+            links: false,
+            derived: None,
+        });
         self.flow.paths.push(PathDecl { of, hops, once });
         self.bindings.edges.push(pairs.keys().map(|&(dst, src)| (src, dst)).collect());
         if counted {
@@ -264,7 +274,7 @@ impl Generator {
         let name = format!("w{}", self.flow.params.len());
         let init = Init::Uniform(1.0);
         let decay = self.chance(0.5);
-        let param = self.flow.declare_param(ParamDecl { name, dims, init, decay });
+        let param = self.flow.declare_param(ParamDecl::new(name, dims, init, decay));
         self.bindings.params.insert(param, tensor);
         self.flow.add(Op::Param(param), &[])
     }

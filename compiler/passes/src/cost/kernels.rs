@@ -65,7 +65,7 @@ fn kind(kernel: &Kernel) -> Kind {
 /// Counts the work of a kernel.
 pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work {
     match &kernel.body {
-        Body::Gemm(gemm) => gemm_work(gemm, sizes),
+        Body::Gemm(gemm) => gemm_work(program, gemm, sizes),
         Body::Paths(paths) => paths_work(program, paths, sizes),
         Body::Traversal(traversal) => {
             let all = (0..traversal.instrs.len()).collect();
@@ -105,13 +105,17 @@ fn paths_work(program: &Program, paths: &Paths, sizes: &SizeInfo) -> Work {
     path_work(&program.tables, &sum, (heads, summed.iter().map(of).sum(), written), sizes)
 }
 
-fn gemm_work(gemm: &Gemm, sizes: &SizeInfo) -> Work {
+fn gemm_work(program: &Program, gemm: &Gemm, sizes: &SizeInfo) -> Work {
     let rows = sizes.rows(gemm.rows) as f64;
     let [left, right, all] = [gemm.of.left(), gemm.of.right(), gemm.of.all()].map(|width| sizes.eval(&width));
+    let members = gemm
+        .members
+        .map_or(1.0, |members| sizes.rows(Space::Vertices(program.tables.graphs[members.index()].dst)) as f64);
+    let weights = members * all;
     let (read, written) = match gemm.form {
-        Form::MatMul => (rows * left + all, rows * right),
-        Form::MatMulT => (rows * right + all, rows * left),
-        Form::Outer => (rows * (left + right), all),
+        Form::MatMul => (rows * left + weights, rows * right),
+        Form::MatMulT => (rows * right + weights, rows * left),
+        Form::Outer => (rows * (left + right), weights),
     };
     Work {
         products: rows * all,

@@ -1,6 +1,6 @@
 //! Counts the work of operations of the dataflow IR, each as a kernel of its own.
 
-use hgnnc_ir::{Dataflow, Direction, Layout, Op, Space, Value};
+use hgnnc_ir::{Dataflow, Direction, Layout, Op, ProductForm, Space, Value};
 use hgnnc_machine::{Gather, Machine, Work};
 
 use super::paths::path_work;
@@ -102,6 +102,13 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
         Op::Outer { .. } => {
             count.sparse_product(&mut work, args[0], Direction::Out, count.width(args[1]));
             Kind::TB
+        }
+        Op::Grouped { form, .. } => {
+            // The elements of one member's weight.
+            let (weight, rows) = if *form == ProductForm::Outer { (value, args[0]) } else { (args[1], args[0]) };
+            work.products = count.rows(rows) * count.width(weight);
+            args.iter().for_each(|&arg| read(&mut work, arg));
+            Kind::DM
         }
         Op::GatherSrc(graph) => {
             let edges = count.rows(value);

@@ -59,6 +59,7 @@ impl<'a> AliasAnalysis<'a> {
                 | Op::MatMul { .. }
                 | Op::MatMulT { .. }
                 | Op::Outer { .. }
+                | Op::Grouped { .. }
                 | Op::GatherSrc(_)
                 | Op::GatherDst(_)
                 | Op::Segment { .. }
@@ -133,6 +134,7 @@ impl<'a> AliasAnalysis<'a> {
             | Op::MatMul { .. }
             | Op::MatMulT { .. }
             | Op::Outer { .. }
+            | Op::Grouped { .. }
             | Op::GatherSrc(_)
             | Op::GatherDst(_)
             | Op::Segment { .. }
@@ -272,6 +274,7 @@ pub(crate) fn mnemonic(op: &Op) -> &'static str {
         Op::MatMul { .. } => "matmul",
         Op::MatMulT { .. } => "matmul_t",
         Op::Outer { .. } => "outer",
+        Op::Grouped { form, .. } => form.name(),
         Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
         Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => reduce.name(),
         Op::SegmentArg { extreme, .. } => extreme.arg_name(),

@@ -199,6 +199,7 @@ fn is_cheap(aliases: &AliasAnalysis<'_>, v: Value) -> bool {
         | Op::MatMul { .. }
         | Op::MatMulT { .. }
         | Op::Outer { .. }
+        | Op::Grouped { .. }
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
         | Op::Segment { .. }

@@ -445,10 +445,11 @@ impl<'f, 'a> Builder<'f, 'a> {
     fn gemm(&self, value: Value) -> Result<Gemm, NotLowered> {
         let aliases = self.aliases;
         let node = aliases.flow.value(value);
-        let (form, weight, batch) = match &node.op {
-            Op::MatMul { batch } => (Form::MatMul, aliases.flow.ty(node.args[1]), *batch),
-            Op::MatMulT { batch } => (Form::MatMulT, aliases.flow.ty(node.args[1]), *batch),
-            Op::Outer { batch } => (Form::Outer, &node.ty, *batch),
+        let (form, batch, members) = match &node.op {
+            Op::MatMul { batch } => (Form::MatMul, *batch, None),
+            Op::MatMulT { batch } => (Form::MatMulT, *batch, None),
+            Op::Outer { batch } => (Form::Outer, *batch, None),
+            Op::Grouped { form, batch, members } => (*form, *batch, Some(*members)),
             _ => return Err(aliases.error(value, "internal error: only products are scheduled as products")),
         };
         let buffer = |value: Value| match self.source(aliases.storage_of(value))? {
@@ -458,8 +459,9 @@ impl<'f, 'a> Builder<'f, 'a> {
             }
         };
         let (x, y, out) = (buffer(node.args[0])?, buffer(node.args[1])?, buffer(value)?);
+        let weight = if form == Form::Outer { &node.ty } else { aliases.flow.ty(node.args[1]) };
         let (rows, of) = (aliases.flow.ty(node.args[0]).space, aliases.extents(weight, batch));
-        Ok(Gemm { form, rows, of, x, y, out, from: Provenance(node.origin) })
+        Ok(Gemm { form, rows, members, of, x, y, out, from: Provenance(node.origin) })
     }
 
     /// Lowers two-hop sums, each of which is stored.

@@ -497,6 +497,7 @@ impl Scheduler<'_, '_> {
                     _ => vec![Kind::Product(v)],
                 }
             }
+            Op::Grouped { .. } => vec![Kind::Product(v)],
             Op::ReduceSpace(_) => match aliases.topology(node.args[0]) {
                 Some(topology) => vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)],
                 None => vec![match arg_space(0) {

@@ -485,6 +485,7 @@ impl Lowering<'_, '_, '_> {
                     KernelOp::OuterAll(of, x, y)
                 }
             }
+            Op::Grouped { .. } => return Err(aliases.error(value, "internal error: a grouped product in a traversal")),
             Op::Paths(_) => return Err(aliases.error(value, "internal error: a sum over paths in a traversal")),
             Op::Select(..) => KernelOp::Copy(self.operand(value, level)?),
             Op::Replace(..) => {

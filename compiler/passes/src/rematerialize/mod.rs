@@ -516,6 +516,7 @@ fn class(aliases: &AliasAnalysis<'_>, v: Value) -> Class {
         | Op::Rows
         | Op::Unrows
         | Op::Outer { .. }
+        | Op::Grouped { .. }
         // Forward and backward pass agree on the edge because it is searched once.
         | Op::SegmentArg { .. }
         | Op::Paths(_)

@@ -33,7 +33,7 @@ impl World {
     pub fn new() -> Self {
         let mut flow = Dataflow::new("test");
         for name in ["A", "B"] {
-            flow.vertex_types.push(VertexTypeDecl { name: name.into(), dataset_name: name.to_lowercase() });
+            flow.vertex_types.push(VertexTypeDecl::new(name.into(), name.to_lowercase()));
         }
         for (name, src, dst) in [("AB", A, B), ("AA", A, A), ("none", A, B), ("BB", B, B)] {
             let name = name.into();
@@ -45,6 +45,7 @@ impl World {
                 counted: false,
                 self_loops: false,
                 links: false,
+                derived: None,
             });
         }
         let bindings = Bindings {
@@ -76,7 +77,7 @@ impl World {
         let dims = dims.into();
         let tensor = self.draw(1, self.bindings.width(&dims), low, high);
         let name = format!("w{}", self.flow.params.len());
-        let param = self.flow.declare_param(ParamDecl { name, dims, init: Init::Constant(0.0), decay: true });
+        let param = self.flow.declare_param(ParamDecl::new(name, dims, Init::Constant(0.0), true));
         self.bindings.params.insert(param, tensor);
         self.flow.add(Op::Param(param), &[])
     }
@@ -245,6 +246,7 @@ pub fn kind(op: &Op) -> &'static str {
         Op::Unrows => "unrows",
         Op::MatMul { .. } => "matmul",
         Op::MatMulT { .. } => "matmul_t",
+        Op::Grouped { .. } => "grouped",
         Op::Outer { .. } => "outer",
         Op::GatherSrc(_) => "gather_src",
         Op::GatherDst(_) => "gather_dst",

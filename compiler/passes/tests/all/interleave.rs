@@ -12,7 +12,7 @@ fn program(with_product: bool) -> Program {
     let mut flow = Dataflow::new("case");
     let mut input = |name: &str| {
         let vertex = VertexType::new(flow.vertex_types.len());
-        flow.vertex_types.push(VertexTypeDecl { name: name.into(), dataset_name: name.into() });
+        flow.vertex_types.push(VertexTypeDecl::new(name.into(), name.into()));
         let ty = Type::fixed(Space::Vertices(vertex), &[512]);
         let input = flow.declare_input(InputDecl { name: name.into(), ty, binding: Binding::Features(vertex) });
         flow.add(Op::Input(input), &[])
@@ -20,7 +20,7 @@ fn program(with_product: bool) -> Program {
     let (paper, author) = (input("Paper"), input("Author"));
     let param = |flow: &mut Dataflow, name: &str, dims: &[usize]| {
         let dims = dims.iter().map(|&extent| Dim::Fixed(extent)).collect();
-        let decl = ParamDecl { name: name.into(), dims, init: Init::Constant(0.0), decay: false };
+        let decl = ParamDecl::new(name.into(), dims, Init::Constant(0.0), false);
         let param = flow.declare_param(decl);
         flow.add(Op::Param(param), &[])
     };

@@ -22,7 +22,7 @@ fn train(options: &OptimizerOptions) -> Vec<[f64; 3]> {
     for (name, dims, decay, start) in [("w", vec![Dim::Fixed(2)], true, &W[..2]), ("b", vec![], false, &W[2..])] {
         let init = Init::Constant(0.0);
         let ty = Type::new(hgnnc_ir::Space::Unit, dims.clone());
-        let param = world.flow.declare_param(ParamDecl { name: name.into(), dims, init, decay });
+        let param = world.flow.declare_param(ParamDecl::new(name.into(), dims, init, decay));
         world.bindings.params.insert(param, Tensor::new(1, start.len(), start.to_vec()));
         grads.push((param, world.input(ty, 0.0, 1.0)));
     }

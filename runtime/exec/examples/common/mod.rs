@@ -11,7 +11,7 @@ pub const GRAPH: Graph = Graph(0);
 /// A program without values.
 pub fn one_graph(name: &str) -> Dataflow {
     let mut flow = Dataflow::new(name);
-    flow.vertex_types.push(VertexTypeDecl { name: "V".into(), dataset_name: "v".into() });
+    flow.vertex_types.push(VertexTypeDecl::new("V".into(), "v".into()));
     flow.relations.push(RelationDecl { name: "r".into(), dataset_name: "r".into(), src: V, dst: V });
     let steps = vec![Step { relation: 0, reverse: false }];
     flow.graphs.push(GraphDecl {
@@ -22,6 +22,7 @@ pub fn one_graph(name: &str) -> Dataflow {
         counted: false,
         self_loops: false,
         links: false,
+        derived: None,
     });
     flow
 }
@@ -30,7 +31,7 @@ pub fn one_graph(name: &str) -> Dataflow {
 pub fn rows(flow: &mut Dataflow, dims: &[usize]) -> Value {
     let dims = [Dim::Count(V)].into_iter().chain(dims.iter().map(|&d| Dim::Fixed(d))).collect();
     let name = format!("p{}", flow.params.len());
-    let param = flow.declare_param(ParamDecl { name, dims, init: Init::Uniform(1.0), decay: false });
+    let param = flow.declare_param(ParamDecl::new(name, dims, Init::Uniform(1.0), false));
     let param = flow.add(Op::Param(param), &[]);
     flow.add(Op::Rows, &[param])
 }

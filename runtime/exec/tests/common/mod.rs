@@ -46,7 +46,7 @@ impl Case {
     pub fn new(counts: &[usize], graphs: &[Edges]) -> Self {
         let mut flow = Dataflow::new("case");
         for v in 0..counts.len() {
-            flow.vertex_types.push(VertexTypeDecl { name: format!("t{v}"), dataset_name: format!("t{v}") });
+            flow.vertex_types.push(VertexTypeDecl::new(format!("t{v}"), format!("t{v}")));
         }
         let mut data = BoundData { num_vertices: counts.to_vec(), ..BoundData::default() };
         let mut bindings = Bindings { num_vertices: counts.to_vec(), seed: 5, step: 3, ..Bindings::default() };
@@ -63,6 +63,7 @@ impl Case {
                 counted: false,
                 self_loops: false,
                 links: false,
+                derived: None,
             });
             let mut sorted = edges.clone();
             sorted.sort_by_key(|&(s, d)| (d, s));
@@ -133,7 +134,7 @@ impl Case {
         let len = self.bindings.width(dims);
         let name = format!("w{}", self.params.len());
         let init = Init::Constant(0.0);
-        let param = self.flow.declare_param(ParamDecl { name, dims: dims.to_vec(), init, decay: false });
+        let param = self.flow.declare_param(ParamDecl::new(name, dims.to_vec(), init, false));
         let values = numbers(900 + self.params.len() as u64, len);
         self.bindings.params.insert(param, Tensor::new(1, len, values.iter().map(|&x| f64::from(x)).collect()));
         self.params.push(values);

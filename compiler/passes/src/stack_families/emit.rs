@@ -1,0 +1,570 @@
+//! Writes the operations on a stack: on demand, from the reductions across its members.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, ParamDecl};
+use hgnnc_ir::interp;
+use hgnnc_ir::{
+    BinaryOp, Dataflow, Dim, Direction, Graph, Incidence, Op, Param, ProductForm, Reduce, Space, Stack, StackDecl,
+    Type, Value, VertexRows, VertexType,
+};
+
+use super::tuples::{Operand, Tuple, Tuples, base};
+use crate::rewrite::count_uses;
+
+/// The rows that a value of all members has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rows {
+    /// One for each member.
+    Members,
+    /// One for each edge.
+    Edges,
+    /// One for each pair at this end.
+    Pairs(Direction),
+}
+
+/// Rebuilds a program with a stack.
+pub struct Emitter<'a> {
+    old: &'a Dataflow,
+    tuples: &'a Tuples,
+    members: Vec<Graph>,
+    /// The program under construction.
+    pub new: Dataflow,
+    /// The new value of each old value that exists on its own.
+    pub map: Vec<Option<Value>>,
+    /// The tuples that exist on the stack.
+    pub stacked: BTreeSet<Tuple>,
+    made: HashMap<(Tuple, Rows), Value>,
+    lifted: HashMap<(Value, Direction), Value>,
+    possible: HashMap<(Tuple, Rows), bool>,
+    params: HashMap<(String, bool), Param>,
+    stack: Option<Stack>,
+}
+
+/// A reduction across members: the operands of a tree of one operation.
+struct Tree {
+    op: BinaryOp,
+    leaves: Vec<Value>,
+}
+
+impl<'a> Emitter<'a> {
+    pub fn new(old: &'a Dataflow, tuples: &'a Tuples, members: Vec<Graph>) -> Self {
+        Self {
+            old,
+            tuples,
+            members,
+            new: old.with_tables_of(old.name.clone()),
+            map: vec![None; old.values.len()],
+            stacked: BTreeSet::new(),
+            made: HashMap::new(),
+            lifted: HashMap::new(),
+            possible: HashMap::new(),
+            params: HashMap::new(),
+            stack: None,
+        }
+    }
+
+    /// Rebuilds all values. Those whose last use is on the stack are left to dead code elimination.
+    pub fn run(&mut self) {
+        let trees = self.trees();
+        for value in self.old.handles() {
+            let data = self.old.value(value);
+            self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+            let reduced = trees.get(&value).and_then(|tree| self.tree(tree));
+            self.map[value.index()] = Some(reduced.unwrap_or_else(|| {
+                let mut data = data.clone();
+                data.args.iter_mut().for_each(|arg| *arg = self.map[arg.index()].expect("operands come first"));
+                self.new.values.push(data);
+                Value::new(self.new.values.len() - 1)
+            }));
+        }
+        self.new.outputs.clone_from(&self.old.outputs);
+        for output in &mut self.new.outputs {
+            output.value = self.map[output.value.index()].expect("all values are mapped");
+        }
+        self.new.cursor = self.old.cursor;
+    }
+
+    // ---- reductions across members ------------------------------------------------------------
+
+    /// The trees of sums, maxima and the like that are no copies themselves, by their roots.
+    fn trees(&self) -> HashMap<Value, Tree> {
+        let uses = count_uses(self.old);
+        let op_of = |value: Value| match self.old.value(value).op {
+            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Max | BinaryOp::Min | BinaryOp::LogAddExp))
+                if self.tuples.slot(value).is_none() =>
+            {
+                Some(op)
+            }
+            _ => None,
+        };
+        let mut trees = HashMap::new();
+        let mut inner: HashSet<Value> = HashSet::new();
+        for root in self.old.handles().rev() {
+            let Some(op) = op_of(root).filter(|_| !inner.contains(&root)) else { continue };
+            let mut leaves = vec![];
+            let mut pending = vec![root];
+            while let Some(value) = pending.pop() {
+                let joins = |value: Value| {
+                    op_of(value) == Some(op)
+                        && (value == root || uses[value.index()] == 1)
+                        && self.old.ty(value) == self.old.ty(root)
+                };
+                if joins(value) {
+                    inner.insert(value);
+                    pending.extend(self.old.value(value).args.iter().rev());
+                } else {
+                    leaves.push(value);
+                }
+            }
+            if leaves.len() >= self.members.len() {
+                trees.insert(root, Tree { op, leaves });
+            }
+        }
+        trees
+    }
+
+    /// A tree whose leaves have all copies of some operations: their reduction over pairs, and the other leaves.
+    fn tree(&mut self, tree: &Tree) -> Option<Value> {
+        let mut counts: HashMap<Tuple, usize> = HashMap::new();
+        for &leaf in &tree.leaves {
+            if let Some((tuple, _)) = self.tuples.slot(leaf) {
+                *counts.entry(tuple).or_default() += 1;
+            }
+        }
+        let distinct: HashSet<Value> = tree.leaves.iter().copied().collect();
+        let (tuples, number) = (self.tuples, self.members.len());
+        let whole = |tuple: Tuple| {
+            counts.get(&tuple) == Some(&number) && tuples.members(tuple).iter().all(|value| distinct.contains(value))
+        };
+        let mut reduced: Vec<Tuple> = vec![];
+        let mut others: Vec<Value> = vec![];
+        for &leaf in &tree.leaves {
+            match self.tuples.slot(leaf) {
+                Some((tuple, _)) if reduced.contains(&tuple) => {}
+                Some((tuple, _)) if whole(tuple) && self.reduces(tuple, tree.op) => reduced.push(tuple),
+                _ => others.push(leaf),
+            }
+        }
+        if reduced.is_empty() {
+            return None;
+        }
+        let mut total = None;
+        for leaf in others {
+            let leaf = self.map[leaf.index()].expect("operands come first");
+            total = Some(total.map_or(leaf, |total| self.new.binary(tree.op, total, leaf)));
+        }
+        for tuple in reduced {
+            let sum = self.reduction(tuple, tree.op);
+            total = Some(total.map_or(sum, |total| self.new.binary(tree.op, total, sum)));
+        }
+        total
+    }
+
+    /// Can the copies be reduced over pairs: do the vertices without pairs have the identity?
+    fn reduces(&mut self, tuple: Tuple, op: BinaryOp) -> bool {
+        match self.old.ty(self.tuples.first(tuple)).space {
+            Space::Unit => self.can(tuple, Rows::Members) || op == BinaryOp::Add && self.counts_edges(tuple),
+            Space::Vertices(vertex) => {
+                vertex == self.end(Direction::In)
+                    && self.without_edges(Operand::Each(tuple)) == Some(reduce_of(op).identity())
+                    && self.can(tuple, Rows::Pairs(Direction::In))
+            }
+            Space::Edges(_) | Space::Index(_) | Space::Ends(..) => false,
+        }
+    }
+
+    /// Are the copies the numbers of edges? Their sum is that of all edges.
+    fn counts_edges(&self, tuple: Tuple) -> bool {
+        self.old.value(self.tuples.first(tuple)).op == Op::Count(Space::Edges(self.members[0]))
+    }
+
+    fn reduction(&mut self, tuple: Tuple, op: BinaryOp) -> Value {
+        let reduce = reduce_of(op);
+        if self.counts_edges(tuple) {
+            self.stacked.insert(tuple);
+            let space = self.space(Rows::Edges);
+            return self.at(self.tuples.first(tuple), Op::Count(space), &[]);
+        }
+        if self.old.ty(self.tuples.first(tuple)).is_unit() {
+            let rows = self.emit(tuple, Rows::Members);
+            return self.new.add(Op::ReduceSpace(reduce), &[rows]);
+        }
+        let rows = self.emit(tuple, Rows::Pairs(Direction::In));
+        let graph = self.graph(Incidence::Vertices(Direction::In));
+        let gathered = self.new.add(Op::GatherSrc(graph), &[rows]);
+        self.new.segment(graph, Direction::In, reduce, gathered)
+    }
+
+    /// The number that the copies have at vertices without in-edges, if it is known without data.
+    fn without_edges(&self, operand: Operand) -> Option<f64> {
+        let value = match operand {
+            Operand::Same(value) => match self.old.value(value).op {
+                Op::Const(number) => return Some(number),
+                _ => return None,
+            },
+            Operand::Each(tuple) => self.tuples.first(tuple),
+        };
+        let data = self.old.value(value);
+        let number = |i: usize| self.without_edges(self.tuples.operand(data.args[i]));
+        match &data.op {
+            Op::Segment { direction: Direction::In, reduce, .. } => Some(reduce.identity()),
+            Op::Unary(f) => Some(interp::unary(*f, number(0)?)),
+            Op::Binary(f) => match (f, number(0), number(1)) {
+                (_, Some(a), Some(b)) => Some(interp::binary(*f, a, b)),
+                (BinaryOp::Mul, Some(0.0), _) | (BinaryOp::Mul, _, Some(0.0)) => Some(0.0),
+                _ => None,
+            },
+            Op::Broadcast(_) | Op::Reshape(_) | Op::StopGradient | Op::Slice { .. } => number(0),
+            Op::MatMul { .. } => number(0).filter(|&x| x == 0.0),
+            Op::ReduceTrailing { reduce: Reduce::Sum, .. } => number(0).filter(|&x| x == 0.0),
+            _ => None,
+        }
+    }
+
+    // ---- the tables of the stack ----------------------------------------------------------------
+
+    fn end(&self, direction: Direction) -> VertexType {
+        let decl = &self.old.graphs[self.members[0].index()];
+        if direction == Direction::In { decl.dst } else { decl.src }
+    }
+
+    fn stack(&mut self) -> Stack {
+        *self.stack.get_or_insert_with(|| {
+            let name = format!("stack{}", self.new.stacks.len());
+            self.new.stacks.push(StackDecl { name, members: self.members.clone() });
+            Stack::new(self.new.stacks.len() - 1)
+        })
+    }
+
+    fn graph(&mut self, incidence: Incidence) -> Graph {
+        let stack = self.stack();
+        self.new.stacked_graph(stack, incidence)
+    }
+
+    fn space(&mut self, rows: Rows) -> Space {
+        let stack = self.stack();
+        match rows {
+            Rows::Members => Space::Vertices(self.new.stacked_type(VertexRows::Members(stack))),
+            Rows::Edges => Space::Edges(self.graph(Incidence::Edges)),
+            Rows::Pairs(direction) => Space::Vertices(self.new.stacked_type(VertexRows::Pairs(stack, direction))),
+        }
+    }
+
+    /// The stack of the parameters of the members. `table`: each has a row for each vertex.
+    fn param(&mut self, of: Param, table: Option<Direction>) -> Param {
+        let name = base(self.old, of);
+        if let Some(&known) = self.params.get(&(name.clone(), table.is_some())) {
+            return known;
+        }
+        let stack = self.stack();
+        let rows = table.map_or(VertexRows::Members(stack), |direction| VertexRows::Cells(stack, direction));
+        let rows = Dim::Count(self.new.stacked_type(rows));
+        let decl = &self.old.params[of.index()];
+        let tail = if table.is_some() { &decl.dims[1..] } else { &decl.dims[..] };
+        let dims = [&[rows], tail].concat();
+        let entry = |&graph: &Graph| {
+            let other = |decl: &ParamDecl| decl.of == Some(graph);
+            let found = (0..self.old.params.len()).map(Param::new);
+            found.into_iter().find(|&p| other(&self.old.params[p.index()]) && base(self.old, p) == name)
+        };
+        let entries = self.members.iter().map(|graph| entry(graph).expect("each member has one")).collect();
+        // Its entries have initial values.
+        let (init, decay) = (Init::Constant(0.0), decl.decay);
+        let taken = self.new.params.iter().any(|decl| decl.name == name);
+        let unique = if taken { format!("{name}.stack") } else { name.clone() };
+        let param = self.new.declare_param(ParamDecl { name: unique, dims, init, decay, of: None, entries });
+        self.params.insert((name, table.is_some()), param);
+        param
+    }
+
+    // ---- values on the stack ----------------------------------------------------------------------
+
+    /// Do the copies have a form with these rows?
+    fn can(&mut self, tuple: Tuple, rows: Rows) -> bool {
+        if let Some(&known) = self.possible.get(&(tuple, rows)) {
+            return known;
+        }
+        let found = self.decide(tuple, rows);
+        self.possible.insert((tuple, rows), found);
+        found
+    }
+
+    fn decide(&mut self, tuple: Tuple, rows: Rows) -> bool {
+        let data = self.old.value(self.tuples.first(tuple));
+        let space = data.ty.space;
+        let fits = match rows {
+            Rows::Members => space == Space::Unit,
+            Rows::Edges => space == Space::Edges(self.members[0]),
+            // An edge value that depends on this end alone has a row for each pair as well.
+            Rows::Pairs(direction) => {
+                space == Space::Vertices(self.end(direction)) || space == Space::Edges(self.members[0])
+            }
+        };
+        if !fits || data.ty.is_sparse() {
+            return false;
+        }
+        let args: Vec<Operand> = data.args.iter().map(|&arg| self.tuples.operand(arg)).collect();
+        match &data.op {
+            Op::Param(param) => {
+                rows == Rows::Members && self.old.params[param.index()].dims.iter().all(|dim| dim.fixed().is_some())
+            }
+            Op::Rows => match (rows, self.table(args[0])) {
+                (Rows::Pairs(direction), Some(param)) => {
+                    self.old.params[param.index()].dims[0] == Dim::Count(self.end(direction))
+                }
+                _ => false,
+            },
+            Op::Input(input) => {
+                let binding = &self.old.inputs[input.index()].binding;
+                let of_edges = matches!(
+                    binding,
+                    Binding::EdgeWeight(_) | Binding::EdgeCount(_) | Binding::EdgeFeatures(_) | Binding::IsLink(_)
+                );
+                of_edges && rows == Rows::Edges
+            }
+            Op::RandomMask { .. } => rows == Rows::Edges,
+            Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Broadcast(_)
+            | Op::StopGradient
+            | Op::Reshape(_)
+            | Op::Concat
+            | Op::Slice { .. }
+            | Op::ReduceTrailing { .. } => args.iter().all(|&arg| self.can_read(arg, rows)),
+            Op::MatMul { .. } => match (args[1], rows) {
+                (Operand::Same(w), _) if self.old.ty(w).is_unit() => self.can_read(args[0], rows),
+                (Operand::Each(w), Rows::Pairs(_)) => self.can_read(args[0], rows) && self.can(w, Rows::Members),
+                // The weight of a member: the product is one of pairs.
+                (Operand::Each(w), Rows::Edges) => self.can(w, Rows::Members) && self.one_end(args[0]).is_some(),
+                _ => false,
+            },
+            Op::GatherSrc(_) | Op::GatherDst(_) => {
+                let at = end_of(&data.op);
+                (rows == Rows::Edges || rows == Rows::Pairs(at)) && self.can_read(args[0], Rows::Pairs(at))
+            }
+            Op::Segment { direction, .. } => {
+                rows == Rows::Pairs(*direction) && matches!(args[0], Operand::Each(x) if self.can(x, Rows::Edges))
+            }
+            Op::ReduceSpace(_) => match args[0] {
+                Operand::Each(x) => {
+                    matches!(self.old.ty(self.tuples.first(x)).space, Space::Edges(_)) && self.can(x, Rows::Edges)
+                }
+                Operand::Same(_) => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Can an operand be read with these rows?
+    fn can_read(&mut self, operand: Operand, rows: Rows) -> bool {
+        match operand {
+            Operand::Same(value) => {
+                let ty = self.old.ty(value);
+                let rowed = matches!(rows, Rows::Pairs(at) if ty.space == Space::Vertices(self.end(at)));
+                !ty.is_sparse() && (ty.is_unit() || rowed)
+            }
+            Operand::Each(tuple) if self.old.ty(self.tuples.first(tuple)).is_unit() => self.can(tuple, Rows::Members),
+            Operand::Each(tuple) => self.can(tuple, rows),
+        }
+    }
+
+    /// The end that an edge value depends on, if it is one.
+    fn one_end(&mut self, operand: Operand) -> Option<Direction> {
+        let ends = [Direction::Out, Direction::In];
+        ends.into_iter().find(|&at| matches!(operand, Operand::Each(x) if self.can(x, Rows::Pairs(at))))
+    }
+
+    /// The parameter with a row for each vertex that an operand is.
+    fn table(&self, operand: Operand) -> Option<Param> {
+        let Operand::Each(tuple) = operand else { return None };
+        match self.old.value(self.tuples.first(tuple)).op {
+            Op::Param(param) => {
+                let dims = &self.old.params[param.index()].dims;
+                let rest = dims.get(1..)?.iter().all(|dim| dim.fixed().is_some());
+                (matches!(dims[0], Dim::Count(_)) && rest).then_some(param)
+            }
+            _ => None,
+        }
+    }
+
+    /// The copies as one value, which [`Emitter::can`] exist.
+    fn emit(&mut self, tuple: Tuple, rows: Rows) -> Value {
+        if let Some(&known) = self.made.get(&(tuple, rows)) {
+            return known;
+        }
+        self.stacked.insert(tuple);
+        let first = self.tuples.first(tuple);
+        let old = self.old;
+        let data = old.value(first);
+        let args: Vec<Operand> = data.args.iter().map(|&arg| self.tuples.operand(arg)).collect();
+        let before = self.new.cursor;
+        let value = match &data.op {
+            Op::Param(param) => {
+                let param = self.param(*param, None);
+                let whole = self.at(first, Op::Param(param), &[]);
+                self.at(first, Op::Rows, &[whole])
+            }
+            Op::Rows => {
+                let Rows::Pairs(direction) = rows else { unreachable!("tables have rows for vertices") };
+                let param = self.table(args[0]).expect("the rows of a table");
+                if let Operand::Each(table) = args[0] {
+                    self.stacked.insert(table);
+                }
+                let param = self.param(param, Some(direction));
+                let whole = self.at(first, Op::Param(param), &[]);
+                let cells = self.at(first, Op::Rows, &[whole]);
+                self.read_along(first, Incidence::Cells(direction), cells)
+            }
+            Op::Input(input) => {
+                let decl = &old.inputs[input.index()];
+                let graph = self.graph(Incidence::Edges);
+                let (name, binding) = match decl.binding {
+                    Binding::EdgeWeight(_) => ("weight", Binding::EdgeWeight(graph)),
+                    Binding::EdgeCount(_) => ("count", Binding::EdgeCount(graph)),
+                    Binding::EdgeFeatures(_) => ("features", Binding::EdgeFeatures(graph)),
+                    Binding::IsLink(_) => ("is_link", Binding::IsLink(graph)),
+                    _ => unreachable!("only inputs of edges are copies"),
+                };
+                let name = format!("{}.{name}", self.new.graphs[graph.index()].name);
+                let ty = Type { space: Space::Edges(graph), ..decl.ty.clone() };
+                let input = self.new.declare_input(InputDecl { name, ty, binding });
+                self.at(first, Op::Input(input), &[])
+            }
+            Op::RandomMask { stream, rate, ty } => {
+                let ty = Type { space: self.space(rows), ..ty.clone() };
+                self.at(first, Op::RandomMask { stream: *stream, rate: *rate, ty }, &[])
+            }
+            Op::Broadcast(ty) => {
+                let ty = Type { space: self.space(rows), ..ty.clone() };
+                let arg = self.read(args[0], rows);
+                self.at(first, Op::Broadcast(ty), &[arg])
+            }
+            Op::MatMul { batch } => match (args[1], rows) {
+                (Operand::Each(w), Rows::Pairs(at)) => {
+                    let x = self.read(args[0], rows);
+                    self.grouped(first, *batch, at, x, w)
+                }
+                (Operand::Each(w), _) => {
+                    let at = self.one_end(args[0]).expect("the operand depends on one end");
+                    let x = self.read(args[0], Rows::Pairs(at));
+                    let product = self.grouped(first, *batch, at, x, w);
+                    let gather = self.gather(at);
+                    self.at(first, gather, &[product])
+                }
+                (Operand::Same(_), _) => {
+                    let args = [self.read(args[0], rows), self.read(args[1], rows)];
+                    self.at(first, data.op.clone(), &args)
+                }
+            },
+            Op::GatherSrc(_) | Op::GatherDst(_) => {
+                let at = end_of(&data.op);
+                let x = self.read(args[0], Rows::Pairs(at));
+                match rows {
+                    Rows::Edges => {
+                        let gather = self.gather(at);
+                        self.at(first, gather, &[x])
+                    }
+                    Rows::Members | Rows::Pairs(_) => x,
+                }
+            }
+            Op::Segment { direction, reduce, .. } => {
+                let x = self.read(args[0], Rows::Edges);
+                let graph = self.graph(Incidence::Edges);
+                self.at(first, Op::Segment { graph, direction: *direction, reduce: *reduce }, &[x])
+            }
+            Op::ReduceSpace(reduce) => {
+                let x = self.read(args[0], Rows::Edges);
+                let (direction, reduce) = (Direction::In, *reduce);
+                let graph = self.graph(Incidence::Edges);
+                let of_pairs = self.at(first, Op::Segment { graph, direction, reduce }, &[x]);
+                let graph = self.graph(Incidence::Members(direction));
+                let gathered = self.at(first, Op::GatherSrc(graph), &[of_pairs]);
+                self.at(first, Op::Segment { graph, direction, reduce }, &[gathered])
+            }
+            op => {
+                let args: Vec<Value> = args.iter().map(|&arg| self.read(arg, rows)).collect();
+                self.at(first, op.clone(), &args)
+            }
+        };
+        self.new.cursor = before;
+        self.made.insert((tuple, rows), value);
+        value
+    }
+
+    /// Appends an operation at the place of an old value.
+    fn at(&mut self, value: Value, op: Op, args: &[Value]) -> Value {
+        let data = self.old.value(value);
+        self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        self.new.add(op, args)
+    }
+
+    fn grouped(&mut self, value: Value, batch: usize, at: Direction, x: Value, w: Tuple) -> Value {
+        let w = self.emit(w, Rows::Members);
+        let members = self.graph(Incidence::Members(at));
+        self.at(value, Op::Grouped { form: ProductForm::MatMul, batch, members }, &[x, w])
+    }
+
+    /// An operand with these rows, or a unit value.
+    fn read(&mut self, operand: Operand, rows: Rows) -> Value {
+        match operand {
+            Operand::Same(value) => {
+                let mapped = self.map[value.index()].expect("operands come first");
+                match rows {
+                    Rows::Pairs(at) if !self.old.ty(value).is_unit() => {
+                        if let Some(&known) = self.lifted.get(&(value, at)) {
+                            return known;
+                        }
+                        let lifted = self.read_along(value, Incidence::Vertices(at), mapped);
+                        self.lifted.insert((value, at), lifted);
+                        lifted
+                    }
+                    _ => mapped,
+                }
+            }
+            Operand::Each(tuple) if self.old.ty(self.tuples.first(tuple)).is_unit() && rows != Rows::Members => {
+                let first = self.tuples.first(tuple);
+                let of_members = self.emit(tuple, Rows::Members);
+                // The member of an edge is that of its source.
+                let at = if let Rows::Pairs(at) = rows { at } else { Direction::Out };
+                let of_pairs = self.read_along(first, Incidence::Members(at), of_members);
+                match rows {
+                    Rows::Edges => {
+                        let gather = self.gather(at);
+                        self.at(first, gather, &[of_pairs])
+                    }
+                    Rows::Members | Rows::Pairs(_) => of_pairs,
+                }
+            }
+            Operand::Each(tuple) => self.emit(tuple, rows),
+        }
+    }
+
+    /// The gather of the rows of pairs at this end.
+    fn gather(&mut self, at: Direction) -> Op {
+        let graph = self.graph(Incidence::Edges);
+        if at == Direction::Out { Op::GatherSrc(graph) } else { Op::GatherDst(graph) }
+    }
+
+    /// The row that each pair has along a graph with one edge per pair.
+    fn read_along(&mut self, value: Value, incidence: Incidence, x: Value) -> Value {
+        let graph = self.graph(incidence);
+        let gathered = self.at(value, Op::GatherDst(graph), &[x]);
+        self.at(value, Op::Segment { graph, direction: Direction::Out, reduce: Reduce::Sum }, &[gathered])
+    }
+}
+
+/// The end that a gather reads.
+fn end_of(gather: &Op) -> Direction {
+    if matches!(gather, Op::GatherSrc(_)) { Direction::Out } else { Direction::In }
+}
+
+/// The reduction of many operands that an operation of two is.
+fn reduce_of(op: BinaryOp) -> Reduce {
+    match op {
+        BinaryOp::Max => Reduce::Max,
+        BinaryOp::Min => Reduce::Min,
+        BinaryOp::LogAddExp => Reduce::Lse,
+        _ => Reduce::Sum,
+    }
+}
