@@ -17,6 +17,7 @@ mod gemm;
 mod isa;
 mod layout;
 mod math;
+mod members;
 mod table;
 mod tile;
 mod traversal;
@@ -24,7 +25,7 @@ mod traversal;
 use std::collections::HashSet;
 
 use hgnnc_ir::kernel::{Body, Buffer, Extents, Form, Kernel, Launch, Program, Rows, Width, print::print_rows};
-use hgnnc_ir::{Origin, Provenance, Reduce, Space};
+use hgnnc_ir::{Graph, Origin, Provenance, Reduce, Space};
 
 pub use table::{Band, Cut, Slot, Topology};
 
@@ -209,6 +210,23 @@ pub struct Total {
     pub reduce: Reduce,
     /// Elements of each part.
     pub width: Width,
+    /// For a sum of each member: each of those with several parts has parts of its own, the others are complete.
+    pub members: Option<Members>,
+}
+
+/// The members of a grouped product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Members {
+    /// From the rows to their members.
+    pub graph: Graph,
+    /// The members.
+    pub space: Space,
+}
+
+impl Members {
+    fn of(program: &Program, graph: Graph) -> Self {
+        Self { graph, space: Space::Vertices(program.tables.graphs[graph.index()].dst) }
+    }
 }
 
 /// How many blocks a kernel has: decided by sizes alone.
@@ -242,8 +260,17 @@ pub enum Blocks {
         form: Form,
         /// Its rows.
         rows: Space,
+        /// For a grouped product: its members. There are as many blocks as their rows can need.
+        members: Option<Members>,
         /// Its extents.
         of: Extents,
+    },
+    /// One for so many elements of each member of a grouped sum whose rows are in several parts.
+    Members {
+        /// The rows.
+        rows: Space,
+        /// Elements of each member.
+        width: Width,
     },
     /// One for so many elements.
     Elements {
@@ -324,14 +351,25 @@ impl Blocks {
             Blocks::One => 1,
             Blocks::Rows { rows, per_block, most } => sizes.rows(rows).div_ceil(*per_block).clamp(1, *most),
             Blocks::Bands { shares, .. } => (0..shares.len()).map(|band| self.band(sizes, band)).sum::<usize>().max(1),
-            Blocks::Gemm { form, of, .. } => {
-                let (rows, columns) = match form {
-                    Form::MatMul => (self.gemm_rows(sizes), sizes.width(&of.n)),
-                    Form::MatMulT => (self.gemm_rows(sizes), sizes.width(&of.k)),
-                    Form::Outer => (sizes.width(&of.k), sizes.width(&of.n)),
+            Blocks::Gemm { form, rows, members, of } => {
+                let tiles = |extent: usize| extent.div_ceil(tile::TILE);
+                // Of rows, of so many each.
+                let of_rows = |unit: usize| match members {
+                    None => sizes.space(*rows).div_ceil(unit),
+                    Some(members) => sizes.space(*rows) / unit + sizes.space(members.space),
                 };
-                let tiles = rows.div_ceil(tile::TILE) * columns.div_ceil(tile::TILE) * sizes.width(&of.batch);
-                (tiles * self.parts(sizes)).max(1)
+                let (k, n) = (tiles(sizes.width(&of.k)), tiles(sizes.width(&of.n)));
+                let blocks = match form {
+                    Form::MatMul => of_rows(tile::TILE) * n,
+                    Form::MatMulT => of_rows(tile::TILE) * k,
+                    Form::Outer => of_rows(self.part_rows(sizes)).max(1) * k * n,
+                };
+                (blocks * sizes.width(&of.batch)).max(1)
+            }
+            Blocks::Members { rows, width } => {
+                // A member with more rows than a part has a row whose number is a multiple of a part's rows.
+                let (rows, width) = (sizes.space(*rows), sizes.width(width));
+                (rows.div_ceil(gemm::part_rows(rows, width)) * width.div_ceil(THREADS)).max(1)
             }
             Blocks::Elements { width, per_block } => sizes.width(width).div_ceil(*per_block).max(1),
             Blocks::Copy { space, width } => (sizes.space(*space) * sizes.width(width)).div_ceil(THREADS).max(1),
@@ -351,39 +389,36 @@ impl Blocks {
         self.count(sizes) + before.sum::<usize>()
     }
 
-    fn gemm_rows(&self, sizes: &dyn Sizes) -> usize {
-        match self {
-            Blocks::Gemm { rows, .. } => sizes.space(*rows),
-            Blocks::One
-            | Blocks::Rows { .. }
-            | Blocks::Bands { .. }
-            | Blocks::Elements { .. }
-            | Blocks::Copy { .. } => 0,
-        }
-    }
-
     /// Parts of a total.
     pub fn parts(&self, sizes: &dyn Sizes) -> usize {
         match self {
-            Blocks::Gemm { form: Form::Outer, .. } => self.gemm_rows(sizes).div_ceil(self.part_rows(sizes)).max(1),
+            Blocks::Gemm { form: Form::Outer, rows, members: None, .. } => {
+                sizes.space(*rows).div_ceil(self.part_rows(sizes)).max(1)
+            }
+            Blocks::Gemm { form: Form::Outer, rows, members: Some(_), .. } => {
+                members::slots(sizes.space(*rows), self.part_rows(sizes))
+            }
             Blocks::Gemm { .. } | Blocks::One => 1,
             Blocks::Bands { long: Some(long), .. } => self.first_part(sizes, long.following()),
-            Blocks::Rows { .. } | Blocks::Bands { .. } | Blocks::Elements { .. } | Blocks::Copy { .. } => {
-                self.count(sizes)
-            }
+            Blocks::Rows { .. }
+            | Blocks::Bands { .. }
+            | Blocks::Members { .. }
+            | Blocks::Elements { .. }
+            | Blocks::Copy { .. } => self.count(sizes),
         }
     }
 
     /// Rows that a part of the total of a dense product is of.
     pub fn part_rows(&self, sizes: &dyn Sizes) -> usize {
         match self {
-            Blocks::Gemm { form: Form::Outer, of, .. } => {
-                gemm::part_rows(self.gemm_rows(sizes), sizes.width(&of.all()))
+            Blocks::Gemm { form: Form::Outer, rows, of, .. } => {
+                gemm::part_rows(sizes.space(*rows), sizes.width(&of.all()))
             }
             Blocks::Gemm { .. }
             | Blocks::One
             | Blocks::Rows { .. }
             | Blocks::Bands { .. }
+            | Blocks::Members { .. }
             | Blocks::Elements { .. }
             | Blocks::Copy { .. } => 0,
         }
@@ -463,7 +498,7 @@ impl Writer<'_> {
             self.next += 1;
             let (body, info, what) = match &kernel.body {
                 Body::Gemm(gemm) => {
-                    let (body, info) = gemm::emit(gemm, number, self.precision, &mut self.table);
+                    let (body, info) = gemm::emit(self.program, gemm, number, self.precision, &mut self.table);
                     (body, info, format!("{}{}", gemm.form.name(), self.hints.place(gemm.from)))
                 }
                 Body::Paths(_) => {
@@ -512,7 +547,7 @@ impl Writer<'_> {
             for (index, total) in kernel.totals.iter().enumerate() {
                 let number = self.next_finish;
                 self.next_finish += 1;
-                let (body, info) = finish::emit(total, (kernel.number, index), number, &mut self.table);
+                let (body, info) = finish::emit(total, (kernel, index), number, &mut self.table);
                 let out = &self.program.buffer(total.out).name;
                 bodies.push((format!("k{number}: parts of {out} of k{}", kernel.number), body));
                 kernels.push(info);

@@ -10,6 +10,9 @@ use hgnnc_ir::kernel::print::{print_rows, print_width};
 use hgnnc_ir::kernel::{Buffer, Contents, Program, Rows, Width};
 use hgnnc_ir::{Direction, Graph, Pattern, Space};
 
+use crate::code::Code;
+use crate::isa::{Class, Reg};
+
 /// Edges: of a semantic graph, or the stored elements of sparse features.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Topology {
@@ -139,6 +142,20 @@ impl Table {
             self.slots.push(slot);
         }
         8 * index
+    }
+
+    /// Reads an entry.
+    pub fn load(&mut self, code: &mut Code, class: Class, slot: Slot) -> Reg {
+        let offset = self.offset(slot);
+        code.slot(class, offset)
+    }
+
+    /// A number of elements: of the text where it is fixed, otherwise an entry.
+    pub fn elements(&mut self, code: &mut Code, width: &Width) -> Reg {
+        match width.as_fixed() {
+            Some(fixed) => code.mov(fixed),
+            None => self.load(code, Class::U32, Slot::Elements(width.clone())),
+        }
     }
 
     /// Puts entries behind all others, one after another: the position of the first, in bytes.

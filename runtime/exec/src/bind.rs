@@ -7,12 +7,14 @@ use hgnnc_graph::{
     Dataset, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions,
     SemanticGraph, SemanticGraphs, SgbError, Step,
 };
+use hgnnc_ir::VertexRows;
 use hgnnc_ir::artifact::{self, Artifact, Fanout, MiniBatch, Training};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 
 use crate::data::{Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
 use crate::error::{ExecError, Result};
+use crate::stacks;
 
 /// Options of [`bind`] for a model and a dataset.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -90,6 +92,7 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     for (graph, pairs) in binder.unlisted {
         data.graphs[graph].unlisted = Some(pairs);
     }
+    stacks::derive(flow, &mut data.num_vertices, &mut data.graphs)?;
     Ok(data)
 }
 
@@ -161,7 +164,7 @@ impl Binder<'_> {
 
     fn names(&mut self) -> Result<()> {
         let dataset = self.dataset;
-        for decl in &self.flow.vertex_types {
+        for decl in self.flow.vertex_types.iter().filter(|decl| decl.rows == VertexRows::Dataset) {
             let found = dataset.vertex_type(&decl.dataset_name).ok_or_else(|| {
                 self.missing("vertex type", &decl.dataset_name, dataset.vertex_types.iter().map(|v| v.name.clone()))
             })?;
@@ -188,8 +191,9 @@ impl Binder<'_> {
 
     fn build_graphs(&mut self) -> Result<()> {
         let builder = graph_builder(self.dataset, self.options);
-        let left_out: Vec<Option<u64>> =
-            (0..self.flow.graphs.len()).map(|index| self.left_out(&builder, index)).collect::<Result<_>>()?;
+        // Graphs of stacks are made of these.
+        let own = self.flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
+        let left_out: Vec<Option<u64>> = (0..own).map(|index| self.left_out(&builder, index)).collect::<Result<_>>()?;
         let listed = self.flow.graphs.iter().zip(&left_out).filter(|(_, left_out)| left_out.is_none());
         self.share(&builder, listed.map(|(decl, _)| decl));
         for ((index, decl), left_out) in self.flow.graphs.iter().enumerate().zip(left_out) {
@@ -330,6 +334,16 @@ impl Binder<'_> {
     }
 
     fn input(&self, decl: &InputDecl, split: Option<usize>) -> Result<InputData> {
+        if let Some(members) = stacks::of_members(self.flow, decl) {
+            let mut all = vec![];
+            for member in &members {
+                match self.input(member, split)? {
+                    InputData::Numbers(numbers) => all.extend(numbers),
+                    other => return Ok(other),
+                }
+            }
+            return Ok(InputData::Numbers(all));
+        }
         Ok(match &decl.binding {
             Binding::Label(..) | Binding::TrainMask(_) if self.options.outputs_only => InputData::Missing,
             Binding::Features(vertex) => match (self.features(*vertex)?, decl.ty.layout) {

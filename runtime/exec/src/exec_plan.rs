@@ -12,6 +12,7 @@ use crate::native::Generator;
 use crate::os;
 use crate::plan::{Plan, Slabs, StateId, plan};
 use crate::schedule::Schedules;
+use crate::stacks::{ParamPlace, num_own_params, param_places};
 use crate::subnormal::flush_to_zero;
 
 /// Planned memory for values, in bytes.
@@ -106,8 +107,10 @@ pub(crate) struct ExecPlan {
     pub generator: Generator,
     pub pool: rayon::ThreadPool,
     pub states: Vec<StateId>,
-    /// Elements of each parameter, by index.
-    pub param_lens: Vec<usize>,
+    /// The memory of each parameter, by index.
+    pub places: Vec<ParamPlace>,
+    /// Number of parameters of the model, without stacks of them.
+    pub num_params: usize,
     pub params: u32,
     pub first_state: u32,
     pub scratch_len: usize,
@@ -159,8 +162,9 @@ impl ExecPlan {
         let schedules = pool.install(|| schedules_of(&plans, bound, &mut generator));
         let scratch_len = scratch_len(&schedules);
         let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(data, d)).product() };
-        let param_lens = (0..num_params).map(param_len).collect();
-        Ok(Self { plans, schedules, generator, pool, states, param_lens, params, first_state, scratch_len })
+        let places = param_places(tables, |param| param_len(param.index()));
+        let num_params = num_own_params(tables);
+        Ok(Self { plans, schedules, generator, pool, states, places, num_params, params, first_state, scratch_len })
     }
 
     /// Planned memory of one program, or of all.
@@ -172,8 +176,8 @@ impl ExecPlan {
     /// Bytes by purpose, for messages.
     pub fn parts(&self, data: &BoundData) -> [(&'static str, u64); 4] {
         let arena = self.arena(None);
-        let param_total: usize = self.param_lens.iter().sum();
-        let state_total: usize = self.states.iter().map(|s| self.param_lens[s.0.index()]).sum();
+        let param_total: usize = self.places[..self.num_params].iter().map(|place| place.len).sum();
+        let state_total: usize = self.states.iter().map(|s| self.places[s.0.index()].len).sum();
         [
             ("intermediate values", arena.run + arena.fixed + arena.partials),
             ("scratch", arena.scratch),

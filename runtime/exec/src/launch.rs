@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use crate::block::{Context, Scratch, SplitRowRunner, combine, run_task};
 use crate::buffer::PerThread;
 use crate::factored_metapath;
+use crate::grouped_product;
 use crate::kernels::product::Extents;
 use crate::kernels::{product, rows};
 use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
@@ -103,6 +104,7 @@ impl Runner<'_> {
             (StepKind::Region(region), Round::Combine) => combine(self.context, region),
             (StepKind::Product(product), Round::Compute) => self.product(product, task),
             (StepKind::Product(product), _) => self.combine_product(product, task),
+            (StepKind::Grouped(product), _) => grouped_product::run_task(self.context, product, task),
             // Executed before all others of the launch.
             (StepKind::Factored(_), _) => {}
             (StepKind::Copy { from, to }, _) => {
@@ -249,8 +251,9 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
             1 => 0,
             _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
         },
+        (StepKind::Grouped(product), Round::Compute) => product.tasks.len() - 1,
         (StepKind::Copy { .. }, Round::Compute) => 1,
-        (StepKind::Product(_) | StepKind::Factored(_) | StepKind::Copy { .. }, _) => 0,
+        (StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. }, _) => 0,
     }
 }
 

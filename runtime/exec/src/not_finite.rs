@@ -13,6 +13,7 @@ use hgnnc_ir::{Artifact, Dataflow, Input, Layout, Op, OutputKind, Param, Phase, 
 use crate::backend::Backend;
 use crate::data::{BoundData, InputData};
 use crate::error::{ADVICE, Cause};
+use crate::stacks::num_own_params;
 
 /// Memory limit for the values of the interpreter, in bytes.
 const MOST_BYTES: u64 = 2 << 30;
@@ -89,7 +90,7 @@ fn find(
         }
     }
     let mut bound = BTreeMap::new();
-    for (index, decl) in flow.params.iter().enumerate() {
+    for (index, decl) in flow.params.iter().enumerate().take(num_own_params(flow)) {
         let mut numbers = vec![0.0; backend.param_len(index)];
         match params {
             Some(kept) => numbers.clone_from(kept.get(index)?),

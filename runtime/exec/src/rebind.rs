@@ -62,7 +62,8 @@ impl Engine {
             let dims = &first.tables.params[param.index()].dims;
             dims.iter().map(|&dim| crate::engine::extent(&data, dim)).product::<usize>()
         };
-        for param in 0..self.num_params {
+        let homes = (0..self.places.len()).filter(|&param| self.places[param].home.index() == param);
+        for param in homes {
             self.slabs[self.params as usize + param].grow(len(Param::new(param)));
         }
         for (index, state) in self.states.iter().enumerate() {

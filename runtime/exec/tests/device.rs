@@ -7,12 +7,13 @@ mod common;
 use common::Case;
 use hgnnc_exec::ExecError;
 use hgnnc_exec::device::{DeviceEngine, Interpreter};
+use hgnnc_ir::dataflow::{Init, ParamDecl};
 use hgnnc_ir::interp;
 use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::*;
-use hgnnc_passes::{PassCx, PassManager};
-use hgnnc_ptx::Target;
+use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager};
+use hgnnc_ptx::{Precision, Target};
 
 #[test]
 fn random_programs_agree_as_ptx() {
@@ -279,4 +280,122 @@ fn rows_of_thousands_of_edges_are_cut() {
     check_cut("5003 edges", &case, &case.gpu_program(), 1e-4);
     let case = reductions(hubs(4200), &[2, 4]);
     check_cut("4200 edges", &case, &case.gpu_program(), 1e-4);
+}
+
+/// A stack whose members have edges from so many vertices: pairs of a member and a source, and the graph from the pairs
+/// to the members.
+fn stack_of(rows: &[u32]) -> (Case, Space, Graph) {
+    // Each member has edges from other vertices than the one before.
+    let most = rows.iter().copied().max().unwrap_or(0) + 1;
+    let edges = |(member, &rows): (usize, &u32)| (0..rows).map(|v| (v + member as u32 % 2, v % 3)).collect();
+    let graphs: Vec<common::Edges> = rows.iter().enumerate().map(edges).map(|edges| (0, 1, edges)).collect();
+    let mut case = Case::new(&[most as usize, 3], &graphs);
+    case.flow.stacks.push(StackDecl { name: "s".into(), members: (0..rows.len()).map(Graph::new).collect() });
+    let (stack, direction) = (Stack::new(0), Direction::Out);
+    let pairs = Space::Vertices(case.flow.stacked_type(VertexRows::Pairs(stack, direction)));
+    let members = case.flow.stacked_graph(stack, Incidence::Members(direction));
+    stacks::derive(&case.flow, &mut case.bindings.num_vertices, &mut case.bindings.edges);
+    hgnnc_exec::stacks::derive(&case.flow, &mut case.data.num_vertices, &mut case.data.graphs).expect("few rows");
+    (case, pairs, members)
+}
+
+/// A grouped product of each form. The members of a stack have these numbers of rows.
+fn grouped_products(rows: &[u32], batch: usize, k: usize, n: usize) -> Case {
+    let (mut case, pairs, members) = stack_of(rows);
+    let groups = Space::Vertices(case.flow.graphs[members.index()].dst);
+    let dims = |inner: &[usize]| if batch > 1 { [&[batch], inner].concat() } else { inner.to_vec() };
+    let (x, y) = (case.random(pairs, &dims(&[k])), case.random(pairs, &dims(&[n])));
+    let w = case.random(groups, &dims(&[k, n]));
+    let batch = usize::from(batch > 1);
+    for (form, args) in [(ProductForm::MatMul, [x, w]), (ProductForm::MatMulT, [y, w]), (ProductForm::Outer, [x, y])] {
+        let product = case.flow.add(Op::Grouped { form, batch, members }, &args);
+        case.result(product);
+    }
+    case
+}
+
+/// Weights of the members that are one parameter, and what comes before their product, with momentum.
+#[test]
+fn stacked_weights_are_trained_as_ptx() {
+    let (mut case, pairs, members) = stack_of(&[30, 0, 700, 70]);
+    let (k, n) = (6, 8);
+    let x = case.random(pairs, &[k]);
+    let scale = case.weight(&[k]);
+    let x = case.flow.binary(BinaryOp::Mul, x, scale);
+    // The entries have the initial values, and no operation reads them.
+    let mut entries = vec![];
+    let dims = [Dim::Fixed(k), Dim::Fixed(n)];
+    let init = Init::Constant(0.0);
+    for member in 0..4 {
+        let decl = ParamDecl::new(format!("w.{member}"), dims.to_vec(), init, false);
+        let entry = case.flow.declare_param(ParamDecl { of: Some(Graph(member)), ..decl });
+        let numbers = common::numbers(700 + u64::from(member), k * n);
+        let tensor = interp::Tensor::new(1, k * n, numbers.iter().map(|&x| f64::from(x)).collect());
+        case.bindings.params.insert(entry, tensor);
+        case.params.push(numbers);
+        entries.push(entry);
+    }
+    let dims = [&[Dim::Count(case.flow.graphs[members.index()].dst)], &dims[..]].concat();
+    let stack = case.flow.declare_param(ParamDecl { entries, ..ParamDecl::new("w".into(), dims, init, false) });
+    let w = case.flow.add(Op::Param(stack), &[]);
+    let w = case.flow.add(Op::Rows, &[w]);
+    let y = case.flow.add(Op::Grouped { form: ProductForm::MatMul, batch: 0, members }, &[x, w]);
+    let z = case.flow.unary(UnaryOp::Tanh, y);
+    let loss = case.flow.binary(BinaryOp::Mul, z, z);
+    let loss = case.flow.reduce_trailing(Reduce::Sum, 1, loss);
+    let loss = case.flow.add(Op::ReduceSpace(Reduce::Sum), &[loss]);
+    let gradients = hgnnc_passes::differentiate(&mut case.flow, loss, &[Param::new(0), stack]);
+    assert_eq!(gradients.len(), 2, "both have a gradient");
+    gradients.iter().for_each(|(_, gradient)| case.result(*gradient));
+    let optimizer = Optimizer::Sgd { lr: 0.01, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
+    hgnnc_passes::update(&mut case.flow, &gradients, &OptimizerOptions::new(optimizer));
+    verify(&case.flow).expect("the program is well-formed");
+    let program = case.gpu_program();
+    let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+    let found = case.on_device("stacked weights", &program);
+    for output in &case.flow.outputs {
+        let name = common::name_of(&case.flow, &output.kind);
+        let exact = &exact[output.value].data;
+        common::close(&name, &found[&name], exact, 1e-5, &|| program.to_string());
+    }
+}
+
+#[test]
+fn grouped_products_agree_as_ptx() {
+    // Members without rows, first, last and one after another; tiles that are full, and one row more.
+    let few: &[u32] = &[0, 5, 64, 0, 0, 65, 1, 0];
+    // More members than a warp compares in one step, and than in two.
+    let many: Vec<u32> = (0..70).map(|member| member % 4).collect();
+    let very_many: Vec<u32> = (0..1100).map(|member| u32::from(member % 3 == 0)).collect();
+    // Sums of outer products with one part of 512 rows, and with several, which do not begin with a part.
+    let long: &[u32] = &[3, 1300, 0, 512, 513, 2, 1024, 7];
+    for (rows, batch, k, n) in [
+        (few, 1, 24, 12),
+        (few, 3, 5, 7),
+        (few, 2, 12, 70),
+        (&many, 1, 8, 6),
+        (&very_many, 1, 4, 3),
+        (long, 2, 20, 16),
+        (&[0, 1], 1, 4, 4),
+        (&[700], 1, 4, 4),
+    ] {
+        let what = format!("{} rows of {} members, {batch} by {k} by {n}", rows.iter().sum::<u32>(), rows.len());
+        let case = grouped_products(rows, batch, k, n);
+        let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+        let program = case.gpu_program();
+        let mut interleaved = program.clone();
+        interleaved.launches.iter_mut().for_each(|launch| launch.interleaved = launch.kernels.len() / 2);
+        let run = |program: &Program, interpreter, precision| {
+            case.on_interpreter(&what, program, interpreter, Target::SM_80.with_precision(precision)).0
+        };
+        let found = run(&program, Interpreter::new(), Precision::Tf32x3);
+        for found in [&found, &run(&interleaved, Interpreter::new(), Precision::F32)] {
+            for output in &case.flow.outputs {
+                let name = common::name_of(&case.flow, &output.kind);
+                let exact = &exact[output.value].data;
+                common::close(&format!("{what}: {name}"), &found[&name], exact, 2e-6, &|| program.to_string());
+            }
+        }
+        assert_eq!(found, run(&program, Interpreter::backward(), Precision::Tf32x3), "{what}, blocks in reverse order");
+    }
 }

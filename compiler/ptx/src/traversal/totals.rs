@@ -156,7 +156,7 @@ impl Emit<'_> {
             } else {
                 let slot = Slot::Partials(self.kernel, totals.len());
                 self.store_part(slot, &held, width, first);
-                totals.push(Total { out, reduce, width: Width::fixed(width) });
+                totals.push(Total { out, reduce, width: Width::fixed(width), members: None });
             }
         }
         Ok(totals)

@@ -151,7 +151,12 @@ impl Batches {
             batches: 0,
             spans: None,
         };
-        let lens: Vec<usize> = batches.states.iter().map(|state| batches.whole.param_len(state.0.index())).collect();
+        // Stacks of parameters are those of the program of batches.
+        let len = |state: &StateId| match state.0.index() {
+            param if param < batches.whole.num_params() => batches.whole.param_len(param),
+            stack => batches.step.param_len(stack),
+        };
+        let lens: Vec<usize> = batches.states.iter().map(len).collect();
         batches.state_slabs = HostBuffer::zeros_each(lens);
         Ok(batches)
     }

@@ -157,9 +157,14 @@ impl Binder<'_> {
             Blocks::Rows { rows, .. } | Blocks::Bands { rows, .. } => {
                 format!("{}: {} rows", print_rows(program, rows), sizes.rows(rows))
             }
-            Blocks::Gemm { form, rows, of } => {
+            Blocks::Gemm { form, rows, members, of } => {
                 let (k, n) = (sizes.width(&of.left()), sizes.width(&of.n));
-                format!("{}: {} rows, {k} by {n}", form.name(), sizes.space(*rows))
+                let members =
+                    members.map_or_else(String::new, |members| format!(" of {} members", sizes.space(members.space)));
+                format!("{}: {} rows{members}, {k} by {n}", form.name(), sizes.space(*rows))
+            }
+            Blocks::Members { rows, width } => {
+                format!("parts of {} rows, {} elements", sizes.space(*rows), sizes.width(width))
             }
             Blocks::Elements { width, .. } => format!("{} elements", sizes.width(width)),
             Blocks::Copy { space, width } => {

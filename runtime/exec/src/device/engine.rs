@@ -20,6 +20,7 @@ use crate::exec_plan::Arena;
 use crate::init::Initializer;
 use crate::metrics::Tally;
 use crate::plan::StateId;
+use crate::stacks::{ParamPlace, num_own_params};
 use crate::times::Times;
 
 /// Programs with shared tables, their parameters, states and data, on a device.
@@ -28,7 +29,12 @@ pub struct DeviceEngine {
     device: Box<dyn Device>,
     data: BoundData,
     programs: Vec<Bound>,
+    /// Address and elements of each parameter.
     params: Vec<(u64, usize)>,
+    /// Whether a parameter has memory of its own, and is no entry of a stack.
+    is_home: Vec<bool>,
+    /// Number of parameters of the model; stacks of them follow.
+    num_params: usize,
     states: Vec<StateId>,
     state_places: Vec<(u64, usize)>,
     /// Addresses of the parameters of the best epoch, if there is training.
@@ -60,7 +66,7 @@ impl DeviceEngine {
         let compiled = Compiled::new(programs, &mut data, target)?;
         let memory = compiled.memory();
         memory.check(device.free_bytes(), budget)?;
-        let Compiled { modules, needs, states, param_lens, .. } = compiled;
+        let Compiled { modules, needs, states, param_places, .. } = compiled;
         let tables = &programs[0].tables;
 
         let alloc = |device: &mut Box<dyn Device>, what: &str, len: usize| -> Result<(u64, usize)> {
@@ -68,20 +74,26 @@ impl DeviceEngine {
             device.clear(at, F32 * len)?;
             Ok((at, len))
         };
-        let mut params = vec![];
-        for (decl, &len) in tables.params.iter().zip(&param_lens) {
-            params.push(alloc(&mut device, &decl.name, len)?);
-        }
+        // Entries of a stack are parts of its memory.
+        let alloc_all = |device: &mut Box<dyn Device>, suffix: &str| -> Result<Vec<(u64, usize)>> {
+            let mut homes = vec![0; param_places.len()];
+            for (index, (decl, place)) in tables.params.iter().zip(&param_places).enumerate() {
+                if place.home.index() == index {
+                    homes[index] = alloc(device, &format!("{}{suffix}", decl.name), place.len)?.0;
+                }
+            }
+            let at = |place: &ParamPlace| (homes[place.home.index()] + (F32 * place.offset) as u64, place.len);
+            Ok(param_places.iter().map(at).collect())
+        };
+        let params = alloc_all(&mut device, "")?;
         let mut state_places = vec![];
         for (param, slot) in &states {
             let name = format!("{}.state{slot}", tables.params[param.index()].name);
-            state_places.push(alloc(&mut device, &name, param_lens[param.index()])?);
+            state_places.push(alloc(&mut device, &name, param_places[param.index()].len)?);
         }
         let mut best = vec![];
         if keeps_best(programs.len()) {
-            for (decl, &len) in tables.params.iter().zip(&param_lens) {
-                best.push(alloc(&mut device, &format!("{} of the best epoch", decl.name), len)?.0);
-            }
+            best = alloc_all(&mut device, " of the best epoch")?.into_iter().map(|(at, _)| at).collect();
         }
         let dropout_streams = programs.iter().map(|program| streams(program)).max().unwrap_or(0);
         let counters = device.alloc("counters", ALIGN_BYTES + 8 * dropout_streams as usize)?;
@@ -116,6 +128,8 @@ impl DeviceEngine {
             data,
             programs: bound,
             params,
+            is_home: param_places.iter().enumerate().map(|(index, place)| place.home.index() == index).collect(),
+            num_params: num_own_params(tables),
             states,
             state_places,
             best,
@@ -280,7 +294,7 @@ impl DeviceEngine {
 
     /// Number of parameters of the programs.
     pub fn num_params(&self) -> usize {
-        self.params.len()
+        self.num_params
     }
 
     /// Downloads a parameter to host memory.
@@ -305,14 +319,14 @@ impl DeviceEngine {
 
     /// Saves the parameters on the device as those of the best epoch.
     pub(crate) fn keep_best(&mut self) -> Result<()> {
-        let all = self.best.iter().zip(&self.params);
-        all.into_iter().try_for_each(|(&best, &(at, len))| self.device.copy(best, at, F32 * len))
+        let all = self.best.iter().zip(&self.params).zip(&self.is_home).filter(|(_, is_home)| **is_home);
+        all.into_iter().try_for_each(|((&best, &(at, len)), _)| self.device.copy(best, at, F32 * len))
     }
 
     /// Restores the parameters of the best epoch.
     pub(crate) fn restore_best(&mut self) -> Result<()> {
-        let all = self.best.iter().zip(&self.params);
-        all.into_iter().try_for_each(|(&best, &(at, len))| self.device.copy(at, best, F32 * len))
+        let all = self.best.iter().zip(&self.params).zip(&self.is_home).filter(|(_, is_home)| **is_home);
+        all.into_iter().try_for_each(|((&best, &(at, len)), _)| self.device.copy(at, best, F32 * len))
     }
 
     /// Downloads a parameter of the best epoch into a buffer of its length. Does nothing if none is saved.
@@ -399,7 +413,7 @@ impl DeviceEngine {
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
         // Each element depends on its position only, so threads share large parameters.
         const PART: usize = 1 << 14;
-        for (index, decl) in tables.params.iter().enumerate() {
+        for (index, decl) in tables.params.iter().enumerate().take(self.num_params) {
             let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
             let mut numbers = vec![0.0; self.params[index].1];
             numbers.par_chunks_mut(PART).enumerate().for_each(|(part, numbers)| draw.fill(seed, part * PART, numbers));

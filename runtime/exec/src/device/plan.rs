@@ -15,6 +15,7 @@ use crate::engine::{add_derived, check_listed, check_tables, collect_states, ext
 use crate::error::{ExecError, Result};
 use crate::exec_plan::Arena;
 use crate::plan::StateId;
+use crate::stacks::{ParamPlace, param_places};
 
 /// Device bytes by purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,8 +69,8 @@ pub(crate) struct Compiled {
     pub(super) modules: Vec<Module>,
     pub(super) needs: Vec<Needs>,
     pub(super) states: Vec<StateId>,
-    /// Elements of each parameter, by index.
-    pub(super) param_lens: Vec<usize>,
+    /// The memory of each parameter, by index.
+    pub(super) param_places: Vec<ParamPlace>,
     memory: DeviceMemory,
 }
 
@@ -94,11 +95,11 @@ impl Compiled {
         let states = collect_states(programs);
         let param_len =
             |index: usize| -> usize { tables.params[index].dims.iter().map(|&d| extent(data, d)).product() };
-        let param_lens: Vec<usize> = (0..tables.params.len()).map(param_len).collect();
+        let param_places = param_places(tables, |param| param_len(param.index()));
         let needs: Vec<Needs> =
             programs.iter().zip(&modules).map(|(program, module)| needs(program, module, data)).collect();
-        let memory = memory(&needs, &param_lens, &states, data, &modules);
-        Ok(Self { modules, needs, states, param_lens, memory })
+        let memory = memory(&needs, &param_places, &states, data, &modules);
+        Ok(Self { modules, needs, states, param_places, memory })
     }
 
     /// Device memory of all programs by purpose.
@@ -132,9 +133,17 @@ pub(super) fn keeps_best(programs: usize) -> bool {
     programs > 1
 }
 
-fn memory(needs: &[Needs], params: &[usize], states: &[StateId], data: &BoundData, modules: &[Module]) -> DeviceMemory {
+fn memory(
+    needs: &[Needs],
+    params: &[ParamPlace],
+    states: &[StateId],
+    data: &BoundData,
+    modules: &[Module],
+) -> DeviceMemory {
     let bytes = |elements: usize| (F32 * elements) as u64;
-    let states = states.iter().map(|state| params[state.0.index()]).sum::<usize>();
+    let states = states.iter().map(|state| params[state.0.index()].len).sum::<usize>();
+    let own = params.iter().enumerate().filter(|(index, place)| place.home.index() == *index);
+    let own: usize = own.map(|(_, place)| place.len).sum();
     let mut arrays: Vec<&Slot> = modules.iter().flat_map(|module| &module.table).collect();
     let mut seen = HashSet::new();
     arrays.retain(|&slot| seen.insert(slot.clone()));
@@ -155,7 +164,7 @@ fn memory(needs: &[Needs], params: &[usize], states: &[StateId], data: &BoundDat
         run,
         fixed,
         partials,
-        params: bytes(params.iter().sum::<usize>() * copies + states),
+        params: bytes(own * copies + states),
         data: bytes(indices + inputs) + counts::bytes(data),
     }
 }

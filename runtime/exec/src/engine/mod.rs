@@ -28,6 +28,7 @@ use crate::launch::Runner;
 use crate::native::{self, CodeMode, Generator};
 use crate::plan::{Plan, ResultBuffer, StateId, Update};
 use crate::schedule::Schedules;
+use crate::stacks::ParamPlace;
 use crate::times::{Clock, StepTime, Times};
 use crate::trace::{Counting, KernelSpan, Spans, Trace};
 
@@ -57,7 +58,10 @@ pub struct Engine {
     pub(crate) data: BoundData,
     pub(crate) states: Vec<StateId>,
     pub(crate) params: u32,
+    /// Number of parameters of the model; stacks of them follow.
     pub(crate) num_params: usize,
+    /// The memory of each parameter.
+    pub(crate) places: Vec<ParamPlace>,
     pub(crate) first_state: u32,
     /// Per parameter, the vertex type of its rows if it is an embedding table.
     row_types: Vec<Option<VertexType>>,
@@ -93,20 +97,29 @@ impl Engine {
     pub fn new(programs: &[&Program], mut data: BoundData, options: EngineOptions) -> Result<Self> {
         let exec_plan = ExecPlan::new(programs, &mut data, options)?;
         exec_plan.check_memory(&data, options.memory_budget)?;
-        let ExecPlan { plans, schedules, generator, pool, states, param_lens, params, first_state, scratch_len } =
-            exec_plan;
-        let num_params = param_lens.len();
+        let ExecPlan {
+            plans,
+            schedules,
+            generator,
+            pool,
+            states,
+            places,
+            num_params,
+            params,
+            first_state,
+            scratch_len,
+        } = exec_plan;
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
-        let param_len = |i: usize| param_lens[i];
+        let own_len = |(i, place): (usize, &ParamPlace)| if place.home.index() == i { place.len } else { 0 };
 
         let mut slabs = vec![HostBuffer::zeros(arena), HostBuffer::zeros(partials), HostBuffer::zeros(2)];
         for plan in &plans {
             slabs.push(HostBuffer::zeros(plan.persistent_len));
             slabs.push(HostBuffer::of(&plan.constants));
         }
-        let state_lens = states.iter().map(|s| param_len(s.0.index()));
-        slabs.extend(HostBuffer::zeros_each((0..num_params).map(param_len).chain(state_lens)));
+        let state_lens = states.iter().map(|s| places[s.0.index()].len);
+        slabs.extend(HostBuffer::zeros_each(places.iter().enumerate().map(own_len).chain(state_lens)));
         for input in &mut data.inputs {
             slabs.push(match input {
                 // The buffer replaces the vector, so the elements are not stored twice.
@@ -135,6 +148,7 @@ impl Engine {
             states,
             params,
             num_params,
+            places,
             first_state,
             row_types: row_types(programs),
             counters: 2,
@@ -381,15 +395,26 @@ impl Engine {
 
     /// Elements of a parameter.
     pub fn param(&mut self, index: usize) -> &mut [f32] {
-        self.slabs[self.params as usize + index].elements()
+        let ParamPlace { home, offset, len } = self.places[index];
+        &mut self.slabs[self.params as usize + home.index()].elements()[offset..offset + len]
     }
 
     /// Number of elements of a parameter.
     pub(crate) fn param_len(&self, index: usize) -> usize {
-        self.param_slab(index).len()
+        self.places[index].len
     }
 
-    /// Buffer of a parameter.
+    /// Elements of a parameter, while nothing runs.
+    ///
+    /// # Safety
+    /// Nothing writes the parameter while the slice is in use.
+    pub(crate) unsafe fn param_elements(&self, index: usize) -> &[f32] {
+        let ParamPlace { home, offset, len } = self.places[index];
+        // SAFETY: promised by the caller.
+        unsafe { self.slabs[self.params as usize + home.index()].read(offset, len) }
+    }
+
+    /// Buffer of a parameter that is no entry of a stack.
     pub(crate) fn param_slab(&self, index: usize) -> &HostBuffer {
         &self.slabs[self.params as usize + index]
     }
@@ -432,7 +457,12 @@ fn row_types(programs: &[&Program]) -> Vec<Option<VertexType>> {
         Some(Dim::Count(vertex)) => Some(*vertex),
         Some(Dim::Fixed(_)) | None => None,
     };
-    params.iter().map(of).collect()
+    let mut types: Vec<Option<VertexType>> = params.iter().map(of).collect();
+    // The rows of a stack are those of the dataset.
+    for entry in params.iter().flat_map(|decl| &decl.entries) {
+        types[entry.index()] = None;
+    }
+    types
 }
 
 /// Updates of a plan that are not in place; large ones are divided for the threads.

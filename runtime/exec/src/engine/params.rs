@@ -1,5 +1,7 @@
 //! Parameters and optimizer states. Rows at the interface are in the order of the dataset.
 
+use std::ops::Range;
+
 use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::Dataflow;
 use rayon::prelude::*;
@@ -8,6 +10,7 @@ use super::{Engine, extent};
 use crate::buffer::HostBuffer;
 use crate::init::Initializer;
 use crate::reorder::copy_rows;
+use crate::stacks::ParamPlace;
 
 impl Engine {
     /// Vertex order of an embedding table's rows, if it differs from the dataset's.
@@ -17,17 +20,19 @@ impl Engine {
 
     /// Copies a parameter, with vertex rows in the order of the dataset.
     pub fn read_param(&self, index: usize, into: &mut [f32]) {
-        self.read_rows(index, self.param_slab(index), into);
+        let ParamPlace { home, offset, len } = self.places[index];
+        self.read_rows(index, self.param_slab(home.index()), offset..offset + len, into);
     }
 
     /// Copies an optimizer state, with vertex rows in the order of the dataset.
     pub fn read_state(&self, index: usize, into: &mut [f32]) {
-        self.read_rows(self.states[index].0.index(), self.state_slab(index), into);
+        let slab = self.state_slab(index);
+        self.read_rows(self.states[index].0.index(), slab, 0..slab.len(), into);
     }
 
-    fn read_rows(&self, param: usize, slab: &HostBuffer, into: &mut [f32]) {
+    fn read_rows(&self, param: usize, slab: &HostBuffer, range: Range<usize>, into: &mut [f32]) {
         // SAFETY: nothing runs while the engine is borrowed.
-        let from = unsafe { slab.read(0, slab.len()) };
+        let from = unsafe { slab.read(range.start, range.len()) };
         match self.row_order(param) {
             Some(order) => self.pool.install(|| copy_rows(from, &order.rank, into)),
             None => into.copy_from_slice(from),
@@ -36,17 +41,19 @@ impl Engine {
 
     /// Overwrites a parameter; vertex rows are in the order of the dataset.
     pub fn set_param(&mut self, index: usize, numbers: &[f32]) {
-        self.set_rows(index, self.params as usize + index, numbers);
+        let ParamPlace { home, offset, len } = self.places[index];
+        self.set_rows(index, self.params as usize + home.index(), offset..offset + len, numbers);
     }
 
     /// Overwrites an optimizer state; vertex rows are in the order of the dataset.
     pub fn set_state(&mut self, index: usize, numbers: &[f32]) {
-        self.set_rows(self.states[index].0.index(), self.first_state as usize + index, numbers);
+        let slab = self.first_state as usize + index;
+        self.set_rows(self.states[index].0.index(), slab, 0..self.slabs[slab].len(), numbers);
     }
 
-    fn set_rows(&mut self, param: usize, slab: usize, numbers: &[f32]) {
+    fn set_rows(&mut self, param: usize, slab: usize, range: Range<usize>, numbers: &[f32]) {
         let order = self.row_types.get(param).copied().flatten().and_then(|vertex| self.data.orders.of(vertex));
-        let to = self.slabs[slab].elements();
+        let to = &mut self.slabs[slab].elements()[range];
         match order {
             Some(order) => self.pool.install(|| copy_rows(numbers, &order.original, to)),
             None => to.copy_from_slice(numbers),
@@ -55,7 +62,7 @@ impl Engine {
 
     /// Initializes all parameters, depending only on the seed and their names.
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
-        for (index, decl) in tables.params.iter().enumerate() {
+        for (index, decl) in tables.params.iter().enumerate().take(self.num_params) {
             let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
             if let Some(order) = self.row_order(index) {
                 let order = order.clone();
@@ -66,14 +73,15 @@ impl Engine {
                 self.pool.install(|| rows.for_each(fill));
                 continue;
             }
-            let slab = &mut self.slabs[self.params as usize + index];
+            let ParamPlace { home, offset, len } = self.places[index];
+            let slab = &mut self.slabs[self.params as usize + home.index()].elements()[offset..offset + len];
             // Each element depends on its position only, so threads share large parameters.
             const PART: usize = 1 << 14;
             let fill = |(part, numbers): (usize, &mut [f32])| draw.fill(seed, part * PART, numbers);
-            if slab.len() <= PART {
-                fill((0, slab.elements()));
+            if len <= PART {
+                fill((0, slab));
             } else {
-                self.pool.install(|| slab.elements().par_chunks_mut(PART).enumerate().for_each(fill));
+                self.pool.install(|| slab.par_chunks_mut(PART).enumerate().for_each(fill));
             }
         }
     }

@@ -57,6 +57,8 @@ impl Scorer {
             return Err(ExecError::Unsupported("internal error: the model has no program for pairs".into()));
         };
         let tables = &program.tables;
+        // Rows of stacks, which the program does not have, come last.
+        let num_vertices = &num_vertices[..tables.vertex_types.len()];
         let given = |binding: &Binding| match binding {
             Binding::Given(name) => Ok(name.clone()),
             other => Err(ExecError::Unsupported(format!("internal error: pairs are scored by {other:?}"))),

@@ -123,7 +123,9 @@ impl Generator {
                 };
                 let of = |step: &Step| match &step.kind {
                     StepKind::Region(region) => RegionSchedule::of(region, data, &chooser),
-                    StepKind::Product(_) | StepKind::Factored(_) | StepKind::Copy { .. } => vec![],
+                    StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. } => {
+                        vec![]
+                    }
                 };
                 schedules.push([&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>()));
             }

@@ -3,9 +3,10 @@
 use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
 use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
-use hgnnc_ir::{Layout, Phase, Space, Stage, Type};
+use hgnnc_ir::{Dim, Layout, Phase, Space, Stage, Type};
 
 use super::factored_metapath::bind_factored_metapath;
+use super::grouped::bind_grouped;
 use super::region::bind_region;
 use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, StateId, Step, StepKind, Update};
 use crate::buffer::BufferRange;
@@ -13,6 +14,7 @@ use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 use crate::kernel_features::KernelFeatures;
 use crate::kernels::product::{self, Extents};
+use crate::stacks::{ParamPlace, param_places};
 
 /// Plans a verified program for the sizes of its data. `states` are the optimizer states in the order of their slabs;
 /// the local values of a row block should have at most `block_len` elements.
@@ -28,7 +30,11 @@ pub fn plan(
     features: KernelFeatures,
 ) -> Result<Plan> {
     let (buffers, plan) = (vec![], Plan::default());
-    let mut binder = Binder { program, data, slabs, states, block_len, features, buffers, plan, partials_used: 0 };
+    let extent = |&dim: &Dim| crate::engine::extent(data, dim);
+    let tables = &program.tables;
+    let places = param_places(tables, |param| tables.params[param.index()].dims.iter().map(extent).product());
+    let mut binder =
+        Binder { program, data, slabs, states, places, block_len, features, buffers, plan, partials_used: 0 };
     binder.place()?;
     binder.plan.prelude = binder.steps(&program.prelude)?;
     let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
@@ -66,6 +72,8 @@ pub(super) struct Binder<'a> {
     pub data: &'a BoundData,
     slabs: Slabs,
     states: &'a [StateId],
+    /// The memory of each parameter.
+    places: Vec<ParamPlace>,
     /// Maximum elements of the local values of a row block.
     pub block_len: usize,
     pub features: KernelFeatures,
@@ -150,7 +158,10 @@ impl Binder<'_> {
             let len = self.rows(&decl.ty) * self.width(&decl.ty);
             let at = |slab| BufferRange { slab, offset: 0, len };
             self.buffers.push(match decl.contents {
-                Contents::Param(param) => at(self.slabs.params + param.0),
+                Contents::Param(param) => {
+                    let ParamPlace { home, offset, .. } = self.places[param.index()];
+                    BufferRange { offset, ..at(self.slabs.params + home.0) }
+                }
                 Contents::State(param, slot) => at(self.state((param, slot))?),
                 Contents::Input(input) => self.input(input.index(), len)?,
                 Contents::Computed => at(self.slabs.arena),
@@ -195,7 +206,10 @@ impl Binder<'_> {
                 self.plan.results.push(ResultBuffer { name: name.clone(), ty: output.ty.clone(), rows, width, buffer });
                 return Ok(());
             }
-            OutputKind::UpdateParam(param) => self.slabs.params + param.0,
+            OutputKind::UpdateParam(param) if self.places[param.index()].home == *param => self.slabs.params + param.0,
+            OutputKind::UpdateParam(_) => {
+                return Err(ExecError::Unsupported("internal error: an entry of a stack is updated alone".into()));
+            }
             OutputKind::UpdateState(param, slot) => self.state((*param, *slot))?,
         };
         if buffer.slab >= self.slabs.params && buffer.slab < self.slabs.inputs && buffer.slab != target {
@@ -228,6 +242,14 @@ impl Binder<'_> {
 
     fn step(&mut self, kernel: &Kernel) -> Result<Step> {
         let (kind, shares, label) = match &kernel.body {
+            Body::Gemm(gemm) if let Some(members) = gemm.members => {
+                let product = bind_grouped(self, gemm, members.index());
+                let Extents { batch, k, n } = product.of;
+                let rows = self.rows(&Type::new(gemm.rows, vec![]));
+                let number = self.data.graphs[members.index()].num_dst;
+                let label = format!("grouped {} [{rows}; {number} x {batch} x {k} x {n}]", gemm.form.name());
+                (StepKind::Grouped(Box::new(product)), all_of(kernel.stage), label)
+            }
             Body::Gemm(gemm) => {
                 let product = self.product(gemm);
                 let Extents { batch, k, n } = product.of;

@@ -8,11 +8,13 @@
 mod bind;
 mod factored_metapath;
 mod fuse;
+mod grouped;
 pub(crate) mod region;
 mod split_rows;
 
 pub use bind::plan;
 pub use factored_metapath::{Chunk, FactoredStep, Norm};
+pub use grouped::{GroupedProduct, Piece};
 pub use region::operands;
 pub use split_rows::{Areas, SplitRows};
 
@@ -107,6 +109,8 @@ pub enum StepKind {
     Region(Region),
     /// Dense product over all rows.
     Product(Product),
+    /// Products of the members of a stack, each with its weight.
+    Grouped(Box<GroupedProduct>),
     /// Aggregation over a factored metapath.
     Factored(Box<FactoredStep>),
     Copy {

@@ -98,6 +98,9 @@ pub fn unsupported_reason(artifact: &Artifact) -> Option<&'static str> {
     if training.is_some_and(|training| matches!(training.target, Target::Links(_))) || artifact.score.is_some() {
         return Some("links are in the numbers of the dataset");
     }
+    if !artifact.infer.stacks.is_empty() {
+        return Some("the pairs of relations and vertices are in the order of the dataset");
+    }
     let of_vertices = |space: Space| matches!(space, Space::Vertices(_) | Space::Unit);
     if artifact.kernels.infer.outputs.iter().any(|output| !of_vertices(output.ty.space)) {
         return Some("an output has no row for each vertex");

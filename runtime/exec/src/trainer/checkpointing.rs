@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::time::Instant;
 
-use hgnnc_ir::types::Dim;
+use hgnnc_ir::VertexRows;
+use hgnnc_ir::types::{Dim, Param, VertexType};
 
 use super::Trainer;
 use crate::backend::Backend;
 use crate::checkpoint;
 use crate::error::{ExecError, Result};
 use crate::identity::SEED;
+use crate::stacks::num_own_params;
 use crate::weights::{self, Tensor};
 
 impl Trainer {
@@ -82,7 +84,31 @@ impl Trainer {
             Dim::Fixed(extent) => extent,
             Dim::Count(vertex) => data.num_vertices[vertex.index()],
         };
-        self.artifact.infer.params.iter().map(|p| (p.name.clone(), p.dims.iter().map(extent).collect())).collect()
+        let own = num_own_params(&self.artifact.infer);
+        let params = self.artifact.infer.params[..own].iter();
+        params.map(|p| (p.name.clone(), p.dims.iter().map(extent).collect())).collect()
+    }
+
+    /// Name and shape of the parameter that an optimizer state belongs to, which may be a stack of parameters.
+    fn shape_of(&self, param: Param) -> (String, Vec<usize>) {
+        let data = self.backend.data();
+        // The program of batches has stacks of its own.
+        let tables = self.artifact.train.as_ref().unwrap_or(&self.artifact.infer);
+        let own = num_own_params(&self.artifact.infer);
+        let decl = if param.index() < own {
+            &self.artifact.infer.params[param.index()]
+        } else {
+            &tables.params[param.index()]
+        };
+        let members = |vertex: VertexType| match tables.vertex_types[vertex.index()].rows {
+            VertexRows::Members(stack) if param.index() >= own => Some(tables.stacks[stack.index()].members.len()),
+            _ => None,
+        };
+        let extent = |dim: &Dim| match *dim {
+            Dim::Fixed(extent) => extent,
+            Dim::Count(vertex) => members(vertex).unwrap_or_else(|| data.num_vertices[vertex.index()]),
+        };
+        (decl.name.clone(), decl.dims.iter().map(extent).collect())
     }
 
     /// Writes the current parameters by name; after [`Trainer::run`] those of the best epoch.
@@ -150,8 +176,8 @@ impl Trainer {
             }
         }
         for (&(param, slot), data) in self.backend.states().iter().zip(&states) {
-            let (name, shape) = &shapes[param.index()];
-            tensors.push((format!("state{slot}/{name}"), Tensor { shape: shape.clone(), data }));
+            let (name, shape) = self.shape_of(param);
+            tensors.push((format!("state{slot}/{name}"), Tensor { shape, data }));
         }
         checkpoint::save(&folder, &self.progress, tensors)
     }
@@ -204,8 +230,8 @@ impl Trainer {
         }
         let states = self.backend.states().to_vec();
         expected.extend(states.iter().map(|&(param, slot)| {
-            let (name, shape) = &shapes[param.index()];
-            (format!("state{slot}/{name}"), shape.clone())
+            let (name, shape) = self.shape_of(param);
+            (format!("state{slot}/{name}"), shape)
         }));
         weights::check(&path, &file, &expected)?;
         for (i, (name, _)) in shapes.iter().enumerate() {
@@ -219,7 +245,7 @@ impl Trainer {
             }
         }
         for (i, &(param, slot)) in states.iter().enumerate() {
-            let name = format!("state{slot}/{}", shapes[param.index()].0);
+            let name = format!("state{slot}/{}", self.shape_of(param).0);
             self.backend.set_state(i, &file.tensors[&name].1)?;
         }
         self.seed = progress.seed;

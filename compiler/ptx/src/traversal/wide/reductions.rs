@@ -98,7 +98,7 @@ impl Wide<'_> {
                 let base = self.emit.entry(Slot::Partials(self.emit.kernel, totals.len()));
                 let row = self.emit.code.first(|code| code.mad_wide(Reg::BLOCK, 4 * width, base));
                 self.addresses.insert(index, row);
-                totals.push(Total { out, reduce, width: Width::fixed(width) });
+                totals.push(Total { out, reduce, width: Width::fixed(width), members: None });
                 row
             };
             self.each_element(width, |wide, at| {

@@ -147,7 +147,7 @@ impl HistoricalEmbeddings {
             let Some((_, known)) = layout.rows.iter().find(|(of, _)| of.index() == param) else {
                 let own = self.engine.param(param);
                 // SAFETY: nothing runs while the engines are borrowed.
-                own.copy_from_slice(unsafe { from.step.param_slab(param).read(0, own.len()) });
+                own.copy_from_slice(unsafe { from.step.param_elements(param) });
                 continue;
             };
             let Some(of_batch) = layout.vertices.iter().position(|other| other == known) else { continue };

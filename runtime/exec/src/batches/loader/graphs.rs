@@ -6,10 +6,15 @@ use hgnnc_ir::types::{Graph, VertexType};
 use super::super::pairs::Pairs;
 use super::{MiniBatch, MiniBatchLoader, Seeds};
 use crate::data::{Adjacency, Topology, transpose_into};
+use crate::error::Result;
+use crate::stacks;
 
 impl MiniBatchLoader {
     /// Builds the graphs of a batch. Moves the block of the deepest hop of each graph out of the sample.
-    pub(super) fn graphs(&self, mini_batch: &mut MiniBatch) {
+    ///
+    /// # Errors
+    /// A stack of graphs with too many edges.
+    pub(super) fn graphs(&self, mini_batch: &mut MiniBatch) -> Result<()> {
         let MiniBatch { sampled, pairs, reused_rows, data, .. } = mini_batch;
         data.num_vertices.clear();
         let rows = |v: usize| match (self.uses.direct[v], self.layout.reused_rows(VertexType::new(v))) {
@@ -85,8 +90,9 @@ impl MiniBatchLoader {
             self.transpose(index, topology);
         }
         for (index, topology) in data.patterns.iter_mut().enumerate() {
-            self.transpose(self.layout.graphs.len() + index, topology);
+            self.transpose(self.tables.graphs.len() + index, topology);
         }
+        stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)
     }
 
     /// Pairs of a batch along a link graph.

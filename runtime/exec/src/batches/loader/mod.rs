@@ -25,6 +25,7 @@ use crate::buffer::{HostBuffer, SharedBuffer};
 use crate::data::{Adjacency, BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
 use crate::native::CodeMode;
+use crate::stacks;
 use uses::Uses;
 
 /// RNG stream of the seed vertex shuffle, separate from others of the same seed.
@@ -309,7 +310,7 @@ impl MiniBatchLoader {
         mini_batch.edges = mini_batch.sampled.num_edges();
         self.rows_of_inputs(mini_batch)?;
         let copied = start.elapsed().as_secs_f64();
-        self.graphs(mini_batch);
+        self.graphs(mini_batch)?;
         let done = start.elapsed().as_secs_f64();
         mini_batch.began[1] = Some(start);
         (mini_batch.seconds[1], mini_batch.seconds[2]) = (done - copied, copied);
@@ -379,13 +380,25 @@ impl MiniBatchLoader {
                 _ => InputData::Missing,
             },
         };
-        Ok(BoundData {
+        let own = &self.tables.graphs[..self.layout.graphs.len()];
+        let mut data = BoundData {
             num_vertices: vec![0; self.layout.vertices.len()],
-            graphs: self.tables.graphs.iter().map(|decl| graph(&decl.name)).collect::<Result<_>>()?,
+            graphs: own.iter().map(|decl| graph(&decl.name)).collect::<Result<_>>()?,
             patterns: self.tables.patterns.iter().map(pattern).collect::<Result<_>>()?,
             inputs: self.layout.inputs.iter().enumerate().map(input).collect(),
             ..BoundData::default()
-        })
+        };
+        stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)?;
+        data.inputs.resize(self.num_inputs(), InputData::Held(0));
+        Ok(data)
+    }
+
+    /// Number of inputs that a batch fills: those of the program of the whole graph, then those of stacks. Counters and
+    /// ranks follow.
+    fn num_inputs(&self) -> usize {
+        let first = self.layout.inputs.len();
+        let of_stacks = self.tables.inputs[first..].iter().map_while(|decl| stacks::of_members(&self.tables, decl));
+        first + of_stacks.count()
     }
 }
 

@@ -7,8 +7,9 @@ use hgnnc_sample::Batch;
 
 use super::{MiniBatch, MiniBatchLoader, WholeInput};
 use crate::buffer::{HostBuffer, SharedBuffer};
-use crate::data::{Adjacency, InputData, Topology};
+use crate::data::{Adjacency, BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
+use crate::stacks;
 
 impl MiniBatchLoader {
     /// Gathers the rows of patterns and inputs for the sampled vertices and edges.
@@ -33,7 +34,7 @@ impl MiniBatchLoader {
         }
         data.inputs.truncate(self.layout.inputs.len());
         data.inputs.resize(self.layout.inputs.len(), InputData::Missing);
-        inputs.resize_with(self.layout.inputs.len(), || HostBuffer::zeros(0));
+        inputs.resize_with(self.num_inputs(), || HostBuffer::zeros(0));
         for (index, from) in self.layout.inputs.iter().enumerate() {
             let ty = &self.tables.inputs[index].ty;
             let from = match *from {
@@ -73,7 +74,34 @@ impl MiniBatchLoader {
                 }
             }
         }
+        for index in self.layout.inputs.len()..self.num_inputs() {
+            let len = self.rows_of_members(index, data, inputs)?;
+            data.inputs.push(InputData::Held(len));
+        }
         Ok(())
+    }
+
+    /// Fills an input of a stack from those of its members. Returns the number of elements.
+    fn rows_of_members(&self, index: usize, data: &BoundData, inputs: &mut [HostBuffer]) -> Result<usize> {
+        let decl = &self.tables.inputs[index];
+        let members = stacks::of_members(&self.tables, decl).ok_or_else(|| unknown(&decl.ty))?;
+        let mut parts = vec![];
+        for member in members {
+            let of_member = self.tables.inputs.iter().position(|known| known.binding == member.binding);
+            match of_member.map(|of_member| (of_member, data.inputs.get(of_member))) {
+                Some((of_member, Some(&InputData::Held(len)))) => parts.push((of_member, len)),
+                _ => return Err(unknown(&decl.ty)),
+            }
+        }
+        let total = parts.iter().map(|(_, len)| len).sum();
+        let (before, after) = inputs.split_at_mut(index);
+        let mut rest = room(&mut after[0], total);
+        for (of_member, len) in parts {
+            let (own, others) = rest.split_at_mut(len);
+            own.copy_from_slice(&before[of_member].elements()[..len]);
+            rest = others;
+        }
+        Ok(total)
     }
 
     /// Gathers the rows of an input, or shares all of them if kernels index them by full-graph ids. Returns
