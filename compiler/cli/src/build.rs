@@ -126,15 +126,18 @@ struct Sized {
 fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
         let dataset = data::load(folder)?;
-        let model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
+        let mut model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
+        source::prepare(&mut model, disabled)?;
         let lower =
             LowerOptions { disabled: disabled.clone(), machine: target(args).map(machine), ..LowerOptions::default() };
         let (data, sizes) = bind_sizes(&model, &dataset, &BindOptions::default(), &lower)?;
         return Ok(Sized { model, sizes: Some(sizes), data: Some(data) });
     }
     // Errors were reported already.
-    let Some(model) = analysis.model.take() else { return Err(Failure::Input(None)) };
-    let sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
+    let Some(mut model) = analysis.model.take() else { return Err(Failure::Input(None)) };
+    let mut sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
+    source::prepare(&mut model, disabled)?;
+    sizes.iter_mut().for_each(|sizes| sizes.derive(&model.flow));
     Ok(Sized { model, sizes, data: None })
 }
 

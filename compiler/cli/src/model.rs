@@ -6,7 +6,7 @@ use hgnnc_driver::Analyzed;
 use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Reuse, Target};
 use hgnnc_ir::dataflow::GraphDecl;
 use hgnnc_ir::infer::show;
-use hgnnc_ir::{Dataflow, Dim, Param};
+use hgnnc_ir::{Dataflow, Dim, Param, VertexRows};
 
 /// Vertex types, semantic graphs, parameters, outputs and mini-batches.
 pub fn text(model: &Analyzed) -> String {
@@ -17,20 +17,22 @@ pub fn text(model: &Analyzed) -> String {
         let _ = writeln!(text, "{line}");
     };
     line("\nvertex types".to_string());
-    for vertex in &flow.vertex_types {
+    for vertex in flow.vertex_types.iter().filter(|vertex| vertex.rows == VertexRows::Dataset) {
         line(format!("  {} from \"{}\"", vertex.name, vertex.dataset_name));
     }
     line("\nsemantic graphs (messages from left to right)".to_string());
-    for graph in &flow.graphs {
+    for graph in flow.graphs.iter().filter(|graph| graph.derived.is_none()) {
         line(format!("  {}", graph_text(flow, graph)));
     }
     line("\nparameters".to_string());
-    for (index, param) in flow.params.iter().enumerate() {
+    // Stacks of parameters have no elements of their own.
+    let params: Vec<_> = flow.params.iter().enumerate().filter(|(_, param)| param.entries.is_empty()).collect();
+    for &(index, param) in &params {
         line(format!("  {}: {}", param.name, show(flow, &flow.param_type(Param::new(index)))));
     }
     let fixed: usize =
-        flow.params.iter().map(|p| p.dims.iter().map(|d| d.fixed()).product::<Option<usize>>().unwrap_or(0)).sum();
-    let symbolic = flow.params.iter().filter(|p| p.dims.iter().any(|d| matches!(d, Dim::Count(_)))).count();
+        params.iter().map(|(_, p)| p.dims.iter().map(|d| d.fixed()).product::<Option<usize>>().unwrap_or(0)).sum();
+    let symbolic = params.iter().filter(|(_, p)| p.dims.iter().any(|d| matches!(d, Dim::Count(_)))).count();
     let rest = if symbolic > 0 { format!(", and {symbolic} parameters with a row per vertex") } else { String::new() };
     line(format!("  in all {fixed} numbers{rest}"));
     line("\noutputs".to_string());
@@ -68,7 +70,11 @@ pub fn text(model: &Analyzed) -> String {
             0 => "  no in-edges: the loss sees no neighbours".to_string(),
             _ => "  in-edges drawn for each vertex, hop by hop from these".to_string(),
         });
-        let drawn = flow.graphs.iter().enumerate().filter(|(_, graph)| !batch.fanouts.is_empty() && !graph.links);
+        let drawn = flow
+            .graphs
+            .iter()
+            .enumerate()
+            .filter(|(_, graph)| !batch.fanouts.is_empty() && !graph.links && graph.derived.is_none());
         for (index, graph) in drawn {
             let hop = |fanouts: &Vec<hgnnc_ir::artifact::Fanout>| fanouts[index].to_string();
             line(format!("  {}: {}", graph.name, batch.fanouts.iter().map(hop).collect::<Vec<_>>().join(", ")));

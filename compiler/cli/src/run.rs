@@ -160,6 +160,7 @@ pub fn prepare(
     if options.checkpoint.is_some() {
         options.identity = Some(Identity::new(&tables(&model), settings(&model), &dataset, &bind_options)?);
     }
+    source::prepare(&mut model, &disabled)?;
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
     let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use hgnnc_diag::{Severity, render};
 use hgnnc_driver::{
-    Analysis, Analyzed, Diagnostic, Diagnostics, LowerError, MAX_SOURCE, SourceMap, analyze, bind_names, check_dataset,
-    codes, silence, unknown_name,
+    Analysis, Analyzed, Diagnostic, Diagnostics, Disabled, LowerError, MAX_SOURCE, SourceMap, analyze, bind_names,
+    check_dataset, codes, silence, unknown_name,
 };
 use hgnnc_exec::declare_metapaths;
 use hgnnc_graph::{Dataset, files};
@@ -96,6 +96,11 @@ pub fn meet(
         declare_metapaths(&mut model.flow, dataset)?;
     }
     Ok(model)
+}
+
+/// Runs the passes that come before the model's tables are bound to data.
+pub fn prepare(model: &mut Analyzed, disabled: &Disabled) -> Result<(), Failure> {
+    hgnnc_driver::prepare(model, disabled).map_err(|error| not_lowered(LowerError::from(error)))
 }
 
 /// The diagnostics that matter without labels and splits.

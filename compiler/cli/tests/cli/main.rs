@@ -17,6 +17,7 @@ mod links;
 mod metapaths;
 mod profile;
 mod ptx;
+mod relations;
 mod resume;
 mod sampling;
 mod switches;
