@@ -61,7 +61,7 @@ impl Code {
         Reg::Virtual(class, *count - 1)
     }
 
-    /// What `make` writes comes before everything else.
+    /// Runs `make` and puts the code that it writes into the prologue, before all other code.
     pub fn first<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.in_first, true);
         let result = make(self);
@@ -75,7 +75,7 @@ impl Code {
         self.outside = Some(Outside { earlier: std::mem::take(&mut self.rest), before: vec![] });
     }
 
-    /// Ends it.
+    /// Ends the loop: its code follows the code that [`Code::before_loop`] collected.
     pub fn end_loop(&mut self) {
         if let Some(Outside { mut earlier, mut before }) = self.outside.take() {
             earlier.append(&mut before);
@@ -89,7 +89,7 @@ impl Code {
         std::mem::replace(&mut self.before, before)
     }
 
-    /// Adds an item.
+    /// Appends an item to the section that code is written to.
     pub fn push(&mut self, item: impl Into<Item>) {
         self.section().push(item.into());
     }
@@ -103,7 +103,6 @@ impl Code {
         }
     }
 
-    /// Adds a comment.
     pub fn comment(&mut self, comment: impl Into<String>) {
         self.push(Item::Comment(comment.into()));
     }
@@ -146,11 +145,11 @@ impl Code {
     }
 
     operations! {
-        /// A copy.
+        /// A copy of 32 bits.
         mov(a) -> U32 = Opcode::Mov(Type::U32);
-        /// `a + b`
+        /// `a + b`, modulo 2^32.
         add(a, b) -> U32 = Opcode::Add(Type::U32);
-        /// `a - b`
+        /// `a - b`, modulo 2^32.
         sub(a, b) -> U32 = Opcode::Sub(Type::U32);
         /// `a - b` of signed numbers.
         sub_signed(a, b) -> U32 = Opcode::Sub(Type::S32);
@@ -158,19 +157,19 @@ impl Code {
         mul(a, b) -> U32 = Opcode::Mul(Type::U32);
         /// The low half of `a b + c`.
         mad(a, b, c) -> U32 = Opcode::Mad(Type::U32);
-        /// `a / b`
+        /// `a / b` of unsigned numbers, rounded down.
         div(a, b) -> U32 = Opcode::Div(Type::U32);
-        /// `a mod b`
+        /// `a mod b` of unsigned numbers.
         rem(a, b) -> U32 = Opcode::Rem;
-        /// The smaller one.
+        /// The smaller one of unsigned numbers.
         min(a, b) -> U32 = Opcode::Min(Type::U32);
         /// The smaller one of signed numbers.
         min_signed(a, b) -> U32 = Opcode::Min(Type::S32);
         /// The larger one of signed numbers.
         max_signed(a, b) -> U32 = Opcode::Max(Type::S32);
-        /// Bitwise and.
+        /// Bitwise and of 32 bits.
         and(a, b) -> U32 = Opcode::And(Type::B32);
-        /// Bitwise exclusive or.
+        /// Bitwise exclusive or of 32 bits.
         xor(a, b) -> U32 = Opcode::Xor(Type::B32);
         /// A shift to the right.
         shr(a, bits) -> U32 = Opcode::Shr(Type::U32);
@@ -206,9 +205,9 @@ impl Code {
         max_f32(a, b) -> F32 = Opcode::Max(Type::F32);
         /// The smaller f32, NaN where one of them is.
         min_f32(a, b) -> F32 = Opcode::Min(Type::F32);
-        /// `-a` of f32.
+        /// `-a` of an f32.
         neg(a) -> F32 = Opcode::Neg;
-        /// `|a|` of f32.
+        /// `|a|` of an f32.
         abs(a) -> F32 = Opcode::Abs;
         /// `|b|` with the sign of `a`, of f32.
         copysign(a, b) -> F32 = Opcode::CopySign;
@@ -216,7 +215,7 @@ impl Code {
         sqrt(a) -> F32 = Opcode::Sqrt;
         /// `1 / a` of f32.
         rcp(a) -> F32 = Opcode::Rcp;
-        /// `2^a` of f32.
+        /// `2^a` of an f32.
         ex2(a) -> F32 = Opcode::Ex2;
         /// `log2 a` of f32.
         lg2(a) -> F32 = Opcode::Lg2;
@@ -228,26 +227,26 @@ impl Code {
         floor(a) -> F32 = Opcode::Cvt(Some(Round::Floor), Type::F32, Type::F32);
         /// The f32 with these bits.
         f32_of_bits(bits) -> F32 = Opcode::Mov(Type::B32);
-        /// The nearest TF32.
+        /// An f32 rounded to TF32, in its bits.
         tf32(a) -> U32 = Opcode::Cvt(Some(Round::NearestAway), Type::Tf32, Type::F32);
         /// Two f32 as bf16, the first in the high half.
         bf16x2(high, low) -> U32 = Opcode::Cvt(Some(Round::Nearest), Type::Bf16x2, Type::F32);
         /// The f32 `a` where a predicate holds, otherwise `b`.
         selp_f32(a, b, condition) -> F32 = Opcode::Selp(Type::F32);
 
-        /// `a < b`
+        /// `a < b` of unsigned numbers.
         lt(a, b) -> Pred = Opcode::Setp(Cmp::Lt, Type::U32);
-        /// `a >= b`
+        /// `a >= b` of unsigned numbers.
         ge(a, b) -> Pred = Opcode::Setp(Cmp::Ge, Type::U32);
-        /// `a = b`
+        /// `a = b` of 32 bits.
         eq(a, b) -> Pred = Opcode::Setp(Cmp::Eq, Type::U32);
-        /// `a != b`
+        /// `a != b` of 32 bits.
         ne(a, b) -> Pred = Opcode::Setp(Cmp::Ne, Type::U32);
         /// `a >= b` of signed numbers.
         ge_signed(a, b) -> Pred = Opcode::Setp(Cmp::Ge, Type::S32);
         /// `a < b`, and a predicate.
         lt_and(a, b, also) -> Pred = Opcode::SetpAnd(Cmp::Lt, Type::U32);
-        /// Both predicates.
+        /// The conjunction of two predicates.
         and_pred(a, b) -> Pred = Opcode::And(Type::Pred);
         /// One of two predicates.
         or_pred(a, b) -> Pred = Opcode::Or(Type::Pred);
@@ -288,7 +287,7 @@ impl Code {
         self.op(class, Opcode::Ld(StateSpace::Table, stored(class)), (Address::Table(offset),))
     }
 
-    /// An f32.
+    /// Loads an f32 from a state space.
     pub fn load(&mut self, space: StateSpace, address: impl Into<Address>) -> Reg {
         self.op(Class::F32, Opcode::Ld(space, Type::F32), (address.into(),))
     }
@@ -351,7 +350,7 @@ impl Code {
         self.push(Inst::effect(Opcode::Ret, ()).guarded(Some(condition)));
     }
 
-    /// A new label.
+    /// A new label, to be placed once.
     pub fn label(&mut self) -> Label {
         self.labels += 1;
         Label::Kernel { code: 0, body: self.body, number: self.labels - 1 }
@@ -362,7 +361,7 @@ impl Code {
         self.push(Item::Label(label));
     }
 
-    /// Jumps.
+    /// Jumps to a label unconditionally.
     pub fn jump(&mut self, to: Label) {
         self.effect(Opcode::Bra, (to,));
     }
@@ -389,7 +388,7 @@ impl Code {
         Body { items: vec![Item::Scope(body)] }
     }
 
-    /// All of it.
+    /// The whole code: declarations of registers, the prologue, and the rest.
     pub fn into_body(self) -> Body {
         let Self { mut first, mut rest, counts, .. } = self;
         let registers = Class::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0);

@@ -18,7 +18,7 @@ pub(crate) fn is_needed(program: &Program, output: &Output) -> bool {
     }
 }
 
-/// What an output updates.
+/// The parameter or optimizer state that an output updates; `None`: the output is a result.
 fn target(output: &Output) -> Option<Contents> {
     match output.kind {
         OutputKind::Result(_) => None,

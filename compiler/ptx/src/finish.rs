@@ -64,7 +64,7 @@ pub(crate) fn emit(
             all = code.mov_f32(all).into();
         }
     }
-    // What the warps have, one after another, with a place for each lane.
+    // Shared memory holds the results of the warps one after another, each with an element for each lane.
     let memory = code.mov(Symbol::Shared);
     let at = code.mad(thread, 4, memory);
     code.store(None, StateSpace::Shared, at, all);

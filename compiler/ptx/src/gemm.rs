@@ -2,8 +2,8 @@
 //!
 //! A block computes a tile of the result (`tile`).
 //!
-//! What it costs at least: `2 m n k` operations, three times on tensor cores; each operand is read once per tile of the
-//! other's extent. With 64 columns, as in most models, the rows are read once: memory is the limit.
+//! Lower bound of the cost: `2 m n k` operations, three times that on tensor cores; each operand is read once per tile
+//! of the other's extent. With 64 columns, as in most models, the rows are read once, and the product is memory-bound.
 //!
 //! # Grouped products
 //!
@@ -65,7 +65,7 @@ pub(crate) fn emit(
     let out = table.load(&mut code, Class::U64, out);
     let thread = code.mov(Special::TidX);
 
-    // Which tile, of which matrix of the batch, and which part of the rows.
+    // The block's tile, its matrix of the batch, and its part of the rows.
     let (m, columns) = match gemm.form {
         Form::MatMul => (rows, n),
         Form::MatMulT => (rows, k),
@@ -106,8 +106,8 @@ pub(crate) fn emit(
     let column0 = code.mul(tile_n, TILE);
     let multiple = |width: &Width| width.as_fixed().is_some_and(|width| width % 4 == 0);
     let (k4, n4) = (multiple(&of.k), multiple(&of.n));
-    // Of each operand: its buffer, the elements of a matrix of the batch (in a row, if it has rows), the elements from one
-    // row to the next, whether the depth is contiguous, and whether rows begin at multiples of 16 bytes.
+    // Of each operand: its buffer, the elements of a matrix of the batch (in a row, if it has rows), the elements from
+    // one row to the next, whether the depth is contiguous, and whether rows begin at multiples of 16 bytes.
     let (a, b, depth, pitch_c) = match gemm.form {
         Form::MatMul => ((x, k, left, true, k4), (y, weight, n, false, n4), k, right),
         Form::MatMulT => ((x, n, right, true, n4), (y, weight, n, true, n4), n, left),

@@ -1,13 +1,13 @@
 //! How the elements of a row lie in the lanes of the team that computes it.
 //!
 //! The widths of a kernel mostly divide each other: 8 heads, 64 = 8 × 8 features. A [`Chain`] is such a list of widths,
-//! `1 = w0 | w1 | … | wk`. Its *columns* are the elements of the widest, with each quotient `w(i+1) / w(i)` rounded up to a
-//! power of two: a column is a number whose bits are those of one digit per quotient. A [`Layout`] says which bits of
-//! the column are the position within a vector, which are the lane, and which count registers.
+//! `1 = w0 | w1 | … | wk`. Its *columns* are the elements of the widest, with each quotient `w(i+1) / w(i)` rounded up
+//! to a power of two: a column is a number whose bits are those of one digit per quotient. A [`Layout`] says which bits
+//! of the column are the position within a vector, which are the lane, and which count registers.
 //!
-//! A lane holds, of a narrower value, the elements that its columns belong to. So an element-wise operation on operands of
-//! different widths needs no exchange between lanes, and a reduction from one width to another exchanges exactly over
-//! the lane bits between them.
+//! A lane holds, of a narrower value, the elements that its columns belong to. So an element-wise operation on operands
+//! of different widths needs no exchange between lanes, and a reduction from one width to another exchanges exactly
+//! over the lane bits between them.
 
 /// Widths that divide each other, from 1 on, without repetitions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -41,7 +41,7 @@ impl Chain {
         self.widths[position]
     }
 
-    /// The largest width.
+    /// The largest width, which is the last one.
     pub fn widest(&self) -> usize {
         self.widths[self.widths.len() - 1]
     }
@@ -112,24 +112,24 @@ impl Digit {
 /// A summand of a lane's element: `(lane >> shift & mask) · stride`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LanePart {
-    /// Lowest lane bit.
+    /// Lowest lane bit of the part.
     pub shift: u32,
-    /// After the shift.
+    /// Mask of the lane's bits after the shift.
     pub mask: u32,
-    /// Elements.
+    /// Elements for each unit of the masked bits.
     pub stride: usize,
 }
 
 /// A condition for an element to exist: `part(lane) + at < quotient`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bound {
-    /// Lowest lane bit.
+    /// Lowest lane bit of the digit.
     pub shift: u32,
     /// After the shift; the part is this, times `step`.
     pub mask: u32,
     /// Worth of the lowest lane bit in the digit.
     pub step: usize,
-    /// What the register adds to the digit.
+    /// The register's constant summand of the digit.
     pub at: usize,
     /// The digit is below this.
     pub quotient: usize,
@@ -138,16 +138,16 @@ pub struct Bound {
 /// A register of a value: which element it is, besides the part of the lane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// What the register adds to the element of the lane.
+    /// The register's constant summand of the element's index; the lane adds its part.
     pub offset: usize,
     /// When the element exists. Empty: always.
     pub bounds: Vec<Bound>,
 }
 
-/// Where columns lie: a team of `1 << lane_bits` lanes, vectors of `1 << vector_bits`.
+/// The assignment of columns to a team of `1 << lane_bits` lanes, as vectors of `1 << vector_bits` elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
-    /// The widths.
+    /// The widths of the values that share this layout.
     pub chain: Chain,
     /// Lanes of a team, as a power of two.
     pub lane_bits: u32,
@@ -278,7 +278,7 @@ fn vectors_fit(chain: &Chain, bits: u32) -> bool {
         return false;
     }
     (0..=end).all(|position| {
-        // What a group of columns is in a narrower width.
+        // A vector of columns covers `group` elements of a narrower width.
         let below = chain.below(position);
         let group = len >> below.min(bits);
         let groups = 1usize << (chain.bits() - below.min(chain.bits())) >> group.trailing_zeros();

@@ -1,11 +1,12 @@
 //! Kernels as PTX for NVIDIA GPUs of compute capability 8.0 and later.
 //!
-//! [`compile`] translates a program of kernels. The text is the same for every dataset: addresses and sizes are read from
-//! a table in constant memory (a long one in global memory), which whoever loads the module fills in as [`Module::table`] says. Each launch of the
-//! program is one entry, in which every kernel has a range of the blocks; [`Blocks::count`] says how many.
+//! [`compile`] translates a program of kernels. The text is the same for every dataset: addresses and sizes are read
+//! from a table in constant memory (a long one in global memory), which the loader of the module fills in as
+//! [`Module::table`] says. Each launch of the program is one entry, in which every kernel has a range of the blocks;
+//! [`Blocks::count`] gives their number.
 //!
-//! Every row belongs to one team of threads and every sum has a fixed order, so results are the same in each run on each
-//! device. Sums over all rows are completed by an entry of their own.
+//! Every row belongs to one team of threads and every sum has a fixed order, so results are the same in each run on
+//! each device. Sums over all rows are completed by an entry of their own.
 
 mod code;
 mod copy;
@@ -46,16 +47,16 @@ const MOST_ENTRIES: usize = 8192;
 pub struct Unsupported {
     /// Its position in the program.
     pub kernel: usize,
-    /// What is not supported.
+    /// The construct without a translation, such as "an operand whose length depends on the dataset".
     pub what: String,
 }
 
-/// What is known of the sizes of the data when code is made. Code for other sizes is correct, too.
+/// Known sizes of the data, by which code is tuned. The code stays correct for other sizes.
 #[derive(Clone, Copy, Default)]
 pub struct Hints<'a> {
-    /// Of the rows of traversals.
+    /// Degrees of the rows of traversals.
     pub edges: &'a [(Rows, Edges)],
-    /// What comments call a place in the source.
+    /// Names a place in the source, for comments of the text; `None`: comments name no place.
     pub source: Option<&'a dyn Fn(Origin) -> String>,
 }
 
@@ -66,12 +67,12 @@ impl Hints<'_> {
     }
 }
 
-/// How many edges rows have.
+/// Degrees of the rows of a traversal.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Edges {
-    /// On average.
+    /// Average number of edges of a row.
     pub mean: f64,
-    /// At most.
+    /// Number of edges of the row that has the most.
     pub most: u64,
 }
 
@@ -89,15 +90,15 @@ pub enum Precision {
     Bf16,
 }
 
-/// What the code is for.
+/// The devices and the precision that code is made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// Which devices.
+    /// The generation of devices, which decides the limit of shared memory.
     pub arch: Arch,
     /// How exact dense products are.
     pub precision: Precision,
-    /// Elements of a row that a lane holds in registers, at most: of 32 lanes, or of 256 where there is one row. Wider rows
-    /// are computed in loops, and what they compute lies in memory.
+    /// Elements of a row that a lane holds in registers, at most: of 32 lanes, or of 256 where there is one row. Wider
+    /// rows are computed in loops, and what they compute lies in memory.
     pub elements_per_lane: usize,
 }
 
@@ -108,17 +109,17 @@ const ELEMENTS_PER_LANE: usize = 32;
 /// A generation of devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arch {
-    /// A100.
+    /// Compute capability 8.0 (A100).
     Sm80,
-    /// H100, H200.
+    /// Compute capability 9.0 (H100, H200).
     Sm90,
 }
 
 impl Target {
-    /// A100.
+    /// Compute capability 8.0 (A100), with the default precision.
     pub const SM_80: Self =
         Self { arch: Arch::Sm80, precision: Precision::Tf32x3, elements_per_lane: ELEMENTS_PER_LANE };
-    /// H100, H200.
+    /// Compute capability 9.0 (H100, H200), with the default precision.
     pub const SM_90: Self =
         Self { arch: Arch::Sm90, precision: Precision::Tf32x3, elements_per_lane: ELEMENTS_PER_LANE };
 
@@ -134,7 +135,7 @@ impl Target {
         Self { precision, ..self }
     }
 
-    /// Its name.
+    /// The architecture as PTX's `.target` names it.
     pub fn name(self) -> &'static str {
         match self.arch {
             Arch::Sm80 => "sm_80",
@@ -152,12 +153,12 @@ impl Target {
     }
 }
 
-/// A translated program.
+/// A program of kernels as PTX, with its launches and the layout of its table.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// The PTX.
+    /// The PTX source, for `ptxas` or the driver's JIT compiler.
     pub text: String,
-    /// What each 64-bit number of the array `table` is.
+    /// The meaning of each 64-bit number of the array `table`.
     pub table: Vec<Slot>,
     /// Entries that run once, in order.
     pub prelude: Vec<Entry>,
@@ -186,7 +187,7 @@ impl Entry {
     }
 }
 
-/// What is known of a kernel.
+/// The number of a kernel, its blocks and its memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KernelInfo {
     /// Its number in the table.
@@ -204,7 +205,7 @@ pub struct KernelInfo {
 /// A sum over all rows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Total {
-    /// The result.
+    /// The buffer of the complete sum.
     pub out: Buffer,
     /// How parts become one.
     pub reduce: Reduce,
@@ -219,7 +220,7 @@ pub struct Total {
 pub struct Members {
     /// From the rows to their members.
     pub graph: Graph,
-    /// The members.
+    /// The space with one row per member: the destinations of `graph`.
     pub space: Space,
 }
 
@@ -232,58 +233,58 @@ impl Members {
 /// How many blocks a kernel has: decided by sizes alone.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Blocks {
-    /// One.
+    /// One block for all rows.
     One,
     /// One for so many rows, until there are so many blocks; then each has several times as many rows.
     Rows {
-        /// The rows.
+        /// The rows of the traversal.
         rows: Rows,
         /// Rows that a block has at a time.
         per_block: usize,
-        /// Most blocks.
+        /// Upper limit of the number of blocks.
         most: usize,
     },
     /// As `Rows`, for each of several bands of rows.
     Bands {
-        /// The rows.
+        /// The rows of the traversal.
         rows: Rows,
         /// How blocks share each band.
         shares: Vec<Share>,
-        /// Most blocks of a band.
+        /// Upper limit of the number of blocks of a band.
         most: usize,
-        /// What becomes of the pieces of rows that are cut, if any are.
+        /// How the rows that are cut are completed; `None`: no row is cut.
         long: Option<Long>,
     },
     /// One for each tile of a dense product, and where rows are summed up, for each part of them.
     Gemm {
-        /// Which product.
+        /// The form of the product: `x · w`, `x · wᵀ`, or a sum of outer products.
         form: Form,
-        /// Its rows.
+        /// The space whose rows are multiplied, or summed up by `Form::Outer`.
         rows: Space,
         /// For a grouped product: its members. There are as many blocks as their rows can need.
         members: Option<Members>,
-        /// Its extents.
+        /// Extents of the weight or of the sum: `batch` matrices, each `k × n`.
         of: Extents,
     },
     /// One for so many elements of each member of a grouped sum whose rows are in several parts.
     Members {
-        /// The rows.
+        /// The space of the rows that are summed up.
         rows: Space,
         /// Elements of each member.
         width: Width,
     },
     /// One for so many elements.
     Elements {
-        /// The elements.
+        /// Number of elements of the result.
         width: Width,
         /// Elements of a block.
         per_block: usize,
     },
     /// One for so many elements of the rows of a space.
     Copy {
-        /// The rows.
+        /// The space whose rows are copied.
         space: Space,
-        /// Elements of each.
+        /// Elements of a row.
         width: Width,
     },
 }
@@ -307,7 +308,8 @@ impl Share {
 }
 
 /// Rows that are cut into pieces: each pass over their edges gives the parts of the pieces, and the entry after it
-/// combines them. Kernels of following entries make the second pass and the others, and the last one completes the rows.
+/// combines them. Kernels of following entries make the second pass and the others, and the last one completes the
+/// rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Long {
     /// How they are cut.
@@ -334,7 +336,7 @@ impl Long {
 pub trait Sizes {
     /// Rows of a traversal.
     fn rows(&self, rows: &Rows) -> usize;
-    /// Where the rows of a band begin, in the order of degree classes, and how many they are.
+    /// The position of a band's first row in the order of degree classes, and the number of its rows.
     fn band(&self, rows: &Rows, band: Band) -> (usize, usize);
     /// The number of pieces of the rows that are cut.
     fn pieces(&self, rows: &Rows, cut: Cut) -> usize;

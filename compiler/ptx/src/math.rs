@@ -1,8 +1,8 @@
 //! Element-wise functions of f32.
 //!
-//! The machine has `2^x`, `log2 x`, `1 / x` and `cos x` to about 2 units in the last place, near which the functions here
-//! stay: arguments are reduced so that they lie where those are exact enough, and differences of nearly equal numbers are
-//! taken from a series.
+//! The machine has `2^x`, `log2 x`, `1 / x` and `cos x` to about 2 units in the last place, near which the functions
+//! here stay: arguments are reduced so that they lie where those are exact enough, and differences of nearly equal
+//! numbers are taken from a series.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -69,7 +69,7 @@ pub fn exp(code: &mut Code, x: Val) -> Val {
     mul(code, fraction, power)
 }
 
-/// `ln x`
+/// `ln x`, as `log2 x · ln 2`.
 pub fn log(code: &mut Code, x: Val) -> Val {
     let log2: Val = code.lg2(x).into();
     mul(code, log2, Val::Imm(LN_2))
@@ -86,7 +86,7 @@ fn log1p(code: &mut Code, x: Val) -> Val {
     select(code, small, large, is_small)
 }
 
-/// `e^x - 1`
+/// `e^x - 1`, by its Taylor series for `|x| < 0.5`.
 fn expm1(code: &mut Code, x: Val) -> Val {
     let power = exp(code, x);
     let large = add(code, power, Val::Imm(-1.0));
@@ -122,8 +122,8 @@ fn sigmoid(code: &mut Code, x: Val) -> Val {
     recip(code, below)
 }
 
-/// The error function: a rational function of `1 / (1 + p|x|)` times `e^-x²` (Abramowitz and Stegun 7.1.26) errs by 1.5e-7,
-/// and near zero its Taylor series.
+/// The error function: a rational function of `1 / (1 + p|x|)` times `e^-x²` (Abramowitz and Stegun 7.1.26) errs by
+/// 1.5e-7, and near zero its Taylor series.
 fn erf(code: &mut Code, x: Val) -> Val {
     let size: Val = code.abs(x).into();
     let below = fma(code, size, Val::Imm(0.327_591_1), Val::Imm(1.0));
@@ -143,7 +143,7 @@ fn erf(code: &mut Code, x: Val) -> Val {
     select(code, small, large, is_small)
 }
 
-/// `f(x)`
+/// `f(x)` of an f32.
 pub fn unary(code: &mut Code, f: UnaryOp, x: Val) -> Val {
     match f {
         UnaryOp::Neg => code.neg(x).into(),
@@ -228,7 +228,7 @@ fn pow(code: &mut Code, a: Val, b: Val) -> Val {
     select(code, Val::Imm(1.0), result, none)
 }
 
-/// `a ∘ b`
+/// `a ∘ b` of f32; comparisons give 0 or 1.
 pub fn binary(code: &mut Code, f: BinaryOp, a: Val, b: Val) -> Val {
     let truth = |code: &mut Code, compare: Cmp| {
         let holds = code.setp_f32(compare, a, b);

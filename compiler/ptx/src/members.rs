@@ -18,7 +18,7 @@ use crate::traversal::WARP_BITS;
 
 /// A member, and a tile of its rows.
 pub(crate) struct Member {
-    /// Which one.
+    /// The position of the member in its stack.
     pub number: Reg,
     /// Its first row, and the one after its last.
     pub first: Reg,
@@ -122,7 +122,7 @@ fn search(
     let up = code.add(step, (1 << WARP_BITS) - 1);
     let next = code.shr(up, WARP_BITS);
     code.assign(step, next);
-    // Those beyond the ones that are left start above the number, or are the last.
+    // Lanes beyond the remaining candidates probe members that start above `wanted`, or the last member.
     let number = code.mad(lane, step, found);
     let number = code.min(number, last);
     let at = code.mad_wide(number, 4, indptr);

@@ -1,7 +1,7 @@
-//! What a kernel gets: one table of 64-bit numbers in constant memory, filled in when data is bound.
+//! The table of a kernel's addresses and sizes: 64-bit numbers in constant memory, filled in when data is bound.
 //!
-//! So the text of a model is the same for every dataset, launches have no arguments, and an epoch can be captured once and
-//! replayed.
+//! So the text of a model is the same for every dataset, launches have no arguments, and an epoch can be captured once
+//! and replayed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::isa::{Class, Reg};
 /// Edges: of a semantic graph, or the stored elements of sparse features.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Topology {
-    /// A semantic graph.
+    /// The edges of a semantic graph.
     Graph(Graph),
     /// A sparsity pattern; rows are destinations, columns sources.
     Pattern(Pattern),
@@ -32,23 +32,23 @@ pub enum Slot {
     /// Address of `rows + 1` positions: row `r` owns the edges from the `r`-th on, before the next. With `ends`, only
     /// vertices that own edges have rows.
     FirstEdges {
-        /// Whose.
+        /// The topology that the edges belong to.
         of: Topology,
-        /// Which end owns the edges.
+        /// The end that owns the edges.
         direction: Direction,
         /// Only rows that own edges.
         ends: bool,
     },
     /// Address of the rows that own edges this way, grouped by degree class (see [`Band`]).
     RowOrder {
-        /// Whose.
+        /// The topology that the edges belong to.
         of: Topology,
-        /// Which end owns the edges.
+        /// The end that owns the edges.
         direction: Direction,
         /// Only rows that own edges.
         ends: bool,
     },
-    /// Where the rows of a band begin in that order.
+    /// The position of a band's first row in that order.
     BandFirst(Rows, Band),
     /// Number of rows of a band.
     BandRows(Rows, Band),
@@ -103,7 +103,7 @@ pub enum Slot {
 /// `2^(c-1)` to `2^c - 1` edges.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Band {
-    /// First class.
+    /// The first degree class of the band.
     pub from: usize,
     /// One past the last class; `None`: all from the first on.
     pub to: Option<usize>,
@@ -144,7 +144,7 @@ impl Table {
         8 * index
     }
 
-    /// Reads an entry.
+    /// Loads an entry into a new register.
     pub fn load(&mut self, code: &mut Code, class: Class, slot: Slot) -> Reg {
         let offset = self.offset(slot);
         code.slot(class, offset)
@@ -170,7 +170,7 @@ impl Table {
         self.slots[offset / 8].clone()
     }
 
-    /// All entries.
+    /// All entries, in the order of their offsets.
     pub fn into_slots(self) -> Vec<Slot> {
         self.slots
     }

@@ -4,8 +4,8 @@
 //! memory are copied to shared memory in slices of 16 of the depth, in the orientation that they have in memory,
 //! asynchronously, two ahead of the one at work. A left operand whose rows the block has computed is in shared memory.
 //!
-//! Products are `mma.sync` with sums in f32, for a [`Precision`]. So that products of TF32 are as exact as f32, each number
-//! is taken apart into two, and three of the four products are added (Ootomo and Yokota 2022).
+//! Products are `mma.sync` with sums in f32, for a [`Precision`]. So that products of TF32 are as exact as f32, each
+//! number is taken apart into two, and three of the four products are added (Ootomo and Yokota 2022).
 
 use crate::code::Code;
 use crate::isa::{Address, Cache, Inst, Mma, Opcode, Reg, StateSpace, Type, Val};
@@ -17,8 +17,8 @@ pub(crate) const TILE: usize = 64;
 pub(crate) const DEPTH: usize = 16;
 /// Slices in shared memory.
 const STAGES: usize = 3;
-/// A slice of an operand whose rows or columns are contiguous: 16 of 64, with 8 unused, so that the 32 reads of a fragment
-/// fall on different banks.
+/// A slice of an operand whose rows or columns are contiguous: 16 of 64, with 8 unused, so that the 32 reads of a
+/// fragment fall on different banks.
 const WIDE_PITCH: usize = TILE + 8;
 /// Elements of a slice, whichever it is.
 const SLICE: usize = DEPTH * WIDE_PITCH;
@@ -64,14 +64,14 @@ pub(crate) struct Rows {
     pub pitch: usize,
 }
 
-/// Elements from one row of a tile to the next, for rows of which a product reads so many: 4 more than a multiple of 8, so
-/// that the eight rows by four elements of a fragment are in different banks.
+/// Elements from one row of a tile to the next, for rows of which a product reads so many: 4 more than a multiple of 8,
+/// so that the eight rows by four elements of a fragment are in different banks.
 pub(crate) fn operand_pitch(elements: usize) -> usize {
     elements.next_multiple_of(DEPTH) + 4
 }
 
-/// The same for rows with so many elements that are only results: 8 more than a multiple of 16, so that the four rows by
-/// four pairs that half a warp stores are in different banks.
+/// The same for rows with so many elements that are only results: 8 more than a multiple of 16, so that the four rows
+/// by four pairs that half a warp stores are in different banks.
 pub(crate) fn result_pitch(elements: usize) -> usize {
     (elements + 8).next_multiple_of(16) - 8
 }
@@ -113,14 +113,14 @@ impl<'c> Product<'c> {
         Self { code, precision, staging, thread, group, within, row, column }
     }
 
-    /// Multiplies over the depth from `first` to before `last`. All threads of the block are done with the memory of the
-    /// slices, and with what is read, when it is complete and they have met once more.
+    /// Multiplies over the depth from `first` to before `last`. All threads of the block are done with the memory of
+    /// the slices, and with what is read, when it is complete and they have met once more.
     pub fn multiply(&mut self, a: &Left, b: &Memory, first: Reg, last: Reg) -> Sums {
         let code = &mut *self.code;
         let sums: Vec<[Reg; 4]> =
             (0..WARP_TILES.0 * WARP_TILES.1).map(|_| std::array::from_fn(|_| code.mov_f32(Val::ZERO))).collect();
-        // Matrix units take a row and a column of eight from each four lanes, and a fourth of the depth; otherwise a lane
-        // needs the rows and columns of its own sums, and all of the depth.
+        // Matrix units take a row and a column of eight from each four lanes, and a fourth of the depth; otherwise a
+        // lane needs the rows and columns of its own sums, and all of the depth.
         let exact = self.precision == Precision::F32;
         let row = code.add(self.row, self.group);
         let column = match exact {
@@ -222,7 +222,7 @@ impl<'c> Product<'c> {
             let (line, element) = (code.add(line, line0), code.add(element, element0));
             let there = code.lt(line, lines_end);
             let there = code.lt_and(element, elements_end, there);
-            // What does not exist is 0; its address must be good all the same.
+            // Elements outside the operand are zero-filled; their address is replaced by that of the first element.
             let bytes = code.selp(4 * vector, 0, there);
             let line = code.selp(line, 0, there);
             let element = code.selp(element, 0, there);
@@ -236,12 +236,12 @@ impl<'c> Product<'c> {
         }
     }
 
-    /// Where this lane's elements lie in a slice that begins at `offset`, from a row or column on; with `depth`, this lane's
-    /// element of four.
+    /// Addresses of this lane's elements in a slice that begins at `offset`, from a row or column on; with `depth`, of
+    /// this lane's element of four.
     ///
-    /// A slice with contiguous depth has rows of four chunks of 16 bytes. Chunk `c` of row `r` is at `c xor (r / 2 mod 4)`:
-    /// eight rows of a fragment, of which each has four elements of a chunk, then lie in different banks, and so do the
-    /// chunks of two rows that eight threads copy. There is an address for each chunk.
+    /// A slice with contiguous depth has rows of four chunks of 16 bytes. Chunk `c` of row `r` is at
+    /// `c xor (r / 2 mod 4)`: eight rows of a fragment, of which each has four elements of a chunk, then lie in different
+    /// banks, and so do the chunks of two rows that eight threads copy. There is an address for each chunk.
     fn own(&mut self, form: Form, index: Reg, depth: Option<Reg>, offset: usize) -> Own {
         let code = &mut *self.code;
         let depth = depth.unwrap_or_else(|| code.mov(0));
@@ -270,8 +270,8 @@ impl<'c> Product<'c> {
         Own { at, form }
     }
 
-    /// A slice on matrix units. Which parts of the depth a lane has does not matter, as long as they are the same of both
-    /// operands: lane `t` of four has `t`, `t + 4`, `t + 8` and `t + 12` for all kinds of numbers.
+    /// A slice on matrix units. Which parts of the depth a lane has does not matter, as long as they are the same of
+    /// both operands: lane `t` of four has `t`, `t + 4`, `t + 8` and `t + 12` for all kinds of numbers.
     fn multiply_fragments(&mut self, sums: &[[Reg; 4]], a: &Own, b: &Own) {
         let halves = match self.precision {
             Precision::Bf16 => vec![[0, 4, 8, 12].as_slice()],
@@ -428,7 +428,7 @@ enum Form {
 }
 
 impl Form {
-    /// Of a slice.
+    /// The form of a slice, by its orientation in global memory.
     fn of(memory: &Memory) -> Self {
         if memory.deep { Form::Deep } else { Form::Wide }
     }
@@ -459,7 +459,7 @@ fn by_turns(first: &[Reg], second: &[Reg]) -> Vec<Reg> {
     first.iter().zip(second).flat_map(|(&first, &second)| [first, second]).collect()
 }
 
-/// Where a tile goes in global memory.
+/// The destination of a tile in global memory.
 pub(crate) struct Target {
     /// Address of the first element of the result.
     pub base: Reg,

@@ -1,12 +1,12 @@
 //! Whole texts of small programs of kernels, to be read: `cases/*.ir` and what becomes of each for sm_90.
 //!
-//! The comment that a case begins with says what to look for. `; edges: M on average, N at most` tells what is known of the
-//! degrees of its rows.
+//! The comment that a case begins with says what to look for. `; edges: M on average, N at most` gives the degrees of
+//! its rows.
 
 use hgnnc_ir::kernel::{Body, Rows, parse, verify};
 use hgnnc_ptx::{Edges, Hints, Target, compile};
 
-/// What the comments of a case tell of edges.
+/// The degrees of rows that the comments of a case give.
 fn edges(text: &str) -> Option<Edges> {
     let line = text.lines().find_map(|line| line.strip_prefix("; edges: "))?;
     let (mean, most) = line.split_once(" on average, ").expect("a mean and a maximum");

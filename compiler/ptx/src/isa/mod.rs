@@ -11,13 +11,13 @@ pub use opcode::{Cache, Cmp, Mma, Opcode, Round, StateSpace, Type};
 /// The class of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
-    /// A 32-bit float.
+    /// 32-bit floats: elements of values.
     F32,
-    /// 32 bits.
+    /// 32 bits: sizes, positions and bits of floats.
     U32,
     /// 64 bits: addresses and keys.
     U64,
-    /// A predicate.
+    /// Predicates: results of comparisons.
     Pred,
 }
 
@@ -39,7 +39,6 @@ impl Reg {
     /// The block, among those of its kernel.
     pub const BLOCK: Self = Reg::Named(Class::U32, &"block");
 
-    /// Its class.
     pub fn class(self) -> Class {
         match self {
             Reg::Virtual(class, _) | Reg::Named(class, _) => class,
@@ -50,14 +49,12 @@ impl Reg {
 /// A float: in a register, or known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Val {
-    /// In a register.
     Reg(Reg),
-    /// Known.
+    /// A constant known when code is made.
     Imm(f32),
 }
 
 impl Val {
-    /// 0.
     pub const ZERO: Self = Val::Imm(0.0);
 
     /// Is it this number, to the bit?
@@ -172,7 +169,7 @@ pub enum Label {
     Again(usize),
     /// The kernel that a block belongs to is found.
     Found(usize),
-    /// What comes after a kernel's code.
+    /// The label behind a kernel's code, to which blocks of other kernels jump.
     Next(usize),
     /// A label of hand-written code, without the `$`.
     Named(&'static str),
@@ -181,15 +178,13 @@ pub enum Label {
 /// An operand of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operand {
-    /// A register.
     Reg(Reg),
     /// Several registers: a vector in memory, or a fragment of a matrix.
     Regs(Vec<Reg>),
     /// The bits of a float.
     F32(u32),
-    /// An integer.
     Int(i64),
-    /// A bit mask.
+    /// A bit mask, printed in hexadecimal.
     Mask(u32),
     /// A register that the hardware fills.
     Special(Special),
@@ -197,7 +192,6 @@ pub enum Operand {
     Symbol(Symbol),
     /// A part of shared memory, until it is resolved.
     Region(Region),
-    /// Memory.
     Address(Address),
     /// A place to jump to.
     Label(Label),
@@ -238,7 +232,7 @@ operand_from! {
 /// A condition of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guard {
-    /// The predicate.
+    /// The predicate register that is tested.
     pub reg: Reg,
     /// Is the instruction executed where it is false?
     pub negated: bool,
@@ -250,12 +244,11 @@ impl From<Reg> for Guard {
     }
 }
 
-/// An instruction.
+/// An instruction: a guard, an opcode, the result and the operands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inst {
-    /// Where it is executed; `None`: everywhere.
+    /// The condition under which it is executed; `None`: always.
     pub guard: Option<Guard>,
-    /// The operation.
     pub op: Opcode,
     /// The result: a register, or several.
     pub dst: Option<Operand>,
@@ -282,7 +275,7 @@ impl Inst {
 
 /// The operands of an instruction: a tuple of what becomes an [`Operand`].
 pub trait Srcs {
-    /// In order.
+    /// The operands, in order.
     fn list(self) -> Vec<Operand>;
 }
 
@@ -303,11 +296,10 @@ srcs! { () (A) (A, B) (A, B, C) (A, B, C, D) }
 /// A line of a body, or a scope.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
-    /// An instruction.
     Inst(Inst),
     /// A place to jump to.
     Label(Label),
-    /// Text for people.
+    /// A comment, printed behind `//`.
     Comment(String),
     /// So many virtual registers of a class.
     Registers(Class, u32),
@@ -317,7 +309,6 @@ pub enum Item {
     NoUnroll,
     /// Declarations that hold within.
     Scope(Body),
-    /// An empty line.
     Blank,
 }
 
@@ -330,7 +321,7 @@ impl From<Inst> for Item {
 /// The code of a kernel, of one of its bands, or of an entry.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Body {
-    /// In order.
+    /// The lines and scopes, in order.
     pub items: Vec<Item>,
 }
 
@@ -396,31 +387,30 @@ impl Body {
 /// An entry of a module.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Its name.
+    /// The name by which the driver finds the entry.
     pub name: String,
     /// Threads of a block.
     pub threads: usize,
     /// Blocks that a multiprocessor has room for, at least.
     pub min_blocks: Option<usize>,
-    /// Its code.
     pub body: Body,
 }
 
-/// A module.
+/// A module before it is printed: its table and its entries.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Its name, for people.
     pub title: String,
-    /// The target architecture.
+    /// The architecture for `.target`, such as `sm_90`.
     pub target: &'static str,
-    /// What each entry of the table is, for people, if the text tells.
+    /// A description of each entry of the table, for comments; `None`: the text has none.
     pub slots: Option<Vec<String>>,
     /// Entries of the table.
     pub table: usize,
-    /// Where the table lies.
+    /// The memory that holds the table.
     pub space: print::TableSpace,
     /// Is there dynamic shared memory?
     pub shared: bool,
-    /// The entries.
+    /// The entries, in the order of the text.
     pub functions: Vec<Function>,
 }

@@ -15,7 +15,7 @@ pub enum Type {
     Pred,
 }
 
-/// A comparison.
+/// The comparison operators of `setp`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "comparisons are named as in PTX")]
 pub enum Cmp {
@@ -28,16 +28,16 @@ pub enum Cmp {
     Nan,
 }
 
-/// A state space.
+/// The state spaces of loads and stores.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StateSpace {
     /// The table of addresses and sizes: in constant memory, or if it is long, in global memory.
     Table,
-    /// Global memory.
+    /// Global memory, which threads of the entry may write.
     Global,
     /// Global memory that no thread writes as long as the entry runs, through the read-only cache.
     GlobalNc,
-    /// Shared memory.
+    /// Shared memory of the block.
     Shared,
 }
 
@@ -54,7 +54,7 @@ pub enum Round {
     Floor,
 }
 
-/// Which caches hold what is copied to shared memory.
+/// The caches that hold data copied to shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cache {
     /// All: any of 4, 8 and 16 bytes.
@@ -82,9 +82,7 @@ pub enum Opcode {
     Ld(StateSpace, Type),
     /// A store, of several registers as a vector.
     St(StateSpace, Type),
-    /// `a + b`
     Add(Type),
-    /// `a - b`
     Sub(Type),
     /// `a b`, of integers the low half.
     Mul(Type),
@@ -94,17 +92,15 @@ pub enum Opcode {
     Mad(Type),
     /// `a b + c`, with `c` and the result of 64 bits.
     MadWide,
-    /// `a / b`
+    /// `a / b`: of integers rounded down, of floats correctly rounded.
     Div(Type),
     /// `a mod b` of unsigned numbers.
     Rem,
-    /// The smaller one.
+    /// The smaller one; of floats, NaN where one is NaN.
     Min(Type),
-    /// The larger one.
+    /// The larger one; of floats, NaN where one is NaN.
     Max(Type),
-    /// `-a`
     Neg,
-    /// `|a|`
     Abs,
     /// `|b|` with the sign of `a`.
     CopySign,
@@ -118,19 +114,16 @@ pub enum Opcode {
     Lg2,
     /// `cos a`, to 2^-20.9 for small `a`.
     Cos,
-    /// Bitwise and.
     And(Type),
-    /// Bitwise or.
     Or(Type),
-    /// Bitwise exclusive or.
     Xor(Type),
-    /// Not, of predicates.
+    /// The negation of a predicate.
     Not,
     /// A shift to the left.
     Shl(Type),
     /// A shift to the right, with zeros.
     Shr(Type),
-    /// A comparison.
+    /// A comparison, whose result is a predicate.
     Setp(Cmp, Type),
     /// A comparison, and a predicate.
     SetpAnd(Cmp, Type),
@@ -160,7 +153,7 @@ pub enum Opcode {
     BarSync,
     /// Waits for lanes of the warp.
     BarWarpSync,
-    /// Jumps.
+    /// A jump to a label.
     Bra,
     /// The thread is done.
     Ret,

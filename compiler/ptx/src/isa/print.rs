@@ -7,10 +7,10 @@ use super::{
     Special, StateSpace, Symbol, Type,
 };
 
-/// Where the table of a module lies.
+/// The memory that holds the table of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableSpace {
-    /// In constant memory.
+    /// In constant memory, whose 64 KiB limit the number of entries.
     Const,
     /// In global memory, read through the read-only cache.
     Global,
@@ -126,7 +126,7 @@ impl Display for Reg {
     }
 }
 
-/// Separated by commas.
+/// Items separated by commas.
 struct List<'a, T>(&'a [T]);
 
 impl<T: Display> Display for List<'_, T> {

@@ -1,4 +1,4 @@
-//! Which instructions of a traversal make and read its values, and in which order they are executed.
+//! Producers and readers of the values of a traversal, and the order in which its instructions are executed.
 
 use std::collections::HashMap;
 

@@ -12,11 +12,11 @@ use crate::table::Slot;
 
 /// A reduction over the edges of a row, as far as it has come.
 pub(super) enum Partial {
-    /// `acc ∘ x`
+    /// Segment reduction, `acc ∘ x`.
     Segment { index: usize, reduce: Reduce, of: Operand, held: Held },
     /// `acc + a · x`
     Weighted { index: usize, a: (Operand, usize), x: Operand, held: Held },
-    /// See [`KernelOp::SoftmaxSum`].
+    /// Online softmax with a weighted sum; see [`KernelOp::SoftmaxSum`].
     Softmax { index: usize, score: Operand, x: Operand, times: Option<Operand>, state: State },
     /// See [`KernelOp::SegmentArg`]. `rank` is an operand and its position in the layout.
     Extreme { index: usize, x: Operand, rank: (Operand, usize), state: Winners },
@@ -36,11 +36,11 @@ pub(super) struct State {
     pub layout: usize,
     pub heads: usize,
     pub wide: usize,
-    /// Weighted sums.
+    /// Sums weighted by exponentials, for each element.
     pub sums: Vec<Option<Reg>>,
-    /// Sums of exponentials.
+    /// Sums of exponentials, for each head.
     pub totals: Vec<Option<Reg>>,
-    /// The largest scores.
+    /// Largest scores so far, for each head.
     pub largest: Vec<Option<Reg>>,
 }
 
@@ -79,12 +79,12 @@ impl Emit<'_> {
         self.end_pass(number, partials, len)
     }
 
-    /// What follows is computed for an edge.
+    /// The code from here on is for an edge.
     pub(super) fn begin_edge(&mut self, edge: Edge) {
         self.edge.begin(edge);
     }
 
-    /// What follows is computed for the row again.
+    /// The code from here on is for the row again.
     pub(super) fn end_edge(&mut self) {
         self.edge.end();
     }
@@ -137,7 +137,7 @@ impl Emit<'_> {
         }
         let valid = code.lt(at, len);
         let number = code.add(start, at);
-        // Where there is no edge, the first of the graph stands in; it is not used.
+        // Without an edge, the first edge of the graph is read instead, and its values are not used.
         let number = code.selp(number, 0, valid);
         let (of, direction) = self.topology().expect("a pass has edges");
         let base = self.entry(Slot::Others(of, direction));
@@ -392,7 +392,7 @@ impl Emit<'_> {
         }
     }
 
-    /// What the thread has that differs in a bit.
+    /// The same register of the thread whose number differs in a bit.
     fn partner(&mut self, own: Reg, bit: u32) -> Reg {
         if bit < WARP_BITS {
             return self.code.shuffle(own, 1u32 << bit);

@@ -2,13 +2,13 @@
 //!
 //! A *team* of `T` lanes holds the values of a row as a [`Layout`] says. With edges, `E` teams share a row, each taking
 //! every `E`-th of its edges, and the next `U` of these at a time, so that many loads are on their way together; their
-//! sums are combined in a fixed order. Teams fill warps, and small rows share a warp, whose lanes all go through as many
-//! iterations as its longest row needs: every exchange between lanes has all 32 of them.
+//! sums are combined in a fixed order. Teams fill warps, and small rows share a warp, whose lanes all go through as
+//! many iterations as its longest row needs: every exchange between lanes has all 32 of them.
 //!
 //! Reductions over edges that depend on each other take several passes over the edges; what edges compute is computed
 //! again in each pass that reads it, so nothing of their size is stored.
 //!
-//! Where a dataset has rows of very many edges, these are cut into pieces: see [`pieces`]. Rows of more elements than
+//! Rows of very many edges, where a dataset has any, are cut into pieces: see [`pieces`]. Rows of more elements than
 //! registers hold are computed in loops over them: see [`wide`].
 
 mod def_use;
@@ -75,8 +75,8 @@ impl Shape {
         self.lanes + self.teams
     }
 
-    /// Is the memory of teams read and written element by element? It is where so many share a warp that what they have at
-    /// the same place would be in few banks if it were aligned for vectors.
+    /// Is the memory of teams read and written element by element? It is where so many share a warp that what they have
+    /// at the same place would be in few banks if it were aligned for vectors.
     fn scalar_memory(self) -> bool {
         self.lanes <= 1
     }
@@ -111,7 +111,7 @@ struct Emit<'a> {
     band: Option<(usize, Band)>,
     /// How rows are cut, if any are.
     cut: Option<Cut>,
-    /// What it is for of the rows that are cut.
+    /// The role of this body for rows that are cut.
     phase: Phase,
     /// The piece, or all pieces of the row.
     piece: Option<Piece>,
@@ -120,9 +120,9 @@ struct Emit<'a> {
     layouts: Vec<Layout>,
     /// Buffers whose memory this launch writes.
     written: &'a HashSet<Buffer>,
-    /// Which instructions make and read what.
+    /// Producers and readers of the traversal's values.
     def_use: &'a DefUse,
-    /// What each local has one row for.
+    /// The extent of each local: per row, per edge, or once.
     locals: &'a [Extent],
     /// Numbers of the whole kernel.
     thread: Reg,
@@ -149,14 +149,14 @@ const LONG: usize = 10;
 pub(crate) struct Emitted {
     pub body: Body,
     pub info: KernelInfo,
-    /// What kernels of following entries do, their code, and what is known of them. See [`Long`].
+    /// The kernels of following entries: their titles, code and sizes. See [`Long`].
     pub following: Vec<(String, Body, KernelInfo)>,
 }
 
-/// What the traversals of a launch share.
+/// The context that all traversals of a launch have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<'a> {
-    /// The program.
+    /// The program that is translated.
     pub program: &'a Program,
     /// The buffer whose memory each buffer has.
     pub homes: &'a [Buffer],
@@ -166,7 +166,7 @@ pub(crate) struct Shared<'a> {
     pub precision: Precision,
     /// Elements of a row that a lane holds, at most.
     pub elements: usize,
-    /// What is known of sizes, and of the source.
+    /// Known sizes, and names of places in the source.
     pub hints: Hints<'a>,
 }
 
@@ -287,7 +287,7 @@ pub(crate) fn emit(
     Ok(Emitted { body, info, following })
 }
 
-/// What the bodies of a kernel share.
+/// The context that all bodies of a kernel have in common.
 #[derive(Clone, Copy)]
 struct Setup<'a> {
     traversal: &'a Traversal,
@@ -423,7 +423,7 @@ fn shape(traversal: &Traversal, chain: &Chain, long: bool, mean_edges: Option<f6
     Shape { lanes, teams, unroll, block: BLOCK_BITS }
 }
 
-/// What of a traversal happens when: rounds of rows, each but the last with a pass over the edges.
+/// A step of a traversal: instructions of the row, followed by a pass over the edges, except in the last round.
 struct Round {
     /// Instructions of the row.
     rows: Vec<usize>,
@@ -526,7 +526,7 @@ impl Emit<'_> {
             self.code.set(self.row.number, Opcode::Add(Type::U32), (base, within));
             if in_warp > 0 {
                 let valid = self.code.lt(self.row.number, rows);
-                // Where there is no row, the warp's first stands in: one that no other block writes.
+                // A lane without a row takes the warp's first row, which no other block writes.
                 self.code.set(self.row.number, Opcode::Selp(Type::U32), (self.row.number, base, valid));
                 self.row.valid = Some(valid);
             }
@@ -561,7 +561,7 @@ impl Emit<'_> {
             self.code.jump(next);
             self.code.place(done);
             if !self.hoists {
-                // What was made for a row may not be there without rows.
+                // Registers that the loop defines may be undefined after it, since it may have no iteration.
                 self.entries.clear();
                 self.bases.clear();
             }

@@ -12,13 +12,13 @@ use crate::table::{Slot, Topology};
 /// How the elements of a row are loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Loads {
-    /// The state space.
+    /// The state space of the loads.
     pub space: StateSpace,
-    /// Where there is a row.
+    /// The predicate of lanes that have a row; `None`: all have one.
     pub guard: Option<Reg>,
     /// At the beginning of the kernel?
     pub first: bool,
-    /// One by one?
+    /// Are the elements loaded one by one, not as vectors?
     pub scalar: bool,
 }
 
@@ -45,7 +45,7 @@ impl Emit<'_> {
         }
     }
 
-    /// What an operand is remembered by. Constants are not.
+    /// The key under which an operand is cached. Constants have none.
     fn key(&self, operand: Operand) -> Option<Key> {
         match (operand.source, operand.index) {
             (Source::Local(local), _) => Some(Key::Local(local)),
@@ -58,7 +58,7 @@ impl Emit<'_> {
         }
     }
 
-    /// What this traversal has made of an operand.
+    /// The value of an operand, if this traversal has computed it.
     pub(super) fn made_value(&self, operand: Operand) -> Option<&Value> {
         let maker = self.own_maker(operand)?;
         self.edge.values.get(&maker).or(self.row.values[maker].as_ref())
@@ -121,7 +121,7 @@ impl Emit<'_> {
         Ok(regs)
     }
 
-    /// What is the same for all edges of a row is made before the loop over them.
+    /// Writes code that is the same for all edges of a row before the loop over them.
     fn outside<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
         let edge = self.edge.current.take();
         let before = self.code.before_loop(true);
@@ -180,7 +180,7 @@ impl Emit<'_> {
         Ok((self.global(buffer), self.row_address(operand, buffer, base)?))
     }
 
-    /// Where the row of a stored operand may not exist: does it?
+    /// A predicate for the existence of a stored operand's row; `None`: the row always exists.
     pub(super) fn has_stored_row(&mut self, operand: Operand) -> Option<Reg> {
         let Source::Buffer(buffer) = operand.source else { return None };
         self.has_row(operand, buffer)
@@ -191,7 +191,8 @@ impl Emit<'_> {
         if self.written.contains(&self.homes[buffer.index()]) { StateSpace::Global } else { StateSpace::GlobalNc }
     }
 
-    /// Where the row of an operand may not exist: does it? A graph without edges has no ends at all.
+    /// A predicate for the existence of an operand's row; `None`: the row always exists. A graph without edges has no
+    /// ends at all.
     fn has_row(&mut self, operand: Operand, buffer: Buffer) -> Option<Reg> {
         let Space::Ends(graph, direction) = self.program.buffer(buffer).ty.space else { return None };
         let own = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));
@@ -219,7 +220,7 @@ impl Emit<'_> {
         end
     }
 
-    /// Which row of its source an operand is; `None`: the first.
+    /// The position of an operand's row in its source; `None`: the first row.
     fn row_number(&mut self, operand: Operand, buffer: Buffer) -> Result<Option<Reg>> {
         if self.is_of_row(operand) && self.edge.current.is_some() {
             return self.outside(|emit| emit.row_number(operand, buffer));
@@ -516,7 +517,7 @@ impl Emit<'_> {
                 _ if self.is_stored_late(index) => {}
                 // The row is completed elsewhere.
                 _ if matches!(self.phase, Phase::Pass(_)) => {}
-                // What it takes the place of may be read yet.
+                // The result is stored in place, and the old value may still be read.
                 _ if self.place_is_read_after(index, buffer) => self.row.deferred.push((buffer, held.clone())),
                 _ => {
                     if self.shape.blockwide() && self.place_is_read(buffer) {

@@ -1,13 +1,13 @@
 //! Rows of very many edges, in pieces.
 //!
-//! A block would go through hundreds of thousands of edges while all others are long done. So rows from a degree class on
-//! are cut, where a dataset has such rows, and each piece is a block's. A pass over the edges of a piece ends with its
-//! part of each reduction in memory: sums, largest numbers, the state of an online softmax. The entry that follows
-//! combines the parts of a row, in the order of the pieces as its teams share them, and goes on: with the next pass over
-//! the pieces, if reductions depend on each other, or with what is computed for the row.
+//! A block would go through hundreds of thousands of edges while all others are long done. So rows from a degree class
+//! on are cut, where a dataset has such rows, and each piece is a block's. A pass over the edges of a piece ends with
+//! its part of each reduction in memory: sums, largest numbers, the state of an online softmax. The entry that follows
+//! combines the parts of a row, in the order of the pieces as its teams share them, and goes on: with the next pass
+//! over the pieces, if reductions depend on each other, or with what is computed for the row.
 //!
-//! What a row computes before a pass is computed again for each piece; what it stores and adds to totals, once, when the row
-//! is complete. Edges store and add in the pass that they are part of.
+//! Values of the row that a pass needs are recomputed for each piece. The row stores its results and adds to totals
+//! once, when it is complete. Edges store and add in the pass that they are part of.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,13 +23,13 @@ use crate::Edges;
 use crate::isa::{Reg, StateSpace, Val};
 use crate::table::{Cut, Slot};
 
-/// Edges of a piece, at most: what a block goes through in some tens of steps, so that a row of a hundred thousand edges
-/// is work for all multiprocessors of a device.
+/// Edges of a piece, at most: what a block goes through in some tens of steps, so that a row of a hundred thousand
+/// edges is work for all multiprocessors of a device.
 const MOST_PIECE: usize = 1024;
 /// Rows of at least so many pieces are cut: shorter ones keep no block much longer than others are kept.
 const FEWEST_PIECES: usize = 4;
 
-/// What a body is for of the rows that are cut.
+/// The role of a body for rows that are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Nothing: its rows are whole.
@@ -78,7 +78,7 @@ pub(super) fn least(cut: Option<Cut>) -> u64 {
 }
 
 impl Emit<'_> {
-    /// Which instructions of rows, and reductions of earlier passes, this body needs.
+    /// Marks the instructions of rows, and reductions of earlier passes, that this body needs.
     pub(super) fn wanted(&self, rounds: &[Round]) -> Vec<bool> {
         let instrs = &self.traversal.instrs;
         let Phase::Pass(pass) = self.phase else { return vec![true; instrs.len()] };
@@ -86,7 +86,7 @@ impl Emit<'_> {
         let own: HashSet<usize> = rounds[pass].edges.iter().copied().collect();
         own.iter().for_each(|&index| wanted[index] = true);
         for index in (0..instrs.len()).rev() {
-            // What an earlier pass has reduced is in memory.
+            // Reductions of earlier passes are read from memory, so their operands are not needed.
             if wanted[index] && (own.contains(&index) || instrs[index].level == Level::Row) {
                 let makers = instrs[index].op.operands().into_iter().filter_map(|operand| self.maker(operand));
                 makers.filter(|&maker| maker < index).for_each(|maker| wanted[maker] = true);
@@ -102,7 +102,8 @@ impl Emit<'_> {
         passes.map(|round| self.piece_places(&round.edges).1).collect()
     }
 
-    /// Where the parts of each reduction of a pass lie in what a piece gives, and its elements. All begin where vectors may.
+    /// Offsets of each reduction's parts in the result of a piece, and the elements of that result. All parts are
+    /// aligned for vectors.
     fn piece_places(&self, edges: &[usize]) -> (Vec<(usize, Vec<usize>)>, usize) {
         let (mut places, mut len) = (vec![], 0);
         for &index in edges {
@@ -219,7 +220,7 @@ impl Emit<'_> {
         self.code.jump_if(end, done);
         let at = team.map_or(counter, |team| self.code.add(counter, team));
         let valid = self.code.lt(at, count);
-        // Where there is no piece, the first stands in; it is not used.
+        // Without a piece, the first one is read instead, and its values are not used.
         let at = self.code.selp(at, 0, valid);
         let piece = self.code.add(first, at);
         let row = self.code.mad_wide(piece, 4 * elements, base);

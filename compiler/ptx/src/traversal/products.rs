@@ -1,8 +1,8 @@
 //! Products of a row or of an edge with a weight.
 //!
-//! Each lane has its elements of the result and goes through the inner dimension. Weights that no kernel of the launch writes
-//! are copied once to the memory of the block, such that elements that lanes multiply with at the same time lie one after
-//! another; those of the row are in the memory of the team, or read from where they are stored.
+//! Each lane has its elements of the result and goes through the inner dimension. Weights that no kernel of the launch
+//! writes are copied once to the memory of the block, such that elements that lanes multiply with at the same time lie
+//! one after another; those of the row are in the memory of the team, or read from where they are stored.
 
 use hgnnc_ir::kernel::{Extents, Index, Operand, Rows, Source};
 
@@ -21,7 +21,7 @@ const MOST_STAGED: usize = 16;
 /// Steps of the inner dimension at once: the elements of a vector.
 const STEPS: usize = 4;
 
-/// What a product is of: elements of a result, each from `inner` products, `outer` for each of several batches.
+/// The extents of a product: elements of the result, each from `inner` products, `outer` for each of several batches.
 #[derive(Clone, Copy)]
 struct Product {
     k: usize,
@@ -45,21 +45,21 @@ impl Product {
         self.width / self.outer()
     }
 
-    /// Elements from one step of the inner dimension to the next in the memory of the block. Of the transposed, such that
-    /// lanes that store groups for consecutive steps use different banks.
+    /// Elements from one step of the inner dimension to the next in the memory of the block. Of the transposed, such
+    /// that lanes that store groups for consecutive steps use different banks.
     fn pitch(self) -> usize {
         let groups = self.outer() / self.group;
         if self.transposed { (groups | 1) * self.group } else { self.outer() }
     }
 }
 
-/// Where a product reads its weight.
+/// The memory that a product reads its weight from.
 enum Weight {
     /// In the memory of the block, as [`Emit::weight_in_block`] puts it there: its address.
     Block(Reg),
     /// In the memory of the team: its address.
     Team(Reg),
-    /// Where it is stored.
+    /// In global memory, as the operand is stored.
     Stored(Operand),
 }
 
@@ -84,7 +84,7 @@ impl Emit<'_> {
             product.group = vector;
         }
         let (inner, outer) = (product.inner(), product.outer());
-        // What lanes look up is put in memory before the loop.
+        // Operands that lanes look up are put in memory before the loop.
         let weight = match self.weight_in_block(w, product)? {
             Some(base) => Weight::Block(base),
             None if self.made_value(w).is_some() => Weight::Team(self.stage(w)?),
@@ -119,8 +119,8 @@ impl Emit<'_> {
         }
         let counter = self.code.mov(0);
         let again = self.code.label();
-        // Some steps at a time, so that loads are on their way together: as many as registers hold, which the assembler would
-        // not care about.
+        // Some steps at a time, so that loads are on their way together: as many as registers hold, which the assembler
+        // would not care about.
         let fits = |ahead: &usize| inner.is_multiple_of(ahead * steps) && ahead * slots.len() <= MOST_AHEAD;
         let ahead = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
         self.code.push(Item::NoUnroll);
@@ -149,7 +149,7 @@ impl Emit<'_> {
                 }
             }
         }
-        // What was looked up in the loop is not known after it.
+        // Row positions that were looked up in the loop are not known after it.
         self.row.known.forget_rows(known.0);
         self.edge.known.forget_rows(known.1);
         self.code.increase(counter, ahead * steps);

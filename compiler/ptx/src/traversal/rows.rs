@@ -1,4 +1,4 @@
-//! What is computed for a row or for an edge from what is at hand there.
+//! Instructions that compute a value of a row or of an edge from values at hand there.
 
 use hgnnc_ir::kernel::{Instr, KernelOp, Operand, Rows, Source};
 use hgnnc_ir::{BinaryOp, Direction, Reduce};
@@ -90,7 +90,7 @@ impl Emit<'_> {
         Ok(regs)
     }
 
-    /// What an instruction other than a reduction over edges or rows computes.
+    /// Computes an instruction that is no reduction over edges or rows.
     pub(super) fn map(&mut self, instr: &Instr) -> Result<Value> {
         let width = self.out_width(instr)?;
         let one = |layout, position, regs| Ok(Value::One(Held { layout, position, regs }));

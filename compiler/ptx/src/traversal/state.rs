@@ -47,9 +47,9 @@ pub(super) struct Edge {
     pub valid: Reg,
     /// In the order of the direction.
     pub number: Reg,
-    /// The other end.
+    /// The vertex at its other end.
     pub other: Reg,
-    /// In CSC order.
+    /// Its CSC position; `None`: not looked up yet.
     pub position: Option<Reg>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Known {
     pub fetched: HashMap<(Key, usize, usize), Regs>,
     /// Addresses in the memory of the team.
     pub staged: HashMap<Key, Reg>,
-    /// Numbers of rows.
+    /// Positions of the operands' rows in their sources.
     rows: HashMap<Key, Reg>,
     /// The keys of `rows`, in the order in which they were looked up.
     looked_up: Vec<Key>,
@@ -100,13 +100,13 @@ impl Known {
 
 /// The row that is being computed.
 pub(super) struct RowState {
-    /// Its number.
+    /// Its position among the rows of the traversal.
     pub number: Reg,
     /// Is there one? `None`: always.
     pub valid: Option<Reg>,
-    /// Its vertex.
+    /// The vertex that the row belongs to.
     pub vertex: Reg,
-    /// Results, by instruction.
+    /// Results for the row, by instruction.
     pub values: Vec<Option<Value>>,
     /// Operands that are the same for all its edges.
     pub known: Known,
@@ -142,7 +142,7 @@ impl RowState {
 pub(super) struct EdgeState {
     /// The edge; `None`: code is for the row.
     pub current: Option<Edge>,
-    /// Results, by instruction.
+    /// Results for the edge, by instruction.
     pub values: HashMap<usize, Value>,
     /// Operands of this edge alone.
     pub known: Known,
@@ -179,7 +179,7 @@ pub(super) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Where each region begins, and bytes of all.
+    /// The offset of each region, and the bytes of all together.
     pub fn regions(&self, shape: Shape, tile_bytes: usize) -> (Regions, usize) {
         let threads = 1usize << shape.block;
         let team_pitch = shape.team_pitch(self.team_bytes);

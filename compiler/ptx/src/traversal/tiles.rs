@@ -1,10 +1,10 @@
 //! Rows with dense products, 64 at a time.
 //!
-//! A product with a weight is work for the whole block, on tensor cores (`tile`); all else that rows compute is work for
-//! their teams. So instructions are divided into *segments*: in each, teams go through the rows of the tile and compute
-//! what needs no product of this segment or a later one; then the block computes the products. What a product reads or
-//! makes, and what a later segment reads, is kept in shared memory for all rows of the tile. An operand of a product that is
-//! a row of global memory is streamed from there, however long.
+//! A product with a weight is work for the whole block, on tensor cores (`tile`); all else that rows compute is work
+//! for their teams. So instructions are divided into *segments*: in each, teams go through the rows of the tile and
+//! compute what needs no product of this segment or a later one; then the block computes the products. What a product
+//! reads or makes, and what a later segment reads, is kept in shared memory for all rows of the tile. An operand of a
+//! product that is a row of global memory is streamed from there, however long.
 //!
 //! So the results of a product, such as projected features, get their bias, activation and attention scores before they
 //! go to memory, and what leads to the operand of a product needs no memory at all.
@@ -23,9 +23,10 @@ use crate::isa::{Body, Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val
 use crate::table::Slot;
 use crate::tile::{self, Left, Memory, Product, STAGING, TILE};
 
-/// Shared memory for the rows of a tile, at most: with the slices of products there are two blocks on each multiprocessor.
+/// Shared memory for the rows of a tile, at most: with the slices of products there are two blocks on each
+/// multiprocessor.
 const MOST_BYTES: usize = 80 * 1024;
-/// Where no weight has more elements than this, teams multiply on their own: a tile would be padding for the most part.
+/// Traversals whose weights have at most this many elements multiply by teams: a tile would be mostly padding.
 const MOST_IN_ROWS: usize = 1024;
 /// Lanes of a team at least, as a power of two: no more teams than rows of a tile.
 pub(super) const LEAST_LANES: u32 = BLOCK_BITS - TILE.trailing_zeros();
@@ -33,21 +34,21 @@ pub(super) const LEAST_LANES: u32 = BLOCK_BITS - TILE.trailing_zeros();
 /// How a traversal is computed tile by tile.
 pub(super) struct Tiles {
     segments: Vec<Segment>,
-    /// Where the value of an instruction is kept.
+    /// The place that keeps the result of an instruction.
     places: HashMap<usize, Place>,
-    /// Where the operand of a product is put that nothing else has a place for.
+    /// The place of a product's operand that is kept nowhere else.
     operands: HashMap<usize, Place>,
     /// Bytes of all places.
     bytes: usize,
 }
 
-/// What is computed between products, by instruction.
+/// Instructions between the products of two segments, by position.
 #[derive(Default)]
 struct Segment {
     /// Products of the segment before that are stored.
     arrived: Vec<usize>,
     rows: Vec<usize>,
-    /// What is stored last, since its place was read until now.
+    /// Instructions whose results are stored last, since their memory is read until then.
     late: Vec<usize>,
     /// Products once all rows are done.
     products: Vec<usize>,
@@ -56,7 +57,7 @@ struct Segment {
 /// Rows of a tile in shared memory.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Bytes before it.
+    /// Bytes of the places before it.
     offset: usize,
     /// Elements of a row.
     width: usize,
@@ -177,7 +178,7 @@ struct Order<'a> {
     traversal: &'a Traversal,
     def_use: &'a DefUse,
     segment: Vec<usize>,
-    /// Those that read what an instruction makes.
+    /// The readers of each instruction's result.
     users: Vec<Vec<usize>>,
 }
 
@@ -193,7 +194,7 @@ impl<'a> Order<'a> {
                 users[maker].push(index);
             }
         }
-        // What needs no product is computed where it is first read, so that it need not be kept.
+        // Instructions that need no product are executed where they are first read, so their results need not be kept.
         for index in (0..instrs.len()).rev() {
             let instr = &instrs[index];
             let free = segment[index] == 0 && !is_product(instr) && !instr.op.is_total();
@@ -213,8 +214,8 @@ impl<'a> Order<'a> {
         (0..self.segment.len()).map(|index| self.arrives(index) + 1).max().unwrap_or(0)
     }
 
-    /// Is the result of an instruction stored in the place of something that is read in a later segment, or the same one
-    /// before it is in registers? Then it is stored at the end.
+    /// Is the result of an instruction stored in the place of something that is read in a later segment, or the same
+    /// one before it is in registers? Then it is stored at the end.
     fn is_late(&self, index: usize) -> bool {
         let instrs = &self.traversal.instrs;
         let Dest::Buffer(buffer) = instrs[index].dest else { return false };
@@ -329,7 +330,7 @@ impl Emit<'_> {
         });
     }
 
-    /// What was made for a row is not there in another loop over rows.
+    /// Forgets registers of the previous loop over rows, which the next loop must not use.
     fn forget_rows(&mut self) {
         self.row.forget();
         self.tile.kept.clear();
@@ -351,7 +352,7 @@ impl Emit<'_> {
         self.tile.row = Some((row, memory));
         self.code.set(self.row.number, Opcode::Add(Type::U32), (first, row));
         let valid = self.code.lt(self.row.number, rows);
-        // Where there is no row, the first of the tile stands in.
+        // A team without a row takes the first row of the tile.
         self.code.set(self.row.number, Opcode::Selp(Type::U32), (self.row.number, first, valid));
         self.row.valid = Some(valid);
         self.vertex_of_row();
@@ -415,7 +416,7 @@ impl Emit<'_> {
         tiles.and_then(|tiles| tiles.segments.last()).is_some_and(|segment| segment.late.contains(&index))
     }
 
-    /// Where the row of an operand is kept, if it is.
+    /// The place that keeps the row of an operand, if one does.
     fn kept(&self, operand: Operand) -> Option<Place> {
         let own = operand.index == Index::Row || matches!(operand.source, Source::Local(_));
         self.tile.plan.as_ref()?.places.get(&self.maker(operand).filter(|_| own)?).copied()

@@ -1,5 +1,5 @@
-//! Reductions over all rows or edges: each thread has its part until the kernel ends, then the block, then a kernel of its
-//! own adds up the blocks, always in the same order.
+//! Reductions over all rows or edges: each thread has its part until the kernel ends, then the block, then a kernel of
+//! its own adds up the blocks, always in the same order.
 
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Buffer, Dest, Extents, Instr, KernelOp, Level, Operand, Traversal, Width};
@@ -9,7 +9,7 @@ use crate::Total;
 use crate::isa::{Reg, Val};
 use crate::table::Slot;
 
-/// What a thread has of a total.
+/// A thread's part of a total.
 pub(super) struct Accumulator {
     index: usize,
     out: Buffer,

@@ -7,13 +7,13 @@ use crate::isa::{Class, Opcode, Reg, StateSpace, Type, Val};
 use crate::math;
 use crate::table::Slot;
 
-/// Where the elements of an operand come from.
+/// The source of an operand's elements.
 pub(super) enum From<'a> {
     /// All are the same.
     Number(Val),
     /// A row of memory; where it may not exist, whether it does.
     Row { space: StateSpace, address: Reg, exists: Option<Reg> },
-    /// They are computed.
+    /// Elements computed within the loop of their reader.
     Nested(Box<Map<'a>>),
 }
 

@@ -1,17 +1,17 @@
-//! Rows with more elements than the registers of a team hold: a block for each row, and a loop over the elements for each
-//! instruction.
+//! Rows with more elements than the registers of a team hold: a block for each row, and a loop over the elements for
+//! each instruction.
 //!
-//! What an instruction computes lies in memory that each block has for the row at hand, so the text has the same length for
-//! every width. An element-wise instruction whose value is read once, element by element, is computed within the loop of
-//! its reader and needs no memory. Edges are taken one after another, and their reductions are in that memory, too; sums over all
-//! rows are added up in the part of the block.
+//! The result of an instruction lies in memory that each block has for the row at hand, so the text has the same length
+//! for every width. An element-wise instruction whose value is read once, element by element, is computed within the
+//! loop of its reader and needs no memory. Edges are taken one after another, and their reductions are in that memory,
+//! too; sums over all rows are added up in the part of the block.
 //!
-//! Element `i` belongs to thread `i mod 256` in every loop. Threads wait for each other after each instruction, since readers of
-//! another width look elements of other threads up.
+//! Element `i` belongs to thread `i mod 256` in every loop. Threads wait for each other after each instruction, since
+//! readers of another width look elements of other threads up.
 //!
-//! An element-wise instruction takes a few operations and at most 4 bytes for each element that it reads or writes, in a
-//! memory of 512 MiB at most for the rows that are at hand: wide rows are bound by memory, and slower than those in registers, whose
-//! intermediate values need none.
+//! An element-wise instruction takes a few operations and at most 4 bytes for each element that it reads or writes, in
+//! a memory of 512 MiB at most for the rows that are at hand: wide rows are bound by memory, and slower than those in
+//! registers, whose intermediate values need none.
 
 mod edges;
 mod elements;
@@ -36,12 +36,13 @@ const MOST_BLOCKS: usize = 528;
 const MOST_MEMORY: usize = 1 << 27;
 /// Values begin at multiples of so many elements: where a sector of memory begins.
 const ALIGN: usize = 8;
-/// Edges whose sum is added up by itself before it is added to that of the row, so that roundings of long rows stay small.
+/// Edges whose sum is added up by itself before it is added to that of the row, so that roundings of long rows stay
+/// small.
 const EDGES_AT_ONCE: usize = 128;
 /// Instructions that are computed within the loop of another one, within each other, at most: writing them recurses.
 const MOST_NESTED: usize = 24;
 
-/// Writes the kernel.
+/// Writes the kernel of a traversal whose rows do not fit in registers.
 pub(super) fn emit(setup: &Setup<'_>, table: &mut Table) -> Result<(Body, KernelInfo)> {
     let shape = Shape { lanes: BLOCK_BITS, teams: 0, unroll: 1, block: BLOCK_BITS };
     // Addresses that are first needed within a loop hold behind it, too.
@@ -54,12 +55,12 @@ struct Wide<'a> {
     emit: Emit<'a>,
     /// Is an instruction computed within the loop of its only reader?
     nested: Vec<bool>,
-    /// Where the values of instructions begin in the memory of the block, and the elements of all.
+    /// Offsets of instructions' results in the memory of the block, and the elements of all together.
     places: HashMap<usize, usize>,
     elements: usize,
-    /// Addresses of places.
+    /// Registers with the addresses of results, by instruction.
     addresses: HashMap<usize, Reg>,
-    /// What is stored at the end of the row or edge, since its place is read before.
+    /// Results to be stored at the end of the row or edge, since their memory is read before.
     late: Vec<usize>,
 }
 

@@ -10,8 +10,8 @@ use crate::table::Slot;
 use crate::{THREADS, Total, math};
 
 impl Wide<'_> {
-    /// Reduces groups of consecutive elements of an operand, or of the product of two: each group by one thread if there are
-    /// enough, otherwise by all.
+    /// Reduces groups of consecutive elements of an operand, or of the product of two: each group by one thread if
+    /// there are enough, otherwise by all.
     pub(super) fn groups(&mut self, index: usize, reduce: Reduce, operands: &[Operand]) -> Result<()> {
         let groups = self.width(index)?;
         let targets = self.targets(index)?;
