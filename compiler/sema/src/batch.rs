@@ -17,7 +17,7 @@ use crate::schema::{FieldInfo, FieldKind, GraphRef};
 
 /// The fan-out that draws every in-edge.
 const ALL: &str = "all";
-/// Fan-outs with arguments.
+/// Names of the fan-outs that take arguments.
 const WEIGHTED: &str = "weighted";
 const WALKS: &str = "walks";
 /// Vertices whose values are reused.
@@ -31,8 +31,8 @@ const MOST_WALKS: f64 = 65_536.0;
 type Hop = (Fanout, Span);
 
 impl Elaborator<'_> {
-    /// What a train block says about mini-batches. `loss` is missing where it is wrong: then nothing is said about what
-    /// it sees. `None` where something was reported.
+    /// Reads the entries of a train block about mini-batches: `Some(None)` if it has none, `None` if one of them was
+    /// reported. Without a valid `loss`, nothing is reported about the part of the graph that it depends on.
     pub fn mini_batch(
         &mut self,
         train: &ast::Train,
@@ -90,7 +90,7 @@ impl Elaborator<'_> {
         Some(Some(MiniBatch { size, fanouts, reuse }))
     }
 
-    /// `hot(0.1, batches: 8)`.
+    /// Reads the vertices whose values are reused, such as `hot(0.1, batches: 8)`.
     fn reuse(&mut self, span: Span, expr: &Expr, consts: &Consts, seen: Option<&Seen>) -> Option<Reuse> {
         let (name, arguments) = self.choice(expr, "way to choose what is reused", &[(HOT, &["share", "batches"])])?;
         let missing = |what: &str| {
@@ -148,7 +148,7 @@ impl Elaborator<'_> {
         let mut own: BTreeMap<usize, (Span, Vec<Hop>)> = BTreeMap::new();
         let mut fine = others.is_some();
         for &(fanout, span) in others.iter().flatten() {
-            // What all semantic graphs need is not there.
+            // Fan-outs by weight and walks are valid for a named semantic graph only, not for all others.
             if let Some((what, takes)) = own_only(fanout) {
                 self.report(
                     Diagnostic::at(
@@ -425,13 +425,13 @@ impl Elaborator<'_> {
     }
 }
 
-/// What the loss sees of the graph.
+/// The part of the graph that the loss depends on.
 struct Seen {
     /// How far it sees.
     hops: usize,
     /// Along which semantic graphs, by their position.
     graphs: Vec<bool>,
-    /// Which inputs.
+    /// The inputs that it depends on.
     inputs: Vec<Input>,
     /// Is it of links?
     links: bool,
@@ -466,7 +466,7 @@ fn own_only(fanout: Fanout) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The way back.
+/// The reverse path: the steps in opposite order and direction.
 pub(crate) fn turned(steps: &[Step]) -> Vec<Step> {
     steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect()
 }

@@ -416,7 +416,7 @@ impl<'a> Elaborator<'a> {
         result.dims.iter().map(|dim| self.one_width(dim, &scope)).collect()
     }
 
-    /// What there is, or nothing after its mistake is reported.
+    /// Unwraps a result; a mistake is reported and becomes `None`.
     pub fn or_report<T>(&mut self, result: Result<T, crate::elaborate::Mistake>) -> Option<T> {
         result.map_err(|mistake| self.report(*mistake)).ok()
     }

@@ -13,7 +13,7 @@ pub struct Consts {
     values: HashMap<String, (f64, Span)>,
     /// Constants whose values are wrong and reported.
     broken: HashSet<String>,
-    /// Those that are still to come, while a file is read.
+    /// Constants declared further down in the file that is being read.
     later: HashMap<String, Span>,
 }
 

@@ -9,29 +9,29 @@ use crate::names::did_you_mean;
 use crate::schema::{FieldInfo, FieldKind, RelationInfo, Schema, VertexInfo};
 use crate::train::TrainSpec;
 
-/// What a dataset holds, as far as a schema can ask for it.
+/// The contents of a dataset that a schema can refer to.
 #[derive(Clone, Debug, Default)]
 pub struct DatasetSummary {
     /// Path of its `dataset.toml`, for messages.
     pub path: String,
-    /// Vertex types.
+    /// Vertex types, in the order of the dataset.
     pub vertices: Vec<VertexSummary>,
-    /// Relations.
+    /// Relations, in the order of the dataset.
     pub relations: Vec<RelationSummary>,
-    /// Labels.
+    /// Labels of all vertex types.
     pub labels: Vec<LabelSummary>,
     /// Splits as (name, position of the vertex type).
     pub splits: Vec<(String, usize)>,
-    /// Splits of links.
+    /// Names of the splits of links.
     pub link_splits: Vec<String>,
 }
 
 /// A vertex type of a dataset.
 #[derive(Clone, Debug)]
 pub struct VertexSummary {
-    /// Name.
+    /// Its name in `dataset.toml`.
     pub name: String,
-    /// Number of vertices.
+    /// Number of vertices of this type.
     pub count: usize,
     /// Width of the features and whether they are stored as CSR.
     pub features: Option<(usize, bool)>,
@@ -40,13 +40,13 @@ pub struct VertexSummary {
 /// A relation of a dataset.
 #[derive(Clone, Debug)]
 pub struct RelationSummary {
-    /// Name.
+    /// Its name in `dataset.toml`.
     pub name: String,
     /// Position of the source type.
     pub src: usize,
     /// Position of the destination type.
     pub dst: usize,
-    /// Number of edges.
+    /// Number of edges in its file.
     pub edges: usize,
     /// Has a weight per edge.
     pub weighted: bool,
@@ -57,11 +57,11 @@ pub struct RelationSummary {
 /// A label of a dataset.
 #[derive(Clone, Debug)]
 pub struct LabelSummary {
-    /// Name.
+    /// Its name in `dataset.toml`.
     pub name: String,
     /// Position of the vertex type.
     pub vertex: usize,
-    /// Kind and width.
+    /// The kind of prediction, with its number of classes or columns.
     pub kind: LabelSummaryKind,
 }
 
@@ -72,7 +72,7 @@ pub enum LabelSummaryKind {
     Class(usize),
     /// Several labels at once.
     Multi(usize),
-    /// Real numbers.
+    /// So many real numbers per vertex.
     Real(usize),
 }
 

@@ -13,7 +13,7 @@ use crate::elaborate::Elaborator;
 /// The place of a doubt in a body, and the uses that led there.
 type Key = (Code, Span, Vec<Span>);
 
-/// The findings.
+/// Warnings about constructs, and the places where another run of the same body refutes them.
 #[derive(Default)]
 pub struct Doubts {
     found: Vec<(Diagnostic, Option<(Key, Value)>)>,
@@ -160,7 +160,8 @@ fn is_lse(flow: &Dataflow, value: Value) -> bool {
     }
 }
 
-/// The values of edges of one graph that an edge value is computed from, itself included, as long as `go_on` wants more.
+/// The values of edges of one graph that an edge value is computed from, itself included, as long as `go_on` wants
+/// more.
 fn reaches(flow: &Dataflow, value: Value, mut found: impl FnMut(&Op, Graph) -> bool) -> bool {
     let mut seen = HashSet::from([value]);
     let mut stack = vec![value];

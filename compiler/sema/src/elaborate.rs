@@ -30,25 +30,25 @@ pub type Mistake = Box<Diagnostic>;
 /// A layer that can be used, with the constants of its file.
 #[derive(Clone, Copy)]
 pub struct LayerDef<'a> {
-    /// The declaration.
+    /// The layer's syntax tree.
     pub layer: &'a ast::Layer,
     /// Constants in scope there.
     pub consts: &'a Consts,
 }
 
-/// Elaborates one model.
+/// Elaborates one model: evaluates its body and appends operations to `flow`.
 pub struct Elaborator<'a> {
-    /// Where mistakes go.
+    /// Receives errors and warnings, in the order of their discovery.
     pub diagnostics: &'a mut Diagnostics,
     /// The program under construction.
     pub flow: Dataflow,
-    /// The model's schema.
+    /// The schema that the model names.
     pub schema: &'a Schema,
     /// Layers in scope by name.
     pub layers: &'a BTreeMap<String, LayerDef<'a>>,
-    /// Where each parameter was declared.
+    /// The declaration of each parameter.
     pub param_spans: Vec<Span>,
-    /// Where the widths of each parameter come from.
+    /// The widths of each parameter, with their origins.
     pub param_widths: Vec<Vec<Width>>,
     /// The layer uses that are being elaborated, outermost first, each with what it is running for.
     pub frames: Vec<Frame>,
@@ -67,9 +67,10 @@ pub struct Elaborator<'a> {
     paths: UniqueNames,
     embeddings: HashMap<VertexType, Value>,
     streams: u32,
-    /// Parameters by name.
+    /// The declared parameters, by name.
     params: HashMap<String, Param>,
-    /// The first declaration of a parameter whose name is this or starts with this and a dot, and whether others follow.
+    /// The first declaration of a parameter whose name is this or starts with this and a dot, and whether others
+    /// follow.
     param_prefixes: HashMap<String, (Span, bool)>,
     /// For parameters such as `conv.weight.Paper`, each part before a dot with the last part, and with nothing.
     param_members: HashSet<(String, String)>,
@@ -88,11 +89,11 @@ pub struct Elaborator<'a> {
 pub struct WithoutMessages {
     /// The family, where the layer is used.
     pub span: Span,
-    /// The layer's name.
+    /// The layer that was used.
     pub layer: String,
-    /// The vertex type.
+    /// The vertex type that receives no messages.
     pub vertex: VertexType,
-    /// The result.
+    /// The layer's result for this type.
     pub value: Value,
 }
 
@@ -100,7 +101,7 @@ pub struct WithoutMessages {
 pub struct Frame {
     /// The layer's name in the call.
     pub span: Span,
-    /// The layer's name.
+    /// The name of the layer.
     pub layer: String,
     /// "for vertex type `Author`", where the body runs for one thing at a time.
     pub instance: Option<String>,
@@ -110,13 +111,13 @@ pub struct Frame {
 
 /// Names in scope and what a block runs for.
 pub struct Scope<'s> {
-    /// Which kind of block.
+    /// The kind of block.
     pub place: Place,
-    /// `v` or `e`.
+    /// The variable that the block binds, such as `v` or `e`.
     pub variable: Option<&'s Ident>,
-    /// Local names.
+    /// Values of local names.
     pub locals: HashMap<String, Term>,
-    /// Where local names were declared.
+    /// Declarations of local names.
     pub spans: HashMap<String, Span>,
     /// The layer being elaborated.
     pub layer: Option<&'s LayerCx<'s>>,
@@ -128,16 +129,16 @@ pub struct Scope<'s> {
     pub path: String,
 }
 
-/// Which kind of block a scope belongs to.
+/// The kind of block that a scope belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// The model's body.
+    /// The body of the model.
     Model,
     /// Between the blocks of a layer.
     Layer,
     /// `project`; `many` when it runs for several vertex types.
     Project(VertexType, bool),
-    /// `aggregate`
+    /// `aggregate`, for all semantic graphs at once.
     Aggregate,
     /// `fuse`; `many` when it runs for several vertex types.
     Fuse(VertexType, bool),
@@ -336,8 +337,8 @@ impl<'a> Elaborator<'a> {
         input
     }
 
-    /// Counts what an expression stands for. A program that becomes too large is reported once, and the rest of it is not
-    /// elaborated.
+    /// Adds the values of an expression to the size of the program. A program that becomes too large is reported once,
+    /// and the rest of it is not elaborated.
     pub fn keeps_size(&mut self, term: &Term, span: Span) -> bool {
         self.values += term.num_values();
         if self.values <= MAX_VALUES && self.flow.values.len() <= MAX_OPERATIONS {

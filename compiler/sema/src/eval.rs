@@ -283,7 +283,7 @@ impl Elaborator<'_> {
         if fine { Term::PerType(all) } else { Term::Error }
     }
 
-    /// A compile-time number.
+    /// Evaluates a number that is known at compile time, and reports anything else.
     pub fn number(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<f64> {
         let term = self.eval(expr, scope);
         if matches!(term, Term::Error) {

@@ -16,37 +16,37 @@ use crate::value::{Term, Val, Width, show_dim, show_widths};
 
 /// A layer in use.
 pub struct LayerCx<'s> {
-    /// Its declaration.
+    /// The layer's syntax tree.
     pub layer: &'s ast::Layer,
-    /// Compile-time parameters.
+    /// Values of the compile-time parameters.
     pub arguments: HashMap<String, Term>,
-    /// The family.
+    /// The semantic graphs of the family.
     pub graphs: Vec<Graph>,
     /// Source and destination type of each semantic graph.
     pub ends: Vec<(VertexType, VertexType)>,
     /// Positions of the semantic graphs that end in each vertex type.
     pub into: HashMap<VertexType, Vec<usize>>,
-    /// Type variables.
+    /// The vertex types that type variables stand for.
     pub types: HashMap<String, VertexType>,
     /// Widths bound by the inputs, by vertex type.
     pub dims: HashMap<String, BTreeMap<VertexType, Width>>,
     /// Parameters declared between the blocks.
     pub params: HashMap<String, Term>,
-    /// Where they were declared.
+    /// The declarations of these parameters.
     pub param_spans: HashMap<String, Span>,
     /// Inputs and assigned values with one row per vertex, by vertex type.
     pub vertex_fields: HashMap<String, BTreeMap<VertexType, Val>>,
     /// Inputs and assigned values with one value for each semantic graph.
     pub graph_fields: HashMap<String, Vec<Val>>,
-    /// Where fields were assigned first.
+    /// The first assignment of each field.
     pub field_spans: HashMap<String, Span>,
     /// Optional inputs that were not given.
     pub absent: HashSet<String>,
-    /// Where each input is given.
+    /// The argument for each input.
     pub input_spans: HashMap<String, Span>,
     /// Fields whose assignment was wrong and is reported.
     pub failed: HashSet<String>,
-    /// Where the family is given.
+    /// The family in the call, if it names one.
     pub family_span: Option<Span>,
     /// Prefix of parameter names.
     pub path: String,
@@ -484,7 +484,7 @@ impl<'a> Elaborator<'a> {
                 if matches!(input.rows, RowsOf::Any(_)) && !self.covers_sources(&name, &values, at, cx) {
                     return false;
                 }
-                // What has one row for a whole vertex type is repeated for each vertex.
+                // A value with one row for a whole vertex type is broadcast to its vertices.
                 let mut repeated = BTreeMap::new();
                 for (vertex, val) in values {
                     let val = match val.space(&self.flow) {
@@ -645,7 +645,7 @@ impl<'a> Elaborator<'a> {
     }
 }
 
-/// What a vertex or an edge always has.
+/// The predefined fields of vertices and edges.
 pub const RESERVED_FIELDS: &[&str] = &["src", "dst", "count", "in_degree", "out_degree"];
 
 /// The report of a field with the name of one of those.

@@ -50,7 +50,7 @@ pub struct Library<'a> {
     pub layers: Vec<&'a str>,
 }
 
-/// A model, understood.
+/// A model whose names, types and shapes are resolved.
 pub struct Analyzed {
     /// Name of the model.
     pub name: String,
@@ -59,14 +59,14 @@ pub struct Analyzed {
     pub flow: Dataflow,
     /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// The schema.
+    /// The schema of the model.
     pub schema: Schema,
-    /// The train block.
+    /// The train block, where there is one.
     pub train: Option<TrainSpec>,
     /// The forward program of which those of mini-batches are made, if it is another one: passes on the program of the
     /// whole graph change tables, and batches have tables of their own.
     pub of_batches: Option<Dataflow>,
-    /// What was decided about the program before it is bound to data, for `--explain`.
+    /// Decisions about the program before it is bound to data, for `--explain`.
     pub explanations: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ fn no_model(file: &Module, schemas: &[&ast::Schema]) -> Diagnostic {
     report.help(format!("add `model NAME(schema: {schema}) {{ … output … }}`"))
 }
 
-/// What an elaboration gives: the program, the names of its outputs, and the train block.
+/// The result of an elaboration: the program, the names of its outputs, and the train block.
 type Elaborated = (Dataflow, Vec<String>, Option<TrainSpec>);
 
 fn elaborate_model(
@@ -179,7 +179,7 @@ fn elaborate_model(
     if diagnostics.has_errors() {
         return None;
     }
-    // What is unused is often only misspelt where it should be used: said when nothing else is wrong.
+    // An unused name is often only misspelt at its use, so it is reported when nothing else is wrong.
     let unused = usage::check(file, diagnostics);
     never_destination(schema, &flow, &without_messages, diagnostics);
     doubts.report(&prune::live(&flow), diagnostics);
@@ -289,7 +289,7 @@ fn without_layer(import: &ast::Use, libraries: &[Library<'_>]) -> Option<Diagnos
     Some(report.help(format!("name what is used: `use std::{}::{layer}`", library.name)))
 }
 
-/// What a file imports and does not get.
+/// Imported names that are not in scope, since their imports are wrong.
 fn not_imported<'a>(file: &'a Module, layers: &BTreeMap<String, LayerDef<'_>>) -> HashSet<&'a str> {
     let imports = file.items.iter().filter_map(|item| match item {
         Item::Use(import) => Some(import),

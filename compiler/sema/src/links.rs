@@ -12,7 +12,7 @@ use crate::consts::Consts;
 use crate::elaborate::{Elaborator, Mistake};
 use crate::value::{Term, show_widths};
 
-/// What stands for links: as the label of a loss, and as what an output belongs to.
+/// The word for links: as the label of a loss, and as the target of an output.
 pub const LINKS: &str = "links";
 
 /// Pairs for each link where nothing is written.
@@ -75,8 +75,8 @@ impl Elaborator<'_> {
         Some(scores)
     }
 
-    /// Adds `loss`: the mean over all pairs of the binary cross entropy of their scores, `softplus(x) - x·y` where `y` is 1
-    /// for links.
+    /// Adds `loss`: the mean over all pairs of the binary cross entropy of their scores, `softplus(x) - x·y` where `y`
+    /// is 1 for links.
     pub fn link_loss(&mut self, scores: &BTreeMap<Graph, Value>, at: Span) {
         let (mut sums, mut counts) = (vec![], vec![]);
         for (&graph, &score) in scores {
@@ -106,8 +106,8 @@ impl Elaborator<'_> {
         self.flow.output("loss", loss);
     }
 
-    /// What a train block says about links. `graphs`: those that the loss is of, or `None` where it is not of links.
-    /// `None` where something was reported.
+    /// Reads the entries of a train block about links. `graphs` has the links that the loss scores, or is `None` for a
+    /// loss of vertices. The result is `None` if an entry was reported.
     pub fn link_options(
         &mut self,
         train: &ast::Train,
@@ -155,7 +155,7 @@ impl Elaborator<'_> {
         fine.then_some(Some(LinkTarget { graphs, negatives, exclude }))
     }
 
-    /// `uniform(10)`, `in_batch(10)`.
+    /// Reads `uniform(10)` or `in_batch(10)`.
     fn negatives(&mut self, expr: &Expr, consts: &Consts) -> Option<Negatives> {
         let (name, args) =
             self.choice(expr, "way to draw negatives", &[("uniform", &["count"]), ("in_batch", &["count"])])?;

@@ -22,15 +22,15 @@ const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae"]
 
 /// The output that a loss is of.
 pub struct Trained {
-    /// Its name.
+    /// The name of the output.
     pub output: String,
     /// How it is read.
     pub task: Task,
-    /// What it is compared with.
+    /// The ground truth of the output.
     pub of: TrainedOf,
 }
 
-/// What a trained output is compared with.
+/// The ground truth that a trained output is compared with.
 pub enum TrainedOf {
     /// Compared with a label of vertices: its name in the dataset, and its field.
     Label { vertex: VertexType, label: String, field: usize },

@@ -11,16 +11,16 @@ use crate::elaborate::{Elaborator, Place, Scope};
 use crate::links::LINKS;
 use crate::value::{Term, Val, ValKind, show_widths};
 
-/// A named output.
+/// A named output of a model.
 #[derive(Clone, Debug)]
 pub struct OutputInfo {
-    /// What it belongs to.
+    /// The rows of the output, with its values.
     pub of: OutputOf,
     /// Its name in the source.
     pub span: Span,
 }
 
-/// What an output belongs to, and its values.
+/// The vertices or pairs that an output has a row for, and its values.
 #[derive(Clone, Debug)]
 pub enum OutputOf {
     /// The vertices of a type.

@@ -39,7 +39,7 @@ impl Elaborator<'_> {
         if matches!(a, Term::Error) || matches!(b, Term::Error) {
             return Term::Error;
         }
-        // What is no value at all is said of the side that it is.
+        // An operand that is no value is reported at its own side.
         let truths = matches!(op, B::Or | B::And | B::Eq | B::Ne | B::Lt | B::Le | B::Gt | B::Ge);
         for (side, at) in [(&a, a_span), (&b, b_span)] {
             let is_value = match side {

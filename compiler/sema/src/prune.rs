@@ -3,7 +3,7 @@
 use hgnnc_ir::dataflow::{InputDecl, OutputKind, ParamDecl, ValueData};
 use hgnnc_ir::{Dataflow, Input, Op, Param, Value};
 
-/// Which values reach an output.
+/// Marks the values that reach an output.
 pub fn live(flow: &Dataflow) -> Vec<bool> {
     let mut live = vec![false; flow.values.len()];
     for output in &flow.outputs {

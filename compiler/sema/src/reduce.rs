@@ -13,7 +13,7 @@ use crate::layer::LayerCx;
 use crate::names::suggest;
 use crate::value::{Term, Val, ValKind, Width, show_space, show_widths};
 
-/// What a reduction computes.
+/// The function that a reduction computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Sum,
@@ -335,7 +335,7 @@ impl Elaborator<'_> {
         for (vertex, (val, degree)) in per_type {
             finished.insert(vertex, self.finish_segment(kind, val, degree, span)?);
         }
-        // Where no semantic graph ends, every vertex is one without in-edges.
+        // A vertex type in which no semantic graph ends has only vertices without in-edges.
         let Some(widths) = finished.values().next().map(|val| val.widths.clone()) else {
             return Ok(Term::PerType(finished));
         };

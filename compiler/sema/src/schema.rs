@@ -12,20 +12,20 @@ use hgnnc_syntax::ast::{self, GraphExpr};
 use crate::consts::Consts;
 use crate::names::{did_you_mean, duplicate};
 
-/// Semantic graphs that all families and all uses of layers of a model may name together, each counted once for itself and
-/// once for each of its steps. Lists of lists multiply what is written.
+/// Semantic graphs that all families and all uses of layers of a model may name together, each counted once for itself
+/// and once for each of its steps. Lists of lists multiply what is written.
 const MAX_NAMED: usize = 1 << 22;
 
 /// A resolved schema. Everything in it is named by its position.
 #[derive(Debug, Default)]
 pub struct Schema {
-    /// Name.
+    /// The name in the declaration.
     pub name: String,
-    /// Vertex types.
+    /// Vertex types, by position.
     pub vertices: Vec<VertexInfo>,
-    /// Relations.
+    /// Relations, by position; steps of metapaths refer to it.
     pub relations: Vec<RelationInfo>,
-    /// Metapaths.
+    /// Metapaths, their steps resolved.
     pub metapaths: Vec<MetapathInfo>,
     /// Families, their members resolved.
     pub families: Vec<FamilyInfo>,
@@ -50,7 +50,7 @@ enum Named {
 /// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`.
 pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool);
 
-/// A vertex type.
+/// A vertex type and its fields.
 #[derive(Debug)]
 pub struct VertexInfo {
     /// Name in the model.
@@ -59,7 +59,7 @@ pub struct VertexInfo {
     pub dataset_name: String,
     /// Its name in the declaration.
     pub span: Span,
-    /// Features and labels.
+    /// Features and labels of its vertices.
     pub fields: Vec<FieldInfo>,
     /// Mentioned anywhere outside its declaration.
     pub used: Cell<bool>,
@@ -75,31 +75,31 @@ impl VertexInfo {
 /// A field of a vertex type or relation.
 #[derive(Debug, Clone)]
 pub struct FieldInfo {
-    /// Name.
+    /// Its name in the model.
     pub name: String,
     /// Its name in the declaration.
     pub span: Span,
     /// Its type in the declaration.
     pub ty_span: Span,
-    /// Kind and width.
+    /// The kind of its values, with their width.
     pub kind: FieldKind,
     /// Name in the dataset, where one is written.
     pub dataset_name: Option<String>,
 }
 
-/// What a field holds.
+/// The kind of values that a field holds, and their width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
     /// A single number: the weight of an edge.
     Number,
-    /// Features.
+    /// Features as a matrix of f32.
     Real {
-        /// Number of columns.
+        /// Columns of the matrix.
         width: usize,
-        /// Stored as CSR.
+        /// Is the matrix stored as CSR?
         sparse: bool,
     },
-    /// The identity matrix.
+    /// The identity matrix as features.
     OneHot,
     /// A learnable row per vertex.
     Embedding(usize),
@@ -121,7 +121,7 @@ impl FieldKind {
     }
 }
 
-/// A relation.
+/// A relation: edges from one vertex type to another.
 #[derive(Debug)]
 pub struct RelationInfo {
     /// Name in the model.
@@ -140,10 +140,10 @@ pub struct RelationInfo {
     pub used: Cell<bool>,
 }
 
-/// A metapath.
+/// A metapath: a path of relations.
 #[derive(Debug)]
 pub struct MetapathInfo {
-    /// Name.
+    /// Its name in the model.
     pub name: String,
     /// Path instances instead of distinct pairs.
     pub counted: bool,
@@ -151,7 +151,7 @@ pub struct MetapathInfo {
     pub src: usize,
     /// Position of the last type.
     pub dst: usize,
-    /// Hops.
+    /// The hops of the path, from `src` to `dst`.
     pub steps: Vec<Step>,
     /// Its name in the declaration.
     pub span: Span,
@@ -159,14 +159,14 @@ pub struct MetapathInfo {
     pub used: Cell<bool>,
 }
 
-/// A family.
+/// A family: semantic graphs that a layer runs over.
 #[derive(Debug)]
 pub struct FamilyInfo {
-    /// Name.
+    /// Its name in the model.
     pub name: String,
     /// Its name in the declaration.
     pub span: Span,
-    /// Members in order.
+    /// Its members, in the order of the source.
     pub members: Vec<GraphRef>,
     /// Mentioned anywhere outside its declaration.
     pub used: Cell<bool>,
@@ -181,7 +181,7 @@ pub struct GraphRef {
     pub src: usize,
     /// Position of the destination type.
     pub dst: usize,
-    /// Hops.
+    /// The hops of the path, from `src` to `dst`.
     pub steps: Vec<Step>,
     /// Path instances are counted.
     pub counted: bool,
@@ -189,7 +189,7 @@ pub struct GraphRef {
     pub self_loops: bool,
     /// Its edges are pairs to score.
     pub links: bool,
-    /// Where it is named.
+    /// The expression that names it.
     pub span: Span,
 }
 

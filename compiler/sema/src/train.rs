@@ -20,15 +20,15 @@ use crate::names::{closest, did_you_mean, suggest};
 /// A train block, understood.
 #[derive(Clone, Debug)]
 pub struct TrainSpec {
-    /// For the runtime.
+    /// The options of a run, as the artifact has them.
     pub training: Training,
-    /// For the update.
+    /// The optimizer and its options, for the parameter update.
     pub optimizer: OptimizerOptions,
-    /// Where the split is named.
+    /// The name of the split in the source.
     pub split_span: Option<Span>,
     /// Position of the label's field in its vertex type, where the loss is of vertices.
     pub label_field: usize,
-    /// Where the block stands.
+    /// The train block in the source.
     pub span: Span,
 }
 

@@ -64,7 +64,7 @@ pub fn check(module: &Module, diagnostics: &mut Diagnostics) -> Vec<Span> {
     found.spans
 }
 
-/// What was found.
+/// The reports of unused names, and the spans of their values or declarations.
 struct Unused<'a> {
     diagnostics: &'a mut Diagnostics,
     spans: Vec<Span>,
@@ -151,11 +151,11 @@ fn unused(code: Code, span: Span, message: String, label: &str, diagnostics: &mu
 /// The names that a piece of the tree mentions.
 #[derive(Default)]
 struct Names {
-    /// As a value.
+    /// Names that stand for a value.
     names: HashSet<String>,
-    /// Behind a dot.
+    /// Names behind a dot.
     fields: HashSet<String>,
-    /// Called.
+    /// Names that are called.
     calls: HashSet<String>,
 }
 

@@ -8,18 +8,18 @@ use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Space, Value, VertexType};
 /// The extent of a dimension and where it was written, so that a mismatch can point to both origins.
 #[derive(Clone, Copy, Debug)]
 pub struct Width {
-    /// Extent.
+    /// The number of elements, which may be symbolic.
     pub dim: Dim,
-    /// Where it comes from.
+    /// The place in the source that decides the extent.
     pub origin: Span,
 }
 
 /// A value with known space and widths.
 #[derive(Clone, Debug)]
 pub struct Val {
-    /// What it is.
+    /// Its representation in the program.
     pub kind: ValKind,
-    /// Trailing dimensions.
+    /// Extents of its trailing dimensions.
     pub widths: Vec<Width>,
 }
 
@@ -38,12 +38,12 @@ pub enum ValKind {
 }
 
 impl Val {
-    /// The extents alone.
+    /// The extents, without their origins.
     pub fn dims(&self) -> Vec<Dim> {
         self.widths.iter().map(|w| w.dim).collect()
     }
 
-    /// What it has one row for.
+    /// The space that the value has one row for.
     pub fn space(&self, flow: &Dataflow) -> Space {
         fn space(kind: &ValKind, flow: &Dataflow) -> Space {
             match kind {
@@ -57,26 +57,26 @@ impl Val {
     }
 }
 
-/// What an expression means.
+/// The meaning of an expression.
 #[derive(Clone, Debug)]
 pub enum Term {
-    /// Wrong, and reported.
+    /// A mistake that is reported.
     Error,
     /// An optional input that was not given.
     Absent,
-    /// A compile-time number.
+    /// A number that is known at compile time.
     Number(f64),
     /// A width, which may be symbolic.
     Width(Width),
     /// A width for each semantic graph in scope.
     Widths(Vec<Width>),
-    /// A compile-time truth.
+    /// A truth value that is known at compile time.
     Bool(bool),
     /// The name of an element-wise function.
     Function(String),
-    /// `[a, b]`
+    /// A list, such as `[a, b]`.
     List,
-    /// One value.
+    /// A single value of the program.
     One(Val),
     /// One value for each semantic graph in scope.
     PerGraph(Vec<Val>),
@@ -104,7 +104,7 @@ impl Term {
         }
     }
 
-    /// What it is, for messages.
+    /// A phrase for messages, such as "a number".
     pub fn describe(&self) -> &'static str {
         match self {
             Term::Error => "nothing",
