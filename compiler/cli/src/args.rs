@@ -125,8 +125,8 @@ pub struct DeviceArgs {
     pub precision: Precision,
 }
 
-/// How exact dense products on a GPU are. Sums are always in f32, and so is all that is not a product of many rows with
-/// a weight.
+/// How exact dense products on a GPU are. Sums are always in f32, and so is all that is not a product
+/// of many rows with a weight.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precision {
     /// Products of f32 without matrix units
@@ -342,8 +342,8 @@ pub struct TrainArgs {
     /// Continue from the checkpoint, with the same program, train block and data
     #[arg(help_heading = heading::CHECKPOINTS, long, requires = "checkpoint")]
     pub resume: bool,
-    /// With `--resume`: continue although the program, the train block or the data are others than those of the
-    /// checkpoint
+    /// With `--resume`: continue although the program, the train block or the data are others
+    /// than those of the checkpoint
     #[arg(long, requires = "resume")]
     pub allow_changed: bool,
     /// Start from these parameters instead of random ones
@@ -353,8 +353,8 @@ pub struct TrainArgs {
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,
     /// Mini-batch training: keep a feature cache of this size (such as 64M, or 0) in front of the vertex rows, as the
-    /// memory of a device would be. With `--epochs 0` an epoch is only sampled: the report says what the cache would
-    /// save
+    /// memory of a device would be. With `--epochs 0` an epoch is only sampled: the report says
+    /// what the cache would save
     #[arg(help_heading = heading::FAST_MEMORY, long, value_name = "SIZE", value_parser = parse_cache)]
     pub cache: Option<u64>,
     /// Rows that the cache keeps

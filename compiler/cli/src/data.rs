@@ -142,8 +142,8 @@ pub fn processor(threads: usize) -> Machine {
     machine_bench::machine(folder.as_deref(), threads, &mut |warning| note(&format!("warning: {warning}")))
 }
 
-/// The folder of generated datasets and of the processor's description: `HGNNC_CACHE`, or the user's cache folder, or a
-/// private temporary folder.
+/// The folder of generated datasets and of the processor's description: `HGNNC_CACHE`, or the user's cache folder,
+/// or a private temporary folder.
 fn cache_folder() -> Result<PathBuf, Failure> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let found = named("HGNNC_CACHE")

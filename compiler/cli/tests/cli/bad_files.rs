@@ -386,7 +386,7 @@ fn a_full_disk_leaves_old_files_alone() {
     let run = place.with_data("train", &["--epochs", "1", "--weights-out", "disk/w.safetensors"]);
     run.fails(3, &["cannot write disk/w.safetensors", "space"]);
     unchanged();
-    // What was trained is not lost, and neither is what is known of it.
+    // The trained parameters are kept, and the run still prints its summary.
     assert!(run.out.contains("finished: 1 epochs"), "{}", run.out);
     let kept =
         run.err.lines().find_map(|line| line.strip_prefix("the parameters were written to ")?.strip_suffix(" instead"));
@@ -476,7 +476,7 @@ fn a_folder_that_cannot_be_written() {
 #[test]
 fn a_loss_that_is_nan_names_where_it_comes_from() {
     let place = Place::new();
-    // Where a unit is below 0 its logarithm is NaN, in the first forward pass.
+    // The logarithm of a negative unit is NaN, in the first forward pass.
     place.model(&model_of(&BODY.replace("relu(", "log("), TRAIN));
     let run = place.with_data("train", &["--quiet"]);
     run.fails(

@@ -213,7 +213,8 @@ fn machine_code_of_kernels() {
         let close = native[name].1.iter().zip(elements).all(|(a, b)| (a - b).abs() <= 1e-5);
         assert!(close, "{name}");
     }
-    // What each function computes, and for whom; the instructions depend on the processor.
+    // The comments say what each function computes, and which kernels call it; the instructions depend on the
+    // processor.
     place.model(&format!(
         "{SCHEMA}\nmodel Net(schema: Tiny) {{
             output logits: Author = relu(Author.x * 2 + 1)
@@ -474,7 +475,7 @@ fn variables() -> BTreeSet<String> {
     found
 }
 
-/// What reads the output may stop before the end.
+/// The reader of the output may stop before the end.
 #[test]
 fn streams_that_close_early_are_no_error() {
     let place = Place::new();

@@ -14,10 +14,10 @@ pub const PAPERS: usize = 40;
 /// Authors of the dataset.
 pub const AUTHORS: usize = 12;
 
-/// Where generated datasets are kept, for all tests of this program and its next run.
+/// The folder of generated datasets, for all tests of this program and its next run.
 pub const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache");
 
-/// What a run of the command left behind.
+/// Exit code, output and error messages of a run.
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,

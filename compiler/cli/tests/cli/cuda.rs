@@ -140,7 +140,7 @@ fn too_little_memory_is_refused_before_anything_runs() {
     let needed = driver.place.json("r")["device_bytes"].as_u64().expect("a number");
     let run = driver.run(&format!("memory={},launches=0", needed - 1), "train", &TRAIN);
     run.fails(3, &["the model needs", "graphs and features", "the free memory of the device is"]);
-    // What is told is what it takes, but for what allocations are rounded to.
+    // The reported bytes suffice, except that allocations are rounded up.
     driver.run(&format!("memory={}", needed + (64 << 10)), "train", &TRAIN).is_silent();
 }
 

@@ -65,7 +65,7 @@ fn a_device_that_is_none_is_wrong_usage() {
     }
 }
 
-/// What only tests want to know of is told where it is of use.
+/// The help mentions the interpreter for the command where it is of use, profiles; otherwise it is for tests only.
 #[test]
 fn the_interpreter_is_documented_for_profiles_only() {
     let place = Place::new();

@@ -43,7 +43,7 @@ fn broken_files_are_left_alone() {
     std::fs::write(place.path("broken.hgnn"), broken).expect("written");
     std::fs::write(place.path("loose.hgnn"), LOOSE).expect("written");
     std::fs::write(place.path("latin.hgnn"), b"// \xe9\n").expect("written");
-    // Those that can be formatted are, wherever they stand.
+    // Well-formed files are formatted, wherever they stand in the list.
     let run = place.run(&["fmt", "broken.hgnn", "latin.hgnn", "nowhere.hgnn", "data", "loose.hgnn"]);
     run.fails(
         1,

@@ -122,7 +122,7 @@ fn killed_training_on_batches_resumes_to_the_same_bits() {
     assert_eq!(place.bytes("w.safetensors"), place.bytes("whole.safetensors"));
 }
 
-/// Where in an epoch a run was can only be said in batches of the same size.
+/// The position of a run within an epoch is a number of batches, so it is valid for batches of the same size only.
 #[test]
 fn a_checkpoint_within_an_epoch_is_for_batches_of_its_size() {
     let place = Place::new();

@@ -94,8 +94,8 @@ fn dropout_of_attention_lists_the_pairs() {
     assert!(run.out.contains("the edges of `PSP` stay: their weights have a factor, such as dropout"), "{}", run.out);
 }
 
-/// What the loss does not read has no say in whether the edges that the loss needs are listed: a wide sum would save
-/// more along paths than the narrow attention loses.
+/// Operations that the loss does not read do not affect whether the edges that the loss needs are listed: a wide sum
+/// would save more along paths than the narrow attention loses.
 #[test]
 fn edges_are_listed_for_the_program_that_needs_them() {
     let place = Place::new();

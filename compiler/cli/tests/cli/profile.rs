@@ -90,7 +90,7 @@ fn an_epoch_in_all_files() {
         }
         assert!(kernel["bound"].is_string() && kernel["rows"].is_string(), "{kernel:#}");
     }
-    // What is not counted has a reason.
+    // Each event that is not counted has a reason.
     let (counted, missing) = (json["counters"]["events"].as_array(), json["counters"]["missing"].as_array());
     let missing = missing.expect("a list");
     assert_eq!(

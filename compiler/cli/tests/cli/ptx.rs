@@ -62,7 +62,7 @@ fn deep_models_take_time_in_proportion_to_their_depth() {
         place.run(&["build", "m.hgnn", "--emit", "ptx", "-o", "levels"]).works();
         place.bytes("levels/model.ptx").len()
     };
-    // Where time grew with the third power of the depth, the latter took a minute.
+    // If time grew with the third power of the depth, the latter took a minute.
     let (half, all) = (bytes(500), bytes(1000));
     assert!(all < 2 * half + half / 10, "{half} and {all} bytes");
 }

@@ -123,7 +123,7 @@ fn stacked_relations_train_to_the_same_weights() {
         close(what, &stacked, &apart);
         let explained = place.with_data("build", &["--explain"]).works().out;
         assert!(explained.contains("24 semantic graphs from `r0` on stacked"), "{what}: {explained}");
-        // What one wrote, the other reads.
+        // Each variant reads the weights that the other one wrote.
         for (args, out) in [(&[][..], "one.npy"), (&APART[..], "other.npy")] {
             let own = ["--weights", "apart.safetensors", "--out", out];
             place.with_data("infer", &[&own[..], args].concat()).works();

@@ -53,7 +53,7 @@ fn the_code_of_a_sampler() {
     let place = Place::new();
     place.model(&on_batches(7, "[3, 2] { PAP: [walks(10, top: 3), 2], writes: [weighted(2), all] }"));
     let shown = place.with_data("build", &["--emit", "clif"]).works().out;
-    // What each function does; the instructions are in a test of the generator.
+    // The comments say what each function does; the instructions are in a test of the generator.
     let comments: Vec<&str> = shown.lines().filter(|line| line.starts_with("; ")).collect();
     insta::assert_snapshot!(comments.join("\n"));
     assert_eq!(shown.matches("\nfunction %").count(), shown.matches("; sampler: ").count(), "{shown}");

@@ -148,7 +148,7 @@ fn outputs_of_data_without_labels() {
     place.with_data("train", &["--weights-out", "w.safetensors"]).fails(1, &["E0427", "E0426"]);
     place.with_data("infer", &["--weights", "w.safetensors", "--out", "without.npy"]).works();
     assert_eq!(place.bytes("with.npy"), place.bytes("without.npy"));
-    // What the outputs do depend on is still compared.
+    // Relations that the outputs depend on are still compared.
     place
         .toml("name = \"author-paper\"", "name = \"written\"")
         .toml("<author-paper\", \">author-paper", "<written\", \">written");
