@@ -20,7 +20,7 @@ pub fn case_text(folder: &str, file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What the head of a case says.
+/// The settings in the comments at the head of a case.
 #[derive(Default, Debug)]
 pub struct Setting {
     /// `vertex NAME COUNT [dense N | sparse N]; relation NAME SRC DST EDGES [weighted] [features N];
@@ -100,7 +100,7 @@ fn dataset(text: &str) -> DatasetSummary {
 
 /// A file, analyzed and met with what its head says stands around it.
 pub struct Outcome {
-    /// What was understood.
+    /// The result of the analysis.
     pub analysis: Analysis,
     /// All that was reported, in order.
     pub diagnostics: Diagnostics,

@@ -120,7 +120,7 @@ pub struct Diagnostic {
     pub code: Code,
     /// The headline, without code and severity.
     pub message: String,
-    /// Where to edit. `None` if the problem is not in a source file.
+    /// The span to edit. `None` if the problem is not in a source file.
     pub primary: Option<Label>,
     /// Spans that explain the problem.
     pub secondary: Vec<Label>,

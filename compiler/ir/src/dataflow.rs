@@ -14,7 +14,7 @@ pub struct VertexTypeDecl {
     pub name: String,
     /// Name in the dataset; empty if the rows are not vertices of the dataset.
     pub dataset_name: String,
-    /// What the rows are.
+    /// The meaning of the rows: vertices, members of a stack, or pairs.
     pub rows: VertexRows,
 }
 

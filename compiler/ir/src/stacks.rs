@@ -31,7 +31,7 @@ pub struct StackDecl {
     pub members: Vec<Graph>,
 }
 
-/// What the rows of a vertex type are.
+/// The meaning of the rows of a vertex type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum VertexRows {
     /// The vertices of a type of the dataset.

@@ -105,7 +105,7 @@ pub fn try_differentiate(
     Ok(result)
 }
 
-/// Which values a gradient must be known for: those that depend on a parameter of `wrt` differentiably.
+/// Marks the values whose gradients are needed: those that depend differentiably on a parameter of `wrt`.
 fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
     let wrt: HashSet<Param> = wrt.iter().copied().collect();
     let mut needed: Vec<bool> = Vec::with_capacity(num_forward);

@@ -134,7 +134,7 @@ impl Expected {
         };
         let is_word =
             |terminal: &&str| terminal.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        // Where any name fits, contextual keywords are no suggestion.
+        // Contextual keywords are not suggested if any name fits.
         let fits = |terminal: &&str| !(self.has("NAME") && CONTEXTUAL.contains(terminal));
         self.terminals
             .iter()

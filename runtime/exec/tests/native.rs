@@ -1,7 +1,7 @@
 //! Native loops and kernels compute the same numbers.
 //!
-//! Where both perform the same operations in the same order, results are bit-identical. Sums over edges and over rows
-//! are not: kernels add narrow rows in another order, and restart at each tile.
+//! If both perform the same operations in the same order, results are bit-identical. Sums over edges and over rows are
+//! not: kernels add narrow rows in another order, and restart at each tile.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What right files mean: their parameters and semantic graphs by name, and the values of what the reference
-//! says about vertices without messages, computed by the interpreter of the dataflow IR.
+//! The meaning of valid files: their parameters and semantic graphs by name, and the values of vertices without
+//! messages as the reference states them, computed by the interpreter of the dataflow IR.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use hgnnc_driver::diag::habits;
 use hgnnc_tests::{check, root};
 
-/// What stands around a fragment. `{}` is the fragment.
+/// Frames that complete a fragment to a file. `{}` is the fragment.
 const FRAMES: &[(&str, &str)] = &[
     ("hgnn", "{}"),
     ("hgnn,schema", "{}\nmodel M(schema: Example) {\n    output h: Paper = linear(Paper.x, 3)\n}\n"),
@@ -103,7 +103,7 @@ fn blocks(text: &str) -> Vec<(usize, String, String)> {
     found
 }
 
-/// What a story leaves to the reader: a schema, where it shows none, and a model, where it shows only a layer.
+/// The parts that the example of a story omits: a schema, if it shows none, and a model, if it shows only a layer.
 const STORY_SCHEMA: &str = "schema S {
     vertex Paper { x: f32[8], topic: class[3] }
     vertex Author { x: f32[4] }

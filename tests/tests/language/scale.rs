@@ -8,7 +8,7 @@ use hgnnc_driver::{Analysis, LowerOptions, analyze, lower};
 /// Declarations of each program.
 const MANY: usize = 20_000;
 
-/// Where time grew with the square of the length, each of these took from 20 seconds to minutes in a debug build. In
+/// If time grew with the square of the length, each of these took from 20 seconds to minutes in a debug build. In
 /// proportion to it, they take less than two.
 const LIMIT: Duration = Duration::from_secs(15);
 

@@ -9,10 +9,10 @@
 //!            ...
 //! ```
 //!
-//! Where blocks of both kinds are co-resident, the launch takes as long as the arithmetic of all kernels or the traffic
-//! of all, whichever is longer, instead of the sum of the times of the kernels: `max(sum c, sum m)` instead of `sum
-//! max(c, m)`. Applies to launches for which the roofline predicts a gain of at least [`LEAST_GAIN`], on machines whose
-//! blocks run in no particular order. The kernels compute the same values.
+//! While blocks of both kinds are co-resident, the launch takes as long as the arithmetic of all kernels or the traffic
+//! of all, whichever is longer, instead of the sum of the times of the kernels: `max(sum c, sum m)` instead of
+//! `sum max(c, m)`. Applies to launches for which the roofline predicts a gain of at least [`LEAST_GAIN`], on machines
+//! whose blocks run in no particular order. The kernels compute the same values.
 
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::sizes::SizeInfo;

@@ -131,7 +131,7 @@ fn param_of(op: &Op) -> Option<Param> {
     }
 }
 
-/// Which values reach an output.
+/// Marks the values that reach an output.
 fn live(flow: &Dataflow) -> Vec<bool> {
     let mut live = vec![false; flow.values.len()];
     flow.outputs.iter().for_each(|output| live[output.value.index()] = true);

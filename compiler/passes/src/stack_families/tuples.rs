@@ -25,7 +25,7 @@ pub struct Tuples {
     slots: Vec<Option<(Tuple, usize)>>,
 }
 
-/// What copies have in common, as far as it can be hashed.
+/// The hashable part of an operation that its copies have in common.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     op: Discriminant<Op>,

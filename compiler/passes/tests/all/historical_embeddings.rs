@@ -40,7 +40,8 @@ fn program(text: &str) -> Dataflow {
     hgnnc_ir::parse(text).unwrap_or_else(|error| panic!("{error:?}"))
 }
 
-/// What is taken is what the bottom layer gives: the activation and the projection of the layer above are its own.
+/// Historical embeddings replace the output of the bottom layer. The activation and the projection of the layer above
+/// are computed by each batch.
 #[test]
 fn what_the_bottom_layer_gives_is_replaced() {
     let MinibatchWithCache { flow, bottom, layout, bottom_layout } =
@@ -101,7 +102,7 @@ fn reused(
     (bindings, taken)
 }
 
-/// Where the values are those of this moment, results are those of the whole graph, whoever rests.
+/// With up-to-date historical embeddings, the outputs are those of the whole graph, whichever vertices have them.
 #[test]
 fn outputs_are_those_of_the_whole_graph() {
     let (mut compared, mut taken) = (0, 0);

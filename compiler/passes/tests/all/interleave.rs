@@ -55,7 +55,7 @@ fn compute_and_memory_bound_kernels_are_interleaved_where_a_gain_is_predicted() 
     let [line] = &lines[..] else { panic!("{lines:?}") };
     assert!(line.starts_with("kernels: k0 to k1: compute-bound and memory-bound blocks interleaved ("), "{line}");
     assert!(hgnnc_ir::kernel::verify(&after).is_ok());
-    // What is read back is the same.
+    // Printing and parsing gives the same program.
     assert_eq!(hgnnc_ir::kernel::parse(&after.to_string()).as_ref(), Ok(&after));
 }
 

@@ -106,7 +106,7 @@ fn pick(tensor: &Tensor, width: usize, rows: impl Iterator<Item = usize>) -> Ten
     Tensor { rows: rows.len(), data, ..tensor.clone() }
 }
 
-/// What the program of a batch runs on.
+/// The sizes and inputs that the program of a batch runs on.
 pub fn bindings_of(
     (flow, all): (&Dataflow, &Bindings),
     (small, layout): (&Dataflow, &BatchLayout),

@@ -83,7 +83,7 @@ fn a_resumed_run_on_a_device_is_the_same() {
     }
 }
 
-/// What would not fit is refused before anything runs, by the figures of the plan.
+/// A program that does not fit in the memory budget is refused before anything runs, by the figures of the plan.
 #[test]
 fn a_budget_holds_on_a_device() {
     let world = World::random_library(79);

@@ -563,7 +563,7 @@ fn field_case_22_direction() {
     // writes: Author -> Paper is (0,0) (0,1) (1,1) (2,1) (2,1) (1,4) (0,5); a duplicate edge counts twice.
     assert_eq!(sums("[writes]", all, "Paper"), [1.0, 4.0, 0.0, 0.0, 1.0, 1.0, 0.0]);
     assert_eq!(sums("[reverse(writes)]", all, "Author"), [3.0, 2.0, 2.0, 0.0]);
-    // Where source and destination have one type, nothing but the direction tells them apart.
+    // If source and destination have one type, nothing but the direction distinguishes them.
     assert_eq!(sums("[cites]", "Paper.x", "Paper"), [1.0, 3.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
     assert_eq!(sums("[reverse(cites)]", "Paper.x", "Paper"), [2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
 }

@@ -1,5 +1,5 @@
-//! What the constructs of the language mean, beyond those that the standard layers use: edge data, counted
-//! metapaths, every reduction in every scope, norms, one parameter for each of what.
+//! The meaning of constructs of the language, beyond those that the standard layers use: edge data, counted metapaths,
+//! every reduction in every scope, norms, parameters per semantic graph, per end type and shared.
 //!
 //! Each is a small layer, compared with loops (1e-10), with its gradients (1e-6) and on the engine (2e-5).
 
