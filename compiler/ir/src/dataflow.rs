@@ -165,8 +165,8 @@ pub struct ParamDecl {
     pub decay: bool,
     /// For a parameter with an entry per semantic graph of a family: the graph of this entry.
     pub of: Option<Graph>,
-    /// For a stack of parameters: its entries, whose elements it has one after the other. It has no elements of its own,
-    /// and no program that uses it uses its entries.
+    /// For a stack of parameters: its entries, whose elements it has one after the other. It has no elements of its
+    /// own, and no program that uses it uses its entries.
     pub entries: Vec<Param>,
 }
 

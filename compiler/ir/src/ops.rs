@@ -78,8 +78,8 @@ pub enum Op {
         batch: usize,
     },
 
-    /// A product of the rows of each member of a stack with that member's weight (a grouped GEMM). `members` is the graph
-    /// from the pairs that are the rows to their members ([`crate::Incidence::Members`]); its edges `P -> M` give
+    /// A product of the rows of each member of a stack with that member's weight (a grouped GEMM). `members` is the
+    /// graph from the pairs that are the rows to their members ([`crate::Incidence::Members`]); its edges `P -> M` give
     ///
     /// - [`ProductForm::MatMul`]: `P[B.., k] · M[B.., k, N..]` to `P[B.., N..]`,
     /// - [`ProductForm::MatMulT`]: `P[B.., N..] · M[B.., k, N..]ᵀ` to `P[B.., k]`,

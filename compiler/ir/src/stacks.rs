@@ -1,9 +1,9 @@
 //! Stacks: the semantic graphs of a family as one graph.
 //!
-//! A relational model treats hundreds of relations alike: each has a weight, a product with it and a neighbour sum. With
-//! an operation per relation, compile time, code and the number of kernels grow with the number of relations, although
-//! the work is bounded by their edges. A *stack* is a list of semantic graphs (its *members*) with equal end types. Its
-//! rows and edges are those of the members, one member after the other:
+//! A relational model treats hundreds of relations alike: each has a weight, a product with it and a neighbour sum.
+//! With an operation per relation, compile time, code and the number of kernels grow with the number of relations,
+//! although the work is bounded by their edges. A *stack* is a list of semantic graphs (its *members*) with equal end
+//! types. Its rows and edges are those of the members, one member after the other:
 //!
 //! - A vertex type of *pairs* has a row for each pair of a member and a vertex that has an edge of that member at this
 //!   end ([`VertexRows::Pairs`]).
@@ -39,7 +39,8 @@ pub enum VertexRows {
     Dataset,
     /// The members of a stack.
     Members(Stack),
-    /// The distinct pairs of a member and a destination (`In`) or source (`Out`) of its edges, by member, then by vertex.
+    /// The distinct pairs of a member and a destination (`In`) or source (`Out`) of its edges, by member, then by
+    /// vertex.
     Pairs(Stack, Direction),
     /// All pairs of a member and a vertex of the type at this end, by member, then by vertex.
     Cells(Stack, Direction),

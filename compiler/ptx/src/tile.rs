@@ -240,8 +240,8 @@ impl<'c> Product<'c> {
     /// this lane's element of four.
     ///
     /// A slice with contiguous depth has rows of four chunks of 16 bytes. Chunk `c` of row `r` is at
-    /// `c xor (r / 2 mod 4)`: eight rows of a fragment, of which each has four elements of a chunk, then lie in different
-    /// banks, and so do the chunks of two rows that eight threads copy. There is an address for each chunk.
+    /// `c xor (r / 2 mod 4)`: eight rows of a fragment, of which each has four elements of a chunk, then lie in
+    /// different banks, and so do the chunks of two rows that eight threads copy. There is an address for each chunk.
     fn own(&mut self, form: Form, index: Reg, depth: Option<Reg>, offset: usize) -> Own {
         let code = &mut *self.code;
         let depth = depth.unwrap_or_else(|| code.mov(0));

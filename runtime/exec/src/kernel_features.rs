@@ -1,9 +1,9 @@
 //! Names of the kernel features of the CPU, so that ablations can disable them one by one.
 //!
-//! A feature is a class of specialised kernels, or a way to execute them. Without it a more general kernel, which is always
-//! there, does the same work; results differ in the last bits of sums. [`KernelFeatures`] is a set that travels with
-//! [`crate::EngineOptions`] into plans and the context of blocks. Only the SIMD level is a property of the process: see
-//! [`crate::simd`].
+//! A feature is a class of specialised kernels, or a way to execute them. Without it a more general kernel, which is
+//! always there, does the same work; results differ in the last bits of sums. [`KernelFeatures`] is a set that travels
+//! with [`crate::EngineOptions`] into plans and the context of blocks. Only the SIMD level is a property of the
+//! process: see [`crate::simd`].
 
 use crate::simd;
 
@@ -120,8 +120,8 @@ impl KernelFeatures {
         Self(self.0 & !(1 << feature as u32))
     }
 
-    /// Lowers the SIMD level of the process to the baseline of the architecture, unless [`KernelFeature::WidestSimd`] is
-    /// enabled. To be called before anything is planned, since every kernel of the process reads the level.
+    /// Lowers the SIMD level of the process to the baseline of the architecture, unless [`KernelFeature::WidestSimd`]
+    /// is enabled. To be called before anything is planned, since every kernel of the process reads the level.
     pub fn limit_simd(self) {
         if !self.has(KernelFeature::WidestSimd) {
             simd::limit(simd::Level::Base);

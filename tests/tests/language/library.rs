@@ -106,8 +106,8 @@ fn files_are_formatted() {
     }
 }
 
-/// Sizes may be those of data that no memory holds: numbers that are compared with each other then are the largest that there
-/// are, and nothing overflows.
+/// Sizes may be those of data that no memory holds: numbers that are compared with each other then are the largest that
+/// there are, and nothing overflows.
 #[test]
 fn examples_are_lowered_for_sizes_beyond_all_memory() {
     for (name, text) in sources(&["examples"]) {

@@ -1,9 +1,9 @@
 //! Stacks the semantic graphs of a family, so that what is computed for each of them alike is one value.
 //!
 //! A layer over a family of R relations has R copies of each operation. Where enough of the relations have the same end
-//! types, the copies become operations on the pairs of a relation and a vertex ([`hgnnc_ir::stacks`]), and the parameters
-//! of the relations one parameter with a row for each of them. The number of operations, kernels and compile time then
-//! do not depend on R, and the work depends on the edges alone.
+//! types, the copies become operations on the pairs of a relation and a vertex ([`hgnnc_ir::stacks`]), and the
+//! parameters of the relations one parameter with a row for each of them. The number of operations, kernels and compile
+//! time then do not depend on R, and the work depends on the edges alone.
 //!
 //! ```text
 //! Before:  %1 = gather.src r0, %0                : f32[edges(r0); 16]        for each relation r
@@ -73,8 +73,8 @@ pub fn stack_families(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     Changed(changed)
 }
 
-/// The members of families that could be stacked: at least [`LEAST_MEMBERS`] with the same end types. Large groups first,
-/// since a smaller one may be a part of them.
+/// The members of families that could be stacked: at least [`LEAST_MEMBERS`] with the same end types. Large groups
+/// first, since a smaller one may be a part of them.
 fn groups(flow: &Dataflow) -> Vec<Vec<Graph>> {
     let mut groups: Vec<Vec<Graph>> = vec![];
     for family in &flow.families {

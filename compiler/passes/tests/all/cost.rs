@@ -59,8 +59,8 @@ fn sparse_sizes() -> SizeInfo {
 
 #[test]
 fn a_sum_of_gathered_rows() {
-    // segment.sum of rows of 3 elements over 20 edges, a product with the count of each of 10 rows, one with a weight of
-    // 3 x 2 elements, and relu.
+    // segment.sum of rows of 3 elements over 20 edges, a product with the count of each of 10 rows, one with a weight
+    // of 3 x 2 elements, and relu.
     let found = work(&program("mean_aggregation"), 3, &mean_sizes());
     let expected = Work {
         products: 10.0 * 6.0,

@@ -152,8 +152,8 @@ fn ring() -> Bindings {
     bindings
 }
 
-/// Rows that are taken are constants: the gradient is that of differences with them held, and finite although the maximum over
-/// no edges is not. The passes keep it.
+/// Rows that are taken are constants: the gradient is that of differences with them held, and finite although the
+/// maximum over no edges is not. The passes keep it.
 #[test]
 fn no_gradient_flows_through_what_is_taken() {
     let text = TWO_LAYERS.replace(

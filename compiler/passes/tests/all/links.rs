@@ -1,4 +1,5 @@
-//! Scores of pairs: the programs that they are computed by, against the program that they are parts of, on random programs.
+//! Scores of pairs: the programs that they are computed by, against the program that they are parts of, on random
+//! programs.
 
 use hgnnc_ir::dataflow::{Binding, GraphDecl, RelationDecl, Step};
 use hgnnc_ir::interp::{Bindings, Tensor, run};
@@ -10,8 +11,8 @@ use crate::minibatch::{Batch, bindings_of, is_global};
 
 const SEEDS: u64 = 300;
 
-/// A random program that scores pairs: some of its values at both ends of a graph of links are multiplied and summed up. `None`
-/// of one whose values do not go together.
+/// A random program that scores pairs: some of its values at both ends of a graph of links are multiplied and summed
+/// up. `None` of one whose values do not go together.
 fn program_with_scores(seed: u64) -> Option<(Dataflow, Bindings, Graph)> {
     let (mut flow, mut bindings) = random_program(seed);
     let dense = |value: &Value| {

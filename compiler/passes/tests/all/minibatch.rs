@@ -10,8 +10,8 @@ use hgnnc_passes::to_minibatch;
 
 const SEEDS: u64 = 300;
 
-/// The batch around some vertices with all in-edges: by type the vertices in the order in which they are reached, and how
-/// many are known within so many hops.
+/// The batch around some vertices with all in-edges: by type the vertices in the order in which they are reached, and
+/// how many are known within so many hops.
 pub struct Batch {
     pub vertices: Vec<Vec<u32>>,
     pub known: Vec<Vec<usize>>,
@@ -172,8 +172,8 @@ pub fn is_global(op: &Op) -> bool {
     matches!(op, Op::ReduceSpace(_) | Op::Outer { .. } | Op::Count(_) | Op::RandomMask { .. })
 }
 
-/// A random program with its results at vertices of one type only, of which some can be seeds. `None` where there are no
-/// such results, or they depend on more than neighbourhoods.
+/// A random program with its results at vertices of one type only, of which some can be seeds. `None` where there are
+/// no such results, or they depend on more than neighbourhoods.
 pub fn of_one_type(seed: u64) -> Option<(VertexType, Dataflow, Bindings)> {
     let (mut flow, bindings) = random_program(seed);
     let target = flow.outputs.iter().find_map(|output| match flow.ty(output.value).space {

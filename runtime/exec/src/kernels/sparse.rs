@@ -1,4 +1,5 @@
-//! SpMM kernels with one weight per edge: a sparse matrix, or its transpose, times a dense one. Each is tested against a portable version in [`super::segment`].
+//! SpMM kernels with one weight per edge: a sparse matrix, or its transpose, times a dense one. Each is tested against
+//! a portable version in [`super::segment`].
 //!
 //! Bound by L2 bandwidth: the gathered rows come from the L2 cache (a weight of 1902 x 64 has 0.5 MB), one vector per
 //! load. A row of 64 takes about 1.6 ns on a core of 2.6 GHz, the same as a loop that only sums the rows. Gathering the

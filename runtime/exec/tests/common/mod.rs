@@ -296,8 +296,8 @@ impl Case {
         (all, engine.entries(0).iter().map(|entry| entry.name.clone()).collect())
     }
 
-    /// Compares all results with the interpreter's, executed by kernels, by machine code and by PTX. The tolerance is relative to
-    /// the largest number of a result (sums of many terms cancel), and absolute below 1.
+    /// Compares all results with the interpreter's, executed by kernels, by machine code and by PTX. The tolerance is
+    /// relative to the largest number of a result (sums of many terms cancel), and absolute below 1.
     pub fn check(&self, tolerance: f64) {
         self.check_named("the case", tolerance);
         // As PTX, rows of thousands of edges are summed by few threads.
