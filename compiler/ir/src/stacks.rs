@@ -39,8 +39,8 @@ pub enum VertexRows {
     Dataset,
     /// The members of a stack.
     Members(Stack),
-    /// The distinct pairs of a member and a destination (`In`) or source (`Out`) of its edges, by member, then by
-    /// vertex.
+    /// The distinct pairs of a member and a destination (`In`) or source (`Out`) of its edges,
+    /// by member, then by vertex.
     Pairs(Stack, Direction),
     /// All pairs of a member and a vertex of the type at this end, by member, then by vertex.
     Cells(Stack, Direction),

@@ -308,8 +308,8 @@ impl Share {
 }
 
 /// Rows that are cut into pieces: each pass over their edges gives the parts of the pieces, and the entry after it
-/// combines them. Kernels of following entries make the second pass and the others, and the last one completes the
-/// rows.
+/// combines them. Kernels of following entries make the second pass and the others, and the
+/// last one completes the rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Long {
     /// How they are cut.

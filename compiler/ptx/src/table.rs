@@ -1,7 +1,7 @@
 //! The table of a kernel's addresses and sizes: 64-bit numbers in constant memory, filled in when data is bound.
 //!
-//! So the text of a model is the same for every dataset, launches have no arguments, and an epoch can be captured once
-//! and replayed.
+//! So the text of a model is the same for every dataset, launches have no arguments, and an epoch can
+//! be captured once and replayed.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Whole texts of small programs of kernels, to be read: `cases/*.ir` and what becomes of each for sm_90.
 //!
-//! The comment that a case begins with says what to look for. `; edges: M on average, N at most` gives the degrees of
-//! its rows.
+//! The comment that a case begins with says what to look for. `; edges: M on average, N at most` gives
+//! the degrees of its rows.
 
 use hgnnc_ir::kernel::{Body, Rows, parse, verify};
 use hgnnc_ptx::{Edges, Hints, Target, compile};

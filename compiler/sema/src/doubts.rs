@@ -160,8 +160,8 @@ fn is_lse(flow: &Dataflow, value: Value) -> bool {
     }
 }
 
-/// The values of edges of one graph that an edge value is computed from, itself included, as long as `go_on` wants
-/// more.
+/// The values of edges of one graph that an edge value is computed from, itself included, as
+/// long as `go_on` wants more.
 fn reaches(flow: &Dataflow, value: Value, mut found: impl FnMut(&Op, Graph) -> bool) -> bool {
     let mut seen = HashSet::from([value]);
     let mut stack = vec![value];

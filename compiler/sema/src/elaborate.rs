@@ -69,8 +69,8 @@ pub struct Elaborator<'a> {
     streams: u32,
     /// The declared parameters, by name.
     params: HashMap<String, Param>,
-    /// The first declaration of a parameter whose name is this or starts with this and a dot, and whether others
-    /// follow.
+    /// The first declaration of a parameter whose name is this or starts with this and a
+    /// dot, and whether others follow.
     param_prefixes: HashMap<String, (Span, bool)>,
     /// For parameters such as `conv.weight.Paper`, each part before a dot with the last part, and with nothing.
     param_members: HashSet<(String, String)>,

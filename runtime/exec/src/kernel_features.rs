@@ -2,12 +2,12 @@
 //!
 //! A feature is a class of specialised kernels, or a way to execute them. Without it a more general kernel, which is
 //! always there, does the same work; results differ in the last bits of sums. [`KernelFeatures`] is a set that travels
-//! with [`crate::EngineOptions`] into plans and the context of blocks. Only the SIMD level is a property of the
-//! process: see [`crate::simd`].
+//! with [`crate::EngineOptions`] into plans and the context of blocks. Only the SIMD level is a property
+//! of the process: see [`crate::simd`].
 
 use crate::simd;
 
-/// A kernel feature.
+/// A class of specialised CPU kernels, or a way to execute them, that can be disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KernelFeature {
     /// Kernels for the widest SIMD level of the processor, and kernels in intrinsics.
@@ -39,7 +39,7 @@ pub enum KernelFeature {
 }
 
 impl KernelFeature {
-    /// All features.
+    /// All features, in the order of their declarations.
     pub const ALL: [Self; 13] = [
         Self::WidestSimd,
         Self::Heads8,

@@ -188,8 +188,8 @@ fn check_on(target: Target, what: &str, case: &Case, program: &Program, toleranc
     }
 }
 
-/// A value of a row that replaces one that its edges read is stored behind the loop over them, for rows without edges,
-/// too.
+/// A value of a row that replaces one that its edges read is stored behind the loop over them,
+/// for rows without edges, too.
 #[test]
 fn rows_without_edges_store_what_waits_for_edges() {
     let (flow, bindings) = random_program(1_000_066);

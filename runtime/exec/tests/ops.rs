@@ -229,8 +229,8 @@ fn attention(case: &mut Case, extents: &[(usize, usize)]) {
     }
 }
 
-/// Features belong to an engine: without one, kernels of its own do the work, and another engine of the process keeps
-/// its bits.
+/// Features belong to an engine: without one, kernels of its own do the work, and another engine of
+/// the process keeps its bits.
 #[test]
 fn kernels_compute_the_same_without_any_feature() {
     let mut case = Case::new(&[40, 60], &[(0, 1, random_edges(1, 40, 60, 900, 1.0))]);

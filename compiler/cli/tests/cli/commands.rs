@@ -213,8 +213,8 @@ fn machine_code_of_kernels() {
         let close = native[name].1.iter().zip(elements).all(|(a, b)| (a - b).abs() <= 1e-5);
         assert!(close, "{name}");
     }
-    // The comments say what each function computes, and which kernels call it; the instructions depend on the
-    // processor.
+    // The comments say what each function computes, and which kernels call it; the
+    // instructions depend on the processor.
     place.model(&format!(
         "{SCHEMA}\nmodel Net(schema: Tiny) {{
             output logits: Author = relu(Author.x * 2 + 1)

@@ -127,8 +127,8 @@ pub enum Body {
 pub struct Gemm {
     pub form: Form,
     pub rows: Space,
-    /// For a grouped product: the graph from the rows to the members whose weights they have, one member after the
-    /// other.
+    /// For a grouped product: the graph from the rows to the members whose weights they have,
+    /// one member after the other.
     pub members: Option<Graph>,
     /// Symbolic extents: batch, `k` and `n`.
     pub of: Extents,

@@ -5,8 +5,8 @@
 //! lse x)` together with their `lse`, both come from the same `exp(x - max x)`: dividing it by its sum takes one
 //! exponential per edge, and the weights of a row sum to one however large the scores are. That rounds weights
 //! differently than traversals without the `lse` do, so weights that decide a branch of a derivative are excluded.
-//! If [`super::online_softmax`] applies, the weights are never computed: one pass over the edges gives the weighted sum
-//! and the `lse`.
+//! If [`super::online_softmax`] applies, the weights are never computed: one pass over the edges gives the
+//! weighted sum and the `lse`.
 
 use std::collections::{HashMap, HashSet};
 

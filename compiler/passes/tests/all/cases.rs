@@ -1,7 +1,7 @@
 //! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9 sources 2 destinations 3`
 //! (of each vertex type, of each graph; ends may be left out), `; budget: 1000` (bytes of values) and
-//! `; target: sm_90`, a program, `=>`, and the program after the pass and without what it left unread; or
-//! `=> unchanged`.
+//! `; target: sm_90`, a program, `=>`, and the program after the pass and without what it
+//! left unread; or `=> unchanged`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

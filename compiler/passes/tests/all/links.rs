@@ -1,5 +1,5 @@
-//! Scores of pairs: the programs that they are computed by, against the program that they are parts of, on random
-//! programs.
+//! Scores of pairs: the programs that they are computed by, against the program that they are
+//! parts of, on random programs.
 
 use hgnnc_ir::dataflow::{Binding, GraphDecl, RelationDecl, Step};
 use hgnnc_ir::interp::{Bindings, Tensor, run};

@@ -205,8 +205,8 @@ fn passes_find_their_prey() {
             }
         }
     }
-    // Rematerialized values are read by the backward pass, which has the outer products as well. No random one is
-    // large.
+    // Rematerialized values are read by the backward pass, which has the outer products as well.
+    // No random one is large.
     for seed in 0..60 {
         let (flow, bindings) = joint_program(seed);
         let few = split_outer_products_into(&mut flow.clone(), 1, &mut PassCx::default());

@@ -191,8 +191,8 @@ impl Emit<'_> {
         if self.written.contains(&self.homes[buffer.index()]) { StateSpace::Global } else { StateSpace::GlobalNc }
     }
 
-    /// A predicate for the existence of an operand's row; `None`: the row always exists. A graph without edges has no
-    /// ends at all.
+    /// A predicate for the existence of an operand's row; `None`: the row always exists. A graph without edges
+    /// has no ends at all.
     fn has_row(&mut self, operand: Operand, buffer: Buffer) -> Option<Reg> {
         let Space::Ends(graph, direction) = self.program.buffer(buffer).ty.space else { return None };
         let own = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));

@@ -102,8 +102,8 @@ impl Emit<'_> {
         passes.map(|round| self.piece_places(&round.edges).1).collect()
     }
 
-    /// Offsets of each reduction's parts in the result of a piece, and the elements of that result. All parts are
-    /// aligned for vectors.
+    /// Offsets of each reduction's parts in the result of a piece, and the elements of that result. All
+    /// parts are aligned for vectors.
     fn piece_places(&self, edges: &[usize]) -> (Vec<(usize, Vec<usize>)>, usize) {
         let (mut places, mut len) = (vec![], 0);
         for &index in edges {

@@ -23,8 +23,8 @@ use crate::isa::{Body, Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val
 use crate::table::Slot;
 use crate::tile::{self, Left, Memory, Product, STAGING, TILE};
 
-/// Shared memory for the rows of a tile, at most: with the slices of products there are two blocks on each
-/// multiprocessor.
+/// Shared memory for the rows of a tile, at most: with the slices of products there are
+/// two blocks on each multiprocessor.
 const MOST_BYTES: usize = 80 * 1024;
 /// Traversals whose weights have at most this many elements multiply by teams: a tile would be mostly padding.
 const MOST_IN_ROWS: usize = 1024;

@@ -15,7 +15,7 @@ const TASK: usize = 1 << 18;
 /// Least rows of a band of a weight gradient that several tasks share.
 const BAND: usize = 16;
 
-/// A grouped product.
+/// The product of each member's rows with the member's weight, divided into tasks.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct GroupedProduct {
@@ -34,7 +34,7 @@ pub struct GroupedProduct {
 /// A part of the product of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// The member.
+    /// The position of the member in its stack.
     pub member: u32,
     /// Rows of the operand, counted from the first of all members; for a weight gradient, rows of the gradient.
     pub first: u32,

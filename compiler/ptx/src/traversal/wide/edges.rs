@@ -56,8 +56,8 @@ impl Wide<'_> {
         Ok(())
     }
 
-    /// Adds what a number of edges have given to the reductions of the row, once there are so many, or at the last
-    /// edge.
+    /// Adds what a number of edges have given to the reductions of the row, once there are so many,
+    /// or at the last edge.
     pub(super) fn end_edges(&mut self, reductions: &[usize], counter: Reg, len: Reg) -> Result<()> {
         let rounded: Vec<usize> =
             reductions.iter().copied().filter(|&index| is_rounded(&self.instr(index).op)).collect();
@@ -144,8 +144,8 @@ impl Wide<'_> {
         })
     }
 
-    /// Writes the state of a reduction over edges before the first edge; rounded sums have a second state, for the
-    /// latest edges.
+    /// Writes the state of a reduction over edges before the first edge; rounded sums have a second
+    /// state, for the latest edges.
     pub(super) fn begin_reduction(&mut self, index: usize) -> Result<()> {
         self.begin_state(index, 0)?;
         if is_rounded(&self.instr(index).op) {

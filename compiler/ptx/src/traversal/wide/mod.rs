@@ -1,5 +1,5 @@
-//! Rows with more elements than the registers of a team hold: a block for each row, and a loop over the elements for
-//! each instruction.
+//! Rows with more elements than the registers of a team hold: a block for each row, and a loop over
+//! the elements for each instruction.
 //!
 //! The result of an instruction lies in memory that each block has for the row at hand, so the text has the same length
 //! for every width. An element-wise instruction whose value is read once, element by element, is computed within the
@@ -36,8 +36,8 @@ const MOST_BLOCKS: usize = 528;
 const MOST_MEMORY: usize = 1 << 27;
 /// Values begin at multiples of so many elements: where a sector of memory begins.
 const ALIGN: usize = 8;
-/// Edges whose sum is added up by itself before it is added to that of the row, so that roundings of long rows stay
-/// small.
+/// Edges whose sum is added up by itself before it is added to that of the row, so that roundings
+/// of long rows stay small.
 const EDGES_AT_ONCE: usize = 128;
 /// Instructions that are computed within the loop of another one, within each other, at most: writing them recurses.
 const MOST_NESTED: usize = 24;
