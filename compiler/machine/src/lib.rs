@@ -46,10 +46,31 @@ pub struct Machine {
     /// through memory. 0 if a kernel is one piece of code and memory latency is hidden by other threads, as on a GPU.
     #[serde(default)]
     pub cycle_s: f64,
+    /// Decisions of the compiler that depend on the kind of machine; those of a CPU if a file does not say.
+    #[serde(default = "Capabilities::cpu")]
+    pub capabilities: Capabilities,
     /// Tensor cores or matrix units, if there are any.
     pub tensor: Option<Tensor>,
     /// Memory levels, from the smallest and fastest to main memory.
     pub levels: Vec<MemoryLevel>,
+}
+
+/// Properties of the code that a machine runs, as far as passes and lowering depend on them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capabilities {
+    /// Launches consist of thread blocks, which the hardware starts in the order of their numbers; rows are shared by
+    /// the threads of a block, and values of a row are registers.
+    pub thread_blocks: bool,
+    /// There are kernels for attention along a factored metapath.
+    pub factored_attention: bool,
+}
+
+impl Capabilities {
+    /// Capabilities of CPUs.
+    pub const fn cpu() -> Self {
+        Self { thread_blocks: false, factored_attention: true }
+    }
 }
 
 /// Throughput of the tensor cores: dense FLOP/s with f32 accumulation, all cores together.

@@ -212,7 +212,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FORMAT, MemoryLevel};
+    use crate::{Capabilities, FORMAT, MemoryLevel};
 
     /// Round numbers: 2 GFLOP/s, half of it on one core, 0.1 G special functions; a cache of 1 KB per core.
     fn machine() -> Machine {
@@ -227,6 +227,7 @@ mod tests {
             format: FORMAT,
             name: "round".into(),
             target: "cpu".into(),
+            capabilities: Capabilities::cpu(),
             cores: 2,
             fma_flops: 2e9,
             fma_flops_one_core: 1e9,

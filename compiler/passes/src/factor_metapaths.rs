@@ -53,7 +53,7 @@ pub fn factor_metapaths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         return Changed(false);
     }
     let Some(sizes) = cx.sizes_for(NAME) else { return Changed(false) };
-    let on_device = cx.machine.as_ref().is_some_and(|machine| machine.target.starts_with("sm_"));
+    let attention = cx.machine.as_ref().is_none_or(|machine| machine.capabilities.factored_attention);
     let mut sums: BTreeMap<Value, Sum> = BTreeMap::new();
     let mut log = vec![];
     for path in &flow.paths {
@@ -61,7 +61,7 @@ pub fn factor_metapaths(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         match all_sums(flow, path) {
             Err(None) => {}
             Err(Some(why)) => log.push(format!("the edges of `{name}` stay: {why}")),
-            Ok(found) if on_device && !found.values().all(|sum| matches!(sum, Sum::Linear(_))) => {
+            Ok(found) if !attention && !found.values().all(|sum| matches!(sum, Sum::Linear(_))) => {
                 log.push(format!("the edges of `{name}` stay: attention is summed along paths on processors only"));
             }
             Ok(found) => {

@@ -26,7 +26,7 @@ const LEAST_GAIN: f64 = 0.05;
 /// Interleaves kernels where it pays. Returns one line with the predicted times per launch that has both kinds.
 pub fn interleave_kernels(program: &mut Program, sizes: &SizeInfo, machine: &Machine) -> Vec<String> {
     let mut lines = vec![];
-    if !machine.target.starts_with("sm_") {
+    if !machine.capabilities.thread_blocks {
         return lines;
     }
     let mut number = 0;

@@ -119,7 +119,7 @@ impl LoweringOptions {
 
     /// The options for a machine; [`Self::CPU`] without one.
     pub fn of(machine: Option<&Machine>) -> Self {
-        if machine.is_some_and(|machine| machine.target.starts_with("sm_")) { Self::GPU } else { Self::CPU }
+        if machine.is_some_and(|machine| machine.capabilities.thread_blocks) { Self::GPU } else { Self::CPU }
     }
 
     /// With or without a prelude that computes loop invariants.

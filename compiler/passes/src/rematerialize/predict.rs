@@ -7,7 +7,7 @@
 use hgnnc_ir::kernel::place::{Memory, memory};
 use hgnnc_ir::kernel::{Body, Kernel, Program};
 use hgnnc_ir::{Dataflow, Layout, Type};
-use hgnnc_machine::{FORMAT, Machine, MemoryLevel};
+use hgnnc_machine::{Capabilities, FORMAT, Machine, MemoryLevel};
 
 use crate::cost::kernel_work;
 use crate::pipeline::SizeInfo;
@@ -54,6 +54,7 @@ pub fn nominal() -> Machine {
         format: FORMAT,
         name: "nominal".into(),
         target: "cpu".into(),
+        capabilities: Capabilities::cpu(),
         cores: 2,
         fma_flops: 60e9,
         fma_flops_one_core: 30e9,

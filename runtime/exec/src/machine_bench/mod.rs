@@ -10,7 +10,7 @@ mod topology;
 use std::path::{Path, PathBuf};
 
 use hgnnc_graph::{files, processors};
-use hgnnc_machine::{FORMAT, Machine, MemoryLevel};
+use hgnnc_machine::{Capabilities, FORMAT, Machine, MemoryLevel};
 
 use crate::simd::with_widest;
 use crate::weights::write_atomically;
@@ -114,6 +114,7 @@ fn measure(name: &str, threads: usize) -> Measured {
         format: FORMAT,
         name: name.into(),
         target: "cpu".into(),
+        capabilities: Capabilities::cpu(),
         cores: threads as u32,
         fma_flops: bench.fma(threads).max(one),
         fma_flops_one_core: one,
@@ -138,7 +139,14 @@ mod tests {
 
     fn some(name: &str, threads: usize) -> Machine {
         let sheet = Machine::sheet("sm_80").expect("a sheet");
-        Machine { name: name.into(), cores: threads as u32, target: "cpu".into(), tensor: None, ..sheet }
+        Machine {
+            name: name.into(),
+            cores: threads as u32,
+            target: "cpu".into(),
+            capabilities: Capabilities::cpu(),
+            tensor: None,
+            ..sheet
+        }
     }
 
     #[test]
