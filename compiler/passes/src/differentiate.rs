@@ -112,34 +112,11 @@ fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
     for data in &flow.values[..num_forward] {
         let through = match &data.op {
             Op::Param(param) => wrt.contains(param),
-            Op::Input(_) | Op::State(..) | Op::Const(_) | Op::Count(_) | Op::RandomMask { .. } => false,
-            // Piecewise constant, or constant on purpose.
-            Op::StopGradient | Op::OneHot { .. } | Op::SegmentArg { .. } => false,
             Op::Unary(f) => {
                 !matches!(f, UnaryOp::Sign | UnaryOp::Step | UnaryOp::Floor) && needed[data.args[0].index()]
             }
             Op::Binary(BinaryOp::Eq | BinaryOp::Gt) => false,
-            Op::Binary(_)
-            | Op::Broadcast(_)
-            | Op::Reshape(_)
-            | Op::Concat
-            | Op::Slice { .. }
-            | Op::Rows
-            | Op::Unrows
-            | Op::MatMul { .. }
-            | Op::MatMulT { .. }
-            | Op::Outer { .. }
-            | Op::Grouped { .. }
-            | Op::GatherSrc(_)
-            | Op::GatherDst(_)
-            | Op::Segment { .. }
-            | Op::SegmentEnds { .. }
-            | Op::Paths(_)
-            | Op::Select(..)
-            | Op::Replace(..)
-            | Op::AddEnds(_)
-            | Op::ReduceTrailing { .. }
-            | Op::ReduceSpace(_) => data.args.iter().any(|a| needed[a.index()]),
+            op => !op.blocks_gradient() && data.args.iter().any(|a| needed[a.index()]),
         };
         needed.push(through);
     }

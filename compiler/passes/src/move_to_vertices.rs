@@ -92,35 +92,6 @@ pub fn move_to_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
 pub(crate) fn by_row(op: &Op, moved: impl Fn(&Type) -> Type) -> Option<Op> {
     match op {
         Op::Broadcast(ty) => Some(Op::Broadcast(moved(ty))),
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::StopGradient
-        | Op::Reshape(_)
-        | Op::Concat
-        | Op::Slice { .. }
-        | Op::MatMul { .. }
-        | Op::MatMulT { .. }
-        | Op::ReduceTrailing { .. } => Some(op.clone()),
-        Op::Input(_)
-        | Op::Param(_)
-        | Op::State(..)
-        | Op::Const(_)
-        | Op::Count(_)
-        | Op::RandomMask { .. }
-        | Op::OneHot { .. }
-        | Op::Rows
-        | Op::Unrows
-        | Op::Outer { .. }
-        | Op::Grouped { .. }
-        | Op::GatherSrc(_)
-        | Op::GatherDst(_)
-        | Op::Segment { .. }
-        | Op::SegmentEnds { .. }
-        | Op::SegmentArg { .. }
-        | Op::Paths(_)
-        | Op::Select(..)
-        | Op::Replace(..)
-        | Op::AddEnds(_)
-        | Op::ReduceSpace(_) => None,
+        op => op.is_row_wise().then(|| op.clone()),
     }
 }

@@ -73,25 +73,7 @@ pub(crate) fn attribute(op: &Op) -> [u64; 2] {
         Op::Segment { graph, .. } | Op::SegmentEnds { graph, .. } | Op::SegmentArg { graph, .. } => {
             [graph.index() as u64, 0]
         }
-        Op::Count(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Broadcast(_)
-        | Op::StopGradient
-        | Op::Reshape(_)
-        | Op::Concat
-        | Op::OneHot { .. }
-        | Op::Rows
-        | Op::Unrows
-        | Op::MatMul { .. }
-        | Op::MatMulT { .. }
-        | Op::Outer { .. }
-        | Op::Paths(_)
-        | Op::Select(..)
-        | Op::Replace(..)
-        | Op::AddEnds(_)
-        | Op::ReduceTrailing { .. }
-        | Op::ReduceSpace(_) => [0, 0],
+        _ => [0, 0],
     }
 }
 

@@ -82,26 +82,7 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
         }
         Op::ReduceTrailing { reduce, axes } => reduce_trailing(r, *reduce, *axes, args[0]),
         Op::RandomMask { rate, ty, .. } if *rate == 0.0 && !ty.is_sparse() => Some(filled(r, ty.clone(), 1.0)),
-        Op::Input(_)
-        | Op::Param(_)
-        | Op::State(..)
-        | Op::Const(_)
-        | Op::Count(_)
-        | Op::RandomMask { .. }
-        | Op::StopGradient
-        | Op::Concat
-        | Op::OneHot { .. }
-        | Op::MatMul { .. }
-        | Op::MatMulT { .. }
-        | Op::Outer { .. }
-        | Op::Grouped { .. }
-        | Op::Segment { .. }
-        | Op::SegmentEnds { .. }
-        | Op::SegmentArg { .. }
-        | Op::Paths(_)
-        | Op::Replace(..)
-        | Op::AddEnds(_)
-        | Op::ReduceSpace(_) => None,
+        _ => None,
     }
 }
 

@@ -179,20 +179,7 @@ fn reaches(flow: &Dataflow, value: Value, mut found: impl FnMut(&Op, Graph) -> b
 /// Can an edge value differ between the in-edges of a vertex? What comes from the destination, or is repeated, cannot.
 fn varies(flow: &Dataflow, value: Value) -> bool {
     reaches(flow, value, |op, _| {
-        let same = matches!(
-            op,
-            Op::GatherDst(_)
-                | Op::Broadcast(_)
-                | Op::Unary(_)
-                | Op::Binary(_)
-                | Op::Reshape(_)
-                | Op::Concat
-                | Op::Slice { .. }
-                | Op::StopGradient
-                | Op::MatMul { .. }
-                | Op::MatMulT { .. }
-                | Op::ReduceTrailing { .. }
-        );
+        let same = op.is_row_wise() || matches!(op, Op::GatherDst(_));
         !same
     })
 }

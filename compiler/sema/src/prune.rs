@@ -57,39 +57,11 @@ pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
         }
         // Operands of live values are live and stand before them; what they name is used.
         value.args.iter_mut().for_each(|arg| *arg = moved[arg.index()].expect("operands come first"));
-        match &mut value.op {
-            Op::Param(param) | Op::State(param, _) => {
-                *param = new_params[param.index()].expect("a live value uses it");
-            }
-            Op::Input(input) => *input = new_inputs[input.index()].expect("a live value uses it"),
-            Op::Const(_)
-            | Op::Count(_)
-            | Op::RandomMask { .. }
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Broadcast(_)
-            | Op::StopGradient
-            | Op::Reshape(_)
-            | Op::Concat
-            | Op::Slice { .. }
-            | Op::OneHot { .. }
-            | Op::Rows
-            | Op::Unrows
-            | Op::MatMul { .. }
-            | Op::MatMulT { .. }
-            | Op::Outer { .. }
-            | Op::Grouped { .. }
-            | Op::GatherSrc(_)
-            | Op::GatherDst(_)
-            | Op::Segment { .. }
-            | Op::SegmentEnds { .. }
-            | Op::SegmentArg { .. }
-            | Op::Paths(_)
-            | Op::Select(..)
-            | Op::Replace(..)
-            | Op::AddEnds(_)
-            | Op::ReduceTrailing { .. }
-            | Op::ReduceSpace(_) => {}
+        if let Some(param) = value.op.param_mut() {
+            *param = new_params[param.index()].expect("a live value uses it");
+        }
+        if let Some(input) = value.op.input_mut() {
+            *input = new_inputs[input.index()].expect("a live value uses it");
         }
         moved[index] = Some(Value::new(values.len()));
         values.push(value);

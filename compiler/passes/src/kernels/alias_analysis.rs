@@ -4,7 +4,8 @@ use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::{Extents, Width};
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Direction, Graph, Layout, Op, Output, OutputKind, Pattern, Reduce, Space, Type, UnaryOp, Value,
+    BinaryOp, Dataflow, Direction, Graph, Layout, Op, OpClass, Output, OutputKind, Pattern, Reduce, Space, Type,
+    UnaryOp, Value,
 };
 
 use super::NotLowered;
@@ -41,36 +42,10 @@ impl<'a> AliasAnalysis<'a> {
             let root = if aliases.is_alias(value) { aliases.storage[node.args[0].index()] } else { value };
             aliases.storage.push(root);
             let invariant = match &node.op {
-                Op::Param(_) | Op::State(..) | Op::RandomMask { .. } => false,
                 Op::Input(input) => {
                     !matches!(flow.inputs[input.index()].binding, Binding::StepNumber | Binding::EpochNumber)
                 }
-                Op::Const(_) | Op::Count(_) => true,
-                Op::Unary(_)
-                | Op::Binary(_)
-                | Op::Broadcast(_)
-                | Op::StopGradient
-                | Op::Reshape(_)
-                | Op::Concat
-                | Op::Slice { .. }
-                | Op::OneHot { .. }
-                | Op::Rows
-                | Op::Unrows
-                | Op::MatMul { .. }
-                | Op::MatMulT { .. }
-                | Op::Outer { .. }
-                | Op::Grouped { .. }
-                | Op::GatherSrc(_)
-                | Op::GatherDst(_)
-                | Op::Segment { .. }
-                | Op::SegmentEnds { .. }
-                | Op::SegmentArg { .. }
-                | Op::Paths(_)
-                | Op::Select(..)
-                | Op::Replace(..)
-                | Op::AddEnds(_)
-                | Op::ReduceTrailing { .. }
-                | Op::ReduceSpace(_) => node.args.iter().all(|a| aliases.invariant[a.index()]),
+                op => !op.varies() && node.args.iter().all(|a| aliases.invariant[a.index()]),
             };
             aliases.invariant.push(invariant);
         }
@@ -116,35 +91,10 @@ impl<'a> AliasAnalysis<'a> {
     fn is_alias(&self, value: Value) -> bool {
         let node = self.flow.value(value);
         match &node.op {
-            Op::StopGradient | Op::Reshape(_) | Op::Rows | Op::Unrows => true,
             Op::Broadcast(_) => self.flow.ty(node.args[0]) == &node.ty,
             // One row: every reduction of a single element is that element.
             Op::ReduceSpace(_) => self.flow.ty(node.args[0]).is_unit(),
-            Op::Input(_)
-            | Op::Param(_)
-            | Op::State(..)
-            | Op::Const(_)
-            | Op::Count(_)
-            | Op::RandomMask { .. }
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Concat
-            | Op::Slice { .. }
-            | Op::OneHot { .. }
-            | Op::MatMul { .. }
-            | Op::MatMulT { .. }
-            | Op::Outer { .. }
-            | Op::Grouped { .. }
-            | Op::GatherSrc(_)
-            | Op::GatherDst(_)
-            | Op::Segment { .. }
-            | Op::SegmentEnds { .. }
-            | Op::SegmentArg { .. }
-            | Op::Paths(_)
-            | Op::Select(..)
-            | Op::Replace(..)
-            | Op::AddEnds(_)
-            | Op::ReduceTrailing { .. } => false,
+            op => op.class() == OpClass::View,
         }
     }
 
@@ -166,7 +116,7 @@ impl<'a> AliasAnalysis<'a> {
 
     /// Is the value in memory before anything runs?
     pub fn is_leaf(&self, root: Value) -> bool {
-        matches!(self.flow.value(root).op, Op::Input(_) | Op::Param(_) | Op::State(..) | Op::Const(_) | Op::Count(_))
+        self.flow.value(root).op.is_leaf()
     }
 
     /// Elements per row of this view. Sparse values have one element per stored element.

@@ -24,7 +24,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::mem::discriminant;
 
-use hgnnc_ir::{BinaryOp, Op, Phase, Space, Value};
+use hgnnc_ir::{BinaryOp, Op, OpClass, Phase, Space, Value};
 
 use super::alias_analysis::AliasAnalysis;
 use super::schedule::Kind;
@@ -174,42 +174,13 @@ fn computed_again(aliases: &AliasAnalysis<'_>) -> Vec<bool> {
 fn is_cheap(aliases: &AliasAnalysis<'_>, v: Value) -> bool {
     let node = aliases.flow.value(v);
     match &node.op {
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Broadcast(_)
-        | Op::RandomMask { .. }
-        | Op::OneHot { .. }
-        | Op::Slice { .. } => true,
         // A product with few terms per element; with one term, a scaling.
         Op::MatMul { batch } | Op::MatMulT { batch } if aliases.topology(node.args[0]).is_none() => {
             let of = aliases.extents(aliases.flow.ty(node.args[1]), *batch);
             let terms = if matches!(node.op, Op::MatMul { .. }) { of.k } else { of.n };
             terms.as_fixed().is_some_and(|terms| terms <= MOST_TERMS)
         }
-        Op::Input(_)
-        | Op::Param(_)
-        | Op::State(..)
-        | Op::Const(_)
-        | Op::Count(_)
-        | Op::StopGradient
-        | Op::Reshape(_)
-        | Op::Concat
-        | Op::Rows
-        | Op::Unrows
-        | Op::MatMul { .. }
-        | Op::MatMulT { .. }
-        | Op::Outer { .. }
-        | Op::Grouped { .. }
-        | Op::GatherSrc(_)
-        | Op::GatherDst(_)
-        | Op::Segment { .. }
-        | Op::SegmentEnds { .. }
-        | Op::SegmentArg { .. }
-        | Op::Paths(_)
-        | Op::Select(..)
-        | Op::Replace(..)
-        | Op::AddEnds(_)
-        | Op::ReduceTrailing { .. }
-        | Op::ReduceSpace(_) => false,
+        Op::OneHot { .. } | Op::Slice { .. } => true,
+        op => matches!(op.class(), OpClass::Elementwise | OpClass::Random),
     }
 }

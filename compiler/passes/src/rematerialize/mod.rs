@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::{BinaryOp, Dataflow, Op, Phase, Space, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Op, OpClass, Phase, Space, Value};
 
 use self::mincut::{INFINITE, Network};
 use crate::cost::operation_work;
@@ -495,33 +495,14 @@ fn class(aliases: &AliasAnalysis<'_>, v: Value) -> Class {
     let sparse = node.args.first().is_some_and(|&arg| aliases.topology(arg).is_some());
     match &node.op {
         _ if node.ty.is_unit() => Class::Never,
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Broadcast(_)
-        | Op::RandomMask { .. }
-        | Op::OneHot { .. }
-        | Op::Slice { .. } => Class::Cheap,
+        Op::OneHot { .. } | Op::Slice { .. } => Class::Cheap,
+        op if matches!(op.class(), OpClass::Elementwise | OpClass::Random) => Class::Cheap,
         Op::Concat | Op::Select(..) | Op::Replace(..) => Class::Row,
         Op::ReduceTrailing { .. } if !sparse => Class::Row,
         Op::MatMul { .. } | Op::MatMulT { .. } if !sparse => Class::Product,
         Op::ReduceTrailing { .. } | Op::MatMul { .. } | Op::MatMulT { .. } | Op::AddEnds(_) => Class::Sparse,
         Op::Segment { .. } | Op::SegmentEnds { .. } => Class::Edges,
-        Op::Input(_)
-        | Op::Param(_)
-        | Op::State(..)
-        | Op::Const(_)
-        | Op::Count(_)
-        | Op::StopGradient
-        | Op::Reshape(_)
-        | Op::Rows
-        | Op::Unrows
-        | Op::Outer { .. }
-        | Op::Grouped { .. }
-        // Forward and backward pass agree on the edge because it is searched once.
-        | Op::SegmentArg { .. }
-        | Op::Paths(_)
-        | Op::GatherSrc(_)
-        | Op::GatherDst(_)
-        | Op::ReduceSpace(_) => Class::Never,
+        // Forward and backward pass agree on the edge of an extreme because it is searched once.
+        _ => Class::Never,
     }
 }

@@ -1,0 +1,108 @@
+//! Facts about operations, each stated once.
+//!
+//! [`Op::class`] is the only list of all operations here: a new operation gets its class in one line, and every question
+//! below, which passes and lowering ask, has an answer for it. A rule that needs more than a class (a derivative, a
+//! kernel) matches on operations where it stands.
+
+use crate::ops::Op;
+use crate::types::{Input, Param};
+
+/// Kinds of operations by the rows that they read and how their results are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OpClass {
+    /// In memory before a run, or a number: inputs, parameters, optimizer states, constants, row counts.
+    Leaf,
+    /// Random numbers, a function of position and step.
+    Random,
+    /// An element from the elements at the same position of the operands, which broadcast.
+    Elementwise,
+    /// The same elements in the same order under another type: shares the memory of its operand.
+    View,
+    /// A row from the same row of the operands, other than by element or product.
+    Row,
+    /// Rows times a weight.
+    Product,
+    /// A weight's gradient: the sum over rows of outer products.
+    Outer,
+    /// Rows times the weights of their members, and the gradients of these.
+    GroupedProduct,
+    /// The row of an endpoint for each edge.
+    Gather,
+    /// A reduction over the edges of each row.
+    Segment,
+    /// Rows at the distinct endpoints of a graph, from or to rows of vertices.
+    Endpoints,
+    /// A reduction over all rows.
+    ReduceRows,
+    /// A reduction over the two-hop paths of each row.
+    Paths,
+}
+
+impl Op {
+    /// The kind of the operation.
+    pub fn class(&self) -> OpClass {
+        match self {
+            Op::Input(_) | Op::Param(_) | Op::State(..) | Op::Const(_) | Op::Count(_) => OpClass::Leaf,
+            Op::RandomMask { .. } => OpClass::Random,
+            Op::Unary(_) | Op::Binary(_) | Op::Broadcast(_) => OpClass::Elementwise,
+            Op::StopGradient | Op::Reshape(_) | Op::Rows | Op::Unrows => OpClass::View,
+            Op::Concat | Op::Slice { .. } | Op::OneHot { .. } | Op::ReduceTrailing { .. } => OpClass::Row,
+            Op::MatMul { .. } | Op::MatMulT { .. } => OpClass::Product,
+            Op::Outer { .. } => OpClass::Outer,
+            Op::Grouped { .. } => OpClass::GroupedProduct,
+            Op::GatherSrc(_) | Op::GatherDst(_) => OpClass::Gather,
+            Op::Segment { .. } | Op::SegmentEnds { .. } | Op::SegmentArg { .. } => OpClass::Segment,
+            Op::Select(..) | Op::Replace(..) | Op::AddEnds(_) => OpClass::Endpoints,
+            Op::ReduceSpace(_) => OpClass::ReduceRows,
+            Op::Paths(_) => OpClass::Paths,
+        }
+    }
+
+    /// Is each row of the result a function of the same row of the operands, whatever the rows are? Such an operation
+    /// can be computed on other rows: for vertices instead of edges, for endpoints instead of all vertices.
+    pub fn is_row_wise(&self) -> bool {
+        match self.class() {
+            OpClass::Elementwise | OpClass::Product => true,
+            // The rows of a parameter are those of its type alone.
+            OpClass::View => !matches!(self, Op::Rows | Op::Unrows),
+            // Labels are inputs, which have their rows.
+            OpClass::Row => !matches!(self, Op::OneHot { .. }),
+            _ => false,
+        }
+    }
+
+    /// Is the value in memory before anything runs, or a constant?
+    pub fn is_leaf(&self) -> bool {
+        self.class() == OpClass::Leaf
+    }
+
+    /// Can the value differ from one run to the next without an operand that does?
+    pub fn varies(&self) -> bool {
+        matches!(self, Op::Param(_) | Op::State(..) | Op::RandomMask { .. })
+    }
+
+    /// Is the derivative 0 wherever it exists, or is none wanted?
+    pub fn blocks_gradient(&self) -> bool {
+        match self {
+            Op::Param(_) => false,
+            Op::StopGradient | Op::OneHot { .. } | Op::SegmentArg { .. } => true,
+            op => matches!(op.class(), OpClass::Leaf | OpClass::Random),
+        }
+    }
+
+    /// The parameter that the operation reads, or whose state it reads.
+    pub fn param_mut(&mut self) -> Option<&mut Param> {
+        match self {
+            Op::Param(param) | Op::State(param, _) => Some(param),
+            _ => None,
+        }
+    }
+
+    /// The input that the operation reads.
+    pub fn input_mut(&mut self) -> Option<&mut Input> {
+        match self {
+            Op::Input(input) => Some(input),
+            _ => None,
+        }
+    }
+}
