@@ -1,0 +1,371 @@
+//! Declarations and outputs: rows of the tables of a program, and the types, bindings and initial values in them.
+
+use super::{Parse, Parser, Token};
+use crate::dataflow::{
+    Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PathDecl, PatternDecl, RelationDecl,
+    Step, VertexTypeDecl,
+};
+use crate::ops::Direction;
+use crate::stacks::{Incidence, StackDecl, VertexRows};
+use crate::types::{DType, Dim, Graph, Layout, Param, Pattern, Space, Stack, Type, VertexType};
+use crate::verify::Place;
+
+impl Parser {
+    pub(crate) fn item(&mut self) -> Parse<Place> {
+        if matches!(self.peek(), Token::Value(_)) {
+            return self.value_line();
+        }
+        let at = self.next;
+        let Token::Word(keyword) = self.take() else {
+            return self.error_at(
+                at,
+                format!("expected a declaration, a value or an output, found {}", self.tokens[at].token),
+            );
+        };
+        match keyword.as_str() {
+            "vertex" => {
+                let name = self.name()?;
+                let decl = if self.accept("=") {
+                    VertexTypeDecl { name, dataset_name: String::new(), rows: self.vertex_rows()? }
+                } else {
+                    self.word("from")?;
+                    VertexTypeDecl::new(name, self.name()?)
+                };
+                self.parsed.flow.vertex_types.push(decl);
+                Ok(Place::VertexType(self.parsed.flow.vertex_types.len() - 1))
+            }
+            "relation" => {
+                let name = self.name()?;
+                let (src, dst) = self.ends()?;
+                self.word("from")?;
+                let dataset_name = self.name()?;
+                self.parsed.flow.relations.push(RelationDecl { name, dataset_name, src, dst });
+                Ok(Place::Relation(self.parsed.flow.relations.len() - 1))
+            }
+            "graph" => {
+                let name = self.name()?;
+                let (src, dst) = self.ends()?;
+                self.sign("=")?;
+                if matches!(self.after_next(), Token::Sign("(")) {
+                    let (stack, incidence) = self.incidence()?;
+                    let first = self.parsed.flow.stacks[stack.index()].members[0];
+                    let links = incidence == Incidence::Edges && self.parsed.flow.graphs[first.index()].links;
+                    let (steps, none, derived) = (vec![], false, Some((stack, incidence)));
+                    let decl = GraphDecl { name, src, dst, steps, counted: none, self_loops: none, links, derived };
+                    self.parsed.flow.graphs.push(decl);
+                    return Ok(Place::Graph(self.parsed.flow.graphs.len() - 1));
+                }
+                let mut steps = vec![];
+                loop {
+                    let reverse = if self.accept("<") {
+                        true
+                    } else if self.accept(">") {
+                        false
+                    } else {
+                        break;
+                    };
+                    steps.push(Step { relation: self.relation()?, reverse });
+                }
+                let counted = self.accept_word("counted");
+                let self_loops = self.accept_word("self_loops");
+                let links = self.accept_word("links");
+                self.parsed.flow.graphs.push(GraphDecl {
+                    name,
+                    src,
+                    dst,
+                    steps,
+                    counted,
+                    self_loops,
+                    links,
+                    derived: None,
+                });
+                Ok(Place::Graph(self.parsed.flow.graphs.len() - 1))
+            }
+            "family" => {
+                let members = self.graphs()?;
+                self.parsed.flow.families.push(members);
+                Ok(Place::Family(self.parsed.flow.families.len() - 1))
+            }
+            "stack" => {
+                let name = self.name()?;
+                self.sign("=")?;
+                let members = self.graphs()?;
+                self.parsed.flow.stacks.push(StackDecl { name, members });
+                Ok(Place::Stack(self.parsed.flow.stacks.len() - 1))
+            }
+            "metapath" => {
+                let of = self.graph()?;
+                self.sign("=")?;
+                let mut hops = vec![self.graph()?];
+                while self.accept(",") {
+                    hops.push(self.graph()?);
+                }
+                let once = self.accept_word("once");
+                self.parsed.flow.paths.push(PathDecl { of, hops, once });
+                Ok(Place::Paths(self.parsed.flow.paths.len() - 1))
+            }
+            "pattern" => {
+                let row = self.parsed.flow.patterns.len();
+                self.word(&format!("p{row}"))?;
+                self.sign(":")?;
+                let vertex = self.vertex()?;
+                self.word("x")?;
+                let columns = self.integer()?;
+                self.parsed.flow.patterns.push(PatternDecl { vertex, columns });
+                Ok(Place::Pattern(row))
+            }
+            "input" => {
+                let name = self.name()?;
+                self.sign(":")?;
+                let ty = self.ty()?;
+                self.sign("=")?;
+                let binding = self.binding()?;
+                self.parsed.flow.inputs.push(InputDecl { name, ty, binding });
+                Ok(Place::Input(self.parsed.flow.inputs.len() - 1))
+            }
+            "param" => {
+                let name = self.name()?;
+                self.sign(":")?;
+                let at = self.next;
+                let ty = self.ty()?;
+                if ty != Type::new(Space::Unit, ty.dims.clone()) {
+                    return self.error_at(at, "a parameter is a dense f32 without a space");
+                }
+                self.sign("=")?;
+                let stacked = matches!(self.peek(), Token::Word(word) if word == "stack");
+                let entries = if stacked { self.entries()? } else { vec![] };
+                let init = if stacked { Init::Constant(0.0) } else { self.init()? };
+                let decay = self.accept_word("decay");
+                let of = if self.accept_word("of") { Some(self.graph()?) } else { None };
+                self.parsed.flow.params.push(ParamDecl { name, dims: ty.dims, init, decay, of, entries });
+                Ok(Place::Param(self.parsed.flow.params.len() - 1))
+            }
+            "result" => {
+                let name = self.name()?;
+                self.output(OutputKind::Result(name))
+            }
+            "update" => {
+                let param = self.param()?;
+                self.output(OutputKind::UpdateParam(param))
+            }
+            "state" => {
+                let (param, slot) = self.slot()?;
+                self.output(OutputKind::UpdateState(param, slot))
+            }
+            _ => self.error_at(at, format!("`{keyword}` does not begin a declaration or an output")),
+        }
+    }
+
+    fn output(&mut self, kind: OutputKind) -> Parse<Place> {
+        self.sign("=")?;
+        let value = self.value()?;
+        self.parsed.flow.outputs.push(Output { kind, value });
+        Ok(Place::Output(self.parsed.flow.outputs.len() - 1))
+    }
+
+    fn ends(&mut self) -> Parse<(VertexType, VertexType)> {
+        self.sign(":")?;
+        let src = self.vertex()?;
+        self.sign("->")?;
+        Ok((src, self.vertex()?))
+    }
+
+    /// Graphs, separated by commas.
+    fn graphs(&mut self) -> Parse<Vec<Graph>> {
+        let mut graphs = vec![self.graph()?];
+        while self.accept(",") {
+            graphs.push(self.graph()?);
+        }
+        Ok(graphs)
+    }
+
+    /// The entries of a stack of parameters: `stack(w.cites, w.likes)`.
+    fn entries(&mut self) -> Parse<Vec<Param>> {
+        self.word("stack")?;
+        self.sign("(")?;
+        let mut entries = vec![self.param()?];
+        while self.accept(",") {
+            entries.push(self.param()?);
+        }
+        self.sign(")")?;
+        Ok(entries)
+    }
+
+    /// `kind.end(stack)`, for what is derived from a stack.
+    fn derived(&mut self) -> Parse<(String, Option<Direction>, Stack)> {
+        let at = self.next;
+        let text = self.name()?;
+        let (kind, end) = text.split_once('.').map_or((&text[..], None), |(kind, end)| (kind, Some(end)));
+        let direction = match end {
+            None => None,
+            Some("dst") => Some(Direction::In),
+            Some("src") => Some(Direction::Out),
+            Some(_) => return self.error_at(at, format!("nothing is derived from a stack by `{text}`")),
+        };
+        self.sign("(")?;
+        let find = |flow: &Dataflow, name: &str| flow.stacks.iter().position(|decl| decl.name == name);
+        let stack = Stack::new(self.row("stack", find)?);
+        self.sign(")")?;
+        Ok((kind.to_owned(), direction, stack))
+    }
+
+    fn vertex_rows(&mut self) -> Parse<VertexRows> {
+        let at = self.next;
+        let (kind, direction, stack) = self.derived()?;
+        match (kind.as_str(), direction) {
+            ("members", None) => Ok(VertexRows::Members(stack)),
+            ("pairs", Some(direction)) => Ok(VertexRows::Pairs(stack, direction)),
+            ("cells", Some(direction)) => Ok(VertexRows::Cells(stack, direction)),
+            _ => self.error_at(at, "expected `members`, `pairs.END` or `cells.END`"),
+        }
+    }
+
+    fn incidence(&mut self) -> Parse<(Stack, Incidence)> {
+        let at = self.next;
+        let (kind, direction, stack) = self.derived()?;
+        let incidence = match (kind.as_str(), direction) {
+            ("edges", None) => Incidence::Edges,
+            ("vertices", Some(direction)) => Incidence::Vertices(direction),
+            ("members", Some(direction)) => Incidence::Members(direction),
+            ("cells", Some(direction)) => Incidence::Cells(direction),
+            _ => return self.error_at(at, "expected `edges`, `vertices.END`, `members.END` or `cells.END`"),
+        };
+        Ok((stack, incidence))
+    }
+
+    fn dim(&mut self) -> Parse<Dim> {
+        if self.accept("|") {
+            let vertex = self.vertex()?;
+            self.sign("|")?;
+            Ok(Dim::Count(vertex))
+        } else {
+            self.integer().map(Dim::Fixed)
+        }
+    }
+
+    pub(crate) fn space(&mut self) -> Parse<Space> {
+        // A vertex type may have such a name, too.
+        let called = self.tokens.get(self.next + 1).is_some_and(|after| after.token == Token::Sign("("));
+        let word = match self.peek() {
+            Token::Word(word) if called => word.clone(),
+            _ => return self.vertex().map(Space::Vertices),
+        };
+        let of: fn(Graph) -> Space = match word.as_str() {
+            "edges" => Space::Edges,
+            "sources" => |graph| Space::Ends(graph, Direction::Out),
+            "destinations" => |graph| Space::Ends(graph, Direction::In),
+            "index" => {
+                self.take();
+                self.sign("(")?;
+                let extent = self.integer()?;
+                self.sign(")")?;
+                return Ok(Space::Index(extent));
+            }
+            _ => return self.vertex().map(Space::Vertices),
+        };
+        self.take();
+        self.sign("(")?;
+        let graph = self.graph()?;
+        self.sign(")")?;
+        Ok(of(graph))
+    }
+
+    pub(crate) fn ty(&mut self) -> Parse<Type> {
+        let dtype = if self.accept_word("i32") {
+            DType::I32
+        } else if self.accept_word("f32") {
+            DType::F32
+        } else {
+            return self.expected("a type");
+        };
+        self.sign("[")?;
+        let mut dims = vec![];
+        let mut space = Space::Unit;
+        if matches!(self.peek(), Token::Word(_) | Token::Quoted(_)) {
+            space = self.space()?;
+            if self.accept(";") {
+                dims.push(self.dim()?);
+            }
+        } else if *self.peek() != Token::Sign("]") {
+            dims.push(self.dim()?);
+        }
+        while !dims.is_empty() && self.accept(",") {
+            dims.push(self.dim()?);
+        }
+        self.sign("]")?;
+        let mut layout = Layout::Dense;
+        if self.accept_word("sparse") {
+            self.sign("(")?;
+            let at = self.next;
+            let name = self.name()?;
+            match name.strip_prefix('p').and_then(|digits| digits.parse().ok()) {
+                Some(row) => layout = Layout::Sparse(Pattern(row)),
+                None => return self.error_at(at, format!("there is no pattern `{name}`")),
+            }
+            self.sign(")")?;
+        }
+        Ok(Type { space, dims, dtype, layout })
+    }
+
+    fn binding(&mut self) -> Parse<Binding> {
+        let at = self.next;
+        let kind = self.name()?;
+        match kind.as_str() {
+            "step_number" => return Ok(Binding::StepNumber),
+            "epoch_number" => return Ok(Binding::EpochNumber),
+            _ => {}
+        }
+        self.sign("(")?;
+        let binding = match kind.as_str() {
+            "features" => Binding::Features(self.vertex()?),
+            "label" => {
+                let vertex = self.vertex()?;
+                self.sign(",")?;
+                Binding::Label(vertex, self.name()?)
+            }
+            "train_mask" => Binding::TrainMask(self.vertex()?),
+            "edge_weight" => Binding::EdgeWeight(self.graph()?),
+            "edge_count" => Binding::EdgeCount(self.graph()?),
+            "edge_features" => Binding::EdgeFeatures(self.graph()?),
+            "edge_rank" => {
+                let graph = self.graph()?;
+                self.sign(",")?;
+                Binding::EdgeRank(graph, self.direction()?)
+            }
+            "is_link" => Binding::IsLink(self.graph()?),
+            "given" => Binding::Given(self.name()?),
+            _ => return self.error_at(at, format!("nothing is bound by `{kind}`")),
+        };
+        self.sign(")")?;
+        Ok(binding)
+    }
+
+    fn direction(&mut self) -> Parse<Direction> {
+        let at = self.next;
+        let word = self.name()?;
+        match [Direction::In, Direction::Out].into_iter().find(|known| known.name() == word) {
+            Some(direction) => Ok(direction),
+            None => self.error_at(at, format!("expected `in` or `out`, found `{word}`")),
+        }
+    }
+
+    fn init(&mut self) -> Parse<Init> {
+        let at = self.next;
+        let kind = self.name()?;
+        self.sign("(")?;
+        let init = match kind.as_str() {
+            "constant" => Init::Constant(self.float()?),
+            "glorot" => {
+                let fan_in = self.dim()?;
+                self.sign(",")?;
+                Init::Glorot { fan_in, fan_out: self.integer()? }
+            }
+            "he" => Init::He { fan_in: self.dim()? },
+            "uniform" => Init::Uniform(self.float()?),
+            "normal" => Init::Normal { std: self.float()? },
+            _ => return self.error_at(at, format!("no parameter starts as `{kind}`")),
+        };
+        self.sign(")")?;
+        Ok(init)
+    }
+}
