@@ -1,16 +1,19 @@
 //! Schemas: vertex types, relations, metapaths and families, resolved and joined with types checked.
 
+mod graphs;
+
 use std::cell::Cell;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
-use hgnnc_ir::VertexType;
-use hgnnc_ir::dataflow::{GraphDecl, Step};
-use hgnnc_syntax::ast::{self, GraphExpr};
+use hgnnc_ir::dataflow::Step;
+use hgnnc_syntax::ast;
 
 use crate::consts::Consts;
 use crate::names::{did_you_mean, duplicate};
+
+pub use graphs::{EdgesKey, GraphRef, duplicate_graph};
 
 /// Semantic graphs that all families and all uses of layers of a model may name together, each counted once for itself
 /// and once for each of its steps. Lists of lists multiply what is written.
@@ -46,9 +49,6 @@ enum Named {
     Metapath(usize),
     Family(usize),
 }
-
-/// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`.
-pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool);
 
 /// A vertex type and its fields.
 #[derive(Debug)]
@@ -170,27 +170,6 @@ pub struct FamilyInfo {
     pub members: Vec<GraphRef>,
     /// Mentioned anywhere outside its declaration.
     pub used: Cell<bool>,
-}
-
-/// A semantic graph as a model names it. Messages go from `src` to `dst`.
-#[derive(Debug, Clone)]
-pub struct GraphRef {
-    /// Name: `PAP`, `reverse_written_by`, `PAP_self_loops`.
-    pub name: String,
-    /// Position of the source type.
-    pub src: usize,
-    /// Position of the destination type.
-    pub dst: usize,
-    /// The hops of the path, from `src` to `dst`.
-    pub steps: Vec<Step>,
-    /// Path instances are counted.
-    pub counted: bool,
-    /// Missing edges (v, v) are added.
-    pub self_loops: bool,
-    /// Its edges are pairs to score.
-    pub links: bool,
-    /// The expression that names it.
-    pub span: Span,
 }
 
 impl Schema {
@@ -450,305 +429,6 @@ impl Schema {
             span: metapath.name.span,
             used: Cell::new(false),
         })
-    }
-
-    /// The semantic graphs that an expression names, in order. Names of too many are reported.
-    pub fn graphs(&self, expr: &GraphExpr, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
-        let graphs = self.members(expr, diagnostics)?;
-        (self.named.get() <= MAX_NAMED).then_some(graphs)
-    }
-
-    /// Counts semantic graphs before they are written out. Says so when they become too many, once.
-    fn count<'g>(
-        &self,
-        graphs: impl Iterator<Item = &'g [Step]>,
-        span: Span,
-        diagnostics: &mut Diagnostics,
-    ) -> Option<()> {
-        let before = self.named.get();
-        let after = graphs.fold(before, |sum, steps| sum.saturating_add(1 + steps.len()));
-        self.named.set(after);
-        if before <= MAX_NAMED && after > MAX_NAMED {
-            let report = Diagnostic::at(
-                codes::TOO_LARGE,
-                span,
-                "the families of this model name too many semantic graphs",
-                format!("here they come to more than {MAX_NAMED} semantic graphs and steps"),
-            );
-            diagnostics.push(report.help("name each semantic graph in as few families as possible"));
-        }
-        (after <= MAX_NAMED).then_some(())
-    }
-
-    fn members(&self, expr: &GraphExpr, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
-        match expr {
-            GraphExpr::Name(name) => self.named_graphs(name, diagnostics),
-            GraphExpr::List(items, _) => {
-                // Every item is looked at, so that all mistakes are reported.
-                let found: Vec<_> = items.iter().map(|item| self.members(item, diagnostics)).collect();
-                Some(found.into_iter().collect::<Option<Vec<_>>>()?.concat())
-            }
-            GraphExpr::Filter { graphs, into, vertex } => {
-                let all = self.members(graphs, diagnostics)?;
-                let vertex = self.vertex(vertex, diagnostics)?;
-                Some(all.into_iter().filter(|g| if *into { g.dst == vertex } else { g.src == vertex }).collect())
-            }
-            GraphExpr::Call { function, argument, span } => match function.name.as_str() {
-                "reverse" => {
-                    let graphs = self.members(argument, diagnostics)?;
-                    graphs.into_iter().map(|g| self.reverse(g, *span, diagnostics)).collect()
-                }
-                "self_loops" => {
-                    let graphs = self.members(argument, diagnostics)?;
-                    graphs.into_iter().map(|g| self.with_self_loops(g, *span, diagnostics)).collect()
-                }
-                "links" => {
-                    let graphs = self.members(argument, diagnostics)?;
-                    graphs.into_iter().map(|g| self.links(g, *span, diagnostics)).collect()
-                }
-                "identity" => {
-                    let GraphExpr::Name(name) = &**argument else {
-                        diagnostics.push(Diagnostic::at(
-                            codes::NOT_A_GRAPH,
-                            argument.span(),
-                            "`identity` takes a vertex type",
-                            "not a vertex type",
-                        ));
-                        return None;
-                    };
-                    let vertex = self.vertex(name, diagnostics)?;
-                    Some(vec![GraphRef {
-                        name: format!("identity_{}", name.name),
-                        src: vertex,
-                        dst: vertex,
-                        steps: vec![],
-                        counted: false,
-                        self_loops: true,
-                        links: false,
-                        span: *span,
-                    }])
-                }
-                _ => {
-                    diagnostics.push(did_you_mean(
-                        Diagnostic::at(
-                            codes::UNKNOWN_FUNCTION,
-                            function.span,
-                            format!("no function `{}` makes a semantic graph", function.name),
-                            "unknown here",
-                        ),
-                        &function.name,
-                        ["reverse", "self_loops", "identity", "links"],
-                    ));
-                    None
-                }
-            },
-        }
-    }
-
-    fn reverse(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
-        if graph.links {
-            let what = "pairs to score have the direction of their relation";
-            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "cannot be reversed"));
-            return None;
-        }
-        Some(GraphRef { span, ..graph.reversed() })
-    }
-
-    /// The pairs that a relation may join.
-    fn links(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
-        match graph.steps[..] {
-            [step] if !step.reverse && !graph.self_loops && !graph.links => {
-                Some(GraphRef { name: format!("links_{}", graph.name), links: true, span, ..graph })
-            }
-            _ => {
-                let report = Diagnostic::at(
-                    codes::NOT_A_GRAPH,
-                    span,
-                    format!("`{}` has no links to predict", graph.name),
-                    "links are those of a relation",
-                );
-                diagnostics.push(report.help("name a relation as it is declared: `links(likes)`, `links(relations)`"));
-                None
-            }
-        }
-    }
-
-    fn with_self_loops(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
-        if graph.links {
-            let what = "pairs to score have no self loops";
-            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "of pairs to score"));
-            return None;
-        }
-        if graph.src != graph.dst {
-            let (src, dst) = (&self.vertices[graph.src], &self.vertices[graph.dst]);
-            let mut report = Diagnostic::at(
-                codes::BIPARTITE_SELF_LOOP,
-                span,
-                format!("`{}` cannot have self loops: it joins different vertex types", graph.name),
-                format!("goes from `{}` to `{}`", src.name, dst.name),
-            )
-            .help("give the layer a term for the vertex itself in its `fuse` block instead");
-            if let [step] = graph.steps[..] {
-                report = report.label(self.relations[step.relation as usize].span, "declared here");
-            }
-            diagnostics.push(report);
-            return None;
-        }
-        Some(GraphRef { name: format!("{}_self_loops", graph.name), self_loops: true, span, ..graph })
-    }
-
-    fn named_graphs(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
-        let span = name.span;
-        let one = [Step { relation: 0, reverse: false }];
-        match name.name.as_str() {
-            all @ ("relations" | "reverses") => {
-                self.count(self.relations.iter().map(|_| &one[..]), span, diagnostics)?;
-                let graphs = (0..self.relations.len()).map(|r| self.relation_graph(r, span));
-                return Some(if all == "relations" {
-                    graphs.collect()
-                } else {
-                    graphs.map(GraphRef::reversed).collect()
-                });
-            }
-            "metapaths" => {
-                self.count(self.metapaths.iter().map(|m| &m.steps[..]), span, diagnostics)?;
-                return Some((0..self.metapaths.len()).map(|m| self.metapath_graph(m, span)).collect());
-            }
-            _ => {}
-        }
-        match self.index.get(&name.name) {
-            Some(Named::Relation(relation)) => {
-                self.count([&one[..]].into_iter(), span, diagnostics)?;
-                return Some(vec![self.relation_graph(*relation, span)]);
-            }
-            Some(Named::Metapath(metapath)) => {
-                self.count([&self.metapaths[*metapath].steps[..]].into_iter(), span, diagnostics)?;
-                return Some(vec![self.metapath_graph(*metapath, span)]);
-            }
-            Some(Named::Family(family)) => {
-                let family = &self.families[*family];
-                family.used.set(true);
-                self.count(family.members.iter().map(|g| &g.steps[..]), span, diagnostics)?;
-                return Some(family.members.iter().map(|g| GraphRef { span, ..g.clone() }).collect());
-            }
-            Some(Named::Vertex(_)) | None => {}
-        }
-        if self.broken.contains(&name.name) {
-            return None;
-        }
-        let known = self.relations.iter().map(|r| r.name.as_str());
-        let known = known.chain(self.metapaths.iter().map(|m| m.name.as_str()));
-        let known = known.chain(self.families.iter().map(|f| f.name.as_str()));
-        let known = known.chain(["relations", "reverses", "metapaths"]);
-        let mut report = Diagnostic::at(
-            codes::UNKNOWN_RELATION,
-            span,
-            format!("schema `{}` has no relation, metapath or family `{}`", self.name, name.name),
-            "not declared",
-        );
-        if self.vertex_named(&name.name).is_some() {
-            report = report.help(format!("`{0}` is a vertex type; its identity graph is `identity({0})`", name.name));
-        } else if let Some(relation) = self.reversed(&name.name) {
-            report = report.help(format!(
-                "edges against their direction are `reverse({relation})`, those of all relations `reverses`"
-            ));
-        } else {
-            report = did_you_mean(report, &name.name, known);
-        }
-        diagnostics.push(report);
-        None
-    }
-
-    /// The relation of which a name is that of the reverse, as other tools form it.
-    fn reversed(&self, name: &str) -> Option<&str> {
-        let prefixes = ["rev_", "reverse_", "inv_", "inverse_", "reversed_"];
-        let suffixes = ["_rev", "_inv", "_reverse", "_inverse"];
-        let without = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
-        let without = without.or_else(|| suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)))?;
-        self.relations.iter().map(|relation| relation.name.as_str()).find(|known| *known == without)
-    }
-
-    fn relation_graph(&self, relation: usize, span: Span) -> GraphRef {
-        let info = &self.relations[relation];
-        info.used.set(true);
-        GraphRef {
-            name: info.name.clone(),
-            src: info.src,
-            dst: info.dst,
-            steps: vec![Step { relation: relation as u32, reverse: false }],
-            counted: false,
-            self_loops: false,
-            links: false,
-            span,
-        }
-    }
-
-    fn metapath_graph(&self, metapath: usize, span: Span) -> GraphRef {
-        let info = &self.metapaths[metapath];
-        info.used.set(true);
-        let MetapathInfo { name, counted, src, dst, steps, .. } = info;
-        GraphRef {
-            name: name.clone(),
-            src: *src,
-            dst: *dst,
-            steps: steps.clone(),
-            counted: *counted,
-            self_loops: false,
-            links: false,
-            span,
-        }
-    }
-}
-
-/// The report of a semantic graph whose edges a family has already.
-pub fn duplicate_graph(first: &GraphRef, graph: &GraphRef) -> Diagnostic {
-    let message = if first.name == graph.name {
-        format!("semantic graph `{}` is in the family twice", graph.name)
-    } else {
-        format!("`{}` has the same edges as `{}`, which is in the family too", graph.name, first.name)
-    };
-    let report = if first.span == graph.span {
-        Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "holds it twice")
-    } else {
-        Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "again here").label(first.span, "first here")
-    };
-    report.help("its edges would count twice; leave one of the two out")
-}
-
-impl GraphRef {
-    /// Graphs with the same edges have the same key.
-    pub fn edges_key(&self) -> EdgesKey {
-        (self.src, self.dst, self.steps.clone(), self.counted, self.self_loops, self.links)
-    }
-
-    /// As a row of a program's table.
-    pub fn declaration(&self) -> GraphDecl {
-        GraphDecl {
-            name: self.name.clone(),
-            src: VertexType::new(self.src),
-            dst: VertexType::new(self.dst),
-            steps: self.steps.clone(),
-            counted: self.counted,
-            self_loops: self.self_loops,
-            links: self.links,
-            derived: None,
-        }
-    }
-
-    /// Is this the row of a program's table for it, whatever its name?
-    pub fn makes(&self, decl: &GraphDecl) -> bool {
-        (self.src, self.dst, &self.steps) == (decl.src.index(), decl.dst.index(), &decl.steps)
-            && (self.counted, self.self_loops, self.links) == (decl.counted, decl.self_loops, decl.links)
-    }
-
-    /// The same edges with messages the other way.
-    fn reversed(self) -> GraphRef {
-        let steps = self.steps.iter().rev().map(|s| Step { reverse: !s.reverse, ..*s }).collect();
-        let name = match self.name.strip_prefix("reverse_") {
-            Some(forward) if self.steps.len() == 1 && self.steps[0].reverse => forward.to_string(),
-            _ => format!("reverse_{}", self.name),
-        };
-        GraphRef { name, src: self.dst, dst: self.src, steps, ..self }
     }
 }
 
