@@ -16,7 +16,7 @@
 //!
 //! These are vertex types and graphs like others: all operations, passes and kernels apply to them. Only the product of
 //! the rows of a member with its weight needs an operation of its own, [`crate::Op::Grouped`] (a grouped GEMM).
-//! [`derive`] says what the derived tables hold; runtimes compute the same faster.
+//! [`derive()`] says what the derived tables hold; runtimes compute the same faster.
 
 use crate::Direction;
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
