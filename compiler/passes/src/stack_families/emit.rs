@@ -38,6 +38,8 @@ pub struct Emitter<'a> {
     lifted: HashMap<(Value, Direction), Value>,
     possible: HashMap<(Tuple, Rows), bool>,
     params: HashMap<(String, bool), Param>,
+    /// The parameter of each member of a family of parameters.
+    entries: HashMap<(String, Graph), Param>,
     stack: Option<Stack>,
 }
 
@@ -60,6 +62,10 @@ impl<'a> Emitter<'a> {
             lifted: HashMap::new(),
             possible: HashMap::new(),
             params: HashMap::new(),
+            entries: (0..old.params.len())
+                .map(Param::new)
+                .filter_map(|param| Some(((base(old, param), old.params[param.index()].of?), param)))
+                .collect(),
             stack: None,
         }
     }
@@ -263,12 +269,8 @@ impl<'a> Emitter<'a> {
         let decl = &self.old.params[of.index()];
         let tail = if table.is_some() { &decl.dims[1..] } else { &decl.dims[..] };
         let dims = [&[rows], tail].concat();
-        let entry = |&graph: &Graph| {
-            let other = |decl: &ParamDecl| decl.of == Some(graph);
-            let found = (0..self.old.params.len()).map(Param::new);
-            found.into_iter().find(|&p| other(&self.old.params[p.index()]) && base(self.old, p) == name)
-        };
-        let entries = self.members.iter().map(|graph| entry(graph).expect("each member has one")).collect();
+        let entry = |&graph: &Graph| self.entries[&(name.clone(), graph)];
+        let entries = self.members.iter().map(entry).collect();
         // Its entries have initial values.
         let (init, decay) = (Init::Constant(0.0), decl.decay);
         let taken = self.new.params.iter().any(|decl| decl.name == name);
