@@ -330,7 +330,7 @@ fn summary(model: &Analyzed, lowered: &Lowered, memory: Option<String>) -> Strin
         "{}: {} operations, {} parameters; `--emit LEVEL` shows a level{}",
         model.name,
         program.values.len(),
-        program.params.len(),
+        program.params.iter().filter(|param| param.entries.is_empty()).count(),
         memory.map(|line| format!("\n{line}")).unwrap_or_default()
     )
 }
