@@ -315,8 +315,8 @@ fn lower_within(
     needed: impl Fn(&Lowered, &mut BoundData) -> Result<u64, Failure>,
     say: &mut dyn FnMut(String),
 ) -> Result<Lowered, Failure> {
-    /// Scratch memory and partial results are outside the compiler's model, and may change a little with
-    /// rematerialization.
+    /// Scratch memory and partial results are outside the compiler's model, and rematerialization may change them a
+    /// little, so that a second attempt with a smaller arena can fit.
     const ATTEMPTS: usize = 3;
     let lower = |options: &LowerOptions| lower(model, options).map_err(source::not_lowered);
     let mut lowered = lower(&options)?;
@@ -447,8 +447,8 @@ fn warn_of_not_finite(name: &str, shape: &[usize], numbers: &[f32]) {
     }
 }
 
-/// Writes the scores of pairs, given as an array of three rows: source, position of the relation in the dataset,
-/// destination.
+/// Writes the scores of pairs. They are given as an array of three rows: the source, the position of the relation in
+/// the dataset, and the destination of each pair.
 fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<ExitCode, Failure> {
     let wrong = |what: String| Failure::input(format!("{}: {what}", pairs.display()));
     let file = npy::Npy::open(pairs).map_err(|problem| wrong(problem.to_string()))?;

@@ -26,8 +26,8 @@ const USED: &[&str] = &[
     "score",
 ];
 
-/// With more relations, per-relation encoder parameters in both directions are too many for a starter: embeddings are
-/// scored directly.
+/// With more relations, an encoder has too many parameters for a starter (one per relation and direction): a starter
+/// model then scores the embeddings directly.
 const MANY_RELATIONS: usize = 24;
 /// With more edges, training uses mini-batches.
 const MANY_EDGES: usize = 4_000_000;

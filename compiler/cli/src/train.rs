@@ -152,8 +152,8 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     }
 }
 
-/// Writes the trained parameters. If the path cannot be written, they go to a new temporary folder, since training may
-/// have taken days.
+/// Writes the trained parameters. Training may have taken days: if the path cannot be written, they go to a new
+/// temporary folder, which the message names.
 fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
     let Err(error) = prepared.trainer.save_weights(path) else { return Ok(()) };
     let model = prepared.trainer.artifact().model.clone();

@@ -7,9 +7,10 @@
 //!
 //! # Grouped products
 //!
-//! How many tiles of rows a member has depends on the data, so there are as many blocks as there can be at most, and
-//! each finds its member (`members`); those without rows return. A tile ends with the rows of its member. With `P` rows
-//! and `M` members, the products cost at least `2 P k n` operations and `4 (P (k + n) + M k n)` bytes.
+//! The number of row tiles of a member depends on the data. A launch therefore has as many blocks as there can be tiles
+//! at most; each block finds its member (`members`), and blocks without rows return. A tile ends with the rows of its
+//! member. With `P` rows and `M` members, the products cost at least `2 P k n` operations and `4 (P (k + n) + M k n)`
+//! bytes.
 //!
 //! Rows of a tile that the member does not have are not read, but multiplied. A weight of a member with few rows is so
 //! read for `2 TILE / 4 = 32` operations per byte, three times as many on tensor cores: about what an H200 does in the
