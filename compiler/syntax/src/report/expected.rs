@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::{BLOCK_WORDS, ENTRY_WORDS, ITEM_WORDS, SCHEMA_WORDS};
 use crate::tokens::CONTEXTUAL;
 
 /// The terminals that the grammar accepts at a position.
@@ -93,7 +94,7 @@ impl Expected {
             groups.push("a string".to_owned());
         }
         // Declarations and entries are listed in their usual order.
-        let rank = |terminal: &str| ORDER.iter().position(|o| *o == terminal).unwrap_or(ORDER.len());
+        let rank = |terminal: &str| ORDER.iter().copied().flatten().position(|o| *o == terminal).unwrap_or(usize::MAX);
         let mut left: Vec<&str> = left.into_iter().collect();
         left.sort_by_key(|terminal| rank(terminal));
         groups.extend(left.into_iter().map(|terminal| format!("`{terminal}`")));
@@ -125,55 +126,13 @@ const OPERATORS: &[&str] = &[
     "from",
 ];
 const EXPRESSION: &[&str] = &["NAME", "NUMBER", "(", "[", "{", "-", "not", "if", "true", "false"];
-const ORDER: &[&str] = &[
-    "use",
-    "const",
-    "schema",
-    "layer",
-    "model",
-    "train",
-    "vertex",
-    "relation",
-    "metapath",
-    "family",
-    "param",
-    "project",
-    "aggregate",
-    "fuse",
-    "dataset",
-    "split",
-    "loss",
-    "optimizer",
-    "schedule",
-    "clip",
-    "epochs",
-    "batch",
-    "fanout",
-    "reuse",
-    "negatives",
-    "exclude",
-    "stop",
-    "select",
-    "metrics",
-    "seed",
-    "f32",
-    "onehot",
-    "embedding",
-    "class",
-    "multilabel",
-    "target",
-    "graph",
-    "type",
-    "src",
-    "dst",
-    "shared",
-    "basis",
-    "blocks",
-    "=",
-    "no_decay",
-    ",",
-    ")",
-    "]",
-    "{",
-    "}",
+/// Terminals in the order of messages: declarations and entries first, as they usually follow each other.
+const ORDER: &[&[&str]] = &[
+    ITEM_WORDS,
+    SCHEMA_WORDS,
+    BLOCK_WORDS,
+    ENTRY_WORDS,
+    &["f32", "onehot", "embedding", "class", "multilabel", "target"],
+    &["graph", "type", "src", "dst", "shared", "basis", "blocks"],
+    &["=", "no_decay", ",", ")", "]", "{", "}"],
 ];
