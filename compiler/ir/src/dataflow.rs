@@ -65,6 +65,13 @@ pub struct GraphDecl {
     pub derived: Option<(Stack, Incidence)>,
 }
 
+impl GraphDecl {
+    /// The graph of a relation or metapath, with the edges (or distinct pairs) as they are.
+    pub fn new(name: String, src: VertexType, dst: VertexType, steps: Vec<Step>) -> Self {
+        Self { name, src, dst, steps, counted: false, self_loops: false, links: false, derived: None }
+    }
+}
+
 /// A semantic graph whose edges are paths of other graphs, so that a reduction over its edges can be
 /// factored hop by hop.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -182,16 +182,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_bounded() {
         let (a, b) = (VertexType(0), VertexType(1));
-        let graph = GraphDecl {
-            name: "g".into(),
-            src: a,
-            dst: b,
-            steps: vec![],
-            counted: false,
-            self_loops: false,
-            links: false,
-            derived: None,
-        };
+        let graph = GraphDecl::new("g".into(), a, b, vec![]);
         let pattern = PatternDecl { vertex: a, columns: 4 };
         let tables = Dataflow { graphs: vec![graph], patterns: vec![pattern], ..Dataflow::new("d") };
         let mut sizes = SizeInfo { vertices: vec![10, 3], edges: vec![6], ..SizeInfo::default() };

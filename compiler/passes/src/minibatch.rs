@@ -274,16 +274,7 @@ impl Builder<'_> {
         }
         let name = |vertex: VertexType| &self.new.vertex_types[vertex.index()].name;
         let name = format!("first({} of {})", name(to), name(from));
-        let decl = GraphDecl {
-            name: name.clone(),
-            src: from,
-            dst: to,
-            steps: vec![],
-            counted: false,
-            self_loops: false,
-            links: false,
-            derived: None,
-        };
+        let decl = GraphDecl::new(name.clone(), from, to, vec![]);
         let new = self.add_graph(decl, name, BatchGraph::First { rows: to });
         self.tables.firsts.insert((from, to), new);
         new
@@ -467,16 +458,7 @@ impl Builder<'_> {
         self.layout.vertices.push(Known { vertex, hops });
         self.layout.reused.push(Reused { rows, of, values: vec![] });
         let number = self.layout.reused.len() - 1;
-        let decl = GraphDecl {
-            name: graph.clone(),
-            src: rows,
-            dst: of,
-            steps: vec![],
-            counted: false,
-            self_loops: false,
-            links: false,
-            derived: None,
-        };
+        let decl = GraphDecl::new(graph.clone(), rows, of, vec![]);
         self.add_graph(decl, graph, BatchGraph::Reused { rows: number });
         number
     }

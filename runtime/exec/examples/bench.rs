@@ -105,16 +105,7 @@ fn tables(graph: &Topology, features: &Topology) -> (Dataflow, BoundData) {
     let mut flow = Dataflow::new("bench");
     flow.vertex_types.push(VertexTypeDecl::new("Paper".into(), "paper".into()));
     let (src, dst) = (VertexType(0), VertexType(0));
-    flow.graphs.push(GraphDecl {
-        name: "PSP".into(),
-        src,
-        dst,
-        steps: vec![],
-        counted: false,
-        self_loops: false,
-        links: false,
-        derived: None,
-    });
+    flow.graphs.push(GraphDecl::new("PSP".into(), src, dst, vec![]));
     let data = BoundData {
         num_vertices: vec![PAPERS],
         graphs: vec![graph.clone()],

@@ -38,16 +38,7 @@ pub fn declare_metapaths(flow: &mut Dataflow, dataset: &Dataset) -> Result<()> {
             let dst = if last.reverse { relation.src } else { relation.dst };
             let name = format!("{} hop {}", decl.name, hop + 1);
             hops.push(Graph::new(flow.graphs.len()));
-            flow.graphs.push(GraphDecl {
-                name,
-                src,
-                dst,
-                steps,
-                counted: false,
-                self_loops: false,
-                links: false,
-                derived: None,
-            });
+            flow.graphs.push(GraphDecl::new(name, src, dst, steps));
             src = dst;
         }
         flow.paths.push(PathDecl { of: Graph::new(index), hops, once: !decl.counted });

@@ -476,16 +476,7 @@ mod tests {
         for name in ["a", "b"] {
             flow.vertex_types.push(VertexTypeDecl::new(name.into(), name.into()));
         }
-        flow.graphs.push(GraphDecl {
-            name: "g".into(),
-            src: a,
-            dst: b,
-            steps: vec![],
-            counted: false,
-            self_loops: false,
-            links: false,
-            derived: None,
-        });
+        flow.graphs.push(GraphDecl::new("g".into(), a, b, vec![]));
         let ty = Type::fixed(Space::Vertices(a), &[2]);
         let x = flow.declare_input(InputDecl { name: "a.x".into(), ty, binding: Binding::Features(a) });
         let x = flow.add(Op::Input(x), &[]);

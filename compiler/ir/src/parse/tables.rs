@@ -70,14 +70,10 @@ impl Parser {
                 let self_loops = self.accept_word("self_loops");
                 let links = self.accept_word("links");
                 self.parsed.flow.graphs.push(GraphDecl {
-                    name,
-                    src,
-                    dst,
-                    steps,
                     counted,
                     self_loops,
                     links,
-                    derived: None,
+                    ..GraphDecl::new(name, src, dst, steps)
                 });
                 Ok(Place::Graph(self.parsed.flow.graphs.len() - 1))
             }

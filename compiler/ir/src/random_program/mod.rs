@@ -118,16 +118,12 @@ impl Generator {
             let dst = if i == 0 { src } else { VertexType::new(self.below(num_types)) };
             let name = format!("rel{i}");
             self.flow.relations.push(RelationDecl { name: name.clone(), dataset_name: name, src, dst });
-            self.flow.graphs.push(GraphDecl {
-                name: format!("G{i}"),
+            self.flow.graphs.push(GraphDecl::new(
+                format!("G{i}"),
                 src,
                 dst,
-                steps: vec![Step { relation: i as u32, reverse: false }],
-                counted: false,
-                self_loops: false,
-                links: false,
-                derived: None,
-            });
+                vec![Step { relation: i as u32, reverse: false }],
+            ));
             let ends = [src, dst].map(|end| self.bindings.num_vertices[end.index()]);
             let count = if self.chance(0.2) { 0 } else { self.below(3 * ends[1] + 2) };
             let mut edges: Vec<(u32, u32)> =
@@ -160,7 +156,7 @@ impl Generator {
             self.flow.relations.push(RelationDecl { name: name.clone(), dataset_name: name.clone(), src, dst });
             hops.push(Graph::new(self.flow.graphs.len()));
             let (counted, self_loops, links) = (false, false, false);
-            self.flow.graphs.push(GraphDecl { name, src, dst, steps, counted, self_loops, links, derived: None });
+            self.flow.graphs.push(GraphDecl { counted, self_loops, links, ..GraphDecl::new(name, src, dst, steps) });
             self.bindings.edges.push(edges);
         }
         let [first, second] = [0, 1].map(|hop| &self.bindings.edges[hops[hop].index()]);
@@ -174,16 +170,7 @@ impl Generator {
         let steps = hops.iter().map(|hop| self.flow.graphs[hop.index()].steps[0]).collect();
         let (name, src, dst, counted) = ("path".to_owned(), ends[0], ends[2], !once);
         let of = Graph::new(self.flow.graphs.len());
-        self.flow.graphs.push(GraphDecl {
-            name,
-            src,
-            dst,
-            steps,
-            counted,
-            self_loops: false,
-            links: false,
-            derived: None,
-        });
+        self.flow.graphs.push(GraphDecl { counted, ..GraphDecl::new(name, src, dst, steps) });
         self.flow.paths.push(PathDecl { of, hops, once });
         self.bindings.edges.push(pairs.keys().map(|&(dst, src)| (src, dst)).collect());
         if counted {

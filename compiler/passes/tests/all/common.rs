@@ -37,16 +37,7 @@ impl World {
         }
         for (name, src, dst) in [("AB", A, B), ("AA", A, A), ("none", A, B), ("BB", B, B)] {
             let name = name.into();
-            flow.graphs.push(GraphDecl {
-                name,
-                src,
-                dst,
-                steps: vec![],
-                counted: false,
-                self_loops: false,
-                links: false,
-                derived: None,
-            });
+            flow.graphs.push(GraphDecl::new(name, src, dst, vec![]));
         }
         let bindings = Bindings {
             num_vertices: vec![4, 3],

@@ -35,16 +35,7 @@ fn program_with_scores(seed: u64) -> Option<(Dataflow, Bindings, Graph)> {
     flow.relations.push(RelationDecl { name: "joined".into(), dataset_name: "joined".into(), src, dst });
     let steps = vec![Step { relation, reverse: false }];
     let name = "links_joined".to_string();
-    flow.graphs.push(GraphDecl {
-        name,
-        src,
-        dst,
-        steps,
-        counted: false,
-        self_loops: false,
-        links: true,
-        derived: None,
-    });
+    flow.graphs.push(GraphDecl { links: true, ..GraphDecl::new(name, src, dst, steps) });
     let graph = Graph::new(flow.graphs.len() - 1);
     // Every second vertex at one end, with doubles, by destination.
     let mut pairs: Vec<(u32, u32)> = (0..7).map(|i| ((5 * i + 2) % num[0] / 2 * 2, (3 * i + 1) % num[1])).collect();

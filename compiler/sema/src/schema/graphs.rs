@@ -305,14 +305,15 @@ impl GraphRef {
     /// As a row of a program's table.
     pub fn declaration(&self) -> GraphDecl {
         GraphDecl {
-            name: self.name.clone(),
-            src: VertexType::new(self.src),
-            dst: VertexType::new(self.dst),
-            steps: self.steps.clone(),
             counted: self.counted,
             self_loops: self.self_loops,
             links: self.links,
-            derived: None,
+            ..GraphDecl::new(
+                self.name.clone(),
+                VertexType::new(self.src),
+                VertexType::new(self.dst),
+                self.steps.clone(),
+            )
         }
     }
 

@@ -14,16 +14,7 @@ pub fn one_graph(name: &str) -> Dataflow {
     flow.vertex_types.push(VertexTypeDecl::new("V".into(), "v".into()));
     flow.relations.push(RelationDecl { name: "r".into(), dataset_name: "r".into(), src: V, dst: V });
     let steps = vec![Step { relation: 0, reverse: false }];
-    flow.graphs.push(GraphDecl {
-        name: "g".into(),
-        src: V,
-        dst: V,
-        steps,
-        counted: false,
-        self_loops: false,
-        links: false,
-        derived: None,
-    });
+    flow.graphs.push(GraphDecl::new("g".into(), V, V, steps));
     flow
 }
 

@@ -55,16 +55,7 @@ impl Case {
             let (src, dst) = (VertexType(*src), VertexType(*dst));
             let dataset_name = name.clone();
             flow.relations.push(RelationDecl { name: format!("r{i}"), dataset_name, src, dst });
-            flow.graphs.push(GraphDecl {
-                name: name.clone(),
-                src,
-                dst,
-                steps: vec![Step { relation: i as u32, reverse: false }],
-                counted: false,
-                self_loops: false,
-                links: false,
-                derived: None,
-            });
+            flow.graphs.push(GraphDecl::new(name.clone(), src, dst, vec![Step { relation: i as u32, reverse: false }]));
             let mut sorted = edges.clone();
             sorted.sort_by_key(|&(s, d)| (d, s));
             let (num_src, num_dst) = (counts[src.index()], counts[dst.index()]);
