@@ -10,3 +10,4 @@ mod language;
 mod layers;
 mod orders;
 mod reuse;
+mod training_cases;
