@@ -15,6 +15,7 @@ pub mod fingerprint;
 pub mod infer;
 pub mod interp;
 pub mod kernel;
+pub mod loops;
 pub mod names;
 pub mod not_finite;
 pub mod op_info;

@@ -15,11 +15,11 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
+use hgnnc_ir::loops;
 use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::emit::emit;
-use crate::program::Program;
 
 /// The reason why there is no machine code.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
@@ -27,9 +27,9 @@ pub enum NativeError {
     /// Cranelift does not support this processor, or the system forbids executable memory.
     #[error("no machine code can be generated for this processor: {0}")]
     Host(String),
-    /// The generator does not cover a program, or Cranelift rejects it.
-    #[error("no machine code for a program: {0}")]
-    Program(String),
+    /// The generator does not cover a function, or Cranelift rejects it.
+    #[error("no machine code for a function: {0}")]
+    Function(String),
 }
 
 /// A code generator for the host processor.
@@ -39,10 +39,10 @@ pub struct Compiler {
 }
 
 /// The type of all generated functions. Arguments: arrays, index arrays, results, offsets, and the number of items (for
-/// [`crate::Shape::Segments`]: of rows that own items).
+/// [`loops::function::Shape::Segments`]: of rows that own items).
 type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *const *mut f32, *const u32, usize);
 
-/// Owner of the machine code of programs. Programs with equal texts share a function.
+/// Owner of the machine code of functions. Functions with equal texts share it.
 #[derive(Default)]
 pub struct Code {
     /// The modules own the code memory. They are accessed only when code is added and when `self` is dropped.
@@ -62,7 +62,7 @@ pub struct Arguments<'a> {
     pub indices: &'a [*const u32],
     /// Address of row 0 of each result.
     pub results: &'a [*mut f32],
-    /// For [`crate::Shape::Segments`]: the first item of each row, and the number of items.
+    /// For [`loops::function::Shape::Segments`]: the first item of each row, and the number of items.
     pub offsets: &'a [u32],
     /// Number of items, or of rows that own items.
     pub count: usize,
@@ -108,11 +108,11 @@ impl Compiler {
     ///
     /// # Errors
     /// If the generator does not cover the program.
-    pub fn function(&self, program: &Program) -> Result<Function, NativeError> {
+    pub fn function(&self, program: &loops::Function) -> Result<Function, NativeError> {
         let mut function = Function::with_name_signature(UserFuncName::user(0, 0), self.signature());
         let mut context = FunctionBuilderContext::new();
         let builder = FunctionBuilder::new(&mut function, &mut context);
-        let builder = emit(program, builder, self.fma).map_err(NativeError::Program)?;
+        let builder = emit(program, builder, self.fma).map_err(NativeError::Function)?;
         builder.finalize(self.isa.frontend_config());
         Ok(function)
     }
@@ -122,9 +122,9 @@ impl Compiler {
     ///
     /// # Errors
     /// For each program, the reason why there is no code.
-    pub fn add(&self, programs: &[&Program], code: &mut Code) -> Vec<Result<usize, NativeError>> {
+    pub fn add(&self, programs: &[&loops::Function], code: &mut Code) -> Vec<Result<usize, NativeError>> {
         let texts: Vec<String> = programs.iter().map(ToString::to_string).collect();
-        let mut new: Vec<(&str, &Program)> = vec![];
+        let mut new: Vec<(&str, &loops::Function)> = vec![];
         for (text, program) in texts.iter().zip(programs) {
             if !code.known.contains_key(text) && new.iter().all(|(other, _)| other != text) {
                 new.push((text, program));
@@ -138,12 +138,12 @@ impl Compiler {
         texts.iter().map(|text| code.known[text].clone()).collect()
     }
 
-    fn machine_code(&self, program: &Program) -> Result<Vec<u8>, NativeError> {
+    fn machine_code(&self, program: &loops::Function) -> Result<Vec<u8>, NativeError> {
         self.machine_code_of(Context::for_function(self.function(program)?))
     }
 
     pub(crate) fn machine_code_of(&self, mut context: Context) -> Result<Vec<u8>, NativeError> {
-        let refused = |error: String| NativeError::Program(error);
+        let refused = |error: String| NativeError::Function(error);
         let code = context
             .compile(&*self.isa, &mut ControlPlane::default())
             .map_err(|error| refused(format!("{}", error.inner)))?;
@@ -179,7 +179,7 @@ impl Compiler {
         let mut defined = vec![];
         for code in compiled {
             defined.push(code.and_then(|code| {
-                let refused = |error: cranelift_module::ModuleError| NativeError::Program(error.to_string());
+                let refused = |error: cranelift_module::ModuleError| NativeError::Function(error.to_string());
                 let id = module.declare_anonymous_function(signature).map_err(refused)?;
                 module.define_function_bytes(id, alignment, &code, &[]).map_err(refused)?;
                 Ok(id)

@@ -1,6 +1,6 @@
 //! JIT compiler for element-wise loops over rows and edges, based on Cranelift.
 //!
-//! The input is a [`Program`]: element-wise operations, reductions within a row, copies, and reductions over the items
+//! The input is a [`Function`] of the loops IR: element-wise operations, reductions within a row, copies, and reductions over the items
 //! that a row owns, on arrays of known widths. [`Compiler::compile`] turns it into one function that keeps intermediate
 //! values in registers. The runtime chooses the programs and passes addresses, row counts and offsets with each call.
 //! The code depends on none of these, so programs with equal texts share a function.
@@ -16,10 +16,9 @@ mod code;
 mod emit;
 mod math;
 mod phases;
-mod program;
 mod sampler;
 
 pub use code::{Arguments, Code, Compiler, NativeError};
+pub use hgnnc_ir::loops::Function;
 pub use math::{generates_binary, generates_unary};
-pub use program::{Array, Kind, Op, Program, Row, Shape, Source};
 pub use sampler::{Counted, DrawCall, RowsCall, RowsOf, SHORT, SLACK, SamplerCode, SamplerFunction, Take, UNROLLED};

@@ -4,7 +4,7 @@
 //! reads passes through memory: through its result if it has one, else through a row on the stack, which stays
 //! in the L1 cache.
 
-use crate::program::{Program, Row, Shape, Source};
+use hgnnc_ir::loops::function::{Function, Row, Shape, Source};
 
 /// A group of operations that run in one loop over the columns of an item.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,35 +16,35 @@ pub(crate) enum Phase {
 }
 
 /// The phases in execution order, and for each operation whether another phase reads its value.
-pub(crate) fn phases(program: &Program) -> (Vec<Phase>, Vec<bool>) {
+pub(crate) fn phases(program: &Function) -> (Vec<Phase>, Vec<bool>) {
     let mut phases: Vec<Phase> = vec![];
     let mut phase_of: Vec<usize> = vec![];
-    for (at, op) in program.ops.iter().enumerate() {
+    for (at, op) in program.instrs.iter().enumerate() {
         let joins = |value: usize| {
-            let other = &program.ops[value];
-            op.kind.element_wise() && other.kind.element_wise() && other.width == op.width
+            let other = &program.instrs[value];
+            op.by_columns() && other.by_columns() && other.width == op.width
         };
-        let first = op.kind.sources().into_iter().map(|source| match source {
-            Source::Array(_) => 0,
+        let first = op.op.operands().into_iter().map(|source| match source {
+            Source::Array(_) | Source::Label(_) => 0,
             Source::Value(value) if joins(value) => phase_of[value],
             Source::Value(value) => phase_of[value] + 1,
         });
         let first = first.max().unwrap_or(0);
         let fits = |phase: &Phase| match phase {
-            Phase::Columns(ops) => op.kind.element_wise() && program.ops[ops[0]].width == op.width,
+            Phase::Columns(ops) => op.by_columns() && program.instrs[ops[0]].width == op.width,
             Phase::Single(_) => false,
         };
         let place = (first..phases.len()).find(|&phase| fits(&phases[phase]));
         phase_of.push(place.unwrap_or(phases.len()));
         match place.map(|phase| &mut phases[phase]) {
             Some(Phase::Columns(ops)) => ops.push(at),
-            Some(Phase::Single(_)) | None if op.kind.element_wise() => phases.push(Phase::Columns(vec![at])),
+            Some(Phase::Single(_)) | None if op.by_columns() => phases.push(Phase::Columns(vec![at])),
             Some(Phase::Single(_)) | None => phases.push(Phase::Single(at)),
         }
     }
-    let mut kept = vec![false; program.ops.len()];
-    for (at, op) in program.ops.iter().enumerate() {
-        for source in op.kind.sources() {
+    let mut kept = vec![false; program.instrs.len()];
+    for (at, op) in program.instrs.iter().enumerate() {
+        for source in op.op.operands() {
             if let Source::Value(value) = source {
                 kept[value] |= phase_of[value] != phase_of[at];
             }
@@ -54,14 +54,15 @@ pub(crate) fn phases(program: &Program) -> (Vec<Phase>, Vec<bool>) {
 }
 
 /// The common width of a program without row structure, whose items can be treated as elements of one long row.
-pub(crate) fn flat_width(program: &Program) -> Option<usize> {
-    let width = program.ops.first()?.width;
-    let plain = program.ops.iter().all(|op| {
-        op.kind.element_wise()
+pub(crate) fn flat_width(program: &Function) -> Option<usize> {
+    let width = program.instrs.first()?.width;
+    let plain = program.instrs.iter().all(|op| {
+        op.by_columns()
             && op.width == width
-            && (!op.kind.accumulates() || width == 1)
-            && op.kind.sources().iter().all(|&source| match source {
+            && (!op.accumulates() || width == 1)
+            && op.op.operands().iter().all(|&source| match source {
                 Source::Value(_) => true,
+                Source::Label(_) => false,
                 Source::Array(array) => match program.arrays[array].row {
                     Row::Each => program.arrays[array].width == width,
                     Row::Same => program.arrays[array].width == 1,
@@ -78,23 +79,24 @@ mod tests {
     use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
 
     use super::*;
-    use crate::program::{Array, Kind, Op};
+    use hgnnc_ir::kernel::KernelOp;
+    use hgnnc_ir::loops::function::{Array, Instr};
 
     /// Softmax of `a0` (8 elements) without the maximum, times `a1` (1 element).
-    fn softmax(second: Row) -> Program {
+    fn softmax(second: Row) -> Function {
         let (a, v) = (Source::Array, Source::Value);
-        let op = |kind, width, result| Op { kind, width, result };
-        Program {
+        let op = |op, width, result| Instr { op, width, result };
+        Function {
             shape: Shape::Items,
             arrays: vec![
                 Array { width: 8, row: Row::Each, changes: false },
                 Array { width: 1, row: second, changes: false },
             ],
-            ops: vec![
-                op(Kind::Unary(UnaryOp::Exp, a(0)), 8, None),
-                op(Kind::Reduce(Reduce::Sum, v(0)), 1, None),
-                op(Kind::Binary(BinaryOp::Mul, v(0), a(1)), 8, None),
-                op(Kind::Binary(BinaryOp::Div, v(2), v(1)), 8, Some(0)),
+            instrs: vec![
+                op(KernelOp::Unary(UnaryOp::Exp, a(0)), 8, None),
+                op(KernelOp::ReduceTrailing(Reduce::Sum, v(0)), 1, None),
+                op(KernelOp::Binary(BinaryOp::Mul, v(0), a(1)), 8, None),
+                op(KernelOp::Binary(BinaryOp::Div, v(2), v(1)), 8, Some(0)),
             ],
             num_indices: 1,
             num_results: 1,
@@ -113,8 +115,8 @@ mod tests {
     fn only_programs_without_rows_are_flat() {
         let mut program = softmax(Row::Same);
         assert_eq!(flat_width(&program), None, "the sum needs rows");
-        program.ops[1].kind = Kind::Unary(UnaryOp::Neg, Source::Value(0));
-        program.ops[1].width = 8;
+        program.instrs[1].op = KernelOp::Unary(UnaryOp::Neg, Source::Value(0));
+        program.instrs[1].width = 8;
         assert_eq!(flat_width(&program), Some(8));
         program.arrays[1].row = Row::Picked(0);
         assert_eq!(flat_width(&program), None, "elements of a row belong to the same picked element");

@@ -3,26 +3,31 @@
 // Generated code is called with raw array addresses.
 #![allow(unsafe_code)]
 
+use hgnnc_ir::kernel::KernelOp;
+use hgnnc_ir::loops::Function;
+use hgnnc_ir::loops::function::{Array, Instr, Row, Shape, Source};
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
-use hgnnc_native::{Arguments, Array, Code, Compiler, Kind, Op, Program, Row, Shape, Source};
+use hgnnc_native::{Arguments, Code, Compiler};
+
+type Op = KernelOp<Source, usize>;
 
 const fn array(width: usize, row: Row, changes: bool) -> Array {
     Array { width, row, changes }
 }
 
-fn op(kind: Kind, width: usize, result: Option<usize>) -> Op {
-    Op { kind, width, result }
+fn op(op: Op, width: usize, result: Option<usize>) -> Instr {
+    Instr { op, width, result }
 }
 
-fn binary(f: BinaryOp, a: Source, b: Source) -> Kind {
-    Kind::Binary(f, a, b)
+fn binary(f: BinaryOp, a: Source, b: Source) -> Op {
+    KernelOp::Binary(f, a, b)
 }
 
 const A: fn(usize) -> Source = Source::Array;
 const V: fn(usize) -> Source = Source::Value;
 
 /// A program as text with its Cranelift IR before optimization. The calling convention is the host's.
-fn listing(program: &Program) -> String {
+fn listing(program: &Function) -> String {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
     let function = compiler.function(program).expect("the program is covered").display().to_string();
     let host = ["system_v", "windows_fastcall", "apple_aarch64"];
@@ -31,8 +36,8 @@ fn listing(program: &Program) -> String {
 }
 
 /// A momentum step, `m ← 0.9 m + g`, `w ← w - 0.1 m`; in place with `changes`.
-fn momentum(width: usize, changes: bool) -> Program {
-    Program {
+fn momentum(width: usize, changes: bool) -> Function {
+    Function {
         shape: Shape::Items,
         arrays: vec![
             array(width, Row::Each, changes),
@@ -41,7 +46,7 @@ fn momentum(width: usize, changes: bool) -> Program {
             array(width, Row::Each, changes),
             array(1, Row::Same, false),
         ],
-        ops: vec![
+        instrs: vec![
             op(binary(BinaryOp::Mul, A(0), A(1)), width, None),
             op(binary(BinaryOp::Add, V(0), A(2)), width, Some(0)),
             op(binary(BinaryOp::Mul, V(1), A(4)), width, None),
@@ -53,13 +58,13 @@ fn momentum(width: usize, changes: bool) -> Program {
 }
 
 /// Each row divided by the sum of its exponentials, so that the row is read twice.
-fn normalized(width: usize, changes: bool) -> Program {
-    Program {
+fn normalized(width: usize, changes: bool) -> Function {
+    Function {
         shape: Shape::Items,
         arrays: vec![array(width, Row::Each, changes)],
-        ops: vec![
-            op(Kind::Unary(UnaryOp::Abs, A(0)), width, None),
-            op(Kind::Reduce(Reduce::Sum, V(0)), 1, None),
+        instrs: vec![
+            op(KernelOp::Unary(UnaryOp::Abs, A(0)), width, None),
+            op(KernelOp::ReduceTrailing(Reduce::Sum, V(0)), 1, None),
             op(binary(BinaryOp::Div, A(0), V(1)), width, Some(0)),
         ],
         num_indices: 0,
@@ -75,13 +80,13 @@ fn an_update_is_one_loop_over_elements() {
 #[test]
 fn rows_with_different_widths_are_loops_over_items() {
     // The score of an edge, and the sum of scores over the edges of a row.
-    let score = Program {
+    let score = Function {
         shape: Shape::Segments,
         arrays: vec![array(2, Row::Picked(0), false), array(2, Row::Owner, false)],
-        ops: vec![
+        instrs: vec![
             op(binary(BinaryOp::Add, A(0), A(1)), 2, None),
-            op(Kind::Choose { a: V(0), positive: 1.0, otherwise: 0.25 }, 2, Some(0)),
-            op(Kind::Segment(Reduce::Sum, V(1)), 2, Some(1)),
+            op(KernelOp::Select { a: V(0), positive: 1.0, otherwise: 0.25 }, 2, Some(0)),
+            op(KernelOp::Segment(Reduce::Sum, V(1)), 2, Some(1)),
         ],
         num_indices: 1,
         num_results: 2,
@@ -103,7 +108,7 @@ fn loads_of_what_changes_stay_in_order() {
 }
 
 /// Results of `arrays[i] = (first element, count)`: out of place, and in place for arrays that change.
-fn run(program: &Program, mut arrays: Vec<Vec<f32>>, places: &[usize], rows: usize) -> Vec<Vec<f32>> {
+fn run(program: &Function, mut arrays: Vec<Vec<f32>>, places: &[usize], rows: usize) -> Vec<Vec<f32>> {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
     let mut code = Code::default();
     let function = compiler.add(&[program], &mut code).remove(0).expect("the program is covered");

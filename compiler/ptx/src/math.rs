@@ -158,10 +158,7 @@ pub fn unary(code: &mut Code, f: UnaryOp, x: Val) -> Val {
             let is_zero = code.setp_f32(Cmp::Eq, x, Val::ZERO);
             select(code, Val::ZERO, sign, is_zero)
         }
-        UnaryOp::Step => {
-            let above = code.setp_f32(Cmp::Gt, x, Val::ZERO);
-            select(code, Val::Imm(1.0), Val::ZERO, above)
-        }
+        UnaryOp::Step => positive_or(code, x, 1.0, 0.0),
         UnaryOp::Tanh => tanh(code, x),
         UnaryOp::Sigmoid => sigmoid(code, x),
         UnaryOp::Relu => max(code, x, Val::ZERO),
@@ -226,6 +223,12 @@ fn pow(code: &mut Code, a: Val, b: Val) -> Val {
     let result = select(code, below, power, negative);
     let none = code.setp_f32(Cmp::Eq, b, Val::ZERO);
     select(code, Val::Imm(1.0), result, none)
+}
+
+/// `positive` where `x > 0`, else `otherwise` (also for NaN).
+pub(crate) fn positive_or(code: &mut Code, x: Val, positive: f64, otherwise: f64) -> Val {
+    let above = code.setp_f32(Cmp::Gt, x, Val::ZERO);
+    select(code, Val::Imm(positive as f32), Val::Imm(otherwise as f32), above)
 }
 
 /// `a ∘ b` of f32; comparisons give 0 or 1.

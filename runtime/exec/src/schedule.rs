@@ -6,6 +6,7 @@
 //! for one tile and stay in the L1 cache. Reductions over edges end a loop: they accumulate into their rows tile by
 //! tile.
 
+use hgnnc_ir::kernel::KernelOp;
 use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
 use hgnnc_ir::ops::Reduce;
 
@@ -14,8 +15,7 @@ use crate::data::BoundData;
 use crate::edge_passes::edge_passes;
 use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::native::{BodyStep, Chooser, LoopBody, NativeLoop, Uses, divide};
-use crate::plan::operands;
-use crate::plan::{Access, Base, BlockKind, BlockOp, Domain, Level, Place, Region, SplitRows, reduces_edges};
+use crate::plan::{Access, Base, BlockOp, Domain, Level, Place, Region, SplitRows};
 
 /// Live elements of a tile at its peak: half of an L1 cache.
 const TILE: usize = 6 * 1024;
@@ -113,7 +113,7 @@ impl RegionSchedule {
     /// Its reductions over edges.
     pub fn reductions<'r>(&self, region: &'r Region) -> impl Iterator<Item = &'r BlockOp> {
         let ops = self.loops.iter().flat_map(|fused| &fused.ops).map(|&op| &region.ops[op]);
-        ops.filter(|op| reduces_edges(&op.kind))
+        ops.filter(|op| op.op.reduces_edges())
     }
 
     /// Places row values in the areas of split rows, and reductions with the partial results of pieces.
@@ -186,7 +186,7 @@ impl RegionSchedule {
         for ((local, tiled), offset) in which.into_iter().zip(offsets) {
             slots[local] = if tiled { LocalSlot::Tile(offset) } else { LocalSlot::Block(offset) };
         }
-        let partials = ops.iter().map(|&op| &region.ops[op]).filter(|op| is_partial(&op.kind));
+        let partials = ops.iter().map(|&op| &region.ops[op]).filter(|op| op.op.is_total());
         let partials = partials.map(|op| op.out as usize).collect();
         Self { pass: Pass::Blocks, loops, bodies, partials, slots, scratch_len }
     }
@@ -223,8 +223,8 @@ impl Liveness {
         }
         let mut lives: Vec<Option<(bool, usize, usize)>> = vec![None; region.locals.len()];
         for (op, block_op) in ops.iter().map(|&op| (op, &region.ops[op])) {
-            if !is_partial(&block_op.kind) {
-                let tiled = loops[chain_of[op]].tile != 0 && !reduces_edges(&block_op.kind);
+            if !block_op.op.is_total() {
+                let tiled = loops[chain_of[op]].tile != 0 && !block_op.op.reduces_edges();
                 lives[block_op.out as usize] = Some((tiled, op, op));
             }
         }
@@ -236,7 +236,7 @@ impl Liveness {
         parts.flat_map(|part| part.internal(region)).for_each(|local| lives[local as usize] = None);
         let mut ends: Vec<Vec<usize>> = vec![vec![]; region.locals.len()];
         for (op, block_op) in ops.iter().map(|&op| (op, &region.ops[op])) {
-            for operand in operands(&block_op.kind) {
+            for operand in block_op.op.operands() {
                 if let Base::Local(local) = operand.base {
                     ends[local as usize].push(op);
                 }
@@ -304,37 +304,16 @@ pub fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
     (rows, edges)
 }
 
-/// Whether the result reduces all rows or edges, with one partial result per task.
-pub fn is_partial(kind: &BlockKind) -> bool {
-    matches!(kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
-}
-
 /// Whether the operation can run tile by tile.
-fn streams(kind: &BlockKind) -> bool {
-    match kind {
-        BlockKind::Unary(..)
-        | BlockKind::Binary(..)
-        | BlockKind::Pair(..)
-        | BlockKind::Choose { .. }
-        | BlockKind::Copy(_)
-        | BlockKind::Replace(..)
-        | BlockKind::AddEnds(..)
-        | BlockKind::Concat(..)
-        | BlockKind::Slice { .. }
-        | BlockKind::OneHot { .. }
-        | BlockKind::Mask { .. }
-        | BlockKind::ReduceTrailing(..)
-        | BlockKind::Dot { .. }
-        | BlockKind::WeightedSum { .. }
-        | BlockKind::SoftmaxSum { .. }
-        | BlockKind::SegmentArg { .. }
-        | BlockKind::PartialReduce(..) => true,
-        // Log-sum-exp needs the maximum over all edges first.
-        BlockKind::Segment(reduce, _) => *reduce != Reduce::Lse,
-        // Packs its operands, so it profits from many rows.
-        BlockKind::MatMul(..) | BlockKind::MatMulT(..) | BlockKind::PartialOuter(..) => false,
+fn streams(op: &BlockOp) -> bool {
+    match &op.op {
         // The block does not read the overwritten value any more.
-        BlockKind::Store(_) => false,
+        _ if op.deferred => false,
+        // Log-sum-exp needs the maximum over all edges first.
+        KernelOp::Segment(reduce, _) => *reduce != Reduce::Lse,
+        // Packs its operands, so it profits from many rows.
+        KernelOp::MatMul(..) | KernelOp::MatMulT(..) | KernelOp::OuterAll(..) => false,
+        _ => true,
     }
 }
 
@@ -350,28 +329,28 @@ pub struct Dependency {
 fn dependencies(region: &Region) -> Vec<Vec<Dependency>> {
     let mut producer = vec![None; region.locals.len()];
     for (index, op) in region.ops.iter().enumerate() {
-        if !is_partial(&op.kind) {
+        if !op.op.is_total() {
             producer[op.out as usize] = Some(index);
         }
     }
     let of = |op: &BlockOp| {
-        let locals = operands(&op.kind).into_iter().filter_map(|operand| match operand.base {
+        let locals = op.op.operands().into_iter().filter_map(|operand| match operand.base {
             Base::Local(local) => producer[local as usize].map(|p| (p, operand.access == Access::Each)),
-            Base::Stored(_) => None,
+            Base::Stored(_) | Base::Labels(_) => None,
         });
         locals
             .map(|(p, each)| {
-                let same_level = region.ops[p].level == op.level && !reduces_edges(&region.ops[p].kind);
+                let same_level = region.ops[p].level == op.level && !region.ops[p].op.reduces_edges();
                 Dependency { op: p, own_row: each && same_level }
             })
             .collect()
     };
     let mut deps: Vec<Vec<Dependency>> = region.ops.iter().map(of).collect();
-    let stores = region.ops.iter().enumerate().filter(|(_, op)| matches!(op.kind, BlockKind::Store(_)));
+    let stores = region.ops.iter().enumerate().filter(|(_, op)| op.deferred);
     for (index, op) in stores {
         let Place::Stored(to) = region.locals[op.out as usize].place else { continue };
         let reads = |op: &BlockOp| {
-            operands(&op.kind).iter().any(|operand| matches!(operand.base, Base::Stored(from) if from.meets(&to)))
+            op.op.operands().iter().any(|operand| matches!(operand.base, Base::Stored(from) if from.meets(&to)))
         };
         let readers = (0..index).filter(|&other| reads(&region.ops[other]));
         deps[index].extend(readers.map(|op| Dependency { op, own_row: false }));
@@ -418,9 +397,8 @@ fn loops(region: &Region, deps: &[Vec<Dependency>], part: &[usize], features: Ke
     let mut loops: Vec<FusedLoop> = vec![];
     while done.contains(&false) {
         let single = |level: Level| {
-            (0..ops.len()).find(|&i| {
-                !done[i] && ops[i].level == level && !streams(&ops[i].kind) && deps[i].iter().all(|d| done[d.op])
-            })
+            (0..ops.len())
+                .find(|&i| !done[i] && ops[i].level == level && !streams(&ops[i]) && deps[i].iter().all(|d| done[d.op]))
         };
         let fused = if let Some(op) = single(Level::Row) {
             FusedLoop { level: Level::Row, tile: 0, ops: vec![op] }
@@ -449,7 +427,7 @@ fn grow(region: &Region, deps: &[Vec<Dependency>], done: &[bool], level: Level) 
     let mut here = vec![false; region.ops.len()];
     for (index, op) in region.ops.iter().enumerate() {
         let ready = |d: &Dependency| done[d.op] || (here[d.op] && d.own_row);
-        if !done[index] && op.level == level && streams(&op.kind) && deps[index].iter().all(ready) {
+        if !done[index] && op.level == level && streams(op) && deps[index].iter().all(ready) {
             here[index] = true;
         }
     }
@@ -463,7 +441,7 @@ fn delay_to_last(region: &Region, deps: &[Vec<Dependency>], done: &[bool], fused
     let mut any = false;
     for (index, op) in region.ops.iter().enumerate().rev().filter(|(index, _)| !done[*index]) {
         // Final stores depend on all others in any case.
-        let other = op.level == Level::Edge || !(streams(&op.kind) || matches!(op.kind, BlockKind::Store(_)));
+        let other = op.level == Level::Edge || !(streams(op) || op.deferred);
         any |= other;
         if other || wanted[index] {
             deps[index].iter().for_each(|d| wanted[d.op] = true);
@@ -480,7 +458,7 @@ fn needed(region: &Region, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<u
     let mut wanted = vec![false; ops.len()];
     for &i in &fused {
         let stored = || matches!(region.locals[ops[i].out as usize].place, Place::Stored(_));
-        wanted[i] = reduces_edges(&ops[i].kind) || is_partial(&ops[i].kind) || stored();
+        wanted[i] = ops[i].op.reduces_edges() || ops[i].op.is_total() || stored();
     }
     for (index, deps) in deps.iter().enumerate() {
         if !done[index] && !here[index] && deps.iter().all(|d| done[d.op] || here[d.op]) {
@@ -502,20 +480,21 @@ mod tests {
     use hgnnc_ir::types::Stage;
 
     use super::*;
-    use crate::plan::{Local, Operand};
+    use crate::plan::{Local, MaskRows, Operand};
 
     fn on(op: usize) -> Dependency {
         Dependency { op, own_row: true }
     }
 
     /// A region over the edges of a graph; operation `i` computes local `i`.
-    fn region(ops: Vec<(Level, BlockKind)>) -> Region {
+    fn region(ops: Vec<(Level, KernelOp<Operand, usize>)>) -> Region {
         let local = |level| Local { level, width: 1, place: Place::Scratch };
-        let level = |(level, kind): &(Level, BlockKind)| if reduces_edges(kind) { Level::Row } else { *level };
+        let level = |(level, op): &(Level, KernelOp<_, _>)| if op.reduces_edges() { Level::Row } else { *level };
+        let block_op = |(out, (level, op))| BlockOp { op, level, out, deferred: false, stage: Stage::NA };
         Region {
             domain: Domain::Edges { topology: 0, direction: Direction::In, ends: false },
             locals: ops.iter().map(|op| local(level(op))).collect(),
-            ops: (0..).zip(ops).map(|(out, (level, kind))| BlockOp { kind, level, out, stage: Stage::NA }).collect(),
+            ops: (0..).zip(ops).map(block_op).collect(),
             blocks: vec![],
             tasks: vec![],
             split: None,
@@ -523,6 +502,8 @@ mod tests {
             uses_own: true,
             uses_own_end: false,
             full_columns: None,
+            pattern_columns: None,
+            mask_rows: [MaskRows::Rows; 2],
         }
     }
 
@@ -540,10 +521,10 @@ mod tests {
             let edge = if read_by_edges { of(Base::Local(0), Access::Owner) } else { stored };
             region(vec![
                 // A decayed state, the contribution of the edges, and the new state.
-                (Level::Row, BlockKind::Unary(UnaryOp::Neg, stored)),
-                (Level::Edge, BlockKind::Unary(UnaryOp::Exp, edge)),
-                (Level::Edge, BlockKind::Segment(Reduce::Sum, each(1))),
-                (Level::Row, BlockKind::Binary(BinaryOp::Add, each(0), each(2))),
+                (Level::Row, KernelOp::Unary(UnaryOp::Neg, stored)),
+                (Level::Edge, KernelOp::Unary(UnaryOp::Exp, edge)),
+                (Level::Edge, KernelOp::Segment(Reduce::Sum, each(1))),
+                (Level::Row, KernelOp::Binary(BinaryOp::Add, each(0), each(2))),
             ])
         };
         assert_eq!(loops_of(&ops(false)), [vec![1, 2], vec![0, 3]]);

@@ -385,6 +385,14 @@ impl Machine<'_> {
                 let (a, b) = (read(a), read(b));
                 (0..width).map(|column| binary(*f, repeated(&a, column), repeated(&b, column))).collect()
             }
+            KernelOp::Compose { first, then, a, b } => {
+                let (a, b) = (read(a), read(b));
+                let element = |column: usize| binary(*first, repeated(&a, column), repeated(&b, column));
+                (0..width).map(|column| unary(*then, element(column))).collect()
+            }
+            KernelOp::Select { a, positive, otherwise } => {
+                read(a).into_iter().map(|x| if x > 0.0 { *positive } else { *otherwise }).collect()
+            }
             KernelOp::Copy(a) => {
                 let a = read(a);
                 (0..width).map(|column| repeated(&a, column)).collect()

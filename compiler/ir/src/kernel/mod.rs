@@ -18,6 +18,7 @@
 //! of a buffer ([`Index`]), not an address.
 
 pub mod interp;
+mod op;
 pub mod parse;
 pub mod place;
 pub mod print;
@@ -25,6 +26,7 @@ mod replace;
 pub mod verify;
 mod width;
 
+pub use op::{Extents, KernelOp};
 pub use parse::parse;
 pub use print::print;
 pub use replace::{Uses, reads_on_the_way};
@@ -34,7 +36,7 @@ pub use width::Width;
 pub use crate::ops::ProductForm as Form;
 
 use crate::dataflow::{Binding, Dataflow, OutputKind};
-use crate::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
+use crate::ops::Direction;
 use crate::paths::{PathSum, PathTerm};
 use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType, handle};
 
@@ -186,35 +188,6 @@ impl Paths {
     /// The [`PathSum`] with the given summand.
     pub fn sum(&self, term: PathTerm) -> PathSum {
         PathSum { first: self.first, second: self.second, direction: self.direction, slope: self.slope, term }
-    }
-}
-
-/// Extents of a batched product with a weight `[batch, k, n]`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[allow(missing_docs, reason = "the fields are the usual names of a product's extents")]
-pub struct Extents {
-    /// Leading dimensions that both operands share.
-    pub batch: Width,
-    /// The dimension that `MatMul` contracts.
-    pub k: Width,
-    /// The dimension that `MatMulT` contracts.
-    pub n: Width,
-}
-
-impl Extents {
-    /// Elements per row of the left operand, `batch · k`.
-    pub fn left(&self) -> Width {
-        self.batch.times(&self.k)
-    }
-
-    /// Elements per row of the right operand, `batch · n`.
-    pub fn right(&self) -> Width {
-        self.batch.times(&self.n)
-    }
-
-    /// Elements of the weight, `batch · k · n`.
-    pub fn all(&self) -> Width {
-        self.left().times(&self.n)
     }
 }
 
@@ -418,146 +391,6 @@ pub enum Index {
     End,
     /// The element of a dense matrix at the (row, column) of a stored element.
     Cell,
-}
-
-/// The operation of an instruction.
-#[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub enum KernelOp {
-    /// Element-wise function `f(a)`; the result is as wide as `a`.
-    Unary(UnaryOp, Operand),
-    /// Element-wise `a ∘ b`; the narrower operand broadcasts.
-    Binary(BinaryOp, Operand, Operand),
-    /// `a`, broadcast to the width of the result.
-    Copy(Operand),
-    /// `b` if the vertex of the row is one of its endpoints, else `a` (a row scatter).
-    Replace(Operand, Operand),
-    /// The first operand plus each other operand that has the row's vertex among its endpoints (a scatter-add).
-    AddEnds(Vec<Operand>),
-    /// Concatenates along the last dimension.
-    Concat {
-        parts: Vec<Operand>,
-        /// Product of the leading dimensions.
-        lead: Width,
-    },
-    /// `len` of every `last` elements, beginning at `start`.
-    Slice {
-        a: Operand,
-        /// Extent of the last dimension of `a`.
-        last: usize,
-        start: usize,
-        len: usize,
-    },
-    /// One-hot encoding: 1 at the class of a label, else 0.
-    OneHot(Operand),
-    /// A dropout mask: see [`crate::Op::RandomMask`].
-    Mask { stream: u32, rate: f64 },
-    /// Product with a weight, `x · w`.
-    MatMul(Extents, Operand, Operand),
-    /// Product with a transposed weight, `y · wᵀ`.
-    MatMulT(Extents, Operand, Operand),
-    /// Reduces equal groups of consecutive elements.
-    ReduceTrailing(Reduce, Operand),
-    /// Dot product `Σ a · b` of equal groups of consecutive elements.
-    Dot(Operand, Operand),
-    /// Reduces over the edges of each row.
-    Segment(Reduce, Operand),
-    /// SpMM: `Σ a · x` over the edges of each row. Each weight of `a` scales an equal share of the elements of `x`.
-    WeightedSum { a: Operand, x: Operand },
-    /// An online softmax (Milakov and Gimelshein 2018): one pass over the edges of each row that keeps the running
-    /// maximum score `m` of each head, `Σ e^(s - m)` and `Σ t e^(s - m) x`, and rescales both sums when `m` grows.
-    /// The result is the concatenation of the weighted sums, the sums of exponentials and `m`: the width of `x` plus
-    /// two numbers per head. The weighted mean of a row is the first divided by the second; its log-sum-exp is `m +
-    /// ln Σ e^(s - m)`.
-    ///
-    /// Without edges `m` is -∞, the sums of exponentials are 1, and the weighted sums 0. In exponents, `m` is clamped
-    /// to the finite range.
-    SoftmaxSum {
-        /// `s`, one number per head and edge.
-        score: Operand,
-        x: Operand,
-        /// `t`, one number per head; 1 if `None`.
-        times: Option<Operand>,
-    },
-    /// Arg-max (arg-min) over the edges of each row: the extreme elements of `x`, followed by the ranks of their edges;
-    /// twice the width of `x`. See [`crate::Op::SegmentArg`].
-    SegmentArg {
-        extreme: Extreme,
-        x: Operand,
-        /// The rank of the edge, one number.
-        rank: Operand,
-    },
-    /// Global reduction over all rows or edges.
-    ReduceAll(Reduce, Operand),
-    /// Global sum of the outer products of all rows or edges.
-    OuterAll(Extents, Operand, Operand),
-}
-
-impl KernelOp {
-    /// Is it a global reduction, complete only after the kernel?
-    pub fn is_total(&self) -> bool {
-        matches!(self, KernelOp::ReduceAll(..) | KernelOp::OuterAll(..))
-    }
-
-    /// Is it a reduction over the edges of each row?
-    pub fn reduces_edges(&self) -> bool {
-        matches!(
-            self,
-            KernelOp::Segment(..)
-                | KernelOp::WeightedSum { .. }
-                | KernelOp::SoftmaxSum { .. }
-                | KernelOp::SegmentArg { .. }
-        )
-    }
-
-    /// The operands, in text order.
-    pub fn operands(&self) -> Vec<Operand> {
-        match self {
-            KernelOp::Unary(_, a)
-            | KernelOp::Copy(a)
-            | KernelOp::Slice { a, .. }
-            | KernelOp::OneHot(a)
-            | KernelOp::ReduceTrailing(_, a)
-            | KernelOp::Segment(_, a)
-            | KernelOp::ReduceAll(_, a) => vec![*a],
-            KernelOp::Binary(_, a, b)
-            | KernelOp::Replace(a, b)
-            | KernelOp::MatMul(_, a, b)
-            | KernelOp::MatMulT(_, a, b)
-            | KernelOp::Dot(a, b)
-            | KernelOp::WeightedSum { a, x: b }
-            | KernelOp::SegmentArg { x: a, rank: b, .. }
-            | KernelOp::OuterAll(_, a, b) => vec![*a, *b],
-            KernelOp::SoftmaxSum { score, x, times } => [*score, *x].into_iter().chain(*times).collect(),
-            KernelOp::Concat { parts, .. } | KernelOp::AddEnds(parts) => parts.clone(),
-            KernelOp::Mask { .. } => vec![],
-        }
-    }
-
-    /// The mnemonic in the text format, without the reduction and constants.
-    pub fn name(&self) -> &'static str {
-        match self {
-            KernelOp::Unary(f, _) => f.name(),
-            KernelOp::Binary(f, ..) => f.name(),
-            KernelOp::Copy(_) => "copy",
-            KernelOp::Replace(..) => "replace",
-            KernelOp::AddEnds(_) => "add_ends",
-            KernelOp::Concat { .. } => "concat",
-            KernelOp::Slice { .. } => "slice",
-            KernelOp::OneHot(_) => "one_hot",
-            KernelOp::Mask { .. } => "random_mask",
-            KernelOp::MatMul(..) => "matmul",
-            KernelOp::MatMulT(..) => "matmul_t",
-            KernelOp::ReduceTrailing(..) => "reduce",
-            KernelOp::Dot(..) => "dot",
-            KernelOp::Segment(..) => "segment",
-            KernelOp::WeightedSum { .. } => "weighted_sum",
-            KernelOp::SoftmaxSum { .. } => "softmax_sum",
-            KernelOp::SegmentArg { extreme, .. } => extreme.arg_name(),
-            KernelOp::ReduceAll(..) => "reduce_all",
-            KernelOp::OuterAll(..) => "outer",
-        }
-    }
 }
 
 /// A result or update of a program.

@@ -434,6 +434,30 @@ impl Reader {
                 self.base.sign(")")?;
                 Head::Unary(UnaryOp::LeakyRelu(slope))
             }
+            "compose" => {
+                self.base.sign("(")?;
+                let at = self.base.next;
+                let first = self.base.name()?;
+                let Some(first) = BinaryOp::ALL.into_iter().find(|f| f.name() == first) else {
+                    return self.base.error_at(at, format!("`{first}` is no function of two operands"));
+                };
+                self.base.sign(",")?;
+                let at = self.base.next;
+                let then = self.base.name()?;
+                let Head::Unary(then) = self.head(at, &then)? else {
+                    return self.base.error_at(at, format!("`{then}` is no function of one operand"));
+                };
+                self.base.sign(")")?;
+                Head::Compose(first, then)
+            }
+            "select" => {
+                self.base.sign("(")?;
+                let positive = self.base.float()?;
+                self.base.sign(",")?;
+                let otherwise = self.base.float()?;
+                self.base.sign(")")?;
+                Head::Select { positive, otherwise }
+            }
             "copy" => Head::Copy,
             "replace" => Head::Replace,
             "add_ends" => Head::AddEnds,
@@ -580,6 +604,8 @@ impl Reader {
 enum Head {
     Unary(UnaryOp),
     Binary(BinaryOp),
+    Compose(BinaryOp, UnaryOp),
+    Select { positive: f64, otherwise: f64 },
     Copy,
     Replace,
     AddEnds,
@@ -606,6 +632,8 @@ impl Head {
             (Head::Concat(lead), [_, ..]) => KernelOp::Concat { parts: operands.to_vec(), lead },
             (Head::Mask { stream, rate }, []) => KernelOp::Mask { stream, rate },
             (Head::Unary(f), &[a]) => KernelOp::Unary(f, a),
+            (Head::Compose(first, then), &[a, b]) => KernelOp::Compose { first, then, a, b },
+            (Head::Select { positive, otherwise }, &[a]) => KernelOp::Select { a, positive, otherwise },
             (Head::Copy, &[a]) => KernelOp::Copy(a),
             (Head::Replace, &[a, b]) => KernelOp::Replace(a, b),
             (Head::AddEnds, [_, ..]) => KernelOp::AddEnds(operands.to_vec()),

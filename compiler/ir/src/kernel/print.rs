@@ -114,6 +114,14 @@ pub(super) fn index_words(rows: &Rows) -> (&'static str, &'static str) {
     }
 }
 
+/// An element-wise function with its constant.
+pub(crate) fn unary(f: UnaryOp) -> String {
+    match f {
+        UnaryOp::LeakyRelu(slope) => format!("leaky_relu({slope:?})"),
+        f => f.name().to_owned(),
+    }
+}
+
 fn width(names: &Names<'_>, width: &Width) -> String {
     let counts: Vec<String> = width.counts().iter().map(|&vertex| format!("|{}|", names.vertex(vertex))).collect();
     match (width.factor(), counts.is_empty()) {
@@ -277,7 +285,9 @@ impl Printer<'_> {
             Level::Edge => "edges",
         };
         let op = match &instr.op {
-            KernelOp::Unary(UnaryOp::LeakyRelu(slope), _) => format!("leaky_relu({slope:?})"),
+            KernelOp::Unary(f, _) => unary(*f),
+            KernelOp::Compose { first, then, .. } => format!("compose({}, {})", first.name(), unary(*then)),
+            KernelOp::Select { positive, otherwise, .. } => format!("select({positive:?}, {otherwise:?})"),
             KernelOp::Concat { lead, .. } => format!("concat(lead {})", width(&self.names, lead)),
             KernelOp::Slice { last, start, len, .. } => format!("slice(last {last}, start {start}, len {len})"),
             KernelOp::Mask { stream, rate } => format!("random_mask(stream {stream}, rate {rate:?})"),
@@ -287,8 +297,7 @@ impl Printer<'_> {
             }
             KernelOp::ReduceAll(reduce, _) => format!("reduce_{over}.{}", reduce.name()),
             KernelOp::OuterAll(of, ..) => format!("outer_{over}{}", self.extents(of)),
-            KernelOp::Unary(..)
-            | KernelOp::Binary(..)
+            KernelOp::Binary(..)
             | KernelOp::Copy(_)
             | KernelOp::Replace(..)
             | KernelOp::AddEnds(_)

@@ -500,6 +500,15 @@ impl Verifier<'_> {
         width
     }
 
+    /// Checks the constant of an element-wise function.
+    fn constant(&mut self, place: Place, f: UnaryOp) {
+        if let UnaryOp::LeakyRelu(slope) = f
+            && !slope.is_finite()
+        {
+            self.report(place, "the constant is not finite");
+        }
+    }
+
     fn op(&mut self, place: Place, instr: &Instr, operands: &[Width]) {
         let width = &instr.width;
         let spreads = |x: &Width| width.divided_by(x).is_some();
@@ -509,16 +518,21 @@ impl Verifier<'_> {
         };
         let fits = match &instr.op {
             KernelOp::Unary(f, _) => {
-                if let UnaryOp::LeakyRelu(slope) = f
-                    && !slope.is_finite()
-                {
+                self.constant(place, *f);
+                operands[0] == *width
+            }
+            KernelOp::Binary(..) | KernelOp::Compose { .. } => {
+                if let KernelOp::Compose { then, .. } = instr.op {
+                    self.constant(place, then);
+                }
+                let (a, b) = (&operands[0], &operands[1]);
+                spreads(a) && spreads(b) && (a.divided_by(b).is_some() || b.divided_by(a).is_some())
+            }
+            KernelOp::Select { positive, otherwise, .. } => {
+                if !(positive.is_finite() && otherwise.is_finite()) {
                     self.report(place, "the constant is not finite");
                 }
                 operands[0] == *width
-            }
-            KernelOp::Binary(..) => {
-                let (a, b) = (&operands[0], &operands[1]);
-                spreads(a) && spreads(b) && (a.divided_by(b).is_some() || b.divided_by(a).is_some())
             }
             KernelOp::Copy(_) => spreads(&operands[0]),
             KernelOp::Replace(..) | KernelOp::AddEnds(_) => {

@@ -8,7 +8,8 @@ use cranelift_frontend::Variable;
 use hgnnc_ir::ops::Reduce;
 
 use super::{Emitter, changing, fixed};
-use crate::program::{Kind, Row, Source};
+use hgnnc_ir::kernel::KernelOp;
+use hgnnc_ir::loops::function::{Row, Source};
 
 /// Operations per unrolled iteration: enough instruction-level parallelism without spilling registers.
 const ROUND: usize = 48;
@@ -17,9 +18,9 @@ impl Emitter<'_, '_> {
     pub(super) fn flat(&mut self, width: usize, count: Value) -> Result<(), String> {
         let program = self.program;
         let elements = self.b.ins().imul_imm_u(count, width as i64);
-        let totals: Vec<usize> = (0..program.ops.len()).filter(|&op| program.ops[op].kind.accumulates()).collect();
+        let totals: Vec<usize> = (0..program.instrs.len()).filter(|&op| program.instrs[op].accumulates()).collect();
         // Reductions use as many partial sums as the runtime's kernels have lanes, and thus add in the same order.
-        let vectors = if totals.is_empty() { (ROUND / program.ops.len()).clamp(1, 4) } else { 4 };
+        let vectors = if totals.is_empty() { (ROUND / program.instrs.len()).clamp(1, 4) } else { 4 };
         let mut parts: HashMap<usize, Vec<Variable>> = HashMap::new();
         for &op in &totals {
             let (reduce, _) = self.accumulated(op);
@@ -46,7 +47,7 @@ impl Emitter<'_, '_> {
             let mut folded: Vec<Value> = parts[&op].iter().map(|&variable| self.b.use_var(variable)).collect();
             let part = self.fold(reduce, &mut folded)?;
             let part = self.b.ins().splat(F32X4, part);
-            let to = self.results[program.ops[op].result.unwrap_or(0)];
+            let to = self.results[program.instrs[op].result.unwrap_or(0)];
             let so_far = self.b.ins().load(F32, changing(), to, 0);
             let so_far = self.b.ins().splat(F32X4, so_far);
             let total = self.combine(reduce, so_far, part)?;
@@ -74,28 +75,17 @@ impl Emitter<'_, '_> {
         let program = self.program;
         let offset = (16 * vector) as i32;
         let mut values: Vec<Value> = vec![];
-        for (at, op) in program.ops.iter().enumerate() {
+        for (at, op) in program.instrs.iter().enumerate() {
             let operand = |emitter: &mut Self, source| match source {
                 Source::Value(value) => values[value],
                 Source::Array(array) => emitter.flat_load(array, first, vector, lanes),
+                Source::Label(_) => unreachable!("no element-wise instruction of a verified function reads labels"),
             };
-            let not_generated = || format!("{:?} is not generated", op.kind);
-            let value = match op.kind {
-                Kind::Unary(f, a) => {
-                    let x = operand(self, a);
-                    self.lanes().unary(f, x).ok_or_else(not_generated)?
-                }
-                Kind::Binary(f, a, b) => {
-                    let (x, y) = (operand(self, a), operand(self, b));
-                    self.lanes().binary(f, x, y).ok_or_else(not_generated)?
-                }
-                Kind::Choose { a, positive, otherwise } => {
-                    let x = operand(self, a);
-                    self.lanes().choose(x, positive, otherwise)
-                }
-                Kind::Copy(a) => operand(self, a),
-                Kind::Total(reduce, a) => {
-                    let mut x = operand(self, a);
+            let not_generated = || format!("{:?} is not generated", op.op);
+            let value = match &op.op {
+                op if op.is_element_wise() => self.function(op, operand)?,
+                KernelOp::ReduceAll(reduce, a) => {
+                    let (reduce, mut x) = (*reduce, operand(self, *a));
                     let variable = parts[&at][vector];
                     if lanes == 1 {
                         let one = self.b.ins().extractlane(x, 0);
@@ -107,15 +97,10 @@ impl Emitter<'_, '_> {
                     self.b.def_var(variable, sum);
                     sum
                 }
-                Kind::Concat(..)
-                | Kind::Slice { .. }
-                | Kind::OneHot(_)
-                | Kind::Reduce(..)
-                | Kind::Dot(..)
-                | Kind::Segment(..) => return Err(not_generated()),
+                _ => return Err(not_generated()),
             };
             values.push(value);
-            if let (Some(result), false) = (op.result, op.kind.accumulates()) {
+            if let (Some(result), false) = (op.result, op.accumulates()) {
                 let to = self.row(self.results[result], first, 1);
                 if lanes == 4 {
                     self.b.ins().store(changing(), value, to, offset);

@@ -9,7 +9,8 @@ use cranelift_frontend::Variable;
 use hgnnc_ir::ops::Reduce;
 
 use super::{At, Emitter, UNROLL};
-use crate::program::{Kind, Source};
+use hgnnc_ir::kernel::KernelOp;
+use hgnnc_ir::loops::function::Source;
 
 /// The address of a group's first element.
 #[derive(Clone, Copy)]
@@ -20,11 +21,11 @@ struct Group {
 }
 
 impl Emitter<'_, '_> {
-    /// Emits a [`Kind::Reduce`] or [`Kind::Dot`] for the current item.
+    /// Emits a [`KernelOp::ReduceTrailing`] or [`KernelOp::Dot`] for the current item.
     pub(super) fn groups(&mut self, op: usize) -> Result<(), String> {
         let program = self.program;
-        let sources = program.ops[op].kind.sources();
-        let width = program.ops[op].width;
+        let sources = program.instrs[op].op.operands();
+        let width = program.instrs[op].width;
         let inner = program.width(sources[0]) / width;
         if width * inner.div_ceil(4) <= UNROLL {
             let mut column = 0;
@@ -73,8 +74,8 @@ impl Emitter<'_, '_> {
                 Group { row, offset: (4 * group * inner) as i32, flags }
             })
             .collect();
-        match self.program.ops[op].kind {
-            Kind::Dot(..) if matches!(inner, 4 | 8 | 16 | 32 | 64) => {
+        match self.program.instrs[op].op {
+            KernelOp::Dot(..) if matches!(inner, 4 | 8 | 16 | 32 | 64) => {
                 let mut products: Vec<Value> = (0..inner / 4)
                     .map(|v| {
                         let (x, y) = (self.vector(places[0], v), self.vector(places[1], v));
@@ -83,13 +84,13 @@ impl Emitter<'_, '_> {
                     .collect();
                 self.fold(Reduce::Sum, &mut products)
             }
-            Kind::Dot(..) => {
+            KernelOp::Dot(..) => {
                 let mut sums =
                     self.over(inner, 0.0, &places, |emitter, so_far, x| Ok(emitter.lanes().fma(x[0], x[1], so_far)))?;
                 self.fold(Reduce::Sum, &mut sums)
             }
-            Kind::Reduce(Reduce::Lse, _) => self.log_sum_exp(&places, inner),
-            Kind::Reduce(reduce, _) => self.reduced(reduce, &places, inner),
+            KernelOp::ReduceTrailing(Reduce::Lse, _) => self.log_sum_exp(&places, inner),
+            KernelOp::ReduceTrailing(reduce, _) => self.reduced(reduce, &places, inner),
             _ => Err("no reduction of groups".into()),
         }
     }

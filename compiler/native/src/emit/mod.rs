@@ -27,7 +27,8 @@ use cranelift_frontend::FunctionBuilder;
 
 use crate::math::Lanes;
 use crate::phases::flat_width;
-use crate::program::{Kind, Program, Source};
+use hgnnc_ir::kernel::KernelOp;
+use hgnnc_ir::loops::function::{Function, Source};
 use rows::Accumulator;
 
 /// Maximum number of operations times vectors that are unrolled; wider phases become loops over columns.
@@ -56,7 +57,7 @@ pub(crate) struct At {
 
 pub(crate) struct Emitter<'p, 'b> {
     b: FunctionBuilder<'b>,
-    program: &'p Program,
+    program: &'p Function,
     fma: bool,
     arrays: Vec<Value>,
     indices: Vec<Value>,
@@ -74,8 +75,8 @@ pub(crate) struct Emitter<'p, 'b> {
 
 /// Emits the body of a function `(arrays, indices, results, offsets, count)` and creates its blocks. The error is the
 /// reason why code is not generated.
-pub(crate) fn emit<'b>(program: &Program, b: FunctionBuilder<'b>, fma: bool) -> Result<FunctionBuilder<'b>, String> {
-    program.check()?;
+pub(crate) fn emit<'b>(program: &Function, b: FunctionBuilder<'b>, fma: bool) -> Result<FunctionBuilder<'b>, String> {
+    program.verify()?;
     let mut b = b;
     let entry = b.create_block();
     b.append_block_params_for_function_params(entry);
@@ -198,7 +199,8 @@ impl<'b> Emitter<'_, 'b> {
     fn memory(&mut self, source: Source) -> (Value, MemFlagsData) {
         match source {
             Source::Array(array) => (self.array_rows[array], self.flags(array)),
-            Source::Value(op) => match self.program.ops[op].result {
+            Source::Label(_) => unreachable!("labels are read by `one_hot` only"),
+            Source::Value(op) => match self.program.instrs[op].result {
                 Some(_) => (self.result_rows[&op], changing()),
                 None => (self.b.ins().stack_addr(I64, self.stack[&op], 0), changing()),
             },
@@ -272,9 +274,9 @@ impl<'b> Emitter<'_, 'b> {
     /// Emits a phase of element-wise operations of equal width.
     fn element_wise(&mut self, ops: &[usize]) -> Result<(), String> {
         let program = self.program;
-        let width = program.ops[ops[0]].width;
+        let width = program.instrs[ops[0]].width;
         let mut unit = 4;
-        for source in ops.iter().flat_map(|&at| program.ops[at].kind.sources()) {
+        for source in ops.iter().flat_map(|&at| program.instrs[at].op.operands()) {
             let own = program.width(source);
             if own != 1 && own != width {
                 unit = lcm(unit, width / own);
@@ -297,30 +299,44 @@ impl<'b> Emitter<'_, 'b> {
             Source::Value(value) if values.contains_key(&value) => values[&value],
             _ => emitter.fetch(source, width, at),
         };
-        let not_generated = || format!("{:?} is not generated", self.program.ops[op].kind);
-        Ok(match self.program.ops[op].kind {
-            Kind::Unary(f, a) => {
+        match &self.program.instrs[op].op {
+            KernelOp::Segment(reduce, a) | KernelOp::ReduceAll(reduce, a) => {
+                let (x, so_far) = (operand(self, *a), self.accumulator(op, at));
+                let sum = self.combine(*reduce, so_far, x)?;
+                self.set_accumulator(op, sum, at);
+                Ok(sum)
+            }
+            element_wise => self.function(element_wise, operand),
+        }
+    }
+
+    /// Computes a vector of an element-wise operation.
+    fn function(
+        &mut self,
+        op: &KernelOp<Source, usize>,
+        mut operand: impl FnMut(&mut Self, Source) -> Value,
+    ) -> Result<Value, String> {
+        let not_generated = || format!("{op:?} is not generated");
+        Ok(match *op {
+            KernelOp::Unary(f, a) => {
                 let x = operand(self, a);
                 self.lanes().unary(f, x).ok_or_else(not_generated)?
             }
-            Kind::Binary(f, a, b) => {
+            KernelOp::Binary(f, a, b) => {
                 let (x, y) = (operand(self, a), operand(self, b));
                 self.lanes().binary(f, x, y).ok_or_else(not_generated)?
             }
-            Kind::Choose { a, positive, otherwise } => {
+            KernelOp::Compose { first, then, a, b } => {
+                let (x, y) = (operand(self, a), operand(self, b));
+                let x = self.lanes().binary(first, x, y).ok_or_else(not_generated)?;
+                self.lanes().unary(then, x).ok_or_else(not_generated)?
+            }
+            KernelOp::Select { a, positive, otherwise } => {
                 let x = operand(self, a);
-                self.lanes().choose(x, positive, otherwise)
+                self.lanes().choose(x, positive as f32, otherwise as f32)
             }
-            Kind::Copy(a) => operand(self, a),
-            Kind::Segment(reduce, a) | Kind::Total(reduce, a) => {
-                let (x, so_far) = (operand(self, a), self.accumulator(op, at));
-                let sum = self.combine(reduce, so_far, x)?;
-                self.set_accumulator(op, sum, at);
-                sum
-            }
-            Kind::Concat(..) | Kind::Slice { .. } | Kind::OneHot(_) | Kind::Reduce(..) | Kind::Dot(..) => {
-                return Err(not_generated());
-            }
+            KernelOp::Copy(a) => operand(self, a),
+            _ => return Err(not_generated()),
         })
     }
 }

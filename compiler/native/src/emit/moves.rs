@@ -5,30 +5,34 @@ use cranelift_codegen::ir::types::{F32, F32X4, I32X4};
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::{At, Emitter, UNROLL};
-use crate::program::{Kind, Source};
+use hgnnc_ir::kernel::KernelOp;
+use hgnnc_ir::loops::function::Source;
 
 impl Emitter<'_, '_> {
     /// Emits an operation that moves elements, for the current item.
     pub(super) fn moved(&mut self, op: usize) -> Result<(), String> {
         let program = self.program;
-        let width = program.ops[op].width;
+        let width = program.instrs[op].width;
         if width > UNROLL {
             return Err(format!("rows of {width} elements are copied faster than element by element"));
         }
-        if let Kind::OneHot(labels) = program.ops[op].kind {
+        if let KernelOp::OneHot(Source::Label(labels)) = program.instrs[op].op {
             return self.one_hot(op, labels, width);
         }
         // The source element of each result element.
-        let from: Vec<(Source, usize)> = match &program.ops[op].kind {
-            Kind::Slice { a, last, start, len } => {
+        let from: Vec<(Source, usize)> = match &program.instrs[op].op {
+            KernelOp::Slice { a, last, start, len } => {
                 (0..width).map(|column| (*a, column / len * last + start + column % len)).collect()
             }
-            Kind::Concat(parts, lead) => (0..*lead)
+            KernelOp::Concat { parts, lead } => (0..*lead)
                 .flat_map(|outer| {
-                    parts.iter().flat_map(move |&(a, last)| (0..last).map(move |at| (a, outer * last + at)))
+                    parts.iter().flat_map(move |&a| {
+                        let last = program.width(a) / lead;
+                        (0..last).map(move |at| (a, outer * last + at))
+                    })
                 })
                 .collect(),
-            kind => return Err(format!("{kind:?} moves no elements")),
+            op => return Err(format!("{op:?} moves no elements")),
         };
         let mut column = 0;
         while column < width {

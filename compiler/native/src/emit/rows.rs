@@ -7,7 +7,8 @@ use hgnnc_ir::ops::Reduce;
 
 use super::{At, Emitter, changing, fixed, is_straight, vector};
 use crate::phases::{Phase, phases};
-use crate::program::{Kind, Row, Shape};
+use hgnnc_ir::kernel::KernelOp;
+use hgnnc_ir::loops::function::{Row, Shape};
 
 /// Reductions add items in runs of this length, as the runtime's kernels do. The rounding error then grows with the
 /// number of runs plus the length of a run, not with their product.
@@ -31,7 +32,7 @@ impl Emitter<'_, '_> {
         let (phases, kept) = phases(self.program);
         let program = self.program;
         let mut on_stack = 0;
-        for (at, op) in program.ops.iter().enumerate() {
+        for (at, op) in program.instrs.iter().enumerate() {
             if kept[at] && op.result.is_none() {
                 let slot = self.row_on_stack(op.width);
                 self.stack.insert(at, slot);
@@ -41,9 +42,9 @@ impl Emitter<'_, '_> {
         let mut registers = 0;
         for phase in &phases {
             let Phase::Columns(ops) = phase else { continue };
-            let straight = is_straight(program.ops[ops[0]].width, ops.len());
-            for &at in ops.iter().filter(|&&at| program.ops[at].kind.accumulates()) {
-                let width = program.ops[at].width;
+            let straight = is_straight(program.instrs[ops[0]].width, ops.len());
+            for &at in ops.iter().filter(|&&at| program.instrs[at].accumulates()) {
+                let width = program.instrs[at].width;
                 let vectors = width / 4 + width % 4;
                 let accumulator = if straight && registers + vectors <= REGISTERS {
                     registers += vectors;
@@ -94,9 +95,10 @@ impl Emitter<'_, '_> {
             emitter.repeat(start, stop, 1, |emitter, item| emitter.one(phases, item))?;
             for &op in &ops {
                 let (reduce, width) = emitter.accumulated(op);
-                let result = &emitter.program.ops[op];
+                let result = &emitter.program.instrs[op];
                 let rows = emitter.results[result.result.unwrap_or(0)];
-                let owner = if matches!(result.kind, Kind::Segment(..)) { emitter.row(rows, row, width) } else { rows };
+                let owner =
+                    if matches!(result.op, KernelOp::Segment(..)) { emitter.row(rows, row, width) } else { rows };
                 emitter.columns(width, 4, 1, |emitter, at| {
                     let part = emitter.accumulator(op, at);
                     let (from, offset) = emitter.address(owner, at, 1, false);
@@ -116,9 +118,9 @@ impl Emitter<'_, '_> {
     }
 
     pub(super) fn accumulated(&self, op: usize) -> (Reduce, usize) {
-        let op = &self.program.ops[op];
-        match op.kind {
-            Kind::Segment(reduce, _) | Kind::Total(reduce, _) => (reduce, op.width),
+        let op = &self.program.instrs[op];
+        match op.op {
+            KernelOp::Segment(reduce, _) | KernelOp::ReduceAll(reduce, _) => (reduce, op.width),
             _ => (Reduce::Sum, op.width),
         }
     }
@@ -176,7 +178,7 @@ impl Emitter<'_, '_> {
             };
             self.array_rows.push(row);
         }
-        for (at, op) in self.program.ops.iter().enumerate().filter(|(_, op)| !op.kind.accumulates()) {
+        for (at, op) in self.program.instrs.iter().enumerate().filter(|(_, op)| !op.accumulates()) {
             if let Some(result) = op.result {
                 let row = self.row(self.results[result], item, op.width);
                 self.result_rows.insert(at, row);
@@ -185,8 +187,8 @@ impl Emitter<'_, '_> {
         for phase in phases {
             match phase {
                 Phase::Columns(ops) => self.element_wise(ops)?,
-                Phase::Single(op) => match self.program.ops[*op].kind {
-                    Kind::Reduce(..) | Kind::Dot(..) => self.groups(*op)?,
+                Phase::Single(op) => match self.program.instrs[*op].op {
+                    KernelOp::ReduceTrailing(..) | KernelOp::Dot(..) => self.groups(*op)?,
                     _ => self.moved(*op)?,
                 },
             }

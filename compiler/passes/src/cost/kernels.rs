@@ -372,6 +372,8 @@ impl<'a> Walk<'a> {
             KernelOp::ReduceAll(_, a) => count * self.width(*a) * cycles::ELEMENT,
             KernelOp::Unary(..)
             | KernelOp::Binary(..)
+            | KernelOp::Compose { .. }
+            | KernelOp::Select { .. }
             | KernelOp::Copy(_)
             | KernelOp::Replace(..)
             | KernelOp::AddEnds(_)
@@ -389,6 +391,11 @@ impl<'a> Walk<'a> {
         match &instr.op {
             KernelOp::Unary(f, _) => rates::add(work, results, rates::unary(*f)),
             KernelOp::Binary(f, ..) => rates::add(work, results, rates::binary(*f)),
+            KernelOp::Compose { first, then, .. } => {
+                rates::add(work, results, rates::binary(*first));
+                rates::add(work, results, rates::unary(*then));
+            }
+            KernelOp::Select { .. } => rates::add(work, results, rates::SIMPLE),
             KernelOp::AddEnds(parts) => {
                 let added: f64 = parts[1..].iter().map(|&part| self.rows_of(part) * self.width(part)).sum();
                 rates::add(work, added, rates::SIMPLE);

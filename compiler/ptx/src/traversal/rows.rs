@@ -109,6 +109,27 @@ impl Emit<'_> {
                 let regs = pairs.map(|(a, b)| Some(math::binary(&mut self.code, *f, a?, b?))).collect();
                 one(layout, out, regs)
             }
+            KernelOp::Compose { first, then, a, b } => {
+                let (layout, out, of) = self.place(width, &[self.width_of(*a)?, self.width_of(*b)?]);
+                let a = self.spread(*a, layout, out, of[0])?;
+                let b = self.spread(*b, layout, out, of[1])?;
+                let code = &mut self.code;
+                let mut element = |a, b| {
+                    let x = math::binary(code, *first, a, b);
+                    math::unary(code, *then, x)
+                };
+                let regs = a.into_iter().zip(b).map(|(a, b)| Some(element(a?, b?))).collect();
+                one(layout, out, regs)
+            }
+            KernelOp::Select { a, positive, otherwise } => {
+                let (layout, out, of) = self.place(width, &[self.width_of(*a)?]);
+                let a = self.spread(*a, layout, out, of[0])?;
+                let regs = a
+                    .into_iter()
+                    .map(|a| a.map(|a| math::positive_or(&mut self.code, a, *positive, *otherwise)))
+                    .collect();
+                one(layout, out, regs)
+            }
             KernelOp::Copy(a) => {
                 let (layout, out, of) = self.place(width, &[self.width_of(*a)?]);
                 let regs = self.spread(*a, layout, out, of[0])?;

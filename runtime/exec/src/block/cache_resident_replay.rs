@@ -10,7 +10,7 @@ use hgnnc_ir::ops::Direction;
 
 use super::Block;
 use crate::data::Topology;
-use crate::plan::{Access, Base, Domain, Operand, Region, operands};
+use crate::plan::{Access, Base, Domain, Operand, Region};
 
 /// Index tables for gathers: table `i` has scattered indices below `2^i`.
 #[derive(Debug)]
@@ -51,10 +51,11 @@ impl CacheResidentReplay {
 
     /// Replacement for the index array `real`, below `count` and within all arrays that it indexes.
     fn picked(&self, region: &Region, access: Access, count: usize, real: &[u32]) -> &[u32] {
-        let read = || region.ops.iter().flat_map(|op| operands(&op.kind)).filter(|operand| operand.access == access);
+        let read = || region.ops.iter().flat_map(|op| op.op.operands()).filter(|operand| operand.access == access);
         let rows = |operand: Operand| match operand.base {
             Base::Stored(buffer) => buffer.len.checked_div(operand.width).unwrap_or(usize::MAX),
             Base::Local(_) => 1,
+            Base::Labels(_) => usize::MAX,
         };
         let room = self.rows(read().map(|operand| operand.width).max().unwrap_or(1));
         let rows = read().map(rows).fold(count.min(room), usize::min).max(1);

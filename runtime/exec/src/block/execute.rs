@@ -1,17 +1,19 @@
 //! Calls the kernel of an operation for the rows or edges of a tile.
 
+use hgnnc_ir::kernel::KernelOp;
+
 use super::{Block, begin, partial_of};
 use crate::data::InputData;
 use crate::kernel_features::KernelFeature;
-use crate::kernels::flat::{self, MaskDraw, Side, Two};
+use crate::kernels::flat::{self, MaskDraw, Pair, Side, Two};
 use crate::kernels::{Rows, extremes, product, rows, segment, softmax};
-use crate::plan::{BlockKind, BlockOp, EndRows, Level, MaskRows, Operand, reduces_edges};
+use crate::plan::{Access, Base, BlockOp, Level, MaskRows, Operand};
 
 impl Block<'_> {
     pub fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
         let features = self.context.features;
-        match &op.kind {
-            BlockKind::PartialReduce(reduce, a) => {
+        match &op.op {
+            KernelOp::ReduceAll(reduce, a) => {
                 let partial = self.region.partials[op.out as usize];
                 if let (Rows::Each(x), 1..) = (self.operand(a, op.level), partial.width) {
                     let out = partial_of(self.context, partial.offset + task * partial.width, partial.width);
@@ -19,7 +21,7 @@ impl Block<'_> {
                 }
                 return;
             }
-            BlockKind::PartialOuter(of, x, y) => {
+            KernelOp::OuterAll(of, x, y) => {
                 let partial = self.region.partials[op.out as usize];
                 let out = partial_of(self.context, partial.offset + task * partial.width, partial.width);
                 let (x, y) = (whole(self.operand(x, op.level)), whole(self.operand(y, op.level)));
@@ -28,7 +30,7 @@ impl Block<'_> {
             }
             _ => {}
         }
-        let out = if reduces_edges(&op.kind) {
+        let out = if op.op.reduces_edges() {
             self.output(op.out, 0, self.num_rows)
         } else {
             self.output(op.out, self.start, self.items)
@@ -37,48 +39,59 @@ impl Block<'_> {
             return;
         }
         let width = self.region.locals[op.out as usize].width;
-        match &op.kind {
-            BlockKind::Unary(f, a) => {
+        match &op.op {
+            KernelOp::Unary(f, a) => {
                 self.elements(a, op.level, width, out, &mut tiles[0], |x, out| flat::unary(*f, x, out));
             }
-            BlockKind::Binary(f, a, b) => self.binary(Two::Plain(*f), [a, b], op.level, width, out, tiles),
-            BlockKind::Pair(f, a, b) => self.binary(Two::Pair(*f), [a, b], op.level, width, out, tiles),
-            BlockKind::Choose { a, positive, otherwise } => {
+            KernelOp::Binary(f, a, b) => self.binary(Two::Plain(*f), [a, b], op.level, width, out, tiles),
+            KernelOp::Compose { first, then, a, b } => {
+                if let Some(pair) = Pair::of(*first, *then) {
+                    self.binary(Two::Pair(pair), [a, b], op.level, width, out, tiles);
+                } else {
+                    self.binary(Two::Plain(*first), [a, b], op.level, width, out, tiles);
+                    for out in out.chunks_mut(tiles[0].len()) {
+                        let x = &mut tiles[0][..out.len()];
+                        x.copy_from_slice(out);
+                        flat::unary(*then, x, out);
+                    }
+                }
+            }
+            KernelOp::Select { a, positive, otherwise } => {
                 self.elements(a, op.level, width, out, &mut tiles[0], |x, out| {
-                    flat::choose(x, *positive, *otherwise, out);
+                    flat::choose(x, *positive as f32, *otherwise as f32, out);
                 });
             }
-            BlockKind::Copy(a) | BlockKind::Store(a) => {
-                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out)
-            }
-            BlockKind::Replace(a, with) => {
+            KernelOp::Copy(a) => rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out),
+            KernelOp::Replace(a, with) => {
                 rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
                 self.at_ends(with, width, out, |row, from| row.copy_from_slice(from));
             }
-            BlockKind::AddEnds(a, parts) => {
+            KernelOp::AddEnds(parts) => {
+                let a = &parts[0];
                 rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
-                for part in parts {
+                for part in &parts[1..] {
                     self.at_ends(part, width, out, |row, from| {
                         row.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x);
                     });
                 }
             }
-            BlockKind::Concat(parts, lead) => {
+            KernelOp::Concat { parts, lead } => {
                 let last_all = width / lead;
                 let mut start = 0;
-                for (part, last) in parts {
+                for part in parts {
+                    let last = part.width / lead;
                     let from = self.operand(part, op.level);
                     for (i, row) in out.chunks_exact_mut(width).enumerate() {
                         let from = from.row(i, part.width);
                         for outer in 0..*lead {
                             let to = outer * last_all + start;
-                            row[to..to + last].copy_from_slice(&from[outer * last..(outer + 1) * last]);
+                            row[to..to + last].copy_from_slice(&from[outer * last..][..last]);
                         }
                     }
                     start += last;
                 }
             }
-            BlockKind::Slice { a, last, start, len } => {
+            KernelOp::Slice { a, last, start, len } => {
                 let from = self.operand(a, op.level);
                 for (i, row) in out.chunks_exact_mut(width).enumerate() {
                     let from = from.row(i, a.width);
@@ -87,33 +100,36 @@ impl Block<'_> {
                     }
                 }
             }
-            BlockKind::OneHot { input, classes } => {
+            KernelOp::OneHot(labels) => {
                 out.fill(0.0);
-                if let Some(InputData::Classes(labels)) = self.context.data.inputs.get(*input) {
+                let Base::Labels(input) = labels.base else { unreachable!("a one-hot encoding reads labels") };
+                if let Some(InputData::Classes(labels)) = self.context.data.inputs.get(input as usize) {
                     let labels = &labels[self.first_row + self.start..][..self.items];
-                    for (row, &label) in out.chunks_exact_mut(*classes).zip(labels) {
+                    for (row, &label) in out.chunks_exact_mut(width).zip(labels) {
                         if let Some(slot) = usize::try_from(label).ok().and_then(|l| row.get_mut(l)) {
                             *slot = 1.0;
                         }
                     }
                 }
             }
-            BlockKind::Mask { stream, rate, columns, of } => {
+            KernelOp::Mask { stream, rate } => {
                 let draw = MaskDraw::new(self.context.seed, self.context.step, *stream, *rate);
-                self.mask(draw, (*columns, *of), op.level, width, out);
+                let columns = self.region.pattern_columns.filter(|_| op.level == Level::Edge);
+                self.mask(draw, (columns, self.region.mask_rows[op.level as usize]), op.level, width, out);
             }
-            BlockKind::MatMul(of, x, w) => {
+            KernelOp::MatMul(of, x, w) => {
                 let (x, w) = (whole(self.operand(x, op.level)), whole(self.operand(w, op.level)));
                 product::mat_mul(*of, features, self.items, x, w, out);
             }
-            BlockKind::MatMulT(of, y, w) => {
+            KernelOp::MatMulT(of, y, w) => {
                 let (y, w) = (whole(self.operand(y, op.level)), whole(self.operand(w, op.level)));
                 product::mat_mul_t(*of, features, self.items, y, w, out);
             }
-            BlockKind::ReduceTrailing(reduce, a, inner) => {
+            KernelOp::ReduceTrailing(reduce, a) => {
+                let inner = a.width / width;
                 let from = self.operand(a, op.level);
                 if let Rows::Each(x) = from {
-                    rows::reduce_trailing(*reduce, x, *inner, out);
+                    rows::reduce_trailing(*reduce, x, inner, out);
                 } else {
                     let tile = &mut tiles[0];
                     let per_tile = (tile.len() / a.width.max(1)).max(1);
@@ -122,30 +138,40 @@ impl Block<'_> {
                         if a.width > 0 {
                             rows::fetch(from, a.width, 1, t * per_tile, x);
                         }
-                        rows::reduce_trailing(*reduce, x, *inner, out);
+                        rows::reduce_trailing(*reduce, x, inner, out);
                     }
                 }
             }
-            BlockKind::Dot { a, b, inner } => {
-                rows::dot(features, self.operand(a, op.level), self.operand(b, op.level), width, *inner, out);
+            KernelOp::Dot(a, b) => {
+                let inner = a.width / width;
+                rows::dot(features, self.operand(a, op.level), self.operand(b, op.level), width, inner, out);
             }
-            BlockKind::Segment(reduce, a) => {
+            KernelOp::Segment(reduce, a) => {
                 segment::segment(*reduce, features, self.operand(a, op.level), width, self.offsets, out, false);
             }
-            BlockKind::WeightedSum { a, x, inner } => {
+            KernelOp::WeightedSum { a, x } => {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
-                segment::weighted_sum(features, weights, from, a.width, *inner, self.offsets, out, false);
+                segment::weighted_sum(
+                    features,
+                    weights,
+                    from,
+                    a.width,
+                    x.width / a.width.max(1),
+                    self.offsets,
+                    out,
+                    false,
+                );
             }
-            BlockKind::SoftmaxSum { score, x, times } => {
+            KernelOp::SoftmaxSum { score, x, times } => {
                 begin(op, out);
                 self.softmax_sum([score, x], times.as_ref(), self.offsets, out);
             }
-            BlockKind::SegmentArg { extreme, x, rank } => {
+            KernelOp::SegmentArg { extreme, x, rank } => {
                 begin(op, out);
                 let (from, ranks) = (self.operand(x, op.level), self.operand(rank, op.level));
                 extremes::segment_arg(*extreme, from, ranks, x.width, self.offsets, out);
             }
-            BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => {}
+            KernelOp::ReduceAll(..) | KernelOp::OuterAll(..) => {}
         }
     }
 
@@ -164,14 +190,17 @@ impl Block<'_> {
     }
 
     /// Visits the rows of the tile that are active vertices, with the corresponding row of `with`.
-    fn at_ends(&self, with: &EndRows, width: usize, out: &mut [f32], visit: impl Fn(&mut [f32], &[f32])) {
-        let ends = self.context.data.topology(with.topology).ends(with.direction);
+    fn at_ends(&self, with: &Operand, width: usize, out: &mut [f32], visit: impl Fn(&mut [f32], &[f32])) {
+        let (Base::Stored(buffer), Access::End(topology, direction)) = (with.base, with.access) else {
+            unreachable!("rows of active vertices are stored")
+        };
+        let ends = self.context.data.topology(topology as usize).ends(direction);
         let first = self.first_row + self.start;
         let here = ends.within(first, self.items);
         // SAFETY: stored operands do not alias outputs of this step.
         let from = unsafe {
-            let start = with.buffer.offset + here.start * width;
-            self.context.slabs[with.buffer.slab as usize].read(start, here.len() * width)
+            let start = buffer.offset + here.start * width;
+            self.context.slabs[buffer.slab as usize].read(start, here.len() * width)
         };
         for (&vertex, from) in ends.vertices[here].iter().zip(from.chunks_exact(width)) {
             let row = vertex as usize - first;

@@ -164,6 +164,7 @@ impl<'a> Block<'a> {
                 Base::Stored(buffer) => unsafe {
                     self.context.slabs[buffer.slab as usize].read(buffer.offset, buffer.len)
                 },
+                Base::Labels(_) => unreachable!("labels are no rows of numbers"),
             }
         };
         match access {
@@ -174,11 +175,12 @@ impl<'a> Block<'a> {
                     // SAFETY: as above.
                     unsafe { self.context.slabs[buffer.slab as usize].read(start, self.items * width) }
                 }
+                Base::Labels(_) => unreachable!("labels are no rows of numbers"),
             }),
             Access::Same => Rows::Same(all()),
             Access::Owner => {
                 let rows = match base {
-                    Base::Local(_) => all(),
+                    Base::Local(_) | Base::Labels(_) => all(),
                     Base::Stored(buffer) => {
                         let start = buffer.offset + self.first_row * width;
                         // SAFETY: as above.
@@ -201,6 +203,7 @@ impl<'a> Block<'a> {
             Access::NeighborEnd => Rows::Picked(all(), &self.other_end[tile]),
             Access::Eid => Rows::Picked(all(), &self.position[tile]),
             Access::DenseCell => Rows::Picked(all(), &self.full[tile]),
+            Access::End(..) => unreachable!("rows of active vertices are visited by `at_ends`"),
         }
     }
 

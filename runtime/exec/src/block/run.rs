@@ -1,11 +1,12 @@
 //! Iterates over the blocks of a task, the pieces of split rows, and the tiles of a block.
 
+use hgnnc_ir::kernel::KernelOp;
 use hgnnc_ir::ops::{Direction, Reduce};
 
 use super::{Block, Context, Scratch};
 use crate::data::ActiveVertices;
 use crate::kernels::{extremes, rows, segment, softmax};
-use crate::plan::{BlockKind, BlockOp, Domain, Level, Place, Region, SplitRows, reduces_edges};
+use crate::plan::{BlockOp, Domain, Level, Place, Region, SplitRows};
 use crate::schedule::{FusedLoop, RegionSchedule};
 
 /// Runs the blocks of one task of a region.
@@ -87,20 +88,20 @@ impl SplitRowRunner<'_> {
 
 /// Initializes the result of a reduction over edges.
 pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
-    match op.kind {
-        BlockKind::Segment(reduce, _) => out.fill(reduce.identity() as f32),
-        BlockKind::SoftmaxSum { score, x, .. } => softmax::begin(score.width, x.width, out),
-        BlockKind::SegmentArg { extreme, x, .. } => extremes::begin(extreme, x.width, out),
+    match op.op {
+        KernelOp::Segment(reduce, _) => out.fill(reduce.identity() as f32),
+        KernelOp::SoftmaxSum { score, x, .. } => softmax::begin(score.width, x.width, out),
+        KernelOp::SegmentArg { extreme, x, .. } => extremes::begin(extreme, x.width, out),
         _ => out.fill(0.0),
     }
 }
 
 /// Merges the partial reductions of some pieces of a row, in order.
 fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
-    match op.kind {
-        BlockKind::Segment(reduce, _) => accumulate(reduce, parts, out),
-        BlockKind::SoftmaxSum { score, x, .. } => softmax::merge(score.width, x.width, parts, out),
-        BlockKind::SegmentArg { extreme, x, .. } => extremes::merge(extreme, x.width, parts, out),
+    match op.op {
+        KernelOp::Segment(reduce, _) => accumulate(reduce, parts, out),
+        KernelOp::SoftmaxSum { score, x, .. } => softmax::merge(score.width, x.width, parts, out),
+        KernelOp::SegmentArg { extreme, x, .. } => extremes::merge(extreme, x.width, parts, out),
         _ => accumulate(Reduce::Sum, parts, out),
     }
 }
@@ -295,7 +296,7 @@ impl Block<'_> {
             }
             return;
         }
-        let reductions = || fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind));
+        let reductions = || fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| op.op.reduces_edges());
         for op in reductions() {
             begin(op, self.output(op.out, 0, self.num_rows));
         }
@@ -306,7 +307,7 @@ impl Block<'_> {
             let rows = self.owners(fused.level, &mut first_row, clip);
             for &op in &fused.ops {
                 let op = &self.region.ops[op];
-                if reduces_edges(&op.kind) {
+                if op.op.reduces_edges() {
                     self.reduce_tile(op, rows.clone(), &clip[..=rows.len()]);
                 } else {
                     self.execute(op, task, tiles);
@@ -340,16 +341,25 @@ impl Block<'_> {
         if out.is_empty() {
             return;
         }
-        match &op.kind {
-            BlockKind::Segment(reduce, a) => {
+        match &op.op {
+            KernelOp::Segment(reduce, a) => {
                 segment::segment(*reduce, self.context.features, self.operand(a, op.level), width, offsets, out, true);
             }
-            BlockKind::WeightedSum { a, x, inner } => {
+            KernelOp::WeightedSum { a, x } => {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
-                segment::weighted_sum(self.context.features, weights, from, a.width, *inner, offsets, out, true);
+                segment::weighted_sum(
+                    self.context.features,
+                    weights,
+                    from,
+                    a.width,
+                    x.width / a.width.max(1),
+                    offsets,
+                    out,
+                    true,
+                );
             }
-            BlockKind::SoftmaxSum { score, x, times } => self.softmax_sum([score, x], times.as_ref(), offsets, out),
-            BlockKind::SegmentArg { extreme, x, rank } => {
+            KernelOp::SoftmaxSum { score, x, times } => self.softmax_sum([score, x], times.as_ref(), offsets, out),
+            KernelOp::SegmentArg { extreme, x, rank } => {
                 extremes::segment_arg(
                     *extreme,
                     self.operand(x, op.level),

@@ -11,12 +11,12 @@
 //! and 0.31 ms; edge computations (attention of HAN on ACM 43 and 93 ms). The constants for narrower vectors follow
 //! from their width and have not been measured.
 
+use hgnnc_ir::kernel::KernelOp;
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
 
 use super::parts::width;
 use super::{Facts, LoopResult, NativeLoop};
-use crate::kernels::flat::Pair;
-use crate::plan::{Access, Base, BlockKind, BlockOp, Level, Operand, Region, operands};
+use crate::plan::{Access, Base, BlockOp, Level, Operand, Region};
 use crate::simd;
 
 /// Cycles to store and to load an element of a tile.
@@ -39,8 +39,8 @@ const UNROLLED: usize = 8;
 /// Whether the operation may be native. Heads of eight elements have hand-written kernels.
 pub fn suits(op: &BlockOp, width: usize) -> bool {
     let wide = simd::level() == simd::Level::Base;
-    match op.kind {
-        BlockKind::Dot { inner, .. } => wide || inner != 8 || !width.is_multiple_of(8),
+    match op.op {
+        KernelOp::Dot(a, _) => wide || a.width != 8 * width || !width.is_multiple_of(8),
         _ => true,
     }
 }
@@ -79,31 +79,41 @@ fn picks(access: Access) -> bool {
 }
 
 /// Vector instructions, and cycles per element independent of the vector width (division and square root).
-fn work(kind: &BlockKind) -> (f64, f64) {
-    match kind {
-        BlockKind::Unary(f, _) => match f {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Floor => (1.0, 0.0),
-            UnaryOp::Sqrt | UnaryOp::Recip => (1.0, 1.0),
-            UnaryOp::Step | UnaryOp::Relu => (2.0, 0.0),
-            UnaryOp::LeakyRelu(_) | UnaryOp::Sign => (4.0, 0.0),
-            UnaryOp::Exp | UnaryOp::Elu => (24.0, 0.0),
-            UnaryOp::Log | UnaryOp::Sigmoid => (32.0, 1.0),
-            UnaryOp::Tanh => (38.0, 1.0),
-            UnaryOp::Erf | UnaryOp::Gelu => (50.0, 0.0),
-            UnaryOp::Softplus => (62.0, 1.0),
-            UnaryOp::Cos => (100.0, 0.0),
-        },
-        BlockKind::Binary(f, ..) => match f {
-            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Pow => (1.0, 0.0),
-            BinaryOp::Div => (1.0, 1.0),
-            BinaryOp::Eq | BinaryOp::Gt => (2.0, 0.0),
-            BinaryOp::Max | BinaryOp::Min => (4.0, 0.0),
-            BinaryOp::LogAddExp => (64.0, 1.0),
-        },
-        BlockKind::Pair(Pair::AddLeakyRelu(_), ..) => (5.0, 0.0),
-        BlockKind::Pair(Pair::SubExp, ..) => (25.0, 0.0),
-        BlockKind::Choose { .. } => (2.0, 0.0),
+fn work(op: &KernelOp<Operand, usize>) -> (f64, f64) {
+    match op {
+        KernelOp::Unary(f, _) => unary(*f),
+        KernelOp::Binary(f, ..) => binary(*f),
+        KernelOp::Compose { first, then, .. } => {
+            let (first, then) = (binary(*first), unary(*then));
+            (first.0 + then.0, first.1 + then.1)
+        }
+        KernelOp::Select { .. } => (2.0, 0.0),
         _ => (1.0, 0.0),
+    }
+}
+
+fn unary(f: UnaryOp) -> (f64, f64) {
+    match f {
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Floor => (1.0, 0.0),
+        UnaryOp::Sqrt | UnaryOp::Recip => (1.0, 1.0),
+        UnaryOp::Step | UnaryOp::Relu => (2.0, 0.0),
+        UnaryOp::LeakyRelu(_) | UnaryOp::Sign => (4.0, 0.0),
+        UnaryOp::Exp | UnaryOp::Elu => (24.0, 0.0),
+        UnaryOp::Log | UnaryOp::Sigmoid => (32.0, 1.0),
+        UnaryOp::Tanh => (38.0, 1.0),
+        UnaryOp::Erf | UnaryOp::Gelu => (50.0, 0.0),
+        UnaryOp::Softplus => (62.0, 1.0),
+        UnaryOp::Cos => (100.0, 0.0),
+    }
+}
+
+fn binary(f: BinaryOp) -> (f64, f64) {
+    match f {
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Pow => (1.0, 0.0),
+        BinaryOp::Div => (1.0, 1.0),
+        BinaryOp::Eq | BinaryOp::Gt => (2.0, 0.0),
+        BinaryOp::Max | BinaryOp::Min => (4.0, 0.0),
+        BinaryOp::LogAddExp => (64.0, 1.0),
     }
 }
 
@@ -112,24 +122,26 @@ fn interpreted(region: &Region, part: &NativeLoop, op: &BlockOp, lanes: f64) -> 
     let width = width(region, op) as f64;
     // Small groups do not vectorize in the kernels either.
     let group = |inner: usize| if inner < 16 { 20.0 + 2.0 * inner as f64 } else { 10.0 + 2.0 * inner as f64 / lanes };
-    let computing = match &op.kind {
-        BlockKind::ReduceTrailing(Reduce::Lse, _, inner) if *inner < 16 => width * (40.0 + 30.0 * *inner as f64),
-        BlockKind::ReduceTrailing(Reduce::Lse, _, inner) => width * (60.0 + 14.0 * *inner as f64 / lanes),
-        BlockKind::ReduceTrailing(_, _, inner) => width * group(*inner),
-        BlockKind::Dot { inner, .. } if matches!(inner, 4 | 8 | 16 | 32 | 64) => {
-            width * (3.0 + 3.0 * *inner as f64 / lanes)
+    let inner = |a: &Operand| a.width / self::width(region, op);
+    let computing = match &op.op {
+        KernelOp::ReduceTrailing(Reduce::Lse, a) if inner(a) < 16 => width * (40.0 + 30.0 * inner(a) as f64),
+        KernelOp::ReduceTrailing(Reduce::Lse, a) => width * (60.0 + 14.0 * inner(a) as f64 / lanes),
+        KernelOp::ReduceTrailing(_, a) => width * group(inner(a)),
+        KernelOp::Dot(a, _) if matches!(inner(a), 4 | 8 | 16 | 32 | 64) => {
+            width * (3.0 + 3.0 * inner(a) as f64 / lanes)
         }
-        BlockKind::Dot { inner, .. } => width * group(*inner),
-        kind => {
-            let (vector, element) = work(kind);
+        KernelOp::Dot(a, _) => width * group(inner(a)),
+        other => {
+            let (vector, element) = work(other);
             width * (0.5 * vector / lanes + element)
         }
     };
     let inside = |operand: &Operand| match operand.base {
         Base::Local(local) => part.ops.iter().any(|&op| region.ops[op].out == local && writes(&region.ops[op])),
-        Base::Stored(_) => false,
+        Base::Stored(_) | Base::Labels(_) => false,
     };
-    let reading: f64 = operands(&op.kind)
+    let operands = op.op.operands();
+    let reading: f64 = operands
         .iter()
         .map(|operand| {
             let reads = if inside(operand) { READ * operand.width as f64 } else { 0.0 };
@@ -142,14 +154,14 @@ fn interpreted(region: &Region, part: &NativeLoop, op: &BlockOp, lanes: f64) -> 
 
 /// Whether it stores a value to a tile.
 fn writes(op: &BlockOp) -> bool {
-    !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::Segment(..))
+    !matches!(op.op, KernelOp::ReduceAll(..) | KernelOp::Segment(..))
 }
 
 /// Whether the operand is copied because its layout differs from the result's.
 fn copied(op: &BlockOp, operand: &Operand, width: f64) -> bool {
     let whole = operand.width as f64 == width;
-    match op.kind {
-        BlockKind::Unary(..) | BlockKind::Binary(..) | BlockKind::Pair(..) | BlockKind::Choose { .. } => {
+    match op.op {
+        KernelOp::Unary(..) | KernelOp::Binary(..) | KernelOp::Compose { .. } | KernelOp::Select { .. } => {
             match operand.access {
                 Access::Each => !whole,
                 Access::Same => !whole && operand.width != 1,
@@ -163,13 +175,12 @@ fn copied(op: &BlockOp, operand: &Operand, width: f64) -> bool {
 /// Native cycles per item, without reads of arrays and writes of results.
 fn generated(op: &BlockOp, width: usize) -> f64 {
     let vectors = |n: usize| (n / 4 + n % 4) as f64;
-    match &op.kind {
-        BlockKind::ReduceTrailing(Reduce::Lse, _, inner) => width as f64 * (40.0 + 10.0 * inner.div_ceil(4) as f64),
-        BlockKind::ReduceTrailing(_, _, inner) | BlockKind::Dot { inner, .. } => {
-            width as f64 * (6.0 + inner.div_ceil(4) as f64)
-        }
-        kind => {
-            let (vector, element) = work(kind);
+    let vectors_of = |a: &Operand| (a.width / width).div_ceil(4) as f64;
+    match &op.op {
+        KernelOp::ReduceTrailing(Reduce::Lse, a) => width as f64 * (40.0 + 10.0 * vectors_of(a)),
+        KernelOp::ReduceTrailing(_, a) | KernelOp::Dot(a, _) => width as f64 * (6.0 + vectors_of(a)),
+        other => {
+            let (vector, element) = work(other);
             // A single contiguous row has a negligible remainder.
             let vectors = if width == 1 { 0.25 } else { vectors(width) };
             vectors * 0.4 * vector + element * width as f64

@@ -69,15 +69,18 @@ impl<'a> Facts<'a> {
         let long = |rows: usize| match base {
             Base::Stored(buffer) => rows.checked_mul(width).is_some_and(|len| len <= buffer.len),
             // Locals have the rows of the block only.
-            Base::Local(_) => false,
+            Base::Local(_) | Base::Labels(_) => false,
         };
         let edges = || self.of(domain).filter(|edges| edges.framed);
         match access {
             Access::Each => true,
+            // Rows of the vertices that are active, which are looked up.
+            Access::End(..) => false,
             Access::Owner => edges().is_some(),
             Access::Same => match base {
                 Base::Stored(buffer) => width <= buffer.len,
                 Base::Local(_) => domain == Domain::Rows(1),
+                Base::Labels(_) => false,
             },
             Access::Neighbor => edges().is_some_and(|e| long(e.others)),
             Access::NeighborEnd => edges().is_some_and(|e| e.other_ends > 0 && long(e.other_ends)),

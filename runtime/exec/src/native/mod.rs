@@ -1,7 +1,7 @@
 //! Machine code for fused loops.
 //!
 //! A fused loop runs tile by tile. The interpreter executes it operation by operation and stores every value of a tile
-//! to the L1 cache. Operations that the code generator covers become *native loops* ([`hgnnc_native::Program`]), which
+//! to the L1 cache. Operations that the code generator covers become *native loops* ([`hgnnc_ir::loops::Function`]), which
 //! keep values in registers. The other operations are kernels: products, weighted sums of gathered rows, dropout masks.
 //! The body of a fused loop is a sequence of native loops and interpreted operations per tile; a body of native loops
 //! only needs no tiles.

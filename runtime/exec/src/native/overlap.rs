@@ -8,8 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::buffer::BufferRange;
-use crate::plan::{Access, Base, BlockKind, Level, Operand, Place, Region, operands};
-use crate::schedule::is_partial;
+use crate::plan::{Access, Base, Level, Operand, Place, Region};
 
 /// Producers and readers of values in a region.
 pub struct Uses {
@@ -30,16 +29,17 @@ impl Uses {
         let mut uses =
             Self { makers: vec![None; count], readers: vec![vec![]; count], reads: BTreeMap::new(), longest: 0 };
         for (at, op) in region.ops.iter().enumerate() {
-            if !is_partial(&op.kind) {
+            if !op.op.is_total() {
                 uses.makers[op.out as usize] = Some(at);
             }
-            for operand in operands(&op.kind) {
+            for operand in op.op.operands() {
                 match operand.base {
                     Base::Local(local) => uses.readers[local as usize].push(at),
                     Base::Stored(buffer) => {
                         uses.reads.entry((buffer.slab, buffer.offset)).or_default().push((at, operand));
                         uses.longest = uses.longest.max(buffer.len);
                     }
+                    Base::Labels(_) => {}
                 }
             }
         }
@@ -67,7 +67,7 @@ impl Uses {
         let near = self.reads.range(from..(result.slab, result.offset + result.len));
         near.flat_map(|(_, reads)| reads).filter_map(move |&(reader, operand)| match operand.base {
             Base::Stored(buffer) if buffer.meets(&result) => Some((reader, operand, buffer)),
-            Base::Stored(_) | Base::Local(_) => None,
+            Base::Stored(_) | Base::Local(_) | Base::Labels(_) => None,
         })
     }
 
@@ -76,7 +76,7 @@ impl Uses {
         let mut found = HashSet::new();
         let mut pending = vec![op];
         while let Some(at) = pending.pop() {
-            for operand in operands(&region.ops[at].kind) {
+            for operand in region.ops[at].op.operands() {
                 if let Base::Local(local) = operand.base
                     && let Some(maker) = self.makers[local as usize]
                     && found.insert(maker)
@@ -109,7 +109,7 @@ pub(super) fn replaced(
                 && region.ops[reader].level == Level::Row
                 && region.ops[op].level == Level::Row;
             let before = wanted.get_or_insert_with(|| uses.ancestors(region, op)).contains(&reader);
-            if !own_row || !(before || reader == op && element_wise(&region.ops[op].kind)) {
+            if !own_row || !(before || reader == op && region.ops[op].op.is_element_wise()) {
                 return None;
             }
             changed.extend(arrays.get(&operand).map(|&array| (array, region.ops[op].out)));
@@ -122,22 +122,11 @@ pub(super) fn replaced(
 
 /// Range where an operation's result is stored after the step, if any.
 fn stored(region: &Region, op: usize) -> Option<BufferRange> {
-    if is_partial(&region.ops[op].kind) {
+    if region.ops[op].op.is_total() {
         return None;
     }
     match region.locals[region.ops[op].out as usize].place {
         Place::Stored(buffer) => Some(buffer),
         Place::Scratch => None,
     }
-}
-
-fn element_wise(kind: &BlockKind) -> bool {
-    matches!(
-        kind,
-        BlockKind::Unary(..)
-            | BlockKind::Binary(..)
-            | BlockKind::Pair(..)
-            | BlockKind::Choose { .. }
-            | BlockKind::Copy(_)
-    )
 }

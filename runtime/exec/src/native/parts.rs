@@ -2,13 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
+use hgnnc_ir::kernel::KernelOp;
+use hgnnc_ir::loops::Function;
+use hgnnc_ir::loops::function::{Array, Instr, Row, Shape, Source};
 use hgnnc_ir::ops::{BinaryOp, Reduce};
-use hgnnc_native::{Array, Kind, Op, Program, Row, Shape, Source, generates_binary, generates_unary};
+use hgnnc_native::{generates_binary, generates_unary};
 
 use super::overlap::{Uses, replaced};
 use super::{Chooser, CodeMode, cost};
-use crate::plan::region::operands;
-use crate::plan::{Access, Base, BlockKind, BlockOp, Level, Operand, Place, Region};
+use crate::plan::{Access, Base, BlockOp, Level, Operand, Place, Region};
 use crate::schedule::connected;
 
 /// Steps executed for each tile of a fused loop.
@@ -35,8 +37,8 @@ pub enum BodyStep {
 pub struct NativeLoop {
     /// Indices of the operations of the region that it executes.
     pub ops: Vec<usize>,
-    /// Program from which code is generated.
-    pub program: Program,
+    /// Function from which code is generated.
+    pub program: Function,
     pub arrays: Vec<Operand>,
     pub indices: Vec<IndexArray>,
     pub results: Vec<LoopResult>,
@@ -74,7 +76,7 @@ impl NativeLoop {
     /// Locals that exist in registers only.
     pub fn internal(&self, region: &Region) -> Vec<u32> {
         let ops = self.ops.iter().map(|&op| &region.ops[op]);
-        let locals = ops.filter(|op| !matches!(op.kind, BlockKind::PartialReduce(..))).map(|op| op.out);
+        let locals = ops.filter(|op| !op.op.is_total()).map(|op| op.out);
         locals
             .filter(|l| {
                 !self.results.contains(&LoopResult::Tile(*l)) && !self.results.contains(&LoopResult::Owners(*l))
@@ -113,32 +115,35 @@ pub fn divide(region: &Region, uses: &Uses, level: Level, ops: &[usize], chooser
 /// Whether code can be generated for an operation and all rows that it gathers are known to exist.
 fn covers(region: &Region, op: &BlockOp, chooser: &Chooser<'_>) -> bool {
     let facts = chooser.facts;
-    let kind = match &op.kind {
-        BlockKind::Unary(f, _) => generates_unary(*f),
-        BlockKind::Binary(f, _, b) => generates_binary(*f) || squares(*f, b, chooser),
-        BlockKind::Pair(..)
-        | BlockKind::Choose { .. }
-        | BlockKind::Copy(_)
-        | BlockKind::Concat(..)
-        | BlockKind::Slice { .. }
-        | BlockKind::ReduceTrailing(..)
-        | BlockKind::Dot { .. } => true,
-        BlockKind::OneHot { input, .. } => op.level == Level::Row && facts.has_labels(*input),
-        BlockKind::Segment(reduce, _) => *reduce != Reduce::Lse && facts.framed(region.domain),
-        BlockKind::PartialReduce(reduce, _) => *reduce != Reduce::Lse,
-        BlockKind::Mask { .. }
-        | BlockKind::Replace(..)
-        | BlockKind::AddEnds(..)
-        | BlockKind::MatMul(..)
-        | BlockKind::MatMulT(..)
-        | BlockKind::WeightedSum { .. }
-        | BlockKind::Store(_)
-        | BlockKind::SoftmaxSum { .. }
-        | BlockKind::SegmentArg { .. }
-        | BlockKind::PartialOuter(..) => false,
+    let generated = match &op.op {
+        KernelOp::Unary(f, _) => generates_unary(*f),
+        KernelOp::Binary(f, _, b) => generates_binary(*f) || squares(*f, b, chooser),
+        KernelOp::Compose { first, then, .. } => generates_binary(*first) && generates_unary(*then),
+        KernelOp::Copy(_) => !op.deferred,
+        KernelOp::Select { .. }
+        | KernelOp::Concat { .. }
+        | KernelOp::Slice { .. }
+        | KernelOp::ReduceTrailing(..)
+        | KernelOp::Dot(..) => true,
+        KernelOp::OneHot(Operand { base: Base::Labels(input), .. }) => {
+            op.level == Level::Row && facts.has_labels(*input as usize)
+        }
+        KernelOp::Segment(reduce, _) => *reduce != Reduce::Lse && facts.framed(region.domain),
+        KernelOp::ReduceAll(reduce, _) => *reduce != Reduce::Lse,
+        KernelOp::OneHot(_)
+        | KernelOp::Mask { .. }
+        | KernelOp::Replace(..)
+        | KernelOp::AddEnds(_)
+        | KernelOp::MatMul(..)
+        | KernelOp::MatMulT(..)
+        | KernelOp::WeightedSum { .. }
+        | KernelOp::SoftmaxSum { .. }
+        | KernelOp::SegmentArg { .. }
+        | KernelOp::OuterAll(..) => false,
     };
-    let operands = operands(&op.kind);
-    kind && width(region, op) > 0
+    let operands = op.op.operands();
+    generated
+        && width(region, op) > 0
         && operands.iter().all(|o| o.width > 0 && facts.rows_exist(region.domain, region.full_columns, o))
         && (chooser.mode == CodeMode::Native || cost::suits(op, width(region, op)))
 }
@@ -152,15 +157,10 @@ fn squares(f: BinaryOp, exponent: &Operand, chooser: &Chooser<'_>) -> bool {
 
 /// Width of an operation's result in elements.
 pub(super) fn width(region: &Region, op: &BlockOp) -> usize {
-    match op.kind {
-        BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..) => region.partials[op.out as usize].width,
-        _ => region.locals[op.out as usize].width,
+    match op.op.is_total() {
+        true => region.partials[op.out as usize].width,
+        false => region.locals[op.out as usize].width,
     }
-}
-
-/// Whether its result is a local.
-fn makes_value(op: &BlockOp) -> bool {
-    !matches!(op.kind, BlockKind::PartialReduce(..) | BlockKind::PartialOuter(..))
 }
 
 /// Orders the operations of a fused loop in rounds: first native, then interpreted ones. Native operations go as late
@@ -176,14 +176,14 @@ fn loop_body(
     if !native.contains(&true) {
         return None;
     }
-    let values = ops.iter().enumerate().filter(|&(_, &op)| makes_value(&region.ops[op]));
+    let values = ops.iter().enumerate().filter(|&(_, &op)| !region.ops[op].op.is_total());
     let producers: HashMap<u32, usize> = values.map(|(at, &op)| (region.ops[op].out, at)).collect();
     let producer = |operand: &Operand| match operand.base {
         Base::Local(local) => producers.get(&local).copied(),
-        Base::Stored(_) => None,
+        Base::Stored(_) | Base::Labels(_) => None,
     };
     let deps: Vec<Vec<usize>> =
-        ops.iter().map(|&op| operands(&region.ops[op].kind).iter().filter_map(producer).collect()).collect();
+        ops.iter().map(|&op| region.ops[op].op.operands().iter().filter_map(producer).collect()).collect();
     let mut rounds = vec![0; ops.len()];
     for at in 0..ops.len() {
         let after = |&dep: &usize| rounds[dep] + usize::from(native[at] && !native[dep]);
@@ -229,10 +229,9 @@ fn components(members: &[usize], deps: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 /// Native loop of connected operations.
 fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &Chooser<'_>) -> NativeLoop {
-    let segments = ops.iter().any(|&op| matches!(region.ops[op].kind, BlockKind::Segment(..)));
+    let segments = ops.iter().any(|&op| matches!(region.ops[op].op, KernelOp::Segment(..)));
     let shape = if segments { Shape::Segments } else { Shape::Items };
-    let mut maker = ProgramBuilder {
-        region,
+    let mut maker = FunctionBuilder {
         arrays: vec![],
         known: HashMap::new(),
         indices: vec![],
@@ -243,18 +242,18 @@ fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &C
     let mut results: Vec<LoopResult> = vec![];
     for &at in &ops {
         let op = &region.ops[at];
-        let kind = maker.kind(op, chooser);
-        let target = match &op.kind {
-            BlockKind::PartialReduce(..) => Some(LoopResult::Partial(op.out)),
-            BlockKind::Segment(..) => Some(LoopResult::Owners(op.out)),
+        let made = maker.op(op, chooser);
+        let target = match &op.op {
+            KernelOp::ReduceAll(..) => Some(LoopResult::Partial(op.out)),
+            KernelOp::Segment(..) => Some(LoopResult::Owners(op.out)),
             _ => is_read(region, &members, uses.readers(op.out), op.out).then_some(LoopResult::Tile(op.out)),
         };
         let result = target.map(|target| {
             results.push(target);
             results.len() - 1
         });
-        let value = maker.push(Op { kind, width: width(region, op), result });
-        if makes_value(op) {
+        let value = maker.push(Instr { op: made, width: width(region, op), result });
+        if !op.op.is_total() {
             maker.values.insert(op.out, value);
         }
     }
@@ -272,35 +271,36 @@ fn part(region: &Region, level: Level, ops: Vec<usize>, uses: &Uses, chooser: &C
             | Access::Vertex
             | Access::OwnerVertex
             | Access::OwnerEnd
-            | Access::NeighborEnd => Row::Picked(maker.index(IndexArray::Picked(operand.access))),
+            | Access::NeighborEnd
+            | Access::End(..) => Row::Picked(maker.index(IndexArray::Picked(operand.access))),
         },
     });
     let mut rows: Vec<Array> = rows.collect();
-    let ProgramBuilder { arrays, known, indices, made, .. } = maker;
+    let FunctionBuilder { arrays, known, indices, made, .. } = maker;
     let replaced = replaced(region, uses, &ops, &known);
     let ordered = replaced.is_some();
     let result = |local: u32| results.iter().position(|&result| result == LoopResult::Tile(local));
     let replaced: Vec<(usize, usize)> =
         replaced.into_iter().flatten().filter_map(|(array, local)| Some((array, result(local)?))).collect();
     replaced.iter().for_each(|&(array, _)| rows[array].changes = true);
-    let program = Program { shape, arrays: rows, ops: made, num_indices: indices.len(), num_results: results.len() };
+    let program =
+        Function { shape, arrays: rows, instrs: made, num_indices: indices.len(), num_results: results.len() };
     NativeLoop { ops, program, arrays, indices, results, level, function: 0, replaced, ordered }
 }
 
-/// Builder of a loop program.
-struct ProgramBuilder<'a> {
-    region: &'a Region,
+/// Builder of the function of a loop.
+struct FunctionBuilder {
     arrays: Vec<Operand>,
     /// Index of each operand array.
     known: HashMap<Operand, usize>,
     indices: Vec<IndexArray>,
-    made: Vec<Op>,
+    made: Vec<Instr>,
     /// Value of each local computed so far.
     values: HashMap<u32, usize>,
 }
 
-impl ProgramBuilder<'_> {
-    fn push(&mut self, op: Op) -> usize {
+impl FunctionBuilder {
+    fn push(&mut self, op: Instr) -> usize {
         self.made.push(op);
         self.made.len() - 1
     }
@@ -314,10 +314,12 @@ impl ProgramBuilder<'_> {
     }
 
     fn source(&mut self, operand: &Operand) -> Source {
-        if let (Base::Local(local), Access::Each) = (operand.base, operand.access)
-            && let Some(&value) = self.values.get(&local)
-        {
-            return Source::Value(value);
+        match (operand.base, operand.access) {
+            (Base::Labels(input), _) => return Source::Label(self.index(IndexArray::Labels(input as usize))),
+            (Base::Local(local), Access::Each) if let Some(&value) = self.values.get(&local) => {
+                return Source::Value(value);
+            }
+            _ => {}
         }
         Source::Array(*self.known.entry(*operand).or_insert_with(|| {
             self.arrays.push(*operand);
@@ -325,45 +327,13 @@ impl ProgramBuilder<'_> {
         }))
     }
 
-    fn kind(&mut self, op: &BlockOp, chooser: &Chooser<'_>) -> Kind {
-        match &op.kind {
-            BlockKind::Unary(f, a) => Kind::Unary(*f, self.source(a)),
-            BlockKind::Binary(f, a, b) if squares(*f, b, chooser) => {
+    fn op(&mut self, op: &BlockOp, chooser: &Chooser<'_>) -> KernelOp<Source, usize> {
+        match &op.op {
+            KernelOp::Binary(f, a, b) if squares(*f, b, chooser) => {
                 let a = self.source(a);
-                Kind::Binary(BinaryOp::Mul, a, a)
+                KernelOp::Binary(BinaryOp::Mul, a, a)
             }
-            BlockKind::Binary(f, a, b) => Kind::Binary(*f, self.source(a), self.source(b)),
-            BlockKind::Pair(pair, a, b) => {
-                let (first, then) = pair.functions();
-                let kind = Kind::Binary(first, self.source(a), self.source(b));
-                let value = self.push(Op { kind, width: width(self.region, op), result: None });
-                Kind::Unary(then, Source::Value(value))
-            }
-            BlockKind::Choose { a, positive, otherwise } => {
-                Kind::Choose { a: self.source(a), positive: *positive, otherwise: *otherwise }
-            }
-            BlockKind::Copy(a) => Kind::Copy(self.source(a)),
-            BlockKind::Concat(parts, lead) => {
-                Kind::Concat(parts.iter().map(|(part, last)| (self.source(part), *last)).collect(), *lead)
-            }
-            BlockKind::Slice { a, last, start, len } => {
-                Kind::Slice { a: self.source(a), last: *last, start: *start, len: *len }
-            }
-            BlockKind::OneHot { input, .. } => Kind::OneHot(self.index(IndexArray::Labels(*input))),
-            BlockKind::ReduceTrailing(reduce, a, _) => Kind::Reduce(*reduce, self.source(a)),
-            BlockKind::Dot { a, b, .. } => Kind::Dot(self.source(a), self.source(b)),
-            BlockKind::Segment(reduce, a) => Kind::Segment(*reduce, self.source(a)),
-            BlockKind::PartialReduce(reduce, a) => Kind::Total(*reduce, self.source(a)),
-            BlockKind::Mask { .. }
-            | BlockKind::Replace(..)
-            | BlockKind::AddEnds(..)
-            | BlockKind::MatMul(..)
-            | BlockKind::MatMulT(..)
-            | BlockKind::WeightedSum { .. }
-            | BlockKind::Store(_)
-            | BlockKind::SoftmaxSum { .. }
-            | BlockKind::SegmentArg { .. }
-            | BlockKind::PartialOuter(..) => unreachable!("no part has an operation that is not covered"),
+            op => op.map(|operand| self.source(operand), |&width| width),
         }
     }
 }

@@ -3,13 +3,14 @@
 // Generated loops take slice addresses; see the module docs.
 #![allow(unsafe_code)]
 
+use hgnnc_ir::loops::function::Shape;
 use hgnnc_native::{Arguments, Code};
 
 use super::{BodyStep, IndexArray, LoopBody, LoopResult, NativeLoop};
 use crate::block::{Block, begin, partial_of};
 use crate::data::InputData;
 use crate::kernels::Rows;
-use crate::plan::{Access, Base, Operand, reduces_edges};
+use crate::plan::{Access, Base, Operand};
 use crate::schedule::{FusedLoop, Schedules};
 
 /// Argument tables of calls, reused between them.
@@ -54,7 +55,7 @@ impl<'a> Block<'a> {
     ) {
         let all = self.count(fused.level);
         // Reductions over edges accumulate into their rows.
-        for op in fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| reduces_edges(&op.kind)) {
+        for op in fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| op.op.reduces_edges()) {
             begin(op, self.output(op.out, 0, self.num_rows));
         }
         if all == 0 {
@@ -89,7 +90,7 @@ impl<'a> Block<'a> {
             match step {
                 BodyStep::Op(op) => {
                     let op = &self.region.ops[*op];
-                    if reduces_edges(&op.kind) {
+                    if op.op.reduces_edges() {
                         self.reduce_tile(op, rows.clone(), offsets);
                     } else {
                         self.execute(op, task, tiles);
@@ -116,7 +117,7 @@ impl<'a> Block<'a> {
         arrays.clear();
         indices.clear();
         results.clear();
-        let segments = part.program.shape == hgnnc_native::Shape::Segments;
+        let segments = part.program.shape == Shape::Segments;
         results.extend(part.results.iter().map(|target| match *target {
             LoopResult::Tile(local) => self.output(local, self.start, self.items).as_mut_ptr(),
             LoopResult::Owners(local) => self.output(local, rows.start, rows.len()).as_mut_ptr(),
@@ -171,7 +172,7 @@ impl<'a> Block<'a> {
             Access::NeighborEnd => self.other_end,
             Access::Eid => self.position,
             Access::DenseCell => self.full,
-            Access::Each | Access::Same => unreachable!("nothing is picked"),
+            Access::Each | Access::Same | Access::End(..) => unreachable!("no index array"),
         }
     }
 
@@ -185,6 +186,7 @@ impl<'a> Block<'a> {
                 // SAFETY: stored operands do not alias outputs of this step.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }
             }
+            Base::Labels(_) => unreachable!("labels are no rows of numbers"),
         }
     }
 }

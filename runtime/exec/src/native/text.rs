@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hgnnc_native::Program;
+use hgnnc_ir::loops::Function;
 
 use super::{BodyStep, compiler};
 use crate::error::{ExecError, Result};
@@ -17,7 +17,7 @@ use crate::schedule::Schedules;
 /// A machine for which no code can be generated.
 pub(crate) fn listing(plans: &[(&str, &Plan, &Schedules)]) -> Result<String> {
     let compiler = compiler()?;
-    let mut functions: BTreeMap<usize, (&Program, Vec<String>)> = BTreeMap::new();
+    let mut functions: BTreeMap<usize, (&Function, Vec<String>)> = BTreeMap::new();
     for (name, plan, schedules) in plans {
         let steps = plan.prelude.iter().chain(&plan.steps);
         for (kernel, (step, schedules)) in steps.zip(schedules.iter().flatten()).enumerate() {

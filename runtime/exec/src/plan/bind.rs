@@ -302,7 +302,9 @@ impl Binder<'_> {
 /// Short name of an instruction, for step labels.
 fn word(op: &KernelOp) -> &'static str {
     match op {
-        KernelOp::Unary(..) | KernelOp::Binary(..) => "element-wise",
+        KernelOp::Unary(..) | KernelOp::Binary(..) | KernelOp::Compose { .. } | KernelOp::Select { .. } => {
+            "element-wise"
+        }
         KernelOp::Copy(_)
         | KernelOp::Concat { .. }
         | KernelOp::Slice { .. }

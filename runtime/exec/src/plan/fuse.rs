@@ -14,19 +14,14 @@ use hgnnc_ir::{BinaryOp, UnaryOp};
 use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::kernels::flat::Pair;
 
-/// Fused form of an instruction.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// What becomes of an instruction.
+#[derive(Clone, PartialEq, Debug)]
 pub(super) enum Form {
     Plain,
     /// Fused into its only user.
     Gone,
-    Pair(Pair, Operand, Operand),
-    /// `operand > 0 ? positive : otherwise`
-    Choose {
-        a: Operand,
-        positive: f32,
-        otherwise: f32,
-    },
+    /// Replaced by an operation that computes its operands as well.
+    Fused(KernelOp),
 }
 
 /// Fused forms of all instructions of a traversal.
@@ -85,15 +80,15 @@ pub(super) fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
         uses[mul_out.index()] = 0;
         forms[mul] = Form::Gone;
         forms[sign] = Form::Gone;
-        forms[i] = Form::Choose { a, positive: c + d, otherwise: d };
+        forms[i] = Form::Fused(KernelOp::Select { a, positive: (c + d).into(), otherwise: d.into() });
     }
     for i in 0..instrs.len() {
         let KernelOp::Unary(then, x) = instrs[i].op else { continue };
         let Some((first, _)) = producer(i, x).filter(|p| uses[p.1.index()] == 1) else { continue };
         let KernelOp::Binary(f, a, b) = instrs[first].op else { continue };
-        if let (Some(pair), Form::Plain, Form::Plain) = (Pair::of(f, then), forms[first], forms[i]) {
+        if let (Some(_), Form::Plain, Form::Plain) = (Pair::of(f, then), &forms[first], &forms[i]) {
             forms[first] = Form::Gone;
-            forms[i] = Form::Pair(pair, a, b);
+            forms[i] = Form::Fused(KernelOp::Compose { first: f, then, a, b });
         }
     }
     forms
@@ -138,8 +133,9 @@ mod tests {
 
     #[test]
     fn slopes_are_chosen_by_the_sign_of_the_leaky_relu() {
-        let choose = Form::Choose { a: local(2), positive: 1.0, otherwise: 0.25 };
-        let score = Form::Pair(Pair::AddLeakyRelu(0.25), local(0), number(1.0));
+        let choose = Form::Fused(KernelOp::Select { a: local(2), positive: 1.0, otherwise: 0.25 });
+        let (first, then) = (BinaryOp::Add, UnaryOp::LeakyRelu(0.25));
+        let score = Form::Fused(KernelOp::Compose { first, then, a: local(0), b: number(1.0) });
         let expected = [Form::Plain, Form::Gone, score, Form::Gone, Form::Gone, choose, Form::Plain];
         assert_eq!(forms(&program(slope(0.25)), KernelFeatures::ALL), expected);
     }
@@ -147,8 +143,8 @@ mod tests {
     #[test]
     fn a_falling_leaky_relu_has_not_the_sign_of_its_argument() {
         let forms = forms(&program(slope(-0.25)), KernelFeatures::ALL);
-        assert_eq!(forms[5], Form::Choose { a: local(1), positive: 1.0, otherwise: 0.25 });
-        assert_eq!((forms[1], forms[2]), (Form::Plain, Form::Plain), "the sum is used twice");
+        assert_eq!(forms[5], Form::Fused(KernelOp::Select { a: local(1), positive: 1.0, otherwise: 0.25 }));
+        assert_eq!(forms[1..3], [Form::Plain, Form::Plain], "the sum is used twice");
     }
 
     #[test]
@@ -159,9 +155,9 @@ mod tests {
             forms(&program(ops), KernelFeatures::ALL)
         };
         for used in [3, 4] {
-            assert!(!again(used).iter().any(|form| matches!(form, Form::Choose { .. })), "%{used}");
+            assert!(!again(used).iter().any(|form| matches!(form, Form::Fused(KernelOp::Select { .. }))), "%{used}");
         }
-        assert!(!again(1).iter().any(|form| matches!(form, Form::Pair(..))));
+        assert!(!again(1).iter().any(|form| matches!(form, Form::Fused(KernelOp::Compose { .. }))));
     }
 
     #[test]
@@ -173,12 +169,11 @@ mod tests {
             KernelOp::Unary(UnaryOp::Exp, Operand { index: Index::Row, ..local(1) }),
         ]);
         instrs[1].level = Level::Row;
-        assert_eq!(forms(&instrs, KernelFeatures::ALL), [Form::Plain; 3]);
+        assert_eq!(forms(&instrs, KernelFeatures::ALL), [Form::Plain, Form::Plain, Form::Plain]);
         instrs[1].level = Level::Edge;
         instrs[2].op = KernelOp::Unary(UnaryOp::Exp, local(1));
-        assert_eq!(
-            forms(&instrs, KernelFeatures::ALL)[1..],
-            [Form::Gone, Form::Pair(Pair::SubExp, number(2.0), number(1.0))]
-        );
+        let (first, then) = (BinaryOp::Sub, UnaryOp::Exp);
+        let fused = KernelOp::Compose { first, then, a: number(2.0), b: number(1.0) };
+        assert_eq!(forms(&instrs, KernelFeatures::ALL)[1..], [Form::Gone, Form::Fused(fused)]);
     }
 }

@@ -15,14 +15,14 @@ mod split_rows;
 pub use bind::plan;
 pub use factored_metapath::{Chunk, FactoredStep, Norm};
 pub use grouped::{GroupedProduct, Piece};
-pub use region::operands;
 pub use split_rows::{Areas, SplitRows};
 
-use hgnnc_ir::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
+use hgnnc_ir::kernel::KernelOp;
+pub use hgnnc_ir::kernel::Level;
+use hgnnc_ir::ops::{Direction, Reduce};
 use hgnnc_ir::types::{Param, Stage, Type, VertexType};
 
 use crate::buffer::BufferRange;
-use crate::kernels::flat::Pair;
 use crate::kernels::product::Extents;
 
 /// Slab indices that the plans of several programs share.
@@ -158,6 +158,10 @@ pub struct Region {
     pub uses_own_end: bool,
     /// Number of columns if an operand uses [`Access::DenseCell`].
     pub full_columns: Option<usize>,
+    /// Number of columns of the sparse matrix whose elements the rows own.
+    pub pattern_columns: Option<usize>,
+    /// Index spaces of dropout masks per row, and per edge.
+    pub mask_rows: [MaskRows; 2],
 }
 
 /// A reduction over all rows or edges of a region, with one partial result per task.
@@ -196,26 +200,6 @@ impl Region {
     }
 }
 
-/// Whether the operation reduces the edges of each row.
-pub fn reduces_edges(kind: &BlockKind) -> bool {
-    matches!(
-        kind,
-        BlockKind::Segment(..)
-            | BlockKind::WeightedSum { .. }
-            | BlockKind::SoftmaxSum { .. }
-            | BlockKind::SegmentArg { .. }
-    )
-}
-
-/// Iteration space of an operation within a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Level {
-    /// One item per row.
-    Row,
-    /// One item per edge.
-    Edge,
-}
-
 /// A local value of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
@@ -241,6 +225,8 @@ pub enum Base {
     /// Local value of this block.
     Local(u32),
     Stored(BufferRange),
+    /// Class labels, by index in the table of inputs.
+    Labels(u32),
 }
 
 /// Index mapping from row (edge) `i` of the operation to a row of the operand.
@@ -266,6 +252,8 @@ pub enum Access {
     Eid,
     /// Cell (row, column) of a dense matrix, for element `i` of a sparse one.
     DenseCell,
+    /// Vertex of row `i` as an active vertex of this topology and direction, if it is one.
+    End(u32, Direction),
 }
 
 /// An operand of a block operation.
@@ -277,15 +265,17 @@ pub struct Operand {
     pub width: usize,
 }
 
-/// An operation of a block.
+/// An operation of a block: a global reduction computes a partial result.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct BlockOp {
-    pub kind: BlockKind,
+    pub op: KernelOp<Operand, usize>,
     /// Iteration space of the operands.
     pub level: Level,
-    /// Result: a local, or an index of [`Region::partials`] for the partial kinds.
+    /// Result: a local, or an index of [`Region::partials`] for global reductions.
     pub out: u32,
+    /// Whether it copies local rows to their stored location after all reads of the value that is overwritten.
+    pub deferred: bool,
     /// Stage that its time is attributed to.
     pub stage: Stage,
 }
@@ -300,108 +290,6 @@ pub enum MaskRows {
     Vertices(VertexType),
     /// Edges of a graph.
     Edges(usize),
-}
-
-/// Operation of a block program, with its operands.
-#[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
-pub enum BlockKind {
-    Unary(UnaryOp, Operand),
-    /// `a ∘ b`, with broadcast of narrower operands.
-    Binary(BinaryOp, Operand, Operand),
-    /// Two fused element-wise functions, with broadcast of narrower operands.
-    Pair(Pair, Operand, Operand),
-    /// `a > 0 ? positive : otherwise`
-    Choose {
-        a: Operand,
-        positive: f32,
-        /// Value elsewhere, also for NaN.
-        otherwise: f32,
-    },
-    /// Broadcast of `a` to the width of the result.
-    Copy(Operand),
-    /// Copies local rows to their stored location, after all reads of the value that it aliases.
-    Store(Operand),
-    /// `a` with the rows of some active vertices replaced.
-    Replace(Operand, EndRows),
-    /// `a` plus the rows of active vertices of several graphs, in this order.
-    AddEnds(Operand, Vec<EndRows>),
-    /// Concatenation along the last dimension: operands with the extent of their last dimension,
-    /// and the leading extent.
-    Concat(Vec<(Operand, usize)>, usize),
-    /// Slice of `len` of every `last` elements.
-    Slice {
-        a: Operand,
-        /// Extent of the last dimension of `a`.
-        last: usize,
-        start: usize,
-        len: usize,
-    },
-    /// One-hot encoding of the class labels of the rows.
-    OneHot {
-        /// Index in the table of inputs.
-        input: usize,
-        classes: usize,
-    },
-    Mask {
-        stream: u32,
-        rate: f64,
-        /// Columns of the dense layout of a sparse mask.
-        columns: Option<usize>,
-        of: MaskRows,
-    },
-    MatMul(Extents, Operand, Operand),
-    MatMulT(Extents, Operand, Operand),
-    /// Reduction over groups of `inner` elements.
-    ReduceTrailing(Reduce, Operand, usize),
-    /// `Σ a · b` over groups of `inner` elements.
-    Dot {
-        a: Operand,
-        b: Operand,
-        /// Elements of a group.
-        inner: usize,
-    },
-    /// Segment reduction over the edges of each row.
-    Segment(Reduce, Operand),
-    /// `Σ a · x` over the edges of each row; `inner` elements of `x` per weight.
-    WeightedSum {
-        /// Weights, `heads` per edge.
-        a: Operand,
-        /// Rows of `heads · inner` elements.
-        x: Operand,
-        inner: usize,
-    },
-    /// Online softmax of the scores of the edges of each row: see [`hgnnc_ir::kernel::KernelOp::SoftmaxSum`].
-    SoftmaxSum {
-        /// Scores, one per head and edge.
-        score: Operand,
-        /// Rows of `heads · inner` elements.
-        x: Operand,
-        /// Edge weights that multiply the attention weights.
-        times: Option<Operand>,
-    },
-    /// Arg-max or arg-min over the edges of each row, with the ranks of the
-    /// winning edges: see [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
-    SegmentArg {
-        extreme: Extreme,
-        x: Operand,
-        /// Rank of each edge.
-        rank: Operand,
-    },
-    /// Reduction over all rows or edges, into a partial result.
-    PartialReduce(Reduce, Operand),
-    /// Sum of outer products over all rows or edges, into a partial result.
-    PartialOuter(Extents, Operand, Operand),
-}
-
-/// A stored value with one row per active vertex, read at rows of all vertices.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct EndRows {
-    pub buffer: BufferRange,
-    pub topology: usize,
-    /// Direction whose active vertices have rows.
-    pub direction: Direction,
 }
 
 /// A new value of a parameter or state, to be copied.

@@ -8,18 +8,15 @@ use std::ops::Range;
 
 use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
-use hgnnc_ir::{Direction, Reduce, Space};
+use hgnnc_ir::{DType, Direction, Reduce, Space};
 
 use super::bind::{Binder, stage_index};
 use super::fuse::{Form, forms};
-use super::{
-    Access, Base, BlockKind, BlockOp, Domain, EndRows, Level, Local, MaskRows, Operand, Partial, Place, Region,
-    SplitRows,
-};
+use super::{Access, Base, BlockOp, Domain, Level, Local, MaskRows, Operand, Partial, Place, Region, SplitRows};
 use crate::buffer::BufferRange;
 use crate::data::InputData;
 use crate::error::{ExecError, Result};
-use crate::schedule::{block_extents, block_widths, is_partial};
+use crate::schedule::{block_extents, block_widths};
 
 /// Elements of a tile of gathered operands: two fit in the L1 cache.
 const TILE: usize = 2048;
@@ -88,18 +85,14 @@ impl RegionBinder<'_, '_> {
     }
 
     /// Rows for which a dropout mask at a level is drawn.
-    fn drawn(&self, at: kernel::Level) -> MaskRows {
+    fn drawn(&self, at: Level) -> MaskRows {
         let tables = &self.binder.program.tables;
         match (&self.traversal.rows, at) {
             (Rows::Vertices(vertex), _) => MaskRows::Vertices(*vertex),
-            (Rows::Edges(graph, _) | Rows::Ends(graph, _), kernel::Level::Edge) => MaskRows::Edges(graph.index()),
-            (Rows::Edges(graph, Direction::In), kernel::Level::Row) => {
-                MaskRows::Vertices(tables.graphs[graph.index()].dst)
-            }
-            (Rows::Edges(graph, Direction::Out), kernel::Level::Row) => {
-                MaskRows::Vertices(tables.graphs[graph.index()].src)
-            }
-            (Rows::Elements(pattern, _), kernel::Level::Edge) | (Rows::Elements(pattern, Direction::In), _) => {
+            (Rows::Edges(graph, _) | Rows::Ends(graph, _), Level::Edge) => MaskRows::Edges(graph.index()),
+            (Rows::Edges(graph, Direction::In), Level::Row) => MaskRows::Vertices(tables.graphs[graph.index()].dst),
+            (Rows::Edges(graph, Direction::Out), Level::Row) => MaskRows::Vertices(tables.graphs[graph.index()].src),
+            (Rows::Elements(pattern, _), Level::Edge) | (Rows::Elements(pattern, Direction::In), _) => {
                 MaskRows::Vertices(tables.patterns[pattern.index()].vertex)
             }
             // With renumbered vertices there are no masks over active vertices.
@@ -121,10 +114,10 @@ impl RegionBinder<'_, '_> {
     }
 
     /// Appends an operation with a local for its result.
-    fn push(&mut self, instr: &Instr, out: Local, kind: BlockKind) -> u32 {
+    fn push(&mut self, instr: &Instr, out: Local, op: KernelOp<Operand, usize>) -> u32 {
         self.locals.push(out);
         let out = self.locals.len() as u32 - 1;
-        self.ops.push(BlockOp { kind, level: level(instr.level), out, stage: instr.stage });
+        self.ops.push(BlockOp { op, level: instr.level, out, deferred: false, stage: instr.stage });
         out
     }
 
@@ -145,16 +138,16 @@ impl RegionBinder<'_, '_> {
             Source::Buffer(buffer) => self.written.get(&buffer).copied(),
             Source::Const(_) | Source::Count(_) => None,
         };
-        let at_edge = instr.level == kernel::Level::Edge;
-        let of_ends = match operand.source {
-            Source::Buffer(buffer) => matches!(self.binder.program.buffer(buffer).ty.space, Space::Ends(..)),
-            Source::Local(_) | Source::Const(_) | Source::Count(_) => false,
-        };
+        let at_edge = instr.level == Level::Edge;
+        let of_ends = matches!(self.space_of(operand.source), Space::Ends(..));
         // Rows of active vertices read vertex values at their vertices; rows of all vertices read values of active
         // vertices at theirs.
         let crossed = local.is_none() && self.rows_are_ends() != of_ends;
         let access = match operand.index {
-            Index::End => unreachable!("read by `end_rows`"),
+            Index::End => match self.space_of(operand.source) {
+                Space::Ends(graph, direction) => Access::End(graph.0, direction),
+                _ => unreachable!("in a verified program only values of ends are read at ends"),
+            },
             Index::Row if crossed && at_edge && of_ends => Access::OwnerEnd,
             Index::Row if crossed && at_edge && self.rows_are_ends() => Access::OwnerVertex,
             Index::Row if crossed && self.rows_are_ends() => Access::Vertex,
@@ -182,9 +175,28 @@ impl RegionBinder<'_, '_> {
             (None, Index::Edge) if let Some(number) = self.same_elements(operand.source) => {
                 Base::Stored(self.binder.source(Source::Const(number.into())))
             }
+            (None, _) if let Some(input) = self.labels(operand.source) => Base::Labels(input),
             (None, _) => Base::Stored(self.binder.source(operand.source)),
         };
         Ok(Operand { base, access, width })
+    }
+
+    /// Space of a stored value; [`Space::Unit`] for others.
+    fn space_of(&self, source: Source) -> Space {
+        match source {
+            Source::Buffer(buffer) => self.binder.program.buffer(buffer).ty.space,
+            Source::Local(_) | Source::Const(_) | Source::Count(_) => Space::Unit,
+        }
+    }
+
+    /// Index of an input of class labels.
+    fn labels(&self, source: Source) -> Option<u32> {
+        let Source::Buffer(buffer) = source else { return None };
+        let decl = self.binder.program.buffer(buffer);
+        match decl.contents {
+            kernel::Contents::Input(input) if decl.ty.dtype == DType::I32 => Some(input.0),
+            _ => None,
+        }
     }
 
     /// The common value of all elements of a sparse input, such as the 1 of bags of words: it is read as a scalar
@@ -223,15 +235,6 @@ impl RegionBinder<'_, '_> {
         matches!(self.traversal.rows, Rows::Ends(..))
     }
 
-    /// A value of active vertices, read at rows of all vertices.
-    fn end_rows(&mut self, operand: kernel::Operand) -> EndRows {
-        let Source::Buffer(buffer) = operand.source else { unreachable!("ends have rows of a buffer") };
-        let Space::Ends(graph, direction) = self.binder.program.buffer(buffer).ty.space else {
-            unreachable!("in a verified program only values of ends are read at ends")
-        };
-        EndRows { buffer: self.binder.buffer(buffer), topology: graph.index(), direction }
-    }
-
     /// An operand with contiguous rows, copied if needed.
     fn contiguous(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
         let operand = self.operand(instr, operand)?;
@@ -245,96 +248,36 @@ impl RegionBinder<'_, '_> {
 
     fn copy(&mut self, instr: &Instr, operand: Operand) -> Result<Operand> {
         let width = operand.width;
-        let out = Local { level: level(instr.level), width, place: Place::Scratch };
-        let local = self.push(instr, out, BlockKind::Copy(operand));
+        let out = Local { level: instr.level, width, place: Place::Scratch };
+        let local = self.push(instr, out, KernelOp::Copy(operand));
         Ok(Operand { base: Base::Local(local), access: Access::Each, width })
     }
 
-    /// Block operation of an instruction.
-    fn kind(&mut self, instr: &Instr) -> Result<BlockKind> {
-        let groups = |of: Width, binder: &Binder<'_>| {
-            binder.eval(&of.divided_by(&instr.width).expect("a verified operand divides into the groups of its result"))
-        };
-        Ok(match &instr.op {
-            KernelOp::Unary(f, a) => BlockKind::Unary(*f, self.operand(instr, *a)?),
-            KernelOp::Binary(f, a, b) => BlockKind::Binary(*f, self.operand(instr, *a)?, self.operand(instr, *b)?),
-            KernelOp::Copy(a) => BlockKind::Copy(self.operand(instr, *a)?),
-            KernelOp::Replace(a, b) => BlockKind::Replace(self.operand(instr, *a)?, self.end_rows(*b)),
-            KernelOp::AddEnds(parts) => {
-                let rows = parts[1..].iter().map(|&part| self.end_rows(part)).collect();
-                BlockKind::AddEnds(self.operand(instr, parts[0])?, rows)
-            }
-            KernelOp::Concat { parts, lead } => {
-                let lead = self.binder.eval(lead);
-                let mut operands = vec![];
-                for part in parts {
-                    let part = self.operand(instr, *part)?;
-                    operands.push((part, part.width.checked_div(lead).unwrap_or(0)));
-                }
-                BlockKind::Concat(operands, lead)
-            }
-            KernelOp::Slice { a, last, start, len } => {
-                BlockKind::Slice { a: self.operand(instr, *a)?, last: *last, start: *start, len: *len }
-            }
-            KernelOp::OneHot(labels) => {
-                let classes = self.binder.eval(&instr.width);
-                BlockKind::OneHot { input: self.label_input(*labels), classes }
-            }
-            KernelOp::Mask { stream, rate } => {
-                let columns = self.columns().filter(|_| instr.level == kernel::Level::Edge);
-                let of = self.drawn(instr.level);
-                let moved = match of {
-                    MaskRows::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
-                    MaskRows::Rows | MaskRows::Vertices(_) => false,
-                };
-                self.uses_own |= columns.is_some() || moved;
-                BlockKind::Mask { stream: *stream, rate: *rate, columns, of }
-            }
-            KernelOp::MatMul(of, x, w) => {
-                let of = self.binder.extents(of);
-                BlockKind::MatMul(of, self.contiguous(instr, *x)?, self.operand(instr, *w)?)
-            }
-            KernelOp::MatMulT(of, y, w) => {
-                let of = self.binder.extents(of);
-                BlockKind::MatMulT(of, self.contiguous(instr, *y)?, self.operand(instr, *w)?)
-            }
-            KernelOp::ReduceTrailing(reduce, a) => {
-                let inner = groups(self.width_of(*a), self.binder);
-                BlockKind::ReduceTrailing(*reduce, self.operand(instr, *a)?, inner)
-            }
-            KernelOp::Dot(a, b) => {
-                let inner = groups(self.width_of(*a), self.binder);
-                BlockKind::Dot { a: self.operand(instr, *a)?, b: self.operand(instr, *b)?, inner }
-            }
-            KernelOp::Segment(Reduce::Lse, a) => BlockKind::Segment(Reduce::Lse, self.contiguous(instr, *a)?),
-            KernelOp::Segment(reduce, a) => BlockKind::Segment(*reduce, self.operand(instr, *a)?),
-            KernelOp::WeightedSum { a, x } => {
-                let (a, x) = (self.operand(instr, *a)?, self.operand(instr, *x)?);
-                BlockKind::WeightedSum { a, x, inner: x.width.checked_div(a.width).unwrap_or(0) }
-            }
-            KernelOp::SoftmaxSum { score, x, times } => {
-                let (score, x) = (self.operand(instr, *score)?, self.operand(instr, *x)?);
-                let times = times.map(|times| self.operand(instr, times)).transpose()?;
-                BlockKind::SoftmaxSum { score, x, times }
-            }
-            KernelOp::SegmentArg { extreme, x, rank } => BlockKind::SegmentArg {
-                extreme: *extreme,
-                x: self.operand(instr, *x)?,
-                rank: self.operand(instr, *rank)?,
+    /// An operation with its operands bound.
+    fn bind(&mut self, instr: &Instr, op: &KernelOp) -> Result<KernelOp<Operand, usize>> {
+        if let KernelOp::Mask { .. } = op {
+            let moved = match self.drawn(instr.level) {
+                MaskRows::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
+                MaskRows::Rows | MaskRows::Vertices(_) => false,
+            };
+            let sparse = instr.level == Level::Edge && self.columns().is_some();
+            self.uses_own |= sparse || moved;
+        }
+        let num_vertices = &self.binder.data.num_vertices;
+        op.try_map(
+            |position, operand| match reads_contiguous_rows(op, position) {
+                true => self.contiguous(instr, *operand),
+                false => self.operand(instr, *operand),
             },
-            KernelOp::ReduceAll(reduce, a) => BlockKind::PartialReduce(*reduce, self.contiguous(instr, *a)?),
-            KernelOp::OuterAll(of, x, y) => {
-                let of = self.binder.extents(of);
-                BlockKind::PartialOuter(of, self.contiguous(instr, *x)?, self.contiguous(instr, *y)?)
-            }
-        })
+            |width| width.eval(num_vertices),
+        )
     }
 
     /// Whether a buffer aliases a value that edges read, or that has other readers. Its rows then stay in scratch until
     /// all readers of the old value are done.
     fn comes_last(&self, buffer: kernel::Buffer) -> bool {
         let Some(old) = self.binder.program.taken_over(buffer) else { return false };
-        let mut edges = self.traversal.instrs.iter().filter(|instr| instr.level == kernel::Level::Edge);
+        let mut edges = self.traversal.instrs.iter().filter(|instr| instr.level == Level::Edge);
         edges.any(|instr| instr.op.operands().iter().any(|operand| operand.source == Source::Buffer(old)))
             || !kernel::reads_on_the_way(self.traversal, buffer, old)
     }
@@ -351,16 +294,13 @@ impl RegionBinder<'_, '_> {
         self.locals.push(Local { level, width, place });
         let out = self.locals.len() as u32 - 1;
         let from = Operand { base: Base::Local(local), access: Access::Each, width };
-        self.ops.push(BlockOp { kind: BlockKind::Store(from), level, out, stage: instr.stage });
+        self.ops.push(BlockOp { op: KernelOp::Copy(from), level, out, deferred: true, stage: instr.stage });
     }
 
     fn instr(&mut self, instr: &Instr, form: Form) -> Result<()> {
-        let kind = match form {
-            Form::Plain => self.kind(instr)?,
-            Form::Pair(pair, a, b) => BlockKind::Pair(pair, self.operand(instr, a)?, self.operand(instr, b)?),
-            Form::Choose { a, positive, otherwise } => {
-                BlockKind::Choose { a: self.operand(instr, a)?, positive, otherwise }
-            }
+        let op = match form {
+            Form::Plain => self.bind(instr, &instr.op)?,
+            Form::Fused(op) => self.bind(instr, &op)?,
             Form::Gone => {
                 // The result is never read.
                 self.made.push(u32::MAX);
@@ -375,43 +315,36 @@ impl RegionBinder<'_, '_> {
                 let reduce = if let KernelOp::ReduceAll(reduce, _) = instr.op { reduce } else { Reduce::Sum };
                 let Dest::Buffer(buffer) = instr.dest else { unreachable!("totals are stored") };
                 let out = self.partials.len() as u32;
-                let level = self::level(instr.level);
-                self.partials.push((self.binder.buffer(buffer), reduce, level, width));
-                self.ops.push(BlockOp { kind, level, out, stage: instr.stage });
+                self.partials.push((self.binder.buffer(buffer), reduce, instr.level, width));
+                self.ops.push(BlockOp { op, level: instr.level, out, deferred: false, stage: instr.stage });
                 return Ok(());
             }
         };
         match instr.dest {
             Dest::Local(_) => {
-                let local = self.push(instr, Local { level, width, place: Place::Scratch }, kind);
+                let local = self.push(instr, Local { level, width, place: Place::Scratch }, op);
                 self.made.push(local);
             }
             Dest::Buffer(buffer) => {
                 let stored = Place::Stored(self.binder.buffer(buffer));
                 let place = if self.comes_last(buffer) { Place::Scratch } else { stored };
-                let local = self.push(instr, Local { level, width, place }, kind);
+                let local = self.push(instr, Local { level, width, place }, op);
                 self.written.insert(buffer, local);
             }
         }
         Ok(())
     }
 
-    /// Input index of the labels of an operand.
-    fn label_input(&self, labels: kernel::Operand) -> usize {
-        let Source::Buffer(buffer) = labels.source else { unreachable!("labels are a buffer") };
-        let kernel::Contents::Input(input) = self.binder.program.buffer(buffer).contents else {
-            unreachable!("labels are an input")
-        };
-        input.index()
-    }
-
     /// Divides the region into blocks and tasks.
     fn finish(self) -> (Region, [f32; 5]) {
         let peaks = [Level::Row, Level::Edge].map(|level| self.peak(level));
         let written_over = self.reads_what_it_replaces();
+        let (pattern_columns, mask_rows) = (self.columns(), [Level::Row, Level::Edge].map(|level| self.drawn(level)));
         let Self { binder, traversal, ops, locals, partials, uses_own, uses_own_end, full_columns, .. } = self;
         let mut region = Region {
             domain: domain(binder, traversal),
+            pattern_columns,
+            mask_rows,
             ops,
             locals,
             blocks: vec![],
@@ -454,12 +387,12 @@ impl RegionBinder<'_, '_> {
     /// Whether an edge operation reads a value that another one overwrites: a later edge pass would read the new value.
     /// Delayed stores run after all passes.
     fn reads_what_it_replaces(&self) -> bool {
-        let writes = |op: &&BlockOp| !is_partial(&op.kind) && !matches!(op.kind, BlockKind::Store(_));
+        let writes = |op: &&BlockOp| !op.op.is_total() && !op.deferred;
         let written: Vec<BufferRange> = self.ops.iter().filter(writes).filter_map(|op| self.stored(op.out)).collect();
-        let read = self.ops.iter().filter(|op| op.level == Level::Edge).flat_map(|op| operands(&op.kind));
+        let read = self.ops.iter().filter(|op| op.level == Level::Edge).flat_map(|op| op.op.operands());
         let mut read = read.filter_map(|operand| match operand.base {
             Base::Stored(buffer) => Some(buffer),
-            Base::Local(_) => None,
+            Base::Local(_) | Base::Labels(_) => None,
         });
         read.any(|buffer| written.contains(&buffer))
     }
@@ -475,13 +408,13 @@ impl RegionBinder<'_, '_> {
     fn peak(&self, level: Level) -> usize {
         let mut ends: Vec<Option<usize>> = vec![None; self.locals.len()];
         for (index, op) in self.ops.iter().enumerate() {
-            for operand in operands(&op.kind) {
+            for operand in op.op.operands() {
                 if let Base::Local(local) = operand.base {
                     ends[local as usize] = Some(index);
                 }
             }
         }
-        let lives = self.ops.iter().enumerate().filter(|(_, op)| !is_partial(&op.kind)).filter_map(|(start, op)| {
+        let lives = self.ops.iter().enumerate().filter(|(_, op)| !op.op.is_total()).filter_map(|(start, op)| {
             let local = &self.locals[op.out as usize];
             let life = Lifetime { start, end: ends[op.out as usize].unwrap_or(start), len: local.width };
             (local.level == level && local.place == Place::Scratch).then_some(life)
@@ -536,8 +469,8 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
     plan.block_edges = plan.block_edges.max(most_edges);
     plan.block_rows = plan.block_rows.max(most_rows);
     // Reduced rows may be fetched first.
-    let reduced = region.ops.iter().filter_map(|op| match op.kind {
-        BlockKind::ReduceTrailing(_, a, _) => Some(a.width),
+    let reduced = region.ops.iter().filter_map(|op| match op.op {
+        KernelOp::ReduceTrailing(_, a) => Some(a.width),
         _ => None,
     });
     let widest = region.locals.iter().map(|local| local.width).chain(reduced).max().unwrap_or(1);
@@ -562,11 +495,11 @@ fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usi
 /// Estimated cost of a row without its edges, or of an edge.
 fn cost(region: &Region, level: Level) -> f64 {
     let costs = region.ops.iter().filter(|op| op.level == level).map(|op| {
-        let width = match is_partial(&op.kind) {
-            true => operands(&op.kind).iter().map(|operand| operand.width).max().unwrap_or(1),
+        let width = match op.op.is_total() {
+            true => op.op.operands().iter().map(|operand| operand.width).max().unwrap_or(1),
             false => region.locals[op.out as usize].width,
         };
-        op_cost(&op.kind, width.max(1))
+        op_cost(&op.op, width.max(1))
     });
     // Every row and every edge is visited.
     1.0 + costs.sum::<f64>()
@@ -585,75 +518,42 @@ fn shares(region: &Region, binder: &Binder<'_>) -> [f32; 5] {
             Level::Row => total_rows,
             Level::Edge => total_edges,
         };
-        let width = if is_partial(&op.kind) {
+        let width = if op.op.is_total() {
             region.partials[op.out as usize].width
         } else {
             region.locals[op.out as usize].width
         };
-        costs[stage_index(op.stage)] += 1.0 + count as f64 * op_cost(&op.kind, width.max(1));
+        costs[stage_index(op.stage)] += 1.0 + count as f64 * op_cost(&op.op, width.max(1));
     }
     let sum: f64 = costs.iter().sum();
     costs.map(|c| (c / sum.max(1.0)) as f32)
 }
 
-/// Operands of an operation.
-pub fn operands(kind: &BlockKind) -> Vec<Operand> {
-    match kind {
-        BlockKind::Unary(_, a)
-        | BlockKind::Choose { a, .. }
-        | BlockKind::Copy(a)
-        | BlockKind::Store(a)
-        | BlockKind::Replace(a, _)
-        | BlockKind::AddEnds(a, _)
-        | BlockKind::Slice { a, .. }
-        | BlockKind::ReduceTrailing(_, a, _)
-        | BlockKind::Segment(_, a)
-        | BlockKind::PartialReduce(_, a) => vec![*a],
-        BlockKind::Binary(_, a, b)
-        | BlockKind::Pair(_, a, b)
-        | BlockKind::MatMul(_, a, b)
-        | BlockKind::MatMulT(_, a, b)
-        | BlockKind::Dot { a, b, .. }
-        | BlockKind::PartialOuter(_, a, b) => vec![*a, *b],
-        BlockKind::WeightedSum { a, x, .. } | BlockKind::SegmentArg { x: a, rank: x, .. } => vec![*a, *x],
-        BlockKind::SoftmaxSum { score, x, times } => [*score, *x].into_iter().chain(*times).collect(),
-        BlockKind::Concat(parts, _) => parts.iter().map(|p| p.0).collect(),
-        BlockKind::OneHot { .. } | BlockKind::Mask { .. } => vec![],
+/// Whether the kernel of an operation takes an operand, by position, as contiguous rows only.
+fn reads_contiguous_rows(op: &KernelOp, position: usize) -> bool {
+    match op {
+        KernelOp::Segment(Reduce::Lse, _) | KernelOp::ReduceAll(..) | KernelOp::OuterAll(..) => true,
+        KernelOp::MatMul(..) | KernelOp::MatMulT(..) => position == 0,
+        _ => false,
     }
 }
 
 /// Estimated cost of an operation per row or edge, to divide the time of a region among stages.
-fn op_cost(kind: &BlockKind, width: usize) -> f64 {
+fn op_cost(op: &KernelOp<Operand, usize>, width: usize) -> f64 {
     let width = width as f64;
-    match kind {
-        BlockKind::Unary(..) | BlockKind::Pair(..) => 3.0 * width,
-        BlockKind::MatMul(of, ..) | BlockKind::MatMulT(of, ..) | BlockKind::PartialOuter(of, ..) => {
+    match op {
+        KernelOp::Unary(..) | KernelOp::Compose { .. } => 3.0 * width,
+        KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) | KernelOp::OuterAll(of, ..) => {
             (of.batch * of.k * of.n) as f64 / 8.0
         }
-        BlockKind::Dot { a, .. } | BlockKind::ReduceTrailing(_, a, _) => a.width as f64,
-        BlockKind::Mask { .. } => 2.0 * width,
-        BlockKind::WeightedSum { x, .. } => x.width as f64,
-        BlockKind::SoftmaxSum { score, x, .. } => (4 * score.width + x.width) as f64,
-        BlockKind::SegmentArg { x, .. } => 2.0 * x.width as f64,
-        BlockKind::Segment(..)
-        | BlockKind::Binary(..)
-        | BlockKind::Choose { .. }
-        | BlockKind::Copy(_)
-        | BlockKind::Store(_)
-        | BlockKind::Replace(..)
-        | BlockKind::Concat(..)
-        | BlockKind::Slice { .. }
-        | BlockKind::OneHot { .. }
-        | BlockKind::PartialReduce(..) => width,
+        KernelOp::Dot(a, _) | KernelOp::ReduceTrailing(_, a) => a.width as f64,
+        KernelOp::Mask { .. } => 2.0 * width,
+        KernelOp::WeightedSum { x, .. } => x.width as f64,
+        KernelOp::SoftmaxSum { score, x, .. } => (4 * score.width + x.width) as f64,
+        KernelOp::SegmentArg { x, .. } => 2.0 * x.width as f64,
         // Most vertices are active in few graphs.
-        BlockKind::AddEnds(_, parts) => width * (1.0 + 0.2 * parts.len() as f64),
-    }
-}
-
-fn level(level: kernel::Level) -> Level {
-    match level {
-        kernel::Level::Row => Level::Row,
-        kernel::Level::Edge => Level::Edge,
+        KernelOp::AddEnds(parts) => width * (1.0 + 0.2 * (parts.len() - 1) as f64),
+        _ => width,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::{BlockOp, Local, Place, reduces_edges};
+use super::{BlockOp, Local, Place};
 use crate::plan::Level;
 
 /// Split rows of a region.
@@ -48,7 +48,7 @@ impl Areas {
                 areas.lens.0 += local.width;
             }
         }
-        for op in ops.iter().filter(|op| reduces_edges(&op.kind)) {
+        for op in ops.iter().filter(|op| op.op.reduces_edges()) {
             areas.in_piece[op.out as usize] = Some(areas.lens.1);
             areas.lens.1 += locals[op.out as usize].width;
         }

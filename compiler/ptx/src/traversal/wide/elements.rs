@@ -117,6 +117,15 @@ impl<'a> Wide<'a> {
                 let (x, y) = (self.spread(&operands[0], width, at)?, self.spread(&operands[1], width, at)?);
                 math::binary(&mut self.emit.code, *f, x, y)
             }
+            KernelOp::Compose { first, then, .. } => {
+                let (x, y) = (self.spread(&operands[0], width, at)?, self.spread(&operands[1], width, at)?);
+                let x = math::binary(&mut self.emit.code, *first, x, y);
+                math::unary(&mut self.emit.code, *then, x)
+            }
+            KernelOp::Select { positive, otherwise, .. } => {
+                let x = self.spread(&operands[0], width, at)?;
+                math::positive_or(&mut self.emit.code, x, *positive, *otherwise)
+            }
             KernelOp::Copy(_) => self.spread(&operands[0], width, at)?,
             KernelOp::Replace(..) => {
                 let (old, new) = (self.spread(&operands[0], width, at)?, self.spread(&operands[1], width, at)?);

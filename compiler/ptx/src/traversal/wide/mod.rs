@@ -131,20 +131,18 @@ impl<'a> Wide<'a> {
     /// Does the only reader take each element at most once, at the same row or edge?
     fn can_be_nested(&self, index: usize, (reader, position): (usize, usize)) -> bool {
         let (own, reader) = (self.instr(index), self.instr(reader));
-        let is_map = matches!(
-            own.op,
-            KernelOp::Unary(..)
-                | KernelOp::Binary(..)
-                | KernelOp::Copy(_)
-                | KernelOp::Replace(..)
-                | KernelOp::AddEnds(_)
-                | KernelOp::Concat { .. }
-                | KernelOp::Slice { .. }
-                | KernelOp::OneHot(_)
-                | KernelOp::Mask { .. }
-        );
+        let is_map = own.op.is_element_wise()
+            || matches!(
+                own.op,
+                KernelOp::Replace(..)
+                    | KernelOp::AddEnds(_)
+                    | KernelOp::Concat { .. }
+                    | KernelOp::Slice { .. }
+                    | KernelOp::OneHot(_)
+                    | KernelOp::Mask { .. }
+            );
         let once = match &reader.op {
-            KernelOp::Unary(..) | KernelOp::Binary(..) | KernelOp::Copy(_) => own.width == reader.width,
+            op if op.is_element_wise() => own.width == reader.width,
             KernelOp::Slice { .. }
             | KernelOp::ReduceTrailing(..)
             | KernelOp::Dot(..)

@@ -19,15 +19,7 @@ use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::simd::multiversion;
 
 /// Extents of a batched product: weights are `[batch, k, n]`, rows `[batch, k]` or `[batch, n]`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extents {
-    /// Product of the leading dimensions that both operands share.
-    pub batch: usize,
-    /// Contracted dimension of MatMul.
-    pub k: usize,
-    /// Contracted dimension of MatMulT.
-    pub n: usize,
-}
+pub type Extents = hgnnc_ir::kernel::Extents<usize>;
 
 /// Maximum columns (or rows) of a result computed as dot products: tiles would leave most of a vector empty.
 const FEW: usize = 4;
